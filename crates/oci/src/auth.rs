@@ -1,0 +1,142 @@
+//! Secrets on their way to a registry. Nothing here can be printed or serialised; who may have which credential is
+//! decided elsewhere.
+
+use std::fmt;
+
+use base64::Engine as _;
+use zeroize::Zeroize as _;
+
+/// A secret text. It has no `Display`, no `Serialize`, its `Debug` shows nothing of it, and its memory is wiped when
+/// it goes.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Takes the text over.
+    #[must_use]
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text itself, for the one place that puts it on the wire.
+    #[must_use]
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether there is nothing to hide.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// One credential for one pull, with the fields of CRI's `AuthConfig`.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct RegistryAuth {
+    /// User name; may be empty.
+    pub username: String,
+    /// Password or access token that goes with the user name.
+    pub password: Secret,
+    /// `base64(username:password)`, used when user name and password are empty.
+    pub auth: Secret,
+    /// The registry that this credential is for; where set, it is sent to no other host.
+    pub server_address: String,
+    /// OAuth2 refresh token that a token service turns into an access token.
+    pub identity_token: Secret,
+    /// Bearer token that is sent to the registry as it is.
+    pub registry_token: Secret,
+}
+
+impl RegistryAuth {
+    /// A user name and a password.
+    #[must_use]
+    pub fn basic(username: impl Into<String>, password: impl Into<String>) -> Self {
+        Self { username: username.into(), password: Secret::new(password), ..Self::default() }
+    }
+
+    /// Whether no secret is in it, so that the pull is anonymous.
+    #[must_use]
+    pub fn is_anonymous(&self) -> bool {
+        self.username.is_empty()
+            && self.password.is_empty()
+            && self.auth.is_empty()
+            && self.identity_token.is_empty()
+            && self.registry_token.is_empty()
+    }
+
+    /// User name and password, from their own fields or out of `auth` (base64 with or without padding, split at the
+    /// first colon). `None` when there is neither, or when `auth` cannot be decoded.
+    #[must_use]
+    pub fn user_and_password(&self) -> Option<(String, Secret)> {
+        if !self.username.is_empty() || !self.password.is_empty() {
+            return Some((self.username.clone(), self.password.clone()));
+        }
+        let text = self.auth.expose().trim_end_matches('=');
+        if text.is_empty() {
+            return None;
+        }
+        let decoded = base64::engine::general_purpose::STANDARD_NO_PAD.decode(text).ok()?;
+        let decoded = String::from_utf8(decoded).ok()?;
+        let decoded = Secret::new(decoded.trim_end_matches('\0'));
+        let (user, password) = decoded.expose().split_once(':')?;
+        Some((user.to_owned(), Secret::new(password)))
+    }
+}
+
+impl fmt::Debug for RegistryAuth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_anonymous() { "RegistryAuth(anonymous)" } else { "RegistryAuth(…)" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_shows_nothing() {
+        let auth = RegistryAuth {
+            username: "ada".into(),
+            password: Secret::new("swordfish"),
+            auth: Secret::new("c3dvcmRmaXNo"),
+            server_address: "r.example".into(),
+            identity_token: Secret::new("idtok"),
+            registry_token: Secret::new("regtok"),
+        };
+        let shown = format!("{auth:?} {:?}", auth.password);
+        for secret in ["ada", "swordfish", "c3dv", "idtok", "regtok"] {
+            assert!(!shown.contains(secret), "{shown}");
+        }
+    }
+
+    #[test]
+    fn auth_field_is_decoded() {
+        let cases = [
+            ("Zm9vOmJhcg==", Some(("foo", "bar"))),
+            ("Zm9vOmJhcg", Some(("foo", "bar"))),
+            ("Zm9vOmI6YXI=", Some(("foo", "b:ar"))),
+            ("cGFudHM=", None),
+            ("p ants", None),
+            ("", None),
+        ];
+        for (text, want) in cases {
+            let auth = RegistryAuth { auth: Secret::new(text), ..RegistryAuth::default() };
+            let got = auth.user_and_password();
+            let got = got.as_ref().map(|(u, p)| (u.as_str(), p.expose()));
+            assert_eq!(got, want, "{text}");
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! The words of images: [`Reference`], [`Digest`], [`Descriptor`], [`Manifest`], [`Index`], [`ImageConfig`],
+//! [`Platform`], [`RegistryAuth`].
+//!
+//! Pure values: this crate knows no file, no network, no clock and no environment. Everything else in the
+//! project speaks with these types. Formats follow the OCI image specification 1.1 and Docker's schema 2;
+//! references follow the docker-normalised grammar which the kubelet and containerd use.
+#![deny(missing_docs)]
+
+mod auth;
+mod config;
+mod descriptor;
+mod digest;
+mod manifest;
+pub mod media_type;
+mod platform;
+mod reference;
+
+pub use auth::{RegistryAuth, Secret};
+pub use config::{ConfigError, ImageConfig, RootFs, RunConfig};
+pub use descriptor::Descriptor;
+pub use digest::{Algorithm, Digest, DigestError, Hasher, Verifier, VerifyError, chain_id};
+pub use manifest::{Document, Index, Manifest, ManifestError};
+pub use platform::{Platform, PlatformError};
+pub use reference::{
+    ImageName, ImageNameError, Reference, ReferenceError, apply_default_tag, parse_image_name, trim_tag_and_digest,
+};

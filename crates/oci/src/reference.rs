@@ -1,0 +1,354 @@
+//! [`Reference`]: an image name in the docker-normalised grammar, and the three spellings which the kubelet makes of
+//! one: [`parse_image_name`] (normal form), [`apply_default_tag`] (what CRI is sent) and [`trim_tag_and_digest`] (keys
+//! of credential mappings). Error texts are those of the peers, because people search for them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::{Digest, DigestError};
+
+const DEFAULT_DOMAIN: &str = "docker.io";
+const LEGACY_DEFAULT_DOMAIN: &str = "index.docker.io";
+const OFFICIAL_PREFIX: &str = "library/";
+const DEFAULT_TAG: &str = "latest";
+const MAX_PATH: usize = 255;
+const MAX_TAG: usize = 128;
+
+/// Why a text is no reference.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReferenceError {
+    /// The grammar does not fit.
+    #[error("invalid reference format")]
+    Format,
+    /// The repository has upper-case letters.
+    #[error("invalid reference format: repository name ({0}) must be lowercase")]
+    Uppercase(String),
+    /// The same, found by the plain parser, which does not know where the repository begins.
+    #[error("repository name must be lowercase")]
+    PlainUppercase,
+    /// 64 hex digits could be an image id.
+    #[error("invalid repository name ({0}), cannot specify 64-byte hexadecimal strings")]
+    Identifier(String),
+    /// Nothing there.
+    #[error("repository name must have at least one component")]
+    Empty,
+    /// The path is longer than 255 characters.
+    #[error("repository name must not be more than 255 characters")]
+    TooLong,
+    /// The digest is not one.
+    #[error(transparent)]
+    Digest(#[from] DigestError),
+}
+
+/// An image name that could not be parsed; worded as the kubelet words it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("couldn't parse image name {name:?}: {source}")]
+pub struct ImageNameError {
+    /// The text as it was given.
+    pub name: String,
+    /// What is wrong with it.
+    pub source: ReferenceError,
+}
+
+/// A parsed image name in normal form: always with a domain, tag and digest only where the text had them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Reference {
+    domain: String,
+    path: String,
+    tag: Option<String>,
+    digest: Option<Digest>,
+}
+
+impl Reference {
+    /// Parses `text` as the peers do: `busybox` is `docker.io/library/busybox`. No default tag is added.
+    ///
+    /// # Errors
+    /// See [`ReferenceError`].
+    pub fn parse(text: &str) -> Result<Self, ReferenceError> {
+        if text.is_empty() {
+            return Err(ReferenceError::Empty);
+        }
+        if text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
+            return Err(ReferenceError::Identifier(text.to_owned()));
+        }
+        let (domain, remainder) = split_domain(text);
+        let before_tag = remainder.split(':').next().unwrap_or_default();
+        if before_tag.contains(|c: char| c.is_uppercase()) {
+            return Err(ReferenceError::Uppercase(before_tag.to_owned()));
+        }
+        let parts = Parts::split(&remainder)?;
+        if !is_domain(&domain) || !is_path(parts.path) {
+            return Err(ReferenceError::Format);
+        }
+        if parts.path.len() > MAX_PATH {
+            return Err(ReferenceError::TooLong);
+        }
+        let digest = parts.digest.map(str::parse).transpose()?;
+        Ok(Self { domain, path: parts.path.to_owned(), tag: parts.tag.map(str::to_owned), digest })
+    }
+
+    /// The registry host, with port where there is one: `docker.io`, `127.0.0.1:5000`.
+    #[must_use]
+    pub fn domain(&self) -> &str {
+        &self.domain
+    }
+
+    /// The repository within the registry: `library/busybox`.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The tag, if the text had one.
+    #[must_use]
+    pub fn tag(&self) -> Option<&str> {
+        self.tag.as_deref()
+    }
+
+    /// The digest, if the text had one.
+    #[must_use]
+    pub fn digest(&self) -> Option<&Digest> {
+        self.digest.as_ref()
+    }
+
+    /// Domain and path: `docker.io/library/busybox`.
+    #[must_use]
+    pub fn repository(&self) -> String {
+        format!("{}/{}", self.domain, self.path)
+    }
+
+    /// With tag `latest` where there is neither tag nor digest.
+    #[must_use]
+    pub fn with_default_tag(mut self) -> Self {
+        if self.tag.is_none() && self.digest.is_none() {
+            self.tag = Some(DEFAULT_TAG.to_owned());
+        }
+        self
+    }
+
+    /// The form under which an image is recorded: with the default tag, and with a digest the tag dropped, since the
+    /// digest alone decides.
+    #[must_use]
+    pub fn canonical(mut self) -> Self {
+        if self.digest.is_some() {
+            self.tag = None;
+        }
+        self.with_default_tag()
+    }
+
+    /// The same repository by this digest, without tag.
+    #[must_use]
+    pub fn at_digest(&self, digest: Digest) -> Self {
+        Self { domain: self.domain.clone(), path: self.path.clone(), tag: None, digest: Some(digest) }
+    }
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.domain, self.path)?;
+        if let Some(tag) = &self.tag {
+            write!(f, ":{tag}")?;
+        }
+        match &self.digest {
+            Some(digest) => write!(f, "@{digest}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl FromStr for Reference {
+    type Err = ReferenceError;
+
+    fn from_str(text: &str) -> Result<Self, ReferenceError> {
+        Self::parse(text)
+    }
+}
+
+/// What the kubelet makes of an image name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageName {
+    /// Domain and path in normal form.
+    pub repository: String,
+    /// The tag; `latest` where there is neither tag nor digest, empty with a digest alone.
+    pub tag: String,
+    /// The digest, or empty.
+    pub digest: String,
+}
+
+/// Parses an image name with the kubelet's defaults (reference: kubelet, `ParseImageName`).
+///
+/// # Errors
+/// [`ImageNameError`], which names the text.
+pub fn parse_image_name(image: &str) -> Result<ImageName, ImageNameError> {
+    let reference =
+        Reference::parse(image).map_err(|source| ImageNameError { name: image.to_owned(), source })?.with_default_tag();
+    Ok(ImageName {
+        repository: reference.repository(),
+        tag: reference.tag.unwrap_or_default(),
+        digest: reference.digest.map(|d| d.to_string()).unwrap_or_default(),
+    })
+}
+
+/// The text that a CRI runtime is sent: the default tag is appended where it is missing, and nothing else is changed,
+/// so that the runtime applies its own default registry.
+///
+/// # Errors
+/// [`ImageNameError`], which names the text.
+pub fn apply_default_tag(image: &str) -> Result<String, ImageNameError> {
+    let name = parse_image_name(image)?;
+    let suffix = format!(":{}", name.tag);
+    if name.digest.is_empty() && !name.tag.is_empty() && !image.ends_with(&suffix) {
+        return Ok(format!("{image}{suffix}"));
+    }
+    Ok(image.to_owned())
+}
+
+/// The name in the user's own spelling without tag and digest, by the plain grammar (no default domain).
+///
+/// # Errors
+/// [`ReferenceError`].
+pub fn trim_tag_and_digest(image: &str) -> Result<String, ReferenceError> {
+    if image.is_empty() {
+        return Err(ReferenceError::Empty);
+    }
+    let plain = |text: &str| -> Result<String, ReferenceError> {
+        // A colon before the first slash belongs to the domain's port.
+        let (domain, rest) = match text.split_once('/') {
+            Some((first, rest)) if is_domain(first) => (Some(first), rest),
+            _ => (None, text),
+        };
+        let parts = Parts::split(rest)?;
+        if !is_path(parts.path) {
+            return Err(ReferenceError::Format);
+        }
+        if parts.path.len() > MAX_PATH {
+            return Err(ReferenceError::TooLong);
+        }
+        if let Some(digest) = parts.digest {
+            digest.parse::<Digest>()?;
+        }
+        Ok(match domain {
+            Some(domain) => format!("{domain}/{}", parts.path),
+            None => parts.path.to_owned(),
+        })
+    };
+    plain(image).map_err(|error| match error {
+        ReferenceError::Format if plain(&image.to_lowercase()).is_ok() => ReferenceError::PlainUppercase,
+        other => other,
+    })
+}
+
+/// Domain and remainder. The part before the first slash is a domain only if it looks like one.
+fn split_domain(text: &str) -> (String, String) {
+    let (domain, remainder) = match text.split_once('/') {
+        Some((first, rest)) if first.contains(['.', ':']) || first == "localhost" || first.to_lowercase() != first => {
+            (first, rest)
+        }
+        _ => (DEFAULT_DOMAIN, text),
+    };
+    let domain = if domain == LEGACY_DEFAULT_DOMAIN { DEFAULT_DOMAIN } else { domain };
+    if domain == DEFAULT_DOMAIN && !remainder.contains('/') {
+        return (domain.to_owned(), format!("{OFFICIAL_PREFIX}{remainder}"));
+    }
+    (domain.to_owned(), remainder.to_owned())
+}
+
+/// `path[:tag][@digest]` cut into its parts; tag and digest have the right form, the path is not looked at.
+struct Parts<'a> {
+    path: &'a str,
+    tag: Option<&'a str>,
+    digest: Option<&'a str>,
+}
+
+impl<'a> Parts<'a> {
+    fn split(text: &'a str) -> Result<Self, ReferenceError> {
+        let (rest, digest) = match text.split_once('@') {
+            Some((rest, digest)) => (rest, Some(digest)),
+            None => (text, None),
+        };
+        let (path, tag) = match rest.split_once(':') {
+            Some((path, tag)) => (path, Some(tag)),
+            None => (rest, None),
+        };
+        if tag.is_some_and(|tag| !is_tag(tag)) || digest.is_some_and(|digest| !is_digest_text(digest)) {
+            return Err(ReferenceError::Format);
+        }
+        Ok(Self { path, tag, digest })
+    }
+}
+
+fn is_tag(tag: &str) -> bool {
+    let word = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+    tag.len() <= MAX_TAG
+        && tag.bytes().next().is_some_and(word)
+        && tag.bytes().all(|b| word(b) || b == b'.' || b == b'-')
+}
+
+/// The form of a digest in the grammar; whether it is a known algorithm of the right length is asked later.
+fn is_digest_text(text: &str) -> bool {
+    let Some((algorithm, hex)) = text.split_once(':') else { return false };
+    let component = |part: &str| {
+        part.starts_with(|c: char| c.is_ascii_alphabetic()) && part.bytes().all(|b| b.is_ascii_alphanumeric())
+    };
+    algorithm.split(['+', '.', '_', '-']).all(component)
+        && hex.len() >= 32
+        && hex.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
+fn is_domain(text: &str) -> bool {
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let Some((address, after)) = rest.split_once(']') else { return false };
+            if address.is_empty() || !address.bytes().all(|b| b.is_ascii_hexdigit() || b == b':') {
+                return false;
+            }
+            match after.strip_prefix(':') {
+                Some(port) => (None, Some(port)),
+                None if after.is_empty() => (None, None),
+                None => return false,
+            }
+        }
+        None => match text.split_once(':') {
+            Some((host, port)) => (Some(host), Some(port)),
+            None => (Some(text), None),
+        },
+    };
+    let component = |part: &str| {
+        part.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && part.ends_with(|c: char| c.is_ascii_alphanumeric())
+            && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    };
+    host.is_none_or(|host| host.split('.').all(component))
+        && port.is_none_or(|port| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()))
+}
+
+fn is_path(text: &str) -> bool {
+    text.split('/').all(is_path_component)
+}
+
+/// Runs of lower-case letters and digits, joined by `.`, `_`, `__` or any number of `-`.
+fn is_path_component(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let alnum = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    let mut at = 0;
+    loop {
+        let run = bytes[at..].iter().take_while(|b| alnum(b)).count();
+        if run == 0 {
+            return false;
+        }
+        at += run;
+        if at == bytes.len() {
+            return true;
+        }
+        at += match &bytes[at..] {
+            [b'_', b'_', ..] => 2,
+            [b'_' | b'.', ..] => 1,
+            [b'-', ..] => bytes[at..].iter().take_while(|b| **b == b'-').count(),
+            _ => return false,
+        };
+    }
+}
+
+#[cfg(test)]
+#[path = "reference_tests.rs"]
+mod tests;
