@@ -1,1 +1,25 @@
-//! Placeholder.
+//! The waist of imagelet: what an image service and a runtime service are.
+//!
+//! Two traits, [`ImageService`] and [`RuntimeService`], with plain types and one [`Error`] that carries a kind. The
+//! embedded engine, a remote CRI runtime and the fake all stand behind them; deciders above see nothing else. No
+//! protobuf, no I/O, no clock here. With feature `testing`: an in-memory fake, and the conformance suite which every
+//! implementation runs.
+#![deny(missing_docs)]
+
+mod error;
+mod image;
+mod image_service;
+mod progress;
+mod runtime;
+
+pub use error::{Error, Kind, Result};
+pub use image::{
+    FilesystemUsage, FsInfo, Image, ImageFilter, ImageSpec, ImageStatus, ImageUsage, MountRequest, MountedImage,
+    PullImageRequest,
+};
+pub use image_service::ImageService;
+pub use progress::{LayerState, ProgressSink, PullEvent};
+pub use runtime::{
+    Condition, Container, ContainerFilter, ContainerMetadata, ContainerState, PodSandbox, PodSandboxConfig,
+    PodSandboxFilter, PodSandboxMetadata, RuntimeHandler, RuntimeService, RuntimeStatus, VersionInfo,
+};

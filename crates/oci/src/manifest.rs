@@ -87,6 +87,7 @@ pub enum ManifestError {
     MediaType(String),
 }
 
+#[expect(clippy::large_enum_variant, reason = "one at a time, on the stack")]
 /// A parsed document of one of the two kinds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Document {

@@ -1,0 +1,132 @@
+//! [`Error`]: what went wrong, by kind. The kinds are those gRPC codes that an image service uses; callers match on
+//! [`Error::kind`], people read the message. A message never contains a secret: whoever makes one redacts first.
+
+use std::fmt;
+
+/// Result of a service call.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a call failed. One per reaction that a caller can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// The request itself is wrong: a bad reference, an unsupported media type.
+    InvalidArgument,
+    /// Image, manifest or repository does not exist.
+    NotFound,
+    /// The registry wants other credentials.
+    Unauthenticated,
+    /// The registry, or the system, refuses this caller.
+    PermissionDenied,
+    /// Too many requests, or no space left.
+    ResourceExhausted,
+    /// The state of the store or runtime does not allow it: in use, pinned, held by another process.
+    FailedPrecondition,
+    /// Content is not what its digest promises.
+    DataLoss,
+    /// The peer cannot be reached, or failed in a way that may pass.
+    Unavailable,
+    /// A deadline passed.
+    DeadlineExceeded,
+    /// The caller went away.
+    Cancelled,
+    /// The implementation does not have this call.
+    Unimplemented,
+    /// A fault of the implementation, or of the disk under it.
+    Internal,
+    /// The peer gave no code (gRPC `Unknown`): only the message tells.
+    Unknown,
+}
+
+impl Kind {
+    /// The name, as gRPC writes it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::InvalidArgument => "InvalidArgument",
+            Self::NotFound => "NotFound",
+            Self::Unauthenticated => "Unauthenticated",
+            Self::PermissionDenied => "PermissionDenied",
+            Self::ResourceExhausted => "ResourceExhausted",
+            Self::FailedPrecondition => "FailedPrecondition",
+            Self::DataLoss => "DataLoss",
+            Self::Unavailable => "Unavailable",
+            Self::DeadlineExceeded => "DeadlineExceeded",
+            Self::Cancelled => "Canceled",
+            Self::Unimplemented => "Unimplemented",
+            Self::Internal => "Internal",
+            Self::Unknown => "Unknown",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A failed call: a kind for programs, one line for people. Cloneable, because callers that share one pull share its
+/// error.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Error {
+    kind: Kind,
+    message: String,
+}
+
+impl Error {
+    /// An error of this kind.
+    #[must_use]
+    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+
+    /// An error whose message is that of `source` and of everything below it, joined by `: `.
+    #[must_use]
+    pub fn from_source(kind: Kind, source: &(dyn std::error::Error + 'static)) -> Self {
+        let mut message = source.to_string();
+        let mut next = source.source();
+        while let Some(cause) = next {
+            let text = cause.to_string();
+            if !message.ends_with(&text) {
+                message.push_str(": ");
+                message.push_str(&text);
+            }
+            next = cause.source();
+        }
+        Self { kind, message }
+    }
+
+    /// The kind.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The message: one line, without secrets.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The same error with `context: ` in front of its message.
+    #[must_use]
+    pub fn context(self, context: impl fmt::Display) -> Self {
+        Self { kind: self.kind, message: format!("{context}: {}", self.message) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_are_joined_once() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("open store")]
+        struct Outer(#[source] std::io::Error);
+        let e = Error::from_source(Kind::Internal, &Outer(std::io::Error::other("disk on fire")));
+        assert_eq!(e.to_string(), "open store: disk on fire");
+        assert_eq!(e.context("pull").message(), "pull: open store: disk on fire");
+    }
+}

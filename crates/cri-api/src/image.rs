@@ -1,0 +1,158 @@
+//! Plain types of the image service. Shapes and meanings are those of CRI `runtime.v1`; what CRI cannot say stands in
+//! [`ImageUsage`] and [`MountRequest`].
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use oci::RegistryAuth;
+use serde::{Deserialize, Serialize};
+
+use crate::{PodSandboxConfig, ProgressSink};
+
+/// Which image is meant. Lookups take a full or short image id with or without `sha256:`, a name with tag, digest or
+/// neither, in any spelling that normalises to a recorded name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ImageSpec {
+    /// Id or name.
+    pub image: String,
+    /// Annotations; runtimes may read them.
+    pub annotations: BTreeMap<String, String>,
+    /// The name as the user wrote it.
+    pub user_specified_image: String,
+    /// Runtime handler that the image is for; empty is the default one.
+    pub runtime_handler: String,
+    /// Image ref as the runtime answered it earlier (image volumes).
+    pub image_ref: String,
+}
+
+impl ImageSpec {
+    /// A spec with nothing but the id or name.
+    #[must_use]
+    pub fn new(image: impl Into<String>) -> Self {
+        Self { image: image.into(), ..Self::default() }
+    }
+}
+
+impl From<&str> for ImageSpec {
+    fn from(image: &str) -> Self {
+        Self::new(image)
+    }
+}
+
+/// An image that is present.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Image {
+    /// Image id: `sha256:` and the digest of the config.
+    pub id: String,
+    /// `name:tag` of every tag, in normal form, sorted.
+    pub repo_tags: Vec<String>,
+    /// `name@digest` for every manifest digest by which it was pulled, sorted.
+    pub repo_digests: Vec<String>,
+    /// Size in bytes, always above 0: manifest, config and unpacked layers, shared ones included.
+    pub size: u64,
+    /// User id that the image runs as, where it is a number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uid: Option<i64>,
+    /// User name that the image runs as, where it is a name; otherwise empty.
+    pub username: String,
+    /// How the image was specified when it was pulled; annotations may be filled from the manifest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spec: Option<ImageSpec>,
+    /// Garbage collection should leave it alone. An explicit removal is obeyed all the same.
+    pub pinned: bool,
+}
+
+/// Restricts a list of images.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImageFilter {
+    /// Only the image that this resolves to, if any. `None` or an empty name: all.
+    pub image: Option<ImageSpec>,
+}
+
+/// Answer of [`ImageService::image_status`](crate::ImageService::image_status).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImageStatus {
+    /// The image; `None` when it is absent, which is no error.
+    pub image: Option<Image>,
+    /// With `verbose`: key `info` holds JSON with `chainID` and `imageSpec` (the image config). Otherwise empty.
+    pub info: BTreeMap<String, String>,
+}
+
+/// Request of [`ImageService::pull_image`](crate::ImageService::pull_image).
+#[derive(Clone, Debug, Default)]
+pub struct PullImageRequest {
+    /// What to pull.
+    pub image: ImageSpec,
+    /// Credential to use; `None` is anonymous.
+    pub auth: Option<RegistryAuth>,
+    /// The sandbox for which it is pulled, where there is one.
+    pub sandbox: Option<PodSandboxConfig>,
+    /// Where progress is told. CRI has no place for it: a remote runtime tells nothing.
+    pub progress: ProgressSink,
+}
+
+impl PullImageRequest {
+    /// An anonymous pull of a name.
+    #[must_use]
+    pub fn new(image: impl Into<String>) -> Self {
+        Self { image: ImageSpec::new(image), ..Self::default() }
+    }
+}
+
+/// Use of one file system.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FilesystemUsage {
+    /// Nanoseconds since the epoch at which this was true; above 0.
+    pub timestamp: i64,
+    /// The directory in which the bytes lie.
+    pub mountpoint: String,
+    /// Bytes used by images, as the disk counts them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub used_bytes: Option<u64>,
+    /// Inodes used by images.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inodes_used: Option<u64>,
+}
+
+/// Answer of [`ImageService::image_fs_info`](crate::ImageService::image_fs_info). Callers read the first entry.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FsInfo {
+    /// File systems that hold images.
+    pub image_filesystems: Vec<FilesystemUsage>,
+    /// File systems that hold containers, where they are others.
+    pub container_filesystems: Vec<FilesystemUsage>,
+}
+
+/// What an image costs on disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ImageUsage {
+    /// Bytes that go when this image alone goes.
+    pub unique_bytes: u64,
+    /// Bytes that other images use as well.
+    pub shared_bytes: u64,
+}
+
+/// Request of [`ImageService::mount_image`](crate::ImageService::mount_image).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountRequest {
+    /// Which image.
+    pub image: ImageSpec,
+    /// The directory on which its file system appears. It must exist.
+    pub target: PathBuf,
+    /// A directory for what is written, empty or from an earlier mount; `None` mounts read-only.
+    pub writable: Option<PathBuf>,
+}
+
+/// Answer of [`ImageService::mount_image`](crate::ImageService::mount_image).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountedImage {
+    /// Image id of what was mounted.
+    pub id: String,
+    /// How many layers stand below the mount.
+    pub layers: usize,
+}

@@ -1,0 +1,52 @@
+//! [`ImageService`]: the process border behind which images live.
+
+use async_trait::async_trait;
+
+use crate::{
+    FsInfo, Image, ImageFilter, ImageSpec, ImageStatus, ImageUsage, MountRequest, MountedImage, PullImageRequest,
+    Result,
+};
+
+/// Where images live: the embedded engine, a remote CRI runtime, or a fake.
+///
+/// The first six calls are CRI's. The rest is what CRI cannot say; their default answer is `None`, "not known", and
+/// nobody asks which implementation stands behind. Dropping a future gives the call up: a pull ends unless others
+/// wait for the same one, and leaves nothing half visible.
+#[async_trait]
+pub trait ImageService: Send + Sync + 'static {
+    /// All images, or the one that the filter resolves to.
+    async fn list_images(&self, filter: Option<&ImageFilter>) -> Result<Vec<Image>>;
+
+    /// The image that `image` resolves to; absence is `Ok` with `None` in it.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an empty name or an ambiguous short id.
+    async fn image_status(&self, image: &ImageSpec, verbose: bool) -> Result<ImageStatus>;
+
+    /// Makes the image present and answers its image id. There is no deadline but the caller's.
+    ///
+    /// # Errors
+    /// By kind: `InvalidArgument` bad reference or unsupported content, `NotFound` no such manifest,
+    /// `Unauthenticated` and `PermissionDenied` as the registry says, `ResourceExhausted` too many requests or disk
+    /// full, `DataLoss` digest mismatch, `Unavailable` the registry cannot be reached or fails.
+    async fn pull_image(&self, request: PullImageRequest) -> Result<String>;
+
+    /// Removes the image with all its names. An absent image is no error. What the next list shows is already
+    /// without it.
+    async fn remove_image(&self, image: &ImageSpec) -> Result<()>;
+
+    /// Use of the file systems, from accounting and not from a walk.
+    async fn image_fs_info(&self) -> Result<FsInfo>;
+
+    /// What an image costs on disk, where the implementation knows.
+    async fn image_usage(&self, image: &ImageSpec) -> Result<Option<ImageUsage>> {
+        let _ = image;
+        Ok(None)
+    }
+
+    /// Shows an image's file system on a directory, where the implementation can. `Ok(None)`: it cannot.
+    async fn mount_image(&self, request: &MountRequest) -> Result<Option<MountedImage>> {
+        let _ = request;
+        Ok(None)
+    }
+}

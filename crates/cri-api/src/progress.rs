@@ -1,0 +1,77 @@
+//! Progress of a pull, told as it happens. Purely for eyes and metrics: nothing is decided by it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use oci::Digest;
+
+/// What a layer is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LayerState {
+    /// It waits for its turn.
+    Waiting,
+    /// Bytes are coming and are unpacked as they come.
+    Fetching,
+    /// All bytes came; the rest is being unpacked and checked.
+    Unpacking,
+    /// Another pull is bringing it.
+    WaitingForOther,
+    /// It was here before.
+    Present,
+    /// It is unpacked and verified.
+    Done,
+}
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PullEvent {
+    /// The reference is resolved: the manifest is known, and so are its layers (digest and compressed size, lowest
+    /// first).
+    Resolved {
+        /// Digest that the reference stands for (of the index, if it is one).
+        digest: Digest,
+        /// Layers by digest and compressed size in bytes.
+        layers: Vec<(Digest, u64)>,
+    },
+    /// A layer changed its state.
+    Layer {
+        /// Digest of the compressed blob.
+        digest: Digest,
+        /// The new state.
+        state: LayerState,
+    },
+    /// More compressed bytes of a layer came.
+    Bytes {
+        /// Digest of the compressed blob.
+        digest: Digest,
+        /// Bytes so far. Starts again when a layer has to be fetched anew.
+        done: u64,
+    },
+    /// Everything is unpacked; the image is being made durable and visible.
+    Committing,
+}
+
+/// Where progress goes. The default one forgets it. Called often and from any thread: it must be quick.
+#[derive(Clone, Default)]
+pub struct ProgressSink(Option<Arc<dyn Fn(PullEvent) + Send + Sync>>);
+
+impl ProgressSink {
+    /// A sink that calls `f`.
+    #[must_use]
+    pub fn new(f: impl Fn(PullEvent) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(f)))
+    }
+
+    /// Tells one event.
+    pub fn tell(&self, event: PullEvent) {
+        if let Some(f) = &self.0 {
+            f(event);
+        }
+    }
+}
+
+impl fmt::Debug for ProgressSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "ProgressSink(set)" } else { "ProgressSink(none)" })
+    }
+}
