@@ -1,0 +1,142 @@
+//! The borders between the crates, as data. ARCHITECTURE.md draws them; `deps.rs` holds the workspace to them.
+//!
+//! A new arrow is added here, in a commit that says why, and nowhere else.
+
+/// What one crate of the workspace may depend on.
+pub(crate) struct Border {
+    /// Package name.
+    pub(crate) package: &'static str,
+    /// Crates of the workspace that it may use, directly.
+    pub(crate) uses: &'static [&'static str],
+    /// Crates of the workspace that its tests may use besides.
+    pub(crate) tests_use: &'static [&'static str],
+    /// If given, the only third-party crates it may use (its tests and its optional features are freer).
+    pub(crate) third_party: Option<&'static [&'static str]>,
+    /// Packages that must not be reachable from it by any path, tests and optional features aside.
+    pub(crate) never_reaches: &'static [&'static str],
+    /// Why.
+    pub(crate) reason: &'static str,
+}
+
+/// A third-party crate which only some may use directly.
+pub(crate) struct Wrapper {
+    /// Names of the third-party packages.
+    pub(crate) packages: &'static [&'static str],
+    /// The crates of the workspace that may.
+    pub(crate) owners: &'static [&'static str],
+    /// Why.
+    pub(crate) reason: &'static str,
+}
+
+/// Everything that touches the outside world, of what this workspace is likely to meet.
+const IO: &[&str] = &["tokio", "mio", "rustix", "nix", "hyper", "reqwest", "tonic", "axum", "redb", "tempfile"];
+const NETWORK: &[&str] = &["tokio", "mio", "hyper", "reqwest", "rustls", "tonic", "axum", "imagelet-registry"];
+const GRPC_OR_HTTP: &[&str] = &["tonic", "prost", "hyper", "reqwest", "rustls", "axum", "redb", "k8s-openapi"];
+
+/// One entry for every crate of the workspace.
+pub(crate) const BORDERS: &[Border] = &[
+    Border {
+        package: "imagelet-oci",
+        uses: &[],
+        tests_use: &[],
+        third_party: Some(&["base64", "hex", "oci-spec", "serde", "serde_json", "sha2", "thiserror", "zeroize"]),
+        never_reaches: IO,
+        reason: "oci is pure values: no I/O, no clock, no environment",
+    },
+    Border {
+        package: "imagelet-cri-api",
+        uses: &["imagelet-oci"],
+        tests_use: &[],
+        third_party: Some(&["async-trait", "serde", "serde_json", "thiserror"]),
+        never_reaches: IO,
+        reason: "cri-api is the waist: traits and plain types, no I/O",
+    },
+    Border {
+        package: "imagelet-cri-grpc",
+        uses: &["imagelet-oci", "imagelet-cri-api"],
+        tests_use: &[],
+        third_party: None,
+        never_reaches: &["reqwest", "redb", "axum", "imagelet-image-manager", "imagelet-image-service"],
+        reason: "cri-grpc converts, it decides nothing and stores nothing",
+    },
+    Border {
+        package: "imagelet-registry",
+        uses: &["imagelet-oci"],
+        tests_use: &[],
+        third_party: None,
+        never_reaches: &["redb", "tonic", "axum", "imagelet-store", "imagelet-cri-api"],
+        reason: "registry is HTTP only: no disk, no CRI",
+    },
+    Border {
+        package: "imagelet-store",
+        uses: &["imagelet-oci"],
+        tests_use: &[],
+        third_party: None,
+        never_reaches: NETWORK,
+        reason: "store is disk only: no network, no async",
+    },
+    Border {
+        package: "imagelet-image-service",
+        uses: &["imagelet-oci", "imagelet-cri-api", "imagelet-registry", "imagelet-store"],
+        tests_use: &[],
+        third_party: None,
+        never_reaches: &["tonic", "prost", "axum", "imagelet-image-manager", "k8s-openapi"],
+        reason: "image-service does, it does not decide, and it does not know gRPC",
+    },
+    Border {
+        package: "imagelet-image-manager",
+        uses: &["imagelet-oci", "imagelet-cri-api"],
+        tests_use: &[],
+        third_party: None,
+        never_reaches: GRPC_OR_HTTP,
+        reason: "image-manager decides: no wire format, no HTTP, no store, no Kubernetes client types",
+    },
+    Border {
+        package: "imagelet",
+        uses: &[
+            "imagelet-oci",
+            "imagelet-cri-api",
+            "imagelet-cri-grpc",
+            "imagelet-image-manager",
+            "imagelet-image-service",
+        ],
+        tests_use: &["imagelet-registry"],
+        third_party: None,
+        never_reaches: &[],
+        reason: "the binary speaks with the managers and services, not with what stands below them",
+    },
+    Border {
+        package: "xtask",
+        uses: &[],
+        tests_use: &[],
+        third_party: Some(&["anyhow", "serde", "serde_json"]),
+        never_reaches: IO,
+        reason: "chores build in seconds and depend on nothing of the product",
+    },
+];
+
+/// Third-party crates with an owner. `deny.toml` says the same of the ones that matter most.
+pub(crate) const WRAPPERS: &[Wrapper] = &[
+    Wrapper {
+        packages: &["tonic", "tonic-prost", "tonic-prost-build", "prost", "prost-types", "protox"],
+        owners: &["imagelet-cri-grpc"],
+        reason: "only cri-grpc knows protobuf and gRPC",
+    },
+    Wrapper {
+        packages: &["reqwest", "hyper", "rustls", "rustls-native-certs"],
+        owners: &["imagelet-registry"],
+        reason: "only registry speaks HTTP as a client",
+    },
+    Wrapper { packages: &["axum"], owners: &["imagelet"], reason: "only the binary serves HTTP" },
+    Wrapper { packages: &["redb"], owners: &["imagelet-store"], reason: "only store keeps records" },
+    Wrapper {
+        packages: &["clap", "clap_complete", "indicatif", "tracing-subscriber", "serde-saphyr"],
+        owners: &["imagelet"],
+        reason: "the command line and Kubernetes' YAML end at the binary",
+    },
+    Wrapper {
+        packages: &["anyhow"],
+        owners: &["imagelet", "xtask"],
+        reason: "libraries have error types that callers can act on",
+    },
+];

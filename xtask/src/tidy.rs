@@ -1,0 +1,99 @@
+//! `cargo xtask tidy`: walks the tree and holds every file to the habits in `tidy_rules.rs`.
+//!
+//! This file knows where things lie and which rule is for which file; it does not know the rules.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+
+use crate::Report;
+use crate::tidy_rules::{self as rules, Finding};
+
+/// Directories which are not part of the project's text.
+const SKIPPED: &[&str] = &[".git", "target"];
+/// Kinds of files that are read. Everything else is left alone.
+const TEXT: &[&str] = &["rs", "md", "toml", "sh", "yaml", "yml", "json", "proto"];
+/// Text without an ending in its name.
+const TEXT_NAMES: &[&str] = &["run", ".gitignore"];
+/// Documents which a project of this kind must have.
+const DOCUMENTS: &[&str] =
+    &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "LICENSE"];
+
+/// The entry point of the chore.
+pub(crate) fn run(root: &Path) -> anyhow::Result<Report> {
+    let mut files = Vec::new();
+    collect(root, &mut files)?;
+    files.sort();
+    let mut found: Vec<(String, Finding)> = Vec::new();
+    let mut rust = 0_usize;
+    for path in &files {
+        let name = path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned();
+        let text = fs::read_to_string(path).with_context(|| format!("read {name}"))?;
+        let mut findings = rules::any_text(&text);
+        if path.extension().is_some_and(|e| e == "rs") {
+            rust += 1;
+            findings.extend(rules::rust(&text, is_tests(&name)));
+        }
+        if path.extension().is_some_and(|e| e == "md") {
+            let directory = path.parent().unwrap_or(root);
+            findings.extend(rules::links(&text, &|target| directory.join(target).exists()));
+            findings.extend(rules::commands(&text, &|script| root.join(script).exists(), &is_chore));
+        }
+        if name.starts_with("scripts/") || name.starts_with(".ci/") {
+            findings.extend(rules::shell(&text, is_executable(path)?));
+        }
+        if name == "CHANGELOG.md" {
+            findings.extend(rules::changelog(&text));
+        }
+        found.extend(findings.into_iter().map(|f| (name.clone(), f)));
+    }
+    for document in DOCUMENTS {
+        if !root.join(document).is_file() {
+            found.push((
+                (*document).to_owned(),
+                Finding::error(None, "a project of this kind has this document".into()),
+            ));
+        }
+    }
+    let line = |(name, f): &(String, Finding)| match f.line {
+        Some(line) => format!("{name}:{line}: {}", f.text),
+        None => format!("{name}: {}", f.text),
+    };
+    Ok(Report {
+        failures: found.iter().filter(|(_, f)| f.fails).map(line).collect(),
+        warnings: found.iter().filter(|(_, f)| !f.fails).map(line).collect(),
+        seen: format!("{} files, {rust} of them Rust", files.len()),
+    })
+}
+
+/// Files of tests may be longer: tables and scenes of one topic belong together.
+fn is_tests(name: &str) -> bool {
+    name.ends_with("_tests.rs") || name.ends_with("/tests.rs") || name.contains("/tests/") || name.contains("/testing/")
+}
+
+fn is_chore(name: &str) -> bool {
+    crate::CHORES.iter().any(|(n, ..)| *n == name)
+}
+
+fn is_executable(path: &Path) -> anyhow::Result<bool> {
+    use std::os::unix::fs::PermissionsExt as _;
+    Ok(fs::metadata(path)?.permissions().mode() & 0o111 != 0)
+}
+
+fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+    for entry in fs::read_dir(directory).with_context(|| format!("read {}", directory.display()))? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let kind = entry.file_type()?;
+        if kind.is_dir() && !SKIPPED.contains(&name.as_str()) {
+            collect(&entry.path(), files)?;
+        } else if kind.is_file() {
+            let ending = Path::new(&name).extension().map(|e| e.to_string_lossy().into_owned()).unwrap_or_default();
+            if TEXT.contains(&ending.as_str()) || TEXT_NAMES.contains(&name.as_str()) {
+                files.push(entry.path());
+            }
+        }
+    }
+    Ok(())
+}
