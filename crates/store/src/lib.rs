@@ -1,1 +1,7 @@
 //! Placeholder.
+
+mod recipe;
+mod tar;
+mod unpack;
+
+pub use unpack::{Limits, UnpackError};
