@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that the tests and the demo use: prerequisites.sh [--demo]. Does nothing when they are there.
+set -euo pipefail
+
+# A C compiler for the two libraries that are C inside (ring, zstd), and what the demo makes its image of.
+demo=(gcc libc6-dev busybox-static ca-certificates tar gzip)
+# Real daemons and tools that the product tests compare with, and what makes images and file systems.
+tests=(
+  containerd runc containernetworking-plugins iptables iproute2
+  docker-registry apache2-utils openssl
+  skopeo umoci mmdebstrap zstd attr libcap2-bin e2fsprogs mount util-linux procps
+)
+
+packages=("${demo[@]}")
+case "${1:-}" in
+  --demo) ;;
+  "") packages+=("${tests[@]}") ;;
+  *) echo "usage: prerequisites.sh [--demo]" >&2; exit 2 ;;
+esac
+
+missing=()
+for package in "${packages[@]}"; do
+  status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+  [ "$status" = installed ] || missing+=("$package")
+done
+if [ ${#missing[@]} -eq 0 ]; then
+  echo "prerequisites: all ${#packages[@]} packages are installed"
+  exit 0
+fi
+
+echo "prerequisites: installing ${missing[*]}"
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  command -v sudo >/dev/null || { echo "prerequisites: not root and no sudo: please install: ${missing[*]}" >&2; exit 77; }
+  as_root=(sudo)
+fi
+export DEBIAN_FRONTEND=noninteractive
+"${as_root[@]}" apt-get update -qq </dev/null || echo "prerequisites: apt-get update had problems, trying all the same"
+"${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" </dev/null >/dev/null
+echo "prerequisites: installed ${#missing[@]} packages"

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# Installs what the tests use, then runs every check and every test. Needs root for mounts and daemons. Works again and again.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-never}
+summary=target/test-summary.txt
+mkdir -p target
+rm -f "$summary"
+[ "$(id -u)" -eq 0 ] || echo "test.sh: not root: the product tests that mount or start containerd will fail"
+
+step() { # step NAME COMMAND…   runs it, shows how long it took, stops everything when it fails
+  local name=$1 from=$SECONDS result=0
+  shift
+  printf '\n==> %s\n' "$name"
+  set +e # a subshell of its own, so that a step ends at its first failing command
+  (set -e; "$@") </dev/null
+  result=$?
+  set -e
+  if [ "$result" -ne 0 ]; then
+    printf '<== %s: FAILED after %d s\n' "$name" $((SECONDS - from)) >&2
+    exit 1
+  fi
+  printf '<== %s: %d s\n' "$name" $((SECONDS - from))
+}
+
+docs() {
+  RUSTDOCFLAGS="-D warnings" cargo doc -q --locked --workspace --no-deps
+}
+
+deny() { # licences, bans, sources; advisories where the database can be reached
+  export PATH="$PWD/target/tools/bin:$PATH"
+  if ! cargo deny --version >/dev/null 2>&1; then
+    if ! cargo install -q --locked --root target/tools --target-dir target/tools/build cargo-deny@0.20.2; then
+      echo "cargo-deny cannot be installed here: skipped (cargo xtask deps has checked the arrows)"
+      return 0
+    fi
+    rm -rf target/tools/build
+  fi
+  cargo deny --locked --offline check licenses bans sources
+  if timeout 60 cargo deny --locked fetch db >target/deny-fetch.txt 2>&1; then
+    cargo deny --locked --offline check advisories
+  else
+    echo "the advisory database cannot be reached: advisories not checked"
+  fi
+}
+
+tests() { # all tests; the runner's closing lines are kept for whoever calls this script
+  local log=target/test-output.txt result=0
+  if cargo nextest --version >/dev/null 2>&1; then
+    cargo nextest run --locked --workspace --no-fail-fast --status-level slow --final-status-level slow 2>&1 | tee "$log" || result=1
+    # From the last rule on: the summary, and the names of what failed.
+    tac "$log" | awk '{ print } /^─+$/ { exit }' | tac >"$summary"
+  else
+    cargo test --locked --workspace --no-fail-fast 2>&1 | tee "$log" || result=1
+    grep -E '^test result:|^error: [0-9]+ target' "$log" >"$summary" || true
+    awk '/^test result:/ { p += $4; f += $6; i += $8 } END { printf "all test binaries together: %d passed; %d failed; %d ignored\n", p, f, i }' "$log" >>"$summary"
+  fi
+  return "$result"
+}
+
+step "packages" scripts/prerequisites.sh
+step "format" cargo fmt --all --check
+step "arrows" cargo xtask deps
+step "tidy" cargo xtask tidy
+step "lints" cargo clippy -q --locked --workspace --all-targets -- -D warnings
+step "documentation" docs
+step "licences, bans, sources" deny
+step "tests" tests
+
+printf '\ntest.sh: everything passed in %d s\n' "$SECONDS"
+cat "$summary"
