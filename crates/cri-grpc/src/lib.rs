@@ -1,1 +1,22 @@
-//! Placeholder.
+//! CRI over gRPC, both sides: a client that stands behind the traits of `cri-api`, and a server that puts them on a
+//! socket.
+//!
+//! The only crate that knows protobuf and gRPC: generated types stay inside. It converts and carries; it decides
+//! nothing about images. The binary calls it: [`client`] for a remote runtime, [`server`] for `serve` and for the
+//! agent's socket.
+
+pub mod client;
+mod convert;
+mod endpoint;
+mod pb;
+pub mod server;
+mod status;
+#[cfg(test)]
+mod tests;
+
+pub use endpoint::{Endpoint, EndpointError};
+
+/// Largest message that is sent or accepted: what the kubelet's client accepts.
+pub const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
+/// Version of the kubelet runtime API that both sides must name.
+pub const KUBE_RUNTIME_API_VERSION: &str = "0.1.0";

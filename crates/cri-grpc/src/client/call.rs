@@ -1,0 +1,148 @@
+//! [`Caller`]: one channel, and how a call on it ends: in time or not, answered by the peer or lost on the way.
+
+use std::error::Error as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cri_api::{Error, Kind, Result};
+use tokio::time::{Instant, timeout};
+use tonic::transport::{Channel, Uri};
+use tonic::{Code, Response, Status, Streaming};
+
+use super::ClientOptions;
+use super::connector::{ConnectFailure, Connector};
+use crate::Endpoint;
+use crate::status::from_status;
+
+/// Headers carry error messages, and those of other runtimes can be long.
+const MAX_HEADER_BYTES: u32 = 1024 * 1024;
+
+/// What tonic hands back.
+type Answer<T> = std::result::Result<T, Status>;
+
+/// A channel with its rules.
+pub(super) struct Caller {
+    channel: Channel,
+    connector: Arc<Connector>,
+}
+
+impl Caller {
+    /// Touches nothing: the connection comes with the first call.
+    pub(super) fn new(endpoint: &Endpoint, options: ClientOptions) -> Self {
+        let connector = Connector::new(endpoint, options);
+        // The connector goes to its socket, whatever the URI says; the authority is what the kubelet sends.
+        let mut builder = Channel::builder(Uri::from_static("http://localhost"))
+            .http2_max_header_list_size(MAX_HEADER_BYTES)
+            .initial_stream_window_size(1024 * 1024)
+            .initial_connection_window_size(4 * 1024 * 1024);
+        if let Ok(agent) = builder.clone().user_agent(connector.options().user_agent.as_str()) {
+            builder = agent;
+        }
+        let shared = Arc::clone(&connector);
+        let service = tower::service_fn(move |_: Uri| Arc::clone(&shared).connect());
+        Self { channel: builder.connect_with_connector_lazy(service), connector }
+    }
+
+    pub(super) fn channel(&self) -> Channel {
+        self.channel.clone()
+    }
+
+    pub(super) fn endpoint(&self) -> &Endpoint {
+        self.connector.endpoint()
+    }
+
+    pub(super) fn options(&self) -> &ClientOptions {
+        self.connector.options()
+    }
+
+    pub(super) fn next_attempt(&self) -> Instant {
+        self.connector.next_attempt()
+    }
+
+    /// A call with the request timeout.
+    pub(super) async fn timed<T>(&self, name: &str, call: impl Future<Output = Answer<T>> + Send) -> Result<T> {
+        let limit = self.options().request_timeout;
+        match timeout(limit, call).await {
+            Ok(answer) => answer.map_err(|status| self.error(&status)),
+            Err(_) => {
+                let text = format!("{name}: no answer from {} within {limit:?}", self.endpoint());
+                Err(Error::new(Kind::DeadlineExceeded, text))
+            }
+        }
+    }
+
+    /// A call that only its caller ends.
+    pub(super) async fn untimed<T>(&self, call: impl Future<Output = Answer<T>> + Send) -> Result<T> {
+        call.await.map_err(|status| self.error(&status))
+    }
+
+    /// A status of the peer has no source; one that was made on this side names the cause.
+    fn error(&self, status: &Status) -> Error {
+        let Some(source) = status.source() else {
+            return from_status(status);
+        };
+        let mut cause = Some(source);
+        while let Some(error) = cause {
+            if let Some(failure) = error.downcast_ref::<ConnectFailure>() {
+                return Error::new(Kind::Unavailable, failure.to_string());
+            }
+            cause = error.source();
+        }
+        if let Some(failure) = self.connector.last_failure() {
+            return Error::new(Kind::Unavailable, failure.to_string());
+        }
+        let chain = Error::from_source(Kind::Unavailable, source);
+        Error::new(Kind::Unavailable, format!("lost the connection to {}: {chain}", self.endpoint()))
+    }
+}
+
+/// A list that a peer may know as a stream of batches: asks for the stream first, and never again once the peer has
+/// said that it does not know it.
+pub(super) struct ListMode {
+    stream: AtomicBool,
+}
+
+impl ListMode {
+    pub(super) fn new(options: &ClientOptions) -> Self {
+        Self { stream: AtomicBool::new(options.stream_lists) }
+    }
+
+    /// All items. A stream that breaks off gives an error, not what came until then.
+    pub(super) async fn collect<B, T>(
+        &self,
+        stream: impl Future<Output = Answer<Response<Streaming<B>>>> + Send,
+        items: impl Fn(B) -> Vec<T> + Send,
+        whole: impl Future<Output = Answer<Vec<T>>> + Send,
+    ) -> Answer<Vec<T>>
+    where
+        T: Send,
+    {
+        if self.stream.load(Ordering::Relaxed) {
+            match drain(stream, items).await {
+                Err(status) if status.code() == Code::Unimplemented => {
+                    self.stream.store(false, Ordering::Relaxed);
+                    tracing::debug!("the peer has no streamed lists; whole lists from now on");
+                }
+                other => return other,
+            }
+        }
+        whole.await
+    }
+
+    #[cfg(test)]
+    pub(crate) fn streams(&self) -> bool {
+        self.stream.load(Ordering::Relaxed)
+    }
+}
+
+async fn drain<B, T>(
+    stream: impl Future<Output = Answer<Response<Streaming<B>>>> + Send,
+    items: impl Fn(B) -> Vec<T>,
+) -> Answer<Vec<T>> {
+    let mut stream = stream.await?.into_inner();
+    let mut list = Vec::new();
+    while let Some(batch) = stream.message().await? {
+        list.append(&mut items(batch));
+    }
+    Ok(list)
+}

@@ -1,0 +1,102 @@
+//! [`RemoteImageService`]: the six calls of ImageService, with the checks that the kubelet makes of the answers.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use cri_api::{
+    Error, FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, Kind, PullImageRequest, Result,
+};
+use tonic::transport::Channel;
+
+use super::call::{Caller, ListMode};
+use crate::convert::all;
+use crate::pb::image_service_client::ImageServiceClient;
+use crate::{Endpoint, pb};
+
+/// An image service on the other side of a socket. Made by
+/// [`connect_image_service`](super::connect_image_service); clones share the connection.
+#[derive(Clone)]
+pub struct RemoteImageService {
+    caller: Arc<Caller>,
+    lists: Arc<ListMode>,
+}
+
+impl RemoteImageService {
+    pub(super) fn new(caller: Arc<Caller>) -> Self {
+        let lists = Arc::new(ListMode::new(caller.options()));
+        Self { caller, lists }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn endpoint(&self) -> &Endpoint {
+        self.caller.endpoint()
+    }
+
+    fn client(&self) -> ImageServiceClient<Channel> {
+        ImageServiceClient::new(self.caller.channel())
+            .max_decoding_message_size(self.caller.options().max_message_bytes)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn streams_lists(&self) -> bool {
+        self.lists.streams()
+    }
+}
+
+#[async_trait]
+impl ImageService for RemoteImageService {
+    async fn list_images(&self, filter: Option<&ImageFilter>) -> Result<Vec<Image>> {
+        let filter: Option<pb::ImageFilter> = filter.map(|f| f.clone().into());
+        let (mut streaming, mut whole) = (self.client(), self.client());
+        let list = self.lists.collect(
+            streaming.stream_images(pb::StreamImagesRequest { filter: filter.clone() }),
+            |batch| batch.images,
+            async move {
+                let answer = whole.list_images(pb::ListImagesRequest { filter }).await?;
+                Ok(answer.into_inner().images)
+            },
+        );
+        Ok(all(self.caller.timed("ListImages", list).await?))
+    }
+
+    async fn image_status(&self, image: &ImageSpec, verbose: bool) -> Result<ImageStatus> {
+        let name = image.image.clone();
+        let request = pb::ImageStatusRequest { image: Some(image.clone().into()), verbose };
+        let answer = self.caller.timed("ImageStatus", self.client().image_status(request)).await?;
+        let status = ImageStatus::from(answer.into_inner());
+        if status.image.as_ref().is_some_and(|image| image.id.is_empty() || image.size == 0) {
+            return Err(Error::new(Kind::Internal, format!("Id or size of image {name:?} is not set")));
+        }
+        Ok(status)
+    }
+
+    async fn pull_image(&self, request: PullImageRequest) -> Result<String> {
+        let name = request.image.image.clone();
+        let request = pb::PullImageRequest::from(request);
+        let answer = self.caller.untimed(self.client().pull_image(request)).await?;
+        let image_ref = answer.into_inner().image_ref;
+        if image_ref.is_empty() {
+            return Err(Error::new(Kind::Internal, format!("imageRef of image {name:?} is not set")));
+        }
+        Ok(image_ref)
+    }
+
+    async fn remove_image(&self, image: &ImageSpec) -> Result<()> {
+        let request = pb::RemoveImageRequest { image: Some(image.clone().into()) };
+        self.caller.timed("RemoveImage", self.client().remove_image(request)).await?;
+        Ok(())
+    }
+
+    async fn image_fs_info(&self) -> Result<FsInfo> {
+        let answer = self.caller.timed("ImageFsInfo", self.client().image_fs_info(pb::ImageFsInfoRequest {})).await?;
+        Ok(answer.into_inner().into())
+    }
+}
+
+impl fmt::Debug for RemoteImageService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RemoteImageService").field(self.endpoint()).finish()
+    }
+}

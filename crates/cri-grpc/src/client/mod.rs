@@ -1,0 +1,122 @@
+//! The client side: [`RemoteImageService`] and [`RemoteRuntimeService`] stand behind the traits of `cri-api` and pass
+//! every call to a CRI runtime over its socket.
+//!
+//! Behaves as the kubelet's client: checks the API when it connects, gives every call the request timeout except a
+//! pull, which ends when its future is dropped. The connection comes when it is needed and comes back after a failure.
+
+mod call;
+mod connector;
+mod image;
+mod options;
+mod runtime;
+
+use std::sync::Arc;
+
+use cri_api::{Error, ImageService as _, Kind, RuntimeService as _};
+use tokio::time::Instant;
+
+pub use image::RemoteImageService;
+pub use options::{Backoff, ClientOptions};
+pub use runtime::RemoteRuntimeService;
+
+use crate::{Endpoint, KUBE_RUNTIME_API_VERSION};
+use call::Caller;
+
+/// Why a service cannot be used.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("validate CRI v1 {api} API for endpoint {endpoint:?}")]
+pub struct ConnectError {
+    api: &'static str,
+    endpoint: String,
+    #[source]
+    cause: Error,
+}
+
+impl ConnectError {
+    /// `Unavailable` when nobody answers there; otherwise what the peer said.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.cause.kind()
+    }
+
+    /// The endpoint in its full form.
+    #[must_use]
+    pub fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+}
+
+impl From<ConnectError> for Error {
+    fn from(error: ConnectError) -> Self {
+        Error::from_source(error.kind(), &error)
+    }
+}
+
+/// Connects to the image service at `endpoint` and checks it with ImageFsInfo, as the kubelet does.
+///
+/// # Errors
+/// At once when nobody listens there, unless [`ClientOptions::wait`] is set; within the request timeout when the peer
+/// does not answer.
+pub async fn connect_image_service(
+    endpoint: &Endpoint,
+    options: ClientOptions,
+) -> Result<RemoteImageService, ConnectError> {
+    let caller = caller(endpoint, options);
+    let service = RemoteImageService::new(Arc::clone(&caller));
+    until_answered(&caller, || async { service.image_fs_info().await.map(drop) })
+        .await
+        .map_err(|cause| ConnectError { api: "image", endpoint: endpoint.to_string(), cause })?;
+    Ok(service)
+}
+
+/// Connects to the runtime service at `endpoint` and checks it with Version.
+///
+/// # Errors
+/// As [`connect_image_service`], and when the version is not the one that we speak.
+pub async fn connect_runtime_service(
+    endpoint: &Endpoint,
+    options: ClientOptions,
+) -> Result<RemoteRuntimeService, ConnectError> {
+    let caller = caller(endpoint, options);
+    let service = RemoteRuntimeService::new(Arc::clone(&caller));
+    until_answered(&caller, || async {
+        let version = service.version().await?;
+        if version.version != KUBE_RUNTIME_API_VERSION {
+            let text = format!(
+                "runtime api version is not supported: {:?}, need {KUBE_RUNTIME_API_VERSION:?}",
+                version.version
+            );
+            return Err(Error::new(Kind::FailedPrecondition, text));
+        }
+        Ok(())
+    })
+    .await
+    .map_err(|cause| ConnectError { api: "runtime", endpoint: endpoint.to_string(), cause })?;
+    Ok(service)
+}
+
+fn caller(endpoint: &Endpoint, options: ClientOptions) -> Arc<Caller> {
+    if let Some(warning) = endpoint.warning() {
+        tracing::warn!("{warning}");
+    }
+    Arc::new(Caller::new(endpoint, options))
+}
+
+/// Repeats the check while nobody answers and [`ClientOptions::wait`] has not passed.
+async fn until_answered<F: Future<Output = cri_api::Result<()>>>(
+    caller: &Caller,
+    check: impl Fn() -> F,
+) -> cri_api::Result<()> {
+    let deadline = Instant::now() + caller.options().wait;
+    loop {
+        let error = match check().await {
+            Ok(()) => return Ok(()),
+            Err(error) => error,
+        };
+        let next = caller.next_attempt();
+        if error.kind() != Kind::Unavailable || next >= deadline {
+            return Err(error);
+        }
+        tokio::time::sleep_until(next).await;
+    }
+}

@@ -1,0 +1,220 @@
+//! The socket in the file system: made with mode 0660, taken over from a dead process but never from a living one,
+//! and removed at the end if it is still ours.
+//!
+//! Two processes that start at the same moment take turns by a lock on the directory. It never creates a directory and
+//! never removes anything but a socket on which nobody answers.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+use crate::Endpoint;
+
+/// Owner and group may connect.
+const MODE: Mode = Mode::from_raw_mode(0o660);
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 1024;
+/// How long another process may hold the directory's lock; it needs it for a few system calls.
+const LOCK_TIME: Duration = Duration::from_secs(5);
+
+/// Why the socket could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// Somebody listens there.
+    #[error("another process answers on {endpoint}: {who}")]
+    InUse {
+        /// Where.
+        endpoint: Endpoint,
+        /// Process id and name, as far as they can be seen.
+        who: String,
+    },
+    /// Something other than a socket is there. It is left alone.
+    #[error("{} is {what}, not a socket: remove it or choose another path", path.display())]
+    NotASocket {
+        /// The path.
+        path: PathBuf,
+        /// What is there.
+        what: &'static str,
+    },
+    /// The directory of the socket is not there.
+    #[error("directory {} of the socket does not exist", .0.display())]
+    NoDirectory(PathBuf),
+    /// Another process holds the lock of the directory.
+    #[error("directory {} is locked by another process", .0.display())]
+    Locked(PathBuf),
+    /// A system call failed.
+    #[error("{operation} {}", path.display())]
+    Io {
+        /// What was tried.
+        operation: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why it failed.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// A socket that listens. Dropping it removes the socket from the file system if it is still the same one.
+#[derive(Debug)]
+pub struct Listener {
+    socket: UnixListener,
+    endpoint: Endpoint,
+    /// Device and inode of the socket's file. The open socket keeps the inode, so the number is not used again.
+    identity: (u64, u64),
+}
+
+/// Makes the socket of `endpoint` and listens on it.
+///
+/// # Errors
+/// See [`BindError`].
+pub fn bind(endpoint: &Endpoint) -> Result<Listener, BindError> {
+    if let Some(warning) = endpoint.warning() {
+        tracing::warn!("{warning}");
+    }
+    let path = endpoint.path();
+    let _lock = lock_directory(path.parent().unwrap_or(Path::new("/")))?;
+    clear(endpoint)?;
+    let failed = |operation| move |e: Errno| io_error(operation, path, e.into());
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+        .map_err(failed("make a socket for"))?;
+    // The file that bind makes has this mode, less the umask: at no moment may others connect.
+    rustix::fs::fchmod(&socket, MODE).map_err(failed("set the mode of"))?;
+    let address = SocketAddrUnix::new(path).map_err(failed("use socket path"))?;
+    rustix::net::bind(&socket, &address).map_err(failed("bind"))?;
+    let identity = identity_of(path).map_err(|e| io_error("inspect", path, e))?;
+    let listener = Listener { socket: socket.into(), endpoint: endpoint.clone(), identity };
+    rustix::fs::chmod(path, MODE).map_err(failed("set the mode of"))?;
+    rustix::net::listen(&listener.socket, BACKLOG).map_err(failed("listen on"))?;
+    Ok(listener)
+}
+
+impl Listener {
+    /// Where it listens.
+    #[must_use]
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// The same open socket, for the reactor. It does not block.
+    pub(super) fn try_clone(&self) -> io::Result<UnixListener> {
+        self.socket.try_clone()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // No lock: while this socket is open, another server sees it answer and leaves the path alone.
+        let path = self.endpoint.path();
+        match identity_of(path) {
+            Ok(identity) if identity == self.identity => {
+                if let Err(error) = fs::remove_file(path) {
+                    tracing::warn!(endpoint = %self.endpoint, %error, "cannot remove the socket");
+                }
+            }
+            Ok(_) => tracing::warn!(endpoint = %self.endpoint, "the socket is not ours any more: left alone"),
+            Err(_) => tracing::debug!(endpoint = %self.endpoint, "the socket is gone already"),
+        }
+    }
+}
+
+/// Makes sure that nothing is at the path: a socket on which nobody answers is removed.
+fn clear(endpoint: &Endpoint) -> Result<(), BindError> {
+    let path = endpoint.path();
+    let found = match fs::symlink_metadata(path) {
+        Ok(found) => found,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(io_error("inspect", path, e)),
+    };
+    if !found.file_type().is_socket() {
+        return Err(BindError::NotASocket { path: path.to_owned(), what: name_of(&found.file_type()) });
+    }
+    match probe(path) {
+        Ok(Some(who)) => return Err(BindError::InUse { endpoint: endpoint.clone(), who }),
+        Ok(None) => {}
+        Err(e) => return Err(io_error("ask who answers on", path, e)),
+    }
+    tracing::info!(%endpoint, "removing the socket of a process that is gone");
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(io_error("remove the stale socket", path, e)),
+        _ => Ok(()),
+    }
+}
+
+/// Who answers on the socket; `None` when nobody does.
+fn probe(path: &Path) -> io::Result<Option<String>> {
+    let address = SocketAddrUnix::new(path)?;
+    // Without blocking: the queue of a living process may be full.
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    match rustix::net::connect(&socket, &address) {
+        Ok(()) => Ok(Some(peer(socket))),
+        // Another type of socket lives there, or its queue is full.
+        Err(Errno::AGAIN | Errno::PROTOTYPE) => Ok(Some("it does not take connections now".into())),
+        Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(None),
+        Err(e) => Err(e.into()),
+    }
+}
+
+fn peer(socket: OwnedFd) -> String {
+    let stream = UnixStream::from(socket);
+    let Ok(credentials) = rustix::net::sockopt::socket_peercred(stream.as_fd()) else {
+        return "its process cannot be seen".into();
+    };
+    let pid = credentials.pid.as_raw_nonzero();
+    match fs::read_to_string(format!("/proc/{pid}/comm")) {
+        Ok(name) => format!("process {pid} ({})", name.trim_end()),
+        Err(_) => format!("process {pid}"),
+    }
+}
+
+/// Holds an exclusive lock on the directory for as long as the descriptor lives.
+fn lock_directory(directory: &Path) -> Result<OwnedFd, BindError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let fd = match rustix::fs::open(directory, flags, Mode::empty()) {
+        Ok(fd) => fd,
+        Err(Errno::NOENT) => return Err(BindError::NoDirectory(directory.to_owned())),
+        Err(e) => return Err(io_error("open directory", directory, e.into())),
+    };
+    let start = Instant::now();
+    loop {
+        match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(fd),
+            Err(Errno::AGAIN | Errno::INTR) if start.elapsed() < LOCK_TIME => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Err(Errno::AGAIN) => return Err(BindError::Locked(directory.to_owned())),
+            Err(e) => return Err(io_error("lock directory", directory, e.into())),
+        }
+    }
+}
+
+fn identity_of(path: &Path) -> io::Result<(u64, u64)> {
+    let found = fs::symlink_metadata(path)?;
+    Ok((found.dev(), found.ino()))
+}
+
+fn name_of(kind: &fs::FileType) -> &'static str {
+    if kind.is_dir() {
+        "a directory"
+    } else if kind.is_symlink() {
+        "a symbolic link"
+    } else if kind.is_file() {
+        "a regular file"
+    } else {
+        "a special file"
+    }
+}
+
+fn io_error(operation: &'static str, path: &Path, source: io::Error) -> BindError {
+    BindError::Io { operation, path: path.to_owned(), source }
+}

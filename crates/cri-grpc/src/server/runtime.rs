@@ -1,0 +1,191 @@
+//! Handlers of RuntimeService, as far as image clients need them; the stand-in [`NoPods`] for servers without a
+//! runtime; and what all handlers share.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use cri_api::{
+    Condition, Container, ContainerFilter, PodSandbox, PodSandboxFilter, RuntimeService, RuntimeStatus, VersionInfo,
+};
+use prost::Message;
+use tokio_util::sync::CancellationToken;
+use tonic::codegen::BoxStream;
+use tonic::{Request, Response, Status};
+
+use crate::convert::all;
+use crate::status::to_status;
+use crate::{KUBE_RUNTIME_API_VERSION, pb};
+
+/// Size that a batch of a stream stays below, unless one item alone is larger: a quarter of what the most cautious
+/// clients accept.
+const BATCH_BYTES: usize = 1024 * 1024;
+
+/// The runtime behind the calls.
+pub(super) struct RuntimeCalls {
+    service: Arc<dyn RuntimeService>,
+    /// Cancelled when calls must end.
+    end: CancellationToken,
+}
+
+impl RuntimeCalls {
+    pub(super) fn new(service: Arc<dyn RuntimeService>, end: CancellationToken) -> Self {
+        Self { service, end }
+    }
+
+    async fn sandboxes(&self, filter: Option<pb::PodSandboxFilter>) -> Result<Vec<pb::PodSandbox>, Status> {
+        let filter: Option<PodSandboxFilter> = filter.map(Into::into);
+        Ok(all(run(&self.end, "ListPodSandbox", "", self.service.list_pod_sandboxes(filter.as_ref())).await?))
+    }
+
+    async fn containers(&self, filter: Option<pb::ContainerFilter>) -> Result<Vec<pb::Container>, Status> {
+        let filter: Option<ContainerFilter> = filter.map(Into::into);
+        Ok(all(run(&self.end, "ListContainers", "", self.service.list_containers(filter.as_ref())).await?))
+    }
+}
+
+#[tonic::async_trait]
+impl pb::runtime_service_server::RuntimeService for RuntimeCalls {
+    async fn version(&self, _: Request<pb::VersionRequest>) -> Result<Response<pb::VersionResponse>, Status> {
+        let version = run(&self.end, "Version", "", self.service.version()).await?;
+        Ok(Response::new(version.into()))
+    }
+
+    async fn status(&self, request: Request<pb::StatusRequest>) -> Result<Response<pb::StatusResponse>, Status> {
+        let status = run(&self.end, "Status", "", self.service.status(request.into_inner().verbose)).await?;
+        Ok(Response::new(status.into()))
+    }
+
+    async fn list_pod_sandbox(
+        &self,
+        request: Request<pb::ListPodSandboxRequest>,
+    ) -> Result<Response<pb::ListPodSandboxResponse>, Status> {
+        let items = self.sandboxes(request.into_inner().filter).await?;
+        Ok(Response::new(pb::ListPodSandboxResponse { items }))
+    }
+
+    async fn stream_pod_sandboxes(
+        &self,
+        request: Request<pb::StreamPodSandboxesRequest>,
+    ) -> Result<Response<BoxStream<pb::StreamPodSandboxesResponse>>, Status> {
+        let items = self.sandboxes(request.into_inner().filter).await?;
+        Ok(Response::new(batches(items, |pod_sandboxes| pb::StreamPodSandboxesResponse { pod_sandboxes })))
+    }
+
+    async fn list_containers(
+        &self,
+        request: Request<pb::ListContainersRequest>,
+    ) -> Result<Response<pb::ListContainersResponse>, Status> {
+        let containers = self.containers(request.into_inner().filter).await?;
+        Ok(Response::new(pb::ListContainersResponse { containers }))
+    }
+
+    async fn stream_containers(
+        &self,
+        request: Request<pb::StreamContainersRequest>,
+    ) -> Result<Response<BoxStream<pb::StreamContainersResponse>>, Status> {
+        let items = self.containers(request.into_inner().filter).await?;
+        Ok(Response::new(batches(items, |containers| pb::StreamContainersResponse { containers })))
+    }
+}
+
+/// The runtime of a server that has none: it names itself, is not ready for pods, and has no pods.
+pub(super) struct NoPods {
+    version: String,
+}
+
+impl NoPods {
+    pub(super) fn new(version: String) -> Self {
+        Self { version }
+    }
+}
+
+#[async_trait]
+impl RuntimeService for NoPods {
+    async fn version(&self) -> cri_api::Result<VersionInfo> {
+        Ok(VersionInfo {
+            version: KUBE_RUNTIME_API_VERSION.into(),
+            runtime_name: "imagelet".into(),
+            runtime_version: self.version.clone(),
+            runtime_api_version: "v1".into(),
+        })
+    }
+
+    async fn status(&self, _verbose: bool) -> cri_api::Result<RuntimeStatus> {
+        let conditions = ["RuntimeReady", "NetworkReady"].map(|kind| Condition {
+            kind: kind.into(),
+            status: false,
+            reason: "ImageServiceOnly".into(),
+            message: "this endpoint serves images and runs no pods".into(),
+        });
+        Ok(RuntimeStatus { conditions: conditions.into(), ..RuntimeStatus::default() })
+    }
+
+    async fn list_pod_sandboxes(&self, _filter: Option<&PodSandboxFilter>) -> cri_api::Result<Vec<PodSandbox>> {
+        Ok(Vec::new())
+    }
+
+    async fn list_containers(&self, _filter: Option<&ContainerFilter>) -> cri_api::Result<Vec<Container>> {
+        Ok(Vec::new())
+    }
+}
+
+/// One call: ends with the service's answer, or with `Unavailable` when calls must end. `subject` is for the log.
+pub(super) async fn run<T>(
+    end: &CancellationToken,
+    name: &'static str,
+    subject: &str,
+    call: impl Future<Output = cri_api::Result<T>> + Send,
+) -> Result<T, Status> {
+    let mut log = CallLog { name, subject, start: Instant::now(), outcome: None };
+    let outcome = tokio::select! {
+        biased;
+        () = end.cancelled() => Err(Status::unavailable(format!("{name}: the server is shutting down"))),
+        answer = call => answer.map_err(|error| to_status(&error)),
+    };
+    log.outcome = Some(outcome.as_ref().err().map(|status| format!("{:?}: {}", status.code(), status.message())));
+    outcome
+}
+
+/// Writes one line when a call ends, also when its client went away.
+struct CallLog<'a> {
+    name: &'static str,
+    subject: &'a str,
+    start: Instant,
+    /// `None`: dropped before it ended. `Some(None)`: done.
+    outcome: Option<Option<String>>,
+}
+
+impl Drop for CallLog<'_> {
+    fn drop(&mut self) {
+        let outcome = match &self.outcome {
+            None => "the client went away",
+            Some(None) => "done",
+            Some(Some(error)) => error,
+        };
+        let millis = self.start.elapsed().as_millis();
+        tracing::debug!(call = self.name, subject = self.subject, millis, outcome);
+    }
+}
+
+/// The items in messages of moderate size, at least one in each. No items, no message.
+pub(super) fn batches<T, M>(items: Vec<T>, message: impl Fn(Vec<T>) -> M + Send + 'static) -> BoxStream<M>
+where
+    T: Message + 'static,
+    M: Send + 'static,
+{
+    let mut rest = items.into_iter().peekable();
+    let messages = std::iter::from_fn(move || {
+        let mut batch = vec![rest.next()?];
+        let mut bytes = batch[0].encoded_len();
+        while let Some(item) = rest.next_if(|item| {
+            // Tag and length take a few bytes of their own.
+            bytes += item.encoded_len() + 8;
+            bytes <= BATCH_BYTES
+        }) {
+            batch.push(item);
+        }
+        Some(Ok(message(batch)))
+    });
+    Box::pin(futures::stream::iter(messages))
+}

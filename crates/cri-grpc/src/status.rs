@@ -1,0 +1,171 @@
+//! gRPC status ↔ [`cri_api::Error`].
+//!
+//! A code becomes a kind and back. `Unknown` carries only its message: that is how Go runtimes hand the kubelet the
+//! errors which it knows by the start of their text, so errors that start so are sent that way.
+
+use cri_api::{Error, Kind};
+use tonic::{Code, Status};
+
+/// Starts of messages by which the kubelet tells two failures of a pull from the others. It compares the text, and
+/// only an `Unknown` status reaches it without a prefix.
+const REGISTRY_UNAVAILABLE: &str = "RegistryUnavailable";
+const SIGNATURE_VALIDATION_FAILED: &str = "SignatureValidationFailed";
+/// What a Go program puts in front when it passes an `Unknown` status on as text.
+const UNKNOWN_PREFIX: &str = "rpc error: code = Unknown desc = ";
+/// Longest message that is sent. It travels in a header; percent-encoded it must stay below the 16 KiB that common
+/// clients take.
+const MAX_MESSAGE: usize = 4096;
+
+/// The error as it is sent.
+pub(crate) fn to_status(error: &Error) -> Status {
+    let message = clip(error.message());
+    if is_known_by_text(message) {
+        return Status::unknown(message);
+    }
+    Status::new(code(error.kind()), message)
+}
+
+/// The error that a peer answered.
+pub(crate) fn from_status(status: &Status) -> Error {
+    let mut message = status.message();
+    let mut kind = kind(status.code());
+    if kind == Kind::Unknown {
+        while let Some(rest) = message.strip_prefix(UNKNOWN_PREFIX) {
+            message = rest;
+        }
+        if message.starts_with(REGISTRY_UNAVAILABLE) {
+            kind = Kind::Unavailable;
+        }
+    }
+    if message.is_empty() {
+        return Error::new(kind, format!("the peer answered {kind} without a message"));
+    }
+    Error::new(kind, message)
+}
+
+fn is_known_by_text(message: &str) -> bool {
+    message.starts_with(REGISTRY_UNAVAILABLE) || message.starts_with(SIGNATURE_VALIDATION_FAILED)
+}
+
+fn clip(message: &str) -> &str {
+    &message[..message.floor_char_boundary(MAX_MESSAGE)]
+}
+
+fn code(kind: Kind) -> Code {
+    match kind {
+        Kind::InvalidArgument => Code::InvalidArgument,
+        Kind::NotFound => Code::NotFound,
+        Kind::Unauthenticated => Code::Unauthenticated,
+        Kind::PermissionDenied => Code::PermissionDenied,
+        Kind::ResourceExhausted => Code::ResourceExhausted,
+        Kind::FailedPrecondition => Code::FailedPrecondition,
+        Kind::DataLoss => Code::DataLoss,
+        Kind::Unavailable => Code::Unavailable,
+        Kind::DeadlineExceeded => Code::DeadlineExceeded,
+        Kind::Cancelled => Code::Cancelled,
+        Kind::Unimplemented => Code::Unimplemented,
+        Kind::Internal => Code::Internal,
+        Kind::Unknown => Code::Unknown,
+    }
+}
+
+fn kind(code: Code) -> Kind {
+    match code {
+        Code::InvalidArgument => Kind::InvalidArgument,
+        Code::NotFound => Kind::NotFound,
+        Code::Unauthenticated => Kind::Unauthenticated,
+        Code::PermissionDenied => Kind::PermissionDenied,
+        // OutOfRange is how this side's own decoder refuses a message that is too large.
+        Code::ResourceExhausted | Code::OutOfRange => Kind::ResourceExhausted,
+        Code::FailedPrecondition | Code::AlreadyExists => Kind::FailedPrecondition,
+        Code::DataLoss => Kind::DataLoss,
+        // Aborted: a conflict with another call, which passes.
+        Code::Unavailable | Code::Aborted => Kind::Unavailable,
+        Code::DeadlineExceeded => Kind::DeadlineExceeded,
+        Code::Cancelled => Kind::Cancelled,
+        Code::Unimplemented => Kind::Unimplemented,
+        Code::Internal => Kind::Internal,
+        Code::Unknown | Code::Ok => Kind::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KINDS: [Kind; 13] = [
+        Kind::InvalidArgument,
+        Kind::NotFound,
+        Kind::Unauthenticated,
+        Kind::PermissionDenied,
+        Kind::ResourceExhausted,
+        Kind::FailedPrecondition,
+        Kind::DataLoss,
+        Kind::Unavailable,
+        Kind::DeadlineExceeded,
+        Kind::Cancelled,
+        Kind::Unimplemented,
+        Kind::Internal,
+        Kind::Unknown,
+    ];
+
+    #[test]
+    fn every_kind_comes_back() {
+        for kind in KINDS {
+            let error = Error::new(kind, "pull \"x\": 100 % — no\nmore");
+            assert_eq!(from_status(&to_status(&error)), error);
+        }
+    }
+
+    #[test]
+    fn every_code_has_a_kind() {
+        for number in 0..=16 {
+            let code = Code::from_i32(number);
+            let got = from_status(&Status::new(code, "x"));
+            let want = match code {
+                Code::Ok => "Unknown",
+                Code::Aborted => "Unavailable",
+                Code::AlreadyExists => "FailedPrecondition",
+                Code::OutOfRange => "ResourceExhausted",
+                Code::Cancelled => "Canceled",
+                other => &format!("{other:?}"),
+            };
+            assert_eq!(got.kind().as_str(), want);
+        }
+    }
+
+    #[test]
+    fn unknown_is_its_bare_message() {
+        let cases = [
+            ("boom", Kind::Unknown, "boom"),
+            ("rpc error: code = Unknown desc = boom", Kind::Unknown, "boom"),
+            ("rpc error: code = Unknown desc = rpc error: code = Unknown desc = boom", Kind::Unknown, "boom"),
+            ("RegistryUnavailable: pinging: refused", Kind::Unavailable, "RegistryUnavailable: pinging: refused"),
+            ("SignatureValidationFailed: no key", Kind::Unknown, "SignatureValidationFailed: no key"),
+            ("", Kind::Unknown, "the peer answered Unknown without a message"),
+        ];
+        for (text, kind, want) in cases {
+            assert_eq!(from_status(&Status::unknown(text)), Error::new(kind, want), "{text}");
+        }
+        let kept = "rpc error: code = Unknown desc = boom";
+        assert_eq!(from_status(&Status::internal(kept)).message(), kept, "only Unknown is stripped");
+    }
+
+    #[test]
+    fn what_the_kubelet_knows_by_text_is_sent_as_unknown() {
+        for text in ["RegistryUnavailable: x", "SignatureValidationFailed: x"] {
+            let status = to_status(&Error::new(Kind::Unavailable, text));
+            assert_eq!((status.code(), status.message()), (Code::Unknown, text));
+        }
+        let status = to_status(&Error::new(Kind::Unavailable, "pull: RegistryUnavailable: x"));
+        assert_eq!(status.code(), Code::Unavailable, "only at the start");
+    }
+
+    #[test]
+    fn long_messages_are_clipped_between_characters() {
+        let status = to_status(&Error::new(Kind::Internal, "é".repeat(5000)));
+        assert_eq!(status.message().len(), 4096);
+        let status = to_status(&Error::new(Kind::Internal, format!("x{}", "é".repeat(5000))));
+        assert_eq!(status.message().len(), 4095);
+    }
+}
