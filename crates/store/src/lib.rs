@@ -1,7 +1,36 @@
-//! Placeholder.
+//! Content and layers on disk: the lock and version of a store, layers that are unpacked in private, images that become
+//! visible in one transaction, leases, accounting, removal that has freed the space when it returns, and mounts.
+//!
+//! It refuses to know the network, registries, CRI and the clock. Everything blocks; the image service calls it from
+//! threads that may. What is on the disk and not in the database is deleted by the next [`Store::open`].
 
-mod recipe;
-mod tar;
-mod unpack;
+mod accounting;
+mod backend;
+mod commit;
+mod db;
+mod error;
+mod images;
+mod ingest;
+mod layers;
+mod layout;
+mod lease;
+mod lock;
+pub mod mount;
+mod names;
+mod open;
+pub mod recipe;
+mod records;
+mod remove;
+mod remove_tree;
+mod reserve;
+mod sweep;
+pub mod tar;
+pub mod unpack;
 
+pub use commit::{ImageCommit, LayerSource};
+pub use error::{CommitError, OpenError, ResolveError, StoreError};
+pub use ingest::{LayerIngest, UnpackedLayer};
+pub use lease::Lease;
+pub use open::{Durability, OpenOptions, Store};
+pub use records::{ImageRecord, Layer, LayerId, LayerStats, Removed, Totals};
 pub use unpack::{Limits, UnpackError};

@@ -1,0 +1,34 @@
+//! What images take on the disk. Nothing is measured here: the numbers were written down when layers were committed.
+
+use oci::Digest;
+
+use crate::db::Records;
+use crate::error::StoreError;
+use crate::open::Store;
+use crate::records::Totals;
+
+impl Store {
+    /// Bytes that only this image has, and bytes that it shares with other images. Their sum is the image's size.
+    ///
+    /// # Errors
+    /// The database could not be read.
+    pub fn usage(&self, id: &Digest) -> Result<Option<(u64, u64)>, StoreError> {
+        self.inner.db.read(|records| {
+            let Some(entry) = records.image(id)? else { return Ok(None) };
+            let (mut unique, mut shared) = (entry.document_bytes, 0);
+            for layer in entry.distinct_layers() {
+                let layer = records.layer_of_image(layer)?;
+                *(if layer.references > 1 { &mut shared } else { &mut unique }) += layer.stats.disk_bytes;
+            }
+            Ok(Some((unique, shared)))
+        })
+    }
+
+    /// What all images take together. One record is read, however many images there are.
+    ///
+    /// # Errors
+    /// The database could not be read.
+    pub fn totals(&self) -> Result<Totals, StoreError> {
+        self.inner.db.read(|records| Ok(records.totals()?))
+    }
+}

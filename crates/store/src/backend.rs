@@ -1,0 +1,66 @@
+//! The database's file: plain reads and writes, and one more try with the reserve's blocks when the disk is full.
+//! Takes no lock of its own: the store's lock file has been taken before. Used by [`crate::db`] alone.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use redb::StorageBackend;
+
+use crate::reserve::Reserve;
+
+/// A file that can fall back on the reserve.
+#[derive(Debug)]
+pub(crate) struct ReservedFile {
+    file: File,
+    reserve: Arc<Reserve>,
+}
+
+impl ReservedFile {
+    pub(crate) fn open(path: &Path, reserve: Arc<Reserve>) -> io::Result<Self> {
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        Ok(Self { file, reserve })
+    }
+
+    /// Does it; when the disk is full, gives up the reserve and does it once more.
+    fn with_reserve(&self, act: impl Fn() -> io::Result<()>) -> io::Result<()> {
+        match act() {
+            Err(error) if is_full(&error) => {
+                if self.reserve.give_up()? {
+                    tracing::warn!("the disk is full: the store's reserve is given up");
+                }
+                act()
+            }
+            done => done,
+        }
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+impl StorageBackend for ReservedFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(out, offset)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.with_reserve(|| self.file.set_len(len))
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.with_reserve(|| self.file.sync_data())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.with_reserve(|| self.file.write_all_at(data, offset))
+    }
+}

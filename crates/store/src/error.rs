@@ -1,0 +1,247 @@
+//! The errors of the store, one enum per operation where callers act differently. A disk that is full can be told apart
+//! by [`StoreError::is_disk_full`]. Callers convert them at their own border; nothing here is worded for end users twice.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use oci::{Digest, ReferenceError};
+
+use crate::db::DbError;
+
+/// Why a store could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process, or another handle of this one, has it open.
+    #[error("store {} is in use{}", root.display(), holder(*pid, socket.as_deref()))]
+    Held {
+        /// The store's root.
+        root: PathBuf,
+        /// The process that holds it; absent while that process has not yet written it down.
+        pid: Option<u32>,
+        /// The socket on which the holder answers, where it has one.
+        socket: Option<PathBuf>,
+    },
+    /// A newer program wrote this store.
+    #[error(
+        "store {} has version {found}, and this program knows versions up to {supported}: use a newer program, or another root",
+        root.display()
+    )]
+    NewerVersion {
+        /// The store's root.
+        root: PathBuf,
+        /// Version on disk.
+        found: u32,
+        /// Newest version that this program knows.
+        supported: u32,
+    },
+    /// The root is a file.
+    #[error("store root {} is not a directory", root.display())]
+    NotADirectory {
+        /// The store's root.
+        root: PathBuf,
+    },
+    /// The root is a directory with other things in it, which a new store would hide or delete.
+    #[error("{} is neither empty nor a store: it has {found:?} in it", root.display())]
+    NotAStore {
+        /// The directory.
+        root: PathBuf,
+        /// The first foreign entry.
+        found: String,
+    },
+    /// The root belongs to another user, who could change what is in it.
+    #[error("store root {} belongs to user {owner}, not to user {user} who runs this program", root.display())]
+    NotOwned {
+        /// The store's root.
+        root: PathBuf,
+        /// Owner of the root.
+        owner: u32,
+        /// Effective user of this process.
+        user: u32,
+    },
+    /// The disk refused something.
+    #[error("{operation} {}", path.display())]
+    Io {
+        /// What was done.
+        operation: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The database could not be opened or read, or its records do not make sense.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+fn holder(pid: Option<u32>, socket: Option<&Path>) -> String {
+    match (pid, socket) {
+        (Some(pid), Some(socket)) => format!(" by process {pid}, which answers on {}", socket.display()),
+        (Some(pid), None) => format!(" by process {pid}"),
+        (None, _) => " by another process".to_owned(),
+    }
+}
+
+/// What went wrong in an operation on an open store.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The disk refused something.
+    #[error("{operation} {}", path.display())]
+    Io {
+        /// What was done.
+        operation: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The database refused something.
+    #[error("the store's database failed")]
+    Database(#[source] Box<redb::Error>),
+    /// A record in the database cannot be read, or refers to one that is not there.
+    #[error("the store's database is damaged: {0}")]
+    Corrupt(String),
+    /// No such image.
+    #[error("no image {0}")]
+    NotFound(Digest),
+    /// The image, or a layer that only it has, is mounted.
+    #[error("image {id} is mounted on {}: unmount it first", target.display())]
+    InUse {
+        /// The image.
+        id: Digest,
+        /// Where it is mounted.
+        target: PathBuf,
+    },
+    /// A name that is none.
+    #[error("invalid image name {name:?}")]
+    InvalidName {
+        /// The text.
+        name: String,
+        /// What is wrong with it.
+        source: ReferenceError,
+    },
+    /// A name of a kind that does not fit here.
+    #[error("image name {name:?} {why}")]
+    UnsuitableName {
+        /// The text.
+        name: String,
+        /// What would fit.
+        why: &'static str,
+    },
+    /// The tar stream of a layer could not be built again.
+    #[error("write the tar stream of layer {diff_id}")]
+    Export {
+        /// The layer.
+        diff_id: Digest,
+        /// What is wrong.
+        source: crate::recipe::RecipeError,
+    },
+}
+
+impl From<DbError> for StoreError {
+    fn from(error: DbError) -> Self {
+        match error {
+            DbError::Redb(source) => Self::Database(source),
+            DbError::Corrupt(what) => Self::Corrupt(what),
+        }
+    }
+}
+
+impl From<DbError> for CommitError {
+    fn from(error: DbError) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+impl From<DbError> for ResolveError {
+    fn from(error: DbError) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+impl StoreError {
+    pub(crate) fn io(operation: &'static str, path: impl Into<PathBuf>, source: impl Into<io::Error>) -> Self {
+        Self::Io { operation, path: path.into(), source: source.into() }
+    }
+
+    /// Whether the disk is full, or the user's share of it.
+    #[must_use]
+    pub fn is_disk_full(&self) -> bool {
+        let source = match self {
+            Self::Io { source, .. } => source,
+            Self::Database(source) => match source.as_ref() {
+                redb::Error::Io(source) => source,
+                _ => return false,
+            },
+            _ => return false,
+        };
+        matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    }
+}
+
+/// Why an image was not committed. The store is as it was before.
+#[derive(Debug, thiserror::Error)]
+pub enum CommitError {
+    /// A layer whose directories depend on the layers below it was meanwhile committed on top of other layers, or is
+    /// gone again: unpack it once more and try again.
+    #[error("layer {diff_id} was taken by another image: it must be unpacked again")]
+    LayerTaken {
+        /// The layer.
+        diff_id: Digest,
+        /// The stack for which it is needed.
+        chain_id: Digest,
+    },
+    /// The layers that were handed in are not those of the config.
+    #[error("the config of image {id} has {expected} layers, and does not fit the {got} that were unpacked")]
+    LayersMismatch {
+        /// The image.
+        id: Digest,
+        /// Number of layers in the config.
+        expected: usize,
+        /// Number of layers handed in.
+        got: usize,
+    },
+    /// The config is not one.
+    #[error("image {id}")]
+    Config {
+        /// Digest of the bytes.
+        id: Digest,
+        /// What is wrong with them.
+        source: oci::ConfigError,
+    },
+    /// Disk, database or a name.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl CommitError {
+    /// Whether the disk is full.
+    #[must_use]
+    pub fn is_disk_full(&self) -> bool {
+        matches!(self, Self::Store(error) if error.is_disk_full())
+    }
+}
+
+/// Why a text could not be resolved to an image, or to none.
+#[derive(Debug, thiserror::Error)]
+pub enum ResolveError {
+    /// Nothing was given.
+    #[error("no image was named")]
+    Empty,
+    /// The beginning of several ids.
+    #[error("image id {prefix:?} is ambiguous: {}", join(ids))]
+    Ambiguous {
+        /// What was given.
+        prefix: String,
+        /// The ids that begin so.
+        ids: Vec<Digest>,
+    },
+    /// The database could not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+fn join(ids: &[Digest]) -> String {
+    let shown: Vec<&str> = ids.iter().take(8).map(Digest::short).collect();
+    let more = ids.len().saturating_sub(shown.len());
+    if more == 0 { shown.join(", ") } else { format!("{} and {more} more", shown.join(", ")) }
+}

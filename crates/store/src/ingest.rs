@@ -1,0 +1,177 @@
+//! Layers in the making: a private directory under `ingest/`, unpacked into, and handed to a commit. What is dropped
+//! before a commit took it is deleted. Knows nothing of images; [`crate::commit`] moves the directory.
+
+use std::ffi::CString;
+use std::fmt;
+use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use oci::Digest;
+use rustix::fs::{AtFlags, Mode};
+
+use crate::error::StoreError;
+use crate::layout::{self, FS};
+use crate::lease::Lease;
+use crate::open::{Inner, Store};
+use crate::records::{LayerId, LayerStats};
+use crate::remove_tree;
+use crate::unpack::{self, UnpackError, UnpackOptions, UnpackOutcome};
+
+/// Files that a layer's directory may have beside its tree.
+const BESIDE: [&str; 3] = [".", "recipe.zst", "deferred.jsonl"];
+
+impl Store {
+    /// A private directory for one layer. It vanishes with the value.
+    ///
+    /// # Errors
+    /// The directory could not be made.
+    pub fn new_layer(&self, lease: &Lease) -> Result<LayerIngest, StoreError> {
+        // The lease says that a pull is going on; a layer that is not yet in the store needs no protection.
+        let _ = lease;
+        let number = self.inner.next_ingest.fetch_add(1, Ordering::Relaxed);
+        let path = self.inner.layout.ingest_path(number);
+        let name = number.to_string();
+        let failed = |source: std::io::Error| StoreError::io("create the layer directory", &path, source);
+        rustix::fs::mkdirat(&self.inner.layout.ingest, name.as_str(), Mode::RWXU).map_err(|e| failed(e.into()))?;
+        let private = Private { inner: Arc::clone(&self.inner), number };
+        let directory = layout::open_directory(&self.inner.layout.ingest, &name).map_err(failed)?;
+        let mode = Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH;
+        rustix::fs::mkdirat(&directory, FS, mode).map_err(|e| failed(e.into()))?;
+        // Not less than this, whatever the umask.
+        rustix::fs::chmodat(&directory, FS, mode, AtFlags::empty()).map_err(|e| failed(e.into()))?;
+        Ok(LayerIngest { private, directory })
+    }
+}
+
+/// A directory under `ingest/` that is deleted when this goes.
+struct Private {
+    inner: Arc<Inner>,
+    number: u64,
+}
+
+impl Drop for Private {
+    fn drop(&mut self) {
+        let name = CString::new(self.number.to_string()).expect("digits have no zero byte");
+        if let Err(error) = remove_tree::remove_tree(self.inner.layout.ingest.as_fd(), &name) {
+            tracing::warn!(%error, number = self.number, "a layer's private directory stays until the next start");
+        }
+    }
+}
+
+/// A layer that is about to be unpacked.
+pub struct LayerIngest {
+    private: Private,
+    directory: OwnedFd,
+}
+
+impl fmt::Debug for LayerIngest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LayerIngest").field("number", &self.private.number).finish_non_exhaustive()
+    }
+}
+
+impl LayerIngest {
+    /// Unpacks a tar stream, which is read to its end, trailing bytes included. `cancelled` is asked now and then.
+    ///
+    /// # Errors
+    /// See [`UnpackError`]. The directory is removed then.
+    pub fn unpack(self, tar: &mut dyn Read, cancelled: &dyn Fn() -> bool) -> Result<UnpackedLayer, UnpackError> {
+        let inner = Arc::clone(&self.private.inner);
+        let options = UnpackOptions { limits: &inner.limits, privileged: inner.privileged, cancelled };
+        let outcome = unpack::unpack(tar, self.directory.as_fd(), &options)?;
+        let mut stats = LayerStats {
+            entries: outcome.entries,
+            files: outcome.files,
+            content_bytes: outcome.content_bytes,
+            disk_bytes: outcome.disk_bytes,
+            inodes: outcome.inodes,
+            deferred: outcome.deferred,
+            exact: outcome.exact,
+            root_opaque: outcome.root_opaque,
+        };
+        for name in BESIDE {
+            if let Ok(stat) = rustix::fs::statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+                stats.disk_bytes += u64::try_from(stat.st_blocks).unwrap_or(0) * 512;
+                stats.inodes += 1;
+            }
+        }
+        Ok(UnpackedLayer { inner, outcome, stats, state: Mutex::new(State::Private(self.private, None)) })
+    }
+}
+
+/// An unpacked layer that no image has yet. Pulls that want the same layer share it. It is deleted when it goes, unless
+/// a commit took it.
+pub struct UnpackedLayer {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) outcome: UnpackOutcome,
+    stats: LayerStats,
+    /// Guards where the directory is.
+    state: Mutex<State>,
+}
+
+/// Where an unpacked layer's directory is.
+enum State {
+    /// Under `ingest/`. With the stack for which its implicit directories were patched, if they were.
+    Private(Private, Option<Digest>),
+    /// Under `layers/`, and leased so that it stays while this layer is shared.
+    Committed(LayerId, #[expect(dead_code, reason = "held for its end")] Lease),
+    /// A commit failed half way, and the directory could not be moved back.
+    Lost,
+}
+
+/// Where an unpacked layer's directory is, as a commit sees it.
+pub(crate) enum Place {
+    Private { number: u64, patched_for: Option<Digest> },
+    Committed(LayerId),
+    Lost,
+}
+
+impl UnpackedLayer {
+    /// What it holds.
+    #[must_use]
+    pub fn stats(&self) -> LayerStats {
+        self.stats
+    }
+
+    pub(crate) fn place(&self) -> Place {
+        match &*self.lock() {
+            State::Private(private, patched_for) => {
+                Place::Private { number: private.number, patched_for: patched_for.clone() }
+            }
+            State::Committed(id, _) => Place::Committed(*id),
+            State::Lost => Place::Lost,
+        }
+    }
+
+    /// Notes for which stack the implicit directories are about to be patched.
+    pub(crate) fn note_patch(&self, chain_id: &Digest) {
+        if let State::Private(_, patched_for) = &mut *self.lock() {
+            *patched_for = Some(chain_id.clone());
+        }
+    }
+
+    /// Notes that the directory is now the store's.
+    pub(crate) fn note_committed(&self, id: LayerId, lease: Lease) {
+        let before = std::mem::replace(&mut *self.lock(), State::Committed(id, lease));
+        // The directory has another name now: there is nothing to delete, which deleting finds out by itself.
+        drop(before);
+    }
+
+    /// Notes that the directory is neither here nor there.
+    pub(crate) fn note_lost(&self) {
+        let before = std::mem::replace(&mut *self.lock(), State::Lost);
+        drop(before);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for UnpackedLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UnpackedLayer").field("stats", &self.stats).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,120 @@
+//! Committed layers: finding one for a pull, the directories of an image's layers, and a layer's tar stream.
+
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+
+use oci::Digest;
+
+use crate::db::{DbError, Records};
+use crate::error::StoreError;
+use crate::lease::Lease;
+use crate::open::{Inner, Store};
+use crate::recipe;
+use crate::records::{ImageRecord, Layer, LayerEntry, LayerId};
+
+impl Store {
+    /// The layer with this diff id, as it is on top of the stack `chain_id` (which ends with it); leased when found. A
+    /// layer whose directory is gone counts as absent: the next commit replaces it.
+    ///
+    /// # Errors
+    /// The database could not be read.
+    pub fn find_layer(&self, lease: &Lease, diff_id: &Digest, chain_id: &Digest) -> Result<Option<Layer>, StoreError> {
+        let mut leases = self.inner.lease_table();
+        let found = self.inner.db.read(|records| self.inner.usable_layer(records, diff_id, chain_id))?;
+        let Some((id, entry)) = found else { return Ok(None) };
+        lease.hold(&mut leases, id);
+        Ok(Some(entry.layer(id)))
+    }
+
+    /// The layers of an image, lowest first, as often as the image has them.
+    ///
+    /// # Errors
+    /// The database could not be read, or the image is not there any more.
+    pub fn image_layers(&self, image: &ImageRecord) -> Result<Vec<Layer>, StoreError> {
+        self.inner.db.read(|records| {
+            let entry = records.image(&image.id)?.ok_or_else(|| StoreError::NotFound(image.id.clone()))?;
+            entry.layers.iter().map(|id| Ok(records.layer_of_image(*id)?.layer(*id))).collect()
+        })
+    }
+
+    /// The directories to put on each other for the image's file tree, lowest first. A layer that comes twice is there
+    /// once, in its upper place, and what lies below a layer that hides everything is left out: overlayfs can do neither
+    /// by itself.
+    ///
+    /// # Errors
+    /// The database could not be read, or the image is not there any more.
+    pub fn layer_directories(&self, image: &ImageRecord) -> Result<Vec<PathBuf>, StoreError> {
+        let layers = self.image_layers(image)?;
+        Ok(stack(&layers).into_iter().map(|id| self.inner.layout.fs_path(id)).collect())
+    }
+
+    /// Whether all layer directories of the image exist.
+    #[must_use]
+    pub fn image_is_whole(&self, image: &ImageRecord) -> bool {
+        image.layers.iter().all(|id| self.inner.layout.has_layer(*id))
+    }
+
+    /// Writes the very tar stream from which the layer was unpacked.
+    ///
+    /// # Errors
+    /// [`StoreError::Export`] when the stream cannot be built again or `out` fails.
+    pub fn export_layer(&self, layer: &Layer, out: &mut dyn Write) -> Result<(), StoreError> {
+        let directory = self
+            .inner
+            .layout
+            .open_layer(layer.id)
+            .map_err(|source| StoreError::io("open layer", self.inner.layout.layer_path(layer.id), source))?;
+        recipe::rebuild(directory.as_fd(), out)
+            .map_err(|source| StoreError::Export { diff_id: layer.diff_id.clone(), source })
+    }
+}
+
+/// What is visible of a stack of layers, lowest first.
+pub(crate) fn stack(layers: &[Layer]) -> Vec<LayerId> {
+    let mut seen = Vec::new();
+    for layer in layers.iter().rev() {
+        if !seen.contains(&layer.id) {
+            seen.push(layer.id);
+        }
+        if layer.stats.root_opaque {
+            break;
+        }
+    }
+    seen.reverse();
+    seen
+}
+
+impl Inner {
+    /// The record for a layer in a stack, whether it is there or damaged.
+    pub(crate) fn recorded_layer(
+        records: &impl Records,
+        diff_id: &Digest,
+        chain_id: &Digest,
+    ) -> Result<Option<(LayerId, LayerEntry)>, DbError> {
+        for id in [records.layer_by_diff_id(diff_id)?, records.layer_by_chain_id(chain_id)?].into_iter().flatten() {
+            let entry = records.layer(id)?.ok_or_else(|| DbError::Corrupt(format!("layer {id} has no record")))?;
+            if entry.diff_id == *diff_id {
+                return Ok(Some((id, entry)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The same, when its directory is there.
+    pub(crate) fn usable_layer(
+        &self,
+        records: &impl Records,
+        diff_id: &Digest,
+        chain_id: &Digest,
+    ) -> Result<Option<(LayerId, LayerEntry)>, StoreError> {
+        let found = Self::recorded_layer(records, diff_id, chain_id)?;
+        if let Some((id, _)) = &found
+            && !self.layout.has_layer(*id)
+        {
+            tracing::warn!(layer = %id, %diff_id, "the layer's directory is gone: it has to be fetched again");
+            return Ok(None);
+        }
+        Ok(found)
+    }
+}

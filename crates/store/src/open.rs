@@ -1,0 +1,289 @@
+//! Opening a store: the lock first, then the version, the directories, the database, and the sweep of what an earlier
+//! process left half done. Every step can be killed and is done again by the next open. The other modules add their
+//! operations to [`Store`].
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::db::Db;
+use crate::error::{OpenError, StoreError};
+use crate::layout::{self, Layout};
+use crate::lease::{Lease, LeaseTable};
+use crate::lock::{Holder, LockError, StoreLock};
+use crate::reserve::Reserve;
+use crate::unpack::Limits;
+
+/// The version of the layout and of the records. A greater one is refused, a smaller one is migrated.
+const VERSION: u32 = 1;
+/// What may lie in a root before it is a store: the parts of a store whose making was cut off, and what the rest of the
+/// program keeps there.
+const KNOWN: [&str; 9] = [
+    layout::LOCK,
+    layout::VERSION,
+    layout::VERSION_NEW,
+    layout::DATABASE,
+    layout::INGEST,
+    layout::LAYERS,
+    layout::RESERVE,
+    "image_manager",
+    "lost+found",
+];
+
+/// How sure a committed image is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// The files are on the disk before the image is visible: one `syncfs` for each image.
+    #[default]
+    Full,
+    /// The files are left to the page cache. After a crash of the machine (not of the process), images that were
+    /// committed since the last clean end are dropped.
+    Relaxed,
+}
+
+/// How to open a store.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// Where this process answers; written into the lock file for others to find.
+    pub agent_socket: Option<PathBuf>,
+    /// How sure a commit is.
+    pub durability: Durability,
+    /// What one layer may hold at most.
+    pub limits: Limits,
+    /// Whether owners, devices and `trusted.*` attributes can be set. `None`: they can as user 0 of the machine.
+    pub privileged: Option<bool>,
+    /// Size of the file that is given up when the disk is full, so that removal always works.
+    pub reserve_bytes: u64,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            agent_socket: None,
+            durability: Durability::Full,
+            limits: Limits::default(),
+            privileged: None,
+            reserve_bytes: 8 << 20,
+        }
+    }
+}
+
+/// A store of images and layers. Clones share it; the last one that goes gives the lock back. Every operation blocks.
+#[derive(Clone, Debug)]
+pub struct Store {
+    pub(crate) inner: Arc<Inner>,
+}
+
+/// What all clones share.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) layout: Layout,
+    pub(crate) db: Db,
+    pub(crate) limits: Limits,
+    pub(crate) durability: Durability,
+    pub(crate) privileged: bool,
+    /// This boot of the machine, for relaxed durability.
+    pub(crate) boot: String,
+    /// Guards who holds which layer, and with it the decision that a layer may go.
+    pub(crate) leases: Mutex<LeaseTable>,
+    /// Guards the way from private directories to committed layers: one image at a time. The value is the number of the
+    /// next layer's directory.
+    pub(crate) commit: Mutex<u64>,
+    pub(crate) next_ingest: AtomicU64,
+    /// Last, so that it is given back after everything else is closed.
+    _lock: StoreLock,
+}
+
+impl Store {
+    /// Opens the store under `root`, and makes it if nothing is there.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open(root: &Path, options: OpenOptions) -> Result<Self, OpenError> {
+        prepare_root(root)?;
+        let lock = take_lock(root, options.agent_socket)?;
+        let fresh = check_version(root)?;
+        let layout = Layout::open(root).map_err(|source| io_error("open the directories of", root, source))?;
+        narrow(&layout)?;
+        if fresh {
+            discard_unfinished(&layout)?;
+        }
+        let reserve_path = root.join(layout::RESERVE);
+        let reserve = Reserve::open(&reserve_path, options.reserve_bytes)
+            .map_err(|source| io_error("open", &reserve_path, source))?;
+        let reserve = Arc::new(reserve);
+        let db = Db::open(&root.join(layout::DATABASE), Arc::clone(&reserve))
+            .map_err(StoreError::from)?;
+        if fresh {
+            let text = format!("{VERSION}\n");
+            layout::write_whole(&layout.root, layout::VERSION, layout::VERSION_NEW, text.as_bytes())
+                .map_err(|source| io_error("write the version of", root, source))?;
+        }
+        let inner = Inner {
+            layout,
+            db,
+            limits: options.limits,
+            durability: options.durability,
+            privileged: options.privileged.unwrap_or_else(is_privileged),
+            boot: boot_id().map_err(|source| io_error("read", Path::new(BOOT_ID), source))?,
+            leases: Mutex::default(),
+            commit: Mutex::new(1),
+            next_ingest: AtomicU64::new(1),
+            _lock: lock,
+        };
+        let store = Self { inner: Arc::new(inner) };
+        store.inner.sweep_at_open()?;
+        if let Err(error) = store.inner.db.reserve().ensure() {
+            tracing::warn!(%error, reserve = %reserve_path.display(), "the disk is too full for the store's reserve");
+        }
+        Ok(store)
+    }
+
+    /// Where the store is.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.inner.layout.path
+    }
+
+    /// Whether owners, devices and privileged attributes are set when layers are unpacked.
+    #[must_use]
+    pub fn is_privileged(&self) -> bool {
+        self.inner.privileged
+    }
+
+    /// A new lease. A pull takes one before it looks for layers, and keeps it until its image is committed.
+    #[must_use]
+    pub fn lease(&self) -> Lease {
+        Lease::new(Arc::clone(&self.inner))
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Err(error) = self.settle() {
+            tracing::warn!(%error, "the store was closed without a sync; images of relaxed durability may not survive a crash");
+        }
+    }
+}
+
+fn io_error(operation: &'static str, path: &Path, source: impl Into<io::Error>) -> OpenError {
+    OpenError::Io { operation, path: path.to_owned(), source: source.into() }
+}
+
+/// Makes the root where it is missing, and refuses one that is not ours. Changes nothing that exists.
+fn prepare_root(root: &Path) -> Result<(), OpenError> {
+    match layout::create_root(root) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            return Err(OpenError::NotADirectory { root: root.to_owned() });
+        }
+        Err(error) => return Err(io_error("create store root", root, error)),
+    }
+    let metadata = std::fs::metadata(root).map_err(|source| io_error("look at store root", root, source))?;
+    if !metadata.is_dir() {
+        return Err(OpenError::NotADirectory { root: root.to_owned() });
+    }
+    let (owner, user) = (std::os::unix::fs::MetadataExt::uid(&metadata), rustix::process::geteuid().as_raw());
+    if owner != user {
+        return Err(OpenError::NotOwned { root: root.to_owned(), owner, user });
+    }
+    if root.join(layout::VERSION).exists() {
+        return Ok(());
+    }
+    let entries = std::fs::read_dir(root).map_err(|source| io_error("list store root", root, source))?;
+    for entry in entries {
+        let entry = entry.map_err(|source| io_error("list store root", root, source))?;
+        let name = entry.file_name();
+        let is_socket = entry.file_type().is_ok_and(|kind| std::os::unix::fs::FileTypeExt::is_socket(&kind));
+        if !is_socket && !KNOWN.iter().any(|known| name == *known) {
+            let found = name.to_string_lossy().into_owned();
+            return Err(OpenError::NotAStore { root: root.to_owned(), found });
+        }
+    }
+    Ok(())
+}
+
+fn take_lock(root: &Path, socket: Option<PathBuf>) -> Result<StoreLock, OpenError> {
+    let path = root.join(layout::LOCK);
+    let holder = Holder { pid: std::process::id(), socket };
+    StoreLock::take(&path, &holder).map_err(|error| match error {
+        LockError::Held(holder) => {
+            let (pid, socket) = holder.map_or((None, None), |holder| (Some(holder.pid), holder.socket));
+            OpenError::Held { root: root.to_owned(), pid, socket }
+        }
+        LockError::Io(source) => io_error("lock", &path, source),
+    })
+}
+
+/// Says whether the store is yet to be made.
+fn check_version(root: &Path) -> Result<bool, OpenError> {
+    let path = root.join(layout::VERSION);
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        Err(error) => return Err(io_error("read", &path, error)),
+    };
+    match text.trim().parse::<u32>() {
+        Ok(VERSION) => Ok(false),
+        Ok(found) if found > VERSION => {
+            Err(OpenError::NewerVersion { root: root.to_owned(), found, supported: VERSION })
+        }
+        // Version 1 is the first: there is nothing yet that could be migrated.
+        _ => Err(StoreError::Corrupt(format!("{} says {:?}, which is no version", path.display(), text.trim())).into()),
+    }
+}
+
+/// Only the owner has business here: layers hold set-uid programs of foreign origin.
+fn narrow(layout: &Layout) -> Result<(), OpenError> {
+    for (directory, name) in [(&layout.root, ""), (&layout.ingest, layout::INGEST), (&layout.layers, layout::LAYERS)] {
+        let path = layout.path.join(name);
+        let mode = rustix::fs::fstat(directory).map_err(|source| io_error("look at", &path, source))?.st_mode & 0o7777;
+        if mode != 0o700 {
+            tracing::warn!(path = %path.display(), mode = format!("{mode:o}"), "mode is set to 700");
+            rustix::fs::fchmod(directory, Mode::RWXU).map_err(|source| io_error("set the mode of", &path, source))?;
+        }
+    }
+    Ok(())
+}
+
+/// Without a version file nothing was ever committed: what is there comes from a creation that was cut off.
+fn discard_unfinished(layout: &Layout) -> Result<(), OpenError> {
+    let layers = layout.path.join(layout::LAYERS);
+    let found = layout::names(&layers).map_err(|source| io_error("list", &layers, source))?;
+    if let Some(name) = found.first() {
+        let found = format!("{}/{}", layout::LAYERS, name.to_string_lossy());
+        return Err(OpenError::NotAStore { root: layout.path.clone(), found });
+    }
+    match rustix::fs::unlinkat(&layout.root, layout::DATABASE, rustix::fs::AtFlags::empty()) {
+        Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
+        Err(error) => Err(io_error("discard", &layout.path.join(layout::DATABASE), error)),
+    }
+}
+
+/// User 0 of the machine, not of a user namespace that maps few users and may make no devices.
+fn is_privileged() -> bool {
+    if !rustix::process::geteuid().is_root() {
+        return false;
+    }
+    let map = std::fs::read_to_string("/proc/self/uid_map");
+    map.is_ok_and(|map| map.split_whitespace().eq(["0", "0", "4294967295"]))
+}
+
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+fn boot_id() -> io::Result<String> {
+    Ok(std::fs::read_to_string(BOOT_ID)?.trim().to_owned())
+}
+
+impl Inner {
+    /// Writes all files of the store's file system to the disk.
+    pub(crate) fn sync_file_system(&self) -> Result<(), StoreError> {
+        // The root is open for reading, which is all that the call wants.
+        debug_assert!(OFlags::RDONLY.is_empty());
+        rustix::fs::syncfs(&self.layout.root)
+            .map_err(|source| StoreError::io("sync the file system of", &self.layout.path, source))
+    }
+}

@@ -1,0 +1,211 @@
+//! Deletes directory trees by file descriptor: never follows a symbolic link, never crosses a mount, copes with
+//! directories of any mode. Splits big trees over a few threads. Knows nothing of layers; removal and sweep call it.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+/// Deeper than this, a directory is moved up to the top before it is emptied, so that neither the stack nor the number
+/// of open files grows with the depth of a tree.
+const MAX_DEPTH: usize = 48;
+
+/// Deletes `name` in `parent`, whatever it is. Absent is fine.
+pub(crate) fn remove_tree(parent: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
+    remove_trees(parent, std::slice::from_ref(&name.to_owned()))
+}
+
+/// Deletes several names in `parent`. Goes on after a failure, and reports the first one.
+pub(crate) fn remove_trees(parent: BorrowedFd<'_>, names: &[CString]) -> io::Result<()> {
+    let run = Run { top: parent, moved: AtomicUsize::new(0), more: Mutex::new(Vec::new()) };
+    let mut first_error = None;
+    let mut note = |result: io::Result<()>| {
+        if let Err(error) = result {
+            first_error.get_or_insert(error);
+        }
+    };
+    // The first two levels give the pieces of work.
+    let mut pieces = Vec::new();
+    for name in names {
+        note(run.split(parent, name, 2, &mut pieces));
+    }
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(4).min(pieces.len());
+    if threads > 1 {
+        let next = AtomicUsize::new(0);
+        let results = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    while let Some((directory, name)) = pieces.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        if let Err(error) = run.remove(directory.as_fd(), name, 0) {
+                            results.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(error);
+                        }
+                    }
+                });
+            }
+        });
+        for error in results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
+            note(Err(error));
+        }
+    }
+    drop(pieces);
+    // What remains, and what was moved up because it was deep.
+    for name in names {
+        note(run.remove(parent, name, 0));
+    }
+    loop {
+        let next = run.more.lock().unwrap_or_else(std::sync::PoisonError::into_inner).pop();
+        let Some(name) = next else { break };
+        note(run.remove(parent, &name, 0));
+    }
+    first_error.map_or(Ok(()), Err)
+}
+
+/// A directory and a name in it.
+type Piece = (std::sync::Arc<OwnedFd>, CString);
+
+struct Run<'a> {
+    /// Where deep directories are moved to.
+    top: BorrowedFd<'a>,
+    moved: AtomicUsize,
+    more: Mutex<Vec<CString>>,
+}
+
+impl Run<'_> {
+    /// Collects the directories `levels` below `name`.
+    fn split(&self, parent: BorrowedFd<'_>, name: &CStr, levels: usize, pieces: &mut Vec<Piece>) -> io::Result<()> {
+        let directory = match open_directory(parent, name) {
+            Ok(directory) => std::sync::Arc::new(directory),
+            // Not there, or no directory: the last step sees to it.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        for entry in Dir::read_from(&*directory)? {
+            let entry = entry?;
+            let child = entry.file_name();
+            if is_dots(child) || entry.file_type() != FileType::Directory {
+                continue;
+            }
+            if levels > 1 {
+                self.split(directory.as_fd(), child, levels - 1, pieces)?;
+            } else {
+                pieces.push((std::sync::Arc::clone(&directory), child.to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    fn remove(&self, parent: BorrowedFd<'_>, name: &CStr, depth: usize) -> io::Result<()> {
+        let directory = match open_directory(parent, name) {
+            Ok(directory) => directory,
+            Err(Errno::NOENT) => return Ok(()),
+            // A file or a symbolic link.
+            Err(Errno::NOTDIR | Errno::LOOP) => return absent_is_fine(unlink(parent, name)),
+            Err(error) => return Err(error.into()),
+        };
+        if depth >= MAX_DEPTH {
+            drop(directory);
+            return self.move_up(parent, name);
+        }
+        // Some file systems skip entries when others vanish during the listing: look until nothing is left.
+        loop {
+            let mut seen = false;
+            for entry in Dir::read_from(&directory)? {
+                let entry = entry?;
+                let child = entry.file_name();
+                if is_dots(child) {
+                    continue;
+                }
+                seen = true;
+                match entry.file_type() {
+                    FileType::Directory | FileType::Unknown => self.remove(directory.as_fd(), child, depth + 1)?,
+                    _ => absent_is_fine(unlink(directory.as_fd(), child))?,
+                }
+            }
+            if !seen {
+                break;
+            }
+        }
+        drop(directory);
+        absent_is_fine(rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR))
+    }
+
+    fn move_up(&self, parent: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
+        loop {
+            let number = self.moved.fetch_add(1, Ordering::Relaxed);
+            let new = CString::new(format!("deep-{}-{number}", std::process::id())).expect("no zero byte in it");
+            match rustix::fs::renameat_with(
+                parent,
+                name,
+                self.top,
+                new.as_c_str(),
+                rustix::fs::RenameFlags::NOREPLACE,
+            ) {
+                Ok(()) => {
+                    self.more.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(new);
+                    return Ok(());
+                }
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+fn is_dots(name: &CStr) -> bool {
+    matches!(name.to_bytes(), b"." | b"..")
+}
+
+fn absent_is_fine(result: rustix::io::Result<()>) -> io::Result<()> {
+    match result {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn unlink(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<()> {
+    rustix::fs::unlinkat(parent, name, AtFlags::empty())
+}
+
+/// Opens a directory for listing and emptying: no link at the end, no mount on it. An ordinary user first gives
+/// themselves the right to it where the layer has taken that away.
+fn open_directory(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<OwnedFd> {
+    let directory = match open_confined(parent, name) {
+        Err(Errno::ACCESS) => {
+            let stat = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            if !FileType::from_raw_mode(stat.st_mode).is_dir() {
+                return Err(Errno::ACCESS);
+            }
+            rustix::fs::chmodat(parent, name, Mode::RWXU, AtFlags::empty())?;
+            open_confined(parent, name)?
+        }
+        opened => opened?,
+    };
+    if !rustix::process::geteuid().is_root() {
+        let stat = rustix::fs::fstat(&directory)?;
+        if stat.st_mode & 0o700 != 0o700 {
+            rustix::fs::fchmod(&directory, Mode::RWXU)?;
+        }
+    }
+    Ok(directory)
+}
+
+fn open_confined(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+    match rustix::fs::openat2(parent, name, flags, Mode::empty(), resolve) {
+        // An old kernel, or a filter that does not know the call.
+        Err(Errno::NOSYS | Errno::PERM) => {
+            let directory = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+            if rustix::fs::fstat(&directory)?.st_dev != rustix::fs::fstat(parent)?.st_dev {
+                return Err(Errno::XDEV);
+            }
+            Ok(directory)
+        }
+        opened => opened,
+    }
+}

@@ -1,0 +1,93 @@
+//! The reserve: a file of real blocks that is given up when the disk is full, so that the database can still write the
+//! transaction of a removal. Deleting must never need free space. Knows nothing of the database; [`crate::backend`]
+//! calls [`Reserve::give_up`] when a write finds no space, commits call [`Reserve::ensure`] first.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Mutex;
+
+use rustix::fs::FallocateFlags;
+
+/// The pre-allocated file. One per open store.
+#[derive(Debug)]
+pub(crate) struct Reserve {
+    bytes: u64,
+    /// Guards the file's length: giving up and refilling must not overlap.
+    file: Mutex<File>,
+}
+
+impl Reserve {
+    /// Opens the file, without filling it.
+    pub(crate) fn open(path: &Path, bytes: u64) -> io::Result<Self> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(rustix_nofollow())
+            .open(path)?;
+        Ok(Self { bytes, file: Mutex::new(file) })
+    }
+
+    /// Makes the reserve whole.
+    ///
+    /// # Errors
+    /// The disk has not that much space.
+    pub(crate) fn ensure(&self) -> io::Result<()> {
+        let file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let metadata = file.metadata()?;
+        // A file system that compresses or copies on write may hold fewer blocks than were asked for: length decides there.
+        if metadata.len() == self.bytes && metadata.blocks() > 0 || self.bytes == 0 {
+            return Ok(());
+        }
+        match rustix::fs::fallocate(&*file, FallocateFlags::empty(), 0, self.bytes) {
+            Ok(()) => {}
+            // No such call here: zeros do as well.
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => fill(&file, self.bytes)?,
+            Err(error) => {
+                // Half a reserve would be taken for a whole one.
+                file.set_len(0)?;
+                return Err(error.into());
+            }
+        }
+        if metadata.len() > self.bytes {
+            file.set_len(self.bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the blocks back to the file system. Says whether there were any.
+    pub(crate) fn give_up(&self) -> io::Result<bool> {
+        let file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if file.metadata()?.len() == 0 {
+            return Ok(false);
+        }
+        file.set_len(0)?;
+        // A journalling file system hands freed blocks out again only after the journal's commit.
+        file.sync_all()?;
+        Ok(true)
+    }
+}
+
+fn fill(file: &File, bytes: u64) -> io::Result<()> {
+    use std::os::unix::fs::FileExt;
+    let block = vec![0_u8; 64 * 1024];
+    let mut at = 0;
+    while at < bytes {
+        let wanted = usize::try_from(bytes - at).unwrap_or(block.len()).min(block.len());
+        if let Err(error) = file.write_all_at(&block[..wanted], at) {
+            file.set_len(0)?;
+            return Err(error);
+        }
+        at += wanted as u64;
+    }
+    Ok(())
+}
+
+fn rustix_nofollow() -> i32 {
+    // The flag is a small bit mask: it fits.
+    i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).expect("an open flag fits an int")
+}
