@@ -1,1 +1,35 @@
-//! Placeholder.
+//! Distribution-spec client: finds the hosts of a registry, answers their challenges, resolves names, fetches
+//! manifests and blobs, and starts again where a transfer broke off.
+//!
+//! HTTP only: it reads no file (a `hosts.toml` arrives as text, a certificate as bytes), knows no store and no keyring.
+//! It is handed one resolved credential for one pull and carries it to the origin that it is for, nowhere else. Nothing
+//! that it prints has a secret in it: no token, no password, no query of a signed URL.
+//!
+//! The embedded image service calls it; the feature `testing` adds a registry with faults and a builder of small images.
+
+mod address;
+mod attempts;
+mod authenticator;
+mod blob;
+mod challenge;
+mod client;
+mod error;
+pub mod hosts;
+mod namespace;
+mod redact;
+mod repository;
+mod retry;
+mod tls;
+mod token;
+mod transport;
+
+#[cfg(feature = "testing")]
+pub mod testing;
+
+pub use blob::BlobStream;
+pub use client::{Client, Limits, NamespaceLoader, Options, ProxySettings};
+pub use error::{ErrorKind, RegistryError};
+pub use hosts::{HostsError, HostsFile};
+pub use namespace::{Capabilities, HostConfig, Namespace, TlsConfig};
+pub use repository::{Fetched, Repository};
+pub use retry::RetryPolicy;

@@ -1,0 +1,157 @@
+//! [`Attempts`]: which host is asked next, and when, after a failure. A small state machine without I/O; the loops in
+//! `repository` and `blob` drive it.
+
+use std::time::Duration;
+
+use crate::error::{Cause, Failure, RegistryError};
+use crate::retry::RetryPolicy;
+
+/// Attempts at a host that cannot be reached at all.
+const UNREACHABLE_ATTEMPTS: u32 = 2;
+
+/// What to do after a failure.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Ask the same host again after this wait.
+    Again(Duration),
+    /// Ask the next host now.
+    Next,
+    /// There is nobody left.
+    End,
+}
+
+/// The way through the hosts of one request.
+#[derive(Debug)]
+pub(crate) struct Attempts {
+    order: Vec<usize>,
+    at: usize,
+    /// Failures in a row at the present host since it last made progress.
+    failures: u32,
+    past: Vec<Failure>,
+}
+
+impl Attempts {
+    /// Hosts by index, most wanted first; at least one.
+    pub(crate) fn new(order: Vec<usize>) -> Self {
+        Self { order, at: 0, failures: 0, past: Vec::new() }
+    }
+
+    /// The host to ask.
+    pub(crate) fn host(&self) -> usize {
+        self.order[self.at]
+    }
+
+    /// Bytes came: the budget of the present host is whole again.
+    pub(crate) fn progressed(&mut self) {
+        self.failures = 0;
+    }
+
+    /// Takes note of a failure of the present host, called `name`.
+    pub(crate) fn failed(&mut self, policy: &RetryPolicy, name: &str, cause: Cause) -> Step {
+        self.failures += 1;
+        let is_last = self.at + 1 == self.order.len();
+        let budget = match (is_last, cause.is_unreachable()) {
+            (true, true) => policy.attempts.min(UNREACHABLE_ATTEMPTS),
+            (true, false) => policy.attempts,
+            // There is somebody else to ask: a second try for a hiccup, no more.
+            (false, true) => 1,
+            (false, false) => policy.attempts.min(2),
+        };
+        let wait = match cause.retry_after() {
+            Some(asked) if asked > policy.max_retry_after || !is_last => None,
+            Some(asked) => Some(asked.max(policy.delay(self.failures))),
+            None => Some(policy.delay(self.failures)),
+        };
+        if cause.is_transient()
+            && self.failures < budget
+            && let Some(wait) = wait
+        {
+            return Step::Again(wait);
+        }
+        self.past.push(Failure { host: name.to_owned(), attempts: self.failures, cause });
+        if is_last {
+            return Step::End;
+        }
+        self.at += 1;
+        self.failures = 0;
+        Step::Next
+    }
+
+    /// The error that names every host which failed.
+    pub(crate) fn error(&self, asked: &str) -> RegistryError {
+        RegistryError::new(asked, self.past.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::StatusCode;
+
+    fn status(code: u16, retry_after: Option<u64>) -> Cause {
+        Cause::Status {
+            status: StatusCode::from_u16(code).expect("valid"),
+            message: String::new(),
+            retry_after: retry_after.map(Duration::from_secs),
+            name_invalid: false,
+        }
+    }
+
+    /// Waits are random, so that only what kind of step it is can be compared.
+    fn word(step: &Step) -> &'static str {
+        match step {
+            Step::Again(_) => "again",
+            Step::Next => "next",
+            Step::End => "end",
+        }
+    }
+
+    #[test]
+    fn steps() {
+        let policy = RetryPolicy { attempts: 3, ..RetryPolicy::default() };
+        let connect = || Cause::Connect("refused".into());
+        let cases: Vec<(&str, usize, Vec<Cause>, Vec<&str>)> = vec![
+            ("only host, 404", 1, vec![status(404, None)], vec!["end"]),
+            (
+                "only host, 500",
+                1,
+                vec![status(500, None), status(500, None), status(500, None)],
+                vec!["again", "again", "end"],
+            ),
+            ("only host, unreachable", 1, vec![connect(), connect()], vec!["again", "end"]),
+            ("mirror 404", 2, vec![status(404, None), status(404, None)], vec!["next", "end"]),
+            ("mirror unreachable", 2, vec![connect(), status(404, None)], vec!["next", "end"]),
+            ("mirror 503", 2, vec![status(503, None), status(503, None)], vec!["again", "next"]),
+            ("mirror 429 asks to wait", 2, vec![status(429, Some(1)), status(404, None)], vec!["next", "end"]),
+            ("429 with a short wait", 1, vec![status(429, Some(1))], vec!["again"]),
+            ("429 with a wait beyond the cap", 1, vec![status(429, Some(3600))], vec!["end"]),
+            ("TLS", 1, vec![Cause::Tls("bad".into())], vec!["end"]),
+            ("wrong content", 1, vec![Cause::Content("bad".into())], vec!["end"]),
+        ];
+        for (name, hosts, causes, want) in cases {
+            let mut attempts = Attempts::new((0..hosts).collect());
+            let got: Vec<&str> = causes.into_iter().map(|c| word(&attempts.failed(&policy, "h", c))).collect();
+            assert_eq!(got, want, "{name}");
+        }
+    }
+
+    #[test]
+    fn retry_after_is_waited_for() {
+        let policy = RetryPolicy::default();
+        let mut attempts = Attempts::new(vec![0]);
+        assert_eq!(attempts.failed(&policy, "h", status(429, Some(7))), Step::Again(Duration::from_secs(7)));
+    }
+
+    #[test]
+    fn progress_gives_a_new_budget() {
+        let policy = RetryPolicy { attempts: 2, ..RetryPolicy::default() };
+        let mut attempts = Attempts::new(vec![0]);
+        let broken = || Cause::Transport("reset".into());
+        for _ in 0..10 {
+            assert_eq!(word(&attempts.failed(&policy, "h", broken())), "again");
+            attempts.progressed();
+        }
+        assert_eq!(word(&attempts.failed(&policy, "h", broken())), "again");
+        assert_eq!(word(&attempts.failed(&policy, "h", broken())), "end");
+    }
+}

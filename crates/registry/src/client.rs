@@ -1,0 +1,204 @@
+//! [`Client`]: what lasts longer than a pull: connection pools, and the memory of hosts that could not be reached.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use oci::{Reference, RegistryAuth};
+use tokio::time::Instant;
+
+use crate::error::{Cause, RegistryError};
+use crate::hosts::HostsError;
+use crate::namespace::{HostConfig, Namespace};
+use crate::repository::Repository;
+use crate::retry::RetryPolicy;
+use crate::transport::{Shared, Transport};
+
+/// How long a host that could not be reached is asked last. Without it a dead mirror would cost its dial timeout for
+/// every blob.
+const REMEMBER_UNREACHABLE: Duration = Duration::from_secs(60);
+
+/// Tells the hosts of a registry domain. It is called for every pull, so that a changed file counts at once.
+pub type NamespaceLoader = Arc<dyn Fn(&str) -> Result<Namespace, HostsError> + Send + Sync>;
+
+/// The largest answers that are taken.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Manifest or index.
+    pub manifest: u64,
+    /// Image config.
+    pub config: u64,
+    /// Answer of a token service.
+    pub token: u64,
+    /// Body of an error, as far as it is read.
+    pub error_body: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { manifest: 4 << 20, config: 4 << 20, token: 1 << 20, error_body: 64 << 10 }
+    }
+}
+
+/// Proxies, from the environment or a configuration; this machine itself is never reached through one.
+#[derive(Clone, Default)]
+pub struct ProxySettings {
+    /// For plain HTTP.
+    pub http: Option<String>,
+    /// For HTTPS.
+    pub https: Option<String>,
+    /// Hosts, domains and networks that are reached directly, with commas between them.
+    pub no_proxy: Option<String>,
+}
+
+impl ProxySettings {
+    /// The usual variables, upper or lower case, by a look-up that the caller supplies (`HTTP_PROXY`, `HTTPS_PROXY`,
+    /// `NO_PROXY`).
+    pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Self {
+        let get = |name: &str| {
+            lookup(name).filter(|v| !v.is_empty()).or_else(|| lookup(&name.to_ascii_lowercase())).filter(|v| !v.is_empty())
+        };
+        Self { http: get("HTTP_PROXY"), https: get("HTTPS_PROXY"), no_proxy: get("NO_PROXY") }
+    }
+}
+
+impl fmt::Debug for ProxySettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The URLs may have a password in them.
+        f.debug_struct("ProxySettings")
+            .field("http", &self.http.is_some())
+            .field("https", &self.https.is_some())
+            .field("no_proxy", &self.no_proxy)
+            .finish()
+    }
+}
+
+/// How a client behaves.
+#[derive(Clone)]
+pub struct Options {
+    /// Who stands for a domain.
+    pub namespaces: NamespaceLoader,
+    /// `User-Agent`.
+    pub user_agent: String,
+    /// Patience.
+    pub retry: RetryPolicy,
+    /// Sizes.
+    pub limits: Limits,
+    /// Proxies.
+    pub proxy: ProxySettings,
+}
+
+impl Options {
+    /// The usual behaviour with these hosts.
+    #[must_use]
+    pub fn new(namespaces: NamespaceLoader) -> Self {
+        Self {
+            namespaces,
+            user_agent: concat!("imagelet/", env!("CARGO_PKG_VERSION")).to_owned(),
+            retry: RetryPolicy::default(),
+            limits: Limits::default(),
+            proxy: ProxySettings::default(),
+        }
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::new(Arc::new(Namespace::default_for))
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("user_agent", &self.user_agent)
+            .field("retry", &self.retry)
+            .field("limits", &self.limits)
+            .field("proxy", &self.proxy)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A client of any number of registries. Clones share connections.
+#[derive(Clone)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    options: Options,
+    shared: Arc<Shared>,
+    /// Connections per base URL, for the configuration that they were made with.
+    transports: Mutex<HashMap<String, Arc<Transport>>>,
+    /// Until when a host is asked last.
+    unreachable: Mutex<HashMap<String, Instant>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Client {
+    /// A client that has not spoken to anybody yet.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        let shared = Shared::new(
+            options.user_agent.clone(),
+            options.proxy.clone(),
+            options.retry.idle_timeout,
+            options.limits.error_body,
+        );
+        let inner = Inner {
+            options,
+            shared: Arc::new(shared),
+            transports: Mutex::default(),
+            unreachable: Mutex::default(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// One pull's session with the registry of `reference`. Asks the loader for the hosts, and nobody else yet.
+    ///
+    /// # Errors
+    /// Of kind [`Config`](crate::ErrorKind::Config), when the hosts cannot be told or used.
+    pub fn repository(&self, reference: &Reference, auth: Option<RegistryAuth>) -> Result<Repository, RegistryError> {
+        Repository::new(self.clone(), reference, auth)
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.inner.options
+    }
+
+    /// The connections to a host; a changed configuration gets new ones.
+    pub(crate) fn transport(&self, config: HostConfig) -> Result<Arc<Transport>, Cause> {
+        let mut transports = lock(&self.inner.transports);
+        let key = config.base.to_string();
+        if let Some(transport) = transports.get(&key)
+            && *transport.config() == config
+        {
+            return Ok(Arc::clone(transport));
+        }
+        let transport = Arc::new(Transport::new(config, Arc::clone(&self.inner.shared))?);
+        transports.insert(key, Arc::clone(&transport));
+        Ok(transport)
+    }
+
+    pub(crate) fn note_unreachable(&self, host: &str) {
+        lock(&self.inner.unreachable).insert(host.to_owned(), Instant::now() + REMEMBER_UNREACHABLE);
+    }
+
+    pub(crate) fn note_reached(&self, host: &str) {
+        lock(&self.inner.unreachable).remove(host);
+    }
+
+    pub(crate) fn is_unreachable(&self, host: &str) -> bool {
+        lock(&self.inner.unreachable).get(host).is_some_and(|until| Instant::now() < *until)
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("options", &self.inner.options).finish_non_exhaustive()
+    }
+}

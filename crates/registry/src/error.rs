@@ -1,0 +1,331 @@
+//! [`RegistryError`]: what was asked, of which host, and what came of it, for every host that was tried, in one line
+//! without a secret. Callers act on [`ErrorKind`] alone.
+
+use std::fmt;
+use std::time::Duration;
+
+use http::StatusCode;
+
+use crate::redact;
+
+/// What a caller does about an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// The registry has no such repository, tag, manifest or blob.
+    NotFound,
+    /// A credential is missing or was refused.
+    Unauthenticated,
+    /// The credential is good and does not suffice.
+    PermissionDenied,
+    /// Too many requests.
+    RateLimited,
+    /// Network, TLS or server trouble; later it may work.
+    Unavailable,
+    /// What came is not what was asked for: digest, size, type, HTML.
+    InvalidContent,
+    /// The registry calls the name itself invalid.
+    InvalidReference,
+    /// The configuration of the registry's hosts cannot be used.
+    Config,
+}
+
+/// Why a request to a registry failed.
+#[derive(Clone, Debug)]
+pub struct RegistryError {
+    asked: String,
+    failures: Vec<Failure>,
+}
+
+/// One host's part in an error.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    pub(crate) host: String,
+    pub(crate) attempts: u32,
+    pub(crate) cause: Cause,
+}
+
+/// What went wrong at one host. Texts in it have been through [`redact`].
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum Cause {
+    /// An answer with a status that is no success.
+    #[error("{}{}{}", status_text(*.status), detail(.message), waiting(.retry_after))]
+    Status { status: StatusCode, message: String, retry_after: Option<Duration>, name_invalid: bool },
+    /// No credential, or one that was refused.
+    #[error("{0}")]
+    Unauthenticated(String),
+    /// The connection could not be made.
+    #[error("cannot connect: {0}")]
+    Connect(String),
+    /// TLS does not come about: certificate, protocol.
+    #[error("TLS: {0}")]
+    Tls(String),
+    /// The connection broke, or what came was no HTTP.
+    #[error("transfer broke off: {0}")]
+    Transport(String),
+    /// Nothing came for too long.
+    #[error("no answer within {} s ({what})", .after.as_secs_f64())]
+    Idle { after: Duration, what: &'static str },
+    /// The body ended before its size was reached.
+    #[error("transfer ended after {got} of {size} bytes")]
+    Truncated { got: u64, size: u64 },
+    /// The answer to a range is not that range.
+    #[error("{0}")]
+    Range(String),
+    /// A redirect that is not followed.
+    #[error("redirect refused: {0}")]
+    Redirect(String),
+    /// The content is not what was asked for.
+    #[error("{0}")]
+    Content(String),
+    /// The token service is not one that a secret may be sent to, or the challenge makes no sense.
+    #[error("{0}")]
+    Challenge(String),
+    /// Configuration that cannot be used.
+    #[error("{0}")]
+    Config(String),
+}
+
+fn status_text(status: StatusCode) -> String {
+    match status.canonical_reason() {
+        Some(reason) => format!("{} {reason}", status.as_u16()),
+        None => status.as_u16().to_string(),
+    }
+}
+
+fn detail(message: &str) -> String {
+    if message.is_empty() { String::new() } else { format!(" ({message})") }
+}
+
+fn waiting(after: &Option<Duration>) -> String {
+    after.map(|d| format!(", retry after {} s", d.as_secs())).unwrap_or_default()
+}
+
+impl Cause {
+    pub(crate) fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Status { name_invalid: true, .. } => ErrorKind::InvalidReference,
+            Self::Status { status, .. } => match status.as_u16() {
+                401 => ErrorKind::Unauthenticated,
+                403 => ErrorKind::PermissionDenied,
+                404 => ErrorKind::NotFound,
+                429 => ErrorKind::RateLimited,
+                _ => ErrorKind::Unavailable,
+            },
+            Self::Unauthenticated(_) => ErrorKind::Unauthenticated,
+            Self::Connect(_)
+            | Self::Tls(_)
+            | Self::Transport(_)
+            | Self::Idle { .. }
+            | Self::Truncated { .. }
+            | Self::Range(_)
+            | Self::Challenge(_)
+            | Self::Redirect(_) => ErrorKind::Unavailable,
+            Self::Content(_) => ErrorKind::InvalidContent,
+            Self::Config(_) => ErrorKind::Config,
+        }
+    }
+
+    /// Whether the same request may well succeed when it is made again.
+    pub(crate) fn is_transient(&self) -> bool {
+        match self {
+            Self::Status { status, .. } => {
+                matches!(status.as_u16(), 408 | 429 | 499 | 500 | 502 | 503 | 504 | 520..=524)
+            }
+            Self::Connect(_) | Self::Transport(_) | Self::Idle { .. } | Self::Truncated { .. } | Self::Range(_) => true,
+            _ => false,
+        }
+    }
+
+    /// The same with every text that came from outside changed by `f`.
+    pub(crate) fn map_text(self, f: impl Fn(&str) -> String) -> Self {
+        match self {
+            Self::Status { status, message, retry_after, name_invalid } => {
+                Self::Status { status, message: f(&message), retry_after, name_invalid }
+            }
+            Self::Unauthenticated(t) => Self::Unauthenticated(f(&t)),
+            Self::Connect(t) => Self::Connect(f(&t)),
+            Self::Tls(t) => Self::Tls(f(&t)),
+            Self::Transport(t) => Self::Transport(f(&t)),
+            Self::Range(t) => Self::Range(f(&t)),
+            Self::Redirect(t) => Self::Redirect(f(&t)),
+            Self::Content(t) => Self::Content(f(&t)),
+            Self::Challenge(t) => Self::Challenge(f(&t)),
+            Self::Config(t) => Self::Config(f(&t)),
+            same @ (Self::Idle { .. } | Self::Truncated { .. }) => same,
+        }
+    }
+
+    /// Whether the host was not reached at all.
+    pub(crate) fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Connect(_))
+    }
+
+    /// The wait that the host asked for.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Status { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+}
+
+impl RegistryError {
+    pub(crate) fn new(asked: impl Into<String>, failures: Vec<Failure>) -> Self {
+        Self { asked: asked.into(), failures }
+    }
+
+    pub(crate) fn config(asked: impl Into<String>, message: impl Into<String>) -> Self {
+        let failure = Failure { host: String::new(), attempts: 1, cause: Cause::Config(message.into()) };
+        Self::new(asked, vec![failure])
+    }
+
+    /// What a caller should do about it. Where several hosts failed the last one decides, which is the registry itself.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.failures.last().map_or(ErrorKind::Config, |f| f.cause.kind())
+    }
+
+    /// The HTTP status of the last host's answer, where it was one.
+    #[must_use]
+    pub fn status(&self) -> Option<u16> {
+        match self.failures.last().map(|f| &f.cause) {
+            Some(Cause::Status { status, .. }) => Some(status.as_u16()),
+            _ => None,
+        }
+    }
+
+    /// The wait that the registry asked for, where it did.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.failures.last().and_then(|f| f.cause.retry_after())
+    }
+
+    /// The hosts that were tried, in order.
+    pub fn hosts(&self) -> impl Iterator<Item = &str> {
+        self.failures.iter().map(|f| f.host.as_str())
+    }
+}
+
+impl fmt::Display for RegistryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.asked)?;
+        for (i, failure) in self.failures.iter().enumerate() {
+            f.write_str(if i == 0 { ": " } else { "; " })?;
+            if !failure.host.is_empty() {
+                write!(f, "{}: ", failure.host)?;
+            }
+            write!(f, "{}", failure.cause)?;
+            if failure.attempts > 1 {
+                write!(f, " (after {} attempts)", failure.attempts)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for RegistryError {}
+
+/// The words of an HTTP client error, without its URL, and what kind of trouble it is.
+pub(crate) fn transport_cause(error: reqwest::Error) -> Cause {
+    let error = error.without_url();
+    let is_connect = error.is_connect();
+    let mut words = error.to_string();
+    let mut is_tls = false;
+    let mut source: Option<&(dyn std::error::Error + 'static)> = std::error::Error::source(&error);
+    while let Some(inner) = source {
+        words = inner.to_string();
+        is_tls |= inner.is::<rustls::Error>();
+        // The TLS error sits inside an I/O error, which does not name it as its source.
+        if let Some(io) = inner.downcast_ref::<std::io::Error>()
+            && io.get_ref().is_some_and(|e| e.is::<rustls::Error>())
+        {
+            is_tls = true;
+        }
+        source = inner.source();
+    }
+    let words = redact::text(&words, 300);
+    match (is_tls, is_connect) {
+        (true, _) => Cause::Tls(words),
+        (false, true) => Cause::Connect(words),
+        (false, false) => Cause::Transport(words),
+    }
+}
+
+/// Code and message of a registry's JSON error body, or the start of whatever came instead. The second part tells
+/// whether the registry calls the name itself invalid.
+pub(crate) fn body_message(body: &[u8]) -> (String, bool) {
+    const MAX: usize = 300;
+    if let Ok(value) = serde_json::from_slice::<serde_json::Value>(body) {
+        if let Some(errors) = value.get("errors").and_then(|e| e.as_array()) {
+            let text = |e: &serde_json::Value, key: &str| {
+                e.get(key).and_then(|v| v.as_str()).unwrap_or_default().to_owned()
+            };
+            let parts: Vec<String> = errors
+                .iter()
+                .take(3)
+                .map(|e| match (text(e, "code"), text(e, "message")) {
+                    (code, message) if message.is_empty() => code,
+                    (code, message) if code.is_empty() => message,
+                    (code, message) => format!("{code}: {message}"),
+                })
+                .filter(|p| !p.is_empty())
+                .collect();
+            let invalid = errors
+                .first()
+                .is_some_and(|e| matches!(text(e, "code").as_str(), "NAME_INVALID" | "TAG_INVALID" | "DIGEST_INVALID"));
+            return (redact::text(&parts.join(", "), MAX), invalid);
+        }
+        // Token services and proxies have their own shapes.
+        for key in ["error_description", "details", "message", "error"] {
+            if let Some(message) = value.get(key).and_then(|v| v.as_str()) {
+                return (redact::text(message, MAX), false);
+            }
+        }
+        return (String::new(), false);
+    }
+    (redact::text(&String::from_utf8_lossy(&body[..body.len().min(1024)]), 100), false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies() {
+        let cases: [(&str, &str, bool); 8] = [
+            (r#"{"errors":[{"code":"MANIFEST_UNKNOWN","message":"no such\nmanifest"}]}"#, "MANIFEST_UNKNOWN: no such manifest", false),
+            (r#"{"errors":[{"code":"A"},{"message":"b"},{}]}"#, "A, b", false),
+            (r#"{"errors":[{"code":"NAME_INVALID","message":"x"}]}"#, "NAME_INVALID: x", true),
+            (r#"{"error":"invalid_grant","error_description":"bad password"}"#, "bad password", false),
+            (r#"{"details":"incorrect username or password"}"#, "incorrect username or password", false),
+            ("<html><body>502</body></html>", "<html><body>502</body></html>", false),
+            ("{}", "", false),
+            ("", "", false),
+        ];
+        for (body, want, invalid) in cases {
+            assert_eq!(body_message(body.as_bytes()), (want.to_owned(), invalid), "{body}");
+        }
+    }
+
+    #[test]
+    fn one_line_with_every_host() {
+        let status = |code: u16, message: &str| Cause::Status {
+            status: StatusCode::from_u16(code).expect("valid"),
+            message: message.into(),
+            retry_after: None,
+            name_invalid: false,
+        };
+        let error = RegistryError::new(
+            "resolve r.example/app:1",
+            vec![
+                Failure { host: "mirror".into(), attempts: 2, cause: Cause::Connect("refused".into()) },
+                Failure { host: "r.example".into(), attempts: 1, cause: status(404, "MANIFEST_UNKNOWN: gone") },
+            ],
+        );
+        assert_eq!(
+            error.to_string(),
+            "resolve r.example/app:1: mirror: cannot connect: refused (after 2 attempts); r.example: 404 Not Found (MANIFEST_UNKNOWN: gone)"
+        );
+        assert_eq!((error.kind(), error.status()), (ErrorKind::NotFound, Some(404)));
+    }
+}

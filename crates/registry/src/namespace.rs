@@ -1,0 +1,216 @@
+//! [`Namespace`]: which hosts stand for a registry domain, in order of preference, and how each is spoken to. Plain
+//! values; where they come from is told in [`crate::hosts`] and by the caller's loader.
+
+use std::fmt;
+use std::time::Duration;
+
+use url::Url;
+
+use crate::address::{Class, class_of};
+use crate::hosts::HostsError;
+use crate::redact;
+
+/// How long making a connection may take, unless configured.
+pub(crate) const DIAL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What a host may be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Capabilities {
+    /// Content by digest.
+    pub pull: bool,
+    /// Tags.
+    pub resolve: bool,
+    /// Not used here; kept because the file has it.
+    pub push: bool,
+}
+
+impl Default for Capabilities {
+    fn default() -> Self {
+        Self { pull: true, resolve: true, push: true }
+    }
+}
+
+/// How TLS is done with a host.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+pub struct TlsConfig {
+    /// Certificate authorities beside the system's, each a PEM text of one or more certificates.
+    pub ca_pem: Vec<Vec<u8>>,
+    /// Client certificate chains and their keys, PEM.
+    pub client_identity_pem: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Whether any certificate will do.
+    pub skip_verify: bool,
+}
+
+impl fmt::Debug for TlsConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsConfig")
+            .field("ca_pem", &self.ca_pem.len())
+            .field("client_identity_pem", &self.client_identity_pem.len())
+            .field("skip_verify", &self.skip_verify)
+            .finish()
+    }
+}
+
+/// Everything about one origin of a registry namespace.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct HostConfig {
+    /// `scheme://host[:port][/prefix]`; see [`HostConfig::api_root`].
+    pub base: Url,
+    /// What it may be asked for.
+    pub capabilities: Capabilities,
+    /// TLS settings; of no meaning for plain HTTP.
+    pub tls: TlsConfig,
+    /// Headers that go with every request to this origin. Their values are treated as secrets.
+    pub headers: Vec<(String, String)>,
+    /// Whether `base` is the whole prefix already, without `/v2` after it.
+    pub override_path: bool,
+    /// How long making a connection may take.
+    pub dial_timeout: Duration,
+    /// Whether this is the registry itself: it gets the pull's credential and no `ns` parameter.
+    pub upstream: bool,
+}
+
+impl HostConfig {
+    /// A host with nothing special about it.
+    #[must_use]
+    pub fn new(base: Url, upstream: bool) -> Self {
+        Self {
+            base,
+            capabilities: Capabilities::default(),
+            tls: TlsConfig::default(),
+            headers: Vec::new(),
+            override_path: false,
+            dial_timeout: DIAL_TIMEOUT,
+            upstream,
+        }
+    }
+
+    /// The path under which the API lies, without a slash at its end: `/v2` is put behind `base` unless it stands
+    /// there already or `override_path` says that `base` is complete.
+    #[must_use]
+    pub fn api_root(&self) -> String {
+        let path = self.base.path().trim_end_matches('/');
+        if self.override_path || path.ends_with("/v2") { path.to_owned() } else { format!("{path}/v2") }
+    }
+
+    /// `host[:port]`, as errors name it.
+    #[must_use]
+    pub fn name(&self) -> String {
+        redact::host(&self.base)
+    }
+}
+
+impl fmt::Debug for HostConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostConfig")
+            .field("base", &redact::url(&self.base))
+            .field("capabilities", &self.capabilities)
+            .field("tls", &self.tls)
+            .field("headers", &self.headers.iter().map(|(name, _)| name).collect::<Vec<_>>())
+            .field("override_path", &self.override_path)
+            .field("dial_timeout", &self.dial_timeout)
+            .field("upstream", &self.upstream)
+            .finish()
+    }
+}
+
+/// What stands for one registry domain: hosts in order of preference, mirrors first, the registry itself last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Namespace {
+    /// The hosts.
+    pub hosts: Vec<HostConfig>,
+}
+
+impl Namespace {
+    /// The hosts of a domain that nothing is configured for: HTTPS, with `docker.io` at `registry-1.docker.io`.
+    ///
+    /// Loopback names and addresses (`localhost`, 127.0.0.0/8, `::1`) with a port other than 443 are spoken to in plain
+    /// HTTP, as all container tools do; with port 443 in HTTPS; without a port in HTTPS first and then in plain HTTP.
+    ///
+    /// # Errors
+    /// [`HostsError::Domain`] when the domain is not `host[:port]`.
+    pub fn default_for(domain: &str) -> Result<Self, HostsError> {
+        let base = |scheme: &str| -> Result<Url, HostsError> {
+            let bad = || HostsError::Domain { domain: redact::text(domain, 200) };
+            let name = if domain == "docker.io" { "registry-1.docker.io" } else { domain };
+            let url = Url::parse(&format!("{scheme}://{name}/")).map_err(|_| bad())?;
+            let plain = url.username().is_empty()
+                && url.password().is_none()
+                && url.path() == "/"
+                && url.query().is_none()
+                && url.fragment().is_none()
+                && url.host().is_some();
+            if plain { Ok(url) } else { Err(bad()) }
+        };
+        let https = base("https")?;
+        let schemes: &[&str] = match (class_of(&https), explicit_port(domain)) {
+            (Class::Loopback, Some(443)) => &["https"],
+            (Class::Loopback, Some(_)) => &["http"],
+            (Class::Loopback, None) => &["https", "http"],
+            _ => &["https"],
+        };
+        let hosts =
+            schemes.iter().map(|s| Ok(HostConfig::new(base(s)?, true))).collect::<Result<Vec<_>, HostsError>>()?;
+        Ok(Self { hosts })
+    }
+}
+
+/// The port that the domain's text has.
+pub(crate) fn explicit_port(domain: &str) -> Option<u16> {
+    let after = match domain.rfind(']') {
+        Some(at) => &domain[at + 1..],
+        None => domain,
+    };
+    after.rsplit_once(':').and_then(|(_, port)| port.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults() {
+        let cases: [(&str, &[&str]); 10] = [
+            ("docker.io", &["https://registry-1.docker.io/"]),
+            ("quay.io", &["https://quay.io/"]),
+            ("r.example:5000", &["https://r.example:5000/"]),
+            ("10.0.0.1:5000", &["https://10.0.0.1:5000/"]),
+            ("127.0.0.1:5000", &["http://127.0.0.1:5000/"]),
+            ("127.1.2.3:80", &["http://127.1.2.3/"]),
+            ("[::1]:5000", &["http://[::1]:5000/"]),
+            ("localhost:443", &["https://localhost/"]),
+            ("localhost", &["https://localhost/", "http://localhost/"]),
+            ("localhost.example:5000", &["https://localhost.example:5000/"]),
+        ];
+        for (domain, want) in cases {
+            let got: Vec<String> =
+                Namespace::default_for(domain).expect(domain).hosts.iter().map(|h| h.base.to_string()).collect();
+            assert_eq!(got, want, "{domain}");
+        }
+        for bad in ["", "a/b", "u@h", "h?x", "h:port", "a b"] {
+            assert!(Namespace::default_for(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn api_roots() {
+        let root = |url: &str, override_path: bool| {
+            let mut host = HostConfig::new(Url::parse(url).expect("parses"), true);
+            host.override_path = override_path;
+            host.api_root()
+        };
+        assert_eq!(root("https://h", false), "/v2");
+        assert_eq!(root("https://h/v2/", false), "/v2");
+        assert_eq!(root("https://h/proxy", false), "/proxy/v2");
+        assert_eq!(root("https://h/proxy/", true), "/proxy");
+        assert_eq!(root("https://h", true), "");
+    }
+
+    #[test]
+    fn debug_hides_headers_and_keys() {
+        let mut host = HostConfig::new(Url::parse("https://h").expect("parses"), true);
+        host.headers.push(("x-key".into(), "swordfish".into()));
+        host.tls.client_identity_pem.push((b"cert".to_vec(), b"swordfish".to_vec()));
+        assert!(!format!("{host:?}").contains("swordfish"), "{host:?}");
+    }
+}

@@ -1,0 +1,189 @@
+//! What may be shown of a URL and of a stranger's text. Every word that leaves this crate in an error or a log goes
+//! through here: queries and user information of URLs are cut, known secrets and things that look like tokens are
+//! replaced, control characters become spaces, and length is capped.
+
+use std::sync::Mutex;
+
+use oci::Secret;
+use url::Url;
+
+/// What stands for something that was taken out.
+const GONE: &str = "…";
+/// Secrets shorter than this are not searched for: replacing them would eat ordinary words.
+const SHORTEST: usize = 4;
+
+/// The URL without user information, query and fragment.
+pub(crate) fn url(url: &Url) -> String {
+    let mut shown = url.clone();
+    // Both fail only for URLs that cannot have user information.
+    let _ = shown.set_username("");
+    let _ = shown.set_password(None);
+    shown.set_fragment(None);
+    if url.query().is_some() {
+        shown.set_query(None);
+        return format!("{shown}?{GONE}");
+    }
+    shown.to_string()
+}
+
+/// `host[:port]` of a URL.
+pub(crate) fn host(url: &Url) -> String {
+    match (url.host_str(), url.port()) {
+        (Some(host), Some(port)) => format!("{host}:{port}"),
+        (Some(host), None) => host.to_owned(),
+        (None, _) => GONE.to_owned(),
+    }
+}
+
+/// A stranger's text made fit for one line: no control characters, single spaces, URLs cut at their query, bearer
+/// tokens and the like replaced, at most `max` characters.
+pub(crate) fn text(text: &str, max: usize) -> String {
+    let mut out = String::new();
+    let mut after_scheme = false;
+    for word in text.split(|c: char| c.is_whitespace() || is_unprintable(c)).filter(|w| !w.is_empty()) {
+        if !out.is_empty() {
+            out.push(' ');
+        }
+        let bare = word.trim_matches(|c: char| !c.is_alphanumeric());
+        if after_scheme && word.len() >= SHORTEST {
+            out.push_str(GONE);
+        } else {
+            out.push_str(&self::word(word));
+        }
+        after_scheme = bare.eq_ignore_ascii_case("bearer") || bare.eq_ignore_ascii_case("basic");
+    }
+    cap(&out, max)
+}
+
+/// Characters that change how a line is shown without being seen.
+fn is_unprintable(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+/// One word: URLs lose user information and query, a JSON web token goes.
+fn word(word: &str) -> String {
+    let mut rest = word;
+    let mut out = String::new();
+    while let Some(at) = rest.find("://") {
+        out.push_str(&rest[..at + 3]);
+        let tail = &rest[at + 3..];
+        let end = tail.find(['"', '\'', '<', '>', ')', ']', '}', ',']).unwrap_or(tail.len());
+        let (address, after) = tail.split_at(end);
+        let (shown, cut) = match address.find(['?', '#']) {
+            Some(query) => (&address[..query], true),
+            None => (address, false),
+        };
+        let authority_end = shown.find('/').unwrap_or(shown.len());
+        let shown = match shown[..authority_end].rfind('@') {
+            Some(user) => &shown[user + 1..],
+            None => shown,
+        };
+        out.push_str(shown);
+        if cut {
+            out.push('?');
+            out.push_str(GONE);
+        }
+        rest = after;
+    }
+    out.push_str(rest);
+    while let Some(at) = out.find("eyJ") {
+        let end = out[at..]
+            .find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '=')))
+            .map_or(out.len(), |n| at + n);
+        if end - at < 12 {
+            break;
+        }
+        out.replace_range(at..end, GONE);
+    }
+    out
+}
+
+fn cap(text: &str, max: usize) -> String {
+    match text.char_indices().nth(max) {
+        Some((at, _)) => format!("{}{GONE}", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
+/// The secrets of one pull, so that a registry that echoes them does not bring them into an error.
+#[derive(Default)]
+pub(crate) struct Secrets(Mutex<Vec<Secret>>);
+
+impl Secrets {
+    /// Remembers a secret and its percent-encoded form.
+    pub(crate) fn add(&self, secret: &str) {
+        if secret.len() < SHORTEST {
+            return;
+        }
+        let encoded: String = url::form_urlencoded::byte_serialize(secret.as_bytes()).collect();
+        let mut secrets = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        for form in [secret.to_owned(), encoded] {
+            if !secrets.iter().any(|s| s.expose() == form) {
+                secrets.push(Secret::new(form));
+            }
+        }
+    }
+
+    /// The text without any of the secrets.
+    pub(crate) fn scrub(&self, text: &str) -> String {
+        let secrets = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut out = text.to_owned();
+        // A secret that contains another one goes first.
+        let mut ordered: Vec<&Secret> = secrets.iter().collect();
+        ordered.sort_by_key(|s| std::cmp::Reverse(s.expose().len()));
+        for secret in ordered {
+            if out.contains(secret.expose()) {
+                out = out.replace(secret.expose(), GONE);
+            }
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts() {
+        let cases = [
+            ("a\r\nb\u{1b}[31mc", "a b [31mc"),
+            ("see https://u:p@h.example/x?sig=abc&y=1 now", "see https://h.example/x?… now"),
+            (r#""https://h/x?sig=abc","https://h/y?sig=d""#, r#""https://h/x?…","https://h/y?…""#),
+            ("Authorization: Bearer abcdefgh rejected", "Authorization: Bearer … rejected"),
+            ("token eyJhbGciOi.J9abc-def_x expired", "token … expired"),
+            ("a\u{202e}b", "a b"),
+            ("plain words stay", "plain words stay"),
+            ("Bearer", "Bearer"),
+            ("", ""),
+        ];
+        for (given, want) in cases {
+            assert_eq!(text(given, 200), want, "{given:?}");
+        }
+        assert_eq!(text(&"é".repeat(10), 4), "éééé…");
+    }
+
+    #[test]
+    fn urls() {
+        let u = |t: &str| url(&Url::parse(t).expect("parses"));
+        assert_eq!(u("https://u:p@h:5000/v2/x?token=a#f"), "https://h:5000/v2/x?…");
+        assert_eq!(u("http://h/v2/"), "http://h/v2/");
+    }
+
+    #[test]
+    fn known_secrets_go() {
+        let secrets = Secrets::default();
+        secrets.add("sword fish");
+        secrets.add("sword");
+        secrets.add("abc");
+        assert_eq!(secrets.scrub("x sword fish y sword+fish abc sword"), "x … y … abc …");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn text_never_panics(given in "\\PC*", max in 0usize..50) {
+            let shown = text(&given, max);
+            proptest::prop_assert!(shown.chars().count() <= max + 1);
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Asks a token service for a bearer token (distribution specification, "Token Authentication"): OAuth2 by POST where
+//! there is a secret, with a fall-back to GET and Basic for the services that know no OAuth2; GET without a secret.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use base64::Engine as _;
+use http::{HeaderMap, HeaderValue};
+use oci::{RegistryAuth, Secret};
+use url::Url;
+use url::form_urlencoded::Serializer;
+
+use crate::error::Cause;
+use crate::redact::{self, Secrets};
+use crate::transport::{Answer, Ask, Transport};
+
+const CLIENT_ID: &str = "imagelet";
+/// How long a token lives that does not say it (same specification).
+const DEFAULT_LIFETIME: Duration = Duration::from_secs(60);
+
+/// What a token is wanted for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) realm: Url,
+    pub(crate) service: Option<String>,
+    pub(crate) scopes: BTreeSet<String>,
+}
+
+/// A bearer token.
+pub(crate) struct Token {
+    pub(crate) value: Secret,
+    pub(crate) lifetime: Duration,
+}
+
+/// `Basic` and the two texts, as a header value.
+pub(crate) fn basic(user: &str, password: &Secret, secrets: &Secrets) -> Result<HeaderValue, Cause> {
+    let plain = Secret::new(format!("{user}:{}", password.expose()));
+    let encoded = base64::engine::general_purpose::STANDARD.encode(plain.expose());
+    secrets.add(password.expose());
+    secrets.add(&encoded);
+    header("Basic", &encoded)
+}
+
+/// `Bearer` and a token, as a header value.
+pub(crate) fn bearer(token: &Secret) -> Result<HeaderValue, Cause> {
+    header("Bearer", token.expose())
+}
+
+fn header(scheme: &str, value: &str) -> Result<HeaderValue, Cause> {
+    let mut value = HeaderValue::try_from(format!("{scheme} {value}"))
+        .map_err(|_| Cause::Unauthenticated("the token has characters that no header can carry".into()))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// Gets a token.
+pub(crate) async fn fetch(
+    transport: &Transport,
+    wanted: &Wanted,
+    credential: Option<&RegistryAuth>,
+    limit: u64,
+    idle: Duration,
+    secrets: &Secrets,
+) -> Result<Token, Cause> {
+    let user_and_password = credential.and_then(RegistryAuth::user_and_password);
+    let identity = match (credential, &user_and_password) {
+        (Some(c), _) if !c.identity_token.is_empty() => Some(c.identity_token.clone()),
+        // A secret without a user is a refresh token, as containerd has it.
+        (_, Some((user, secret))) if user.is_empty() => Some(secret.clone()),
+        _ => None,
+    };
+    if let Some(secret) = &identity {
+        secrets.add(secret.expose());
+    }
+    if let Some((_, password)) = &user_and_password {
+        secrets.add(password.expose());
+    }
+    let with_user = user_and_password.filter(|(user, password)| !user.is_empty() && !password.is_empty());
+
+    if identity.is_some() || with_user.is_some() {
+        let form = form(wanted, identity.as_ref(), with_user.as_ref());
+        let answer = send(transport, wanted.realm.clone(), None, Some(form)).await?;
+        let knows_no_oauth = matches!(answer.status().as_u16(), 400 | 401 | 404 | 405);
+        if !(knows_no_oauth && with_user.is_some()) {
+            return take(answer, transport, limit, idle, secrets).await;
+        }
+        tracing::debug!(realm = redact::url(&wanted.realm), "token service takes no OAuth2 request, asking by GET");
+    }
+    let authorization = match &with_user {
+        Some((user, password)) => Some(basic(user, password, secrets)?),
+        None => None,
+    };
+    let answer = send(transport, get_url(wanted), authorization, None).await?;
+    take(answer, transport, limit, idle, secrets).await
+}
+
+/// The realm with service and scopes in its query.
+fn get_url(wanted: &Wanted) -> Url {
+    let mut url = wanted.realm.clone();
+    {
+        let mut query = url.query_pairs_mut();
+        if let Some(service) = &wanted.service {
+            query.append_pair("service", service);
+        }
+        for scope in &wanted.scopes {
+            query.append_pair("scope", scope);
+        }
+    }
+    url
+}
+
+fn form(wanted: &Wanted, identity: Option<&Secret>, with_user: Option<&(String, Secret)>) -> String {
+    let mut form = Serializer::new(String::new());
+    if let Some(secret) = identity {
+        form.append_pair("grant_type", "refresh_token").append_pair("refresh_token", secret.expose());
+    } else if let Some((user, password)) = with_user {
+        form.append_pair("grant_type", "password")
+            .append_pair("username", user)
+            .append_pair("password", password.expose());
+    }
+    form.append_pair("client_id", CLIENT_ID);
+    if let Some(service) = &wanted.service {
+        form.append_pair("service", service);
+    }
+    let scopes: Vec<&str> = wanted.scopes.iter().map(String::as_str).collect();
+    form.append_pair("scope", &scopes.join(" "));
+    form.finish()
+}
+
+async fn send(
+    transport: &Transport,
+    url: Url,
+    authorization: Option<HeaderValue>,
+    form: Option<String>,
+) -> Result<Answer, Cause> {
+    let host = redact::host(&url);
+    let ask = Ask { url, headers: HeaderMap::new(), authorization: authorization.as_ref(), form, is_token: true };
+    transport.send(ask).await.map_err(|cause| match cause {
+        Cause::Connect(words) => Cause::Connect(format!("token service {host}: {words}")),
+        Cause::Tls(words) => Cause::Tls(format!("token service {host}: {words}")),
+        Cause::Transport(words) => Cause::Transport(format!("token service {host}: {words}")),
+        Cause::Redirect(words) => Cause::Redirect(format!("token service {host}: {words}")),
+        other => other,
+    })
+}
+
+async fn take(
+    answer: Answer,
+    transport: &Transport,
+    limit: u64,
+    idle: Duration,
+    secrets: &Secrets,
+) -> Result<Token, Cause> {
+    let host = answer.host.clone();
+    if !answer.status().is_success() {
+        return Err(refusal(&host, answer.into_cause(transport.error_body()).await));
+    }
+    let content_type = answer.content_type();
+    let body = answer.body(limit, idle).await?;
+    let (value, lifetime) = parse(&body)
+        .map_err(|why| Cause::Challenge(format!("token service {host}: {why} (it came as {})", shown_type(&content_type))))?;
+    secrets.add(value.expose());
+    Ok(Token { value, lifetime })
+}
+
+fn shown_type(content_type: &str) -> String {
+    if content_type.is_empty() { "no type".into() } else { redact::text(content_type, 60) }
+}
+
+/// A token service that says no is about the credential; its other troubles are not those of the repository.
+fn refusal(host: &str, cause: Cause) -> Cause {
+    match cause {
+        Cause::Status { status, message, retry_after, .. } => {
+            let detail = if message.is_empty() { String::new() } else { format!(": {message}") };
+            let words = format!("token service {host} answered {}{detail}", status.as_u16());
+            match status.as_u16() {
+                400 | 401 => Cause::Unauthenticated(words),
+                403 | 408 | 429 | 500.. => Cause::Status { status, message: words, retry_after, name_invalid: false },
+                _ => Cause::Challenge(words),
+            }
+        }
+        other => other,
+    }
+}
+
+fn parse(body: &[u8]) -> Result<(Secret, Duration), &'static str> {
+    let value: serde_json::Value = serde_json::from_slice(body).map_err(|_| "its answer is not JSON")?;
+    let text = |key: &str| value.get(key).and_then(|v| v.as_str()).filter(|t| !t.is_empty());
+    let token = text("token").or_else(|| text("access_token")).ok_or("its answer has no token")?;
+    let lifetime = value
+        .get("expires_in")
+        .and_then(|v| v.as_f64().or_else(|| v.as_str().and_then(|t| t.parse().ok())))
+        .filter(|seconds| *seconds > 0.0)
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .unwrap_or(DEFAULT_LIFETIME);
+    Ok((Secret::new(token), lifetime))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers() {
+        let cases = [
+            (r#"{"token":"a"}"#, Ok(("a", 60))),
+            (r#"{"access_token":"b","expires_in":300}"#, Ok(("b", 300))),
+            (r#"{"token":"a","access_token":"b","expires_in":"90"}"#, Ok(("a", 90))),
+            (r#"{"token":"","access_token":"b","expires_in":-1}"#, Ok(("b", 60))),
+            (r#"{"token":"a","expires_in":1e300}"#, Ok(("a", 60))),
+            (r#"{"token":7}"#, Err("its answer has no token")),
+            ("{}", Err("its answer has no token")),
+            ("[]", Err("its answer has no token")),
+            ("<html>", Err("its answer is not JSON")),
+        ];
+        for (body, want) in cases {
+            let got = parse(body.as_bytes());
+            let got = got.as_ref().map(|(t, d)| (t.expose(), d.as_secs())).map_err(|e| *e);
+            assert_eq!(got, want, "{body}");
+        }
+    }
+
+    #[test]
+    fn requests() {
+        let wanted = Wanted {
+            realm: Url::parse("https://a.example/token?x=1").expect("parses"),
+            service: Some("r.example".into()),
+            scopes: ["repository:b:pull".to_owned(), "repository:a:pull".to_owned()].into(),
+        };
+        assert_eq!(
+            get_url(&wanted).as_str(),
+            "https://a.example/token?x=1&service=r.example&scope=repository%3Aa%3Apull&scope=repository%3Ab%3Apull"
+        );
+        let user = ("ada".to_owned(), Secret::new("p&w"));
+        assert_eq!(
+            form(&wanted, None, Some(&user)),
+            "grant_type=password&username=ada&password=p%26w&client_id=imagelet&service=r.example&scope=repository%3Aa%3Apull+repository%3Ab%3Apull"
+        );
+        assert!(form(&wanted, Some(&Secret::new("t")), Some(&user)).starts_with("grant_type=refresh_token&refresh_token=t&"));
+    }
+}

@@ -1,0 +1,312 @@
+//! [`Transport`]: requests to one host, redirects included. It decides what travels with a request: credentials, client
+//! certificates and configured headers to the origin that they are for, and nothing of them after the first redirect to
+//! another one. It knows no challenge and does not try again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, LOCATION};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use reqwest::{NoProxy, Proxy, redirect};
+use rustls::RootCertStore;
+use tokio::sync::OnceCell;
+use url::Url;
+
+use crate::address::{check_realm, check_redirect, same_origin};
+use crate::client::ProxySettings;
+use crate::error::{Cause, body_message, transport_cause};
+use crate::namespace::HostConfig;
+use crate::{redact, retry, tls};
+
+const MAX_REDIRECTS: usize = 10;
+/// Idle connections that are kept per host, and for how long.
+const POOL_IDLE: usize = 16;
+const POOL_IDLE_FOR: Duration = Duration::from_secs(30);
+
+/// What all hosts of a client have in common.
+pub(crate) struct Shared {
+    pub(crate) user_agent: String,
+    pub(crate) proxy: ProxySettings,
+    pub(crate) idle_timeout: Duration,
+    pub(crate) error_body: usize,
+    roots: OnceCell<Arc<RootCertStore>>,
+}
+
+impl Shared {
+    pub(crate) fn new(user_agent: String, proxy: ProxySettings, idle_timeout: Duration, error_body: usize) -> Self {
+        Self { user_agent, proxy, idle_timeout, error_body, roots: OnceCell::new() }
+    }
+
+    async fn roots(&self) -> Arc<RootCertStore> {
+        let load = || async {
+            // The system's certificates are files.
+            match tokio::task::spawn_blocking(tls::system_roots).await {
+                Ok(roots) => Arc::new(roots),
+                Err(error) => {
+                    tracing::error!(%error, "system certificates could not be loaded");
+                    Arc::new(RootCertStore::empty())
+                }
+            }
+        };
+        Arc::clone(self.roots.get_or_init(load).await)
+    }
+}
+
+/// One host's connections.
+pub(crate) struct Transport {
+    config: HostConfig,
+    name: String,
+    headers: HeaderMap,
+    shared: Arc<Shared>,
+    own: OnceCell<reqwest::Client>,
+    foreign: OnceCell<reqwest::Client>,
+}
+
+/// A request.
+pub(crate) struct Ask<'a> {
+    pub(crate) url: Url,
+    pub(crate) headers: HeaderMap,
+    /// For the origin of `url` alone.
+    pub(crate) authorization: Option<&'a HeaderValue>,
+    /// A form to post, which has secrets in it.
+    pub(crate) form: Option<String>,
+    /// Whether this goes to a token service, so that every hop must be one that may see a secret.
+    pub(crate) is_token: bool,
+}
+
+/// An answer whose body has not been read.
+pub(crate) struct Answer {
+    pub(crate) response: reqwest::Response,
+    /// Whether it came from another origin than the one that was asked.
+    pub(crate) left_origin: bool,
+    /// The host that answered.
+    pub(crate) host: String,
+}
+
+impl Transport {
+    pub(crate) fn new(config: HostConfig, shared: Arc<Shared>) -> Result<Self, Cause> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in &config.headers {
+            let bad = || Cause::Config(format!("header {:?} cannot be sent", redact::text(name, 100)));
+            let name = HeaderName::try_from(name).map_err(|_| bad())?;
+            let mut value = HeaderValue::try_from(value).map_err(|_| bad())?;
+            value.set_sensitive(true);
+            headers.append(name, value);
+        }
+        let name = config.name();
+        Ok(Self { config, name, headers, shared, own: OnceCell::new(), foreign: OnceCell::new() })
+    }
+
+    pub(crate) fn config(&self) -> &HostConfig {
+        &self.config
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn error_body(&self) -> usize {
+        self.shared.error_body
+    }
+
+    /// Sends, follows redirects, and gives back the first answer that is none.
+    pub(crate) async fn send(&self, ask: Ask<'_>) -> Result<Answer, Cause> {
+        let first = ask.url.clone();
+        let mut url = ask.url;
+        let mut left_origin = false;
+        for _ in 0..=MAX_REDIRECTS {
+            let at_home = !left_origin && same_origin(&url, &self.config.base);
+            let client = self.client(at_home).await?;
+            let mut headers = ask.headers.clone();
+            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+            if at_home {
+                for (name, value) in &self.headers {
+                    headers.append(name.clone(), value.clone());
+                }
+            }
+            if let Some(authorization) = ask.authorization
+                && !left_origin
+            {
+                headers.insert(AUTHORIZATION, authorization.clone());
+            }
+            let request = match &ask.form {
+                Some(form) => {
+                    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
+                    client.post(url.clone()).body(form.clone())
+                }
+                None => client.get(url.clone()),
+            };
+            let wait = self.shared.idle_timeout + self.config.dial_timeout;
+            let response = match tokio::time::timeout(wait, request.headers(headers).send()).await {
+                Ok(Ok(response)) => response,
+                Ok(Err(error)) if error.is_connect() && error.is_timeout() => {
+                    let words = format!("no connection within {} s", self.config.dial_timeout.as_secs_f64());
+                    return Err(Cause::Connect(words));
+                }
+                Ok(Err(error)) => return Err(transport_cause(error)),
+                Err(_) => return Err(Cause::Idle { after: wait, what: "waiting for the answer" }),
+            };
+            tracing::debug!(host = redact::host(&url), path = url.path(), status = response.status().as_u16(), "answer");
+            let Some(next) = redirect_target(&response, &url)? else {
+                return Ok(Answer { response, left_origin, host: redact::host(&url) });
+            };
+            let checked =
+                if ask.is_token { check_realm(&self.config.base, &next) } else { check_redirect(&first, &next) };
+            checked.map_err(|why| Cause::Redirect(format!("{why} ({})", redact::url(&next))))?;
+            left_origin |= !same_origin(&first, &next);
+            let keeps_method = matches!(response.status().as_u16(), 307 | 308);
+            if ask.form.is_some() && (left_origin || !keeps_method) {
+                return Err(Cause::Redirect(format!(
+                    "the credential was not sent on to {}",
+                    redact::url(&next)
+                )));
+            }
+            url = next;
+        }
+        Err(Cause::Redirect(format!("more than {MAX_REDIRECTS} redirects in a row")))
+    }
+
+    async fn client(&self, at_home: bool) -> Result<&reqwest::Client, Cause> {
+        let cell = if at_home { &self.own } else { &self.foreign };
+        cell.get_or_try_init(|| self.build(at_home)).await
+    }
+
+    async fn build(&self, at_home: bool) -> Result<reqwest::Client, Cause> {
+        // A host in plain HTTP needs no certificates as long as it does not send us elsewhere.
+        let roots = if at_home && self.config.base.scheme() == "http" {
+            Arc::new(RootCertStore::empty())
+        } else {
+            self.shared.roots().await
+        };
+        let bad = |message: String| Cause::Config(format!("TLS settings of {}: {message}", self.name));
+        let tls = tls::client_config(&self.config.tls, &roots, at_home).map_err(bad)?;
+        let mut builder = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls)
+            .http1_only()
+            .redirect(redirect::Policy::none())
+            .referer(false)
+            .no_proxy()
+            .user_agent(&self.shared.user_agent)
+            .connect_timeout(self.config.dial_timeout)
+            .pool_max_idle_per_host(POOL_IDLE)
+            .pool_idle_timeout(POOL_IDLE_FOR)
+            .tcp_keepalive(Duration::from_secs(30));
+        for proxy in proxies(&self.shared.proxy)? {
+            builder = builder.proxy(proxy);
+        }
+        builder.build().map_err(|e| Cause::Config(format!("HTTP client: {}", transport_cause(e))))
+    }
+}
+
+/// Proxies for both schemes; this machine is never asked for through one.
+fn proxies(settings: &ProxySettings) -> Result<Vec<Proxy>, Cause> {
+    let never = format!("localhost,127.0.0.0/8,::1,{}", settings.no_proxy.as_deref().unwrap_or_default());
+    let mut out = Vec::new();
+    let kinds: [(&Option<String>, &str, fn(&str) -> reqwest::Result<Proxy>); 2] = [
+        (&settings.http, "HTTP", |url| Proxy::http(url)),
+        (&settings.https, "HTTPS", |url| Proxy::https(url)),
+    ];
+    for (url, what, make) in kinds {
+        if let Some(url) = url.as_deref().filter(|u| !u.is_empty()) {
+            let proxy = make(url).map_err(|_| Cause::Config(format!("the address of the {what} proxy is no URL")))?;
+            out.push(proxy.no_proxy(NoProxy::from_string(&never)));
+        }
+    }
+    Ok(out)
+}
+
+/// Where a redirect leads, without the user information that would become a credential.
+fn redirect_target(response: &reqwest::Response, at: &Url) -> Result<Option<Url>, Cause> {
+    if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
+        return Ok(None);
+    }
+    let location = response.headers().get(LOCATION).map(|l| String::from_utf8_lossy(l.as_bytes()).into_owned());
+    let Some(location) = location else {
+        return Err(Cause::Redirect(format!("{} without a Location", response.status().as_u16())));
+    };
+    let mut next = at
+        .join(&location)
+        .map_err(|_| Cause::Redirect(format!("Location is no URL ({})", redact::text(&location, 100))))?;
+    let _ = next.set_username("");
+    let _ = next.set_password(None);
+    next.set_fragment(None);
+    Ok(Some(next))
+}
+
+impl Answer {
+    /// Media type as the answer says it.
+    pub(crate) fn content_type(&self) -> String {
+        let value = self.response.headers().get(CONTENT_TYPE);
+        value.map(|v| String::from_utf8_lossy(v.as_bytes()).into_owned()).unwrap_or_default()
+    }
+
+    pub(crate) fn status(&self) -> StatusCode {
+        self.response.status()
+    }
+
+    /// The whole body, or an error when it is larger than `limit`.
+    pub(crate) async fn body(mut self, limit: u64, idle: Duration) -> Result<Bytes, Cause> {
+        let too_large = || Cause::Content(format!("the answer is larger than the {limit} bytes that are allowed"));
+        let announced = self.response.content_length();
+        if announced.is_some_and(|n| n > limit) {
+            return Err(too_large());
+        }
+        let mut out = BytesMut::new();
+        // A body that drips is given up as well, though something comes every now and then.
+        let all = idle.saturating_mul(4);
+        let read = async {
+            while let Some(chunk) = next_chunk(&mut self.response, idle).await? {
+                if (out.len() + chunk.len()) as u64 > limit {
+                    return Err(too_large());
+                }
+                out.extend_from_slice(&chunk);
+            }
+            Ok(())
+        };
+        match tokio::time::timeout(all, read).await {
+            Ok(result) => result?,
+            Err(_) => return Err(Cause::Idle { after: all, what: "reading the answer" }),
+        }
+        Ok(out.freeze())
+    }
+
+    /// The start of the body of an error, whatever it is worth.
+    async fn error_start(mut self, limit: usize) -> Bytes {
+        let mut out = BytesMut::new();
+        let read = async {
+            while let Ok(Some(chunk)) = self.response.chunk().await {
+                let room = limit - out.len();
+                out.extend_from_slice(&chunk[..chunk.len().min(room)]);
+                if out.len() >= limit {
+                    break;
+                }
+            }
+        };
+        // An error body that does not come is not worth a wait.
+        let _ = tokio::time::timeout(Duration::from_secs(5), read).await;
+        out.freeze()
+    }
+
+    /// The error that an answer without success stands for.
+    pub(crate) async fn into_cause(self, error_body: usize) -> Cause {
+        let status = self.status();
+        let retry_after = retry::retry_after(self.response.headers());
+        let elsewhere = self.left_origin.then(|| self.host.clone());
+        let (message, name_invalid) = body_message(&self.error_start(error_body).await);
+        let message = match elsewhere {
+            Some(host) if message.is_empty() => format!("from {host}"),
+            Some(host) => format!("from {host}: {message}"),
+            None => message,
+        };
+        Cause::Status { status, message, retry_after, name_invalid }
+    }
+}
+
+/// The next piece of a body, which must come within `idle`.
+pub(crate) async fn next_chunk(response: &mut reqwest::Response, idle: Duration) -> Result<Option<Bytes>, Cause> {
+    match tokio::time::timeout(idle, response.chunk()).await {
+        Ok(chunk) => chunk.map_err(transport_cause),
+        Err(_) => Err(Cause::Idle { after: idle, what: "in the middle of the transfer" }),
+    }
+}
