@@ -11,6 +11,8 @@ mod image;
 mod image_service;
 mod progress;
 mod runtime;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use error::{Error, Kind, Result};
 pub use image::{

@@ -1,0 +1,118 @@
+//! [`Harness`]: what the suite needs to know of an implementation, of the registry that it pulls from, and of the
+//! known ways in which a peer differs.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use oci::Digest;
+
+use crate::ImageService;
+use crate::testing::fixtures::FixtureImage;
+
+/// An implementation under test, and the registry with the [fixtures](crate::testing::fixtures) that it reaches.
+#[async_trait]
+pub trait Harness: Send + Sync {
+    /// Who is judged, for the report.
+    fn name(&self) -> &str;
+
+    /// The implementation.
+    fn service(&self) -> Arc<dyn ImageService>;
+
+    /// Domain below which all fixtures are published: `127.0.0.1:5000`.
+    fn domain(&self) -> String;
+
+    /// Another domain that serves the same fixtures, where there is one.
+    fn other_domain(&self) -> Option<String> {
+        None
+    }
+
+    /// Whether names without a domain (`docker.io`) reach the fixtures as well.
+    fn serves_default_domain(&self) -> bool {
+        false
+    }
+
+    /// The digests of a fixture as it was published; `None` if it was not.
+    fn identity(&self, fixture: &FixtureImage) -> Option<Identity>;
+
+    /// Makes a tag of the registry below [`Harness::domain`] mean this fixture from now on. Answers false where the
+    /// registry cannot be changed.
+    async fn move_tag(&self, repository: &str, tag: &str, to: &FixtureImage) -> bool {
+        let _ = (repository, tag, to);
+        false
+    }
+
+    /// Makes the registry hold back what pulls ask for, from now on and until [`Hold::release`]. `None`: it cannot.
+    fn hold_pulls(&self) -> Option<Hold> {
+        None
+    }
+
+    /// Runtime handlers that the implementation knows beside the default one; `None`: it refuses no handler.
+    fn runtime_handlers(&self) -> Option<Vec<String>> {
+        None
+    }
+
+    /// Known ways in which this peer differs.
+    fn deviations(&self) -> &[Deviation] {
+        &[]
+    }
+
+    /// Longest time for one case.
+    fn case_timeout(&self) -> Duration {
+        Duration::from_secs(60)
+    }
+}
+
+/// The digests of a published fixture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Digest of the image config, which is the image id.
+    pub id: Digest,
+    /// Digest that its tags resolve to: of the index where it is published as one, else of the manifest.
+    pub digest: Digest,
+}
+
+/// Pulls that are being held back at the registry.
+pub struct Hold {
+    reached: Pin<Box<dyn Future<Output = ()> + Send>>,
+    release: Box<dyn FnOnce() + Send>,
+}
+
+impl Hold {
+    /// `reached` ends when a request of a pull is being held back; `release` lets everything through again.
+    pub fn new(reached: impl Future<Output = ()> + Send + 'static, release: impl FnOnce() + Send + 'static) -> Self {
+        Self { reached: Box::pin(reached), release: Box::new(release) }
+    }
+
+    /// Waits until a request is being held back.
+    pub async fn reached(&mut self) {
+        self.reached.as_mut().await;
+    }
+
+    /// Lets everything through again.
+    pub fn release(self) {
+        (self.release)();
+    }
+}
+
+/// A known difference of a peer. Never declared for an implementation of our own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Deviation {
+    /// containerd (all versions): ListImages ignores its filter and answers everything.
+    ListFilterIgnored,
+    /// containerd: an empty name is not refused; it is looked up and not found.
+    EmptyNameIsAbsent,
+    /// containerd 1.6: failures of a pull have code `Unknown` where the reference cannot be parsed.
+    BadReferenceIsUnknown,
+    /// containerd: usage of the file system is sampled every ten seconds, so that it follows late; the blobs of images
+    /// are not counted.
+    FsUsageIsLate,
+    /// containerd: prefixes of an image id below three digits resolve as well.
+    ShorterIdsResolve,
+    /// containerd: an ambiguous short id has code `Unknown` or is simply not found.
+    AmbiguousIdIsNotInvalid,
+    /// CRI-O: the verbose information holds `imageSpec`, but no `chainID`.
+    NoChainId,
+}

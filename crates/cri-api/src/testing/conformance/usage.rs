@@ -1,0 +1,87 @@
+//! Cases: ImageFsInfo and what images cost.
+
+use std::time::Duration;
+
+use super::bench::{Bench, Checked, Outcome, Stop, check, failed, needs};
+use super::harness::Deviation;
+use crate::ImageSpec;
+use crate::testing::fixtures;
+
+/// It is the first call of a kubelet: it works on whatever the store holds, an empty one included.
+pub(super) async fn fs_info_works_always(bench: &Bench<'_>) -> Outcome {
+    for pull in [false, true] {
+        if pull {
+            bench.pulled(&fixtures::TAGGED).await?;
+        }
+        let filesystem = bench.filesystem().await?;
+        check!(filesystem.timestamp > 0, "the timestamp is {}", filesystem.timestamp);
+        check!(filesystem.mountpoint.starts_with('/'), "the mount point is {:?}", filesystem.mountpoint);
+        check!(filesystem.used_bytes.is_some(), "used bytes are not told");
+        check!(filesystem.inodes_used.is_some(), "used inodes are not told");
+    }
+    Ok(())
+}
+
+/// Usage grows with a pull, and shrinks with a removal to what it was.
+pub(super) async fn fs_usage_grows_and_shrinks(bench: &Bench<'_>) -> Outcome {
+    let before = used(bench).await?;
+    let image = bench.pulled(&fixtures::TAGGED).await?;
+    eventually(bench, "grow with the first pull", |now| now > before).await?;
+    let one = used(bench).await?;
+    let second = bench.pulled(fixtures::LISTED[0]).await?;
+    eventually(bench, "grow with the second pull", |now| now > one).await?;
+    bench.remove(&second.id).await?;
+    eventually(bench, "shrink with a removal", |now| now <= one).await?;
+    bench.remove(&image.id).await?;
+    eventually(bench, "shrink to what it was", |now| now <= before).await
+}
+
+/// The time of the numbers is the time of the question.
+pub(super) async fn fs_info_time_does_not_go_back(bench: &Bench<'_>) -> Outcome {
+    let mut last = 0;
+    for _ in 0..5 {
+        let now = bench.filesystem().await?.timestamp;
+        check!(now >= last, "the timestamp went back from {last} to {now}");
+        last = now;
+    }
+    Ok(())
+}
+
+/// Bytes that only one image uses go with it; bytes that others use stay.
+pub(super) async fn image_usage_splits_unique_and_shared(bench: &Bench<'_>) -> Outcome {
+    let [first, second, _] = fixtures::LISTED;
+    let id = bench.pulled(first).await?.id;
+    let usage = || async {
+        let usage = bench.service().image_usage(&ImageSpec::new(&id)).await.map_err(|e| failed("image usage", &e))?;
+        needs(usage, "answer to what an image costs")
+    };
+    let alone = usage().await?;
+    check!(alone.unique_bytes > 0, "an image that is alone has no unique bytes: {alone:?}");
+    let other = bench.pulled(second).await?.id;
+    let shared = usage().await?;
+    check!(shared.unique_bytes > 0, "an image with a layer of its own has no unique bytes: {shared:?}");
+    check!(shared.shared_bytes > alone.shared_bytes, "no bytes became shared: before {alone:?}, after {shared:?}");
+    bench.remove(&other).await?;
+    let again = usage().await?;
+    check!(again == alone, "usage after the other image went: got {again:?}, want {alone:?}");
+    let absent = bench.service().image_usage(&ImageSpec::new(&other)).await;
+    check!(!matches!(absent, Ok(Some(_))), "an absent image has usage: {absent:?}");
+    Ok(())
+}
+
+async fn used(bench: &Bench<'_>) -> Checked<u64> {
+    let used = bench.filesystem().await?.used_bytes;
+    used.ok_or_else(|| Stop::Failed("used bytes are not told".into()))
+}
+
+/// At once, or for a peer that samples: before the case's time is up.
+async fn eventually(bench: &Bench<'_>, what: &str, holds: impl Fn(u64) -> bool) -> Outcome {
+    loop {
+        let now = used(bench).await?;
+        if holds(now) {
+            return Ok(());
+        }
+        check!(bench.deviates(Deviation::FsUsageIsLate), "used bytes do not {what}: {now}");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}

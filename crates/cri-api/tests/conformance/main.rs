@@ -1,0 +1,90 @@
+//! The conformance suite on the fake, one test per rule; and the proof that the suite can fail: a fake that is wrong
+//! in one way fails just the cases that are about it.
+
+extern crate imagelet_cri_api as cri_api;
+
+mod support;
+
+use cri_api::testing::conformance::{CASES, Deviation, run_all};
+use support::{FakeHarness, Sabotage};
+
+async fn fake() -> FakeHarness {
+    FakeHarness::new()
+}
+
+mod fake_conforms {
+    cri_api::image_service_conformance!(super::fake);
+}
+
+#[tokio::test]
+async fn all_cases_run_one_after_another_on_one_service() {
+    let harness = FakeHarness::new();
+    let report = run_all(&harness).await;
+    report.assert_passed();
+    assert_eq!(report.not_applicable(), Vec::<&str>::new(), "the fake can run every case");
+    assert_eq!(report.results.len(), CASES.len());
+}
+
+#[tokio::test]
+async fn a_wrong_implementation_fails_the_cases_about_it() {
+    let table: &[(Sabotage, &[&str])] = &[
+        (Sabotage::RemembersRemoved, &["removed_image_is_gone_at_once", "pull_by_tag_records_tag_and_digest"]),
+        (Sabotage::RemovesOneName, &["removal_by_one_tag_removes_every_name"]),
+        (Sabotage::RemovalOfAbsentFails, &["removal_of_an_absent_image_is_no_error"]),
+        (Sabotage::FilterIgnored, &["filter_lists_the_image_it_resolves_to"]),
+        (Sabotage::NamesUnsorted, &["status_is_stable", "three_tags_of_one_image_are_listed_once"]),
+        (Sabotage::AnswersManifestDigest, &["pull_answers_the_image_id"]),
+        (
+            Sabotage::EmptyNameIsAbsent,
+            &["status_of_an_empty_name_is_an_invalid_argument", "removal_of_an_empty_name_is_an_invalid_argument"],
+        ),
+        (Sabotage::PullsOnAlone, &["dropped_pull_leaves_nothing"]),
+        (Sabotage::ListsPerTag, &["three_tags_of_one_image_are_listed_once"]),
+        (Sabotage::TagsDigestPulls, &["pull_by_digest_records_only_the_digest"]),
+        (
+            Sabotage::MissingIsInternal,
+            &["pull_of_a_missing_tag_is_not_found", "pull_of_a_missing_repository_is_not_found"],
+        ),
+        (Sabotage::UserIsForgotten, &["user_is_told_as_uid_or_name"]),
+        (Sabotage::NoShortIds, &["short_ids_resolve_from_three_digits"]),
+        (Sabotage::FirstOfAmbiguous, &["ambiguous_short_id_is_refused"]),
+        (Sabotage::UsageIsConstant, &["fs_usage_grows_and_shrinks"]),
+        (Sabotage::MovedTagTakesImageAlong, &["moved_tag_follows_the_pull"]),
+        (Sabotage::NoTimestamp, &["fs_info_works_always"]),
+        (Sabotage::AlwaysVerbose, &["verbose_status_tells_the_config"]),
+        (Sabotage::AnyHandler, &["pull_for_an_unknown_runtime_handler_is_refused"]),
+    ];
+    for (sabotage, expected) in table {
+        let report = run_all(&FakeHarness::sabotaged(*sabotage)).await;
+        let failed = report.failed();
+        for case in *expected {
+            assert!(failed.contains(case), "{sabotage:?} should fail {case}\n{report}");
+        }
+        assert!(failed.len() < CASES.len() / 2, "{sabotage:?} should fail few cases\n{report}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_hangs_fails_its_cases_by_time() {
+    let report = run_all(&FakeHarness::sabotaged(Sabotage::ListHangs)).await;
+    assert_eq!(report.failed().len(), CASES.len());
+    assert!(report.to_string().contains("did not end within 5s"), "{report}");
+}
+
+#[tokio::test]
+async fn a_deviation_that_is_declared_is_demanded() {
+    // A peer that deviates and says so passes; who says so without deviating fails.
+    for (deviation, sabotage, case) in [
+        (Deviation::ListFilterIgnored, Sabotage::FilterIgnored, "filter_lists_the_image_it_resolves_to"),
+        (Deviation::EmptyNameIsAbsent, Sabotage::EmptyNameIsAbsent, "status_of_an_empty_name_is_an_invalid_argument"),
+    ] {
+        let mut deviant = FakeHarness::sabotaged(sabotage);
+        deviant.deviations.push(deviation);
+        run_all(&deviant).await.assert_passed();
+
+        let mut liar = FakeHarness::new();
+        liar.deviations.push(deviation);
+        let failed = run_all(&liar).await.failed();
+        assert!(failed.contains(&case), "{deviation:?} without the deviation should fail {case}, failed: {failed:?}");
+    }
+}
