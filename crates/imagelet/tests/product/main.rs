@@ -1,0 +1,8 @@
+//! The product, through its built program, against real daemons: Debian's docker-registry and containerd, skopeo,
+//! umoci, real file systems. One module a topic. Needs root and what `scripts/prerequisites.sh` installs; says so where
+//! something is missing. No test reaches beyond loopback, uses a fixed port, or waits by the clock.
+#![expect(clippy::disallowed_methods, reason = "these tests start programs: that is what they are for")]
+
+mod pull_real;
+mod support;
+mod tree;

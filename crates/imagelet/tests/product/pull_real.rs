@@ -1,0 +1,207 @@
+//! Pulls of real images from a real registry: what is listed afterwards, what was read from the registry, and that what
+//! comes out runs.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::support::images::{self, Image, Layer};
+use crate::support::process::{need_root, run, tool};
+use crate::support::{DockerRegistry, Imagelet, Layout, Packing, Scratch};
+
+struct Scene {
+    scratch: Scratch,
+    layout: Layout,
+    registry: DockerRegistry,
+    imagelet: Imagelet,
+}
+
+fn scene() -> Scene {
+    need_root();
+    let scratch = Scratch::new();
+    let layout = Layout::at(&scratch.join("layout"));
+    let registry = DockerRegistry::start(&scratch.join("registry"));
+    let imagelet = Imagelet::on(&scratch.join("store"));
+    Scene { scratch, layout, registry, imagelet }
+}
+
+impl Scene {
+    /// A layer of one file.
+    fn file_layer(&self, path: &str, content: &str, packing: Packing) -> Layer {
+        let tree = self.scratch.directory(&format!("tree-{}", path.replace('/', "-")));
+        images::write(&tree.join(path), content);
+        images::settle(&tree);
+        self.layout.layer(&tree, packing)
+    }
+
+    fn only_image(&self) -> Value {
+        let mut all = self.imagelet.images();
+        assert_eq!(all.len(), 1, "{all:?}");
+        all.remove(0)
+    }
+
+    /// What is read from the registry while `args` run.
+    fn reads_while(&self, args: &[&str]) -> Vec<String> {
+        let before = self.registry.requests().len();
+        self.imagelet.ok(args);
+        self.registry.requests().split_off(before)
+    }
+}
+
+fn blobs_in(requests: &[String]) -> usize {
+    requests.iter().filter(|r| r.starts_with("GET ") && r.contains("/blobs/sha256:")).count()
+}
+
+fn busybox(s: &Scene) -> (Image, String) {
+    let tree = s.scratch.directory("busybox");
+    images::busybox_tree(&tree);
+    let image = s.layout.image(&[s.layout.layer(&tree, Packing::Gzip)]);
+    let name = s.registry.push(&s.layout, &image, "test/busybox:1.0");
+    (image, name)
+}
+
+#[test]
+fn busybox_is_listed_as_cri_wants_it_and_runs() {
+    let s = scene();
+    let (image, name) = busybox(&s);
+    let shown = s.imagelet.ok(&["pull", &name]);
+    assert!(shown.contains(&image.id), "pull answers the image id:\n{shown}");
+
+    let listed = s.only_image();
+    assert_eq!(listed["id"], json!(image.id));
+    assert_eq!(listed["repoTags"], json!([name]));
+    let digest = format!("{}@{}", s.registry.name("test/busybox"), image.manifest.digest);
+    assert_eq!(listed["repoDigests"], json!([digest]));
+    assert_eq!(s.imagelet.ok(&["images", "-q", "--no-trunc"]).trim(), image.id);
+
+    let mounted = s.imagelet.mount(&name, s.scratch.join("mnt"));
+    let said = run(tool("chroot").arg(&mounted).args(["/bin/sh", "-c", "echo $((6 * 7)); stat -c %a /tmp"]));
+    assert_eq!(said, "42\n1777\n");
+    let refused = fs::write(mounted.join("new"), "x").expect_err("mounted read-only");
+    assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    s.imagelet.ok(&["unmount", &mounted.display().to_string()]);
+    assert_eq!(fs::read_dir(&mounted).expect("a directory").count(), 0);
+}
+
+#[test]
+fn a_writable_mount_leaves_the_image_as_it_was() {
+    let s = scene();
+    let (_, name) = busybox(&s);
+    s.imagelet.ok(&["pull", &name]);
+    let (mounted, upper) = (s.scratch.directory("mnt"), s.scratch.directory("upper"));
+    let (at, writable) = (mounted.display().to_string(), upper.display().to_string());
+    s.imagelet.ok(&["mount", "--writable", &writable, &name, &at]);
+    images::write(&mounted.join("etc/motd"), "hello\n");
+    fs::remove_file(mounted.join("etc/passwd")).expect("a writable mount");
+    s.imagelet.ok(&["unmount", &at]);
+    let fresh = s.imagelet.mount(&name, s.scratch.join("fresh"));
+    assert!(fresh.join("etc/passwd").exists() && !fresh.join("etc/motd").exists());
+    s.imagelet.ok(&["unmount", &fresh.display().to_string()]);
+    s.imagelet.ok(&["mount", "--writable", &writable, &name, &at]);
+    assert_eq!(fs::read_to_string(mounted.join("etc/motd")).expect("kept from the earlier mount"), "hello\n");
+    assert!(!mounted.join("etc/passwd").exists());
+}
+
+#[test]
+fn a_debian_root_file_system_runs_python() {
+    let s = scene();
+    let tar = images::debian_tar();
+    let image = s.layout.image(&[s.layout.layer_from_tar(&tar, Packing::Zstd)]);
+    let name = s.registry.push(&s.layout, &image, "test/debian:bookworm");
+    s.imagelet.ok(&["pull", &name]);
+    let mounted = s.imagelet.mount(&name, s.scratch.join("mnt"));
+    let program = "import json, hashlib; print(json.dumps(sum(range(10))), hashlib.sha256(b'').hexdigest()[:8])";
+    assert_eq!(run(tool("chroot").arg(&mounted).args(["/usr/bin/python3", "-c", program])), "45 e3b0c442\n");
+    let capability = run(tool("getcap").arg(mounted.join("usr/bin/ping")));
+    assert!(capability.trim_end().ends_with("cap_net_raw=ep"), "{capability}");
+}
+
+#[test]
+fn sixty_layers_stack_in_order() {
+    let s = scene();
+    let layers: Vec<Layer> = (1..=60)
+        .map(|i| {
+            let tree = s.scratch.directory(&format!("l{i}"));
+            images::write(&tree.join(format!("data/{i}/mark")), format!("{i}\n"));
+            images::write(&tree.join("shared/last"), format!("{i}\n"));
+            if i > 1 {
+                images::write(&tree.join(format!("data/.wh.{}", i - 1)), "");
+            }
+            images::settle(&tree);
+            s.layout.layer(&tree, Packing::Gzip)
+        })
+        .collect();
+    let image = s.layout.image(&layers);
+    let name = s.registry.push(&s.layout, &image, "test/many:60");
+    s.imagelet.ok(&["pull", &name]);
+    let mounted = s.imagelet.mount(&name, s.scratch.join("mnt"));
+    assert_eq!(fs::read_to_string(mounted.join("shared/last")).expect("a file"), "60\n");
+    let left: Vec<_> = fs::read_dir(mounted.join("data")).expect("a directory").map(|e| e.expect("an entry").file_name()).collect();
+    assert_eq!(left, ["60"]);
+}
+
+#[test]
+fn packing_does_not_matter_and_layers_are_stored_and_fetched_once() {
+    let s = scene();
+    let layers = |packing| [s.file_layer("a", "one\n", packing), s.file_layer("b/c", "two\n", packing)];
+    let names: Vec<String> = [Packing::Gzip, Packing::Zstd, Packing::Plain]
+        .iter()
+        .map(|p| s.registry.push(&s.layout, &s.layout.image(&layers(*p)), &format!("test/packed:{p:?}").to_lowercase()))
+        .collect();
+    assert_eq!(blobs_in(&s.reads_while(&["pull", &names[0]])), 3, "the config and two layers");
+    for name in &names[1..] {
+        assert_eq!(blobs_in(&s.reads_while(&["pull", name])), 1, "the config alone: the layers are here, packed otherwise");
+    }
+    let listed = s.only_image();
+    assert_eq!(listed["repoTags"].as_array().map(Vec::len), Some(3), "one image by three names: {listed}");
+    assert_eq!(listed["repoDigests"].as_array().map(Vec::len), Some(3), "the manifests differ: {listed}");
+
+    let more = s.layout.image(&[s.file_layer("a", "one\n", Packing::Gzip), s.file_layer("b/d", "three\n", Packing::Gzip)]);
+    let name = s.registry.push(&s.layout, &more, "test/more:1");
+    assert_eq!(blobs_in(&s.reads_while(&["pull", &name])), 2, "the config and the one new layer");
+    let mounted = s.imagelet.mount(&name, s.scratch.join("mnt"));
+    assert_eq!(fs::read_to_string(mounted.join("b/d")).expect("a file"), "three\n");
+    assert!(!mounted.join("b/c").exists());
+}
+
+#[test]
+fn an_index_gives_the_platform_of_this_machine() {
+    let s = scene();
+    let ours = s.layout.image(&[s.file_layer("mine", "yes\n", Packing::Gzip)]);
+    let other = json!({"architecture": "s390x", "os": "linux"});
+    let theirs = s.layout.image_for(&[s.file_layer("theirs", "yes\n", Packing::Gzip)], &json!({}), &other);
+    let windows = json!({"architecture": "amd64", "os": "windows"});
+    let index = s.layout.index(&[(&theirs, other), (&theirs, windows), (&ours, images::platform())]);
+    let name = s.registry.push(&s.layout, &index, "test/multi:1");
+    s.imagelet.ok(&["pull", &name]);
+    let listed = s.only_image();
+    assert_eq!(listed["id"], json!(ours.id));
+    let digest = format!("{}@{}", s.registry.name("test/multi"), index.manifest.digest);
+    assert_eq!(listed["repoDigests"], json!([digest]), "by the digest that the name stands for: the index");
+    let by_digest = s.reads_while(&["pull", &digest]);
+    assert_eq!(blobs_in(&by_digest), 0, "{by_digest:?}");
+}
+
+#[test]
+fn removal_gives_back_what_no_other_image_uses() {
+    let s = scene();
+    let shared = s.file_layer("shared", &"s".repeat(100_000), Packing::Gzip);
+    let images: Vec<String> = ["one", "two"]
+        .iter()
+        .map(|n| {
+            let own = s.file_layer(n, &n.repeat(50_000), Packing::Gzip);
+            s.registry.push(&s.layout, &s.layout.image(&[shared.clone(), own]), &format!("test/{n}:1"))
+        })
+        .collect();
+    for name in &images {
+        s.imagelet.ok(&["pull", name]);
+    }
+    s.imagelet.ok(&["rmi", &images[0]]);
+    let mounted = s.imagelet.mount(&images[1], s.scratch.join("mnt"));
+    assert!(mounted.join("shared").exists() && mounted.join("two").exists());
+    s.imagelet.ok(&["unmount", &mounted.display().to_string()]);
+    s.imagelet.ok(&["rmi", &images[1]]);
+    assert_eq!(s.imagelet.images(), Vec::<Value>::new());
+    let left = fs::read_dir(s.scratch.join("store/layers")).expect("the store's layers").count();
+    assert_eq!(left, 0, "no layer is left on disk");
+}

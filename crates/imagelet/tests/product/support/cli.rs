@@ -1,0 +1,198 @@
+//! Runs the built `imagelet`, as a person or a script would. Reads its answers; knows nothing of its insides.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use super::process::{Daemon, PATIENCE, tool, wait};
+
+/// The program under test.
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_imagelet");
+
+/// `imagelet` with a root of its own and no environment but what a test gives it.
+#[derive(Clone)]
+pub(crate) struct Imagelet {
+    globals: Vec<String>,
+    environment: Vec<(String, String)>,
+    /// Run as this user and group.
+    user: Option<u32>,
+}
+
+/// What a run left.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Imagelet {
+    /// The embedded engine on `root`.
+    pub(crate) fn on(root: &Path) -> Self {
+        Self::bare().global("--root", &root.display().to_string())
+    }
+
+    /// A remote runtime behind this endpoint.
+    pub(crate) fn remote(endpoint: &str) -> Self {
+        Self::bare().global("--image-endpoint", endpoint)
+    }
+
+    /// No global option at all.
+    pub(crate) fn bare() -> Self {
+        Self { globals: Vec::new(), environment: Vec::new(), user: None }
+    }
+
+    /// With one more global option.
+    pub(crate) fn global(mut self, name: &str, value: &str) -> Self {
+        self.globals.extend([name.to_owned(), value.to_owned()]);
+        self
+    }
+
+    /// With one more variable.
+    pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// As another user.
+    pub(crate) fn user(mut self, id: u32) -> Self {
+        self.user = Some(id);
+        self
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = match self.user {
+            None => Command::new(PROGRAM),
+            Some(id) => {
+                let mut command = tool("setpriv");
+                let id = id.to_string();
+                command.args(["--reuid", &id, "--regid", &id, "--clear-groups", "--inh-caps=-all", "--", PROGRAM]);
+                command
+            }
+        };
+        command.env_clear().env("RUST_BACKTRACE", "0").envs(self.environment.iter().cloned());
+        command.args(&self.globals).args(args).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs it to its end, whatever that is.
+    #[track_caller]
+    pub(crate) fn run(&self, args: &[&str]) -> Done {
+        let mut command = self.command(args);
+        let output = command.output().unwrap_or_else(|e| panic!("start {command:?}: {e}"));
+        let done = Done {
+            code: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        };
+        assert!(!done.stderr.contains("panicked at"), "imagelet {args:?} panicked:\n{}", done.stderr);
+        done
+    }
+
+    /// Runs it to its end with `input` as its standard input.
+    #[track_caller]
+    pub(crate) fn run_with_input(&self, args: &[&str], input: &str) -> Done {
+        use std::io::Write as _;
+        let mut command = self.command(args);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start");
+        child.stdin.take().expect("piped").write_all(input.as_bytes()).expect("imagelet reads its standard input");
+        let output = child.wait_with_output().expect("it is our child");
+        Done {
+            code: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// Runs it to its end, which must be a good one. The answer is its standard output.
+    #[track_caller]
+    pub(crate) fn ok(&self, args: &[&str]) -> String {
+        let done = self.run(args);
+        assert_eq!(done.code, Some(0), "imagelet {args:?}:\n{}{}", done.stdout, done.stderr);
+        done.stdout
+    }
+
+    /// Runs it to an end with this exit code and one line on standard error, which is the answer.
+    #[track_caller]
+    pub(crate) fn fails(&self, code: i32, args: &[&str]) -> String {
+        let done = self.run(args);
+        done.fails(code, args)
+    }
+
+    /// Starts it and leaves it running; the caller waits for it.
+    #[track_caller]
+    pub(crate) fn spawn(&self, args: &[&str]) -> Child {
+        let mut command = self.command(args);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap_or_else(|e| panic!("start {command:?}: {e}"))
+    }
+
+    /// Starts it as a daemon of the test.
+    #[track_caller]
+    pub(crate) fn daemon(&self, args: &[&str]) -> Daemon {
+        let all: Vec<&str> = self.globals.iter().map(String::as_str).chain(args.iter().copied()).collect();
+        Daemon::start(Path::new(PROGRAM), &all)
+    }
+
+    /// Serves CRI on `socket`; comes back when a client can connect.
+    #[track_caller]
+    pub(crate) fn serve(&self, socket: &Path) -> Daemon {
+        let endpoint = format!("unix://{}", socket.display());
+        let daemon = self.daemon(&["serve", "--listen", &endpoint]);
+        daemon.wait_for("where it serves", |line| line.contains(&socket.display().to_string()).then_some(()));
+        daemon
+    }
+
+    /// The images, as `images -o json` lists them.
+    #[track_caller]
+    pub(crate) fn images(&self) -> Vec<Value> {
+        let text = self.ok(&["images", "-o", "json"]);
+        let mut value: Value = serde_json::from_str(&text).unwrap_or_else(|e| panic!("images -o json: {e}:\n{text}"));
+        match value["images"].take() {
+            Value::Array(images) => images,
+            other => panic!("images -o json has no list of images, but {other}:\n{text}"),
+        }
+    }
+
+    /// Ids of the images.
+    #[track_caller]
+    pub(crate) fn ids(&self) -> Vec<String> {
+        let mut ids: Vec<String> =
+            self.images().iter().map(|i| i["id"].as_str().expect("an image has an id").to_owned()).collect();
+        ids.sort();
+        ids
+    }
+
+    /// Mounts an image on a new directory and answers that directory. It is unmounted with the test's scratch.
+    #[track_caller]
+    pub(crate) fn mount(&self, image: &str, on: PathBuf) -> PathBuf {
+        std::fs::create_dir_all(&on).expect("create the directory to mount on");
+        self.ok(&["mount", image, &on.display().to_string()]);
+        on
+    }
+}
+
+impl Done {
+    /// Asserts this exit code and one line on standard error, which is the answer.
+    #[track_caller]
+    pub(crate) fn fails(&self, code: i32, args: &[&str]) -> String {
+        assert_eq!(self.code, Some(code), "imagelet {args:?}:\n{}{}", self.stdout, self.stderr);
+        let lines: Vec<&str> = self.stderr.lines().collect();
+        let errors: Vec<&&str> = lines.iter().filter(|l| l.contains("error")).collect();
+        assert_eq!(errors.len(), 1, "imagelet {args:?} does not say one line of error:\n{}", self.stderr);
+        (**errors[0]).to_owned()
+    }
+}
+
+/// Waits for a child that was spawned, and answers its exit status.
+#[track_caller]
+pub(crate) fn end_of(child: &mut Child) -> std::process::ExitStatus {
+    match wait(child, PATIENCE) {
+        Some(status) => status,
+        None => {
+            let _ = child.kill();
+            panic!("imagelet did not come to an end")
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Debian's containerd with its CRI plugin, in directories of its own, and `ctr` to look into it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::process::{Daemon, Scratch, need_root, run, tool};
+
+/// A running containerd.
+pub(crate) struct Containerd {
+    daemon: Daemon,
+    socket: PathBuf,
+    certs: PathBuf,
+    // Last: its mounts go when containerd is gone.
+    _scratch: Scratch,
+}
+
+impl Containerd {
+    /// Starts one which takes images of `registry` (`127.0.0.1:PORT`), and those of docker.io from there as well, over plain HTTP.
+    #[track_caller]
+    pub(crate) fn start(registry: &str) -> Self {
+        need_root();
+        let scratch = Scratch::new();
+        let certs = scratch.directory("certs.d");
+        for domain in [registry, "docker.io"] {
+            let directory = certs.join(domain);
+            fs::create_dir_all(&directory).expect("create a directory of hosts");
+            let text = format!("server = \"http://{registry}\"\n[host.\"http://{registry}\"]\n  capabilities = [\"pull\", \"resolve\"]\n");
+            fs::write(directory.join("hosts.toml"), text).expect("write a hosts file");
+        }
+        // A path of a unix socket is short: it lies in a directory of its own.
+        let socket = scratch.join("c.sock");
+        let config = scratch.join("config.toml");
+        fs::write(&config, configuration(scratch.path(), &socket, &certs)).expect("write containerd's configuration");
+        let program = tool("containerd");
+        let config = config.display().to_string();
+        let daemon = Daemon::start(Path::new(program.get_program()), &["-c", &config, "-l", "info"]);
+        daemon.wait_for("that it has booted", |l| l.contains("containerd successfully booted").then_some(()));
+        daemon.wait_for("that CRI is ready", |l| l.contains("Start streaming server").then_some(()));
+        Self { daemon, socket, certs, _scratch: scratch }
+    }
+
+    /// `unix:///…/c.sock`.
+    pub(crate) fn endpoint(&self) -> String {
+        format!("unix://{}", self.socket.display())
+    }
+
+    /// Process id, for its memory.
+    pub(crate) fn pid(&self) -> u32 {
+        self.daemon.pid()
+    }
+
+    /// `ctr` on the images of CRI.
+    #[track_caller]
+    pub(crate) fn ctr(&self) -> Command {
+        let mut command = tool("ctr");
+        command.arg("--address").arg(&self.socket).args(["--namespace", "k8s.io"]);
+        command
+    }
+
+    /// Pulls with containerd's own client, and shows the image's file system on a directory.
+    #[track_caller]
+    pub(crate) fn mount(&self, image: &str, on: &Path) {
+        fs::create_dir_all(on).expect("create the directory to mount on");
+        run(self.ctr().args(["images", "pull", "--hosts-dir"]).arg(&self.certs).arg(image));
+        run(self.ctr().args(["images", "mount", image]).arg(on));
+    }
+}
+
+fn configuration(home: &Path, socket: &Path, certs: &Path) -> String {
+    let (home, socket, certs) = (home.display(), socket.display(), certs.display());
+    let unused: Vec<String> = ["snapshotter.v1.btrfs", "snapshotter.v1.zfs", "snapshotter.v1.aufs", "snapshotter.v1.devmapper", "internal.v1.opt"]
+        .iter()
+        .map(|p| format!("\"io.containerd.{p}\""))
+        .collect();
+    format!(
+        r#"version = 2
+root = "{home}/root"
+state = "{home}/state"
+disabled_plugins = [{}]
+[grpc]
+  address = "{socket}"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "none.invalid/pause:1"
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "/usr/lib/cni"
+    conf_dir = "{home}/cni"
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    snapshotter = "overlayfs"
+    default_runtime_name = "runc"
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+      BinaryName = "/usr/sbin/runc"
+      SystemdCgroup = false
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = "{certs}"
+"#,
+        unused.join(", ")
+    )
+}

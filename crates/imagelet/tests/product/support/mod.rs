@@ -1,0 +1,15 @@
+//! What the product tests share: real daemons, real images, the built program, and trees to compare.
+
+pub(crate) mod cli;
+pub(crate) mod containerd;
+pub(crate) mod disk;
+pub(crate) mod images;
+pub(crate) mod process;
+pub(crate) mod registry;
+pub(crate) mod tree;
+
+pub(crate) use cli::Imagelet;
+pub(crate) use containerd::Containerd;
+pub(crate) use images::{Layout, Packing};
+pub(crate) use process::Scratch;
+pub(crate) use registry::DockerRegistry;

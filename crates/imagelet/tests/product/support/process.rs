@@ -1,0 +1,193 @@
+//! Starts programs: tools that run to their end, and daemons that die with their test. Knows none of them by name.
+
+use std::io::{BufRead as _, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long anything may take to start or to end.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A command of this machine; says which script brings it when it is missing.
+#[track_caller]
+pub(crate) fn tool(name: &str) -> Command {
+    let found = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
+        .iter()
+        .map(|directory| Path::new(directory).join(name))
+        .find(|path| path.is_file());
+    let Some(path) = found else { panic!("{name} is not installed: run scripts/prerequisites.sh") };
+    let mut command = Command::new(path);
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Runs a command to its end, which must be a good one. The answer is its standard output.
+#[track_caller]
+pub(crate) fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|e| panic!("start {command:?}: {e}"));
+    assert!(
+        output.status.success(),
+        "{command:?} ended with {}:\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Fails a test that mounts or starts daemons when an ordinary user runs it.
+#[track_caller]
+pub(crate) fn need_root() {
+    assert!(rustix::process::geteuid().is_root(), "this test needs root: it mounts or starts daemons (scripts/test.sh)");
+}
+
+/// Lines that a daemon has written so far.
+#[derive(Clone, Default)]
+struct Lines(Arc<(Mutex<Vec<String>>, Condvar)>);
+
+impl Lines {
+    fn collect(&self, from: impl Read + Send + 'static) {
+        let lines = self.clone();
+        thread::spawn(move || {
+            for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
+                let (all, changed) = &*lines.0;
+                all.lock().expect("no panic under the lock").push(String::from_utf8_lossy(&line).into_owned());
+                changed.notify_all();
+            }
+        });
+    }
+}
+
+/// A daemon: killed by its process id when it is dropped, and by the kernel when the test itself is killed.
+pub(crate) struct Daemon {
+    name: String,
+    child: Child,
+    lines: Lines,
+}
+
+impl Daemon {
+    /// Starts a program. What it writes is kept, for [`Daemon::wait_for`] and for messages.
+    #[track_caller]
+    pub(crate) fn start(program: &Path, args: &[&str]) -> Self {
+        let name = program.display().to_string();
+        let mut child = tool("setpriv")
+            .args(["--pdeathsig", "KILL", "--"])
+            .arg(program)
+            .args(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|e| panic!("start {name}: {e}"));
+        let lines = Lines::default();
+        lines.collect(child.stdout.take().expect("piped"));
+        lines.collect(child.stderr.take().expect("piped"));
+        Self { name, child, lines }
+    }
+
+    /// Waits for a line, from the first one on, of which `wanted` makes something.
+    #[track_caller]
+    pub(crate) fn wait_for<T>(&self, what: &str, wanted: impl Fn(&str) -> Option<T>) -> T {
+        let (all, changed) = &*self.lines.0;
+        let until = Instant::now() + PATIENCE;
+        let mut lines = all.lock().expect("no panic under the lock");
+        let mut seen = 0;
+        loop {
+            if let Some(found) = lines[seen..].iter().find_map(|l| wanted(l)) {
+                return found;
+            }
+            seen = lines.len();
+            let left = until.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero(), "{}: no line says {what}:\n{}", self.name, lines.join("\n"));
+            lines = changed.wait_timeout(lines, left).expect("no panic under the lock").0;
+        }
+    }
+
+    /// The lines so far.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.lines.0.0.lock().expect("no panic under the lock").clone()
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Asks it to end, and waits until it has; kills it when it does not.
+    pub(crate) fn stop(&mut self) {
+        signal(self.child.id(), rustix::process::Signal::TERM);
+        if wait(&mut self.child, Duration::from_secs(10)).is_none() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Sends a signal. A process that is gone is no error.
+pub(crate) fn signal(pid: u32, signal: rustix::process::Signal) {
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).expect("a process id");
+    let _ = rustix::process::kill_process(pid, signal);
+}
+
+/// Waits for a child at most this long; `None` if it still runs.
+pub(crate) fn wait(child: &mut Child, patience: Duration) -> Option<std::process::ExitStatus> {
+    // A process descriptor becomes readable when the process ends; nothing is polled by the clock.
+    let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw).expect("a process id");
+    if let Ok(fd) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {
+        let mut ready = [rustix::event::PollFd::new(&fd, rustix::event::PollFlags::IN)];
+        let patience = rustix::event::Timespec {
+            tv_sec: i64::try_from(patience.as_secs()).expect("a short time"),
+            tv_nsec: patience.subsec_nanos().into(),
+        };
+        let _ = rustix::event::poll(&mut ready, Some(&patience));
+    }
+    child.try_wait().expect("it is our child")
+}
+
+/// A directory for one test. At its end everything that is mounted below is unmounted, and it is removed.
+pub(crate) struct Scratch(tempfile::TempDir);
+
+impl Scratch {
+    #[track_caller]
+    pub(crate) fn new() -> Self {
+        let parent = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        std::fs::create_dir_all(parent).expect("create the target's directory for tests");
+        Self(tempfile::Builder::new().prefix("product-").tempdir_in(parent).expect("create a directory for the test"))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// A path below it.
+    pub(crate) fn join(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// A new directory below it.
+    #[track_caller]
+    pub(crate) fn directory(&self, name: &str) -> PathBuf {
+        let path = self.join(name);
+        std::fs::create_dir_all(&path).expect("create a directory for the test");
+        path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let below: Vec<&str> =
+            mounts.lines().filter_map(|l| l.split(' ').nth(4)).filter(|m| Path::new(m).starts_with(self.path())).collect();
+        for mount in below.iter().rev() {
+            let _ = rustix::mount::unmount(*mount, rustix::mount::UnmountFlags::DETACH);
+        }
+        // What an ordinary user's test made may have directories that nobody may enter; root may all the same.
+    }
+}

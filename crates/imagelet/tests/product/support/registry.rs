@@ -1,0 +1,143 @@
+//! Debian's docker-registry on a free port, with its own directory. Pushes images over plain HTTP/1.1 written here, so
+//! that imagelet's client is only ever on the reading side.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::images::{Image, Layout};
+use super::process::{Daemon, tool};
+
+/// A running registry.
+pub(crate) struct DockerRegistry {
+    daemon: Daemon,
+    host: String,
+    marks: AtomicU32,
+}
+
+impl DockerRegistry {
+    /// Starts one that keeps its content in `directory`.
+    #[track_caller]
+    pub(crate) fn start(directory: &Path) -> Self {
+        fs::create_dir_all(directory).expect("create the registry's directory");
+        let config = directory.join("config.yml");
+        let text = format!(
+            "version: 0.1\n\
+             log: {{level: info, formatter: json, accesslog: {{disabled: false}}}}\n\
+             storage: {{filesystem: {{rootdirectory: {}}}, delete: {{enabled: true}}}}\n\
+             http: {{addr: '127.0.0.1:0', secret: loopback}}\n",
+            directory.join("data").display()
+        );
+        fs::write(&config, text).expect("write the registry's configuration");
+        let program = tool("docker-registry");
+        let daemon = Daemon::start(Path::new(program.get_program()), &["serve", &config.display().to_string()]);
+        let host = daemon.wait_for("where it listens", |line| {
+            let (_, rest) = line.split_once("listening on ")?;
+            Some(rest.split(['"', ',']).next().unwrap_or_default().to_owned())
+        });
+        Self { daemon, host, marks: AtomicU32::new(0) }
+    }
+
+    /// `127.0.0.1:PORT`.
+    pub(crate) fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The whole name of an image here.
+    pub(crate) fn name(&self, name: &str) -> String {
+        format!("{}/{name}", self.host)
+    }
+
+    /// Pushes an image as `repository:tag`. The answer is its whole name.
+    #[track_caller]
+    pub(crate) fn push(&self, layout: &Layout, image: &Image, name: &str) -> String {
+        let (repository, tag) = name.rsplit_once(':').expect("a name with a tag");
+        for blob in &image.blobs {
+            let path = layout.blob_path(&blob.digest);
+            if blob.media_type == oci::media_type::OCI_MANIFEST {
+                let body = fs::read(&path).expect("read a manifest");
+                self.put(&format!("/v2/{repository}/manifests/{}", blob.digest), &blob.media_type, &mut &body[..], blob.size);
+                continue;
+            }
+            let (status, headers, _) = self.request("POST", &format!("/v2/{repository}/blobs/uploads/"), &[], &mut io::empty(), 0);
+            assert_eq!(status, 202, "start an upload");
+            let location = header(&headers, "location").expect("an upload has a location");
+            let path_and_query = location.split_once(&self.host).map_or(location.as_str(), |(_, rest)| rest).to_owned();
+            let separator = if path_and_query.contains('?') { '&' } else { '?' };
+            let target = format!("{path_and_query}{separator}digest={}", blob.digest);
+            let mut file = File::open(&path).expect("open a blob");
+            self.put(&target, "application/octet-stream", &mut file, blob.size);
+        }
+        let body = fs::read(layout.blob_path(&image.manifest.digest)).expect("read a manifest");
+        let target = format!("/v2/{repository}/manifests/{tag}");
+        self.put(&target, &image.manifest.media_type, &mut &body[..], image.manifest.size);
+        self.name(name)
+    }
+
+    #[track_caller]
+    fn put(&self, target: &str, media_type: &str, body: &mut dyn io::Read, size: u64) {
+        let (status, _, answer) = self.request("PUT", target, &[("Content-Type", media_type)], body, size);
+        assert_eq!(status, 201, "PUT {target}: {}", String::from_utf8_lossy(&answer));
+    }
+
+    /// One request on a connection of its own: status, headers, body.
+    #[track_caller]
+    fn request(
+        &self,
+        method: &str,
+        target: &str,
+        headers: &[(&str, &str)],
+        body: &mut dyn io::Read,
+        size: u64,
+    ) -> (u16, String, Vec<u8>) {
+        let mut stream = TcpStream::connect(&self.host).expect("connect to the registry");
+        let mut head = format!("{method} {target} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", self.host);
+        for (name, value) in headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head.push_str(&format!("Content-Length: {size}\r\n\r\n"));
+        stream.write_all(head.as_bytes()).expect("send a request");
+        io::copy(body, &mut stream).expect("send a body");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("read an answer");
+        let end = answer.windows(4).position(|w| w == b"\r\n\r\n").expect("an answer has a head");
+        let head = String::from_utf8_lossy(&answer[..end]).into_owned();
+        let status = head.split(' ').nth(1).and_then(|s| s.parse().ok()).expect("an answer has a status");
+        (status, head, answer[end + 4..].to_vec())
+    }
+
+    /// Every request so far, as `METHOD path status`. Those before the call are all in it.
+    #[track_caller]
+    pub(crate) fn requests(&self) -> Vec<String> {
+        // A mark of our own: when its line is there, so are those of everything that was answered before.
+        let mark = format!("/v2/mark-{}", self.marks.fetch_add(1, Ordering::Relaxed));
+        self.request("GET", &mark, &[], &mut io::empty(), 0);
+        self.daemon.wait_for("our own mark", |line| line.contains(&format!("\"GET {mark} ")).then_some(()));
+        self.daemon
+            .lines()
+            .iter()
+            .filter_map(|line| {
+                let mut parts = line.split('"');
+                let request = parts.nth(1)?.strip_suffix(" HTTP/1.1")?;
+                let status = parts.next()?.split_whitespace().next()?;
+                Some(format!("{request} {status}"))
+            })
+            .filter(|line| !line.contains("/v2/mark-"))
+            .collect()
+    }
+
+    /// How many blobs were read so far.
+    #[track_caller]
+    pub(crate) fn blob_reads(&self) -> usize {
+        self.requests().iter().filter(|r| r.starts_with("GET ") && r.contains("/blobs/sha256:")).count()
+    }
+}
+
+fn header(head: &str, name: &str) -> Option<String> {
+    head.lines().find_map(|line| {
+        let (n, value) = line.split_once(':')?;
+        n.eq_ignore_ascii_case(name).then(|| value.trim().to_owned())
+    })
+}
