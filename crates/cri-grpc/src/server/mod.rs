@@ -18,6 +18,8 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 
 pub use listener::{BindError, Listener, bind};
+#[cfg(test)]
+pub(crate) use runtime::batches;
 
 use crate::pb::image_service_server::ImageServiceServer;
 use crate::pb::runtime_service_server::RuntimeServiceServer;

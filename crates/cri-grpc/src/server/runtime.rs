@@ -169,7 +169,7 @@ impl Drop for CallLog<'_> {
 }
 
 /// The items in messages of moderate size, at least one in each. No items, no message.
-pub(super) fn batches<T, M>(items: Vec<T>, message: impl Fn(Vec<T>) -> M + Send + 'static) -> BoxStream<M>
+pub(crate) fn batches<T, M>(items: Vec<T>, message: impl Fn(Vec<T>) -> M + Send + 'static) -> BoxStream<M>
 where
     T: Message + 'static,
     M: Send + 'static,

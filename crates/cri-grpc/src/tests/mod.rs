@@ -1,1 +1,11 @@
-//! Tests over a real socket.
+//! Tests over real sockets in temporary directories: the client of this crate against the server of this crate with
+//! the fake behind it, and each against raw peers that behave as other programs do.
+
+mod calls;
+mod conformance;
+mod connecting;
+mod lists;
+mod serving;
+mod sockets;
+mod support;
+mod wire;

@@ -1,0 +1,190 @@
+//! The server beyond single calls: what it says of a runtime, what it does not serve, and how it ends.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cri_api::testing::{CallKind, FakeImage, FakeImageService, FakeRuntimeService};
+use cri_api::{
+    Container, ContainerFilter, ContainerState, Error, ImageService as _, Kind, PodSandbox, PodSandboxFilter,
+    PullImageRequest, RuntimeService as _,
+};
+use hyper_util::rt::TokioIo;
+use tokio::net::UnixStream;
+use tokio_util::task::TaskTracker;
+use tonic::Code;
+use tonic::transport::{Channel, Uri};
+
+use super::support::{Running, soon};
+use crate::client::{ClientOptions, connect_runtime_service};
+use crate::pb::runtime_service_client::RuntimeServiceClient;
+use crate::server::ServerOptions;
+use crate::{Endpoint, pb};
+
+const NAME: &str = "registry.test/app:1";
+
+fn options(grace: Duration) -> (FakeImageService, ServerOptions) {
+    let fake = FakeImageService::new();
+    fake.publish(NAME, &FakeImage::new("app"));
+    let options = ServerOptions { grace, ..ServerOptions::new(Arc::new(fake.clone()), "1.2.3") };
+    (fake, options)
+}
+
+fn plain_channel(endpoint: &Endpoint) -> Channel {
+    let path = endpoint.path().to_owned();
+    let connector = tower::service_fn(move |_: Uri| {
+        let path = path.clone();
+        async move { UnixStream::connect(path).await.map(TokioIo::new) }
+    });
+    Channel::builder(Uri::from_static("http://localhost")).connect_with_connector_lazy(connector)
+}
+
+#[tokio::test]
+async fn without_a_runtime_there_are_no_pods() {
+    let server = Running::fake(&FakeImageService::new());
+    let runtime = soon(connect_runtime_service(&server.endpoint, ClientOptions::default())).await.unwrap();
+    let version = soon(runtime.version()).await.unwrap();
+    assert_eq!((version.runtime_name.as_str(), version.runtime_version.as_str()), ("imagelet", "1.2.3"));
+    let status = soon(runtime.status(true)).await.unwrap();
+    let conditions: Vec<_> = status.conditions.iter().map(|c| (c.kind.as_str(), c.status)).collect();
+    assert_eq!(conditions, [("RuntimeReady", false), ("NetworkReady", false)]);
+    assert_eq!(soon(runtime.list_pod_sandboxes(None)).await.unwrap(), []);
+    assert_eq!(soon(runtime.list_containers(None)).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_runtime_is_passed_through() {
+    let runtime = FakeRuntimeService::new();
+    let sandbox = PodSandbox { id: "s1".into(), ready: true, created_at: 7, ..PodSandbox::default() };
+    let labels: BTreeMap<_, _> = [("app".to_owned(), "web".to_owned())].into();
+    let container = |id: &str, state| Container {
+        id: id.into(),
+        pod_sandbox_id: "s1".into(),
+        image: "app:1".into(),
+        image_id: "sha256:1".into(),
+        state,
+        labels: labels.clone(),
+        ..Container::default()
+    };
+    runtime.put_sandbox(sandbox.clone());
+    runtime.put_sandbox(PodSandbox { id: "s2".into(), ..PodSandbox::default() });
+    runtime.put_container(container("c1", ContainerState::Running));
+    runtime.put_container(container("c2", ContainerState::Exited));
+    let (_, mut options) = options(Duration::ZERO);
+    options.runtime = Some(Arc::new(runtime.clone()));
+    let server = Running::with(options);
+    for stream_lists in [true, false] {
+        let options = ClientOptions { stream_lists, ..ClientOptions::default() };
+        let client = soon(connect_runtime_service(&server.endpoint, options)).await.unwrap();
+        assert_eq!(soon(client.version()).await, runtime.version().await);
+        assert_eq!(soon(client.status(true)).await, runtime.status(true).await);
+        assert_eq!(soon(client.list_pod_sandboxes(None)).await.unwrap().len(), 2);
+        let filter = PodSandboxFilter { id: Some("s1".into()), ready: Some(true), labels: BTreeMap::new() };
+        assert_eq!(soon(client.list_pod_sandboxes(Some(&filter))).await.unwrap(), [sandbox.clone()]);
+        let filter = ContainerFilter {
+            id: None,
+            state: Some(ContainerState::Exited),
+            pod_sandbox_id: Some("s1".into()),
+            labels: labels.clone(),
+        };
+        let found = soon(client.list_containers(Some(&filter))).await.unwrap();
+        assert_eq!(found, [container("c2", ContainerState::Exited)]);
+    }
+    runtime.faults().fail(CallKind::ListContainers, Error::new(Kind::Unavailable, "runtime is away"));
+    let client = soon(connect_runtime_service(&server.endpoint, ClientOptions::default())).await.unwrap();
+    let error = soon(client.list_containers(None)).await.unwrap_err();
+    assert_eq!(error, Error::new(Kind::Unavailable, "runtime is away"));
+}
+
+#[tokio::test]
+async fn what_is_not_served_says_so() {
+    let server = Running::fake(&FakeImageService::new());
+    let mut client = RuntimeServiceClient::new(plain_channel(&server.endpoint));
+    let status = soon(client.run_pod_sandbox(pb::RunPodSandboxRequest::default())).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unimplemented);
+    assert!(status.message().starts_with("runtime.v1.RuntimeService/RunPodSandbox: this endpoint serves images"));
+    let status = soon(client.get_container_events(pb::GetEventsRequest {})).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unimplemented);
+    // The same connection goes on.
+    soon(client.version(pb::VersionRequest::default())).await.unwrap();
+}
+
+#[tokio::test]
+async fn idle_clients_do_not_hold_the_server() {
+    let (_, options) = options(Duration::from_secs(60));
+    let server = Running::with(options);
+    let path = server.endpoint.path().to_owned();
+    let client = server.client().await;
+    let start = Instant::now();
+    server.stop().await;
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    assert!(!path.exists(), "the socket goes with the server");
+    assert_eq!(soon(client.image_fs_info()).await.unwrap_err().kind(), Kind::Unavailable);
+}
+
+#[tokio::test]
+async fn calls_in_flight_may_end_within_the_grace() {
+    let (fake, options) = options(Duration::from_secs(60));
+    let gate = fake.faults().hold(CallKind::PullImage);
+    let server = Running::with(options);
+    let path = server.endpoint.path().to_owned();
+    let client = server.client().await;
+    let pull = TaskTracker::new().spawn(async move { client.pull_image(PullImageRequest::new(NAME)).await });
+    soon(gate.until_waiting(1)).await;
+    server.shutdown.cancel();
+    // The socket goes first, so nobody new comes.
+    soon(async {
+        while path.exists() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    gate.open();
+    soon(pull).await.unwrap().expect("it was let to end");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn calls_in_flight_end_after_the_grace() {
+    let (fake, options) = options(Duration::from_millis(50));
+    let gate = fake.faults().hold(CallKind::PullImage);
+    let server = Running::with(options);
+    let client = server.client().await;
+    let pull = TaskTracker::new().spawn(async move { client.pull_image(PullImageRequest::new(NAME)).await });
+    soon(gate.until_waiting(1)).await;
+    server.stop().await;
+    let error = soon(pull).await.unwrap().unwrap_err();
+    assert_eq!(error, Error::new(Kind::Unavailable, "PullImage: the server is shutting down"));
+    soon(gate.until_waiting(0)).await;
+    assert_eq!(fake.abandoned_pulls(), 1);
+}
+
+#[tokio::test]
+async fn a_client_that_does_nothing_is_cut() {
+    let (_, options) = options(Duration::ZERO);
+    let server = Running::with(options);
+    let mut mute = UnixStream::connect(server.endpoint.path()).await.unwrap();
+    // It is accepted: the server has sent its settings.
+    soon(mute.readable()).await.unwrap();
+    let start = Instant::now();
+    server.stop().await;
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    let mut rest = Vec::new();
+    soon(tokio::io::AsyncReadExt::read_to_end(&mut mute, &mut rest)).await.expect("the end of the stream");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_clients_at_once() {
+    let (fake, options) = options(Duration::ZERO);
+    let server = Running::with(options);
+    let clients = (0..32).map(|_| async {
+        let client = server.client().await;
+        let calls = (0..32).map(|_| async {
+            client.pull_image(PullImageRequest::new(NAME)).await.unwrap();
+            assert_eq!(client.list_images(None).await.unwrap().len(), 1);
+        });
+        futures::future::join_all(calls).await;
+    });
+    soon(futures::future::join_all(clients)).await;
+    assert_eq!(fake.call_kinds().iter().filter(|kind| **kind == CallKind::PullImage).count(), 1024);
+}
