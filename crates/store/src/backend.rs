@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use redb::StorageBackend;
 
@@ -16,26 +17,34 @@ use crate::reserve::Reserve;
 pub(crate) struct ReservedFile {
     file: File,
     reserve: Arc<Reserve>,
+    /// Set by the first operation that fails; redb refuses everything from then on.
+    failed: Arc<AtomicBool>,
 }
 
 impl ReservedFile {
-    pub(crate) fn open(path: &Path, reserve: Arc<Reserve>) -> io::Result<Self> {
-        let file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
-        Ok(Self { file, reserve })
+    pub(crate) fn open(path: &Path, reserve: Arc<Reserve>, failed: Arc<AtomicBool>) -> io::Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        Ok(Self { file, reserve, failed })
     }
 
     /// Does it; when the disk is full, gives up the reserve and does it once more.
     fn with_reserve(&self, act: impl Fn() -> io::Result<()>) -> io::Result<()> {
-        match act() {
-            Err(error) if is_full(&error) => {
-                if self.reserve.give_up()? {
+        self.note(match act() {
+            Err(error) if is_full(&error) => self.reserve.give_up().and_then(|given| {
+                if given {
                     tracing::warn!("the disk is full: the store's reserve is given up");
                 }
                 act()
-            }
+            }),
             done => done,
+        })
+    }
+
+    fn note<T>(&self, result: io::Result<T>) -> io::Result<T> {
+        if result.is_err() {
+            self.failed.store(true, Ordering::Release);
         }
+        result
     }
 }
 
@@ -45,11 +54,11 @@ fn is_full(error: &io::Error) -> bool {
 
 impl StorageBackend for ReservedFile {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.file.metadata()?.len())
+        self.note(self.file.metadata().map(|metadata| metadata.len()))
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.file.read_exact_at(out, offset)
+        self.note(self.file.read_exact_at(out, offset))
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {

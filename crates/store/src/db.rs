@@ -1,8 +1,8 @@
 //! The database: its tables, typed reads and writes on them, and the handle that survives a failed write. Holds no rule
 //! about images or layers; [`crate::commit`], [`crate::remove`], [`crate::images`] and [`crate::open`] do.
 
-use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use oci::Digest;
@@ -50,20 +50,41 @@ pub(crate) enum Document {
     Index = 2,
 }
 
-/// The open database. A failed write leaves redb's handle unusable; it is opened again at the next use.
+/// The open database. After a failed read or write redb's handle refuses everything; it is then opened again at the
+/// next use, which finds the last state that reached the disk.
 #[derive(Debug)]
 pub(crate) struct Db {
     path: PathBuf,
     reserve: Arc<Reserve>,
     /// Guards the handle: shared by all users, exclusive while it is replaced.
-    handle: RwLock<Option<Database>>,
+    handle: RwLock<Option<Handle>>,
+}
+
+#[derive(Debug)]
+struct Handle {
+    db: Database,
+    failed: Arc<AtomicBool>,
+}
+
+impl Handle {
+    fn open(path: &Path, reserve: &Arc<Reserve>) -> Result<Self, DbError> {
+        let failed = Arc::new(AtomicBool::new(false));
+        let file = ReservedFile::open(path, Arc::clone(reserve), Arc::clone(&failed))
+            .map_err(|error| DbError::Redb(Box::new(redb::Error::Io(error))))?;
+        let db = Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(file)?;
+        Ok(Self { db, failed })
+    }
+
+    fn is_usable(&self) -> bool {
+        !self.failed.load(Ordering::Acquire)
+    }
 }
 
 impl Db {
     /// Opens or creates it, with all tables.
     pub(crate) fn open(path: &Path, reserve: Arc<Reserve>) -> Result<Self, DbError> {
-        let handle = open_handle(path, &reserve)?;
-        let transaction = handle.begin_write()?;
+        let handle = Handle::open(path, &reserve)?;
+        let transaction = handle.db.begin_write()?;
         {
             transaction.open_table(META)?;
             transaction.open_table(LAYERS)?;
@@ -107,37 +128,19 @@ impl Db {
     fn with_handle<T, E: From<DbError>>(&self, act: impl FnOnce(&Database) -> Result<T, E>) -> Result<T, E> {
         loop {
             let guard = self.handle.read().unwrap_or_else(PoisonError::into_inner);
-            if let Some(db) = guard.as_ref()
-                && is_usable(db)
-            {
-                return act(db);
+            if let Some(handle) = guard.as_ref().filter(|handle| handle.is_usable()) {
+                return act(&handle.db);
             }
             drop(guard);
             let mut guard = self.handle.write().unwrap_or_else(PoisonError::into_inner);
-            if !guard.as_ref().is_some_and(is_usable) {
+            if !guard.as_ref().is_some_and(Handle::is_usable) {
+                tracing::warn!(path = %self.path.display(), "the database failed before, and is opened again");
                 // The old handle closes its file before the new one opens it.
                 *guard = None;
-                *guard = Some(open_handle(&self.path, &self.reserve)?);
+                *guard = Some(Handle::open(&self.path, &self.reserve)?);
             }
         }
     }
-}
-
-/// An input or output error makes redb refuse everything that follows on the same handle.
-fn is_usable(db: &Database) -> bool {
-    match db.begin_read() {
-        Err(_) => false,
-        Ok(transaction) => !matches!(transaction.open_table(META), Err(redb::TableError::Storage(_))),
-    }
-}
-
-fn open_handle(path: &Path, reserve: &Arc<Reserve>) -> Result<Database, DbError> {
-    let file = ReservedFile::open(path, Arc::clone(reserve)).map_err(io_error)?;
-    Ok(Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(file)?)
-}
-
-fn io_error(error: io::Error) -> DbError {
-    DbError::Redb(Box::new(redb::Error::Io(error)))
 }
 
 /// Typed reads, the same within a read and within a write transaction.

@@ -15,7 +15,7 @@ use crate::error::StoreError;
 use crate::layout::{self, FS};
 use crate::lease::Lease;
 use crate::open::{Inner, Store};
-use crate::records::{LayerId, LayerStats};
+use crate::records::{LayerStats};
 use crate::remove_tree;
 use crate::unpack::{self, UnpackError, UnpackOptions, UnpackOutcome};
 
@@ -116,7 +116,7 @@ enum State {
     /// Under `ingest/`. With the stack for which its implicit directories were patched, if they were.
     Private(Private, Option<Digest>),
     /// Under `layers/`, and leased so that it stays while this layer is shared.
-    Committed(LayerId, #[expect(dead_code, reason = "held for its end")] Lease),
+    Committed(#[expect(dead_code, reason = "held for its end")] Lease),
     /// A commit failed half way, and the directory could not be moved back.
     Lost,
 }
@@ -124,7 +124,7 @@ enum State {
 /// Where an unpacked layer's directory is, as a commit sees it.
 pub(crate) enum Place {
     Private { number: u64, patched_for: Option<Digest> },
-    Committed(LayerId),
+    Committed,
     Lost,
 }
 
@@ -140,7 +140,7 @@ impl UnpackedLayer {
             State::Private(private, patched_for) => {
                 Place::Private { number: private.number, patched_for: patched_for.clone() }
             }
-            State::Committed(id, _) => Place::Committed(*id),
+            State::Committed(_) => Place::Committed,
             State::Lost => Place::Lost,
         }
     }
@@ -153,8 +153,8 @@ impl UnpackedLayer {
     }
 
     /// Notes that the directory is now the store's.
-    pub(crate) fn note_committed(&self, id: LayerId, lease: Lease) {
-        let before = std::mem::replace(&mut *self.lock(), State::Committed(id, lease));
+    pub(crate) fn note_committed(&self, lease: Lease) {
+        let before = std::mem::replace(&mut *self.lock(), State::Committed(lease));
         // The directory has another name now: there is nothing to delete, which deleting finds out by itself.
         drop(before);
     }

@@ -22,8 +22,7 @@ pub(crate) const FS: &str = "fs";
 /// Within a layer's directory: an empty directory for overlayfs, which wants two lower ones.
 pub(crate) const EMPTY: &str = "empty";
 
-const DIRECTORY: OFlags =
-    OFlags::DIRECTORY.union(OFlags::RDONLY).union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
+const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::RDONLY).union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
 
 /// The open directories of a store.
 #[derive(Debug)]

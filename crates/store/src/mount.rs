@@ -1,39 +1,266 @@
-//! Mounting an image's layers with overlayfs.
+//! Mounting an image's file tree with overlayfs, read-only or with a writable directory on top, and taking it away
+//! again. Which images are mounted is written down, so that they are not removed; what is written down counts only
+//! while the mount is there. Never mounts over a mount of ours, never unmounts one that is not.
 
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
 
+use oci::Digest;
+use rustix::fs::{AtFlags, CWD, Mode};
+use rustix::mount::UnmountFlags;
+
+use crate::db::{Records, RecordsMut};
 use crate::error::StoreError;
-use crate::open::Inner;
-use crate::records::MountEntry;
+use crate::layout::EMPTY;
+use crate::mountinfo::{self, Mount};
+use crate::open::{Inner, Store};
+use crate::overlay::{self, Failure, Overlay};
+use crate::records::{ImageRecord, MountEntry};
 
-/// Why something was not mounted.
+/// Why something was not mounted or unmounted.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
-    /// Not implemented yet.
-    #[error("not yet")]
-    NotYet,
+    /// The right to mount is missing.
+    #[error(
+        "mounting on {} needs root (CAP_SYS_ADMIN); as an ordinary user, run it in a user namespace of your own: unshare --user --map-root-user --mount",
+        target.display()
+    )]
+    NotPermitted {
+        /// Where it should have been mounted.
+        target: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// There is a mount of ours already.
+    #[error("{} has an image mounted already", target.display())]
+    AlreadyMounted {
+        /// The place.
+        target: PathBuf,
+    },
+    /// Nothing is mounted there.
+    #[error("nothing is mounted on {}", target.display())]
+    NotMounted {
+        /// The place.
+        target: PathBuf,
+    },
+    /// What is mounted there is not an image.
+    #[error("what is mounted on {} is not an image, but {kind} from {}", target.display(), found.display())]
+    NotOurs {
+        /// The place.
+        target: PathBuf,
+        /// Type of the file system.
+        kind: String,
+        /// Source of the mount.
+        found: PathBuf,
+    },
+    /// The system refused something.
+    #[error("{operation} {}", path.display())]
+    Io {
+        /// What was done.
+        operation: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The database could not be read or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
-/// Mounts.
+/// A mounted image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageMount {
+    /// Where.
+    pub target: PathBuf,
+    /// Which image.
+    pub image: Digest,
+    /// Whether it can be written to.
+    pub writable: bool,
+}
+
+/// Mounts directories, lowest first, on `target`: read-only, or with what is written going to `writable/upper`
+/// (`writable/work` is overlayfs's own). Set-user-id bits and devices have no effect there. The store does not learn of
+/// it: [`Store::mount_image`] is for images.
 ///
 /// # Errors
 /// See [`MountError`].
 pub fn mount(layers: &[PathBuf], target: &Path, writable: Option<&Path>) -> Result<(), MountError> {
-    let _ = (layers, target, writable);
-    Err(MountError::NotYet)
+    let target = absolute(target)?;
+    mount_at(layers, &target, writable, !rustix::process::geteuid().is_root())
 }
 
-/// Unmounts.
+/// Takes a mount of ours away.
 ///
 /// # Errors
 /// See [`MountError`].
 pub fn unmount(target: &Path) -> Result<(), MountError> {
-    let _ = target;
-    Err(MountError::NotYet)
+    let target = absolute(target)?;
+    let mounts = read_mounts()?;
+    match mountinfo::topmost(&mounts, &target) {
+        None => return Err(MountError::NotMounted { target }),
+        Some(mount) if !mount.is_ours() => {
+            let (kind, found) = (mount.kind.clone(), PathBuf::from(&mount.source));
+            return Err(MountError::NotOurs { target, kind, found });
+        }
+        Some(_) => {}
+    }
+    rustix::mount::unmount(&target, UnmountFlags::NOFOLLOW)
+        .map_err(|error| refused(Failure { operation: "unmount", source: error.into() }, &target))
+}
+
+impl Store {
+    /// Mounts an image, and keeps it from being removed while it is mounted.
+    ///
+    /// # Errors
+    /// See [`MountError`].
+    pub fn mount_image(&self, image: &ImageRecord, target: &Path, writable: Option<&Path>) -> Result<(), MountError> {
+        let target = absolute(target)?;
+        let _mounting = self.inner.mounting.lock().unwrap_or_else(PoisonError::into_inner);
+        if mountinfo::topmost(&read_mounts()?, &target).is_some_and(Mount::is_ours) {
+            return Err(MountError::AlreadyMounted { target });
+        }
+        let layers = self.layer_directories(image)?;
+        // Written down first: a mount that nobody knows of could lose its layers.
+        self.inner.db.write(|transaction| {
+            let entry = transaction.image(&image.id)?.ok_or_else(|| StoreError::NotFound(image.id.clone()))?;
+            let entry = MountEntry { image: image.id.clone(), layers: entry.layers, writable: writable.is_some() };
+            Ok::<_, StoreError>(transaction.put_mount(&target, &entry)?)
+        })?;
+        let mounted = mount_at(&layers, &target, writable, !self.inner.privileged);
+        if mounted.is_err() {
+            self.inner.forget_mount(&target)?;
+        }
+        mounted
+    }
+
+    /// Takes an image's mount away.
+    ///
+    /// # Errors
+    /// See [`MountError`].
+    pub fn unmount_image(&self, target: &Path) -> Result<(), MountError> {
+        let target = absolute(target)?;
+        let _mounting = self.inner.mounting.lock().unwrap_or_else(PoisonError::into_inner);
+        unmount(&target)?;
+        Ok(self.inner.forget_mount(&target)?)
+    }
+
+    /// The images that are mounted, by place. Forgets what is not mounted any more.
+    ///
+    /// # Errors
+    /// The database or the table of mounts could not be read.
+    pub fn mounts(&self) -> Result<Vec<ImageMount>, StoreError> {
+        let _mounting = self.inner.mounting.lock().unwrap_or_else(PoisonError::into_inner);
+        let live = self.inner.live_mounts()?;
+        let recorded = self.inner.db.read(|records| Ok::<_, StoreError>(records.mounts()?))?;
+        for (target, _) in &recorded {
+            if !live.iter().any(|(known, _)| known == target) {
+                self.inner.forget_mount(target)?;
+            }
+        }
+        Ok(live
+            .into_iter()
+            .map(|(target, entry)| ImageMount { target, image: entry.image, writable: entry.writable })
+            .collect())
+    }
 }
 
 impl Inner {
+    /// What is written down and still mounted.
     pub(crate) fn live_mounts(&self) -> Result<Vec<(PathBuf, MountEntry)>, StoreError> {
-        Ok(Vec::new())
+        let mut recorded = self.db.read(|records| Ok::<_, StoreError>(records.mounts()?))?;
+        if recorded.is_empty() {
+            return Ok(recorded);
+        }
+        let mounts = mountinfo::read().map_err(|source| StoreError::io("read", "/proc/self/mountinfo", source))?;
+        // Another mount may lie over ours, so it need not be the topmost one.
+        recorded.retain(|(target, _)| mounts.iter().any(|mount| mount.target == *target && mount.is_ours()));
+        Ok(recorded)
     }
+
+    fn forget_mount(&self, target: &Path) -> Result<(), StoreError> {
+        self.db.write(|transaction| Ok(transaction.delete_mount(target)?))
+    }
+}
+
+fn mount_at(layers: &[PathBuf], target: &Path, writable: Option<&Path>, userxattr: bool) -> Result<(), MountError> {
+    // overlayfs takes a directory once; the upper place of a layer that comes twice is the one that counts.
+    let mut lower: Vec<PathBuf> = Vec::with_capacity(layers.len() + 1);
+    for layer in layers.iter().rev() {
+        if !lower.contains(layer) {
+            lower.push(layer.clone());
+        }
+    }
+    let upper = writable.map(|directory| writable_parts(directory, lower.first().map(PathBuf::as_path))).transpose()?;
+    let done = match (lower.as_slice(), &upper, writable) {
+        ([], None, _) => overlay::mount_nothing(target),
+        _ => {
+            if let ([], Some(directory)) = (lower.as_slice(), writable) {
+                lower.push(empty_directory(directory)?);
+            } else if let ([only], None) = (lower.as_slice(), &upper) {
+                let beside = only.parent().unwrap_or(only);
+                lower.push(empty_directory(beside)?);
+            }
+            overlay::mount(&Overlay { lower: &lower, upper, userxattr }, target)
+        }
+    };
+    done.map_err(|failure| refused(failure, target))
+}
+
+/// The upper and the work directory. A new upper one gets the looks of the tree's root, which it stands before.
+fn writable_parts(directory: &Path, top: Option<&Path>) -> Result<(PathBuf, PathBuf), MountError> {
+    let directory = absolute(directory)?;
+    let (upper, work) = (directory.join("upper"), directory.join("work"));
+    let failed =
+        |operation, path: &Path, source: io::Error| MountError::Io { operation, path: path.to_owned(), source };
+    match rustix::fs::mkdirat(CWD, &upper, Mode::RWXU) {
+        Ok(()) => {
+            let mut mode = 0o755;
+            if let Some(top) = top {
+                let stat = rustix::fs::stat(top).map_err(|error| failed("look at", top, error.into()))?;
+                mode = stat.st_mode & 0o7777;
+                std::os::unix::fs::chown(&upper, Some(stat.st_uid), Some(stat.st_gid))
+                    .map_err(|error| failed("set the owner of", &upper, error))?;
+            }
+            rustix::fs::chmodat(CWD, &upper, Mode::from_raw_mode(mode), AtFlags::empty())
+                .map_err(|error| failed("set the mode of", &upper, error.into()))?;
+        }
+        Err(rustix::io::Errno::EXIST) => {}
+        Err(error) => return Err(failed("create", &upper, error.into())),
+    }
+    match rustix::fs::mkdirat(CWD, &work, Mode::RWXU) {
+        Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+        Err(error) => return Err(failed("create", &work, error.into())),
+    }
+    Ok((upper, work))
+}
+
+/// overlayfs wants two lower directories, or an upper one and a lower one: an empty one fills up.
+fn empty_directory(parent: &Path) -> Result<PathBuf, MountError> {
+    let path = absolute(parent)?.join(EMPTY);
+    match rustix::fs::mkdirat(CWD, &path, Mode::RWXU) {
+        Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(path),
+        Err(error) => Err(MountError::Io { operation: "create", path, source: error.into() }),
+    }
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, MountError> {
+    std::fs::canonicalize(path).map_err(|source| MountError::Io { operation: "find", path: path.to_owned(), source })
+}
+
+fn read_mounts() -> Result<Vec<Mount>, MountError> {
+    mountinfo::read().map_err(|source| MountError::Io {
+        operation: "read",
+        path: "/proc/self/mountinfo".into(),
+        source,
+    })
+}
+
+fn refused(failure: Failure, target: &Path) -> MountError {
+    let Failure { operation, source } = failure;
+    if source.kind() == io::ErrorKind::PermissionDenied {
+        return MountError::NotPermitted { target: target.to_owned(), source };
+    }
+    MountError::Io { operation, path: target.to_owned(), source }
 }

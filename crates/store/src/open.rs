@@ -92,6 +92,8 @@ pub(crate) struct Inner {
     /// Guards the way from private directories to committed layers: one image at a time. The value is the number of the
     /// next layer's directory.
     pub(crate) commit: Mutex<u64>,
+    /// Guards the table of mounts: nobody mounts an image while it is being removed.
+    pub(crate) mounting: Mutex<()>,
     pub(crate) next_ingest: AtomicU64,
     /// Last, so that it is given back after everything else is closed.
     _lock: StoreLock,
@@ -115,8 +117,7 @@ impl Store {
         let reserve = Reserve::open(&reserve_path, options.reserve_bytes)
             .map_err(|source| io_error("open", &reserve_path, source))?;
         let reserve = Arc::new(reserve);
-        let db = Db::open(&root.join(layout::DATABASE), Arc::clone(&reserve))
-            .map_err(StoreError::from)?;
+        let db = Db::open(&root.join(layout::DATABASE), Arc::clone(&reserve)).map_err(StoreError::from)?;
         if fresh {
             let text = format!("{VERSION}\n");
             layout::write_whole(&layout.root, layout::VERSION, layout::VERSION_NEW, text.as_bytes())
@@ -131,11 +132,15 @@ impl Store {
             boot: boot_id().map_err(|source| io_error("read", Path::new(BOOT_ID), source))?,
             leases: Mutex::default(),
             commit: Mutex::new(1),
+            mounting: Mutex::default(),
             next_ingest: AtomicU64::new(1),
             _lock: lock,
         };
         let store = Self { inner: Arc::new(inner) };
         store.inner.sweep_at_open()?;
+        if options.durability == Durability::Full {
+            store.inner.settle()?;
+        }
         if let Err(error) = store.inner.db.reserve().ensure() {
             tracing::warn!(%error, reserve = %reserve_path.display(), "the disk is too full for the store's reserve");
         }

@@ -1,6 +1,8 @@
 //! Removing an image: all its names, its record and the layers that nothing else has, in one transaction; then the
 //! files, before it returns. Refuses what is mounted; leaves what a lease holds to the end of that lease.
 
+use std::sync::PoisonError;
+
 use oci::Digest;
 use redb::WriteTransaction;
 
@@ -17,6 +19,7 @@ impl Store {
     /// [`StoreError::InUse`] when it is mounted, or disk and database errors. After an error of the disk the image is gone
     /// all the same, and the next open deletes what remained.
     pub fn remove_image(&self, id: &Digest) -> Result<Removed, StoreError> {
+        let mounting = self.inner.mounting.lock().unwrap_or_else(PoisonError::into_inner);
         let mounts = self.inner.live_mounts()?;
         let mut leases = self.inner.lease_table();
         let outcome = self.inner.db.write(|transaction| {
@@ -47,6 +50,7 @@ impl Store {
         let Some((document_bytes, gone, kept)) = outcome else { return Ok(Removed::default()) };
         leases.orphans.extend(kept);
         drop(leases);
+        drop(mounting);
         let mut removed = self.inner.delete_layers(&gone)?;
         removed.freed_bytes += document_bytes;
         Ok(removed)

@@ -138,13 +138,8 @@ impl Run<'_> {
         loop {
             let number = self.moved.fetch_add(1, Ordering::Relaxed);
             let new = CString::new(format!("deep-{}-{number}", std::process::id())).expect("no zero byte in it");
-            match rustix::fs::renameat_with(
-                parent,
-                name,
-                self.top,
-                new.as_c_str(),
-                rustix::fs::RenameFlags::NOREPLACE,
-            ) {
+            match rustix::fs::renameat_with(parent, name, self.top, new.as_c_str(), rustix::fs::RenameFlags::NOREPLACE)
+            {
                 Ok(()) => {
                     self.more.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(new);
                     return Ok(());
@@ -207,5 +202,101 @@ fn open_confined(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<Owne
             Ok(directory)
         }
         opened => opened,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::path::Path;
+
+    use super::*;
+
+    fn remove(parent: &Path, name: &str) -> io::Result<()> {
+        let parent = fs::File::open(parent)?;
+        remove_tree(parent.as_fd(), &CString::new(name).expect("no zero byte"))
+    }
+
+    #[test]
+    fn removes_every_kind_and_follows_no_link() {
+        let top = tempfile::tempdir().expect("tempdir");
+        let outside = top.path().join("outside");
+        fs::create_dir(&outside).expect("create");
+        fs::write(outside.join("kept"), "x").expect("write");
+        let tree = top.path().join("tree");
+        fs::create_dir_all(tree.join("a/b/c/d")).expect("create");
+        for at in ["f", "a/f", "a/b/f", "a/b/c/d/f"] {
+            fs::write(tree.join(at), "x").expect("write");
+        }
+        for at in ["l", "a/l", "a/b/c/l"] {
+            symlink(&outside, tree.join(at)).expect("link");
+        }
+        rustix::fs::mkfifoat(rustix::fs::CWD, tree.join("a/b/fifo"), Mode::RWXU).expect("fifo");
+        remove(top.path(), "tree").expect("removes");
+        assert!(!tree.exists());
+        assert!(outside.join("kept").exists());
+    }
+
+    #[test]
+    fn a_link_instead_of_a_tree_is_only_unlinked() {
+        let top = tempfile::tempdir().expect("tempdir");
+        fs::create_dir(top.path().join("kept")).expect("create");
+        symlink("kept", top.path().join("link")).expect("link");
+        remove(top.path(), "link").expect("removes");
+        assert!(top.path().join("kept").exists());
+        assert!(fs::symlink_metadata(top.path().join("link")).is_err());
+    }
+
+    #[test]
+    fn absent_is_fine() {
+        let top = tempfile::tempdir().expect("tempdir");
+        remove(top.path(), "nothing").expect("nothing to do");
+    }
+
+    #[test]
+    fn depth_costs_neither_stack_nor_descriptors() {
+        let top = tempfile::tempdir().expect("tempdir");
+        // 3000 directories deep: longer than any path string could be, and more than the usual number of open files.
+        let mut at = OwnedFd::from(fs::File::open(top.path()).expect("open"));
+        for name in std::iter::once("tree").chain(std::iter::repeat_n("directory", 3000)) {
+            rustix::fs::mkdirat(&at, name, Mode::RWXU).expect("create");
+            at = rustix::fs::openat(&at, name, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).expect("open");
+        }
+        drop(at);
+        remove(top.path(), "tree").expect("removes");
+        assert_eq!(fs::read_dir(top.path()).expect("list").count(), 0);
+    }
+
+    #[test]
+    fn directories_without_rights_are_no_obstacle() {
+        let top = tempfile::tempdir().expect("tempdir");
+        let tree = top.path().join("tree");
+        fs::create_dir_all(tree.join("closed/inner")).expect("create");
+        fs::write(tree.join("closed/inner/f"), "x").expect("write");
+        for at in ["closed/inner", "closed", ""] {
+            fs::set_permissions(tree.join(at), fs::Permissions::from_mode(0o000)).expect("chmod");
+        }
+        remove(top.path(), "tree").expect("removes");
+        assert!(!tree.exists());
+    }
+
+    #[test]
+    fn many_trees_with_many_files() {
+        let top = tempfile::tempdir().expect("tempdir");
+        let mut names = Vec::new();
+        for tree in 0..5 {
+            for directory in 0..20 {
+                let path = top.path().join(format!("tree-{tree}/d{directory}/e"));
+                fs::create_dir_all(&path).expect("create");
+                for file in 0..20 {
+                    fs::write(path.join(file.to_string()), "x").expect("write");
+                }
+            }
+            names.push(CString::new(format!("tree-{tree}")).expect("no zero byte"));
+        }
+        let parent = fs::File::open(top.path()).expect("open");
+        remove_trees(parent.as_fd(), &names).expect("removes");
+        assert_eq!(fs::read_dir(top.path()).expect("list").count(), 0);
     }
 }

@@ -19,23 +19,21 @@ impl Inner {
     /// Brings the disk and the database together.
     pub(crate) fn sweep_at_open(&self) -> Result<(), StoreError> {
         // Records first: a directory is only deleted when no record names it.
-        let (known, next) = self
-            .db
-            .write(|transaction| {
-                drop_untrusted(transaction, &self.boot)?;
-                let mut known = BTreeSet::new();
-                let mut totals = transaction.totals()?;
-                for (id, entry) in transaction.layers()? {
-                    if entry.references == 0 {
-                        transaction.delete_layer(id, &entry)?;
-                        totals.drop_layer(&entry.stats);
-                    } else {
-                        known.insert(id);
-                    }
+        let (known, next) = self.db.write(|transaction| {
+            drop_untrusted(transaction, &self.boot)?;
+            let mut known = BTreeSet::new();
+            let mut totals = transaction.totals()?;
+            for (id, entry) in transaction.layers()? {
+                if entry.references == 0 {
+                    transaction.delete_layer(id, &entry)?;
+                    totals.drop_layer(&entry.stats);
+                } else {
+                    known.insert(id);
                 }
-                transaction.put_totals(&totals)?;
-                Ok::<_, StoreError>((known, transaction.next_layer()?))
-            })?;
+            }
+            transaction.put_totals(&totals)?;
+            Ok::<_, StoreError>((known, transaction.next_layer()?))
+        })?;
 
         let ingest = self.layout.path.join(layout::INGEST);
         let names = layout::names(&ingest).map_err(|source| StoreError::io("list", &ingest, source))?;
@@ -69,26 +67,24 @@ impl Inner {
     /// Deletes layers that no image has and no lease holds, records first.
     pub(crate) fn sweep_layers(&self, candidates: &[LayerId]) -> Result<Removed, StoreError> {
         let mut leases = self.lease_table();
-        let gone = self
-            .db
-            .write(|transaction| {
-                let mut totals = transaction.totals()?;
-                let mut gone = Vec::new();
-                for &id in candidates {
-                    if leases.holds(id) {
-                        continue;
-                    }
-                    if let Some(entry) = transaction.layer(id)?
-                        && entry.references == 0
-                    {
-                        transaction.delete_layer(id, &entry)?;
-                        totals.drop_layer(&entry.stats);
-                        gone.push((id, entry));
-                    }
+        let gone = self.db.write(|transaction| {
+            let mut totals = transaction.totals()?;
+            let mut gone = Vec::new();
+            for &id in candidates {
+                if leases.holds(id) {
+                    continue;
                 }
-                transaction.put_totals(&totals)?;
-                Ok::<_, StoreError>(gone)
-            })?;
+                if let Some(entry) = transaction.layer(id)?
+                    && entry.references == 0
+                {
+                    transaction.delete_layer(id, &entry)?;
+                    totals.drop_layer(&entry.stats);
+                    gone.push((id, entry));
+                }
+            }
+            transaction.put_totals(&totals)?;
+            Ok::<_, StoreError>(gone)
+        })?;
         for (id, _) in &gone {
             leases.orphans.remove(id);
         }
@@ -132,14 +128,13 @@ impl Inner {
             return Ok(());
         }
         self.sync_file_system()?;
-        self.db
-            .write(|transaction| {
-                for (id, mut entry) in waiting {
-                    entry.unsynced_boot = None;
-                    transaction.put_layer(id, &entry)?;
-                }
-                Ok(())
-            })
+        self.db.write(|transaction| {
+            for (id, mut entry) in waiting {
+                entry.unsynced_boot = None;
+                transaction.put_layer(id, &entry)?;
+            }
+            Ok(())
+        })
     }
 }
 
