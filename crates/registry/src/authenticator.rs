@@ -142,7 +142,8 @@ impl Authenticator {
             let what = if self.is_anonymous() { "the anonymous token was refused" } else { "the token was refused" };
             return Err(self.refused(what, all));
         }
-        let realm = bearer.get("realm").ok_or_else(|| Cause::Challenge("the challenge names no token service".into()))?;
+        let realm =
+            bearer.get("realm").ok_or_else(|| Cause::Challenge("the challenge names no token service".into()))?;
         let realm = Url::parse(realm).map_err(|_| {
             Cause::Challenge(format!("the challenge's token service is no URL ({})", redact::text(realm, 100)))
         })?;

@@ -100,7 +100,9 @@ mod tests {
             (&[r#"Basic realm="x""#], "basic[realm=x]"),
             (&["Basic"], "basic[]"),
             (
-                &[r#"Bearer realm="https://auth.docker.io/token",service="registry.docker.io",scope="repository:library/busybox:pull""#],
+                &[
+                    r#"Bearer realm="https://auth.docker.io/token",service="registry.docker.io",scope="repository:library/busybox:pull""#,
+                ],
                 "bearer[realm=https://auth.docker.io/token|service=registry.docker.io|scope=repository:library/busybox:pull]",
             ),
             (

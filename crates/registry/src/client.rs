@@ -57,7 +57,10 @@ impl ProxySettings {
     /// `NO_PROXY`).
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Self {
         let get = |name: &str| {
-            lookup(name).filter(|v| !v.is_empty()).or_else(|| lookup(&name.to_ascii_lowercase())).filter(|v| !v.is_empty())
+            lookup(name)
+                .filter(|v| !v.is_empty())
+                .or_else(|| lookup(&name.to_ascii_lowercase()))
+                .filter(|v| !v.is_empty())
         };
         Self { http: get("HTTP_PROXY"), https: get("HTTPS_PROXY"), no_proxy: get("NO_PROXY") }
     }
@@ -149,12 +152,8 @@ impl Client {
             options.retry.idle_timeout,
             options.limits.error_body,
         );
-        let inner = Inner {
-            options,
-            shared: Arc::new(shared),
-            transports: Mutex::default(),
-            unreachable: Mutex::default(),
-        };
+        let inner =
+            Inner { options, shared: Arc::new(shared), transports: Mutex::default(), unreachable: Mutex::default() };
         Self { inner: Arc::new(inner) }
     }
 

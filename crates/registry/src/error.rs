@@ -257,9 +257,8 @@ pub(crate) fn body_message(body: &[u8]) -> (String, bool) {
     const MAX: usize = 300;
     if let Ok(value) = serde_json::from_slice::<serde_json::Value>(body) {
         if let Some(errors) = value.get("errors").and_then(|e| e.as_array()) {
-            let text = |e: &serde_json::Value, key: &str| {
-                e.get(key).and_then(|v| v.as_str()).unwrap_or_default().to_owned()
-            };
+            let text =
+                |e: &serde_json::Value, key: &str| e.get(key).and_then(|v| v.as_str()).unwrap_or_default().to_owned();
             let parts: Vec<String> = errors
                 .iter()
                 .take(3)
@@ -293,7 +292,11 @@ mod tests {
     #[test]
     fn bodies() {
         let cases: [(&str, &str, bool); 8] = [
-            (r#"{"errors":[{"code":"MANIFEST_UNKNOWN","message":"no such\nmanifest"}]}"#, "MANIFEST_UNKNOWN: no such manifest", false),
+            (
+                r#"{"errors":[{"code":"MANIFEST_UNKNOWN","message":"no such\nmanifest"}]}"#,
+                "MANIFEST_UNKNOWN: no such manifest",
+                false,
+            ),
             (r#"{"errors":[{"code":"A"},{"message":"b"},{}]}"#, "A, b", false),
             (r#"{"errors":[{"code":"NAME_INVALID","message":"x"}]}"#, "NAME_INVALID: x", true),
             (r#"{"error":"invalid_grant","error_description":"bad password"}"#, "bad password", false),

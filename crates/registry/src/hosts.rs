@@ -164,7 +164,11 @@ struct Context<'t> {
 
 impl Context<'_> {
     fn key<T>(&self, at: &Spanned<T>, key: &str, message: impl Into<String>) -> HostsError {
-        HostsError::Key { line: line_of(self.text, at.span().start), key: redact::text(key, 300), message: message.into() }
+        HostsError::Key {
+            line: line_of(self.text, at.span().start),
+            key: redact::text(key, 300),
+            message: message.into(),
+        }
     }
 
     fn wrong(&self, value: &Spanned<DeValue<'_>>, key: &str, want: &str) -> HostsError {
@@ -186,7 +190,8 @@ impl Context<'_> {
     /// A string, or a list of strings.
     fn strings(&self, value: &Spanned<DeValue<'_>>, key: &str) -> Result<Vec<String>, HostsError> {
         let Some(list) = value.get_ref().as_array() else {
-            let text = value.get_ref().as_str().ok_or_else(|| self.wrong(value, key, "a string or a list of strings"))?;
+            let text =
+                value.get_ref().as_str().ok_or_else(|| self.wrong(value, key, "a string or a list of strings"))?;
             return Ok(vec![text.to_owned()]);
         };
         list.iter().map(|item| Ok(self.string(item, key)?.to_owned())).collect()
@@ -230,7 +235,11 @@ impl Context<'_> {
                         other => {
                             let known = "pull, resolve, push, referrers";
                             let other = redact::text(other, 100);
-                            return Err(self.key(item, key, format!("unknown capability {other:?}; known are {known}")));
+                            return Err(self.key(
+                                item,
+                                key,
+                                format!("unknown capability {other:?}; known are {known}"),
+                            ));
                         }
                     }
                 }
@@ -266,11 +275,7 @@ impl Context<'_> {
     }
 
     /// A file with certificate and key, a list of such files, or a list with pairs of files.
-    fn client(
-        &self,
-        value: &Spanned<DeValue<'_>>,
-        key: &str,
-    ) -> Result<Vec<(String, Option<String>)>, HostsError> {
+    fn client(&self, value: &Spanned<DeValue<'_>>, key: &str) -> Result<Vec<(String, Option<String>)>, HostsError> {
         if let Some(path) = value.get_ref().as_str() {
             return Ok(vec![(path.to_owned(), None)]);
         }
@@ -292,7 +297,11 @@ impl Context<'_> {
                     out.push((self.string(certificate, key)?.to_owned(), private));
                 }
                 other => {
-                    return Err(self.key(item, key, format!("want a certificate and a key, not {} items", other.len())));
+                    return Err(self.key(
+                        item,
+                        key,
+                        format!("want a certificate and a key, not {} items", other.len()),
+                    ));
                 }
             }
         }

@@ -57,7 +57,8 @@ pub(crate) fn text(text: &str, max: usize) -> String {
 
 /// Characters that change how a line is shown without being seen.
 fn is_unprintable(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 /// One word: URLs lose user information and query, a JSON web token goes.

@@ -69,7 +69,8 @@ impl Repository {
         let asked = || format!("find the hosts of {}", reference.domain());
         let fail = |message: String| RegistryError::config(asked(), message);
         let options = client.options();
-        let namespace = (options.namespaces)(reference.domain()).map_err(|e| fail(redact::text(&e.to_string(), 500)))?;
+        let namespace =
+            (options.namespaces)(reference.domain()).map_err(|e| fail(redact::text(&e.to_string(), 500)))?;
         if namespace.hosts.is_empty() {
             return Err(fail("there are none".into()));
         }
@@ -350,13 +351,7 @@ impl Session {
     }
 
     /// A request to a host, with its challenges answered. The answer may be one without success.
-    pub(crate) async fn get(
-        &self,
-        host: usize,
-        what: &str,
-        name: &str,
-        headers: HeaderMap,
-    ) -> Result<Answer, Cause> {
+    pub(crate) async fn get(&self, host: usize, what: &str, name: &str, headers: HeaderMap) -> Result<Answer, Cause> {
         let Host { transport, authenticator, .. } = &self.hosts[host];
         let url = self.url(transport, what, name);
         let mut round = Round::default();

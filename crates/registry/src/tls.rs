@@ -61,9 +61,7 @@ pub(crate) fn client_config(
         .with_safe_default_protocol_versions()
         .map_err(|e| e.to_string())?;
     let builder = if tls.skip_verify {
-        builder
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(AcceptAll { provider: Arc::clone(&provider) }))
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAll { provider: Arc::clone(&provider) }))
     } else {
         let mut roots = system.clone();
         for pem in &tls.ca_pem {

@@ -157,8 +157,9 @@ async fn take(
     }
     let content_type = answer.content_type();
     let body = answer.body(limit, idle).await?;
-    let (value, lifetime) = parse(&body)
-        .map_err(|why| Cause::Challenge(format!("token service {host}: {why} (it came as {})", shown_type(&content_type))))?;
+    let (value, lifetime) = parse(&body).map_err(|why| {
+        Cause::Challenge(format!("token service {host}: {why} (it came as {})", shown_type(&content_type)))
+    })?;
     secrets.add(value.expose());
     Ok(Token { value, lifetime })
 }
@@ -236,6 +237,9 @@ mod tests {
             form(&wanted, None, Some(&user)),
             "grant_type=password&username=ada&password=p%26w&client_id=imagelet&service=r.example&scope=repository%3Aa%3Apull+repository%3Ab%3Apull"
         );
-        assert!(form(&wanted, Some(&Secret::new("t")), Some(&user)).starts_with("grant_type=refresh_token&refresh_token=t&"));
+        assert!(
+            form(&wanted, Some(&Secret::new("t")), Some(&user))
+                .starts_with("grant_type=refresh_token&refresh_token=t&")
+        );
     }
 }

@@ -147,7 +147,12 @@ impl Transport {
                 Ok(Err(error)) => return Err(transport_cause(error)),
                 Err(_) => return Err(Cause::Idle { after: wait, what: "waiting for the answer" }),
             };
-            tracing::debug!(host = redact::host(&url), path = url.path(), status = response.status().as_u16(), "answer");
+            tracing::debug!(
+                host = redact::host(&url),
+                path = url.path(),
+                status = response.status().as_u16(),
+                "answer"
+            );
             let Some(next) = redirect_target(&response, &url)? else {
                 return Ok(Answer { response, left_origin, host: redact::host(&url) });
             };
@@ -157,10 +162,7 @@ impl Transport {
             left_origin |= !same_origin(&first, &next);
             let keeps_method = matches!(response.status().as_u16(), 307 | 308);
             if ask.form.is_some() && (left_origin || !keeps_method) {
-                return Err(Cause::Redirect(format!(
-                    "the credential was not sent on to {}",
-                    redact::url(&next)
-                )));
+                return Err(Cause::Redirect(format!("the credential was not sent on to {}", redact::url(&next))));
             }
             url = next;
         }
@@ -203,10 +205,8 @@ impl Transport {
 fn proxies(settings: &ProxySettings) -> Result<Vec<Proxy>, Cause> {
     let never = format!("localhost,127.0.0.0/8,::1,{}", settings.no_proxy.as_deref().unwrap_or_default());
     let mut out = Vec::new();
-    let kinds: [(&Option<String>, &str, fn(&str) -> reqwest::Result<Proxy>); 2] = [
-        (&settings.http, "HTTP", |url| Proxy::http(url)),
-        (&settings.https, "HTTPS", |url| Proxy::https(url)),
-    ];
+    let kinds: [(&Option<String>, &str, fn(&str) -> reqwest::Result<Proxy>); 2] =
+        [(&settings.http, "HTTP", |url| Proxy::http(url)), (&settings.https, "HTTPS", |url| Proxy::https(url))];
     for (url, what, make) in kinds {
         if let Some(url) = url.as_deref().filter(|u| !u.is_empty()) {
             let proxy = make(url).map_err(|_| Cause::Config(format!("the address of the {what} proxy is no URL")))?;

@@ -1,1 +1,23 @@
-//! x
+//! What tests of every crate share: [`TestRegistry`], an in-process registry with faults on demand, and
+//! [`ImageBuilder`], which makes small images in memory. Not a part of the product: it trusts its caller and panics on
+//! wrong use.
+
+mod answer;
+mod faults;
+mod image;
+mod layer;
+mod layout;
+mod push;
+mod server;
+mod tar;
+mod tls;
+mod tokens;
+
+pub use faults::{Fault, Faults};
+pub use image::{BuiltImage, BuiltIndex, ImageBuilder, Kind, schema1_manifest};
+pub use layer::{BuiltLayer, Compression, LayerBuilder};
+pub use push::PushAuth;
+pub use server::{Auth, Options, RequestLog, TestRegistry};
+pub use tar::{Entry, EntryKind};
+pub use tls::{TestTls, ca_pem, client_certificate_pem, client_key_pem};
+pub use tokens::TokenAuth;

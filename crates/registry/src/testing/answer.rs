@@ -1,0 +1,266 @@
+//! What a test registry answers, right or wrong: routes, ranges, and bodies made of pieces.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::body::Frame;
+use oci::Digest;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::faults::Fault;
+use super::server::{Auth, Inner, RequestLog, lock};
+use super::tokens;
+
+pub(super) type Body = BoxBody<Bytes, io::Error>;
+
+const PIECE: usize = 64 << 10;
+
+/// A part of a body's way.
+enum Piece {
+    Data(Bytes),
+    Pause(Duration),
+    /// Wait for the faults to be released.
+    Gate(CancellationToken),
+    /// Break the connection.
+    Fail,
+}
+
+/// What was found, before a fault is worked into it.
+struct Found {
+    content_type: String,
+    digest: Option<Digest>,
+    bytes: Bytes,
+}
+
+pub(super) async fn answer(
+    inner: &Arc<Inner>,
+    request: &RequestLog,
+    reset: &Arc<AtomicBool>,
+) -> Result<Response<Body>, io::Error> {
+    let path = request.path.as_str();
+    let is_token = path == "/token";
+    if !is_token && let Some(refusal) = refuse(inner, request) {
+        return Ok(refusal);
+    }
+    let whole = format!("{path}?{}", request.query);
+    let fault = inner.faults.take(&whole);
+    match &fault {
+        Some(Fault::Status { code, headers, body }) => return Ok(status(*code, headers, body)),
+        Some(Fault::Drop) => return Err(io::Error::other("dropped on demand")),
+        Some(Fault::Hang) => inner.faults.gate().cancelled().await,
+        Some(Fault::Html) => {
+            let body = "<!DOCTYPE html>\n<html><title>Please sign in</title></html>";
+            return Ok(status(200, &[("content-type".into(), "text/html; charset=utf-8".into())], body));
+        }
+        Some(Fault::EndlessRedirect) => return Ok(redirect(&whole)),
+        Some(Fault::RedirectTo { base }) => return Ok(redirect(&format!("{base}{whole}"))),
+        Some(Fault::Location { url }) => return Ok(redirect(url)),
+        _ => {}
+    }
+    if is_token {
+        let Some(Auth::Token(auth)) = &inner.options.auth else { return Ok(status(404, &[], "")) };
+        let (code, body) = inner.tokens.answer(auth, request);
+        return Ok(status(code, &[("content-type".into(), "application/json".into())], &body));
+    }
+    let rest = path.split_once("/v2/").map_or(path.trim_start_matches('/'), |(_, rest)| rest);
+    if rest.is_empty() {
+        return Ok(status(200, &[], "{}"));
+    }
+    match find(inner, rest) {
+        Ok(found) => Ok(content(inner, request, reset, found, fault)),
+        Err(code) => {
+            let body = json!({ "errors": [{ "code": code, "message": format!("{code} for {rest}") }] }).to_string();
+            Ok(status(404, &[("content-type".into(), "application/json".into())], &body))
+        }
+    }
+}
+
+/// The 401 for a request that may not read.
+fn refuse(inner: &Inner, request: &RequestLog) -> Option<Response<Body>> {
+    let given = request.authorization().unwrap_or_default();
+    let mut challenges = Vec::new();
+    match inner.options.auth.as_ref()? {
+        Auth::Basic { user, password } => {
+            if given == tokens::basic(user, password) {
+                return None;
+            }
+            challenges.push("Basic realm=\"test\"".to_owned());
+        }
+        Auth::Token(auth) => {
+            let rest = request.path.split_once("/v2/").map(|(_, rest)| rest).unwrap_or_default();
+            let repository =
+                ["/manifests/", "/blobs/"].iter().find_map(|mark| rest.rsplit_once(mark)).map_or("", |(name, _)| name);
+            let scope = format!("repository:{repository}:pull");
+            if let Some(token) = given.strip_prefix("Bearer ")
+                && auth.accepts_tokens
+                && (auth.registry_token.as_deref() == Some(token) || inner.tokens.is_good(token, &scope))
+            {
+                return None;
+            }
+            if let Some((user, password)) = &auth.user
+                && auth.offers_basic
+                && given == tokens::basic(user, password)
+            {
+                return None;
+            }
+            let own = format!("{}/token", inner.url());
+            let realm = auth.realm.as_deref().unwrap_or(&own);
+            let scope = auth.challenge_scope.as_deref().unwrap_or(&scope);
+            let error = if given.is_empty() { "" } else { ",error=\"invalid_token\"" };
+            if auth.offers_basic {
+                challenges.push("Basic realm=\"test\"".to_owned());
+            }
+            challenges.push(format!("Bearer realm=\"{realm}\",service=\"test\",scope=\"{scope}\"{error}"));
+        }
+    }
+    let mut headers = vec![("content-type".to_owned(), "application/json".to_owned())];
+    headers.extend(challenges.into_iter().map(|c| ("www-authenticate".to_owned(), c)));
+    let body = json!({ "errors": [{ "code": "UNAUTHORIZED", "message": "authentication required" }] }).to_string();
+    Some(status(401, &headers, &body))
+}
+
+/// What `name/manifests/reference` or `name/blobs/digest` stands for, or the code of the error.
+fn find(inner: &Inner, rest: &str) -> Result<Found, &'static str> {
+    let content = lock(&inner.content);
+    if let Some((repository, name)) = rest.rsplit_once("/manifests/") {
+        let digest = match name.parse::<Digest>() {
+            Ok(digest) => digest,
+            Err(_) => content.tags.get(&(repository.to_owned(), name.to_owned())).cloned().ok_or("MANIFEST_UNKNOWN")?,
+        };
+        let (content_type, bytes) =
+            content.manifests.get(&(repository.to_owned(), digest.clone())).cloned().ok_or("MANIFEST_UNKNOWN")?;
+        return Ok(Found { content_type, digest: Some(digest), bytes });
+    }
+    let (repository, name) = rest.rsplit_once("/blobs/").ok_or("NAME_UNKNOWN")?;
+    let digest: Digest = name.parse().map_err(|_| "DIGEST_INVALID")?;
+    let bytes = content.blobs.get(&(repository.to_owned(), digest.clone())).cloned().ok_or("BLOB_UNKNOWN")?;
+    Ok(Found { content_type: "application/octet-stream".into(), digest: Some(digest), bytes })
+}
+
+fn content(
+    inner: &Inner,
+    request: &RequestLog,
+    reset: &Arc<AtomicBool>,
+    found: Found,
+    fault: Option<Fault>,
+) -> Response<Body> {
+    let mut bytes = found.bytes.to_vec();
+    match &fault {
+        Some(Fault::Corrupt) => {
+            let middle = bytes.len() / 2;
+            if let Some(byte) = bytes.get_mut(middle) {
+                *byte ^= 0xff;
+            }
+        }
+        Some(Fault::TooLong | Fault::TooLongChunked) => bytes.push(b'!'),
+        Some(Fault::TooShort) => {
+            bytes.pop();
+        }
+        _ => {}
+    }
+    let total = bytes.len();
+    let asked = request.range().and_then(parse_range).filter(|_| fault != Some(Fault::IgnoreRange));
+    let mut builder = Response::builder().header("accept-ranges", "bytes");
+    let mut bytes = Bytes::from(bytes);
+    if let Some((start, end)) = asked {
+        if start >= total || fault == Some(Fault::RefuseRange) {
+            return status(416, &[("content-range".into(), format!("bytes */{total}"))], "");
+        }
+        let end = end.map_or(total - 1, |end| end.min(total - 1));
+        bytes = bytes.slice(start..=end);
+        let shown = if fault == Some(Fault::WrongContentRange) { start.saturating_sub(1) } else { start };
+        builder =
+            builder.status(StatusCode::PARTIAL_CONTENT).header("content-range", format!("bytes {shown}-{end}/{total}"));
+    }
+    let content_type = match &fault {
+        Some(Fault::ContentType { value }) => value.clone(),
+        _ => found.content_type,
+    };
+    if !content_type.is_empty() {
+        builder = builder.header("content-type", content_type);
+    }
+    let digest = match &fault {
+        Some(Fault::WrongDigestHeader) => Some(Digest::sha256(b"something else")),
+        _ => found.digest,
+    };
+    if let Some(digest) = digest {
+        builder = builder.header("docker-content-digest", digest.to_string());
+    }
+    if !matches!(fault, Some(Fault::Chunked | Fault::TooLongChunked)) {
+        builder = builder.header("content-length", bytes.len());
+    }
+    let pieces = if request.method == "HEAD" { Vec::new() } else { pieces(inner, bytes, fault.as_ref(), reset) };
+    builder.body(stream(pieces, Arc::clone(&inner.sent))).expect("headers are our own")
+}
+
+fn pieces(inner: &Inner, bytes: Bytes, fault: Option<&Fault>, reset: &Arc<AtomicBool>) -> Vec<Piece> {
+    let cut = |bytes: &Bytes, size: usize| -> Vec<Piece> {
+        (0..bytes.len()).step_by(size).map(|at| Piece::Data(bytes.slice(at..bytes.len().min(at + size)))).collect()
+    };
+    match fault {
+        Some(Fault::Truncate { after } | Fault::Reset { after }) => {
+            if matches!(fault, Some(Fault::Reset { .. })) {
+                reset.store(true, Ordering::SeqCst);
+            }
+            let mut out = cut(&bytes.slice(..bytes.len().min(*after)), PIECE);
+            // What was written must be on its way before the end.
+            out.push(Piece::Pause(Duration::from_millis(20)));
+            out.push(Piece::Fail);
+            out
+        }
+        Some(Fault::HangAfter { after }) => {
+            let after = bytes.len().min(*after);
+            let mut out = cut(&bytes.slice(..after), PIECE);
+            out.push(Piece::Gate(inner.faults.gate()));
+            out.extend(cut(&bytes.slice(after..), PIECE));
+            out
+        }
+        Some(Fault::Drip { piece, pause }) => {
+            cut(&bytes, (*piece).max(1)).into_iter().flat_map(|data| [Piece::Pause(*pause), data]).collect()
+        }
+        _ => cut(&bytes, PIECE),
+    }
+}
+
+fn stream(pieces: Vec<Piece>, sent: Arc<AtomicU64>) -> Body {
+    let stream = futures::stream::unfold((pieces.into_iter(), sent), |(mut pieces, sent)| async move {
+        loop {
+            match pieces.next()? {
+                Piece::Data(bytes) => {
+                    sent.fetch_add(bytes.len() as u64, Ordering::SeqCst);
+                    return Some((Ok(Frame::data(bytes)), (pieces, sent)));
+                }
+                Piece::Pause(pause) => tokio::time::sleep(pause).await,
+                Piece::Gate(gate) => gate.cancelled().await,
+                Piece::Fail => return Some((Err(io::Error::other("broken on demand")), (pieces, sent))),
+            }
+        }
+    });
+    StreamBody::new(stream).boxed()
+}
+
+fn parse_range(text: &str) -> Option<(usize, Option<usize>)> {
+    let (start, end) = text.strip_prefix("bytes=")?.split_once('-')?;
+    let end = if end.is_empty() { None } else { Some(end.parse().ok()?) };
+    Some((start.parse().ok()?, end))
+}
+
+fn status(code: u16, headers: &[(String, String)], body: &str) -> Response<Body> {
+    let mut builder = Response::builder().status(code).header("content-length", body.len());
+    for (name, value) in headers {
+        builder = builder.header(name, value);
+    }
+    let body = if body.is_empty() { Vec::new() } else { vec![Piece::Data(Bytes::copy_from_slice(body.as_bytes()))] };
+    builder.body(stream(body, Arc::default())).expect("headers are our own")
+}
+
+fn redirect(location: &str) -> Response<Body> {
+    status(307, &[("location".to_owned(), location.to_owned())], "")
+}

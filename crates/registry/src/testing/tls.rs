@@ -1,0 +1,67 @@
+//! TLS for the test registry: an authority of our own, a certificate for `localhost`, `127.0.0.1` and `::1`, and a
+//! client certificate. The keys are public, good for tests alone, and valid for a hundred years.
+
+use std::sync::Arc;
+
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+
+const CA: &[u8] = include_bytes!("pem/ca.pem");
+const SERVER: &[u8] = include_bytes!("pem/server.pem");
+const SERVER_KEY: &[u8] = include_bytes!("pem/server.key.pem");
+const CLIENT: &[u8] = include_bytes!("pem/client.pem");
+const CLIENT_KEY: &[u8] = include_bytes!("pem/client.key.pem");
+
+/// Whether and how a test registry speaks TLS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TestTls {
+    /// Plain HTTP.
+    #[default]
+    Off,
+    /// TLS with the certificate of [`ca_pem`]'s authority.
+    On,
+    /// The same, and clients must show [`client_certificate_pem`].
+    WithClientCertificate,
+}
+
+/// The authority that signed the registry's certificate and the client's.
+#[must_use]
+pub fn ca_pem() -> Vec<u8> {
+    CA.to_vec()
+}
+
+/// A client certificate that the registry accepts.
+#[must_use]
+pub fn client_certificate_pem() -> Vec<u8> {
+    CLIENT.to_vec()
+}
+
+/// Its key.
+#[must_use]
+pub fn client_key_pem() -> Vec<u8> {
+    CLIENT_KEY.to_vec()
+}
+
+pub(super) fn server_config(tls: TestTls) -> Option<Arc<ServerConfig>> {
+    if tls == TestTls::Off {
+        return None;
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let certificate = |pem: &[u8]| CertificateDer::from_pem_slice(pem).expect("our own PEM");
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .expect("ring knows the usual versions");
+    let builder = if tls == TestTls::WithClientCertificate {
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate(CA)).expect("our own authority");
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+        builder.with_client_cert_verifier(verifier.build().expect("there is a root"))
+    } else {
+        builder.with_no_client_auth()
+    };
+    let key = PrivateKeyDer::from_pem_slice(SERVER_KEY).expect("our own PEM");
+    let config = builder.with_single_cert(vec![certificate(SERVER)], key).expect("key and certificate fit");
+    Some(Arc::new(config))
+}
