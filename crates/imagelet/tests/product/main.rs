@@ -3,6 +3,12 @@
 //! something is missing. No test reaches beyond loopback, uses a fixed port, or waits by the clock.
 #![expect(clippy::disallowed_methods, reason = "these tests start programs: that is what they are for")]
 
+mod conformance;
+mod ensure;
+mod full_disk;
+mod interrupt;
+mod kill;
 mod pull_real;
+mod remote;
 mod support;
 mod tree;

@@ -6,51 +6,9 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::support::images::{self, Image, Layer};
-use crate::support::process::{need_root, run, tool};
-use crate::support::{DockerRegistry, Imagelet, Layout, Packing, Scratch};
-
-struct Scene {
-    scratch: Scratch,
-    layout: Layout,
-    registry: DockerRegistry,
-    imagelet: Imagelet,
-}
-
-fn scene() -> Scene {
-    need_root();
-    let scratch = Scratch::new();
-    let layout = Layout::at(&scratch.join("layout"));
-    let registry = DockerRegistry::start(&scratch.join("registry"));
-    let imagelet = Imagelet::on(&scratch.join("store"));
-    Scene { scratch, layout, registry, imagelet }
-}
-
-impl Scene {
-    /// A layer of one file.
-    fn file_layer(&self, path: &str, content: &str, packing: Packing) -> Layer {
-        let tree = self.scratch.directory(&format!("tree-{}", path.replace('/', "-")));
-        images::write(&tree.join(path), content);
-        images::settle(&tree);
-        self.layout.layer(&tree, packing)
-    }
-
-    fn only_image(&self) -> Value {
-        let mut all = self.imagelet.images();
-        assert_eq!(all.len(), 1, "{all:?}");
-        all.remove(0)
-    }
-
-    /// What is read from the registry while `args` run.
-    fn reads_while(&self, args: &[&str]) -> Vec<String> {
-        let before = self.registry.requests().len();
-        self.imagelet.ok(args);
-        self.registry.requests().split_off(before)
-    }
-}
-
-fn blobs_in(requests: &[String]) -> usize {
-    requests.iter().filter(|r| r.starts_with("GET ") && r.contains("/blobs/sha256:")).count()
-}
+use crate::support::process::{run, tool};
+use crate::support::scene::{Scene, blobs_in};
+use crate::support::Packing;
 
 fn busybox(s: &Scene) -> (Image, String) {
     let tree = s.scratch.directory("busybox");
@@ -62,7 +20,7 @@ fn busybox(s: &Scene) -> (Image, String) {
 
 #[test]
 fn busybox_is_listed_as_cri_wants_it_and_runs() {
-    let s = scene();
+    let s = Scene::new();
     let (image, name) = busybox(&s);
     let shown = s.imagelet.ok(&["pull", &name]);
     assert!(shown.contains(&image.id), "pull answers the image id:\n{shown}");
@@ -85,7 +43,7 @@ fn busybox_is_listed_as_cri_wants_it_and_runs() {
 
 #[test]
 fn a_writable_mount_leaves_the_image_as_it_was() {
-    let s = scene();
+    let s = Scene::new();
     let (_, name) = busybox(&s);
     s.imagelet.ok(&["pull", &name]);
     let (mounted, upper) = (s.scratch.directory("mnt"), s.scratch.directory("upper"));
@@ -104,7 +62,7 @@ fn a_writable_mount_leaves_the_image_as_it_was() {
 
 #[test]
 fn a_debian_root_file_system_runs_python() {
-    let s = scene();
+    let s = Scene::new();
     let tar = images::debian_tar();
     let image = s.layout.image(&[s.layout.layer_from_tar(&tar, Packing::Zstd)]);
     let name = s.registry.push(&s.layout, &image, "test/debian:bookworm");
@@ -118,7 +76,7 @@ fn a_debian_root_file_system_runs_python() {
 
 #[test]
 fn sixty_layers_stack_in_order() {
-    let s = scene();
+    let s = Scene::new();
     let layers: Vec<Layer> = (1..=60)
         .map(|i| {
             let tree = s.scratch.directory(&format!("l{i}"));
@@ -142,7 +100,7 @@ fn sixty_layers_stack_in_order() {
 
 #[test]
 fn packing_does_not_matter_and_layers_are_stored_and_fetched_once() {
-    let s = scene();
+    let s = Scene::new();
     let layers = |packing| [s.file_layer("a", "one\n", packing), s.file_layer("b/c", "two\n", packing)];
     let names: Vec<String> = [Packing::Gzip, Packing::Zstd, Packing::Plain]
         .iter()
@@ -166,7 +124,7 @@ fn packing_does_not_matter_and_layers_are_stored_and_fetched_once() {
 
 #[test]
 fn an_index_gives_the_platform_of_this_machine() {
-    let s = scene();
+    let s = Scene::new();
     let ours = s.layout.image(&[s.file_layer("mine", "yes\n", Packing::Gzip)]);
     let other = json!({"architecture": "s390x", "os": "linux"});
     let theirs = s.layout.image_for(&[s.file_layer("theirs", "yes\n", Packing::Gzip)], &json!({}), &other);
@@ -184,7 +142,7 @@ fn an_index_gives_the_platform_of_this_machine() {
 
 #[test]
 fn removal_gives_back_what_no_other_image_uses() {
-    let s = scene();
+    let s = Scene::new();
     let shared = s.file_layer("shared", &"s".repeat(100_000), Packing::Gzip);
     let images: Vec<String> = ["one", "two"]
         .iter()

@@ -3,9 +3,11 @@
 pub(crate) mod cli;
 pub(crate) mod containerd;
 pub(crate) mod disk;
+pub(crate) mod gate;
 pub(crate) mod images;
 pub(crate) mod process;
 pub(crate) mod registry;
+pub(crate) mod scene;
 pub(crate) mod tree;
 
 pub(crate) use cli::Imagelet;

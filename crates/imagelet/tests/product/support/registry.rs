@@ -127,12 +127,6 @@ impl DockerRegistry {
             .filter(|line| !line.contains("/v2/mark-"))
             .collect()
     }
-
-    /// How many blobs were read so far.
-    #[track_caller]
-    pub(crate) fn blob_reads(&self) -> usize {
-        self.requests().iter().filter(|r| r.starts_with("GET ") && r.contains("/blobs/sha256:")).count()
-    }
 }
 
 fn header(head: &str, name: &str) -> Option<String> {

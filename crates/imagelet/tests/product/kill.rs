@@ -1,0 +1,114 @@
+//! `kill -9` at random moments of a pull. After each: the store opens, an image is whole or absent, what was committed
+//! before is used again, and the next pull succeeds.
+
+use std::fs;
+use std::path::Path;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use crate::support::images::{self, Image};
+use crate::support::process::wait;
+use crate::support::scene::Scene;
+use crate::support::tree::{self, Tree};
+use crate::support::Packing;
+
+const ROUNDS: usize = 50;
+const SEED: u64 = 0x1DEA_2026_1121;
+
+/// A small generator, so that a seed says everything.
+struct Random(u64);
+
+impl Random {
+    /// A number from 0 to below 1.
+    fn next(&mut self) -> f64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        #[expect(clippy::cast_precision_loss, reason = "a random moment needs no more than 53 bits")]
+        let fraction = (self.0 >> 11) as f64 / (1_u64 << 53) as f64;
+        fraction
+    }
+}
+
+/// A layer of a few hundred files, big and small.
+fn layer(s: &Scene, number: usize) -> images::Layer {
+    let tree = tempfile::tempdir_in(s.scratch.path()).expect("a directory");
+    for i in 0..200 {
+        let content = format!("{number} {i} ").repeat(20 + i * 3);
+        images::write(&tree.path().join(format!("layer-{number}/d{}/f{i}", i % 7)), content);
+    }
+    images::write(&tree.path().join(format!("layer-{number}/big")), format!("{number}").repeat(2 << 20));
+    images::settle(tree.path());
+    s.layout.layer(tree.path(), Packing::Gzip)
+}
+
+fn shown(s: &Scene, name: &str) -> Tree {
+    let mounted = s.imagelet.mount(name, s.scratch.join("mnt"));
+    let tree = tree::read(&mounted);
+    s.imagelet.ok(&["unmount", &mounted.display().to_string()]);
+    tree
+}
+
+fn entries(path: &Path) -> usize {
+    fs::read_dir(path).unwrap_or_else(|e| panic!("{}: {e}", path.display())).count()
+}
+
+/// Kills it `after` this long unless it has come to its end. True: it was killed.
+fn kill_after(mut child: Child, after: Duration) -> bool {
+    let ended = wait(&mut child, after).is_some();
+    let _ = child.kill();
+    child.wait().expect("it is our child");
+    !ended
+}
+
+#[test]
+fn fifty_kills_leave_images_whole_or_absent() {
+    let s = Scene::new();
+    let layers: Vec<images::Layer> = (0..5).map(|n| layer(&s, n)).collect();
+    let base: Image = s.layout.image(&layers[..1]);
+    let all: Image = s.layout.image(&layers);
+    let base_name = s.registry.push(&s.layout, &base, "kill/base:1");
+    let name = s.registry.push(&s.layout, &all, "kill/all:1");
+    let shared = format!("/blobs/{}", layers[0].blob.digest);
+    let expected = layers.len();
+
+    s.imagelet.ok(&["pull", &base_name]);
+    let from = Instant::now();
+    s.imagelet.ok(&["pull", &name]);
+    let whole = from.elapsed();
+    let good = shown(&s, &name);
+    assert!(good.len() > 1000, "only {} entries", good.len());
+    s.imagelet.ok(&["rmi", &name]);
+    let asked_before = s.registry.requests().iter().filter(|r| r.contains(&shared)).count();
+
+    let mut random = Random(SEED);
+    let (mut killed, mut survived) = (0, 0);
+    for round in 0..ROUNDS {
+        // Every other kill aims at the last third: that is where the commit is.
+        let from = if round % 2 == 0 { 0.0 } else { 0.66 };
+        let moment = whole.mul_f64(from + random.next() * (1.05 - from));
+        let context = format!("seed {SEED:#x}, round {round}, killed after {moment:?} of {whole:?}");
+        killed += usize::from(kill_after(s.imagelet.spawn(&["pull", &name]), moment));
+
+        let ids = s.imagelet.ids();
+        assert!(ids.contains(&base.id), "{context}: the image from before is gone: {ids:?}");
+        assert_eq!(entries(&s.scratch.join("store/ingest")), 0, "{context}: something half is left");
+        let present = ids.contains(&all.id);
+        let on_disk = entries(&s.scratch.join("store/layers"));
+        assert_eq!(on_disk, if present { expected } else { 1 }, "{context}: layers on disk, image there: {present}");
+        if present {
+            survived += 1;
+            assert_eq!(tree::differences(&good, &shown(&s, &name)), Vec::<String>::new(), "{context}: listed, but not whole");
+        }
+
+        s.imagelet.ok(&["pull", &name]);
+        if round % 5 == 0 {
+            assert_eq!(tree::differences(&good, &shown(&s, &name)), Vec::<String>::new(), "{context}: the pull after the kill");
+        }
+        s.imagelet.ok(&["rmi", &name]);
+    }
+    let asked = s.registry.requests().iter().filter(|r| r.contains(&shared)).count();
+    assert_eq!(asked, asked_before, "the layer that was committed before is never fetched again");
+    assert!(killed >= ROUNDS / 2, "seed {SEED:#x}: only {killed} of {ROUNDS} kills came in time");
+    println!("seed {SEED:#x}: {killed} kills, {survived} times the image was there already");
+}

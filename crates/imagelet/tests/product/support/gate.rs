@@ -1,0 +1,120 @@
+//! A TCP proxy with a gate: what clients send waits while the gate is shut. So a test knows that a pull is under way, and
+//! knows when whoever asked has gone away. Understands no HTTP.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+/// What is known of the gate: whether it is shut, and how many connections wait before it.
+#[derive(Clone, Copy, Debug, Default)]
+struct State {
+    shut: bool,
+    waiting: usize,
+    ever_waited: bool,
+}
+
+/// The proxy. It lives as long as the runtime that it was started on.
+#[derive(Clone)]
+pub(crate) struct Gate {
+    address: SocketAddr,
+    state: Arc<watch::Sender<State>>,
+}
+
+impl Gate {
+    /// Starts one before `target`.
+    pub(crate) async fn start(target: String) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("listen on loopback");
+        let address = listener.local_addr().expect("it listens");
+        let state = Arc::new(watch::Sender::new(State::default()));
+        let gate = Self { address, state: Arc::clone(&state) };
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                tokio::spawn(carry(client, target.clone(), Arc::clone(&state)));
+            }
+        });
+        gate
+    }
+
+    /// `127.0.0.1:PORT`.
+    pub(crate) fn host(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// The port.
+    pub(crate) fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// Shuts the gate: what is sent from now on waits.
+    pub(crate) fn shut(&self) {
+        self.state.send_modify(|s| {
+            s.shut = true;
+            s.ever_waited = false;
+        });
+    }
+
+    /// Opens it again.
+    pub(crate) fn open(&self) {
+        self.state.send_modify(|s| s.shut = false);
+    }
+
+    /// Ends when something waits before the gate, or has waited since it was shut.
+    pub(crate) fn reached(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut changes = self.state.subscribe();
+        async move {
+            let _ = changes.wait_for(|s| s.ever_waited).await;
+        }
+    }
+
+    /// Ends when nothing waits any more: whoever asked has closed its connections.
+    pub(crate) fn given_up(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut changes = self.state.subscribe();
+        async move {
+            let _ = changes.wait_for(|s| s.ever_waited && s.waiting == 0).await;
+        }
+    }
+}
+
+/// One connection, both ways.
+async fn carry(client: TcpStream, target: String, state: Arc<watch::Sender<State>>) {
+    let Ok(server) = TcpStream::connect(&target).await else { return };
+    let (mut from_client, mut to_client) = client.into_split();
+    let (mut from_server, mut to_server) = server.into_split();
+    let back = tokio::spawn(async move {
+        let _ = tokio::io::copy(&mut from_server, &mut to_client).await;
+    });
+    let mut buffer = vec![0; 1 << 16];
+    while let Ok(n @ 1..) = from_client.read(&mut buffer).await {
+        if !pass(&from_client, &state).await || to_server.write_all(&buffer[..n]).await.is_err() {
+            break;
+        }
+    }
+    drop(to_server);
+    back.abort();
+}
+
+/// Waits until the gate is open. False: the client went away meanwhile.
+async fn pass(client: &tokio::net::tcp::OwnedReadHalf, state: &watch::Sender<State>) -> bool {
+    let mut changes = state.subscribe();
+    if !changes.borrow_and_update().shut {
+        return true;
+    }
+    state.send_modify(|s| {
+        s.waiting += 1;
+        s.ever_waited = true;
+    });
+    let mut one = [0; 1];
+    let stays = tokio::select! {
+        opened = changes.wait_for(|s| !s.shut) => opened.is_ok(),
+        // Bytes that come while it waits stay where they are; an end of file is an end.
+        n = client.peek(&mut one) => match n {
+            Ok(0) | Err(_) => false,
+            Ok(_) => changes.wait_for(|s| !s.shut).await.is_ok(),
+        },
+    };
+    state.send_modify(|s| s.waiting -= 1);
+    stays
+}
