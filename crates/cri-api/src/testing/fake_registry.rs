@@ -2,6 +2,7 @@
 //! digest. No bytes of layers exist, only their digests and sizes.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use oci::{Digest, Reference, RegistryAuth, chain_id};
 use serde_json::json;
@@ -14,7 +15,7 @@ use crate::{Error, Kind, Result};
 pub struct FakeImage {
     layers: Vec<FakeLayer>,
     user: String,
-    nonce: u32,
+    nonce: Option<u32>,
     index: bool,
 }
 
@@ -28,7 +29,7 @@ impl FakeImage {
     /// An image of one layer that holds `content`.
     #[must_use]
     pub fn new(content: &str) -> Self {
-        Self { layers: Vec::new(), user: String::new(), nonce: 0, index: false }.layer(content)
+        Self { layers: Vec::new(), user: String::new(), nonce: None, index: false }.layer(content)
     }
 
     /// One layer more on top.
@@ -64,18 +65,37 @@ impl FakeImage {
     /// Changed in a label until the image id begins with these hex digits. Each digit costs sixteen times the work.
     #[must_use]
     pub fn with_id_prefix(mut self, prefix: &str) -> Self {
-        while !self.id().hex().starts_with(prefix) {
-            self.nonce += 1;
+        if self.id().hex().starts_with(prefix) {
+            return self;
         }
+        // Only the digits of the label differ from one attempt to the next.
+        self.nonce = Some(0);
+        let config = self.config();
+        let label = nonce_text(0);
+        let (before, after) = config.split_once(&label).expect("the label is in the config");
+        let fits = |nonce: &u32| {
+            Digest::sha256(format!("{before}{}{after}", nonce_text(*nonce)).as_bytes()).hex().starts_with(prefix)
+        };
+        self.nonce = (0..u32::MAX).find(fits);
         self
     }
 
-    /// The image that a fixture describes.
+    /// The image that a fixture of the conformance suite describes.
+    ///
+    /// # Panics
+    /// If the fixture is none of the suite's.
     #[must_use]
     pub fn of_fixture(fixture: &FixtureImage) -> Self {
-        let mut image = Self::new(fixtures::BASE_CONTENT).layer(fixture.content).user(fixture.user);
-        image.index = fixture.index;
-        image.with_id_prefix(fixture.id_prefix)
+        static ALL: LazyLock<Vec<(&'static str, FakeImage)>> = LazyLock::new(|| {
+            let build = |fixture: &&'static FixtureImage| {
+                let mut image = FakeImage::new(fixtures::BASE_CONTENT).layer(fixture.content).user(fixture.user);
+                image.index = fixture.index;
+                (fixture.content, image.with_id_prefix(fixture.id_prefix))
+            };
+            fixtures::IMAGES.iter().map(build).collect()
+        });
+        let found = ALL.iter().find(|(content, _)| *content == fixture.content);
+        found.map(|(_, image)| image.clone()).expect("the fixture is one of the suite's")
     }
 
     /// The image id: digest of the config.
@@ -109,8 +129,8 @@ impl FakeImage {
         if !self.user.is_empty() {
             config["config"]["User"] = json!(self.user);
         }
-        if self.nonce > 0 {
-            config["config"]["Labels"] = json!({ fixtures::NONCE_LABEL: self.nonce.to_string() });
+        if let Some(nonce) = self.nonce {
+            config["config"]["Labels"] = json!({ fixtures::NONCE_LABEL: nonce_text(nonce) });
         }
         config.to_string()
     }
@@ -140,6 +160,10 @@ impl FakeImage {
             Err(_) => (None, user.to_owned()),
         }
     }
+}
+
+fn nonce_text(nonce: u32) -> String {
+    format!("nonce-{nonce:010}")
 }
 
 /// Repositories by their full name.

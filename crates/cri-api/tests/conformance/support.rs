@@ -18,6 +18,7 @@ pub(crate) struct FakeHarness {
     pub(crate) fake: FakeImageService,
     pub(crate) service: Arc<dyn ImageService>,
     pub(crate) deviations: Vec<Deviation>,
+    pub(crate) tells_given_up: bool,
 }
 
 impl FakeHarness {
@@ -27,11 +28,12 @@ impl FakeHarness {
             fake.publish_fixtures(domain);
         }
         fake.know_only_handlers(&["kata"]);
-        Self { service: Arc::new(fake.clone()), fake, deviations: Vec::new() }
+        Self { service: Arc::new(fake.clone()), fake, deviations: Vec::new(), tells_given_up: true }
     }
 
     pub(crate) fn sabotaged(sabotage: Sabotage) -> Self {
         let mut harness = Self::new();
+        harness.tells_given_up = false;
         harness.service = Arc::new(Saboteur {
             fake: harness.fake.clone(),
             sabotage,
@@ -77,8 +79,12 @@ impl Harness for FakeHarness {
     fn hold_pulls(&self) -> Option<Hold> {
         let gate = self.fake.faults().hold(CallKind::PullImage);
         let fake = self.fake.clone();
-        let reached = async move { gate.until_arrived(1).await };
-        Some(Hold::new(reached, move || fake.faults().clear(CallKind::PullImage)))
+        let reached = gate.clone();
+        let hold = Hold::new(async move { reached.until_arrived(1).await }, move || {
+            fake.faults().clear(CallKind::PullImage);
+        });
+        // A saboteur that goes on alone is to be caught by what becomes visible, not by hanging here.
+        Some(if self.tells_given_up { hold.with_given_up(async move { gate.until_waiting(0).await }) } else { hold })
     }
 
     fn runtime_handlers(&self) -> Option<Vec<String>> {

@@ -77,13 +77,29 @@ pub struct Identity {
 /// Pulls that are being held back at the registry.
 pub struct Hold {
     reached: Pin<Box<dyn Future<Output = ()> + Send>>,
+    given_up: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     release: Box<dyn FnOnce() + Send>,
 }
 
 impl Hold {
     /// `reached` ends when a request of a pull is being held back; `release` lets everything through again.
     pub fn new(reached: impl Future<Output = ()> + Send + 'static, release: impl FnOnce() + Send + 'static) -> Self {
-        Self { reached: Box::pin(reached), release: Box::new(release) }
+        Self { reached: Box::pin(reached), given_up: None, release: Box::new(release) }
+    }
+
+    /// With a future that ends when no request is held back any more, since whoever asked went away. A registry that
+    /// sees its clients go should say so: then the suite knows, instead of watching for a while.
+    #[must_use]
+    pub fn with_given_up(mut self, given_up: impl Future<Output = ()> + Send + 'static) -> Self {
+        self.given_up = Some(Box::pin(given_up));
+        self
+    }
+
+    /// Waits until whoever asked has gone away, where the registry can tell.
+    pub async fn given_up(&mut self) {
+        if let Some(given_up) = self.given_up.take() {
+            given_up.await;
+        }
     }
 
     /// Waits until a request is being held back.
