@@ -5,7 +5,13 @@ use std::fmt;
 
 use zeroize::Zeroize as _;
 
-#[expect(unreachable_pub, reason = "generated code")]
+#[expect(
+    unreachable_pub,
+    clippy::allow_attributes,
+    clippy::allow_attributes_without_reason,
+    clippy::enum_variant_names,
+    reason = "generated code"
+)]
 mod generated {
     include!(concat!(env!("OUT_DIR"), "/runtime.v1.rs"));
 }

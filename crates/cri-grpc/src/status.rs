@@ -48,7 +48,11 @@ fn is_known_by_text(message: &str) -> bool {
 }
 
 fn clip(message: &str) -> &str {
-    &message[..message.floor_char_boundary(MAX_MESSAGE)]
+    let mut end = message.len().min(MAX_MESSAGE);
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    &message[..end]
 }
 
 fn code(kind: Kind) -> Code {

@@ -144,16 +144,22 @@ async fn attempts_keep_their_distance() {
 async fn a_connection_that_is_cut_ends_its_calls() {
     let fake = FakeImageService::new();
     let gate = fake.faults().hold(CallKind::ListImages);
-    let options = ServerOptions { grace: Duration::ZERO, ..ServerOptions::new(Arc::new(fake.clone()), "1") };
-    let server = Running::with(options);
-    let client = server.client().await;
-    let list = TaskTracker::new().spawn(async move { client.list_images(None).await });
+    // A runtime of its own: when it goes, the peer is dead in the middle of a call, as after a kill.
+    let peer = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let server = {
+        let _inside = peer.enter();
+        Running::fake(&fake)
+    };
+    let client = server.client_with(quick()).await;
+    let calling = client.clone();
+    let list = TaskTracker::new().spawn(async move { calling.list_images(None).await });
     soon(gate.until_waiting(1)).await;
-    // The whole server is dropped with its runtime tasks' connections still open.
-    server.stop().await;
+    peer.shutdown_background();
     let error = soon(list).await.unwrap().unwrap_err();
     assert_eq!(error.kind(), Kind::Unavailable, "{error}");
-    soon(gate.until_waiting(0)).await;
+    assert!(error.message().starts_with(&format!("lost the connection to {}: ", server.endpoint)), "{error}");
+    let error = soon(client.list_images(None)).await.unwrap_err();
+    assert!(error.message().starts_with(&format!("connect to {}: ", server.endpoint)), "{error}");
 }
 
 #[tokio::test]

@@ -80,7 +80,7 @@ async fn a_runtime_is_passed_through() {
         assert_eq!(soon(client.status(true)).await, runtime.status(true).await);
         assert_eq!(soon(client.list_pod_sandboxes(None)).await.unwrap().len(), 2);
         let filter = PodSandboxFilter { id: Some("s1".into()), ready: Some(true), labels: BTreeMap::new() };
-        assert_eq!(soon(client.list_pod_sandboxes(Some(&filter))).await.unwrap(), [sandbox.clone()]);
+        assert_eq!(soon(client.list_pod_sandboxes(Some(&filter))).await.unwrap(), std::slice::from_ref(&sandbox));
         let filter = ContainerFilter {
             id: None,
             state: Some(ContainerState::Exited),
