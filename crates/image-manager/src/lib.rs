@@ -1,1 +1,30 @@
-//! Placeholder.
+//! Decides what happens between a pod's image and the runtime: [`ImageManager::ensure_image_exists`] is the kubelet's
+//! image manager, behind any [`ImageService`](cri_api::ImageService).
+//!
+//! It decides, queues, tells events and keeps causes; bytes are the service's work. It knows no gRPC, no HTTP, no
+//! Kubernetes client types and no wall clock. The binary and the pod sync call it.
+//!
+//! The way of a request: [`request`](EnsureImageRequest) → presence → [`decide`] (pure) → puller → events. Credential
+//! lookup, pull records and back-off stand between these steps in the kubelet; here they enter as
+//! [`EnsureImageRequest::credentials`] and [`Access`].
+
+mod attempts;
+mod decide;
+mod error;
+mod events;
+mod explain;
+mod go_duration;
+mod manager;
+mod outcome;
+mod policy;
+mod puller;
+mod request;
+
+pub use decide::{Access, Decision, Grant, Presence, PullReason, RefuseReason, UseLocalReason, decide};
+pub use error::{Attempt, EnsureImageError, PullFailure};
+pub use events::{Event, EventRecorder, EventType, LogRecorder, NumberedEvent, ObjectRef, Recorders, RingRecorder};
+pub use explain::Explanation;
+pub use manager::{Clock, ImageManager, Options};
+pub use policy::{PullPolicy, UnknownPullPolicy};
+pub use puller::PullerOptions;
+pub use request::{EnsureImageRequest, EnsuredImage, PodRef, PullTiming};

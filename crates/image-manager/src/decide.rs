@@ -1,0 +1,190 @@
+//! [`decide`]: policy × presence × access → what to do, with the reason. Pure; it is called for every request and by
+//! `explain`.
+
+use std::fmt;
+
+use crate::PullPolicy;
+
+/// Whether the image is on the node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// Nobody looked, because the policy does not ask.
+    NotChecked,
+    /// It is not.
+    Absent,
+    /// It is, and the runtime calls it so.
+    Present {
+        /// The image ref.
+        image_ref: String,
+    },
+}
+
+/// Whether this pod may have an image that is already here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It may.
+    Granted(Grant),
+}
+
+/// Why a pod may have an image that is already here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grant {
+    /// No record tells who pulled what with which credential, so whatever is here is for every pod.
+    NoRecordsKept,
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// The image here is used.
+    UseLocal {
+        /// What the runtime calls it.
+        image_ref: String,
+        /// Why.
+        why: UseLocalReason,
+    },
+    /// It is pulled.
+    Pull(PullReason),
+    /// The request fails.
+    Refuse(RefuseReason),
+}
+
+/// Why the image here is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UseLocalReason {
+    /// It is present, the policy does not ask for more, and this pod may have it.
+    PresentAndGranted(Grant),
+}
+
+/// Why it is pulled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PullReason {
+    /// The policy asks the registry every time.
+    PolicyIsAlways,
+    /// It is not known to be here.
+    NotPresent,
+}
+
+/// Why the request fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefuseReason {
+    /// It is not known to be here, and the policy forbids to pull it.
+    NotPresentAndNeverPulled,
+}
+
+/// Decides. What nobody looked for counts as not present: doubt never makes an image usable.
+#[must_use]
+pub fn decide(policy: PullPolicy, presence: &Presence, access: Access) -> Decision {
+    let Access::Granted(grant) = access;
+    match (policy, presence) {
+        (PullPolicy::Always, _) => Decision::Pull(PullReason::PolicyIsAlways),
+        (PullPolicy::IfNotPresent | PullPolicy::Never, Presence::Present { image_ref }) => {
+            Decision::UseLocal { image_ref: image_ref.clone(), why: UseLocalReason::PresentAndGranted(grant) }
+        }
+        (PullPolicy::IfNotPresent, Presence::Absent | Presence::NotChecked) => Decision::Pull(PullReason::NotPresent),
+        (PullPolicy::Never, Presence::Absent | Presence::NotChecked) => {
+            Decision::Refuse(RefuseReason::NotPresentAndNeverPulled)
+        }
+    }
+}
+
+impl Decision {
+    /// One word for it: `use-local`, `pull` or `refuse`.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::UseLocal { .. } => "use-local",
+            Self::Pull(_) => "pull",
+            Self::Refuse(_) => "refuse",
+        }
+    }
+
+    /// The reason, for people.
+    #[must_use]
+    pub fn why(&self) -> &'static str {
+        match self {
+            Self::UseLocal { why: UseLocalReason::PresentAndGranted(Grant::NoRecordsKept), .. } => {
+                "the image is present, and no records restrict who may use it"
+            }
+            Self::Pull(PullReason::PolicyIsAlways) => "the pull policy is Always",
+            Self::Pull(PullReason::NotPresent) => "the image is not present",
+            Self::Refuse(RefuseReason::NotPresentAndNeverPulled) => {
+                "the image is not present, and the pull policy is Never"
+            }
+        }
+    }
+}
+
+impl fmt::Display for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.word(), self.why())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const GRANTED: Access = Access::Granted(Grant::NoRecordsKept);
+
+    #[test]
+    fn table() {
+        let present = Presence::Present { image_ref: "sha256:1".into() };
+        let local = Decision::UseLocal {
+            image_ref: "sha256:1".into(),
+            why: UseLocalReason::PresentAndGranted(Grant::NoRecordsKept),
+        };
+        let always = Decision::Pull(PullReason::PolicyIsAlways);
+        let missing = Decision::Pull(PullReason::NotPresent);
+        let never = Decision::Refuse(RefuseReason::NotPresentAndNeverPulled);
+        let cases = [
+            (PullPolicy::Always, Presence::NotChecked, &always),
+            (PullPolicy::Always, Presence::Absent, &always),
+            (PullPolicy::Always, present.clone(), &always),
+            (PullPolicy::IfNotPresent, Presence::NotChecked, &missing),
+            (PullPolicy::IfNotPresent, Presence::Absent, &missing),
+            (PullPolicy::IfNotPresent, present.clone(), &local),
+            (PullPolicy::Never, Presence::NotChecked, &never),
+            (PullPolicy::Never, Presence::Absent, &never),
+            (PullPolicy::Never, present, &local),
+        ];
+        for (policy, presence, want) in cases {
+            assert_eq!(decide(policy, &presence, GRANTED), *want, "{policy} {presence:?}");
+        }
+    }
+
+    fn policies() -> impl Strategy<Value = PullPolicy> {
+        prop_oneof![Just(PullPolicy::Always), Just(PullPolicy::IfNotPresent), Just(PullPolicy::Never)]
+    }
+
+    fn presences() -> impl Strategy<Value = Presence> {
+        prop_oneof![
+            Just(Presence::NotChecked),
+            Just(Presence::Absent),
+            "[a-z0-9:]{1,20}".prop_map(|image_ref| Presence::Present { image_ref }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn every_input_has_a_sound_answer(policy in policies(), presence in presences()) {
+            let decision = decide(policy, &presence, GRANTED);
+            prop_assert_eq!(&decision, &decide(policy, &presence, GRANTED));
+            prop_assert!(!decision.why().is_empty());
+            match (policy, &decision) {
+                (PullPolicy::Always, Decision::UseLocal { .. }) => prop_assert!(false, "Always never uses local"),
+                (PullPolicy::Never, Decision::Pull(_)) => prop_assert!(false, "Never never pulls"),
+                (PullPolicy::Always | PullPolicy::IfNotPresent, Decision::Refuse(_)) => {
+                    prop_assert!(false, "only Never refuses");
+                }
+                (_, Decision::UseLocal { image_ref, .. }) => {
+                    let same = matches!(&presence, Presence::Present { image_ref: present } if present == image_ref);
+                    prop_assert!(same, "only what is present is used");
+                }
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! [`EventRecorder`] and its two recorders: the log, and a ring of the last events. Which outcome makes which event is
+//! decided in `outcome`.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::Serialize;
+
+use crate::PodRef;
+
+/// What an event is about: a pod, or a part of one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ObjectRef {
+    /// Namespace of the pod.
+    pub namespace: String,
+    /// Name of the pod.
+    pub name: String,
+    /// Uid of the pod.
+    pub uid: String,
+    /// Which part, for example `spec.containers{web}`; empty: the pod itself.
+    pub field_path: String,
+}
+
+impl ObjectRef {
+    /// The pod itself.
+    #[must_use]
+    pub fn pod(pod: &PodRef) -> Self {
+        Self::part(pod, String::new())
+    }
+
+    /// A container of the pod.
+    #[must_use]
+    pub fn container(pod: &PodRef, name: &str) -> Self {
+        Self::part(pod, format!("spec.containers{{{name}}}"))
+    }
+
+    /// An init container of the pod.
+    #[must_use]
+    pub fn init_container(pod: &PodRef, name: &str) -> Self {
+        Self::part(pod, format!("spec.initContainers{{{name}}}"))
+    }
+
+    fn part(pod: &PodRef, field_path: String) -> Self {
+        Self { namespace: pod.namespace.clone(), name: pod.name.clone(), uid: pod.uid.clone(), field_path }
+    }
+}
+
+impl fmt::Display for ObjectRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)?;
+        if self.field_path.is_empty() { Ok(()) } else { write!(f, " {}", self.field_path) }
+    }
+}
+
+/// Whether something went as it should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum EventType {
+    /// It did.
+    Normal,
+    /// It did not.
+    Warning,
+}
+
+impl EventType {
+    /// The name, as Kubernetes writes it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Warning => "Warning",
+        }
+    }
+}
+
+/// One event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Event {
+    /// What it is about.
+    pub object: ObjectRef,
+    /// Normal or warning.
+    #[serde(rename = "type")]
+    pub kind: EventType,
+    /// Fixed CamelCase reason.
+    pub reason: &'static str,
+    /// For people.
+    pub message: String,
+}
+
+/// Where events go. Called on the way of a request: it must be quick and cannot fail.
+pub trait EventRecorder: Send + Sync + 'static {
+    /// Records one event.
+    fn record(&self, event: Event);
+}
+
+/// Writes events to the log.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LogRecorder;
+
+impl EventRecorder for LogRecorder {
+    fn record(&self, event: Event) {
+        let Event { object, kind, reason, message } = event;
+        match kind {
+            EventType::Normal => tracing::info!(%object, reason, "{message}"),
+            EventType::Warning => tracing::warn!(%object, reason, "{message}"),
+        }
+    }
+}
+
+/// An event and its number since the start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NumberedEvent {
+    /// Counts from 1.
+    pub number: u64,
+    /// The event.
+    #[serde(flatten)]
+    pub event: Event,
+}
+
+/// Keeps the last events.
+#[derive(Debug)]
+pub struct RingRecorder {
+    capacity: usize,
+    /// Guards the events, oldest first.
+    events: Mutex<Ring>,
+}
+
+#[derive(Debug, Default)]
+struct Ring {
+    last: VecDeque<NumberedEvent>,
+    recorded: u64,
+}
+
+impl RingRecorder {
+    /// Keeps at most `capacity` events; the oldest go first.
+    #[must_use]
+    pub fn new(capacity: usize) -> Self {
+        Self { capacity, events: Mutex::default() }
+    }
+
+    /// The events that are kept, oldest first.
+    #[must_use]
+    pub fn events(&self) -> Vec<NumberedEvent> {
+        self.since(0)
+    }
+
+    /// Those of a higher number. A gap after `number` tells how many were lost.
+    #[must_use]
+    pub fn since(&self, number: u64) -> Vec<NumberedEvent> {
+        let ring = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        ring.last.iter().filter(|event| event.number > number).cloned().collect()
+    }
+}
+
+impl EventRecorder for RingRecorder {
+    fn record(&self, event: Event) {
+        let mut ring = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        ring.recorded += 1;
+        let number = ring.recorded;
+        ring.last.push_back(NumberedEvent { number, event });
+        while ring.last.len() > self.capacity {
+            ring.last.pop_front();
+        }
+    }
+}
+
+/// Several recorders, each of which gets every event.
+#[derive(Clone, Default)]
+pub struct Recorders(pub Vec<Arc<dyn EventRecorder>>);
+
+impl EventRecorder for Recorders {
+    fn record(&self, event: Event) {
+        for recorder in &self.0 {
+            recorder.record(event.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(message: &str) -> Event {
+        let pod = PodRef { namespace: "shop".into(), name: "web-0".into(), uid: "u1".into(), ..PodRef::default() };
+        Event {
+            object: ObjectRef::container(&pod, "nginx"),
+            kind: EventType::Normal,
+            reason: "Pulled",
+            message: message.into(),
+        }
+    }
+
+    #[test]
+    fn ring_keeps_the_last_and_counts_all() {
+        let ring = Arc::new(RingRecorder::new(2));
+        let recorders = Recorders(vec![Arc::clone(&ring) as Arc<dyn EventRecorder>, Arc::new(LogRecorder)]);
+        for message in ["a", "b", "c"] {
+            recorders.record(event(message));
+        }
+        let kept: Vec<(u64, String)> = ring.events().into_iter().map(|e| (e.number, e.event.message)).collect();
+        assert_eq!(kept, [(2, "b".to_owned()), (3, "c".to_owned())]);
+        assert_eq!(ring.since(2).len(), 1);
+        assert_eq!(ring.since(3).len(), 0);
+    }
+
+    #[test]
+    fn objects_and_events_are_written_as_in_kubernetes() {
+        assert_eq!(event("x").object.to_string(), "shop/web-0 spec.containers{nginx}");
+        let json = serde_json::to_value(NumberedEvent { number: 1, event: event("x") }).expect("plain data");
+        assert_eq!(json["type"], "Normal");
+        assert_eq!(json["object"]["fieldPath"], "spec.containers{nginx}");
+        let pod = PodRef { namespace: "shop".into(), name: "web-0".into(), ..PodRef::default() };
+        assert_eq!(ObjectRef::pod(&pod).to_string(), "shop/web-0");
+        assert_eq!(ObjectRef::init_container(&pod, "db").field_path, "spec.initContainers{db}");
+    }
+}

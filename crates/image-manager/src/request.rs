@@ -1,0 +1,89 @@
+//! What is asked of the manager, and what it answers. Plain data; the edges make it of manifests and of flags.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use cri_api::{PodSandboxConfig, ProgressSink};
+use oci::RegistryAuth;
+use serde::{Deserialize, Serialize};
+
+use crate::{ObjectRef, PullPolicy};
+
+/// The pod that wants an image.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodRef {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Uid.
+    pub uid: String,
+    /// All annotations; the runtime is told them with the image.
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// One image that has to be there.
+#[derive(Clone, Debug)]
+pub struct EnsureImageRequest {
+    /// The pod for which it is.
+    pub pod: PodRef,
+    /// What events are about; `None`: events are only logged.
+    pub object: Option<ObjectRef>,
+    /// The image as the user wrote it.
+    pub image: String,
+    /// When to pull.
+    pub policy: PullPolicy,
+    /// Credentials to try, in this order; none means one anonymous pull.
+    pub credentials: Vec<RegistryAuth>,
+    /// Runtime handler of the pod; empty is the default one.
+    pub runtime_handler: String,
+    /// The pod's sandbox, where there is one.
+    pub sandbox: Option<PodSandboxConfig>,
+    /// Where progress of a pull is told.
+    pub progress: ProgressSink,
+}
+
+impl EnsureImageRequest {
+    /// A request for `image` with the policy that the API server would fill in, and nothing else.
+    #[must_use]
+    pub fn new(image: impl Into<String>) -> Self {
+        let image = image.into();
+        Self {
+            pod: PodRef::default(),
+            object: None,
+            policy: PullPolicy::default_for(&image),
+            image,
+            credentials: Vec::new(),
+            runtime_handler: String::new(),
+            sandbox: None,
+            progress: ProgressSink::default(),
+        }
+    }
+}
+
+/// An image that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EnsuredImage {
+    /// What the runtime calls it: containers are created from this.
+    pub image_ref: String,
+    /// The message of the last event: for people.
+    pub message: String,
+    /// Whether it was pulled for this request.
+    pub pulled: bool,
+    /// Of a pull: which of the request's credentials worked; `None` for an anonymous pull.
+    pub credential: Option<usize>,
+    /// Of a pull: its times.
+    pub timing: Option<PullTiming>,
+    /// Size in bytes, where it was asked for and is known.
+    pub size: Option<u64>,
+}
+
+/// How long a pull took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PullTiming {
+    /// The pull itself, every attempt included.
+    pub pulling: Duration,
+    /// The same with the wait for a turn.
+    pub with_waiting: Duration,
+}
