@@ -1,1 +1,34 @@
-//! Placeholder.
+//! The embedded image service: registry client and store put together, behind [`cri_api::ImageService`].
+//!
+//! [`Engine`] pulls (resolve, choose, fetch, verify, unpack, commit; one job per image at a time, layers shared between
+//! jobs), answers for what is present, and imports and exports archives by the same pipeline. It has no opinion on when
+//! to pull or what to remove, holds no keyring and knows no gRPC: it is called by the binary, directly or through the
+//! server of `cri-grpc`.
+//!
+//! Every byte goes once through memory: async fetch → bounded window → thread one (verify the blob, inflate) → ring of
+//! buffers → thread two (hash the tar stream, unpack). Nothing is visible before every digest of an image fits.
+
+mod background;
+mod certs_d;
+mod decompress;
+mod engine;
+mod error;
+mod flight;
+mod intake;
+mod known;
+mod options;
+mod progress;
+mod pull;
+mod ring;
+mod service;
+mod source;
+mod transfer;
+mod unpack;
+
+pub use engine::Engine;
+pub use error::OpenError;
+pub use options::{Clock, EngineOptions};
+pub use transfer::{Compress, ExportOptions, Format, ImportOptions, ImportedImage};
+// What the binary needs of the store and may not reach for itself.
+pub use store::mount::unmount;
+pub use store::{Durability, MountError, OpenError as StoreOpenError};

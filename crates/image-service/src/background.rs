@@ -1,0 +1,74 @@
+//! Blocking work and its end: everything that hashes, inflates or touches the disk runs through here, on tracked
+//! blocking threads, so that shutdown can wait for it. Used by every module of the engine.
+
+use cri_api::Result;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use tokio_util::task::TaskTracker;
+
+use crate::error;
+
+/// Where blocking work runs.
+#[derive(Clone)]
+pub(crate) struct Background {
+    tracker: TaskTracker,
+    handle: Handle,
+}
+
+impl Background {
+    /// Within a tokio runtime.
+    pub(crate) fn new(tracker: TaskTracker) -> Self {
+        Self { tracker, handle: Handle::current() }
+    }
+
+    /// Starts blocking work.
+    pub(crate) fn start<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+        self.tracker.spawn_blocking_on(work, &self.handle)
+    }
+
+    /// Does blocking work and waits for it. It runs to its end even when the future is dropped.
+    pub(crate) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+        self.start(work).await.unwrap_or_else(|_| Err(error::thread_lost()))
+    }
+
+    /// Drops a value on a blocking thread and waits until that is done.
+    pub(crate) async fn discard<T: Send + 'static>(&self, value: T) {
+        // A panic while dropping has been reported by then; there is nobody to tell.
+        let _ = self.start(move || drop(value)).await;
+    }
+
+    /// Wraps a value whose drop may touch the disk.
+    pub(crate) fn hold<T: Send + Sync + 'static>(&self, value: T) -> Held<T> {
+        Held { value: Some(value), background: self.clone() }
+    }
+}
+
+/// A value that is dropped on a blocking thread.
+pub(crate) struct Held<T: Send + Sync + 'static> {
+    value: Option<T>,
+    background: Background,
+}
+
+impl<T: Send + Sync + 'static> Held<T> {
+    /// The value, for a thread that may block.
+    pub(crate) fn into_inner(mut self) -> T {
+        self.value.take().expect("only this and drop take it")
+    }
+}
+
+impl<T: Send + Sync + 'static> std::ops::Deref for Held<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.value.as_ref().expect("taken only at the end")
+    }
+}
+
+impl<T: Send + Sync + 'static> Drop for Held<T> {
+    fn drop(&mut self) {
+        if let Some(value) = self.value.take() {
+            // Detached on purpose: the tracker knows of it.
+            drop(self.background.start(move || drop(value)));
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! [`Engine`]: the embedded image service as a value: store, registry client, jobs in flight. Here is how it begins and
+//! ends; the calls stand in [`crate::service`], the way of a pull in [`crate::pull`].
+
+use std::sync::Arc;
+
+use cri_api::{Error, Kind, Result};
+use oci::Digest;
+use registry::Client;
+use store::{ImageRecord, Store};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::background::Background;
+use crate::certs_d;
+use crate::error::{self, OpenError};
+use crate::flight::Flights;
+use crate::known::Known;
+use crate::options::EngineOptions;
+use crate::pull::PullKey;
+use crate::pull::layer::{LayerKey, ReadyLayer};
+
+/// The embedded image service. Clones share it. It needs a tokio runtime that lives as long as it does.
+#[derive(Clone)]
+pub struct Engine(pub(crate) Arc<Shared>);
+
+/// What everything in an engine shares.
+pub(crate) struct Shared {
+    pub(crate) store: Store,
+    pub(crate) client: Client,
+    pub(crate) options: EngineOptions,
+    pub(crate) known: Known,
+    pub(crate) background: Background,
+    pub(crate) pulls: Flights<PullKey, Digest>,
+    pub(crate) layers: Flights<LayerKey, ReadyLayer>,
+    /// One for each layer in flight.
+    pub(crate) slots: Semaphore,
+    /// Cancelled at shutdown; parent of every job's token.
+    pub(crate) token: CancellationToken,
+    tracker: TaskTracker,
+}
+
+impl Engine {
+    /// Opens the store and makes the engine. Nothing is asked of any registry yet.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub async fn open(options: EngineOptions) -> std::result::Result<Self, OpenError> {
+        options.check()?;
+        let tracker = TaskTracker::new();
+        let background = Background::new(tracker.clone());
+        let (root, store_options) = (options.root.clone(), options.store.clone());
+        let opened = background.start(move || {
+            let store = Store::open(&root, store_options)?;
+            let known = Known::default();
+            known.replace(&store.images().map_err(store::OpenError::Store)?);
+            Ok::<_, OpenError>((store, known))
+        });
+        let (store, known) = opened.await.map_err(|_| OpenError::Thread)??;
+        let client = Client::new(registry::Options {
+            user_agent: options.user_agent.clone(),
+            retry: options.retry.clone(),
+            proxy: options.proxy.clone(),
+            ..registry::Options::new(certs_d::loader(options.hosts_roots.clone()))
+        });
+        let token = CancellationToken::new();
+        Ok(Self(Arc::new(Shared {
+            store,
+            client,
+            known,
+            background,
+            pulls: Flights::new(tracker.clone(), token.clone()),
+            layers: Flights::new(tracker.clone(), token.clone()),
+            slots: Semaphore::new(options.max_layers),
+            token,
+            tracker,
+            options,
+        })))
+    }
+
+    /// The store under this engine. Its calls block.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        &self.0.store
+    }
+
+    /// Cancels everything in flight, refuses what comes later, and answers when every task and thread of the engine has
+    /// ended and no private directory is left.
+    pub async fn shutdown(&self) {
+        self.0.token.cancel();
+        self.0.settled().await;
+    }
+
+    /// Answers when nothing is going on in the background, jobs included. More may begin at once.
+    pub async fn settled(&self) {
+        self.0.settled().await;
+    }
+
+    /// How many pulls and how many layers are in flight.
+    #[must_use]
+    pub fn in_flight(&self) -> (usize, usize) {
+        (self.0.pulls.len(), self.0.layers.len())
+    }
+}
+
+impl Shared {
+    async fn settled(&self) {
+        self.tracker.close();
+        self.tracker.wait().await;
+        if !self.token.is_cancelled() {
+            self.tracker.reopen();
+        }
+    }
+
+    /// Refuses new work after shutdown.
+    pub(crate) fn check_running(&self) -> Result<()> {
+        if self.token.is_cancelled() {
+            return Err(Error::new(Kind::Unavailable, "the image service is shutting down"));
+        }
+        Ok(())
+    }
+
+    /// The image that a text stands for, whether its layers are whole or not.
+    pub(crate) async fn find(&self, text: String) -> Result<Option<ImageRecord>> {
+        let store = self.store.clone();
+        self.background.run(move || store.resolve(&text).map_err(|e| error::from_resolve(store.root(), &e))).await
+    }
+
+    /// The image that a text stands for, if its layers are whole.
+    pub(crate) async fn find_whole(&self, text: String) -> Result<Option<ImageRecord>> {
+        let store = self.store.clone();
+        self.background
+            .run(move || {
+                let image = store.resolve(&text).map_err(|e| error::from_resolve(store.root(), &e))?;
+                Ok(image.filter(|image| store.image_is_whole(image)))
+            })
+            .await
+    }
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("options", &self.0.options).finish_non_exhaustive()
+    }
+}

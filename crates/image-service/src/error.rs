@@ -1,0 +1,199 @@
+//! From the errors of registry, store and the layer threads to the one error of the image service: a kind and one line.
+//! The only place that decides which kind a failure has. Texts come redacted from the registry crate.
+
+use std::error::Error as StdError;
+use std::io;
+use std::path::Path;
+
+use cri_api::{Error, Kind};
+use registry::{ErrorKind, RegistryError};
+use store::{CommitError, ResolveError, StoreError, UnpackError};
+
+use crate::intake::IntakeError;
+use crate::unpack::InflateError;
+
+/// By this beginning of a message a kubelet knows that the registry could not be reached (it sees no more than the text).
+const REGISTRY_UNAVAILABLE: &str = "RegistryUnavailable";
+
+/// Why the engine could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The store refused.
+    #[error(transparent)]
+    Store(#[from] store::OpenError),
+    /// An option makes no sense.
+    #[error("image service option {option}: {message}")]
+    Option {
+        /// Its name.
+        option: &'static str,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// The thread that opens the store ended without an answer.
+    #[error("open the store: the thread ended without an answer")]
+    Thread,
+}
+
+pub(crate) fn cancelled() -> Error {
+    Error::new(Kind::Cancelled, "the pull was given up")
+}
+
+pub(crate) fn invalid(message: impl Into<String>) -> Error {
+    Error::new(Kind::InvalidArgument, message)
+}
+
+pub(crate) fn damaged(message: impl Into<String>) -> Error {
+    Error::new(Kind::DataLoss, message)
+}
+
+pub(crate) fn from_registry(error: &RegistryError) -> Error {
+    let kind = match error.kind() {
+        ErrorKind::NotFound => Kind::NotFound,
+        ErrorKind::Unauthenticated => Kind::Unauthenticated,
+        ErrorKind::PermissionDenied => Kind::PermissionDenied,
+        ErrorKind::RateLimited => Kind::ResourceExhausted,
+        ErrorKind::Unavailable => Kind::Unavailable,
+        ErrorKind::InvalidContent => Kind::DataLoss,
+        ErrorKind::InvalidReference => Kind::InvalidArgument,
+        ErrorKind::Config => Kind::FailedPrecondition,
+    };
+    Error::from_source(kind, error)
+}
+
+/// The error of a whole pull, with the image's name; the registry's absence is told in the kubelet's words.
+pub(crate) fn of_pull(reference: &str, error: &Error) -> Error {
+    let context = match error.kind() {
+        Kind::Unavailable => format!("{REGISTRY_UNAVAILABLE}: pull {reference}"),
+        _ => format!("pull {reference}"),
+    };
+    one_line(error.clone().context(context))
+}
+
+/// Registries and archives can bring line breaks and control characters into a message.
+pub(crate) fn one_line(error: Error) -> Error {
+    if !error.message().contains(char::is_control) {
+        return error;
+    }
+    let text: String = error.message().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    Error::new(error.kind(), text)
+}
+
+pub(crate) fn from_store(root: &Path, error: &StoreError) -> Error {
+    if error.is_disk_full() {
+        return disk_full(root, error);
+    }
+    let kind = match error {
+        StoreError::NotFound(_) => Kind::NotFound,
+        StoreError::InUse { .. } => Kind::FailedPrecondition,
+        StoreError::InvalidName { .. } | StoreError::UnsuitableName { .. } => Kind::InvalidArgument,
+        StoreError::Corrupt(_) => Kind::DataLoss,
+        _ => of_io(error).unwrap_or(Kind::Internal),
+    };
+    Error::from_source(kind, error)
+}
+
+pub(crate) fn from_resolve(root: &Path, error: &ResolveError) -> Error {
+    match error {
+        ResolveError::Store(error) => from_store(root, error),
+        _ => Error::from_source(Kind::InvalidArgument, error),
+    }
+}
+
+pub(crate) fn from_commit(root: &Path, error: &CommitError) -> Error {
+    match error {
+        CommitError::Store(error) => from_store(root, error),
+        CommitError::Config { .. } => Error::from_source(Kind::InvalidArgument, error),
+        CommitError::LayersMismatch { .. } => Error::from_source(Kind::DataLoss, error),
+        CommitError::LayerTaken { .. } => Error::from_source(Kind::Unavailable, error),
+    }
+}
+
+pub(crate) fn from_unpack(root: &Path, error: &UnpackError) -> Error {
+    if is_disk_full(error) {
+        return disk_full(root, error);
+    }
+    let kind = match error {
+        UnpackError::Cancelled => Kind::Cancelled,
+        UnpackError::Truncated { .. } | UnpackError::Malformed { .. } => Kind::DataLoss,
+        UnpackError::Limit { .. } | UnpackError::Refused { .. } => Kind::InvalidArgument,
+        _ => of_io(error).unwrap_or(Kind::Internal),
+    };
+    Error::from_source(kind, error)
+}
+
+pub(crate) fn from_inflate(error: &InflateError) -> Error {
+    let kind = match error {
+        InflateError::Intake(IntakeError::GivenUp) | InflateError::UnpackStopped => Kind::Cancelled,
+        InflateError::Intake(IntakeError::Verify(_)) | InflateError::Corrupt(..) => Kind::DataLoss,
+        InflateError::Unsupported(_) => Kind::InvalidArgument,
+    };
+    Error::from_source(kind, error)
+}
+
+/// A failure with a file outside the store: an archive, or where one is written.
+pub(crate) fn from_file(operation: &str, path: &Path, error: &io::Error) -> Error {
+    let kind = match error.kind() {
+        io::ErrorKind::NotFound => Kind::NotFound,
+        io::ErrorKind::PermissionDenied => Kind::PermissionDenied,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Kind::ResourceExhausted,
+        io::ErrorKind::AlreadyExists | io::ErrorKind::DirectoryNotEmpty => Kind::FailedPrecondition,
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData => Kind::DataLoss,
+        _ => Kind::Internal,
+    };
+    Error::new(kind, format!("{operation} {}: {error}", path.display()))
+}
+
+pub(crate) fn thread_lost() -> Error {
+    Error::new(Kind::Internal, "a thread of the image service ended without an answer: this is a fault of the program")
+}
+
+fn disk_full(root: &Path, error: &(dyn StdError + 'static)) -> Error {
+    Error::from_source(Kind::ResourceExhausted, error)
+        .context(format_args!("no space left on the file system of {}", root.display()))
+}
+
+/// Whether something below `error` is a full disk or a used-up quota.
+fn is_disk_full(error: &(dyn StdError + 'static)) -> bool {
+    io_below(error).is_some_and(|e| matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
+}
+
+/// The kind that an I/O error below `error` has, where there is one.
+fn of_io(error: &(dyn StdError + 'static)) -> Option<Kind> {
+    io_below(error).map(|e| match e.kind() {
+        io::ErrorKind::PermissionDenied => Kind::PermissionDenied,
+        _ => Kind::Internal,
+    })
+}
+
+fn io_below<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a io::Error> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(io) = error.downcast_ref::<io::Error>() {
+            return Some(io);
+        }
+        next = error.source();
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_names_the_file_system() {
+        let full = io::Error::from_raw_os_error(28);
+        let error = StoreError::Io { operation: "write", path: "/s/ingest/1/fs/a".into(), source: full };
+        let error = from_store(Path::new("/s"), &error);
+        assert_eq!(error.kind(), Kind::ResourceExhausted);
+        assert!(error.message().starts_with("no space left on the file system of /s: "), "{error}");
+    }
+
+    #[test]
+    fn messages_are_one_line_and_in_the_kubelets_words() {
+        let error = of_pull("r/x:1", &Error::new(Kind::Unavailable, "resolve:\n\tno\r\nroute"));
+        assert_eq!(error.message(), "RegistryUnavailable: pull r/x:1: resolve:  no  route");
+        let error = of_pull("r/x:1", &Error::new(Kind::NotFound, "no such tag"));
+        assert_eq!(error.message(), "pull r/x:1: no such tag");
+    }
+}

@@ -1,0 +1,99 @@
+//! [`EngineOptions`]: what an engine can be told. Plain values with their defaults; no environment, no file.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use oci::Platform;
+
+use crate::error::OpenError;
+
+/// Nanoseconds since 1970, now.
+pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
+
+/// How an engine works.
+#[derive(Clone)]
+pub struct EngineOptions {
+    /// Root of the store.
+    pub root: PathBuf,
+    /// `certs.d` directories, first one first. They are read on every pull.
+    pub hosts_roots: Vec<PathBuf>,
+    /// The platform that images are chosen for.
+    pub platform: Platform,
+    /// How many layers of one image are fetched at the same time.
+    pub max_parallel_layers: usize,
+    /// How many layers are fetched at the same time in all. It bounds memory: a layer in flight takes at most about
+    /// 4 MiB of compressed and 2 MiB of inflated bytes, and what its decoder wants (gzip: some 50 KiB; zstd: its window,
+    /// usually 8 MiB, at most 128 MiB).
+    pub max_layers: usize,
+    /// How the store is opened.
+    pub store: store::OpenOptions,
+    /// `User-Agent` towards registries.
+    pub user_agent: String,
+    /// Patience with registries.
+    pub retry: registry::RetryPolicy,
+    /// Proxies.
+    pub proxy: registry::ProxySettings,
+    /// Runtime handlers beside the default one that requests may name.
+    pub runtime_handlers: Vec<String>,
+    /// Whether a pull by digest of an image that is here and whole is answered without asking the registry. It saves a
+    /// request and works offline; but such a pull then no longer proves that the caller's credential may have the image,
+    /// on which a kubelet relies. Hence off by default.
+    pub trust_present_digests: bool,
+    /// The wall clock.
+    pub clock: Clock,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        Self {
+            root: PathBuf::from("/var/lib/imagelet"),
+            hosts_roots: vec![PathBuf::from("/etc/containerd/certs.d"), PathBuf::from("/etc/docker/certs.d")],
+            platform: Platform::host(),
+            max_parallel_layers: 3,
+            max_layers: 8,
+            store: store::OpenOptions::default(),
+            user_agent: concat!("imagelet/", env!("CARGO_PKG_VERSION")).to_owned(),
+            retry: registry::RetryPolicy::default(),
+            proxy: registry::ProxySettings::default(),
+            runtime_handlers: Vec::new(),
+            trust_present_digests: false,
+            clock: Arc::new(wall_clock),
+        }
+    }
+}
+
+impl EngineOptions {
+    pub(crate) fn check(&self) -> Result<(), OpenError> {
+        for (option, value) in [("max_parallel_layers", self.max_parallel_layers), ("max_layers", self.max_layers)] {
+            if value == 0 {
+                return Err(OpenError::Option { option, message: "it must be at least 1".into() });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for EngineOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EngineOptions")
+            .field("root", &self.root)
+            .field("hosts_roots", &self.hosts_roots)
+            .field("platform", &self.platform)
+            .field("max_parallel_layers", &self.max_parallel_layers)
+            .field("max_layers", &self.max_layers)
+            .field("store", &self.store)
+            .field("user_agent", &self.user_agent)
+            .field("retry", &self.retry)
+            .field("proxy", &self.proxy)
+            .field("runtime_handlers", &self.runtime_handlers)
+            .field("trust_present_digests", &self.trust_present_digests)
+            .finish_non_exhaustive()
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the default of an option: whoever wants another clock hands one in")]
+fn wall_clock() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,313 @@
+//! All layers of one manifest: which are here, which are coming for somebody else, which have to be fetched; and the
+//! checks that need the config. Layers that no image of this node ever had are fetched while the config still is; the
+//! others wait for the config, which tells whether they are here. Nothing is visible at its end. Called by pulls and
+//! imports, which commit the result.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cri_api::{Error, LayerState, ProgressSink, PullEvent, Result};
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt as _};
+use futures::FutureExt as _;
+use oci::{Algorithm, Descriptor, Digest};
+use store::{Layer, LayerSource, Lease};
+use tokio_util::sync::CancellationToken;
+
+use super::choose::{CONFIG_LIMIT, Chosen, check_layers, check_platform, parse_config};
+use super::layer::{LayerJob, LayerKey, ReadyLayer};
+use crate::background::Held;
+use crate::engine::Shared;
+use crate::error::{self, cancelled, damaged};
+use crate::progress::Hub;
+use crate::source::Source;
+
+/// What an assembly works with.
+pub(crate) struct Assembly<'a> {
+    pub(crate) shared: &'a Arc<Shared>,
+    pub(crate) source: &'a Arc<dyn Source>,
+    pub(crate) lease: &'a Arc<Held<Lease>>,
+    pub(crate) chosen: &'a Chosen,
+    pub(crate) name: &'a str,
+    pub(crate) hub: &'a Hub,
+    pub(crate) token: &'a CancellationToken,
+    /// Stacks for which the layer must be unpacked for itself.
+    pub(crate) alone: &'a BTreeSet<Digest>,
+}
+
+/// A whole image that is not yet visible.
+pub(crate) struct Assembled {
+    pub(crate) config: Bytes,
+    /// Lowest first.
+    pub(crate) layers: Vec<Part>,
+}
+
+/// One layer of it.
+#[derive(Clone)]
+pub(crate) enum Part {
+    Present(Layer),
+    New(ReadyLayer),
+}
+
+impl Part {
+    pub(crate) fn source(&self) -> LayerSource {
+        match self {
+            Self::Present(layer) => LayerSource::Present(layer.clone()),
+            Self::New(ready) => LayerSource::New { layer: ready.layer(), diff_id: ready.diff_id.clone() },
+        }
+    }
+}
+
+/// What the config tells of the layers.
+struct Plan {
+    bytes: Bytes,
+    diff_ids: Vec<Digest>,
+    chain_ids: Vec<Digest>,
+    present: Vec<Option<Layer>>,
+}
+
+/// A blob to fetch, for one or more places of the stack.
+struct Blob {
+    descriptor: Descriptor,
+    key: LayerKey,
+    places: Vec<usize>,
+    stop: CancellationToken,
+    ready: Option<ReadyLayer>,
+}
+
+/// How a wait for a layer ended: which blob, whether this pull led the job, and what came (`None`: stopped).
+type Waited = (usize, bool, Option<Result<ReadyLayer>>);
+
+impl Assembly<'_> {
+    /// Brings all layers together. When it fails, the layers that it alone wanted are gone before it answers.
+    pub(crate) async fn run(&self) -> Result<Assembled> {
+        let mut blobs = self.blobs(None);
+        let mut running = FuturesUnordered::new();
+        let result = self.drive(&mut blobs, &mut running).await;
+        let failed = match result {
+            Ok(plan) => match self.parts(&plan, &blobs) {
+                Ok(layers) => return Ok(Assembled { config: plan.bytes, layers }),
+                Err(error) => error,
+            },
+            Err(error) => error,
+        };
+        for blob in &blobs {
+            blob.stop.cancel();
+        }
+        while running.next().await.is_some() {}
+        drop(running);
+        // Off this thread, and done when the error is told.
+        let left: Vec<_> = blobs.into_iter().filter_map(|b| b.ready.and_then(ReadyLayer::into_last)).collect();
+        self.shared.background.discard(left).await;
+        Err(failed)
+    }
+
+    async fn drive(
+        &self,
+        blobs: &mut Vec<Blob>,
+        running: &mut FuturesUnordered<BoxFuture<'static, Waited>>,
+    ) -> Result<Plan> {
+        let mut plan: Option<Plan> = None;
+        let mut planning = self.plan().boxed().fuse();
+        let mut pending = biggest_first(blobs);
+        let mut leading = 0_usize;
+        loop {
+            // Start what may start.
+            let mut held_back = VecDeque::new();
+            while leading < self.shared.options.max_parallel_layers {
+                let Some(n) = pending.pop_front() else { break };
+                if plan.is_none() && self.shared.known.diff_id(&blobs[n].descriptor.digest).is_some() {
+                    held_back.push_back(n);
+                    continue;
+                }
+                let (led, waiting) = self.start(n, &blobs[n]);
+                leading += usize::from(led);
+                running.push(waiting);
+            }
+            held_back.append(&mut pending);
+            pending = held_back;
+            if let Some(plan) = plan.take_if(|_| pending.is_empty() && running.is_empty()) {
+                return Ok(plan);
+            }
+            tokio::select! {
+                biased;
+                () = self.token.cancelled() => return Err(cancelled()),
+                made = &mut planning, if plan.is_none() => {
+                    let made = made?;
+                    self.apply(&made, blobs, &mut pending);
+                    plan = Some(made);
+                }
+                Some((n, led, waited)) = running.next() => {
+                    leading -= usize::from(led);
+                    match waited {
+                        None => {}
+                        Some(Ok(ready)) => blobs[n].ready = Some(ready),
+                        // Somebody else's job failed, by somebody else's registry or credential: take over.
+                        Some(Err(error)) if !led && !self.token.is_cancelled() => {
+                            tracing::debug!(%error, layer = %blobs[n].descriptor.digest, "another pull's layer failed");
+                            pending.push_front(n);
+                        }
+                        Some(Err(error)) => return Err(error),
+                    }
+                }
+            }
+        }
+    }
+
+    /// The config, checked, and which of its layers are here.
+    async fn plan(&self) -> Result<Plan> {
+        let (chosen, name) = (self.chosen, self.name);
+        let bytes = match &chosen.config {
+            Some(bytes) => bytes.clone(),
+            None => self.source.small_blob(&chosen.manifest.config, CONFIG_LIMIT).await?,
+        };
+        let config = parse_config(&bytes, &chosen.manifest.config)?;
+        if !chosen.platform_known {
+            check_platform(&config, &self.shared.options.platform, name)?;
+        }
+        check_layers(&config, &chosen.manifest, name)?;
+        let diff_ids = config.rootfs.diff_ids;
+        let chain_ids = chain_ids(&diff_ids);
+        let (store, lease) = (self.shared.store.clone(), Arc::clone(self.lease));
+        let (diffs, chains) = (diff_ids.clone(), chain_ids.clone());
+        let present = self.shared.background.run(move || {
+            let find = |(diff, chain)| store.find_layer(&lease, diff, chain).map_err(|e| error::from_store(store.root(), &e));
+            diffs.iter().zip(&chains).map(find).collect::<Result<Vec<_>>>()
+        });
+        Ok(Plan { bytes, diff_ids, chain_ids, present: present.await? })
+    }
+
+    /// The blobs to fetch: without a plan those of the manifest, each once.
+    fn blobs(&self, plan: Option<&Plan>) -> Vec<Blob> {
+        let mut blobs: Vec<Blob> = Vec::new();
+        let mut seen: HashMap<LayerKey, usize> = HashMap::new();
+        for (place, descriptor) in self.chosen.manifest.layers.iter().enumerate() {
+            if plan.is_some_and(|p| p.present[place].is_some()) {
+                continue;
+            }
+            let key = LayerKey {
+                blob: descriptor.digest.clone(),
+                algorithm: plan.map_or(Algorithm::Sha256, |p| p.diff_ids[place].algorithm()),
+                only_for: plan.and_then(|p| self.alone.get(&p.chain_ids[place])).cloned(),
+            };
+            match seen.get(&key) {
+                Some(&n) => blobs[n].places.push(place),
+                None => {
+                    seen.insert(key.clone(), blobs.len());
+                    let descriptor = descriptor.clone();
+                    let stop = CancellationToken::new();
+                    blobs.push(Blob { descriptor, key, places: vec![place], stop, ready: None });
+                }
+            }
+        }
+        blobs
+    }
+
+    /// Brings what was started before the config was known in line with what the config says.
+    fn apply(&self, plan: &Plan, blobs: &mut Vec<Blob>, pending: &mut VecDeque<usize>) {
+        for (place, layer) in plan.present.iter().enumerate() {
+            if layer.is_some() {
+                self.hub.layer(&self.chosen.manifest.layers[place].digest, LayerState::Present);
+            }
+        }
+        let wanted = self.blobs(Some(plan));
+        let mut keep = BTreeSet::new();
+        for blob in wanted {
+            match blobs.iter().position(|b| b.key == blob.key) {
+                Some(n) => {
+                    keep.insert(n);
+                    blobs[n].places = blob.places;
+                }
+                None => {
+                    keep.insert(blobs.len());
+                    pending.push_back(blobs.len());
+                    blobs.push(blob);
+                }
+            }
+        }
+        for (n, blob) in blobs.iter_mut().enumerate() {
+            if !keep.contains(&n) {
+                blob.places.clear();
+                blob.stop.cancel();
+            }
+        }
+        pending.retain(|n| keep.contains(n));
+        pending.make_contiguous().sort_by_key(|&n| std::cmp::Reverse(blobs[n].descriptor.size));
+    }
+
+    /// Joins or starts the job of a blob.
+    fn start(&self, n: usize, blob: &Blob) -> (bool, BoxFuture<'static, Waited>) {
+        let job = LayerJob {
+            shared: Arc::clone(self.shared),
+            lease: Arc::clone(self.lease),
+            source: Arc::clone(self.source),
+            descriptor: blob.descriptor.clone(),
+            algorithm: blob.key.algorithm,
+        };
+        let ticket = self.shared.layers.join(&blob.key, |context| job.run(context));
+        let led = ticket.led;
+        if !led {
+            self.hub.layer(&blob.descriptor.digest, LayerState::WaitingForOther);
+        }
+        let seat = ticket.hub().join(forward(self.hub.clone(), led));
+        let stop = blob.stop.clone();
+        let waiting = async move {
+            let waited = tokio::select! {
+                biased;
+                result = ticket.wait() => Some(result),
+                () = stop.cancelled() => None,
+            };
+            drop(seat);
+            if waited.is_none() {
+                ticket.leave().await;
+            }
+            (n, led, waited)
+        };
+        (led, waiting.boxed())
+    }
+
+    /// The stack, every place filled and every diff id as the config says.
+    fn parts(&self, plan: &Plan, blobs: &[Blob]) -> Result<Vec<Part>> {
+        let mut parts: Vec<Option<Part>> = plan.present.iter().map(|l| l.clone().map(Part::Present)).collect();
+        for blob in blobs {
+            let Some(ready) = &blob.ready else { continue };
+            for &place in &blob.places {
+                let expected = &plan.diff_ids[place];
+                if ready.diff_id != *expected {
+                    return Err(damaged(format!(
+                        "layer {}: diff id mismatch: the config of {} says {expected}, its content has {}",
+                        blob.descriptor.digest, self.name, ready.diff_id
+                    )));
+                }
+                parts[place] = Some(Part::New(ready.clone()));
+            }
+        }
+        let missing = || Error::new(cri_api::Kind::Internal, "a layer was forgotten: this is a fault of the program");
+        parts.into_iter().map(|part| part.ok_or_else(missing)).collect()
+    }
+}
+
+fn biggest_first(blobs: &[Blob]) -> VecDeque<usize> {
+    let mut order: Vec<usize> = (0..blobs.len()).collect();
+    order.sort_by_key(|&n| std::cmp::Reverse(blobs[n].descriptor.size));
+    order.into()
+}
+
+/// The chain id of every place.
+pub(crate) fn chain_ids(diff_ids: &[Digest]) -> Vec<Digest> {
+    let mut chain_ids: Vec<Digest> = Vec::with_capacity(diff_ids.len());
+    for diff_id in diff_ids {
+        chain_ids.push(oci::chain_id(chain_ids.last(), diff_id));
+    }
+    chain_ids
+}
+
+/// A layer job's progress into a pull's hub. Who only waits is told of bytes and of the end.
+fn forward(hub: Hub, led: bool) -> ProgressSink {
+    ProgressSink::new(move |event| match &event {
+        PullEvent::Layer { state: LayerState::Done, .. } | PullEvent::Bytes { .. } => hub.tell(event),
+        _ if led => hub.tell(event),
+        _ => {}
+    })
+}

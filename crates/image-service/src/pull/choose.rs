@@ -1,0 +1,197 @@
+//! From a resolved document to the one manifest that runs here: index, platform, nested index, and the checks that need
+//! no layer. It fetches documents and configs, decides, and touches no disk. Called by pulls and imports.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use cri_api::{Error, Kind, Result};
+use futures::future::{BoxFuture, FutureExt as _};
+use oci::{Descriptor, Document, ImageConfig, Index, Manifest, ManifestError, Platform, media_type};
+
+use crate::error::{damaged, invalid};
+use crate::source::{RawDocument, Source};
+
+/// Configs larger than this are refused.
+pub(crate) const CONFIG_LIMIT: u64 = 4 * 1024 * 1024;
+/// How many indexes may stand above a manifest.
+const MAX_DEPTH: usize = 3;
+
+/// The manifest that was chosen.
+#[derive(Debug)]
+pub(crate) struct Chosen {
+    pub(crate) manifest: Manifest,
+    pub(crate) raw: RawDocument,
+    /// The outermost index, where there is one.
+    pub(crate) index: Option<Bytes>,
+    /// The config's bytes, where they had to be fetched to choose.
+    pub(crate) config: Option<Bytes>,
+    /// Whether an index or the config said that it runs here.
+    pub(crate) platform_known: bool,
+}
+
+/// Follows `root` down to the manifest for `platform`. `name` is for messages.
+pub(crate) async fn choose(source: &dyn Source, root: RawDocument, platform: &Platform, name: &str) -> Result<Chosen> {
+    match parse(&root, name)? {
+        Document::Manifest(manifest) => {
+            check_manifest(&manifest, name)?;
+            Ok(Chosen { manifest, raw: root, index: None, config: None, platform_known: false })
+        }
+        Document::Index(index) => {
+            let mut offered = BTreeSet::new();
+            let found = descend(source, index, platform, name, 1, &mut offered).await?;
+            let mut chosen = found.ok_or_else(|| no_match(name, platform, &offered))?;
+            chosen.index = Some(root.bytes);
+            Ok(chosen)
+        }
+    }
+}
+
+/// The error when nothing that is offered runs here.
+pub(crate) fn no_match(name: &str, platform: &Platform, offered: &BTreeSet<String>) -> Error {
+    let offered = match offered.len() {
+        0 => "it offers no platform at all".to_owned(),
+        _ => format!("it is for {}", offered.iter().map(String::as_str).collect::<Vec<_>>().join(", ")),
+    };
+    Error::new(Kind::NotFound, format!("no matching platform: {name} has nothing for {platform}; {offered}"))
+}
+
+/// Checks the platform that a config names.
+pub(crate) fn check_platform(config: &ImageConfig, platform: &Platform, name: &str) -> Result<()> {
+    if runs_here(config, platform) {
+        return Ok(());
+    }
+    let offered = BTreeSet::from([config.platform.normalized().to_string()]);
+    Err(no_match(name, platform, &offered))
+}
+
+fn runs_here(config: &ImageConfig, platform: &Platform) -> bool {
+    // Configs from before platforms were written say nothing; they are taken as they are, as containerd does.
+    config.platform.os.is_empty() && config.platform.architecture.is_empty()
+        || platform.rank(&config.platform).is_some()
+}
+
+fn descend<'a>(
+    source: &'a dyn Source,
+    index: Index,
+    platform: &'a Platform,
+    name: &'a str,
+    depth: usize,
+    offered: &'a mut BTreeSet<String>,
+) -> BoxFuture<'a, Result<Option<Chosen>>> {
+    async move {
+        if depth > MAX_DEPTH {
+            return Err(invalid(format!("{name}: more than {MAX_DEPTH} indexes within one another")));
+        }
+        offered.extend(index.manifests.iter().filter_map(|d| d.platform.as_ref()).filter_map(spelled));
+        for descriptor in platform.select(&index.manifests) {
+            if !descriptor.media_type.is_empty()
+                && !media_type::is_index(&descriptor.media_type)
+                && !media_type::is_manifest(&descriptor.media_type)
+                && !media_type::is_schema1(&descriptor.media_type)
+            {
+                // An artifact beside the images.
+                continue;
+            }
+            let raw = source.document(descriptor).await?;
+            match parse_as(&raw, descriptor, name)? {
+                Document::Index(inner) => {
+                    let found = descend(source, inner, platform, name, depth + 1, &mut *offered).await?;
+                    if found.is_some() {
+                        return Ok(found);
+                    }
+                }
+                Document::Manifest(manifest) => {
+                    if has_platform(descriptor) {
+                        check_manifest(&manifest, name)?;
+                        let chosen = Chosen { manifest, raw, index: None, config: None, platform_known: true };
+                        return Ok(Some(chosen));
+                    }
+                    // Only the config can tell; what is no image (an attestation) is passed over.
+                    if check_manifest(&manifest, name).is_err() {
+                        continue;
+                    }
+                    let bytes = source.small_blob(&manifest.config, CONFIG_LIMIT).await?;
+                    let config = parse_config(&bytes, &manifest.config)?;
+                    if runs_here(&config, platform) {
+                        let config = Some(bytes);
+                        return Ok(Some(Chosen { manifest, raw, index: None, config, platform_known: true }));
+                    }
+                    offered.extend(spelled(&config.platform));
+                }
+            }
+        }
+        Ok(None)
+    }
+    .boxed()
+}
+
+fn has_platform(descriptor: &Descriptor) -> bool {
+    descriptor.platform.as_ref().is_some_and(|p| !(p.os.is_empty() && p.architecture.is_empty()))
+}
+
+/// The platform in its normal form; attestations (`unknown/unknown`) are not offered to anybody.
+fn spelled(platform: &Platform) -> Option<String> {
+    let text = platform.normalized().to_string();
+    (!text.starts_with("unknown/") && text != "/").then_some(text)
+}
+
+fn parse(raw: &RawDocument, name: &str) -> Result<Document> {
+    Document::parse(&raw.bytes, Some(&raw.media_type)).map_err(|error| {
+        let kind = match error {
+            ManifestError::Json(_) => Kind::DataLoss,
+            _ => Kind::InvalidArgument,
+        };
+        Error::from_source(kind, &error).context(name)
+    })
+}
+
+/// The same, and the descriptor that led here must agree as well.
+fn parse_as(raw: &RawDocument, descriptor: &Descriptor, name: &str) -> Result<Document> {
+    let document = parse(raw, name)?;
+    let is_index = matches!(document, Document::Index(_));
+    let declared = &descriptor.media_type;
+    if media_type::is_index(declared) && !is_index || media_type::is_manifest(declared) && is_index {
+        let got = if is_index { "an index" } else { "a manifest" };
+        return Err(invalid(format!("{name}: ambiguous manifest: {} is said to be {declared} and is {got}", raw.digest)));
+    }
+    Ok(document)
+}
+
+/// What can be said of a manifest without fetching anything: it is an image, and its layers are of known types.
+fn check_manifest(manifest: &Manifest, name: &str) -> Result<()> {
+    if !media_type::is_config(&manifest.config.media_type) {
+        let what = match &manifest.artifact_type {
+            Some(kind) => format!("an artifact of type {kind:?}"),
+            None => format!("its config has media type {:?}", manifest.config.media_type),
+        };
+        return Err(invalid(format!("{name} is not a container image: {what}")));
+    }
+    for (number, layer) in manifest.layers.iter().enumerate() {
+        if media_type::is_layer(&layer.media_type) {
+            continue;
+        }
+        let hint = if layer.media_type.contains("encrypted") { " (encrypted layers are not supported)" } else { "" };
+        return Err(invalid(format!(
+            "{name}: layer {} of {} ({}) has the unsupported media type {:?}{hint}",
+            number + 1,
+            manifest.layers.len(),
+            layer.digest,
+            layer.media_type
+        )));
+    }
+    Ok(())
+}
+
+/// Parses a config's bytes.
+pub(crate) fn parse_config(bytes: &[u8], descriptor: &Descriptor) -> Result<ImageConfig> {
+    ImageConfig::parse(bytes).map_err(|error| damaged(error.to_string()).context(format_args!("config {}", descriptor.digest)))
+}
+
+/// Checks that config and manifest speak of the same layers.
+pub(crate) fn check_layers(config: &ImageConfig, manifest: &Manifest, name: &str) -> Result<()> {
+    let (layers, diff_ids) = (manifest.layers.len(), config.rootfs.diff_ids.len());
+    if layers == diff_ids {
+        return Ok(());
+    }
+    Err(damaged(format!("{name}: the manifest has {layers} layers and the config has {diff_ids} diff ids")))
+}

@@ -1,0 +1,179 @@
+//! One layer job: bytes from a source, through the two threads of [`crate::unpack`], into a private directory. Nothing
+//! is visible at its end: the layer belongs to those who wait for it, and goes when they do. It knows no image.
+//! Started by [`super::assemble`].
+
+use std::sync::Arc;
+
+use cri_api::{Error, Kind, LayerState, PullEvent, Result};
+use oci::{Algorithm, Descriptor, Digest};
+use store::{Lease, UnpackError, UnpackedLayer};
+
+use crate::background::Held;
+use crate::engine::Shared;
+use crate::error::{self, cancelled};
+use crate::flight::Context;
+use crate::intake::{Feed, intake};
+use crate::progress::Hub;
+use crate::ring::ring;
+use crate::source::{Chunks, Source};
+use crate::unpack::{InflateError, inflate, untar};
+
+/// Progress is told after so many more bytes.
+const PROGRESS_STEP: u64 = 256 * 1024;
+
+/// Which layer a job makes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct LayerKey {
+    /// Digest of the compressed blob.
+    pub(crate) blob: Digest,
+    /// Algorithm of the diff id that is wanted.
+    pub(crate) algorithm: Algorithm,
+    /// Set where the layer must not be shared with other stacks, since its implicit directories depend on what is below.
+    pub(crate) only_for: Option<Digest>,
+}
+
+/// A layer that is unpacked and whose blob is verified.
+#[derive(Clone)]
+pub(crate) struct ReadyLayer {
+    kept: Arc<Held<Arc<UnpackedLayer>>>,
+    /// Digest of the tar stream that came out.
+    pub(crate) diff_id: Digest,
+}
+
+impl ReadyLayer {
+    pub(crate) fn layer(&self) -> Arc<UnpackedLayer> {
+        Arc::clone(&self.kept)
+    }
+
+    /// The layer, if nobody else has it, to be dropped where that may block.
+    pub(crate) fn into_last(self) -> Option<Arc<UnpackedLayer>> {
+        Arc::into_inner(self.kept).map(Held::into_inner)
+    }
+}
+
+/// What a job needs.
+pub(crate) struct LayerJob {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) lease: Arc<Held<Lease>>,
+    pub(crate) source: Arc<dyn Source>,
+    pub(crate) descriptor: Descriptor,
+    pub(crate) algorithm: Algorithm,
+}
+
+impl LayerJob {
+    pub(crate) async fn run(self, context: Context) -> Result<ReadyLayer> {
+        let digest = self.descriptor.digest.clone();
+        let result = self.work(&context).await;
+        if result.is_ok() {
+            context.hub.layer(&digest, LayerState::Done);
+        }
+        result.map_err(|error| error.context(format_args!("layer {digest}")))
+    }
+
+    async fn work(self, context: &Context) -> Result<ReadyLayer> {
+        let Self { shared, lease, source, descriptor, algorithm } = self;
+        let Context { token, hub } = context;
+        hub.layer(&descriptor.digest, LayerState::Waiting);
+        let opened = async {
+            let slot = shared.slots.acquire().await.map_err(|_| cancelled())?;
+            hub.layer(&descriptor.digest, LayerState::Fetching);
+            Ok::<_, Error>((slot, source.blob(&descriptor).await?))
+        };
+        let (_slot, mut chunks) = tokio::select! {
+            biased;
+            () = token.cancelled() => return Err(cancelled()),
+            opened = opened => opened?,
+        };
+        loop {
+            let ingest = {
+                let (store, lease) = (shared.store.clone(), Arc::clone(&lease));
+                let make = move || store.new_layer(&lease).map_err(|e| error::from_store(store.root(), &e));
+                shared.background.run(make).await?
+            };
+            let (feed, intake) = intake(descriptor.digest.clone(), descriptor.size);
+            let (writer, reader) = ring();
+            let first = shared.background.start(move || inflate(intake, writer));
+            let stop = token.clone();
+            let second = shared.background.start(move || untar(ingest, reader, algorithm, &|| stop.is_cancelled()));
+            let fed = tokio::select! {
+                biased;
+                () = token.cancelled() => Err(cancelled()),
+                fed = pour(chunks.as_mut(), feed, &descriptor.digest, hub) => fed,
+            };
+            // The feed is gone, so both threads come to an end; the directory of a layer that failed is gone with them.
+            let (first, second) = (first.await, second.await);
+            let second = second
+                .map_err(|_| error::thread_lost())?
+                .map(|(layer, diff_id)| (shared.background.hold(Arc::new(layer)), diff_id));
+            let first = first.map_err(|_| error::thread_lost())?;
+            match verdict(fed, first, second, |e| error::from_unpack(shared.store.root(), e)) {
+                Ok((kept, diff_id)) => return Ok(ReadyLayer { kept: Arc::new(kept), diff_id }),
+                // A mirror may have it wrong where the registry has it right.
+                Err(error) if error.kind() == Kind::DataLoss && !token.is_cancelled() => {
+                    chunks.start_over(&error)?;
+                    tracing::warn!(layer = %descriptor.digest, %error, "a damaged blob; another host is asked");
+                    hub.layer(&descriptor.digest, LayerState::Fetching);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// The reason to report when several parts of a job failed: what failed first in the stream, not what followed from it.
+fn verdict<T>(
+    fed: Result<()>,
+    inflated: std::result::Result<(), InflateError>,
+    unpacked: std::result::Result<T, UnpackError>,
+    unpack_error: impl Fn(&UnpackError) -> Error,
+) -> Result<T> {
+    fed?;
+    match (inflated, unpacked) {
+        (Ok(()), Ok(layer)) => Ok(layer),
+        (Ok(()) | Err(InflateError::UnpackStopped), Err(error)) => Err(unpack_error(&error)),
+        (Err(error), _) => Err(error::from_inflate(&error)),
+    }
+}
+
+/// Moves chunks into the feed. A reader that went away is no error here: its own result tells.
+async fn pour(chunks: &mut dyn Chunks, feed: Feed, digest: &Digest, hub: &Hub) -> Result<()> {
+    let (mut done, mut told) = (0_u64, 0_u64);
+    while let Some(chunk) = chunks.next().await? {
+        done += chunk.len() as u64;
+        if feed.send(chunk).await.is_err() {
+            return Ok(());
+        }
+        if done - told >= PROGRESS_STEP {
+            hub.tell(PullEvent::Bytes { digest: digest.clone(), done });
+            told = done;
+        }
+    }
+    if done != told {
+        hub.tell(PullEvent::Bytes { digest: digest.clone(), done });
+    }
+    hub.layer(digest, LayerState::Unpacking);
+    feed.end();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decompress::detect;
+    use crate::intake::IntakeError;
+
+    #[test]
+    fn the_first_cause_is_told() {
+        let told = |fed: Result<()>, inflated, unpacked: std::result::Result<(), UnpackError>| {
+            verdict(fed, inflated, unpacked, |_| Error::new(Kind::InvalidArgument, "unpack")).map_err(|e| e.kind())
+        };
+        let unsupported = || InflateError::Unsupported(detect(b"BZh91AY").expect_err("refused"));
+        let gone = || InflateError::Intake(IntakeError::GivenUp);
+        let down = || Err(Error::new(Kind::Unavailable, "net"));
+        assert_eq!(told(Ok(()), Ok(()), Ok(())), Ok(()));
+        assert_eq!(told(down(), Err(gone()), Err(UnpackError::Cancelled)), Err(Kind::Unavailable));
+        assert_eq!(told(Ok(()), Err(unsupported()), Err(UnpackError::Cancelled)), Err(Kind::InvalidArgument));
+        assert_eq!(told(Ok(()), Err(InflateError::UnpackStopped), Err(UnpackError::Cancelled)), Err(Kind::InvalidArgument));
+        assert_eq!(told(Ok(()), Err(gone()), Err(UnpackError::Cancelled)), Err(Kind::Cancelled));
+    }
+}

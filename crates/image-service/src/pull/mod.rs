@@ -1,0 +1,230 @@
+//! The way of a pull: reference, resolve, choose, assemble, commit. One job per image, credential and platform at a time;
+//! who comes while it runs joins it. Imports come in at `choose` with a file as their source, and share everything
+//! after it. Called by the image service's calls.
+
+pub(crate) mod assemble;
+pub(crate) mod choose;
+pub(crate) mod layer;
+mod present;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use cri_api::{Error, PullEvent, Result};
+use oci::{Digest, Platform, Reference, RegistryAuth};
+use registry::Repository;
+use store::{CommitError, ImageCommit, ImageRecord, Lease};
+use tokio_util::sync::CancellationToken;
+
+use crate::background::Held;
+use crate::engine::Shared;
+use crate::error::{self, cancelled};
+use crate::flight::Context;
+use crate::progress::Hub;
+use crate::source::{RawDocument, Source};
+use assemble::{Assembled, Assembly, Part};
+use choose::{Chosen, choose};
+use layer::ReadyLayer;
+use present::Present;
+
+/// How often a commit is tried again because a layer was taken by another image meanwhile.
+const COMMIT_ATTEMPTS: usize = 4;
+
+/// Which pull a job is.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct PullKey {
+    reference: Reference,
+    /// Digest of the credential, so that nobody gets what only another credential may see.
+    identity: Digest,
+    platform: Platform,
+}
+
+/// One pull.
+pub(crate) struct PullJob {
+    pub(crate) shared: Arc<Shared>,
+    /// In canonical form.
+    pub(crate) reference: Reference,
+    pub(crate) auth: Option<RegistryAuth>,
+}
+
+/// What the store made of a commit.
+type Committed = std::result::Result<ImageRecord, CommitError>;
+
+/// Under which names an image is recorded.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Names {
+    pub(crate) tag: Option<String>,
+    pub(crate) repo_digest: Option<String>,
+}
+
+impl PullJob {
+    pub(crate) fn key(&self) -> PullKey {
+        let platform = self.shared.options.platform.clone();
+        PullKey { reference: self.reference.clone(), identity: identity(self.auth.as_ref()), platform }
+    }
+
+    pub(crate) async fn run(self, context: Context) -> Result<Digest> {
+        let name = self.reference.to_string();
+        let result = self.work(&name, &context).await;
+        if let Err(error) = &result {
+            tracing::debug!(image = %name, %error, "pull failed");
+        }
+        result.map_err(|error| error::of_pull(&name, &error))
+    }
+
+    async fn work(self, name: &str, context: &Context) -> Result<Digest> {
+        let Self { shared, reference, auth } = self;
+        if shared.options.trust_present_digests
+            && let Some(image) = present::by_digest(&shared, &reference).await?
+        {
+            return Ok(image);
+        }
+        let found = async {
+            let repository = repository(&shared, &reference, auth).await?;
+            let root = repository.resolve().await.map_err(|e| error::from_registry(&e))?;
+            let root = RawDocument { bytes: root.bytes, media_type: root.media_type, digest: root.digest };
+            let resolved = root.digest.clone();
+            let source: Arc<dyn Source> = Arc::new(Present::before(&shared, Arc::new(repository)));
+            let chosen = choose(source.as_ref(), root, &shared.options.platform, name).await?;
+            Ok::<_, Error>((source, chosen, resolved))
+        };
+        let (source, chosen, resolved) = tokio::select! {
+            biased;
+            () = context.token.cancelled() => return Err(cancelled()),
+            found = found => found?,
+        };
+        let names = match reference.digest() {
+            Some(_) => Names { tag: None, repo_digest: Some(reference.to_string()) },
+            None => Names {
+                tag: Some(reference.to_string()),
+                repo_digest: Some(reference.at_digest(resolved.clone()).to_string()),
+            },
+        };
+        let image = Incoming { shared: &shared, source, chosen, name, names, hub: &context.hub, token: &context.token };
+        Ok(image.bring(resolved).await?.id)
+    }
+}
+
+/// A chosen image on its way into the store, wherever it comes from.
+pub(crate) struct Incoming<'a> {
+    pub(crate) shared: &'a Arc<Shared>,
+    pub(crate) source: Arc<dyn Source>,
+    pub(crate) chosen: Chosen,
+    pub(crate) name: &'a str,
+    pub(crate) names: Names,
+    pub(crate) hub: &'a Hub,
+    pub(crate) token: &'a CancellationToken,
+}
+
+impl Incoming<'_> {
+    /// Fetches what is missing and commits. `resolved` is what the name stands for.
+    pub(crate) async fn bring(self, resolved: Digest) -> Result<ImageRecord> {
+        let Self { shared, chosen, name, hub, .. } = &self;
+        let layers = chosen.manifest.layers.iter().map(|l| (l.digest.clone(), l.size)).collect();
+        hub.tell(PullEvent::Resolved { digest: resolved, layers });
+        if let Some(image) = present::unchanged(shared, chosen, &self.names).await? {
+            present::tell_all(chosen, hub);
+            return Ok(image);
+        }
+        let lease = Arc::new(shared.background.hold(shared.store.lease()));
+        let mut alone = BTreeSet::new();
+        for attempt in 1.. {
+            let assembly = Assembly {
+                shared,
+                source: &self.source,
+                lease: &lease,
+                chosen,
+                name,
+                hub,
+                token: self.token,
+                alone: &alone,
+            };
+            let assembled = assembly.run().await?;
+            hub.tell(PullEvent::Committing);
+            match self.commit(&lease, assembled).await? {
+                Ok(image) => return Ok(image),
+                Err(CommitError::LayerTaken { diff_id, chain_id }) if attempt < COMMIT_ATTEMPTS => {
+                    tracing::info!(image = %name, %diff_id, "a layer was taken by another image; it is unpacked again");
+                    alone.insert(chain_id);
+                }
+                Err(error) => return Err(error::from_commit(shared.store.root(), &error)),
+            }
+        }
+        unreachable!("the loop ends by returning")
+    }
+
+    /// Commits on a blocking thread. Layers that do not become part of the image are gone when it answers.
+    async fn commit(&self, lease: &Arc<Held<Lease>>, image: Assembled) -> Result<Committed> {
+        let Chosen { raw, index, .. } = &self.chosen;
+        let commit = ImageCommit {
+            config: image.config.to_vec(),
+            manifest: raw.bytes.to_vec(),
+            manifest_media_type: raw.media_type.clone(),
+            index: index.as_ref().map(|bytes| bytes.to_vec()),
+            tag: self.names.tag.clone(),
+            repo_digest: self.names.repo_digest.clone(),
+            layers: image.layers.iter().map(Part::source).collect(),
+            created_at_unix_nanos: (self.shared.options.clock)(),
+            ..ImageCommit::default()
+        };
+        let (shared, lease) = (Arc::clone(self.shared), Arc::clone(lease));
+        self.shared
+            .background
+            .run(move || {
+                let result = shared.store.commit_image(&lease, commit);
+                if let Ok(image) = &result {
+                    shared.known.add(image);
+                }
+                let ready = image.layers.into_iter().filter_map(|part| match part {
+                    Part::New(ready) => Some(ready),
+                    Part::Present(_) => None,
+                });
+                drop(ready.filter_map(ReadyLayer::into_last).collect::<Vec<_>>());
+                Ok(result)
+            })
+            .await
+    }
+}
+
+/// The pull's session with the registry. Reads the hosts' configuration, hence not on an async thread.
+async fn repository(shared: &Arc<Shared>, reference: &Reference, auth: Option<RegistryAuth>) -> Result<Repository> {
+    let (client, reference) = (shared.client.clone(), reference.clone());
+    shared
+        .background
+        .run(move || client.repository(&reference, auth).map_err(|e| error::from_registry(&e)))
+        .await
+}
+
+/// Stands for a credential in a key: equal credentials have equal identities, and nothing can be read from it.
+fn identity(auth: Option<&RegistryAuth>) -> Digest {
+    let mut hasher = oci::Algorithm::Sha256.hasher();
+    if let Some(auth) = auth.filter(|auth| !auth.is_anonymous()) {
+        let parts = [
+            auth.username.as_str(),
+            auth.password.expose(),
+            auth.auth.expose(),
+            auth.server_address.as_str(),
+            auth.identity_token.expose(),
+            auth.registry_token.expose(),
+        ];
+        for part in parts {
+            hasher.update(&(part.len() as u64).to_le_bytes());
+            hasher.update(part.as_bytes());
+        }
+    }
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identities_tell_credentials_apart() {
+        let a = identity(Some(&RegistryAuth::basic("ab", "c")));
+        assert_eq!(a, identity(Some(&RegistryAuth::basic("ab", "c"))));
+        assert_ne!(a, identity(Some(&RegistryAuth::basic("a", "bc"))));
+        assert_ne!(a, identity(None));
+        assert_eq!(identity(None), identity(Some(&RegistryAuth::default())));
+    }
+}

@@ -1,0 +1,94 @@
+//! What need not be fetched because it is in the store: documents of images that are here, and whole images that a pull
+//! would not change. Everything is looked at before it is used. Called by the pull.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use cri_api::{LayerState, Result};
+use oci::{Descriptor, Digest, Reference};
+use store::ImageRecord;
+
+use super::Names;
+use super::choose::Chosen;
+use crate::engine::Shared;
+use crate::progress::Hub;
+use crate::source::{Chunks, RawDocument, Source};
+
+/// A source that looks into the store before it asks another one.
+pub(crate) struct Present {
+    shared: Arc<Shared>,
+    inner: Arc<dyn Source>,
+}
+
+impl Present {
+    pub(crate) fn before(shared: &Arc<Shared>, inner: Arc<dyn Source>) -> Self {
+        Self { shared: Arc::clone(shared), inner }
+    }
+}
+
+#[async_trait]
+impl Source for Present {
+    async fn document(&self, descriptor: &Descriptor) -> Result<RawDocument> {
+        if let Some(id) = self.shared.known.image_of(&descriptor.digest)
+            && let Some(image) = by_id(&self.shared, &id).await?
+            && matches(&image.manifest, descriptor)
+        {
+            let (bytes, media_type) = (image.manifest.into(), image.manifest_media_type);
+            return Ok(RawDocument { bytes, media_type, digest: descriptor.digest.clone() });
+        }
+        self.inner.document(descriptor).await
+    }
+
+    async fn small_blob(&self, descriptor: &Descriptor, limit: u64) -> Result<Bytes> {
+        if let Some(image) = by_id(&self.shared, &descriptor.digest).await?
+            && matches(&image.config, descriptor)
+        {
+            return Ok(image.config.into());
+        }
+        self.inner.small_blob(descriptor, limit).await
+    }
+
+    async fn blob(&self, descriptor: &Descriptor) -> Result<Box<dyn Chunks>> {
+        self.inner.blob(descriptor).await
+    }
+}
+
+fn matches(bytes: &[u8], descriptor: &Descriptor) -> bool {
+    bytes.len() as u64 == descriptor.size && descriptor.digest.algorithm().digest(bytes) == descriptor.digest
+}
+
+/// The image with this id.
+async fn by_id(shared: &Arc<Shared>, id: &Digest) -> Result<Option<ImageRecord>> {
+    let (store, id) = (shared.store.clone(), id.clone());
+    shared.background.run(move || store.image(&id).map_err(|e| crate::error::from_store(store.root(), &e))).await
+}
+
+/// The image that a digest reference names, if it is here and whole.
+pub(crate) async fn by_digest(shared: &Arc<Shared>, reference: &Reference) -> Result<Option<Digest>> {
+    if reference.digest().is_none() {
+        return Ok(None);
+    }
+    Ok(shared.find_whole(reference.to_string()).await?.map(|image| image.id))
+}
+
+/// The image as it is, if a pull of it would change nothing at all.
+pub(crate) async fn unchanged(shared: &Arc<Shared>, chosen: &Chosen, names: &Names) -> Result<Option<ImageRecord>> {
+    let image = shared.find_whole(chosen.manifest.config.digest.to_string()).await?;
+    let named = |set: &std::collections::BTreeSet<String>, name: &Option<String>| {
+        name.as_ref().is_none_or(|name| set.contains(name))
+    };
+    Ok(image.filter(|image| {
+        image.manifest_digest == chosen.raw.digest
+            && image.index.as_deref() == chosen.index.as_deref()
+            && named(&image.tags, &names.tag)
+            && named(&image.repo_digests, &names.repo_digest)
+    }))
+}
+
+/// Tells that every layer is here.
+pub(crate) fn tell_all(chosen: &Chosen, hub: &Hub) {
+    for layer in &chosen.manifest.layers {
+        hub.layer(&layer.digest, LayerState::Present);
+    }
+}

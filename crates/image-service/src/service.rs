@@ -1,0 +1,168 @@
+//! The calls of [`ImageService`] on the engine: thin, each one a look into the store or a pull job. What CRI and the
+//! kubelet rely on (image id, names, absence, kinds of errors) is decided here and nowhere below.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use cri_api::{
+    Error, FilesystemUsage, FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, ImageUsage, Kind,
+    MountRequest, MountedImage, PullImageRequest, Result,
+};
+use oci::{ImageConfig, Reference};
+use store::ImageRecord;
+
+use crate::engine::{Engine, Shared};
+use crate::error::{self, invalid};
+use crate::pull::PullJob;
+use crate::pull::assemble::chain_ids;
+
+#[async_trait]
+impl ImageService for Engine {
+    async fn list_images(&self, filter: Option<&ImageFilter>) -> Result<Vec<Image>> {
+        let wanted = filter.and_then(|f| f.image.as_ref()).filter(|spec| !spec.image.is_empty());
+        if let Some(spec) = wanted {
+            return match self.0.find(spec.image.clone()).await {
+                Ok(found) => Ok(found.iter().map(to_image).collect()),
+                // What cannot be a name matches nothing.
+                Err(error) if error.kind() == Kind::InvalidArgument => Ok(Vec::new()),
+                Err(error) => Err(error),
+            };
+        }
+        let store = self.0.store.clone();
+        let images = move || store.images().map_err(|e| error::from_store(store.root(), &e));
+        Ok(self.0.background.run(images).await?.iter().map(to_image).collect())
+    }
+
+    /// An image of which a layer is missing is absent, so that the next pull brings it back.
+    async fn image_status(&self, image: &ImageSpec, verbose: bool) -> Result<ImageStatus> {
+        self.0.check_handler(image)?;
+        let Some(record) = self.0.find_whole(image.image.clone()).await? else { return Ok(ImageStatus::default()) };
+        let info = if verbose { verbose_info(&record)? } else { BTreeMap::new() };
+        Ok(ImageStatus { image: Some(to_image(&record)), info })
+    }
+
+    /// Always asks the registry what the reference stands for, also by digest and also when all of it is here, since the
+    /// caller's credential is checked that way (one request; nothing else is fetched then). See
+    /// [`EngineOptions::trust_present_digests`](crate::EngineOptions::trust_present_digests).
+    async fn pull_image(&self, request: PullImageRequest) -> Result<String> {
+        self.0.check_running()?;
+        self.0.check_handler(&request.image)?;
+        let text = &request.image.image;
+        if text.is_empty() {
+            return Err(invalid("no image was named"));
+        }
+        let reference = Reference::parse(text)
+            .map_err(|error| invalid(format!("couldn't parse image name {text:?}: {error}")))?
+            .canonical();
+        let auth = request.auth.filter(|auth| !auth.is_anonymous());
+        let job = PullJob { shared: Arc::clone(&self.0), reference, auth };
+        let ticket = self.0.pulls.join(&job.key(), |context| job.run(context));
+        let _seat = ticket.hub().join(request.progress);
+        let id = ticket.wait().await?;
+        Ok(id.to_string())
+    }
+
+    async fn remove_image(&self, image: &ImageSpec) -> Result<()> {
+        let (shared, text) = (Arc::clone(&self.0), image.image.clone());
+        let remove = move || {
+            let store = &shared.store;
+            let Some(record) = store.resolve(&text).map_err(|e| error::from_resolve(store.root(), &e))? else {
+                return Ok(());
+            };
+            let removed = store.remove_image(&record.id).map_err(|e| error::from_store(store.root(), &e))?;
+            tracing::debug!(image = %record.id, bytes = removed.freed_bytes, "removed");
+            shared.known.forget(&record);
+            Ok(())
+        };
+        self.0.background.run(remove).await
+    }
+
+    async fn image_fs_info(&self) -> Result<FsInfo> {
+        let store = self.0.store.clone();
+        let totals = move || store.totals().map_err(|e| error::from_store(store.root(), &e));
+        let totals = self.0.background.run(totals).await?;
+        let usage = FilesystemUsage {
+            timestamp: (self.0.options.clock)().max(1),
+            mountpoint: text_of(self.0.store.root()),
+            used_bytes: Some(totals.bytes),
+            inodes_used: Some(totals.inodes),
+        };
+        Ok(FsInfo { image_filesystems: vec![usage], container_filesystems: Vec::new() })
+    }
+
+    async fn image_usage(&self, image: &ImageSpec) -> Result<Option<ImageUsage>> {
+        let (store, text) = (self.0.store.clone(), image.image.clone());
+        let usage = move || {
+            let failed = |e| error::from_store(store.root(), &e);
+            let Some(record) = store.resolve(&text).map_err(|e| error::from_resolve(store.root(), &e))? else {
+                return Ok(None);
+            };
+            let usage = store.usage(&record.id).map_err(failed)?;
+            Ok(usage.map(|(unique_bytes, shared_bytes)| ImageUsage { unique_bytes, shared_bytes }))
+        };
+        self.0.background.run(usage).await
+    }
+
+    async fn mount_image(&self, request: &MountRequest) -> Result<Option<MountedImage>> {
+        self.0.check_handler(&request.image)?;
+        let (store, request) = (self.0.store.clone(), request.clone());
+        let mount = move || {
+            let text = &request.image.image;
+            let record = store
+                .resolve(text)
+                .map_err(|e| error::from_resolve(store.root(), &e))?
+                .filter(|record| store.image_is_whole(record))
+                .ok_or_else(|| Error::new(Kind::NotFound, format!("image {text:?} is not present")))?;
+            let layers = store.layer_directories(&record).map_err(|e| error::from_store(store.root(), &e))?;
+            store::mount::mount(&layers, &request.target, request.writable.as_deref()).map_err(|error| {
+                Error::from_source(Kind::Internal, &error)
+                    .context(format_args!("mount {text} on {}", request.target.display()))
+            })?;
+            Ok(Some(MountedImage { id: record.id.to_string(), layers: layers.len() }))
+        };
+        self.0.background.run(mount).await
+    }
+}
+
+impl Shared {
+    fn check_handler(&self, image: &ImageSpec) -> Result<()> {
+        let handler = &image.runtime_handler;
+        if handler.is_empty() || self.options.runtime_handlers.contains(handler) {
+            return Ok(());
+        }
+        Err(invalid(format!("unknown runtime handler {handler:?}")))
+    }
+}
+
+fn text_of(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+fn to_image(record: &ImageRecord) -> Image {
+    // A config that was committed parses; should it not, the user is not known.
+    let (uid, username) = ImageConfig::parse(&record.config).map(|c| c.uid_or_username()).unwrap_or_default();
+    Image {
+        id: record.id.to_string(),
+        repo_tags: record.tags.iter().cloned().collect(),
+        repo_digests: record.repo_digests.iter().cloned().collect(),
+        size: record.size.max(1),
+        uid,
+        username,
+        spec: None,
+        pinned: record.pinned,
+    }
+}
+
+/// `info`: JSON with the chain id of the stack and the image config as it is.
+fn verbose_info(record: &ImageRecord) -> Result<BTreeMap<String, String>> {
+    let failed = |error: &dyn std::fmt::Display| {
+        Error::new(Kind::DataLoss, format!("the config of image {} cannot be read: {error}", record.id))
+    };
+    let config = ImageConfig::parse(&record.config).map_err(|e| failed(&e))?;
+    let spec: serde_json::Value = serde_json::from_slice(&record.config).map_err(|e| failed(&e))?;
+    let chain_id = chain_ids(&config.rootfs.diff_ids).pop().map(|id| id.to_string()).unwrap_or_default();
+    let info = serde_json::json!({ "chainID": chain_id, "imageSpec": spec });
+    Ok(BTreeMap::from([("info".to_owned(), info.to_string())]))
+}

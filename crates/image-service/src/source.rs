@@ -1,0 +1,72 @@
+//! [`Source`]: where the bytes of an image come from, a registry or a file. The pull pipeline knows nothing else about
+//! it. A source verifies documents and small blobs itself; layers are verified by the pipeline as they are unpacked.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use cri_api::{Error, Result};
+use oci::{Descriptor, Digest};
+use registry::{BlobStream, Repository};
+
+use crate::error;
+
+/// Raw bytes of an index or a manifest, with what they were served as.
+#[derive(Clone, Debug)]
+pub(crate) struct RawDocument {
+    pub(crate) bytes: Bytes,
+    pub(crate) media_type: String,
+    pub(crate) digest: Digest,
+}
+
+/// A place to read an image from.
+#[async_trait]
+pub(crate) trait Source: Send + Sync + 'static {
+    /// An index or a manifest by digest; size and digest are verified.
+    async fn document(&self, descriptor: &Descriptor) -> Result<RawDocument>;
+
+    /// A small blob, whole; size and digest are verified.
+    async fn small_blob(&self, descriptor: &Descriptor, limit: u64) -> Result<Bytes>;
+
+    /// A blob in chunks, unverified.
+    async fn blob(&self, descriptor: &Descriptor) -> Result<Box<dyn Chunks>>;
+}
+
+/// The chunks of a blob.
+#[async_trait]
+pub(crate) trait Chunks: Send {
+    /// The next chunk; `None` at the end.
+    async fn next(&mut self) -> Result<Option<Bytes>>;
+
+    /// What came turned out to be damaged: the next chunk is the first one again, from another place.
+    ///
+    /// # Errors
+    /// There is no other place; the error tells `why`.
+    fn start_over(&mut self, why: &Error) -> Result<()>;
+}
+
+#[async_trait]
+impl Source for Repository {
+    async fn document(&self, descriptor: &Descriptor) -> Result<RawDocument> {
+        let fetched = self.manifest(descriptor).await.map_err(|e| error::from_registry(&e))?;
+        Ok(RawDocument { bytes: fetched.bytes, media_type: fetched.media_type, digest: fetched.digest })
+    }
+
+    async fn small_blob(&self, descriptor: &Descriptor, limit: u64) -> Result<Bytes> {
+        self.blob_bytes(descriptor, limit).await.map_err(|e| error::from_registry(&e))
+    }
+
+    async fn blob(&self, descriptor: &Descriptor) -> Result<Box<dyn Chunks>> {
+        let stream = Repository::blob(self, descriptor).await.map_err(|e| error::from_registry(&e))?;
+        Ok(Box::new(stream))
+    }
+}
+
+#[async_trait]
+impl Chunks for BlobStream {
+    async fn next(&mut self) -> Result<Option<Bytes>> {
+        BlobStream::next(self).await.map_err(|e| error::from_registry(&e))
+    }
+
+    fn start_over(&mut self, why: &Error) -> Result<()> {
+        BlobStream::start_over(self, why.message()).map_err(|e| error::from_registry(&e))
+    }
+}

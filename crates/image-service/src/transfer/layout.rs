@@ -1,0 +1,122 @@
+//! What an OCI image layout holds: the entries of its `index.json`, by name. Which of several entries of one name is
+//! meant is decided by platform. Pure but for reading two small files. Called by the import.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cri_api::Result;
+use oci::{Descriptor, Document, Index, Platform, Reference};
+
+use super::archive::Archive;
+use crate::error::{damaged, invalid};
+use crate::pull::choose::no_match;
+
+/// containerd's annotation with the whole name.
+pub(crate) const CONTAINERD_NAME: &str = "io.containerd.image.name";
+/// The specification's annotation: a tag, or with some tools a whole name.
+pub(crate) const REF_NAME: &str = "org.opencontainers.image.ref.name";
+/// The file that says that a directory is a layout.
+pub(crate) const OCI_LAYOUT: &str = "oci-layout";
+/// The file with the entries.
+pub(crate) const INDEX: &str = "index.json";
+
+/// An image of a layout.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) descriptor: Descriptor,
+    pub(crate) names: BTreeSet<Reference>,
+}
+
+/// The images of the layout; `None` when the archive is no layout.
+pub(crate) fn entries(archive: &Archive, platform: &Platform) -> Result<Option<Vec<Entry>>> {
+    let Some(index) = archive.find(INDEX)? else { return Ok(None) };
+    let place = archive.path().display().to_string();
+    let version = archive.find(OCI_LAYOUT)?.map(|extent| archive.read(&extent, OCI_LAYOUT)).transpose()?;
+    let Some(version) = version else { return Ok(None) };
+    let version: serde_json::Value =
+        serde_json::from_slice(&version).map_err(|e| damaged(format!("{place}: {OCI_LAYOUT}: {e}")))?;
+    let version = version.get("imageLayoutVersion").and_then(|v| v.as_str()).unwrap_or_default();
+    if version != "1.0.0" {
+        return Err(invalid(format!("{place}: image layout version {version:?} is not supported, only 1.0.0")));
+    }
+    let bytes = archive.read(&index, INDEX)?;
+    match Document::parse(&bytes, None) {
+        Ok(Document::Index(index)) => select(index, platform, &place).map(Some),
+        Ok(Document::Manifest(_)) => Err(damaged(format!("{place}: {INDEX} is a manifest and not an index"))),
+        Err(error) => Err(damaged(format!("{place}: {INDEX}: {error}"))),
+    }
+}
+
+/// Entries of one name that all say their platform are one image of many platforms; others are images of their own.
+fn select(index: Index, platform: &Platform, place: &str) -> Result<Vec<Entry>> {
+    let mut by_name: BTreeMap<Option<Reference>, Vec<Descriptor>> = BTreeMap::new();
+    for descriptor in index.manifests {
+        by_name.entry(name_of(&descriptor)).or_default().push(descriptor);
+    }
+    let mut entries: Vec<Entry> = Vec::new();
+    for (name, descriptors) in by_name {
+        let chosen: Vec<Descriptor> = if descriptors.len() > 1 && descriptors.iter().all(|d| d.platform.is_some()) {
+            let best = platform.select(&descriptors).first().map(|d| (*d).clone());
+            let offered = || descriptors.iter().flat_map(|d| &d.platform).map(|p| p.normalized().to_string()).collect();
+            vec![best.ok_or_else(|| no_match(place, platform, &offered()))?]
+        } else {
+            descriptors
+        };
+        for descriptor in chosen {
+            match entries.iter_mut().find(|e| e.descriptor.digest == descriptor.digest) {
+                Some(entry) => entry.names.extend(name.clone()),
+                None => entries.push(Entry { descriptor, names: name.iter().cloned().collect() }),
+            }
+        }
+    }
+    Ok(entries)
+}
+
+/// The name that the annotations give, in canonical form.
+fn name_of(descriptor: &Descriptor) -> Option<Reference> {
+    let whole = |text: &&String| text.contains('/');
+    let text = descriptor.annotations.get(CONTAINERD_NAME);
+    let text = text.or_else(|| descriptor.annotations.get(REF_NAME).filter(whole))?;
+    Reference::parse(text).ok().map(Reference::canonical)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use oci::Digest;
+
+    fn entry(content: &str, platform: Option<&str>, annotations: &[(&str, &str)]) -> Descriptor {
+        Descriptor {
+            platform: platform.map(|p| p.parse().unwrap()),
+            annotations: annotations.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+            ..Descriptor::new(oci::media_type::OCI_MANIFEST, Digest::sha256(content.as_bytes()), 1)
+        }
+    }
+
+    fn chosen(manifests: Vec<Descriptor>) -> Result<Vec<(String, Vec<String>)>> {
+        let text = serde_json::json!({ "schemaVersion": 2, "manifests": manifests }).to_string();
+        let Ok(Document::Index(index)) = Document::parse(text.as_bytes(), None) else { panic!("an index") };
+        let names = |e: Entry| (e.descriptor.digest.to_string(), e.names.iter().map(ToString::to_string).collect());
+        Ok(select(index, &"linux/amd64".parse().unwrap(), "x")?.into_iter().map(names).collect())
+    }
+
+    #[test]
+    fn names_and_platforms() {
+        let id = |content: &str| Digest::sha256(content.as_bytes()).to_string();
+        let containerd = [(CONTAINERD_NAME, "docker.io/library/a:1"), (REF_NAME, "1")];
+        let podman = [(REF_NAME, "docker.io/library/b:2")];
+        let got = chosen(vec![
+            entry("arm", Some("linux/arm64"), &containerd),
+            entry("amd", Some("linux/amd64"), &containerd),
+            entry("amd", Some("linux/amd64"), &podman),
+            entry("bare", None, &[(REF_NAME, "latest")]),
+        ]);
+        let want = vec![
+            (id("bare"), vec![]),
+            (id("amd"), vec!["docker.io/library/a:1".to_owned(), "docker.io/library/b:2".to_owned()]),
+        ];
+        assert_eq!(got.unwrap(), want);
+        let none = chosen(vec![entry("arm", Some("linux/arm64"), &[]), entry("win", Some("windows/amd64"), &[])]);
+        let error = none.expect_err("nothing fits").to_string();
+        assert!(error.contains("linux/arm64, windows/amd64"), "{error}");
+    }
+}

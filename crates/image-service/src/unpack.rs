@@ -1,0 +1,162 @@
+//! One layer through two threads: the first hashes the compressed bytes and inflates them, the second hashes the tar
+//! stream and unpacks it, with a ring of buffers between. The second sees the end of the stream only after the first has
+//! verified the blob, so that nothing unverified is ever a whole layer. It knows no network and no image.
+//! Called by the layer job.
+
+use std::io::{self, BufRead, Read};
+
+use oci::{Algorithm, Digest, Hasher};
+use store::{LayerIngest, UnpackError, UnpackedLayer};
+
+use crate::decompress::{Compression, MAGIC, Unsupported, decoder, detect};
+use crate::intake::{Intake, IntakeError};
+use crate::ring::{BUFFER, ReaderGone, RingReader, RingWriter};
+
+/// What the first thread found wrong.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InflateError {
+    /// The blob is not what was promised.
+    #[error(transparent)]
+    Intake(#[from] IntakeError),
+    /// A compression that nobody can read here.
+    #[error(transparent)]
+    Unsupported(#[from] Unsupported),
+    /// The compressed stream is damaged.
+    #[error("inflate {0}")]
+    Corrupt(&'static str, #[source] io::Error),
+    /// The second thread stopped; its own result says why.
+    #[error("the layer was given up")]
+    UnpackStopped,
+}
+
+impl From<ReaderGone> for InflateError {
+    fn from(_: ReaderGone) -> Self {
+        Self::UnpackStopped
+    }
+}
+
+/// First thread: verify, inflate, fill the ring.
+pub(crate) fn inflate(mut intake: Intake, mut ring: RingWriter) -> Result<(), InflateError> {
+    match pump(&mut intake, &mut ring).and_then(|()| Ok(intake.finish()?)) {
+        Ok(()) => Ok(ring.end()?),
+        Err(error) => {
+            ring.fail(io::Error::other("the blob is not good"));
+            Err(error)
+        }
+    }
+}
+
+fn pump(intake: &mut Intake, ring: &mut RingWriter) -> Result<(), InflateError> {
+    let mut head = Vec::with_capacity(MAGIC);
+    read_up_to(intake, &mut head, MAGIC)?;
+    let compression = detect(&head)?;
+    let name = match compression {
+        Compression::Plain => "the tar stream",
+        Compression::Gzip => "the gzip stream",
+        Compression::Zstd => "the zstd stream",
+    };
+    let source = Prefixed { head: &head, rest: intake };
+    let wrong = |error: io::Error| match intake_error(&error) {
+        Some(error) => InflateError::Intake(error),
+        None => InflateError::Corrupt(name, error),
+    };
+    let mut decoder = decoder(compression, source).map_err(wrong)?;
+    loop {
+        let mut buffer = ring.buffer()?;
+        let mut len = 0;
+        let mut ended = false;
+        while len < BUFFER {
+            match decoder.read(&mut buffer[len..]) {
+                Ok(0) => {
+                    ended = true;
+                    break;
+                }
+                Ok(n) => len += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(wrong(error)),
+            }
+        }
+        if len > 0 {
+            ring.send(buffer, len)?;
+        }
+        if ended {
+            return Ok(());
+        }
+    }
+}
+
+fn read_up_to(intake: &mut Intake, into: &mut Vec<u8>, want: usize) -> Result<(), InflateError> {
+    while into.len() < want {
+        let bytes = intake.fill_buf().map_err(|error| match intake_error(&error) {
+            Some(error) => InflateError::Intake(error),
+            None => InflateError::Corrupt("the blob", error),
+        })?;
+        let n = bytes.len().min(want - into.len());
+        if n == 0 {
+            break;
+        }
+        into.extend_from_slice(&bytes[..n]);
+        intake.consume(n);
+    }
+    Ok(())
+}
+
+/// The intake's own error inside what a decoder made of it.
+fn intake_error(error: &io::Error) -> Option<IntakeError> {
+    error.get_ref().and_then(|inner| inner.downcast_ref::<IntakeError>()).cloned()
+}
+
+/// The first bytes, which have been looked at, and then the rest.
+struct Prefixed<'a> {
+    head: &'a [u8],
+    rest: &'a mut Intake,
+}
+
+impl BufRead for Prefixed<'_> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if self.head.is_empty() { self.rest.fill_buf() } else { Ok(self.head) }
+    }
+
+    fn consume(&mut self, amount: usize) {
+        if self.head.is_empty() {
+            self.rest.consume(amount);
+        } else {
+            self.head = &self.head[amount..];
+        }
+    }
+}
+
+impl Read for Prefixed<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let from = self.fill_buf()?;
+        let n = from.len().min(out.len());
+        out[..n].copy_from_slice(&from[..n]);
+        self.consume(n);
+        Ok(n)
+    }
+}
+
+/// Second thread: hash and unpack. Answers the layer and the digest of its tar stream.
+pub(crate) fn untar(
+    ingest: LayerIngest,
+    ring: RingReader,
+    algorithm: Algorithm,
+    cancelled: &dyn Fn() -> bool,
+) -> Result<(UnpackedLayer, Digest), UnpackError> {
+    let mut stream = Hashed { ring, hasher: algorithm.hasher() };
+    let layer = ingest.unpack(&mut stream, cancelled)?;
+    Ok((layer, stream.hasher.finish()))
+}
+
+struct Hashed {
+    ring: RingReader,
+    hasher: Hasher,
+}
+
+impl Read for Hashed {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let n = self.ring.read(out)?;
+        self.hasher.update(&out[..n]);
+        Ok(n)
+    }
+}
