@@ -2,9 +2,34 @@
 //!
 //! It knows nothing of tar beyond "these bytes raw, those bytes from that file". The unpacker writes it, the export
 //! of a layer reads it.
+//!
+//! `recipe.zst` is a zstd stream: [`MAGIC`], then records, each a tag and numbers as LEB128:
+//!
+//! | tag | then | meaning |
+//! |---|---|---|
+//! | `r` | length, bytes | these bytes |
+//! | `d` | length, path, offset, length | that part of the file at this path of `fs/` |
+//! | `m` | length, path, number | from here on the path is another one; what it was is `replaced/<number>` now |
+//! | `e` | length | the end, and how long the stream is |
 
-use std::io::{self, Write};
-use std::os::fd::BorrowedFd;
+mod rebuild;
+mod writer;
+
+use std::io;
+
+pub use rebuild::rebuild;
+pub(crate) use writer::Writer;
+
+/// Name of the file beside `fs/`.
+pub(crate) const FILE: &str = "recipe.zst";
+/// Name of the directory beside `fs/` for what later entries of the same layer have replaced.
+pub(crate) const REPLACED: &str = "replaced";
+
+const MAGIC: &[u8] = b"imagelet recipe 1\n";
+const RAW: u8 = b'r';
+const DATA: u8 = b'd';
+const MOVED: u8 = b'm';
+const END: u8 = b'e';
 
 /// Why a tar stream could not be rebuilt.
 #[derive(Debug, thiserror::Error)]
@@ -15,13 +40,23 @@ pub enum RecipeError {
     /// The layer has no recipe.
     #[error("the layer has no recipe")]
     Missing,
+    /// The recipe, or a file that it needs, is not what it was.
+    #[error("the layer is damaged: {what}")]
+    Damaged {
+        /// What is wrong.
+        what: String,
+    },
+    /// A system call failed.
+    #[error("reading {path:?} of the layer")]
+    Read {
+        /// The recipe, or a file below `fs/`.
+        path: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
 }
 
-/// Writes the tar stream that `layer_dir` (with `fs/` and `recipe.zst`) was unpacked from, bit for bit.
-///
-/// # Errors
-/// See [`RecipeError`].
-pub fn rebuild(layer_dir: BorrowedFd<'_>, out: &mut dyn Write) -> Result<(), RecipeError> {
-    let _ = (layer_dir, out);
-    Err(RecipeError::Missing)
-}
+#[cfg(test)]
+#[path = "recipe_tests.rs"]
+mod tests;

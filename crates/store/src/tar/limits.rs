@@ -8,6 +8,8 @@ pub struct Limits {
     pub layer_bytes: u64,
     /// Entries, meta headers not counted.
     pub entries: u64,
+    /// Directories, implicit ones included: each costs some 200 bytes of memory while the layer is unpacked.
+    pub directories: u64,
     /// Components of a path.
     pub path_depth: usize,
     /// Bytes of a path.
@@ -35,6 +37,7 @@ impl Default for Limits {
         Self {
             layer_bytes: 64 << 30,
             entries: 5_000_000,
+            directories: 1_000_000,
             path_depth: 256,
             path_bytes: 4096,
             name_bytes: 255,

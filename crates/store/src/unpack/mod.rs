@@ -5,10 +5,30 @@
 //! anything visible and does not know what lies below the layer, except in [`patch_implicit`]. The ingest of this
 //! crate calls it.
 
-use std::io::{self, Read};
+mod attributes;
+mod beneath;
+mod deferred;
+mod displace;
+mod entries;
+mod error;
+mod finish;
+mod ground;
+mod implicit;
+mod name;
+mod parents;
+mod tree;
+mod unpacker;
+mod whiteout;
+
+use std::io::Read;
 use std::os::fd::BorrowedFd;
 
+pub(crate) use beneath::Beneath;
+pub use error::UnpackError;
+pub use implicit::patch_implicit;
+
 pub use crate::tar::Limits;
+use crate::tar::Reader;
 
 /// How to unpack.
 #[derive(Clone, Copy)]
@@ -30,35 +50,28 @@ pub struct UnpackOutcome {
     pub files: u64,
     /// Bytes of regular files as their readers see them.
     pub content_bytes: u64,
-    /// Bytes taken on disk (blocks, not lengths), directories included, the recipe not.
+    /// Bytes taken on disk (blocks, not lengths), directories included, the recipe not. The blocks of plain files are
+    /// computed from their lengths, everything else is asked from the file system.
     pub disk_bytes: u64,
     /// Inodes taken, `fs/` itself included.
     pub inodes: u64,
-    /// Directories that had no entry of their own, relative to `fs/`, parents first; the empty path is the root.
+    /// Directories that had no entry of their own and that may exist in a layer below, relative to `fs/`, parents
+    /// first; the empty path is the root.
     pub implicit_dirs: Vec<Vec<u8>>,
     /// What an ordinary user could not create: lines of `deferred.jsonl`.
     pub deferred: u64,
     /// Extended attributes that were left out: `trusted.*`, those of overlayfs, and those the file system cannot hold.
     pub skipped_xattrs: u64,
-    /// The layer hides everything below it (`.wh..wh..opq` in its root).
+    /// The layer hides everything below it (`.wh..wh..opq` in its root). overlayfs does not look at this attribute on
+    /// the root of a layer: who mounts has to leave the layers below out.
     pub root_opaque: bool,
     /// The recipe can rebuild the tar stream.
     pub exact: bool,
 }
 
-/// Why a layer could not be unpacked.
-#[derive(Debug, thiserror::Error)]
-pub enum UnpackError {
-    /// The source of the stream failed.
-    #[error("reading the layer")]
-    Read(#[source] io::Error),
-    /// The caller gave up.
-    #[error("unpacking was cancelled")]
-    Cancelled,
-}
-
 /// Unpacks a tar stream into `fs/` of the private directory `layer_dir`, and reads `tar` to its end, trailing bytes
-/// included. `recipe.zst` and, where needed, `deferred.jsonl` are created beside `fs/`.
+/// included. `recipe.zst` and, where needed, `deferred.jsonl` and `replaced/` are created beside `fs/`, which must be
+/// empty.
 ///
 /// # Errors
 /// See [`UnpackError`]. What was written so far stays; the caller removes the directory.
@@ -67,22 +80,18 @@ pub fn unpack(
     layer_dir: BorrowedFd<'_>,
     options: &UnpackOptions<'_>,
 ) -> Result<UnpackOutcome, UnpackError> {
-    let _ = (layer_dir, options);
-    io::copy(tar, &mut io::sink()).map_err(UnpackError::Read)?;
-    Ok(UnpackOutcome::default())
+    unpack_beneath(tar, layer_dir, options, Beneath::default())
 }
 
-/// Gives implicit directories the attributes (mode, owner, times, extended attributes) of the same directory in the
-/// topmost lower layer that has it, unless a whiteout, an opaque directory or a non-directory hides it.
-///
-/// # Errors
-/// A system call failed; the message names the path.
-pub fn patch_implicit(
-    layer_fs: BorrowedFd<'_>,
-    implicit: &[Vec<u8>],
-    lower_fs_top_first: &[BorrowedFd<'_>],
-    privileged: bool,
-) -> io::Result<()> {
-    let _ = (layer_fs, implicit, lower_fs_top_first, privileged);
-    Ok(())
+fn unpack_beneath(
+    tar: &mut dyn Read,
+    layer_dir: BorrowedFd<'_>,
+    options: &UnpackOptions<'_>,
+    beneath: Beneath,
+) -> Result<UnpackOutcome, UnpackError> {
+    let mut reader = Reader::new(tar, options.limits);
+    unpacker::Unpacker::new(layer_dir, options, beneath)?.run(&mut reader)
 }
+
+#[cfg(test)]
+mod tests;

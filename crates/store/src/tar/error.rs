@@ -1,0 +1,53 @@
+//! [`TarError`]: why a stream is no tar archive that can be unpacked.
+
+use std::io;
+
+/// What went wrong while reading an archive. Offsets count bytes of the uncompressed stream.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TarError {
+    /// The source failed.
+    #[error("reading the archive")]
+    Read(#[source] io::Error),
+    /// Whoever keeps the raw bytes failed.
+    #[error("writing the recipe")]
+    Raw(#[source] io::Error),
+    /// The stream ends too early.
+    #[error("the archive ends inside {inside}, at byte {offset}")]
+    Truncated {
+        /// The header or the entry.
+        inside: String,
+        /// Where it ends.
+        offset: u64,
+    },
+    /// Something has no meaning, or more than one.
+    #[error("malformed archive at byte {offset}: {what}")]
+    Malformed {
+        /// Where the block stands, or ends.
+        offset: u64,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// More than the limits permit.
+    #[error("{subject} has {seen} {limit_name}, over the limit of {limit}")]
+    Limit {
+        /// The layer, or the entry.
+        subject: String,
+        /// What is limited, in words.
+        limit_name: &'static str,
+        /// The limit.
+        limit: u64,
+        /// The value that was seen.
+        seen: u64,
+    },
+}
+
+/// A name for messages: printable, not longer than a line.
+pub(crate) fn shown(name: &[u8]) -> String {
+    const MOST: usize = 256;
+    let cut = &name[..name.len().min(MOST)];
+    let mut text = String::from_utf8_lossy(cut).escape_debug().to_string();
+    if name.len() > MOST {
+        text.push('…');
+    }
+    text
+}

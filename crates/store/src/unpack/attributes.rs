@@ -1,0 +1,308 @@
+//! Owners, extended attributes, modes and times, in this order: a change of owner takes the set-user-id bit and the
+//! capabilities away, and the times come last because everything else changes them.
+//!
+//! What the ground gives anyway is not set again. Everything acts on a descriptor of the thing itself, or on a name in
+//! a directory's descriptor without following it.
+//!
+//! Extended attributes that are left out, and counted: `trusted.*` (containerd leaves them out as well; those of
+//! overlayfs would let a layer reach into others), `user.overlay.*` for the same reason, and whatever the file system
+//! cannot hold.
+
+use std::ffi::CString;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::io::Errno;
+
+use crate::tar::{Entry, Kind, Time, shown};
+
+use super::deferred::Line;
+use super::error::{UnpackError, failed};
+use super::tree::{Id, ROOT};
+use super::unpacker::Unpacker;
+
+const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
+const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
+
+/// What extended attributes are set on.
+enum Holder<'a> {
+    Fd(BorrowedFd<'a>),
+    /// A path that ends in the name and begins in `/proc/self/fd`: there is no `setxattrat` yet on the kernels of
+    /// today, and a symbolic link cannot be opened.
+    Name(CString),
+}
+
+impl Holder<'_> {
+    fn set(&self, name: &[u8], value: &[u8]) -> Result<(), Errno> {
+        match self {
+            Self::Fd(fd) => rustix::fs::fsetxattr(fd, name, value, XattrFlags::empty()),
+            Self::Name(path) => rustix::fs::lsetxattr(path.as_c_str(), name, value, XattrFlags::empty()),
+        }
+    }
+}
+
+/// Whether attributes of this name are never taken from a layer.
+pub(super) fn is_foreign_xattr(name: &[u8]) -> bool {
+    name.starts_with(b"trusted.") || name.starts_with(b"user.overlay.")
+}
+
+/// Both times for the kernel. Like containerd, the last access is never before the last change.
+pub(super) fn timestamps(mtime: Time, atime: Option<Time>) -> Timestamps {
+    let spec = |time: Time| Timespec { tv_sec: time.seconds, tv_nsec: time.nanos.into() };
+    Timestamps { last_access: spec(atime.unwrap_or(mtime).max(mtime)), last_modification: spec(mtime) }
+}
+
+impl Unpacker<'_> {
+    /// The mode to create something with: special bits come after the owner, and an ordinary user keeps `least`.
+    pub(super) fn mode_on_creation(&self, mode: u32, least: u32) -> u32 {
+        self.mode_wanted(mode, least) & 0o777
+    }
+
+    fn mode_wanted(&self, mode: u32, least: u32) -> u32 {
+        if self.options.privileged { mode } else { mode | least }
+    }
+
+    /// Gives the root to root.
+    pub(super) fn own_root(&mut self) -> Result<(), UnpackError> {
+        let fd = self.fd(ROOT)?;
+        self.own_fd(fd.as_fd(), (0, 0), true, b"")
+    }
+
+    /// Sets the owner, unless new files have it anyway and this is one. An ordinary user sets none.
+    pub(super) fn own_fd(
+        &self,
+        fd: BorrowedFd<'_>,
+        owner: (u32, u32),
+        always: bool,
+        path: &[u8],
+    ) -> Result<(), UnpackError> {
+        let Some((uid, gid)) = self.owner_to_set(owner, always) else { return Ok(()) };
+        rustix::fs::fchown(fd, Some(uid), Some(gid)).map_err(|e| failed("setting the owner of", path, e))
+    }
+
+    /// The same for a name.
+    pub(super) fn own_named(
+        &mut self,
+        dir: Id,
+        leaf: &[u8],
+        owner: (u32, u32),
+        always: bool,
+    ) -> Result<(), UnpackError> {
+        let Some((uid, gid)) = self.owner_to_set(owner, always) else { return Ok(()) };
+        let fd = self.fd(dir)?;
+        rustix::fs::chownat(&*fd, leaf, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|e| failed("setting the owner of", &self.tree.path_of(dir, leaf), e))
+    }
+
+    fn owner_to_set(&self, owner: (u32, u32), always: bool) -> Option<(Uid, Gid)> {
+        let needed = self.options.privileged && (always || owner != (self.ground.uid, self.ground.gid));
+        needed.then(|| (Uid::from_raw(owner.0), Gid::from_raw(owner.1)))
+    }
+
+    /// All attributes of a new regular file. Its bytes on disk, where the attributes may have changed them.
+    pub(super) fn dress(
+        &mut self,
+        fd: &OwnedFd,
+        entry: &Entry,
+        mode_on_creation: u32,
+        path: &[u8],
+    ) -> Result<Option<u64>, UnpackError> {
+        self.own_fd(fd.as_fd(), (entry.uid, entry.gid), false, path)?;
+        let mut line = self.line(entry);
+        let acl = self.set_xattrs(&Holder::Fd(fd.as_fd()), entry, path, &mut line)?;
+        let wanted = self.mode_wanted(entry.mode, 0o600);
+        if acl || wanted != mode_on_creation & !self.ground.umask {
+            rustix::fs::fchmod(fd, Mode::from_raw_mode(wanted)).map_err(|e| failed("setting the mode of", path, e))?;
+        }
+        line.mode = (wanted != entry.mode).then_some(entry.mode);
+        self.defer(path, line)?;
+        rustix::fs::futimens(fd, &timestamps(entry.mtime, entry.atime))
+            .map_err(|e| failed("setting the times of", path, e))?;
+        if entry.xattrs.is_empty() {
+            return Ok(None);
+        }
+        let stat = rustix::fs::fstat(fd).map_err(|e| failed("looking at", path, e))?;
+        Ok(Some(bytes_on_disk(&stat)))
+    }
+
+    /// All attributes of something new that cannot or must not be opened. A symbolic link has no mode.
+    pub(super) fn dress_named(
+        &mut self,
+        entry: &Entry,
+        dir: Id,
+        leaf: &[u8],
+        mode_on_creation: Option<u32>,
+    ) -> Result<(), UnpackError> {
+        self.own_named(dir, leaf, (entry.uid, entry.gid), false)?;
+        let mut line = self.line(entry);
+        let fd = self.fd(dir)?;
+        let failed_at = |tree: &super::tree::Tree, operation, error| failed(operation, &tree.path_of(dir, leaf), error);
+        if !entry.xattrs.is_empty() {
+            let holder = Holder::Name(proc_path(fd.as_fd(), leaf));
+            let path = self.tree.path_of(dir, leaf);
+            self.set_xattrs(&holder, entry, &path, &mut line)?;
+        }
+        if let Some(mode) = mode_on_creation {
+            let wanted = self.mode_wanted(entry.mode, 0o600);
+            if !entry.xattrs.is_empty() || wanted != mode & !self.ground.umask {
+                // fchmodat follows symbolic links, so that the way leads over a descriptor of the thing itself.
+                let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let thing = rustix::fs::openat(&*fd, leaf, flags, Mode::empty())
+                    .map_err(|e| failed_at(&self.tree, "opening", e))?;
+                let path = format!("/proc/self/fd/{}", thing.as_raw_fd());
+                rustix::fs::chmodat(rustix::fs::CWD, path, Mode::from_raw_mode(wanted), AtFlags::empty())
+                    .map_err(|e| failed_at(&self.tree, "setting the mode of", e))?;
+            }
+            line.mode = (wanted != entry.mode).then_some(entry.mode);
+        }
+        if line.says_something() {
+            let path = self.tree.path_of(dir, leaf);
+            self.defer(&path, line)?;
+        }
+        let times = timestamps(entry.mtime, entry.atime);
+        rustix::fs::utimensat(&*fd, leaf, &times, AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|e| failed_at(&self.tree, "setting the times of", e))?;
+        if !entry.xattrs.is_empty() {
+            self.count_blocks(dir, leaf)?;
+        }
+        Ok(())
+    }
+
+    /// The attributes of a directory that has an entry. Mode, times and default access control list wait for the end,
+    /// because what is made in the directory would change them or suffer from them.
+    pub(super) fn dress_directory(&mut self, entry: &Entry, id: Id) -> Result<(), UnpackError> {
+        let mut line = self.line(entry);
+        let wanted = self.mode_wanted(entry.mode, 0o700);
+        line.mode = (wanted != entry.mode).then_some(entry.mode);
+        let node = self.tree.node_mut(id);
+        node.explicit = true;
+        node.mode = wanted;
+        node.mtime = entry.mtime;
+        node.atime = entry.atime.unwrap_or(entry.mtime).max(entry.mtime);
+        if !entry.xattrs.is_empty() {
+            let fd = self.fd(id)?;
+            let path = self.tree.path(id);
+            if self.set_xattrs(&Holder::Fd(fd.as_fd()), entry, &path, &mut line)? {
+                self.tree.node_mut(id).mode_on_disk = None;
+            }
+            self.hold_default_acl(entry, id)?;
+        }
+        if line.says_something() {
+            let path = self.tree.path(id);
+            self.defer(&path, line)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps the default access control list until everything in the directory is made.
+    fn hold_default_acl(&mut self, entry: &Entry, id: Id) -> Result<(), UnpackError> {
+        let Some((_, value)) = entry.xattrs.iter().find(|(name, _)| name == DEFAULT_ACL) else { return Ok(()) };
+        self.default_acl_bytes += value.len();
+        let limit = self.options.limits.default_acl_bytes;
+        if self.default_acl_bytes > limit {
+            return Err(UnpackError::Limit {
+                subject: format!("layer entry {:?}", shown(&entry.path)),
+                limit_name: "bytes of default access control lists up to here",
+                limit: limit as u64,
+                seen: self.default_acl_bytes as u64,
+            });
+        }
+        self.tree.node_mut(id).default_acl = Some(value.as_slice().into());
+        Ok(())
+    }
+
+    /// Takes the attributes away that an earlier entry of the same directory has set.
+    pub(super) fn strip_xattrs(&mut self, fd: BorrowedFd<'_>, id: Id) -> Result<(), UnpackError> {
+        self.tree.node_mut(id).default_acl = None;
+        let names = super::implicit::xattr_names(fd).map_err(|e| failed("looking at", &self.tree.path(id), e))?;
+        for name in names.iter().filter(|name| !is_foreign_xattr(name) && !name.starts_with(b"security.selinux")) {
+            rustix::fs::fremovexattr(fd, name.as_slice())
+                .map_err(|e| failed("removing an extended attribute of", &self.tree.path(id), e))?;
+        }
+        Ok(())
+    }
+
+    /// Sets what may be set. `true` = an access control list is among it, which changes the mode.
+    fn set_xattrs(
+        &mut self,
+        holder: &Holder<'_>,
+        entry: &Entry,
+        path: &[u8],
+        line: &mut Line<'_>,
+    ) -> Result<bool, UnpackError> {
+        let mut acl = false;
+        for (name, value) in &entry.xattrs {
+            if is_foreign_xattr(name) {
+                self.skip_xattr(name, path, "layers may not set it");
+                continue;
+            }
+            if name == DEFAULT_ACL && entry.kind == Kind::Directory {
+                continue;
+            }
+            if !self.options.privileged && name.starts_with(b"security.") {
+                line.add_xattr(name, value);
+                continue;
+            }
+            match holder.set(name, value) {
+                Ok(()) => acl |= name == ACCESS_ACL,
+                Err(Errno::OPNOTSUPP) => self.skip_xattr(name, path, "the file system cannot hold it"),
+                // user.* is for files and directories; lists of default rights are for directories.
+                Err(Errno::PERM) if name.starts_with(b"user.") && matches!(holder, Holder::Name(_)) => {
+                    self.skip_xattr(name, path, "this kind of file cannot have it");
+                }
+                Err(Errno::ACCESS) if name == DEFAULT_ACL => {
+                    self.skip_xattr(name, path, "this kind of file cannot have it");
+                }
+                Err(Errno::PERM) if !self.options.privileged => line.add_xattr(name, value),
+                Err(error) => {
+                    let text = format!("{}\" of \"{}", shown(name), shown(path));
+                    return Err(failed("setting the extended attribute", text.as_bytes(), error));
+                }
+            }
+        }
+        Ok(acl)
+    }
+
+    fn skip_xattr(&mut self, name: &[u8], path: &[u8], why: &'static str) {
+        self.outcome.skipped_xattrs += 1;
+        if !std::mem::replace(&mut self.warned_xattr, true) {
+            tracing::warn!(
+                xattr = %shown(name), path = %shown(path), why,
+                "extended attribute of a layer left out; further ones of this layer are only counted"
+            );
+        }
+    }
+
+    /// What an ordinary user has to defer already because of the owner.
+    fn line(&self, entry: &Entry) -> Line<'static> {
+        let owner = (entry.uid, entry.gid);
+        let deferred = !self.options.privileged && owner != (0, 0);
+        Line { kind: entry.kind.word(), owner: deferred.then_some(owner), ..Line::default() }
+    }
+
+    fn defer<'l>(&mut self, path: &'l [u8], line: Line<'l>) -> Result<(), UnpackError> {
+        if !line.says_something() {
+            return Ok(());
+        }
+        self.deferred.write(path, line).map_err(|e| failed("deferring", path, e))
+    }
+
+    /// Adds what a thing takes on disk, as the file system says.
+    pub(super) fn count_blocks(&mut self, dir: Id, leaf: &[u8]) -> Result<(), UnpackError> {
+        if let Some(stat) = self.look(dir, leaf)? {
+            self.outcome.disk_bytes += bytes_on_disk(&stat);
+        }
+        Ok(())
+    }
+}
+
+/// What `st_blocks` says, in bytes.
+pub(super) fn bytes_on_disk(stat: &rustix::fs::Stat) -> u64 {
+    u64::try_from(stat.st_blocks).unwrap_or_default() * 512
+}
+
+fn proc_path(dir: BorrowedFd<'_>, leaf: &[u8]) -> CString {
+    let mut path = format!("/proc/self/fd/{}/", dir.as_raw_fd()).into_bytes();
+    path.extend_from_slice(leaf);
+    CString::new(path).expect("names with NUL bytes are refused before")
+}

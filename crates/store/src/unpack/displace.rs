@@ -1,0 +1,58 @@
+//! What happens to a thing when a later entry of the same layer has its path. The image specification forbids such
+//! layers; they exist, and the later entry wins.
+//!
+//! Files with content are moved to `replaced/` beside `fs/`, because the recipe of the layer still needs their bytes;
+//! everything else is removed. A whole directory moves as it is.
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+
+use super::error::{UnpackError, failed, recipe};
+use super::tree::Id;
+use super::unpacker::Unpacker;
+
+impl Unpacker<'_> {
+    /// Makes room at a name of a directory.
+    pub(super) fn displace(&mut self, dir: Id, leaf: &[u8]) -> Result<(), UnpackError> {
+        self.last_parent = None;
+        let Some(stat) = self.look(dir, leaf)? else { return Ok(()) };
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        let path = self.tree.path_of(dir, leaf);
+        if !self.options.privileged {
+            self.deferred.removed(&path).map_err(|e| failed("deferring", &path, e))?;
+        }
+        let has_content = kind == FileType::RegularFile && stat.st_size > 0;
+        if kind == FileType::Directory || has_content {
+            self.move_aside(dir, leaf, &path)?;
+            if let Some(id) = self.tree.child(dir, leaf) {
+                self.tree.detach(id);
+            }
+            return Ok(());
+        }
+        let fd = self.fd(dir)?;
+        rustix::fs::unlinkat(&*fd, leaf, AtFlags::empty()).map_err(|e| failed("replacing", &path, e))?;
+        if stat.st_nlink <= 1 {
+            self.outcome.inodes -= 1;
+        }
+        Ok(())
+    }
+
+    fn move_aside(&mut self, dir: Id, leaf: &[u8], path: &[u8]) -> Result<(), UnpackError> {
+        let name = crate::recipe::REPLACED;
+        if self.aside.is_none() {
+            rustix::fs::mkdirat(self.layer_dir, name, Mode::RWXU)
+                .map_err(|e| failed("creating", name.as_bytes(), e))?;
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let aside = rustix::fs::openat(self.layer_dir, name, flags, Mode::empty())
+                .map_err(|e| failed("opening", name.as_bytes(), e))?;
+            self.aside = Some(aside);
+            self.outcome.inodes += 1;
+        }
+        let fd = self.fd(dir)?;
+        let number = self.moved_aside;
+        if let Some(aside) = &self.aside {
+            rustix::fs::renameat(&*fd, leaf, aside, number.to_string()).map_err(|e| failed("replacing", path, e))?;
+        }
+        self.moved_aside += 1;
+        self.recipe.moved(path, number).map_err(recipe)
+    }
+}

@@ -1,0 +1,164 @@
+//! Attributes for directories that a layer makes without an entry: those of the same directory in the layers below.
+//!
+//! containerd does this while it unpacks, one layer after the other. Here layers are unpacked side by side, and this
+//! is done when all are there. It follows no symbolic link, and changes nothing but the implicit directories.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::io::Errno;
+
+use crate::tar::shown;
+
+use super::beneath::Beneath;
+use super::whiteout::OPAQUE;
+
+/// Gives implicit directories the attributes (mode, owner, times, extended attributes) of the same directory in the
+/// topmost lower layer that has it, unless a whiteout, an opaque directory or something that is no directory hides it.
+/// What no lower layer has keeps mode 0755, owner 0:0 and the beginning of 1970 as its times.
+///
+/// # Errors
+/// A system call failed; the message names the path.
+pub fn patch_implicit(
+    layer_fs: BorrowedFd<'_>,
+    implicit: &[Vec<u8>],
+    lower_fs_top_first: &[BorrowedFd<'_>],
+    privileged: bool,
+) -> io::Result<()> {
+    let beneath = Beneath::default();
+    for path in implicit {
+        patch(&beneath, layer_fs, path, lower_fs_top_first, privileged).map_err(|error| {
+            let name = if path.is_empty() { "/".into() } else { shown(path) };
+            let error = io::Error::from(error);
+            io::Error::new(error.kind(), format!("taking over the attributes of {name:?}: {error}"))
+        })?;
+    }
+    Ok(())
+}
+
+fn patch(
+    beneath: &Beneath,
+    layer_fs: BorrowedFd<'_>,
+    path: &[u8],
+    lowers: &[BorrowedFd<'_>],
+    privileged: bool,
+) -> Result<(), Errno> {
+    // An opaque directory of the layer itself, above this one, hides everything below.
+    if let Found::Here { hides_above: true, .. } = find(layer_fs, path)? {
+        return Ok(());
+    }
+    for lower in lowers {
+        match find(*lower, path)? {
+            Found::Here { fd, .. } => {
+                let target = if path.is_empty() { reopen(layer_fs)? } else { beneath.directory(layer_fs, path)? };
+                return copy(&fd, &target, privileged);
+            }
+            Found::Hidden => return Ok(()),
+            Found::Absent => {}
+        }
+    }
+    Ok(())
+}
+
+/// What one layer has at a path.
+enum Found {
+    /// The directory; whether one above it (the root included) is opaque.
+    Here { fd: OwnedFd, hides_above: bool },
+    /// Something else, or nothing below an opaque directory: lower layers cannot be seen there.
+    Hidden,
+    /// Nothing.
+    Absent,
+}
+
+fn find(layer: BorrowedFd<'_>, path: &[u8]) -> Result<Found, Errno> {
+    let mut fd = reopen(layer)?;
+    let mut opaque = false;
+    for part in path.split(|b| *b == b'/').filter(|part| !part.is_empty()) {
+        opaque |= is_opaque(&fd)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match rustix::fs::openat(&fd, part, flags, Mode::empty()) {
+            Ok(next) => fd = next,
+            Err(Errno::NOENT) => return Ok(if opaque { Found::Hidden } else { Found::Absent }),
+            Err(Errno::NOTDIR | Errno::LOOP) => return Ok(Found::Hidden),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Found::Here { fd, hides_above: opaque })
+}
+
+fn reopen(dir: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat(dir, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}
+
+fn is_opaque(dir: &OwnedFd) -> Result<bool, Errno> {
+    let mut value = [0_u8; 2];
+    for name in OPAQUE {
+        match rustix::fs::fgetxattr(dir, name, &mut value[..]) {
+            Ok(1) if value[0] == b'y' => return Ok(true),
+            // ERANGE: longer than "y", so that it is something else.
+            Ok(_) | Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::PERM | Errno::RANGE) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(false)
+}
+
+fn copy(from: &OwnedFd, to: &OwnedFd, privileged: bool) -> Result<(), Errno> {
+    let stat: Stat = rustix::fs::fstat(from)?;
+    debug_assert_eq!(FileType::from_raw_mode(stat.st_mode), FileType::Directory);
+    if privileged {
+        rustix::fs::fchown(to, Some(Uid::from_raw(stat.st_uid)), Some(Gid::from_raw(stat.st_gid)))?;
+    }
+    for name in xattr_names(from.as_fd())? {
+        let overlay = name.starts_with(b"trusted.overlay.") || name.starts_with(b"user.overlay.");
+        let beyond = !privileged && !name.starts_with(b"user.") && !name.starts_with(b"system.");
+        if overlay || beyond {
+            continue;
+        }
+        if let Some(value) = xattr(from.as_fd(), &name)? {
+            match rustix::fs::fsetxattr(to, name.as_slice(), &value, XattrFlags::empty()) {
+                Ok(()) | Err(Errno::OPNOTSUPP) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    rustix::fs::fchmod(to, Mode::from_raw_mode(stat.st_mode & 0o7777))?;
+    #[expect(
+        clippy::unnecessary_fallible_conversions,
+        clippy::useless_conversion,
+        reason = "the fields' types differ between architectures"
+    )]
+    let time = |seconds, nanos| -> Result<Timespec, Errno> {
+        let nanos = i64::try_from(nanos).map_err(|_| Errno::RANGE)?;
+        Ok(Timespec { tv_sec: seconds, tv_nsec: nanos })
+    };
+    let times = Timestamps {
+        last_access: time(stat.st_atime, stat.st_atime_nsec)?,
+        last_modification: time(stat.st_mtime, stat.st_mtime_nsec)?,
+    };
+    rustix::fs::futimens(to, &times)
+}
+
+/// The names of all extended attributes; none where the file system has none.
+pub(super) fn xattr_names(fd: BorrowedFd<'_>) -> Result<Vec<Vec<u8>>, Errno> {
+    let mut buffer = vec![0_u8; 64 << 10];
+    match rustix::fs::flistxattr(fd, &mut buffer[..]) {
+        Ok(len) => Ok(buffer[..len].split(|b| *b == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect()),
+        Err(Errno::OPNOTSUPP) => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// One attribute; `None` when it is gone.
+fn xattr(fd: BorrowedFd<'_>, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
+    let mut buffer = vec![0_u8; 64 << 10];
+    match rustix::fs::fgetxattr(fd, name, &mut buffer[..]) {
+        Ok(len) => {
+            buffer.truncate(len);
+            Ok(Some(buffer))
+        }
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

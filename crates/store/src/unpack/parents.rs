@@ -1,0 +1,152 @@
+//! From the directory part of a name to a directory of the layer: symbolic links are followed inside the layer as
+//! containerd does (as if the layer were the root, so that neither `..` nor an absolute target leads out), and what is
+//! missing is made.
+
+use rustix::fs::{FileType, Mode};
+use rustix::io::Errno;
+
+use super::error::{UnpackError, failed, refused};
+use super::tree::{Id, ROOT};
+use super::unpacker::{Unpacker, is_whiteout};
+
+/// What a parent is looked up for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    /// To make something in it. Missing directories are made, also where a whiteout stands.
+    Thing,
+    /// To make a whiteout in it, or to make it opaque. Missing directories are made, whiteouts stay.
+    Mark,
+    /// To find something in it. Nothing is made.
+    Target,
+}
+
+/// What the look-up found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Parent {
+    /// The directory.
+    Directory(Id),
+    /// A whiteout of this layer hides it ([`Need::Mark`]), or it does not exist ([`Need::Target`]).
+    Nothing,
+}
+
+/// Symbolic links that one path may lead through, as many as the kernel follows.
+const LINKS_MOST: usize = 40;
+
+enum Step {
+    To(Id),
+    Link(Vec<u8>),
+    Nothing,
+}
+
+impl Unpacker<'_> {
+    /// The directory to make something in.
+    pub(super) fn parent(&mut self, path: &[u8]) -> Result<Id, UnpackError> {
+        match self.look_up(path, Need::Thing)? {
+            Parent::Directory(id) => {
+                self.tree.populate(id);
+                Ok(id)
+            }
+            Parent::Nothing => Err(refused(path, "its directory cannot be made")),
+        }
+    }
+
+    /// The directory that a clean path means.
+    pub(super) fn look_up(&mut self, path: &[u8], need: Need) -> Result<Parent, UnpackError> {
+        if let Some((last, id)) = &self.last_parent
+            && last == path
+        {
+            return Ok(Parent::Directory(*id));
+        }
+        let found = match self.tree.find(path) {
+            Some(id) => Parent::Directory(id),
+            None => self.walk(path, need)?,
+        };
+        if let Parent::Directory(id) = found {
+            let mut buffer = self.last_parent.take().map(|(buffer, _)| buffer).unwrap_or_default();
+            buffer.clear();
+            buffer.extend_from_slice(path);
+            self.last_parent = Some((buffer, id));
+        }
+        Ok(found)
+    }
+
+    fn walk(&mut self, path: &[u8], need: Need) -> Result<Parent, UnpackError> {
+        let mut rest = Vec::new();
+        push_parts(&mut rest, path);
+        let (mut at, mut links) = (ROOT, 0_usize);
+        while let Some(part) = rest.pop() {
+            if part == b".." {
+                at = self.tree.parent(at);
+                continue;
+            }
+            if let Some(child) = self.tree.child(at, &part) {
+                at = child;
+                continue;
+            }
+            match self.step(at, &part, need)? {
+                Step::To(id) => at = id,
+                Step::Nothing => return Ok(Parent::Nothing),
+                Step::Link(target) => {
+                    links += 1;
+                    if links > LINKS_MOST {
+                        return Err(refused(path, "it leads through too many symbolic links"));
+                    }
+                    if target.starts_with(b"/") {
+                        at = ROOT;
+                    }
+                    push_parts(&mut rest, &target);
+                }
+            }
+        }
+        Ok(Parent::Directory(at))
+    }
+
+    /// One component that is no known directory.
+    fn step(&mut self, at: Id, part: &[u8], need: Need) -> Result<Step, UnpackError> {
+        if need != Need::Target
+            && let Some(id) = self.make_implicit(at, part)?
+        {
+            return Ok(Step::To(id));
+        }
+        let Some(stat) = self.look(at, part)? else { return Ok(Step::Nothing) };
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
+            let fd = self.fd(at)?;
+            let target = rustix::fs::readlinkat(&*fd, part, Vec::new())
+                .map_err(|e| failed("reading the symbolic link", &self.tree.path_of(at, part), e))?;
+            return Ok(Step::Link(target.into_bytes()));
+        }
+        if !is_whiteout(&stat) {
+            return Err(refused(&self.tree.path_of(at, part), "another entry needs it to be a directory"));
+        }
+        if need != Need::Thing {
+            return Ok(Step::Nothing);
+        }
+        // The directory was deleted and made again by this layer: nothing of the one below shows through.
+        self.remove_whiteout(at, part)?;
+        let Some(id) = self.make_implicit(at, part)? else {
+            return Err(failed("creating the directory", &self.tree.path_of(at, part), Errno::EXIST));
+        };
+        self.cut(id)?;
+        Ok(Step::To(id))
+    }
+
+    /// Makes a directory that has no entry, or not yet; `None` when something is in its place.
+    fn make_implicit(&mut self, dir: Id, leaf: &[u8]) -> Result<Option<Id>, UnpackError> {
+        const MODE: u32 = 0o755;
+        let fd = self.fd(dir)?;
+        match rustix::fs::mkdirat(&*fd, leaf, Mode::from_raw_mode(MODE)) {
+            Ok(()) => {}
+            Err(Errno::EXIST) => return Ok(None),
+            Err(error) => return Err(failed("creating the directory", &self.tree.path_of(dir, leaf), error)),
+        }
+        let id = self.add_directory(dir, leaf, Some(MODE & !self.ground.umask))?;
+        self.own_named(dir, leaf, (0, 0), false)?;
+        Ok(Some(id))
+    }
+}
+
+/// Puts the components of a path on the stack, the first on top.
+fn push_parts(rest: &mut Vec<Vec<u8>>, path: &[u8]) {
+    let parts = path.split(|b| *b == b'/').rev().filter(|part| !matches!(*part, b"" | b"."));
+    rest.extend(parts.map(<[u8]>::to_vec));
+}

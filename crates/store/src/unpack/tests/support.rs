@@ -1,0 +1,151 @@
+//! A layer directory to unpack into, and a picture of what came out.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use crate::tar::Limits;
+use crate::unpack::{Beneath, UnpackError, UnpackOptions, UnpackOutcome, unpack_beneath};
+
+/// A private directory with `fs/` in it, and beside it a canary that no layer may reach.
+pub(crate) struct Layer {
+    dir: tempfile::TempDir,
+    pub(crate) privileged: bool,
+    pub(crate) limits: Limits,
+    pub(crate) stepwise: bool,
+}
+
+impl Layer {
+    pub(crate) fn new() -> Self {
+        assert!(rustix::process::geteuid().is_root(), "these tests need root");
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("layer/fs")).unwrap();
+        fs::create_dir(dir.path().join("outside")).unwrap();
+        fs::write(dir.path().join("outside/canary"), "alive").unwrap();
+        Self { dir, privileged: true, limits: Limits::default(), stepwise: false }
+    }
+
+    pub(crate) fn plain() -> Self {
+        Self { privileged: false, ..Self::new() }
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.dir.path().join("layer")
+    }
+
+    pub(crate) fn fs(&self) -> PathBuf {
+        self.path().join("fs")
+    }
+
+    pub(crate) fn outside(&self) -> PathBuf {
+        self.dir.path().join("outside")
+    }
+
+    pub(crate) fn unpack(&self, tar: &[u8]) -> Result<UnpackOutcome, UnpackError> {
+        let dir = File::open(self.path()).unwrap();
+        let cancelled = || false;
+        let options = UnpackOptions { limits: &self.limits, privileged: self.privileged, cancelled: &cancelled };
+        let beneath = if self.stepwise { Beneath::stepwise() } else { Beneath::default() };
+        let outcome = unpack_beneath(&mut &tar[..], dir.as_fd(), &options, beneath);
+        self.check_canary();
+        outcome
+    }
+
+    /// Nothing outside was touched.
+    pub(crate) fn check_canary(&self) {
+        let outside: Vec<_> = fs::read_dir(self.outside()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(outside, ["canary"], "something was made outside of the layer");
+        assert_eq!(fs::read(self.outside().join("canary")).unwrap(), b"alive");
+        let meta = fs::symlink_metadata(self.outside().join("canary")).unwrap();
+        assert_eq!((meta.nlink(), meta.uid(), meta.mode() & 0o7777 & !0o022), (1, 0, 0o644), "the canary was changed");
+        let top: Vec<_> = fs::read_dir(self.dir.path()).unwrap().collect();
+        assert_eq!(top.len(), 2, "something was made beside the layer");
+    }
+
+    /// The bytes that the recipe makes.
+    pub(crate) fn rebuild(&self) -> Vec<u8> {
+        let dir = File::open(self.path()).unwrap();
+        let mut out = Vec::new();
+        crate::recipe::rebuild(dir.as_fd(), &mut out).expect("rebuilds");
+        out
+    }
+
+    pub(crate) fn picture(&self) -> BTreeMap<String, String> {
+        picture(&self.fs())
+    }
+
+    pub(crate) fn deferred(&self) -> Vec<serde_json::Value> {
+        match fs::read_to_string(self.path().join("deferred.jsonl")) {
+            Ok(text) => text.lines().map(|line| serde_json::from_str(line).unwrap()).collect(),
+            Err(_) => Vec::new(),
+        }
+    }
+}
+
+/// One line for every path: kind, mode, owner where it is not root, content, target, device, attributes.
+pub(crate) fn picture(root: &Path) -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    let mut dirs = vec![root.to_path_buf()];
+    all.insert(".".to_owned(), describe(root));
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(&dir).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(root).unwrap().as_os_str().as_bytes().escape_ascii().to_string();
+            all.insert(name, describe(&path));
+            if fs::symlink_metadata(&path).unwrap().is_dir() {
+                dirs.push(path);
+            }
+        }
+    }
+    all
+}
+
+pub(crate) fn describe(path: &Path) -> String {
+    let meta = fs::symlink_metadata(path).unwrap();
+    let kind = meta.file_type();
+    let rdev = (rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev()));
+    let mut text = if kind.is_char_device() && meta.rdev() == 0 {
+        "whiteout".to_owned()
+    } else if kind.is_dir() {
+        format!("dir {:04o}", meta.mode() & 0o7777)
+    } else if kind.is_symlink() {
+        format!("-> {}", fs::read_link(path).unwrap().into_os_string().into_vec().escape_ascii())
+    } else if kind.is_file() {
+        let data = fs::read(path).unwrap();
+        let data = if data.len() > 40 { format!("{} bytes", data.len()) } else { data.escape_ascii().to_string() };
+        format!("file {:04o} {data}", meta.mode() & 0o7777)
+    } else if kind.is_fifo() {
+        format!("fifo {:04o}", meta.mode() & 0o7777)
+    } else {
+        let word = if kind.is_char_device() { "char" } else { "block" };
+        format!("{word} {:04o} {}:{}", meta.mode() & 0o7777, rdev.0, rdev.1)
+    };
+    if (meta.uid(), meta.gid()) != (0, 0) {
+        text += &format!(" {}:{}", meta.uid(), meta.gid());
+    }
+    for (name, value) in xattrs(path) {
+        text += &format!(" {name}={}", value.escape_ascii());
+    }
+    text
+}
+
+pub(crate) fn xattrs(path: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut names = vec![0_u8; 65536];
+    let len = rustix::fs::llistxattr(path, &mut names[..]).unwrap();
+    let names = names[..len].split(|b| *b == 0).filter(|n| !n.is_empty());
+    let value = |name: &[u8]| {
+        let mut value = vec![0_u8; 65536];
+        let len = rustix::fs::lgetxattr(path, name, &mut value[..]).unwrap();
+        value.truncate(len);
+        value
+    };
+    names.map(|name| (String::from_utf8_lossy(name).into_owned(), value(name))).collect()
+}
+
+/// A picture from a list, for comparison.
+pub(crate) fn want(lines: &[(&str, &str)]) -> BTreeMap<String, String> {
+    lines.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect()
+}
