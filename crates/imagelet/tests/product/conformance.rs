@@ -50,7 +50,8 @@ impl Published {
             let config = (0_u32..)
                 .map(|nonce| {
                     let mut config = images::platform();
-                    config["config"] = json!({"User": fixture.user, "Labels": {fixtures::NONCE_LABEL: nonce.to_string()}});
+                    config["config"] =
+                        json!({"User": fixture.user, "Labels": {fixtures::NONCE_LABEL: nonce.to_string()}});
                     config["rootfs"] = json!({"type": "layers", "diff_ids": diff_ids});
                     config.to_string()
                 })
@@ -183,7 +184,8 @@ async fn debians_containerd_conforms() {
     let containerd = Containerd::start(&published.gate.host());
     let service = connect(&containerd.endpoint()).await;
     let name = "containerd 1.6";
-    let harness = Behind { name, published, service, deviations: containerds_own(), _daemons: vec![Box::new(containerd)] };
+    let harness =
+        Behind { name, published, service, deviations: containerds_own(), _daemons: vec![Box::new(containerd)] };
     conformance::run_all(&harness).await.assert_passed();
 }
 

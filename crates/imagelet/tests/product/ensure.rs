@@ -21,12 +21,17 @@ fn manifest(s: &Scene, name: &str, text: &str) -> String {
 fn every_example_works_against_a_registry_that_has_its_images() {
     let s = Scene::new();
     let mut seen = 0;
-    let mut paths: Vec<PathBuf> =
-        fs::read_dir(repository().join("examples")).expect("the examples").map(|e| e.expect("an entry").path()).collect();
+    let mut paths: Vec<PathBuf> = fs::read_dir(repository().join("examples"))
+        .expect("the examples")
+        .map(|e| e.expect("an entry").path())
+        .collect();
     paths.sort();
     for path in paths.iter().filter(|p| p.extension().is_some_and(|e| e == "yaml")) {
         let text = fs::read_to_string(path).expect("read an example");
-        if !text.contains("apiVersion: v1\n") && !text.contains("apiVersion: apps/v1\n") && !text.contains("apiVersion: batch/v1\n") {
+        if !text.contains("apiVersion: v1\n")
+            && !text.contains("apiVersion: apps/v1\n")
+            && !text.contains("apiVersion: batch/v1\n")
+        {
             continue;
         }
         seen += 1;
@@ -48,7 +53,8 @@ fn every_example_works_against_a_registry_that_has_its_images() {
 #[test]
 fn every_kind_and_every_place_of_an_image_counts() {
     let s = Scene::new();
-    let names = ["pod", "init", "ephemeral", "volume", "deployment", "statefulset", "daemonset", "job", "cronjob", "stdin"];
+    let names =
+        ["pod", "init", "ephemeral", "volume", "deployment", "statefulset", "daemonset", "job", "cronjob", "stdin"];
     for name in names {
         s.push_file(&format!("kinds/{name}:1"), name, name);
     }
@@ -101,7 +107,9 @@ fn a_second_ensure_does_nothing() {
 fn policies_hold_and_one_failure_stops_no_other() {
     let s = Scene::new();
     s.push_file("policy/there:1", "a", "there");
-    let pod = |containers: &str| format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec:\n  containers:\n{containers}");
+    let pod = |containers: &str| {
+        format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec:\n  containers:\n{containers}")
+    };
     let never = pod("  - {name: n, image: 'REG/policy/there:1', imagePullPolicy: Never}\n");
     let never = manifest(&s, "never.yaml", &never);
     let said = s.imagelet.run(&["ensure", "-f", &never]);
@@ -109,7 +117,8 @@ fn policies_hold_and_one_failure_stops_no_other() {
     assert!(said.stderr.contains("ErrImageNeverPull"), "{}", said.stderr);
     assert_eq!(s.imagelet.ids().len(), 0);
 
-    let mixed = pod("  - {name: missing, image: 'REG/policy/missing:1'}\n  - {name: there, image: 'REG/policy/there:1'}\n");
+    let mixed =
+        pod("  - {name: missing, image: 'REG/policy/missing:1'}\n  - {name: there, image: 'REG/policy/there:1'}\n");
     let mixed = manifest(&s, "mixed.yaml", &mixed);
     let said = s.imagelet.run(&["ensure", "-f", &mixed]);
     assert_eq!(said.code, Some(1), "{}", said.stderr);
@@ -122,7 +131,8 @@ fn policies_hold_and_one_failure_stops_no_other() {
 fn explain_touches_nothing() {
     let s = Scene::new();
     let (name, _) = s.push_file("explain/it:1", "a", "x");
-    let text = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: 'REG/explain/it:1'}]}\n";
+    let text =
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: 'REG/explain/it:1'}]}\n";
     let file = manifest(&s, "pod.yaml", text);
     let asked = s.reads_while(&["explain", "-f", &file]);
     assert_eq!(asked, Vec::<String>::new(), "nothing is asked of the registry");

@@ -3,9 +3,9 @@
 use std::fs;
 use std::io::Write as _;
 
+use crate::support::Imagelet;
 use crate::support::disk::{ext4, free};
 use crate::support::scene::Scene;
-use crate::support::Imagelet;
 
 /// Bytes that no compressor makes smaller, the same every time.
 fn noise(length: usize) -> Vec<u8> {
@@ -34,7 +34,10 @@ fn a_pull_that_does_not_fit_leaves_the_store_as_it_was() {
     assert!(said.contains("disk/big:1") && said.to_lowercase().contains("no space left"), "{said}");
     assert_eq!(imagelet.ids(), [kept.id]);
     let after = free(&disk);
-    assert!(before.0.abs_diff(after.0) < (1 << 20) && before.1.abs_diff(after.1) < 16, "free before {before:?}, after {after:?}");
+    assert!(
+        before.0.abs_diff(after.0) < (1 << 20) && before.1.abs_diff(after.1) < 16,
+        "free before {before:?}, after {after:?}"
+    );
     let mounted = imagelet.mount(&small, s.scratch.join("mnt"));
     assert_eq!(fs::read_to_string(mounted.join("a")).expect("a file"), "small");
     imagelet.ok(&["unmount", &mounted.display().to_string()]);

@@ -6,11 +6,11 @@ use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
+use crate::support::Packing;
 use crate::support::images::{self, Image};
 use crate::support::process::wait;
 use crate::support::scene::Scene;
 use crate::support::tree::{self, Tree};
-use crate::support::Packing;
 
 const ROUNDS: usize = 50;
 const SEED: u64 = 0x1DEA_2026_1121;
@@ -98,12 +98,20 @@ fn fifty_kills_leave_images_whole_or_absent() {
         assert_eq!(on_disk, if present { expected } else { 1 }, "{context}: layers on disk, image there: {present}");
         if present {
             survived += 1;
-            assert_eq!(tree::differences(&good, &shown(&s, &name)), Vec::<String>::new(), "{context}: listed, but not whole");
+            assert_eq!(
+                tree::differences(&good, &shown(&s, &name)),
+                Vec::<String>::new(),
+                "{context}: listed, but not whole"
+            );
         }
 
         s.imagelet.ok(&["pull", &name]);
         if round % 5 == 0 {
-            assert_eq!(tree::differences(&good, &shown(&s, &name)), Vec::<String>::new(), "{context}: the pull after the kill");
+            assert_eq!(
+                tree::differences(&good, &shown(&s, &name)),
+                Vec::<String>::new(),
+                "{context}: the pull after the kill"
+            );
         }
         s.imagelet.ok(&["rmi", &name]);
     }

@@ -3,12 +3,17 @@
 //! something is missing. No test reaches beyond loopback, uses a fixed port, or waits by the clock.
 #![expect(clippy::disallowed_methods, reason = "these tests start programs: that is what they are for")]
 
+mod bad_input;
 mod conformance;
+mod documents;
 mod ensure;
 mod full_disk;
 mod interrupt;
 mod kill;
+mod layout;
 mod pull_real;
 mod remote;
+mod serve;
 mod support;
 mod tree;
+mod unprivileged;

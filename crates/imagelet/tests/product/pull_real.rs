@@ -5,10 +5,10 @@ use std::fs;
 
 use serde_json::{Value, json};
 
+use crate::support::Packing;
 use crate::support::images::{self, Image, Layer};
 use crate::support::process::{run, tool};
 use crate::support::scene::{Scene, blobs_in};
-use crate::support::Packing;
 
 fn busybox(s: &Scene) -> (Image, String) {
     let tree = s.scratch.directory("busybox");
@@ -94,7 +94,8 @@ fn sixty_layers_stack_in_order() {
     s.imagelet.ok(&["pull", &name]);
     let mounted = s.imagelet.mount(&name, s.scratch.join("mnt"));
     assert_eq!(fs::read_to_string(mounted.join("shared/last")).expect("a file"), "60\n");
-    let left: Vec<_> = fs::read_dir(mounted.join("data")).expect("a directory").map(|e| e.expect("an entry").file_name()).collect();
+    let left: Vec<_> =
+        fs::read_dir(mounted.join("data")).expect("a directory").map(|e| e.expect("an entry").file_name()).collect();
     assert_eq!(left, ["60"]);
 }
 
@@ -108,13 +109,18 @@ fn packing_does_not_matter_and_layers_are_stored_and_fetched_once() {
         .collect();
     assert_eq!(blobs_in(&s.reads_while(&["pull", &names[0]])), 3, "the config and two layers");
     for name in &names[1..] {
-        assert_eq!(blobs_in(&s.reads_while(&["pull", name])), 1, "the config alone: the layers are here, packed otherwise");
+        assert_eq!(
+            blobs_in(&s.reads_while(&["pull", name])),
+            1,
+            "the config alone: the layers are here, packed otherwise"
+        );
     }
     let listed = s.only_image();
     assert_eq!(listed["repoTags"].as_array().map(Vec::len), Some(3), "one image by three names: {listed}");
     assert_eq!(listed["repoDigests"].as_array().map(Vec::len), Some(3), "the manifests differ: {listed}");
 
-    let more = s.layout.image(&[s.file_layer("a", "one\n", Packing::Gzip), s.file_layer("b/d", "three\n", Packing::Gzip)]);
+    let more =
+        s.layout.image(&[s.file_layer("a", "one\n", Packing::Gzip), s.file_layer("b/d", "three\n", Packing::Gzip)]);
     let name = s.registry.push(&s.layout, &more, "test/more:1");
     assert_eq!(blobs_in(&s.reads_while(&["pull", &name])), 2, "the config and the one new layer");
     let mounted = s.imagelet.mount(&name, s.scratch.join("mnt"));

@@ -13,7 +13,9 @@ fn ensure_images_inspect_rmi_and_df_through_containerd() {
     let containerd = Containerd::start(s.registry.host());
     let imagelet = Imagelet::remote(&containerd.endpoint());
     let file = s.scratch.join("pod.yaml");
-    let pod = format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec: {{containers: [{{name: c, image: '{name}'}}]}}\n");
+    let pod = format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec: {{containers: [{{name: c, image: '{name}'}}]}}\n"
+    );
     fs::write(&file, pod).expect("write a manifest");
     let file = file.display().to_string();
     imagelet.ok(&["ensure", "-f", &file]);

@@ -35,7 +35,10 @@ fn trees(scratch: &Scratch, layout: &Layout, image: &Image, packing: Packing) ->
         let copy = format!("oci:{}:copy", scratch.join("copy").display());
         run(tool("skopeo").args(["copy", "-q", "--src-tls-verify=false", &format!("docker://{name}"), &copy]));
         let bundle = scratch.join("bundle");
-        run(tool("umoci").args(["unpack", "--image"]).arg(format!("{}:copy", scratch.join("copy").display())).arg(&bundle));
+        run(tool("umoci")
+            .args(["unpack", "--image"])
+            .arg(format!("{}:copy", scratch.join("copy").display()))
+            .arg(&bundle));
         read(&bundle.join("rootfs"))
     };
 
@@ -55,7 +58,8 @@ fn touch(path: &Path, time: &str) {
 fn first_layer(layout: &Layout, root: &Path) -> Layer {
     images::busybox_tree(root);
     let file = |path: &str, content: &str| images::write(&root.join(path), content);
-    let mode = |path: &str, mode: u32| fs::set_permissions(root.join(path), fs::Permissions::from_mode(mode)).expect("chmod");
+    let mode =
+        |path: &str, mode: u32| fs::set_permissions(root.join(path), fs::Permissions::from_mode(mode)).expect("chmod");
 
     file("links/one", "linked\n");
     fs::hard_link(root.join("links/one"), root.join("links/two")).expect("link");
@@ -110,7 +114,19 @@ fn first_layer(layout: &Layout, root: &Path) -> Layer {
     file("names/empty", "");
     images::write(&root.join("names/big"), vec![7_u8; 3 << 20]);
 
-    for gone in ["gone/file", "gone/directory/below", "opaque/old", "opaque/deep/old", "turned/file-to-directory", "turned/directory-to-file/x", "turned/directory-to-symlink/x", "turned/symlink-target/x", "back/again", "changed/content", "changed/mode"] {
+    for gone in [
+        "gone/file",
+        "gone/directory/below",
+        "opaque/old",
+        "opaque/deep/old",
+        "turned/file-to-directory",
+        "turned/directory-to-file/x",
+        "turned/directory-to-symlink/x",
+        "turned/symlink-target/x",
+        "back/again",
+        "changed/content",
+        "changed/mode",
+    ] {
         file(gone, "from the first layer\n");
     }
     symlink("symlink-target", root.join("turned/symlink-to-directory")).expect("symlink");

@@ -17,6 +17,7 @@ pub(crate) struct Imagelet {
     environment: Vec<(String, String)>,
     /// Run as this user and group.
     user: Option<u32>,
+    program: PathBuf,
 }
 
 /// What a run left.
@@ -40,7 +41,7 @@ impl Imagelet {
 
     /// No global option at all.
     pub(crate) fn bare() -> Self {
-        Self { globals: Vec::new(), environment: Vec::new(), user: None }
+        Self { globals: Vec::new(), environment: Vec::new(), user: None, program: PathBuf::from(PROGRAM) }
     }
 
     /// With one more global option.
@@ -55,6 +56,12 @@ impl Imagelet {
         self
     }
 
+    /// A copy of the program that lies elsewhere.
+    pub(crate) fn program(mut self, path: PathBuf) -> Self {
+        self.program = path;
+        self
+    }
+
     /// As another user.
     pub(crate) fn user(mut self, id: u32) -> Self {
         self.user = Some(id);
@@ -63,11 +70,13 @@ impl Imagelet {
 
     fn command(&self, args: &[&str]) -> Command {
         let mut command = match self.user {
-            None => Command::new(PROGRAM),
+            None => Command::new(&self.program),
             Some(id) => {
                 let mut command = tool("setpriv");
                 let id = id.to_string();
-                command.args(["--reuid", &id, "--regid", &id, "--clear-groups", "--inh-caps=-all", "--", PROGRAM]);
+                command
+                    .args(["--reuid", &id, "--regid", &id, "--clear-groups", "--inh-caps=-all", "--"])
+                    .arg(&self.program);
                 command
             }
         };
@@ -95,7 +104,8 @@ impl Imagelet {
     pub(crate) fn run_with_input(&self, args: &[&str], input: &str) -> Done {
         use std::io::Write as _;
         let mut command = self.command(args);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start");
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start");
         child.stdin.take().expect("piped").write_all(input.as_bytes()).expect("imagelet reads its standard input");
         let output = child.wait_with_output().expect("it is our child");
         Done {

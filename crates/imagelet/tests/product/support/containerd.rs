@@ -25,7 +25,9 @@ impl Containerd {
         for domain in [registry, "docker.io"] {
             let directory = certs.join(domain);
             fs::create_dir_all(&directory).expect("create a directory of hosts");
-            let text = format!("server = \"http://{registry}\"\n[host.\"http://{registry}\"]\n  capabilities = [\"pull\", \"resolve\"]\n");
+            let text = format!(
+                "server = \"http://{registry}\"\n[host.\"http://{registry}\"]\n  capabilities = [\"pull\", \"resolve\"]\n"
+            );
             fs::write(directory.join("hosts.toml"), text).expect("write a hosts file");
         }
         // A path of a unix socket is short: it lies in a directory of its own.
@@ -69,10 +71,16 @@ impl Containerd {
 
 fn configuration(home: &Path, socket: &Path, certs: &Path) -> String {
     let (home, socket, certs) = (home.display(), socket.display(), certs.display());
-    let unused: Vec<String> = ["snapshotter.v1.btrfs", "snapshotter.v1.zfs", "snapshotter.v1.aufs", "snapshotter.v1.devmapper", "internal.v1.opt"]
-        .iter()
-        .map(|p| format!("\"io.containerd.{p}\""))
-        .collect();
+    let unused: Vec<String> = [
+        "snapshotter.v1.btrfs",
+        "snapshotter.v1.zfs",
+        "snapshotter.v1.aufs",
+        "snapshotter.v1.devmapper",
+        "internal.v1.opt",
+    ]
+    .iter()
+    .map(|p| format!("\"io.containerd.{p}\""))
+    .collect();
     format!(
         r#"version = 2
 root = "{home}/root"

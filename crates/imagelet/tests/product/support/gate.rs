@@ -88,7 +88,7 @@ async fn carry(client: TcpStream, target: String, state: Arc<watch::Sender<State
     });
     let mut buffer = vec![0; 1 << 16];
     while let Ok(n @ 1..) = from_client.read(&mut buffer).await {
-        if !pass(&from_client, &state).await || to_server.write_all(&buffer[..n]).await.is_err() {
+        if !pass(&mut from_client, &state).await || to_server.write_all(&buffer[..n]).await.is_err() {
             break;
         }
     }
@@ -97,7 +97,7 @@ async fn carry(client: TcpStream, target: String, state: Arc<watch::Sender<State
 }
 
 /// Waits until the gate is open. False: the client went away meanwhile.
-async fn pass(client: &tokio::net::tcp::OwnedReadHalf, state: &watch::Sender<State>) -> bool {
+async fn pass(client: &mut tokio::net::tcp::OwnedReadHalf, state: &watch::Sender<State>) -> bool {
     let mut changes = state.subscribe();
     if !changes.borrow_and_update().shut {
         return true;
@@ -107,13 +107,11 @@ async fn pass(client: &tokio::net::tcp::OwnedReadHalf, state: &watch::Sender<Sta
         s.ever_waited = true;
     });
     let mut one = [0; 1];
+    let mut opened = std::pin::pin!(async move { changes.wait_for(|s| !s.shut).await.is_ok() });
     let stays = tokio::select! {
-        opened = changes.wait_for(|s| !s.shut) => opened.is_ok(),
+        opened = &mut opened => opened,
         // Bytes that come while it waits stay where they are; an end of file is an end.
-        n = client.peek(&mut one) => match n {
-            Ok(0) | Err(_) => false,
-            Ok(_) => changes.wait_for(|s| !s.shut).await.is_ok(),
-        },
+        n = client.peek(&mut one) => matches!(n, Ok(1..)) && opened.await,
     };
     state.send_modify(|s| s.waiting -= 1);
     stays

@@ -40,7 +40,10 @@ pub(crate) fn run(command: &mut Command) -> String {
 /// Fails a test that mounts or starts daemons when an ordinary user runs it.
 #[track_caller]
 pub(crate) fn need_root() {
-    assert!(rustix::process::geteuid().is_root(), "this test needs root: it mounts or starts daemons (scripts/test.sh)");
+    assert!(
+        rustix::process::geteuid().is_root(),
+        "this test needs root: it mounts or starts daemons (scripts/test.sh)"
+    );
 }
 
 /// Lines that a daemon has written so far.
@@ -114,6 +117,12 @@ impl Daemon {
         self.child.id()
     }
 
+    /// Kills it as `kill -9` does.
+    pub(crate) fn kill(mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
     /// Asks it to end, and waits until it has; kills it when it does not.
     pub(crate) fn stop(&mut self) {
         signal(self.child.id(), rustix::process::Signal::TERM);
@@ -183,8 +192,11 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        let below: Vec<&str> =
-            mounts.lines().filter_map(|l| l.split(' ').nth(4)).filter(|m| Path::new(m).starts_with(self.path())).collect();
+        let below: Vec<&str> = mounts
+            .lines()
+            .filter_map(|l| l.split(' ').nth(4))
+            .filter(|m| Path::new(m).starts_with(self.path()))
+            .collect();
         for mount in below.iter().rev() {
             let _ = rustix::mount::unmount(*mount, rustix::mount::UnmountFlags::DETACH);
         }

@@ -58,10 +58,16 @@ impl DockerRegistry {
             let path = layout.blob_path(&blob.digest);
             if blob.media_type == oci::media_type::OCI_MANIFEST {
                 let body = fs::read(&path).expect("read a manifest");
-                self.put(&format!("/v2/{repository}/manifests/{}", blob.digest), &blob.media_type, &mut &body[..], blob.size);
+                self.put(
+                    &format!("/v2/{repository}/manifests/{}", blob.digest),
+                    &blob.media_type,
+                    &mut &body[..],
+                    blob.size,
+                );
                 continue;
             }
-            let (status, headers, _) = self.request("POST", &format!("/v2/{repository}/blobs/uploads/"), &[], &mut io::empty(), 0);
+            let (status, headers, _) =
+                self.request("POST", &format!("/v2/{repository}/blobs/uploads/"), &[], &mut io::empty(), 0);
             assert_eq!(status, 202, "start an upload");
             let location = header(&headers, "location").expect("an upload has a location");
             let path_and_query = location.split_once(&self.host).map_or(location.as_str(), |(_, rest)| rest).to_owned();
