@@ -66,9 +66,8 @@ fn from_directory(directory: &Path, domain: &str, defaults: Namespace) -> Result
 
 /// Docker's layout: `*.crt` are authorities, `NAME.cert` and `NAME.key` are a client's certificate and key.
 fn docker_layout(directory: &Path, mut namespace: Namespace) -> Result<Namespace, HostsError> {
-    let entries = std::fs::read_dir(directory).and_then(|entries| {
-        entries.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<PathBuf>>>()
-    });
+    let entries = std::fs::read_dir(directory)
+        .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<PathBuf>>>());
     let mut entries = entries.map_err(|error| unreadable(directory, error))?;
     entries.sort();
     let contents = |path: &Path| read(path).map_err(|error| unreadable(path, error));

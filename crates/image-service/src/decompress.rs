@@ -40,7 +40,10 @@ pub(crate) fn detect(head: &[u8]) -> Result<Compression, Unsupported> {
 }
 
 /// A reader of what `source` holds in compressed form. It reads `source` to its end.
-pub(crate) fn decoder<'a>(compression: Compression, source: impl BufRead + Send + 'a) -> io::Result<Box<dyn Read + Send + 'a>> {
+pub(crate) fn decoder<'a>(
+    compression: Compression,
+    source: impl BufRead + Send + 'a,
+) -> io::Result<Box<dyn Read + Send + 'a>> {
     Ok(match compression {
         Compression::Plain => Box::new(source),
         Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(source)),

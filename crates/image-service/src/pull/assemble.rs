@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cri_api::{Error, LayerState, ProgressSink, PullEvent, Result};
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
-use futures::FutureExt as _;
 use oci::{Algorithm, Descriptor, Digest};
 use store::{Layer, LayerSource, Lease};
 use tokio_util::sync::CancellationToken;
@@ -172,7 +172,8 @@ impl Assembly<'_> {
         let (store, lease) = (self.shared.store.clone(), Arc::clone(self.lease));
         let (diffs, chains) = (diff_ids.clone(), chain_ids.clone());
         let present = self.shared.background.run(move || {
-            let find = |(diff, chain)| store.find_layer(&lease, diff, chain).map_err(|e| error::from_store(store.root(), &e));
+            let find =
+                |(diff, chain)| store.find_layer(&lease, diff, chain).map_err(|e| error::from_store(store.root(), &e));
             diffs.iter().zip(&chains).map(find).collect::<Result<Vec<_>>>()
         });
         Ok(Plan { bytes, diff_ids, chain_ids, present: present.await? })

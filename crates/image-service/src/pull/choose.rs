@@ -152,7 +152,10 @@ fn parse_as(raw: &RawDocument, descriptor: &Descriptor, name: &str) -> Result<Do
     let declared = &descriptor.media_type;
     if media_type::is_index(declared) && !is_index || media_type::is_manifest(declared) && is_index {
         let got = if is_index { "an index" } else { "a manifest" };
-        return Err(invalid(format!("{name}: ambiguous manifest: {} is said to be {declared} and is {got}", raw.digest)));
+        return Err(invalid(format!(
+            "{name}: ambiguous manifest: {} is said to be {declared} and is {got}",
+            raw.digest
+        )));
     }
     Ok(document)
 }
@@ -184,7 +187,8 @@ fn check_manifest(manifest: &Manifest, name: &str) -> Result<()> {
 
 /// Parses a config's bytes.
 pub(crate) fn parse_config(bytes: &[u8], descriptor: &Descriptor) -> Result<ImageConfig> {
-    ImageConfig::parse(bytes).map_err(|error| damaged(error.to_string()).context(format_args!("config {}", descriptor.digest)))
+    ImageConfig::parse(bytes)
+        .map_err(|error| damaged(error.to_string()).context(format_args!("config {}", descriptor.digest)))
 }
 
 /// Checks that config and manifest speak of the same layers.

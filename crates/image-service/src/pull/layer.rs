@@ -173,7 +173,10 @@ mod tests {
         assert_eq!(told(Ok(()), Ok(()), Ok(())), Ok(()));
         assert_eq!(told(down(), Err(gone()), Err(UnpackError::Cancelled)), Err(Kind::Unavailable));
         assert_eq!(told(Ok(()), Err(unsupported()), Err(UnpackError::Cancelled)), Err(Kind::InvalidArgument));
-        assert_eq!(told(Ok(()), Err(InflateError::UnpackStopped), Err(UnpackError::Cancelled)), Err(Kind::InvalidArgument));
+        assert_eq!(
+            told(Ok(()), Err(InflateError::UnpackStopped), Err(UnpackError::Cancelled)),
+            Err(Kind::InvalidArgument)
+        );
         assert_eq!(told(Ok(()), Err(gone()), Err(UnpackError::Cancelled)), Err(Kind::Cancelled));
     }
 }

@@ -100,7 +100,15 @@ impl PullJob {
                 repo_digest: Some(reference.at_digest(resolved.clone()).to_string()),
             },
         };
-        let image = Incoming { shared: &shared, source, chosen, name, names, hub: &context.hub, token: &context.token };
+        let image = Incoming {
+            shared: &shared,
+            source,
+            chosen: &chosen,
+            name,
+            names,
+            hub: &context.hub,
+            token: &context.token,
+        };
         Ok(image.bring(resolved).await?.id)
     }
 }
@@ -109,7 +117,7 @@ impl PullJob {
 pub(crate) struct Incoming<'a> {
     pub(crate) shared: &'a Arc<Shared>,
     pub(crate) source: Arc<dyn Source>,
-    pub(crate) chosen: Chosen,
+    pub(crate) chosen: &'a Chosen,
     pub(crate) name: &'a str,
     pub(crate) names: Names,
     pub(crate) hub: &'a Hub,
@@ -119,7 +127,7 @@ pub(crate) struct Incoming<'a> {
 impl Incoming<'_> {
     /// Fetches what is missing and commits. `resolved` is what the name stands for.
     pub(crate) async fn bring(self, resolved: Digest) -> Result<ImageRecord> {
-        let Self { shared, chosen, name, hub, .. } = &self;
+        let Self { shared, chosen, name, hub, token, .. } = &self;
         let layers = chosen.manifest.layers.iter().map(|l| (l.digest.clone(), l.size)).collect();
         hub.tell(PullEvent::Resolved { digest: resolved, layers });
         if let Some(image) = present::unchanged(shared, chosen, &self.names).await? {
@@ -129,16 +137,8 @@ impl Incoming<'_> {
         let lease = Arc::new(shared.background.hold(shared.store.lease()));
         let mut alone = BTreeSet::new();
         for attempt in 1.. {
-            let assembly = Assembly {
-                shared,
-                source: &self.source,
-                lease: &lease,
-                chosen,
-                name,
-                hub,
-                token: self.token,
-                alone: &alone,
-            };
+            let assembly =
+                Assembly { shared, source: &self.source, lease: &lease, chosen, name, hub, token, alone: &alone };
             let assembled = assembly.run().await?;
             hub.tell(PullEvent::Committing);
             match self.commit(&lease, assembled).await? {
@@ -155,7 +155,7 @@ impl Incoming<'_> {
 
     /// Commits on a blocking thread. Layers that do not become part of the image are gone when it answers.
     async fn commit(&self, lease: &Arc<Held<Lease>>, image: Assembled) -> Result<Committed> {
-        let Chosen { raw, index, .. } = &self.chosen;
+        let Chosen { raw, index, .. } = self.chosen;
         let commit = ImageCommit {
             config: image.config.to_vec(),
             manifest: raw.bytes.to_vec(),
@@ -189,10 +189,7 @@ impl Incoming<'_> {
 /// The pull's session with the registry. Reads the hosts' configuration, hence not on an async thread.
 async fn repository(shared: &Arc<Shared>, reference: &Reference, auth: Option<RegistryAuth>) -> Result<Repository> {
     let (client, reference) = (shared.client.clone(), reference.clone());
-    shared
-        .background
-        .run(move || client.repository(&reference, auth).map_err(|e| error::from_registry(&e)))
-        .await
+    shared.background.run(move || client.repository(&reference, auth).map_err(|e| error::from_registry(&e))).await
 }
 
 /// Stands for a credential in a key: equal credentials have equal identities, and nothing can be read from it.

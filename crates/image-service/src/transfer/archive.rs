@@ -109,7 +109,10 @@ impl Archive {
     pub(crate) fn read(&self, extent: &Extent, name: &str) -> Result<Vec<u8>> {
         if extent.size > MAX_DOCUMENT {
             let size = extent.size;
-            return Err(damaged(format!("{}: {name} has {size} bytes, {MAX_DOCUMENT} are allowed", self.path.display())));
+            return Err(damaged(format!(
+                "{}: {name} has {size} bytes, {MAX_DOCUMENT} are allowed",
+                self.path.display()
+            )));
         }
         extent.read(0, extent.size).map_err(|e| error::from_file("read", &self.path.join(name), &e))
     }
@@ -171,7 +174,10 @@ impl Source for ArchiveSource {
             return Ok(bytes.clone());
         }
         if descriptor.size > limit {
-            return Err(damaged(format!("blob {} has {} bytes, {limit} are allowed", descriptor.digest, descriptor.size)));
+            return Err(damaged(format!(
+                "blob {} has {} bytes, {limit} are allowed",
+                descriptor.digest, descriptor.size
+            )));
         }
         let (archive, descriptor) = (Arc::clone(&self.archive), descriptor.clone());
         self.background.run(move || archive.verified(&descriptor).map(Bytes::from)).await

@@ -46,8 +46,7 @@ pub(crate) fn entries(archive: &Archive) -> Result<Option<Vec<Entry>>> {
 fn entry(archive: &Archive, item: Item) -> Result<Entry> {
     let place = archive.path().display();
     let config = archive.read(&archive.get(&item.config)?, &item.config)?;
-    let parsed =
-        ImageConfig::parse(&config).map_err(|e| damaged(format!("{place}: {}: {e}", item.config)))?;
+    let parsed = ImageConfig::parse(&config).map_err(|e| damaged(format!("{place}: {}: {e}", item.config)))?;
     let names = item.repo_tags.unwrap_or_default();
     let name = |text: &String| {
         Reference::parse(text)
@@ -59,7 +58,10 @@ fn entry(archive: &Archive, item: Item) -> Result<Entry> {
     let diff_ids = &parsed.rootfs.diff_ids;
     if paths.len() != diff_ids.len() {
         let (layers, ids) = (paths.len(), diff_ids.len());
-        return Err(damaged(format!("{place}: {MANIFEST} lists {layers} layers and {} has {ids} diff ids", item.config)));
+        return Err(damaged(format!(
+            "{place}: {MANIFEST} lists {layers} layers and {} has {ids} diff ids",
+            item.config
+        )));
     }
     let mut layers = HashMap::new();
     let mut descriptors = Vec::with_capacity(paths.len());

@@ -1,18 +1,28 @@
 //! Images from and to files: OCI layouts (a directory or a tar of it) and docker archives. Imports go the way of every
-//! pull, with a file in the place of the registry; exports rebuild the layers bit for bit.
+//! pull, with a file in the place of the registry; exports rebuild the layers bit for bit from what is on disk.
+//!
+//! Archives that are compressed as a whole are refused by name: their blobs could not be found without unpacking them
+//! first, and layers inside may be compressed anyway.
 
-use std::path::Path;
+pub(crate) mod archive;
+mod docker;
+mod export;
+mod import;
+mod layout;
+mod output;
+pub(crate) mod tar;
 
-use cri_api::Result;
-use oci::Reference;
-
-use crate::engine::Engine;
+use cri_api::{Error, Kind, ProgressSink, Result};
+use oci::{Descriptor, Reference, media_type};
+use serde_json::{Map, Value, json};
 
 /// How to import.
 #[derive(Clone, Debug, Default)]
 pub struct ImportOptions {
     /// The name that the image gets in place of those in the archive, which must then have one image.
     pub name: Option<Reference>,
+    /// Where progress is told, image after image.
+    pub progress: ProgressSink,
 }
 
 /// An image that was imported.
@@ -20,7 +30,7 @@ pub struct ImportOptions {
 pub struct ImportedImage {
     /// Its image id.
     pub id: String,
-    /// The names under which it was recorded; none where the archive had none.
+    /// The names under which it was recorded, in normal form; none where neither archive nor caller gave one.
     pub names: Vec<String>,
 }
 
@@ -52,7 +62,7 @@ pub enum Compress {
 pub struct ExportOptions {
     /// What is written.
     pub format: Format,
-    /// How layers are compressed; docker archives take none.
+    /// How layers are compressed. Docker archives take none.
     pub compress: Compress,
 }
 
@@ -62,16 +72,19 @@ impl From<Format> for ExportOptions {
     }
 }
 
-impl Engine {
-    /// Imports every image of an archive.
-    pub async fn import(&self, path: &Path, options: ImportOptions) -> Result<Vec<ImportedImage>> {
-        let _ = (path, options);
-        Err(cri_api::Error::new(cri_api::Kind::Unimplemented, "import"))
+/// The bytes of a manifest that had to be made: config and layers, and annotations where there are any.
+fn manifest_bytes(config: &Descriptor, layers: &[Descriptor], annotations: Option<Value>) -> Result<Vec<u8>> {
+    let mut manifest = Map::new();
+    manifest.insert("schemaVersion".into(), json!(2));
+    manifest.insert("mediaType".into(), json!(media_type::OCI_MANIFEST));
+    manifest.insert("config".into(), to_value(config)?);
+    manifest.insert("layers".into(), Value::Array(layers.iter().map(to_value).collect::<Result<_>>()?));
+    if let Some(annotations) = annotations {
+        manifest.insert("annotations".into(), annotations);
     }
+    Ok(Value::Object(manifest).to_string().into_bytes())
+}
 
-    /// Exports images.
-    pub async fn export(&self, images: &[String], path: &Path, options: impl Into<ExportOptions>) -> Result<()> {
-        let _ = (images, path, options.into());
-        Err(cri_api::Error::new(cri_api::Kind::Unimplemented, "export"))
-    }
+fn to_value(descriptor: &Descriptor) -> Result<Value> {
+    serde_json::to_value(descriptor).map_err(|e| Error::new(Kind::Internal, format!("write a descriptor: {e}")))
 }

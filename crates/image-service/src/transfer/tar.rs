@@ -343,7 +343,9 @@ mod tests {
 
     #[test]
     fn names() {
-        for (name, want) in [("./a//b", Some("a/b")), ("/a", Some("a")), ("a/../b", Some("b")), ("../a", None), ("./", None)] {
+        for (name, want) in
+            [("./a//b", Some("a/b")), ("/a", Some("a")), ("a/../b", Some("b")), ("../a", None), ("./", None)]
+        {
             assert_eq!(normal(name).as_deref(), want, "{name}");
         }
         assert_eq!(beside("x/layer.tar", "../y/layer.tar").as_deref(), Some("y/layer.tar"));

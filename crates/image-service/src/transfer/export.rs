@@ -1,0 +1,247 @@
+//! Export: images with their config as it is (so that the image id stays), layers rebuilt bit for bit and checked
+//! against their diff ids. Where every blob of the image's own manifest was plain tar, that manifest is written as it
+//! is; otherwise one is made for the layers as they are written.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use cri_api::{Error, Kind, Result};
+use oci::{Descriptor, Digest, Document, Hasher, ImageConfig, Manifest, Reference, media_type};
+use serde_json::{Value, json};
+use store::{ImageRecord, Layer, Store};
+use tokio_util::sync::CancellationToken;
+
+use super::archive::blob_name;
+use super::layout::{CONTAINERD_NAME, INDEX, OCI_LAYOUT, REF_NAME};
+use super::output::{Output, write_error};
+use super::{Compress, ExportOptions, Format, docker, manifest_bytes, to_value};
+use crate::engine::Engine;
+use crate::error::{self, cancelled, damaged, invalid};
+
+impl Engine {
+    /// Exports images to `path`. An image that is given by a tag is exported with that name, one that is given by id or
+    /// digest with every tag it has. The file or directory appears when it is whole.
+    ///
+    /// # Errors
+    /// `NotFound` for an image that is not here, `FailedPrecondition` for a directory that is not empty, `DataLoss` when
+    /// a layer on disk is not what it was.
+    pub async fn export(&self, images: &[String], path: &Path, options: impl Into<ExportOptions>) -> Result<()> {
+        self.0.check_running()?;
+        let options = options.into();
+        let token = self.0.token.child_token();
+        // Dropping the future ends the thread.
+        let _guard = token.clone().drop_guard();
+        let (shared, images, target) = (Arc::clone(&self.0), images.to_vec(), path.to_owned());
+        let exported = self.0.background.run(move || {
+            let export = Export { store: &shared.store, token: &token, options, written: HashMap::new() };
+            export.run(&images, &target)
+        });
+        let place = path.display();
+        exported.await.map_err(|error| error::one_line(error.context(format_args!("export to {place}"))))
+    }
+}
+
+struct Export<'a> {
+    store: &'a Store,
+    token: &'a CancellationToken,
+    options: ExportOptions,
+    /// Layers that are in the output, by diff id.
+    written: HashMap<Digest, Descriptor>,
+}
+
+/// An image to export.
+struct Picked {
+    record: ImageRecord,
+    config: ImageConfig,
+    manifest: Manifest,
+    layers: Vec<Layer>,
+    names: Vec<String>,
+}
+
+impl Export<'_> {
+    fn run(mut self, images: &[String], path: &Path) -> Result<()> {
+        if self.options.format == Format::DockerArchive && self.options.compress != Compress::No {
+            return Err(invalid("layers of a docker archive are not compressed"));
+        }
+        if images.is_empty() {
+            return Err(invalid("no image was named"));
+        }
+        let picked = self.pick(images)?;
+        let mut output = match self.options.format {
+            Format::OciLayout => Output::directory(path)?,
+            Format::OciArchive | Format::DockerArchive => Output::tar(path)?,
+        };
+        match self.options.format {
+            Format::OciLayout | Format::OciArchive => self.oci(&picked, &mut output)?,
+            Format::DockerArchive => self.docker(&picked, &mut output)?,
+        }
+        output.finish()
+    }
+
+    /// Looks the images up; several names of one image are one entry.
+    fn pick(&self, images: &[String]) -> Result<Vec<Picked>> {
+        let store_error = |e| error::from_store(self.store.root(), &e);
+        let mut picked: BTreeMap<Digest, Picked> = BTreeMap::new();
+        for text in images {
+            let record = self.store.resolve(text).map_err(|e| error::from_resolve(self.store.root(), &e))?;
+            let record = record.ok_or_else(|| Error::new(Kind::NotFound, format!("image {text:?} is not present")))?;
+            if !self.store.image_is_whole(&record) {
+                return Err(damaged(format!("image {text:?} has lost a layer: pull it again")));
+            }
+            let name = Reference::parse(text).ok().map(|r| r.canonical().to_string());
+            let names = match name.filter(|name| record.tags.contains(name)) {
+                Some(name) => vec![name],
+                None => record.tags.iter().cloned().collect(),
+            };
+            if let Some(before) = picked.get_mut(&record.id) {
+                before.names.extend(names);
+                before.names.sort();
+                before.names.dedup();
+                continue;
+            }
+            let id = &record.id;
+            let config = ImageConfig::parse(&record.config).map_err(|e| damaged(format!("image {id}: {e}")))?;
+            let Ok(Document::Manifest(manifest)) = Document::parse(&record.manifest, Some(&record.manifest_media_type))
+            else {
+                return Err(damaged(format!("the manifest of image {id} cannot be read")));
+            };
+            let layers = self.store.image_layers(&record).map_err(store_error)?;
+            picked.insert(id.clone(), Picked { config, manifest, layers, names, record });
+        }
+        Ok(picked.into_values().collect())
+    }
+
+    fn oci(&mut self, images: &[Picked], output: &mut Output) -> Result<()> {
+        output.put(OCI_LAYOUT, br#"{"imageLayoutVersion":"1.0.0"}"#)?;
+        let mut entries = Vec::new();
+        for image in images {
+            let mut layers = Vec::with_capacity(image.layers.len());
+            for layer in &image.layers {
+                layers.push(self.layer(layer, output, blob_name)?);
+            }
+            let (config, _) = output.stream(blob_name, |out| put(out, &image.record.config))?;
+            let manifest = manifest_of(image, &layers, &config)?;
+            let (digest, size) = output.stream(blob_name, |out| put(out, &manifest))?;
+            let own = digest == image.record.manifest_digest;
+            let media_type = if own { image.record.manifest_media_type.as_str() } else { media_type::OCI_MANIFEST };
+            let mut entry = Descriptor::new(media_type, digest, size);
+            entry.platform = Some(image.config.platform.clone());
+            if image.names.is_empty() {
+                entries.push(to_value(&entry)?);
+            }
+            for name in &image.names {
+                let tag = name.rsplit(':').next().unwrap_or_default().to_owned();
+                entry.annotations =
+                    BTreeMap::from([(CONTAINERD_NAME.to_owned(), name.clone()), (REF_NAME.to_owned(), tag)]);
+                entries.push(to_value(&entry)?);
+            }
+        }
+        let index = json!({ "schemaVersion": 2, "mediaType": media_type::OCI_INDEX, "manifests": entries });
+        output.put(INDEX, index.to_string().as_bytes())
+    }
+
+    fn docker(&mut self, images: &[Picked], output: &mut Output) -> Result<()> {
+        let mut items = Vec::new();
+        for image in images {
+            let mut paths = Vec::with_capacity(image.layers.len());
+            for layer in &image.layers {
+                let written = self.layer(layer, output, |digest| format!("{}.tar", digest.hex()))?;
+                paths.push(format!("{}.tar", written.digest.hex()));
+            }
+            let config = format!("{}.json", image.record.id.hex());
+            output.put(&config, &image.record.config)?;
+            items.push(json!({ "Config": config, "RepoTags": image.names, "Layers": paths }));
+        }
+        output.put(docker::MANIFEST, Value::Array(items).to_string().as_bytes())
+    }
+
+    /// Writes a layer, once, and checks that it is what it was.
+    fn layer(
+        &mut self,
+        layer: &Layer,
+        output: &mut Output,
+        name: impl FnOnce(&Digest) -> String,
+    ) -> Result<Descriptor> {
+        if let Some(descriptor) = self.written.get(&layer.diff_id) {
+            return Ok(descriptor.clone());
+        }
+        let compress = self.options.compress;
+        let (digest, size) = output.stream(name, |out| match compress {
+            Compress::No => self.rebuild(layer, out),
+            Compress::Gzip => {
+                let mut encoder = flate2::write::GzEncoder::new(out, flate2::Compression::default());
+                self.rebuild(layer, &mut encoder)?;
+                encoder.finish().map(|_| ()).map_err(|e| write_error("a layer", &e))
+            }
+            Compress::Zstd => {
+                let failed = |e: &io::Error| write_error("a layer", e);
+                let mut encoder = zstd::stream::write::Encoder::new(out, 3).map_err(|e| failed(&e))?;
+                self.rebuild(layer, &mut encoder)?;
+                encoder.finish().map(|_| ()).map_err(|e| failed(&e))
+            }
+        })?;
+        let media_type = match compress {
+            Compress::No => media_type::OCI_LAYER,
+            Compress::Gzip => media_type::OCI_LAYER_GZIP,
+            Compress::Zstd => media_type::OCI_LAYER_ZSTD,
+        };
+        let descriptor = Descriptor::new(media_type, digest, size);
+        self.written.insert(layer.diff_id.clone(), descriptor.clone());
+        Ok(descriptor)
+    }
+
+    fn rebuild(&self, layer: &Layer, out: &mut dyn Write) -> Result<()> {
+        let mut checked = Checked { out, hasher: layer.diff_id.algorithm().hasher(), token: self.token };
+        let rebuilt = self.store.export_layer(layer, &mut checked);
+        if self.token.is_cancelled() {
+            return Err(cancelled());
+        }
+        rebuilt.map_err(|e| error::from_store(self.store.root(), &e))?;
+        let got = checked.hasher.finish();
+        if got != layer.diff_id {
+            let expected = &layer.diff_id;
+            return Err(damaged(format!("layer {expected} on disk is not what it was: it now has diff id {got}")));
+        }
+        Ok(())
+    }
+}
+
+fn put(out: &mut dyn Write, bytes: &[u8]) -> Result<()> {
+    out.write_all(bytes).map_err(|e| write_error("a document", &e))
+}
+
+/// The image's own manifest where it fits the layers as written, or one that does, with the same annotations.
+fn manifest_of(image: &Picked, layers: &[Descriptor], config: &Digest) -> Result<Vec<u8>> {
+    let own = &image.manifest;
+    let fits = own.layers.iter().map(|l| &l.digest).eq(layers.iter().map(|l| &l.digest));
+    if fits && own.config.digest == *config {
+        return Ok(image.record.manifest.clone());
+    }
+    let config = Descriptor::new(media_type::OCI_CONFIG, config.clone(), image.record.config.len() as u64);
+    let annotations = (!own.annotations.is_empty()).then(|| json!(own.annotations));
+    manifest_bytes(&config, layers, annotations)
+}
+
+/// Hashes what passes, and stops when the export is given up.
+struct Checked<'a> {
+    out: &'a mut dyn Write,
+    hasher: Hasher,
+    token: &'a CancellationToken,
+}
+
+impl Write for Checked<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.token.is_cancelled() {
+            return Err(io::Error::other("the export was given up"));
+        }
+        let n = self.out.write(bytes)?;
+        self.hasher.update(&bytes[..n]);
+        Ok(n)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
