@@ -1,1 +1,85 @@
-fn main() {}
+//! The binary: reads the command line, the environment and the configuration, starts log and signals, runs one command
+//! and ends with its exit code. Holds no rule of its own; the commands are in [`cli`].
+
+mod app;
+mod args;
+mod cli;
+mod config;
+mod environment;
+mod exit;
+mod layout_registry;
+mod logging;
+mod manifest;
+mod output;
+mod progress;
+mod signals;
+mod yaml;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use tokio_util::task::TaskTracker;
+
+use app::App;
+use args::{Cli, Command};
+use config::{Config, LogFormat};
+use environment::Environment;
+use exit::{Code, Failure, Outcome};
+use logging::Stderr;
+use progress::Progress;
+use signals::Signals;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let printer = cli.global.printer();
+    // These two need nothing, and must work where nothing else does.
+    match &cli.command {
+        Command::Completion(args) => {
+            return end(cli::completion::run(printer, args), LogFormat::Text, &Stderr::default());
+        }
+        Command::Version => return end(cli::version::run(printer), LogFormat::Text, &Stderr::default()),
+        _ => {}
+    }
+
+    let environment = Environment::read();
+    let config = match Config::load(&environment, cli.global.config.as_deref(), cli.settings.given()) {
+        Ok(config) => config,
+        Err(error) => return end(Err(error.into()), LogFormat::Text, &Stderr::default()),
+    };
+    let format = config.log_format;
+    let progress = Progress::new(cli.global.progress, cli.global.quiet);
+    let stderr = progress.multi().map(Stderr::with_bars).unwrap_or_default();
+    let service = matches!(cli.command, Command::Serve(_) | Command::Registry(_));
+    logging::start(&config, stderr.clone(), service, environment.no_color);
+
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return end(Err(Failure::caused(Code::Failed, "start", &error)), format, &stderr),
+    };
+    let outcome = runtime.block_on(async {
+        let signals = Signals::listen(&TaskTracker::new()).map_err(|e| Failure::caused(Code::Failed, "signals", &e))?;
+        let app = App::new(environment, config, printer, progress.clone(), signals.stop.clone());
+        let outcome = tokio::select! {
+            outcome = cli::run(&app, &cli.command) => outcome,
+            // Services end by themselves when they are asked to; everything else is dropped where it stands.
+            () = signals.stop.cancelled(), if !service => Err(Failure::new(signals.code(), "ended by a signal")),
+        };
+        app.close().await;
+        outcome
+    });
+    // A thread that still reads standard input is not waited for.
+    runtime.shutdown_background();
+    progress.finish();
+    end(outcome, format, &stderr)
+}
+
+/// Tells people how it went, and the shell.
+fn end(outcome: Outcome, format: LogFormat, stderr: &Stderr) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            logging::failure(failure.lines(), format, stderr);
+            failure.code().into()
+        }
+    }
+}

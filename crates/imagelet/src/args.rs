@@ -1,0 +1,383 @@
+//! The command line: commands, their arguments and the help texts. Parses and checks the form of values, nothing more.
+//! Called by `main`; the commands take their arguments from here.
+
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValuesParser, ValueParser};
+use clap::{Args, Parser, Subcommand, ValueHint};
+
+use crate::config::flags::SettingFlags;
+use crate::output::{Format, Printer};
+use crate::progress;
+
+const AFTER_HELP: &str = "\
+Examples:
+  imagelet ensure -f pod.yaml                   make sure that the images of a pod are on this node
+  imagelet pull docker.io/library/busybox:1     pull one image
+  imagelet images -o wide                       what is there
+  imagelet -i unix:///run/containerd/containerd.sock images
+  imagelet serve --listen unix:///run/imagelet/imagelet.sock
+
+Exit codes:
+  0 done   1 the operation failed   2 wrong usage   64 the configuration is wrong
+  69 an endpoint or registry cannot be reached   77 not permitted   130, 143 ended by Ctrl-C or SIGTERM
+
+Every configuration flag is also a field of the file (see `imagelet config`) and an IMAGELET_… variable; flags win over
+variables, variables over the file.";
+
+/// The kubelet's image half as a program of its own: makes sure that the images which pods need are on the node.
+#[derive(Debug, Parser)]
+#[command(name = "imagelet", version, after_help = AFTER_HELP, max_term_width = 120, propagate_version = false)]
+#[command(subcommand_required = true, arg_required_else_help = true, infer_long_args = false)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(flatten)]
+    pub(crate) settings: SettingFlags,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What every command takes.
+#[derive(Debug, Args)]
+pub(crate) struct Global {
+    /// Configuration file [default: /etc/imagelet/config.yaml, if it is there]
+    #[arg(long, short = 'c', value_name = "FILE", env = "IMAGELET_CONFIG", global = true, value_hint = ValueHint::FilePath)]
+    pub(crate) config: Option<PathBuf>,
+    /// How results are written
+    // Text and not a type of its own: `export` has an argument of the same name, and clap carries both in one place.
+    #[arg(long, short, value_name = "FORMAT", global = true, value_parser = PossibleValuesParser::new(Format::NAMES))]
+    pub(crate) output: Option<String>,
+    /// Only ids
+    #[arg(long, short, global = true)]
+    pub(crate) quiet: bool,
+    /// Do not cut ids
+    #[arg(long, global = true)]
+    pub(crate) no_trunc: bool,
+    /// How progress is shown on stderr
+    #[arg(long, value_name = "HOW", global = true, env = "IMAGELET_PROGRESS", default_value = "auto")]
+    pub(crate) progress: progress::Mode,
+}
+
+impl Global {
+    /// The printer that these arguments ask for.
+    pub(crate) fn printer(&self) -> Printer {
+        let format = self.output.as_deref().and_then(Format::from_name);
+        Printer { format, quiet: self.quiet, whole: self.no_trunc }
+    }
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Ensure(Ensure),
+    Pull(Pull),
+    Images(Images),
+    Inspect(Inspect),
+    Rmi(Rmi),
+    /// Show what images cost on disk
+    ///
+    /// SIZE is the whole image, UNIQUE what goes when it alone is removed, SHARED what other images use as well.
+    Df,
+    Mount(Mount),
+    Unmount(Unmount),
+    Explain(Explain),
+    Serve(Serve),
+    Registry(Registry),
+    Import(Import),
+    Export(Export),
+    Completion(Completion),
+    /// Show the version
+    Version,
+    /// Show the configuration in force
+    ///
+    /// Written as YAML that can be used as a configuration file; with -o table, also where each value comes from.
+    Config,
+}
+
+/// Make sure that the images of pods are present
+///
+/// Reads Pods and the pod templates of Deployments, ReplicaSets, StatefulSets, DaemonSets, ReplicationControllers, Jobs,
+/// CronJobs and Lists of them, as YAML or JSON. Containers of all kinds and image volumes count. Each image is pulled,
+/// found or refused as its pull policy says; without one, the tag `latest` or no tag means Always, anything else
+/// IfNotPresent. All are ensured at the same time; one that fails does not stop the others.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  imagelet ensure -f pod.yaml
+  kubectl get deployment web -o yaml | imagelet ensure -f -
+  helm template chart/ | imagelet ensure --skip-other-kinds -f -
+
+Exit code: 0 if every image is present; 69 if every failure is a registry that cannot be reached; otherwise 1.")]
+pub(crate) struct Ensure {
+    #[command(flatten)]
+    pub(crate) manifests: Manifests,
+}
+
+/// Where pods are read from.
+#[derive(Debug, Args)]
+pub(crate) struct Manifests {
+    /// Manifest; `-` is standard input; may be given again
+    #[arg(long = "filename", short, value_name = "FILE", required = true, value_hint = ValueHint::FilePath, num_args = 1..)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Pass over objects that hold no pod (services, config maps) instead of refusing them
+    #[arg(long)]
+    pub(crate) skip_other_kinds: bool,
+}
+
+/// Pull images
+///
+/// Asks the registry every time, and fetches what is missing. Prints the image id of each image. Several images are
+/// pulled at the same time; one that fails does not stop the others.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  imagelet pull docker.io/library/busybox:1
+  IMAGELET_CREDS=user:password imagelet pull registry.example/team/app:2")]
+pub(crate) struct Pull {
+    /// Image by name, with tag or digest
+    #[arg(required = true, value_name = "IMAGE")]
+    pub(crate) images: Vec<String>,
+    /// Credential for the registry. A variable is better: other users can read the command line
+    #[arg(long, value_name = "USER:PASSWORD", env = "IMAGELET_CREDS", hide_env_values = true, value_parser = ValueParser::from(Creds::parse))]
+    pub(crate) creds: Option<Creds>,
+}
+
+/// `USER:PASSWORD`, not yet checked: an error of the parser would show it.
+#[derive(Clone, Debug)]
+pub(crate) struct Creds(pub(crate) oci::Secret);
+
+impl Creds {
+    #[expect(clippy::unnecessary_wraps, reason = "the form that clap asks for")]
+    fn parse(text: &str) -> Result<Self, std::convert::Infallible> {
+        Ok(Self(oci::Secret::new(text)))
+    }
+}
+
+/// List images
+#[derive(Debug, Args)]
+#[command(visible_alias = "list", alias = "ls")]
+pub(crate) struct Images {
+    /// Only these images: by name or id; a repository alone means all of its tags
+    #[arg(value_name = "IMAGE")]
+    pub(crate) images: Vec<String>,
+}
+
+/// Show everything about images: record, config, cost on disk
+///
+/// Writes a list, as JSON unless -o yaml is given.
+#[derive(Debug, Args)]
+pub(crate) struct Inspect {
+    /// Image by name or id
+    #[arg(required = true, value_name = "IMAGE")]
+    pub(crate) images: Vec<String>,
+}
+
+/// Remove images
+///
+/// As CRI has it, an image goes with all its names, whichever name is given. Prints the names and ids that go. An
+/// image that is not there is an error; the others are removed all the same.
+#[derive(Debug, Args)]
+pub(crate) struct Rmi {
+    /// Image by name or id
+    #[arg(required_unless_present = "all", value_name = "IMAGE")]
+    pub(crate) images: Vec<String>,
+    /// All images
+    #[arg(long, short, conflicts_with = "images")]
+    pub(crate) all: bool,
+}
+
+/// Show an image's file system on a directory
+///
+/// Read-only, or with --writable a layer on top. Needs root (CAP_SYS_ADMIN) and a kernel with overlayfs.
+#[derive(Debug, Args)]
+pub(crate) struct Mount {
+    /// Image by name or id
+    #[arg(value_name = "IMAGE")]
+    pub(crate) image: String,
+    /// Directory on which it appears; it must exist
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) directory: PathBuf,
+    /// Directory that takes what is written; it is kept
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) writable: Option<PathBuf>,
+}
+
+/// Take an image's file system off a directory
+#[derive(Debug, Args)]
+#[command(alias = "umount")]
+pub(crate) struct Unmount {
+    /// Directory on which it was mounted
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) directory: PathBuf,
+}
+
+/// Say what `ensure` would do and why, touching nothing
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  imagelet explain -f pod.yaml
+  imagelet explain docker.io/library/busybox:1 --policy IfNotPresent")]
+#[command(group(clap::ArgGroup::new("what").required(true).args(["files", "images"])))]
+pub(crate) struct Explain {
+    /// Manifest; `-` is standard input; may be given again
+    #[arg(long = "filename", short, value_name = "FILE", value_hint = ValueHint::FilePath, num_args = 1..)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Pass over objects that hold no pod (services, config maps) instead of refusing them
+    #[arg(long, requires = "files")]
+    pub(crate) skip_other_kinds: bool,
+    /// Image by name
+    #[arg(value_name = "IMAGE", conflicts_with = "files")]
+    pub(crate) images: Vec<String>,
+    /// Pull policy of the images [default: as the API server would fill it in]
+    #[arg(long, value_name = "POLICY", requires = "images", value_parser = PossibleValuesParser::new(["Always", "IfNotPresent", "Never"]))]
+    pub(crate) policy: Option<String>,
+}
+
+/// Serve images on a CRI socket, for a kubelet, crictl or any CRI client
+///
+/// The images are those of the embedded store, or with --image-endpoint those of the runtime behind it. Prints the
+/// endpoint on stdout when it is ready. Ends on SIGTERM or Ctrl-C.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  imagelet serve --listen unix:///run/imagelet/imagelet.sock
+  imagelet serve --listen unix:///run/between.sock -i unix:///run/containerd/containerd.sock -r unix:///run/containerd/containerd.sock")]
+pub(crate) struct Serve {
+    /// Where to listen
+    #[arg(long, value_name = "ENDPOINT")]
+    pub(crate) listen: String,
+}
+
+/// Serve an OCI layout as a registry, read-only
+///
+/// For sites without a network: copy a layout to one machine and let the nodes pull from it. Names come from the
+/// annotations io.containerd.image.name or org.opencontainers.image.ref.name in index.json: a full name gives its
+/// repository and tag, a word alone a repository with the tag latest. Prints the address on stdout when it is ready.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  imagelet registry --layout ./images --listen 127.0.0.1:5000
+  imagelet registry --layout ./images --listen 127.0.0.1:0      any free port; the address is printed")]
+pub(crate) struct Registry {
+    /// Directory with oci-layout, index.json and blobs
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) layout: PathBuf,
+    /// Address and port
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:5000")]
+    pub(crate) listen: String,
+    /// Take names that are one word as tags of this repository
+    #[arg(long, value_name = "NAME")]
+    pub(crate) repository: Option<String>,
+}
+
+/// Bring images in from an OCI layout (directory or archive) or a docker archive
+#[derive(Debug, Args)]
+pub(crate) struct Import {
+    /// Directory or tar file
+    #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub(crate) path: PathBuf,
+    /// Name for the image; without it, the names in the file
+    #[arg(long, value_name = "REF")]
+    pub(crate) name: Option<String>,
+}
+
+/// Write images to an OCI layout or an archive
+#[derive(Debug, Args)]
+pub(crate) struct Export {
+    /// Image by name or id
+    #[arg(required = true, value_name = "IMAGE")]
+    pub(crate) images: Vec<String>,
+    /// Where to write
+    #[arg(id = "output", long = "output", short = 'o', value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
+    pub(crate) path: String,
+    /// What to write: a directory, or a tar file in one of two forms
+    #[arg(long, value_name = "FORMAT", default_value = "oci")]
+    pub(crate) format: ExportFormat,
+}
+
+/// Forms of an export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ExportFormat {
+    /// A directory with an OCI layout
+    Oci,
+    /// A tar file with an OCI layout
+    OciArchive,
+    /// A tar file as `docker save` writes it
+    DockerArchive,
+}
+
+/// Write a completion script
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  imagelet completion bash > /etc/bash_completion.d/imagelet
+  imagelet completion zsh > ~/.zfunc/_imagelet
+  imagelet completion fish > ~/.config/fish/completions/imagelet.fish")]
+pub(crate) struct Completion {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(std::iter::once("imagelet").chain(line.split_whitespace()))
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn output_is_a_format_everywhere_but_in_export() {
+        for line in ["-o json images", "images -o json", "images --output=json x"] {
+            assert_eq!(parse(line).expect(line).global.printer().format, Some(Format::Json), "{line}");
+        }
+        let cli = parse("export a b -o out.tar --format oci-archive").expect("parses");
+        let Command::Export(export) = &cli.command else { panic!("an export") };
+        assert_eq!((export.path.as_str(), export.format), ("out.tar", ExportFormat::OciArchive));
+        assert_eq!(cli.global.printer().format, None);
+        assert!(parse("images -o xml").is_err());
+    }
+
+    #[test]
+    fn settings_are_flags_on_both_sides_of_the_command() {
+        for line in ["--root /r -r unix:///x images", "images --root /r --runtime-endpoint unix:///x"] {
+            let given = parse(line).expect(line).settings.given();
+            let got: Vec<_> = given.iter().map(|(s, o, v)| (s.field, o.to_string(), v.as_str())).collect();
+            let want = [
+                ("root", "--root".to_owned(), "/r"),
+                ("containerRuntimeEndpoint", "--runtime-endpoint".to_owned(), "unix:///x"),
+            ];
+            assert_eq!(got, want, "{line}");
+        }
+        let given =
+            parse("images --registry-config-path /a --registry-config-path /b").expect("parses").settings.given();
+        assert_eq!(given[0].2, "/a:/b");
+        let given = parse("ensure -f x --serialize-image-pulls").expect("parses").settings.given();
+        assert_eq!(given[0].2, "true");
+        assert_eq!(parse("ensure -f x --serialize-image-pulls=false").expect("parses").settings.given()[0].2, "false");
+    }
+
+    #[test]
+    fn a_credential_is_not_shown() {
+        let cli = parse("pull x --creds user:s3cret").expect("parses");
+        assert!(!format!("{cli:?}").contains("s3cret"), "{cli:?}");
+    }
+
+    #[test]
+    fn explain_takes_manifests_or_images() {
+        for line in ["explain", "explain -f a b -f c x --policy Never", "explain x --policy Sometimes"] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+        assert!(parse("explain x --policy Never").is_ok());
+        assert!(parse("explain -f a.yaml").is_ok());
+    }
+}

@@ -1,0 +1,50 @@
+//! The commands, one file each: they ask the image service, and say what came of it. Decisions about images are made
+//! elsewhere. Called by `main`.
+
+pub(crate) mod completion;
+mod config;
+mod df;
+mod ensure;
+mod explain;
+mod export;
+mod images;
+mod import;
+mod inspect;
+mod mount;
+mod pods;
+mod pull;
+mod registry;
+mod rmi;
+mod serve;
+pub(crate) mod version;
+
+use crate::app::App;
+use crate::args::Command;
+use crate::exit::{Failure, Outcome};
+
+/// Runs one command.
+pub(crate) async fn run(app: &App, command: &Command) -> Outcome {
+    match command {
+        Command::Ensure(args) => ensure::run(app, args).await,
+        Command::Pull(args) => pull::run(app, args).await,
+        Command::Images(args) => images::run(app, args).await,
+        Command::Inspect(args) => inspect::run(app, args).await,
+        Command::Rmi(args) => rmi::run(app, args).await,
+        Command::Df => df::run(app).await,
+        Command::Mount(args) => mount::mount(app, args).await,
+        Command::Unmount(args) => mount::unmount(args).await,
+        Command::Explain(args) => explain::run(app, args).await,
+        Command::Serve(args) => serve::run(app, args).await,
+        Command::Registry(args) => registry::run(app, args).await,
+        Command::Import(args) => import::run(app, args).await,
+        Command::Export(args) => export::run(app, args).await,
+        Command::Completion(args) => completion::run(app.printer, args),
+        Command::Version => version::run(app.printer),
+        Command::Config => config::run(app),
+    }
+}
+
+/// The name that a service is asked for, from what the user wrote: the default tag is added, nothing else changes.
+fn image_name(text: &str) -> Outcome<String> {
+    oci::apply_default_tag(text).map_err(|error| Failure::usage(crate::exit::chain(&error)))
+}

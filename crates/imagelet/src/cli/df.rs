@@ -1,0 +1,155 @@
+//! `imagelet df`: what images cost on disk, each and all together. Everything comes from accounting; nothing is walked.
+
+use cri_api::{FilesystemUsage, Image, ImageSpec};
+use serde::Serialize;
+
+use crate::app::App;
+use crate::exit::{Failure, Outcome};
+use crate::output::{Report, Table, units};
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Row {
+    id: String,
+    repo_tags: Vec<String>,
+    size: u64,
+    /// Not known from a remote runtime.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unique_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shared_bytes: Option<u64>,
+    #[serde(skip)]
+    name: String,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Usage {
+    images: Vec<Row>,
+    total: Total,
+    filesystems: Vec<FilesystemUsage>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Total {
+    images: usize,
+    /// Sum of the sizes, shared layers counted once per image.
+    size: u64,
+    /// Sum of what goes with one image each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unique_bytes: Option<u64>,
+    /// What all images take on disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    used_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inodes_used: Option<u64>,
+}
+
+fn known(bytes: Option<u64>) -> String {
+    bytes.map(units::bytes).unwrap_or_default()
+}
+
+impl Report for Usage {
+    fn table(&self, wide: bool, whole: bool) -> Table {
+        let mut table = Table::new(&["IMAGE", "IMAGE ID", "SIZE", "UNIQUE", "SHARED"]);
+        for row in &self.images {
+            let id = units::id(&row.id, whole);
+            let size = units::bytes(row.size);
+            table.row([row.name.clone(), id, size, known(row.unique_bytes), known(row.shared_bytes)]);
+        }
+        let total = &self.total;
+        let count = format!("{} images", total.images);
+        let shared = total.used_bytes.zip(total.unique_bytes).map(|(used, unique)| used.saturating_sub(unique));
+        table.row(["TOTAL".to_owned(), count, units::bytes(total.size), known(total.unique_bytes), known(shared)]);
+        for filesystem in &self.filesystems {
+            let used = known(filesystem.used_bytes);
+            let inodes = filesystem.inodes_used.map(|n| format!("{n} inodes")).unwrap_or_default();
+            table.row([format!("ON DISK {}", filesystem.mountpoint), inodes, used, String::new(), String::new()]);
+        }
+        let _ = wide;
+        table
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.images.iter().map(|row| row.name.clone()).collect()
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.images.iter().map(|row| row.id.clone()).collect()
+    }
+}
+
+pub(super) async fn run(app: &App) -> Outcome {
+    let service = app.service().await?;
+    let images = service.list_images(None).await.map_err(|e| Failure::call("list images", &e))?;
+    let info = service.image_fs_info().await.map_err(|e| Failure::call("ask for file systems", &e))?;
+    let mut rows = Vec::with_capacity(images.len());
+    for image in images {
+        let spec = ImageSpec::new(&image.id);
+        let usage =
+            service.image_usage(&spec).await.map_err(|e| Failure::call(format!("usage of {}", image.id), &e))?;
+        rows.push(row(image, usage));
+    }
+    app.printer.report(&usage(rows, info.image_filesystems))
+}
+
+fn row(image: Image, usage: Option<cri_api::ImageUsage>) -> Row {
+    Row {
+        name: super::images::name_of(&image).to_owned(),
+        id: image.id,
+        repo_tags: image.repo_tags,
+        size: image.size,
+        unique_bytes: usage.map(|u| u.unique_bytes),
+        shared_bytes: usage.map(|u| u.shared_bytes),
+    }
+}
+
+fn usage(mut rows: Vec<Row>, filesystems: Vec<FilesystemUsage>) -> Usage {
+    rows.sort_by(|a, b| b.size.cmp(&a.size).then_with(|| a.name.cmp(&b.name)));
+    let total = Total {
+        images: rows.len(),
+        size: rows.iter().map(|row| row.size).sum(),
+        unique_bytes: rows.iter().map(|row| row.unique_bytes).sum(),
+        used_bytes: filesystems.first().and_then(|f| f.used_bytes),
+        inodes_used: filesystems.first().and_then(|f| f.inodes_used),
+    };
+    Usage { images: rows, total, filesystems }
+}
+
+#[cfg(test)]
+mod tests {
+    use cri_api::ImageUsage;
+
+    use super::*;
+
+    fn image(n: u8, size: u64) -> Image {
+        let id = oci::Digest::sha256(&[n]).to_string();
+        Image { id, repo_tags: vec![format!("h/x:{n}")], size, ..Image::default() }
+    }
+
+    #[test]
+    fn totals_count_shared_layers_once() {
+        let known = |unique_bytes, shared_bytes| Some(ImageUsage { unique_bytes, shared_bytes });
+        let rows = vec![row(image(1, 30), known(10, 20)), row(image(2, 50), known(30, 20))];
+        let disk = FilesystemUsage { used_bytes: Some(60), mountpoint: "/m".into(), ..FilesystemUsage::default() };
+        let usage = usage(rows, vec![disk]);
+        let lines: Vec<Vec<String>> = usage
+            .table(false, false)
+            .render()
+            .lines()
+            .map(|l| l.split_whitespace().map(str::to_owned).collect())
+            .collect();
+        assert_eq!(lines[1][0], "h/x:2", "the largest first");
+        assert_eq!(lines[3], ["TOTAL", "2", "images", "80B", "40B", "20B"]);
+        assert_eq!(lines[4], ["ON", "DISK", "/m", "-", "60B", "-", "-"]);
+    }
+
+    #[test]
+    fn what_a_runtime_does_not_tell_is_a_dash() {
+        let usage = usage(vec![row(image(1, 30), None)], Vec::new());
+        assert_eq!(usage.total.unique_bytes, None);
+        let text = usage.table(false, false).render();
+        assert!(text.lines().nth(1).is_some_and(|l| l.trim_end().ends_with("30B    -        -")), "{text}");
+    }
+}

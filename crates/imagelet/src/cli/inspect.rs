@@ -1,0 +1,55 @@
+//! `imagelet inspect`: everything about images, as JSON or YAML.
+
+use cri_api::{Image, ImageService, ImageSpec, ImageUsage};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::app::App;
+use crate::args::Inspect;
+use crate::exit::{Failure, Outcome};
+use crate::output::Format;
+
+/// What is known of an image.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Inspected {
+    image: Image,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chain_id: Option<Value>,
+    /// The image config as the registry gave it, where the service tells it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    config: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<ImageUsage>,
+}
+
+pub(super) async fn run(app: &App, args: &Inspect) -> Outcome {
+    let service = app.service().await?;
+    let (mut found, mut failures) = (Vec::new(), Vec::new());
+    for text in &args.images {
+        match inspect(service.as_ref(), text).await {
+            Ok(inspected) => found.push(inspected),
+            Err(failure) => failures.push(failure),
+        }
+    }
+    if app.printer.quiet {
+        app.printer.lines(found.iter().map(|i| &i.image.id))?;
+    } else if app.printer.format == Some(Format::Name) {
+        app.printer.lines(found.iter().map(|i| super::images::name_of(&i.image)))?;
+    } else {
+        app.printer.document(Format::Json, &found)?;
+    }
+    Failure::all(failures).map_or(Ok(()), Err)
+}
+
+async fn inspect(service: &dyn ImageService, text: &str) -> Outcome<Inspected> {
+    let failed = |error: cri_api::Error| Failure::call(format!("inspect {text}"), &error);
+    let spec = ImageSpec::new(text);
+    let status = service.image_status(&spec, true).await.map_err(failed)?;
+    let Some(image) = status.image else { return Err(Failure::failed(format!("no such image: {text}"))) };
+    let usage = service.image_usage(&ImageSpec::new(&image.id)).await.map_err(failed)?;
+    // Runtimes put what they like into `info`; ours and containerd's have these two keys.
+    let info = status.info.get("info").and_then(|text| serde_json::from_str::<Value>(text).ok());
+    let take = |key: &str| info.as_ref().and_then(|info| info.get(key)).cloned();
+    Ok(Inspected { image, chain_id: take("chainID"), config: take("imageSpec"), usage })
+}

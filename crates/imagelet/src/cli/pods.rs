@@ -1,0 +1,124 @@
+//! From files on the command line to requests for images. Shared by `ensure` and `explain`.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use image_manager::{EnsureImageRequest, ObjectRef, PodRef};
+
+use crate::exit::{Failure, Outcome};
+use crate::manifest::{self, OtherKinds, Pod, PodImage, Role};
+use crate::yaml::MAX_BYTES;
+
+/// A need for an image, with the pod that it belongs to.
+#[derive(Clone, Debug)]
+pub(super) struct Need {
+    /// `pod/web`.
+    pub(super) pod: String,
+    pub(super) namespace: String,
+    pub(super) image: PodImage,
+    reference: PodRef,
+}
+
+impl Need {
+    /// The request that the manager is given.
+    pub(super) fn request(&self) -> EnsureImageRequest {
+        let object = match self.image.role {
+            // As in the kubelet: events of an image volume are about the pod.
+            Role::Volume => ObjectRef::pod(&self.reference),
+            _ => ObjectRef { field_path: self.image.field_path(), ..ObjectRef::pod(&self.reference) },
+        };
+        EnsureImageRequest {
+            pod: self.reference.clone(),
+            object: Some(object),
+            policy: self.image.policy,
+            ..EnsureImageRequest::new(&self.image.image)
+        }
+    }
+}
+
+/// Reads all files and answers every need in them, in their order.
+pub(super) async fn read(files: &[PathBuf], skip_other_kinds: bool) -> Outcome<Vec<Need>> {
+    let from_stdin = files.iter().filter(|file| is_stdin(file)).count();
+    if from_stdin > 1 {
+        return Err(Failure::usage("-f -: standard input can be read only once"));
+    }
+    let files = files.to_vec();
+    let others = if skip_other_kinds { OtherKinds::Skip } else { OtherKinds::Refuse };
+    let read = tokio::task::spawn_blocking(move || read_all(&files, others));
+    let pods = read.await.map_err(|_| Failure::failed("read manifests: the reader panicked"))??;
+    Ok(pods.into_iter().flat_map(needs).collect())
+}
+
+fn is_stdin(file: &Path) -> bool {
+    file.as_os_str() == "-"
+}
+
+fn read_all(files: &[PathBuf], others: OtherKinds) -> Outcome<Vec<Pod>> {
+    let mut pods = Vec::new();
+    for file in files {
+        let name = file.display().to_string();
+        let text = read_text(file).map_err(|error| {
+            let shown = if is_stdin(file) { "standard input" } else { &name };
+            Failure::failed(format!("read {shown}: {error}"))
+        })?;
+        pods.extend(manifest::parse(&name, &text, others).map_err(|e| Failure::failed(e.to_string()))?);
+    }
+    manifest::refuse_duplicates(&pods).map_err(|e| Failure::failed(e.to_string()))?;
+    Ok(pods)
+}
+
+fn read_text(file: &Path) -> std::io::Result<String> {
+    let mut bytes = Vec::new();
+    if is_stdin(file) {
+        std::io::stdin().lock().take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    } else {
+        std::fs::File::open(file)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    }
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(std::io::Error::other(format!("more than {} MiB, which no manifest has", MAX_BYTES >> 20)));
+    }
+    String::from_utf8(bytes).map_err(|_| std::io::Error::other("it is not UTF-8 text"))
+}
+
+fn needs(pod: Pod) -> Vec<Need> {
+    let title = pod.title();
+    let Pod { namespace, name, uid, annotations, images, .. } = pod;
+    let reference = PodRef { namespace: namespace.clone(), name, uid, annotations };
+    let need = |image| Need { pod: title.clone(), namespace: namespace.clone(), image, reference: reference.clone() };
+    images.into_iter().map(need).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_say_whom_they_are_for() {
+        let text = "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop, uid: u1, annotations: {k: v}}\nspec:\n  \
+                    containers: [{name: main, image: 'a:1', imagePullPolicy: Never}]\n  \
+                    volumes: [{name: data, image: {reference: 'b:2'}}]\n";
+        let pods = manifest::parse("f", text, OtherKinds::Refuse).expect("parses");
+        let requests: Vec<_> = pods.into_iter().flat_map(needs).map(|need| need.request()).collect();
+        let about: Vec<_> = requests.iter().map(|r| r.object.clone().expect("set").field_path).collect();
+        assert_eq!(about, ["", "spec.containers{main}"]);
+        let main = &requests[1];
+        assert_eq!((main.image.as_str(), main.policy.as_str()), ("a:1", "Never"));
+        assert_eq!((main.pod.namespace.as_str(), main.pod.uid.as_str()), ("shop", "u1"));
+        assert_eq!(main.pod.annotations.get("k").map(String::as_str), Some("v"));
+    }
+
+    #[tokio::test]
+    async fn files_that_cannot_be_read_are_named() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let path = |name: &str| directory.path().join(name);
+        std::fs::write(path("bin"), [0xff, 0xfe]).expect("written");
+        let cases = [(path("none"), "No such file"), (path("bin"), "not UTF-8"), (path(""), "Is a directory")];
+        for (file, want) in cases {
+            let failure = read(std::slice::from_ref(&file), false).await.expect_err("refused");
+            let line = &failure.lines()[0];
+            assert!(line.starts_with(&format!("read {}: ", file.display())) && line.contains(want), "{line}");
+        }
+        let twice = read(&["-".into(), "-".into()], false).await.expect_err("refused");
+        assert_eq!(twice.lines(), ["-f -: standard input can be read only once"]);
+    }
+}

@@ -1,0 +1,35 @@
+//! `imagelet registry`: an OCI layout as a registry.
+
+use crate::app::App;
+use crate::args::Registry;
+use crate::exit::{Code, Failure, Outcome, chain};
+use crate::layout_registry::{self, Layout};
+
+pub(super) async fn run(app: &App, args: &Registry) -> Outcome {
+    let (directory, repository) = (args.layout.clone(), args.repository.clone());
+    let opened = tokio::task::spawn_blocking(move || {
+        let layout = Layout::open(&directory, repository)?;
+        let names = layout_registry::names(&layout)?;
+        Ok::<_, layout_registry::LayoutError>((layout, names))
+    });
+    let opened = opened.await.map_err(|_| Failure::failed("read the layout: the reader panicked"))?;
+    let (layout, names) = opened.map_err(|error| Failure::failed(chain(&error)))?;
+
+    let (listener, address) = layout_registry::listen(&args.listen).await.map_err(|error| {
+        let code = match error.kind() {
+            std::io::ErrorKind::PermissionDenied => Code::NotPermitted,
+            std::io::ErrorKind::InvalidInput => Code::Usage,
+            _ => Code::Failed,
+        };
+        Failure::caused(code, format!("listen on {}", args.listen), &error)
+    })?;
+    if names.is_empty() {
+        tracing::warn!("nothing in {} has a name: content is found by digest only", args.layout.display());
+    }
+    for name in names {
+        tracing::info!("serving {address}/{name}");
+    }
+    app.printer.lines([address.to_string()])?;
+    let served = layout_registry::serve(listener, layout, app.stop.clone()).await;
+    served.map_err(|error| Failure::caused(Code::Failed, "serve", &error))
+}

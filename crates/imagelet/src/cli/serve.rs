@@ -1,0 +1,51 @@
+//! `imagelet serve`: the images on a CRI socket, ours or those of a runtime behind us.
+
+use std::sync::Arc;
+
+use cri_grpc::Endpoint;
+use cri_grpc::client::connect_runtime_service;
+use cri_grpc::server::{self, BindError, ServerOptions};
+
+use crate::app::{App, Backend, parse_endpoint};
+use crate::args::Serve;
+use crate::exit::{Code, Failure, Outcome, chain, code_of};
+
+pub(super) async fn run(app: &App, args: &Serve) -> Outcome {
+    let endpoint = Endpoint::parse(&args.listen).map_err(|e| Failure::usage(format!("--listen: {}", chain(&e))))?;
+    if let Some(warning) = endpoint.warning() {
+        tracing::warn!("{warning}");
+    }
+    // First the root, then the socket: whoever has the root may replace the socket of one who died.
+    let backend = app.backend_to_serve(endpoint.path().to_owned()).await?;
+    app.note_unprivileged(backend);
+    if let Backend::Remote { endpoint: behind, .. } = backend
+        && behind.path() == endpoint.path()
+    {
+        return Err(Failure::usage(format!("--listen: {endpoint} is the endpoint that the images come from")));
+    }
+    let mut options = ServerOptions::new(backend.service(), env!("CARGO_PKG_VERSION"));
+    if let Some(text) = &app.config.container_runtime_endpoint {
+        let behind = parse_endpoint(text)?;
+        let runtime = connect_runtime_service(&behind, app.client_options()).await;
+        let runtime = runtime.map_err(|e| Failure::new(code_of(e.kind()), chain(&e)))?;
+        options.runtime = Some(Arc::new(runtime));
+    }
+    let listener = server::bind(&endpoint).map_err(|error| bind_failure(&endpoint, &error))?;
+    app.printer.lines([endpoint.to_string()])?;
+    server::serve_on(listener, options, app.stop.clone())
+        .await
+        .map_err(|error| Failure::caused(Code::Failed, "serve", &error))
+}
+
+fn bind_failure(endpoint: &Endpoint, error: &BindError) -> Failure {
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    let mut code = Code::Failed;
+    while let Some(cause) = source {
+        let io = cause.downcast_ref::<std::io::Error>();
+        if io.is_some_and(|io| io.kind() == std::io::ErrorKind::PermissionDenied) {
+            code = Code::NotPermitted;
+        }
+        source = cause.source();
+    }
+    Failure::caused(code, format!("listen on {endpoint}"), error)
+}

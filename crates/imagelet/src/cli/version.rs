@@ -1,0 +1,29 @@
+//! `imagelet version`.
+
+use serde::Serialize;
+
+use crate::exit::Outcome;
+use crate::output::{Format, Printer};
+
+/// What is told.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Version {
+    version: &'static str,
+    platform: String,
+    /// Version of CRI that is spoken.
+    runtime_api_version: &'static str,
+}
+
+pub(crate) fn run(printer: Printer) -> Outcome {
+    let version = Version {
+        version: env!("CARGO_PKG_VERSION"),
+        platform: oci::Platform::host().to_string(),
+        runtime_api_version: "v1",
+    };
+    match printer.format {
+        Some(Format::Json | Format::Yaml) => printer.document(Format::Json, &version),
+        _ if printer.quiet => printer.lines([version.version]),
+        _ => printer.lines([format!("imagelet {} ({})", version.version, version.platform)]),
+    }
+}

@@ -1,0 +1,226 @@
+//! One value of a setting as it came in: the text of a flag or variable, or a node of the configuration file. Turns it
+//! into what the setting wants, or says what is allowed. Knows no setting. Called by the table in
+//! [`crate::config::settings`].
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::yaml::Value;
+
+/// What is allowed instead of the value that was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wrong(pub(crate) String);
+
+/// A value as it came in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Raw<'a> {
+    /// From a flag or a variable. Lists are separated by colons, as in `PATH`.
+    Text(&'a str),
+    /// From the file in the directory `base`, against which relative paths count.
+    Node { value: &'a Value, base: &'a Path },
+}
+
+impl Raw<'_> {
+    /// `true` or `false`.
+    pub(crate) fn boolean(self) -> Result<bool, Wrong> {
+        let value = match self {
+            Self::Text("true") => Some(true),
+            Self::Text("false") => Some(false),
+            Self::Text(_) => None,
+            Self::Node { value: Value::Bool(value), .. } => Some(*value),
+            Self::Node { .. } => None,
+        };
+        value.ok_or_else(|| Wrong("true or false".into()))
+    }
+
+    /// A whole number within a range.
+    pub(crate) fn count(self, range: RangeInclusive<usize>) -> Result<usize, Wrong> {
+        let value = match self {
+            Self::Text(text) if text.bytes().all(|b| b.is_ascii_digit()) => text.parse().ok(),
+            Self::Text(_) => None,
+            Self::Node { value: Value::Number(n), .. } => n.as_u64().and_then(|n| usize::try_from(n).ok()),
+            Self::Node { .. } => None,
+        };
+        value
+            .filter(|n| range.contains(n))
+            .ok_or_else(|| Wrong(format!("a whole number from {} to {}", range.start(), range.end())))
+    }
+
+    /// A duration in Go's spelling within a range.
+    pub(crate) fn duration(self, range: RangeInclusive<Duration>) -> Result<Duration, Wrong> {
+        self.string().and_then(parse_duration).filter(|d| range.contains(d)).ok_or_else(|| {
+            let (from, to) = (show_duration(*range.start()), show_duration(*range.end()));
+            Wrong(format!("a duration such as 90s or 2m30s, from {from} to {to}"))
+        })
+    }
+
+    /// One of a few words.
+    pub(crate) fn choice<T: Copy>(self, words: &[(&str, T)]) -> Result<T, Wrong> {
+        let found = self.string().and_then(|text| words.iter().find(|(word, _)| *word == text));
+        found.map(|(_, value)| *value).ok_or_else(|| {
+            let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+            Wrong(format!("one of {}", names.join(", ")))
+        })
+    }
+
+    /// A path that is not empty, made absolute.
+    pub(crate) fn path(self) -> Result<PathBuf, Wrong> {
+        self.string().and_then(|text| self.absolute(text)).ok_or_else(|| Wrong("a path".into()))
+    }
+
+    /// Several paths, at least one.
+    pub(crate) fn paths(self) -> Result<Vec<PathBuf>, Wrong> {
+        let paths: Option<Vec<PathBuf>> = match self {
+            Self::Text(text) => text.split(':').map(|t| self.absolute(t)).collect(),
+            Self::Node { value: Value::List(nodes), base } => {
+                nodes.iter().map(|node| Raw::Node { value: &node.value, base }.path().ok()).collect()
+            }
+            Self::Node { .. } => None,
+        };
+        paths.filter(|p| !p.is_empty()).ok_or_else(|| {
+            Wrong(match self {
+                Self::Text(_) => "paths separated by colons".into(),
+                Self::Node { .. } => "a list of paths".into(),
+            })
+        })
+    }
+
+    /// Text that `parse` accepts.
+    pub(crate) fn parsed<T, E: fmt::Display>(
+        self,
+        allowed: &str,
+        parse: impl FnOnce(&str) -> Result<T, E>,
+    ) -> Result<T, Wrong> {
+        let text = self.string().ok_or_else(|| Wrong(allowed.to_owned()))?;
+        parse(text).map_err(|error| Wrong(format!("{allowed} ({error})")))
+    }
+
+    fn string(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Node { value: Value::Text(text), .. } => Some(text),
+            Self::Node { .. } => None,
+        }
+    }
+
+    fn absolute(&self, text: &str) -> Option<PathBuf> {
+        if text.is_empty() {
+            return None;
+        }
+        match self {
+            Self::Text(_) => std::path::absolute(text).ok(),
+            Self::Node { base, .. } => Some(base.join(text)),
+        }
+    }
+}
+
+impl fmt::Display for Raw<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => write!(f, "{text:?}"),
+            Self::Node { value, .. } => write!(f, "{value}"),
+        }
+    }
+}
+
+/// Go's spelling of durations: `300ms`, `1.5h`, `2m30s`, `0`.
+fn parse_duration(text: &str) -> Option<Duration> {
+    if text == "0" {
+        return Some(Duration::ZERO);
+    }
+    let mut rest = text;
+    let mut total = Duration::ZERO;
+    while !rest.is_empty() {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (number, tail) = rest.split_at(end);
+        let end = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(end);
+        let nanos = match unit {
+            "ns" => 1.0,
+            "us" | "µs" => 1e3,
+            "ms" => 1e6,
+            "s" => 1e9,
+            "m" => 60e9,
+            "h" => 3600e9,
+            _ => return None,
+        };
+        let number: f64 = number.parse().ok()?;
+        total = total.checked_add(Duration::try_from_secs_f64(number * nanos / 1e9).ok()?)?;
+        rest = tail;
+    }
+    (!text.is_empty()).then_some(total)
+}
+
+/// The shortest of Go's spellings: `2m`, `1m30s`, `500ms`.
+pub(crate) fn show_duration(duration: Duration) -> String {
+    let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
+    let mut text = String::new();
+    for (count, unit) in [(seconds / 3600, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s"), (millis.into(), "ms")] {
+        if count > 0 {
+            text.push_str(&format!("{count}{unit}"));
+        }
+    }
+    if text.is_empty() { "0s".to_owned() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations() {
+        let cases = [
+            ("2m", Some(120_000)),
+            ("1m30s", Some(90_000)),
+            ("500ms", Some(500)),
+            ("1.5h", Some(5_400_000)),
+            ("0", Some(0)),
+            ("", None),
+            ("2", None),
+            ("2 m", None),
+            ("-2m", None),
+            ("2d", None),
+            ("m", None),
+            ("1e9s", None),
+        ];
+        for (text, want) in cases {
+            assert_eq!(parse_duration(text), want.map(Duration::from_millis), "{text:?}");
+        }
+        for text in ["2m", "1m30s", "500ms", "1h1ms", "0s"] {
+            assert_eq!(parse_duration(text).map(show_duration).as_deref(), Some(text));
+        }
+    }
+
+    /// The one value of a list; a document that is null would not be one.
+    fn inner(node: &crate::yaml::Node) -> &Value {
+        let Value::List(list) = &node.value else { panic!("a list") };
+        &list[0].value
+    }
+
+    #[test]
+    fn wrong_values_say_what_is_allowed() {
+        let node = |text: &str| crate::yaml::documents(&format!("[{text}]")).expect("YAML").remove(0);
+        let base = Path::new("/etc/x");
+        let raw = |n| Raw::Node { value: inner(n), base };
+        assert_eq!(raw(&node("3")).count(1..=8), Ok(3));
+        for bad in ["0", "9", "-1", "1.5", "'3'", "true", "null"] {
+            let allowed = "a whole number from 1 to 8";
+            assert_eq!(raw(&node(bad)).count(1..=8), Err(Wrong(allowed.into())), "{bad}");
+        }
+        for bad in ["0", "+3", "", "0x2", "99999999999999999999999"] {
+            assert!(Raw::Text(bad).count(1..=8).is_err(), "{bad}");
+        }
+        assert!(raw(&node("120")).duration(Duration::ZERO..=Duration::MAX).is_err());
+        assert_eq!(raw(&node("\"certs.d\"")).path(), Ok("/etc/x/certs.d".into()));
+        assert_eq!(raw(&node("[\"/a\", \"b\"]")).paths(), Ok(vec!["/a".into(), "/etc/x/b".into()]));
+        for bad in ["[]", "[\"\"]", "\"a\"", "[1]"] {
+            assert_eq!(raw(&node(bad)).paths(), Err(Wrong("a list of paths".into())), "{bad}");
+        }
+        assert_eq!(Raw::Text("/a:/b").paths(), Ok(vec!["/a".into(), "/b".into()]));
+        assert!(Raw::Text("/a:").paths().is_err());
+        assert_eq!(Raw::Text("b").choice(&[("a", 1), ("b", 2)]), Ok(2));
+        assert_eq!(Raw::Text("c").choice(&[("a", 1), ("b", 2)]), Err(Wrong("one of a, b".into())));
+    }
+}

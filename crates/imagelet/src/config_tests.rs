@@ -1,0 +1,141 @@
+//! Tables of configurations: what is taken, what is refused and with which words.
+
+use super::*;
+
+const HEAD: &str = "apiVersion: imagelet.dev/v1alpha1\nkind: ImageletConfiguration\n";
+
+fn load(text: &str, given: Given) -> Result<Config, ConfigError> {
+    let mut file = tempfile::NamedTempFile::new().expect("temporary file");
+    std::io::Write::write_all(&mut file, text.as_bytes()).expect("written");
+    let replaced = file.path().to_owned();
+    Config::load(&Environment::default(), Some(file.path()), given).map_err(|error| match error {
+        ConfigError::Shape { line, message, .. } => ConfigError::Shape { path: "c.yaml".into(), line, message },
+        ConfigError::Value { origin: Origin::File { path, line }, field, value, allowed } => {
+            assert_eq!(path, replaced);
+            ConfigError::Value { origin: Origin::File { path: "c.yaml".into(), line }, field, value, allowed }
+        }
+        other => other,
+    })
+}
+
+fn setting(field: &str) -> &'static Setting {
+    SETTINGS.iter().find(|s| s.field == field).expect("a known field")
+}
+
+#[test]
+fn every_field_is_taken() {
+    let text = format!(
+        "{HEAD}root: /srv/images\nimageServiceEndpoint: unix:///run/x.sock\n\
+         containerRuntimeEndpoint: unix:///run/y.sock\nruntimeRequestTimeout: 1m30s\n\
+         registryConfigPaths: [/a, /b]\nserializeImagePulls: false\nmaxParallelImagePulls: 4\nmaxParallelLayers: 7\n\
+         platform: linux/arm64\ndurability: relaxed\nlogging:\n  format: json\n  level: debug\n"
+    );
+    let config = load(&text, Vec::new()).expect("taken");
+    let unset: Vec<_> = SETTINGS.iter().filter(|s| !config.origins.contains_key(s.field)).map(|s| s.field).collect();
+    assert!(unset.is_empty(), "not in the test: {unset:?}");
+    assert_eq!(config.root, Path::new("/srv/images"));
+    assert_eq!(config.runtime_request_timeout, Duration::from_secs(90));
+    assert_eq!(config.registry_config_paths, [Path::new("/a"), Path::new("/b")]);
+    assert_eq!((config.serialize_image_pulls, config.max_parallel_image_pulls), (Some(false), Some(4)));
+    assert_eq!((config.max_parallel_layers, config.durability), (7, Durability::Relaxed));
+    assert_eq!((config.log_format, config.log_level), (LogFormat::Json, LogLevel::Debug));
+    assert_eq!(config.platform.to_string(), "linux/arm64");
+}
+
+#[test]
+fn the_later_word_counts() {
+    let text = format!("{HEAD}root: /from-file\ndurability: relaxed\nmaxParallelLayers: 3\n");
+    let given = vec![
+        (setting("root"), Origin::Flag("root"), "/from-flag".to_owned()),
+        (setting("durability"), Origin::Variable("IMAGELET_DURABILITY"), "full".to_owned()),
+    ];
+    let config = load(&text, given).expect("taken");
+    assert_eq!((config.root.to_str(), config.durability), (Some("/from-flag"), Durability::Full));
+    assert_eq!(config.max_parallel_layers, 3);
+    assert_eq!(config.origins["root"].to_string(), "--root");
+    assert_eq!(config.origins["durability"].to_string(), "IMAGELET_DURABILITY");
+    assert!(config.origins["maxParallelLayers"].to_string().ends_with(":5"));
+}
+
+#[test]
+fn what_is_refused() {
+    let cases = [
+        (
+            "maxParallelLayers: 0\n",
+            "c.yaml:3: maxParallelLayers: 0 is not allowed, must be a whole number from 1 to 256",
+        ),
+        ("durability: fast\n", "c.yaml:3: durability: \"fast\" is not allowed, must be one of full, relaxed"),
+        ("serializeImagePulls: 1\n", "c.yaml:3: serializeImagePulls: 1 is not allowed, must be true or false"),
+        (
+            "\nruntimeRequestTimeout: 120\n",
+            "c.yaml:4: runtimeRequestTimeout: 120 is not allowed, must be a duration such as 90s or 2m30s, from 1ms to 24h",
+        ),
+        ("root: ''\n", "c.yaml:3: root: \"\" is not allowed, must be a path"),
+        (
+            "serializeImagePulls: true\nmaxParallelImagePulls: 2\n",
+            "invalid configuration: maxParallelImagePulls 2 must be 1 or absent while serializeImagePulls is true",
+        ),
+        ("root: /a\nroot: /b\n", "configuration c.yaml:4: the key \"root\" stands twice"),
+    ];
+    for (text, want) in cases {
+        let error = load(&format!("{HEAD}{text}"), Vec::new()).expect_err(text);
+        assert_eq!(error.to_string(), want);
+        assert_eq!(Failure::from(error).code(), Code::Config);
+    }
+}
+
+#[test]
+fn unknown_fields_are_named_with_the_known_ones() {
+    for (text, field) in [("maxParalelLayers: 3\n", "maxParalelLayers"), ("logging: {sink: x}\n", "logging.sink")] {
+        let error = load(&format!("{HEAD}{text}"), Vec::new()).expect_err(text).to_string();
+        assert!(
+            error.starts_with(&format!("configuration c.yaml:3: unknown field {field:?}; known: root, ")),
+            "{error}"
+        );
+        assert!(error.contains("maxParallelLayers"), "{error}");
+    }
+}
+
+#[test]
+fn the_head_is_checked() {
+    let cases = [
+        ("root: /a\n", "configuration c.yaml: apiVersion is missing, must be imagelet.dev/v1alpha1"),
+        (
+            "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n",
+            "configuration c.yaml:1: apiVersion: \"kubelet.config.k8s.io/v1beta1\" is not allowed, must be imagelet.dev/v1alpha1",
+        ),
+        ("", "configuration c.yaml: 0 documents instead of one"),
+        ("- a\n", "configuration c.yaml:1: "),
+    ];
+    for (text, want) in cases {
+        let error = load(text, Vec::new()).expect_err(text).to_string();
+        assert!(error.starts_with(want), "{error}");
+    }
+}
+
+#[test]
+fn a_named_file_must_exist() {
+    let error = Config::load(&Environment::default(), Some(Path::new("/nowhere/c.yaml")), Vec::new());
+    let error = error.expect_err("refused");
+    assert!(error.to_string().starts_with("read configuration /nowhere/c.yaml: No such file"), "{error}");
+}
+
+#[test]
+fn a_wrong_flag_is_usage_and_a_wrong_variable_is_configuration() {
+    let flag = vec![(setting("maxParallelLayers"), Origin::Flag("max-parallel-layers"), "x".to_owned())];
+    let failure = Failure::from(load(HEAD, flag).expect_err("refused"));
+    let want = "--max-parallel-layers: \"x\" is not allowed, must be a whole number from 1 to 256";
+    assert_eq!((failure.code(), failure.lines()), (Code::Usage, [want.to_owned()].as_slice()));
+    let variable = vec![(setting("root"), Origin::Variable("IMAGELET_ROOT"), String::new())];
+    let failure = Failure::from(load(HEAD, variable).expect_err("refused"));
+    assert_eq!(failure.lines(), ["IMAGELET_ROOT: \"\" is not allowed, must be a path"]);
+    assert_eq!(failure.code(), Code::Config);
+}
+
+#[test]
+fn names_follow_one_rule() {
+    for setting in SETTINGS {
+        let want = format!("IMAGELET_{}", setting.flag.replace('-', "_").to_uppercase());
+        assert_eq!(setting.variable, want);
+    }
+}

@@ -1,0 +1,80 @@
+//! What the process is born with, read once: home directories, user, the wish for no colour. The only file that reads
+//! the environment itself; `IMAGELET_…` variables are clap's. Called by `main`.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// The facts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Environment {
+    /// Whether the user is root.
+    pub(crate) privileged: bool,
+    /// `$HOME`.
+    pub(crate) home: Option<PathBuf>,
+    /// `$XDG_DATA_HOME`.
+    pub(crate) data_home: Option<PathBuf>,
+    /// `$NO_COLOR` is set and not empty, or the terminal is a dumb one.
+    pub(crate) no_color: bool,
+    /// Proxies towards registries.
+    pub(crate) proxies: Proxies,
+}
+
+/// `HTTP_PROXY` and its like, upper or lower case.
+#[derive(Clone, Default)]
+pub(crate) struct Proxies {
+    pub(crate) http: Option<String>,
+    pub(crate) https: Option<String>,
+    pub(crate) no_proxy: Option<String>,
+}
+
+impl fmt::Debug for Proxies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The URLs may have a password in them.
+        f.debug_struct("Proxies").field("http", &self.http.is_some()).field("https", &self.https.is_some()).finish()
+    }
+}
+
+impl Environment {
+    /// Reads them.
+    #[expect(clippy::disallowed_methods, reason = "the edge: the environment is read here and nowhere else")]
+    pub(crate) fn read() -> Self {
+        let text = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let proxy = |name: &str| text(name).or_else(|| text(&name.to_ascii_lowercase()));
+        let path = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+        Self {
+            privileged: rustix::process::geteuid().is_root(),
+            home: path("HOME"),
+            data_home: path("XDG_DATA_HOME"),
+            no_color: std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty())
+                || std::env::var_os("TERM").is_some_and(|v| v == "dumb"),
+            proxies: Proxies { http: proxy("HTTP_PROXY"), https: proxy("HTTPS_PROXY"), no_proxy: proxy("NO_PROXY") },
+        }
+    }
+
+    /// Where the embedded store is when nobody says. An ordinary user without a home gets a path of the system, which
+    /// then fails to open with a clear error.
+    pub(crate) fn default_root(&self) -> PathBuf {
+        let own = || {
+            let home = self.home.as_ref().map(|home| home.join(".local/share"));
+            self.data_home.clone().or(home).map(|dir| dir.join("imagelet"))
+        };
+        let system = || Path::new("/var/lib/imagelet").to_owned();
+        if self.privileged { system() } else { own().unwrap_or_else(system) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roots() {
+        let user = Environment { home: Some("/home/u".into()), ..Environment::default() };
+        assert_eq!(user.default_root(), Path::new("/home/u/.local/share/imagelet"));
+        let xdg = Environment { data_home: Some("/data".into()), ..user.clone() };
+        assert_eq!(xdg.default_root(), Path::new("/data/imagelet"));
+        let root = Environment { privileged: true, ..xdg };
+        assert_eq!(root.default_root(), Path::new("/var/lib/imagelet"));
+        assert_eq!(Environment::default().default_root(), Path::new("/var/lib/imagelet"));
+    }
+}

@@ -1,0 +1,128 @@
+//! Exit codes, and the one error type that commands end with: a code for programs and a line for people. Nothing
+//! here prints. Called by everything in the binary.
+
+use std::fmt;
+
+use cri_api::Kind;
+
+/// What the process tells the shell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Code {
+    /// The operation failed.
+    Failed = 1,
+    /// Wrong usage.
+    Usage = 2,
+    /// The configuration is wrong (sysexits names this number for usage, which clap answers with 2).
+    Config = 64,
+    /// An endpoint or registry cannot be reached.
+    Unreachable = 69,
+    /// The system or the registry does not permit it.
+    NotPermitted = 77,
+    /// Ended by SIGINT, as shells count it.
+    Interrupted = 130,
+    /// Ended by SIGTERM, as shells count it.
+    Terminated = 143,
+}
+
+impl From<Code> for std::process::ExitCode {
+    fn from(code: Code) -> Self {
+        Self::from(code as u8)
+    }
+}
+
+/// A failed command. Its lines have been worded for people; the last thing that `main` does is to print them.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    code: Code,
+    lines: Vec<String>,
+}
+
+/// Result of a command.
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+
+impl Failure {
+    /// A failure with one line.
+    pub(crate) fn new(code: Code, line: impl Into<String>) -> Self {
+        Self { code, lines: vec![line.into()] }
+    }
+
+    /// The operation failed.
+    pub(crate) fn failed(line: impl Into<String>) -> Self {
+        Self::new(Code::Failed, line)
+    }
+
+    /// Wrong usage.
+    pub(crate) fn usage(line: impl Into<String>) -> Self {
+        Self::new(Code::Usage, line)
+    }
+
+    /// `context: source: source of the source`, with this code.
+    pub(crate) fn caused(code: Code, context: impl fmt::Display, source: &(dyn std::error::Error + 'static)) -> Self {
+        Self::new(code, format!("{context}: {}", chain(source)))
+    }
+
+    /// A failed call of a service, by its kind.
+    pub(crate) fn call(context: impl fmt::Display, error: &cri_api::Error) -> Self {
+        Self::new(code_of(error.kind()), format!("{context}: {}", error.message()))
+    }
+
+    /// Many failures as one: all lines, and the code that all share, otherwise 1. `None` when there are none.
+    pub(crate) fn all(failures: Vec<Self>) -> Option<Self> {
+        let mut failures = failures.into_iter();
+        let first = failures.next()?;
+        Some(failures.fold(first, |mut all, next| {
+            if all.code != next.code {
+                all.code = Code::Failed;
+            }
+            all.lines.extend(next.lines);
+            all
+        }))
+    }
+
+    /// The exit code.
+    pub(crate) fn code(&self) -> Code {
+        self.code
+    }
+
+    /// What to print, a line each.
+    pub(crate) fn lines(&self) -> &[String] {
+        &self.lines
+    }
+}
+
+/// The code that a kind of error stands for.
+pub(crate) fn code_of(kind: Kind) -> Code {
+    match kind {
+        Kind::Unavailable | Kind::DeadlineExceeded => Code::Unreachable,
+        Kind::Unauthenticated | Kind::PermissionDenied => Code::NotPermitted,
+        _ => Code::Failed,
+    }
+}
+
+/// An error and its causes in one line. A cause whose text is in the line already is left out.
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    cri_api::Error::from_source(Kind::Internal, error).message().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_join() {
+        let one = |kind| Failure::call("pull x", &cri_api::Error::new(kind, "no"));
+        assert!(Failure::all(vec![]).is_none());
+        let all = Failure::all(vec![one(Kind::Unavailable), one(Kind::DeadlineExceeded)]).expect("some");
+        assert_eq!((all.code(), all.lines().len()), (Code::Unreachable, 2));
+        let all = Failure::all(vec![one(Kind::Unavailable), one(Kind::NotFound)]).expect("some");
+        assert_eq!(all.code(), Code::Failed);
+        assert_eq!(all.lines()[1], "pull x: no");
+    }
+
+    #[test]
+    fn codes_are_those_of_the_table() {
+        let codes = [Code::Failed, Code::Usage, Code::Config, Code::Unreachable, Code::NotPermitted];
+        assert_eq!(codes.map(|c| c as u8), [1, 2, 64, 69, 77]);
+    }
+}

@@ -1,0 +1,64 @@
+//! The `Range` header: which bytes of a blob are wanted. Pure. Called by [`crate::layout_registry`].
+
+use std::ops::Range;
+
+/// What to send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// Everything: there is no such header, or one that need not be understood.
+    Whole,
+    /// These bytes.
+    Part(Range<u64>),
+    /// Nothing that exists.
+    Unsatisfiable,
+}
+
+/// Reads `bytes=first-last`, `bytes=first-` and `bytes=-count` (RFC 9110 §14). Several ranges, other units and broken
+/// forms are answered with everything, which the RFC permits.
+pub(crate) fn wanted(header: Option<&str>, size: u64) -> Wanted {
+    let Some((first, last)) = header.and_then(|h| h.strip_prefix("bytes=")).and_then(|h| h.split_once('-')) else {
+        return Wanted::Whole;
+    };
+    let number = |text: &str| -> Option<Option<u64>> {
+        if text.is_empty() {
+            return Some(None);
+        }
+        text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten().map(Some)
+    };
+    let range = match (number(first.trim()), number(last.trim())) {
+        (Some(Some(first)), Some(None)) => first..size,
+        (Some(Some(first)), Some(Some(last))) if first <= last => first..size.min(last.saturating_add(1)),
+        (Some(None), Some(Some(count))) => size.saturating_sub(count)..size,
+        _ => return Wanted::Whole,
+    };
+    if range.is_empty() { Wanted::Unsatisfiable } else { Wanted::Part(range) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges() {
+        let cases = [
+            (None, Wanted::Whole),
+            (Some("bytes=0-3"), Wanted::Part(0..4)),
+            (Some("bytes=4-"), Wanted::Part(4..10)),
+            (Some("bytes=4-100"), Wanted::Part(4..10)),
+            (Some("bytes=-3"), Wanted::Part(7..10)),
+            (Some("bytes=-30"), Wanted::Part(0..10)),
+            (Some("bytes=-0"), Wanted::Unsatisfiable),
+            (Some("bytes=10-"), Wanted::Unsatisfiable),
+            (Some("bytes=0-18446744073709551615"), Wanted::Part(0..10)),
+            (Some("bytes=5-2"), Wanted::Whole),
+            (Some("bytes=0-1,3-4"), Wanted::Whole),
+            (Some("items=0-1"), Wanted::Whole),
+            (Some("bytes=a-b"), Wanted::Whole),
+            (Some("bytes=-"), Wanted::Whole),
+        ];
+        for (header, want) in cases {
+            assert_eq!(wanted(header, 10), want, "{header:?}");
+        }
+        assert_eq!(wanted(Some("bytes=0-"), 0), Wanted::Unsatisfiable);
+    }
+}

@@ -1,0 +1,218 @@
+//! Tables of manifests: what each kind gives, and how each mistake is named.
+
+use super::*;
+
+fn pods(text: &str) -> Vec<Pod> {
+    parse("f.yaml", text, OtherKinds::Refuse).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+fn error(text: &str) -> String {
+    parse("f.yaml", text, OtherKinds::Refuse).expect_err(text).to_string()
+}
+
+fn images(pod: &Pod) -> Vec<(Role, &str, &str, PullPolicy)> {
+    pod.images.iter().map(|i| (i.role, i.name.as_str(), i.image.as_str(), i.policy)).collect()
+}
+
+#[test]
+fn a_pod_with_everything() {
+    let text = "\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: web
+  namespace: shop
+  uid: abc
+  annotations: {a: b}
+spec:
+  initContainers:
+  - {name: setup, image: setup:1}
+  containers:
+  - {name: main, image: web}
+  - {name: side, image: side:2, imagePullPolicy: Always}
+  - {name: pinned, image: web:latest, imagePullPolicy: Never}
+  - {name: digest, image: web@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef}
+  ephemeralContainers:
+  - {name: debug, image: 'localhost:5000/debug:latest'}
+  volumes:
+  - {name: scratch, emptyDir: {}}
+  - {name: data, image: {reference: 'data:3', pullPolicy: IfNotPresent}}
+  - {name: main, image: {reference: model}}
+";
+    let pods = pods(text);
+    assert_eq!(pods.len(), 1);
+    let pod = &pods[0];
+    assert_eq!(
+        (pod.kind.as_str(), pod.namespace.as_str(), pod.name.as_str(), pod.uid.as_str()),
+        ("Pod", "shop", "web", "abc")
+    );
+    assert_eq!(pod.annotations, BTreeMap::from([("a".into(), "b".into())]));
+    assert_eq!(pod.source, Source { file: "f.yaml".into(), document: 1, line: 1 });
+    let want = [
+        (Role::Volume, "data", "data:3", PullPolicy::IfNotPresent),
+        (Role::Volume, "main", "model", PullPolicy::Always),
+        (Role::Ephemeral, "debug", "localhost:5000/debug:latest", PullPolicy::Always),
+        (Role::Init, "setup", "setup:1", PullPolicy::IfNotPresent),
+        (Role::Container, "main", "web", PullPolicy::Always),
+        (Role::Container, "side", "side:2", PullPolicy::Always),
+        (Role::Container, "pinned", "web:latest", PullPolicy::Never),
+        (
+            Role::Container,
+            "digest",
+            "web@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+            PullPolicy::IfNotPresent,
+        ),
+    ];
+    assert_eq!(images(pod), want);
+    assert_eq!(pod.images[3].field_path(), "spec.initContainers{setup}");
+    assert_eq!((pod.images[0].title(), pod.images[4].title()), ("volume/data".into(), "main".into()));
+}
+
+#[test]
+fn every_kind_gives_its_template() {
+    let template = "{metadata: {annotations: {x: y}}, spec: {containers: [{name: c, image: 'i:1'}]}}";
+    let cases = [
+        ("v1", "ReplicationController", format!("{{template: {template}}}")),
+        ("apps/v1", "Deployment", format!("{{replicas: 2, template: {template}}}")),
+        ("apps/v1", "ReplicaSet", format!("{{template: {template}}}")),
+        ("apps/v1", "StatefulSet", format!("{{serviceName: s, template: {template}}}")),
+        ("apps/v1", "DaemonSet", format!("{{template: {template}}}")),
+        ("batch/v1", "Job", format!("{{template: {template}}}")),
+        ("batch/v1", "CronJob", format!("{{schedule: '* * * * *', jobTemplate: {{spec: {{template: {template}}}}}}}")),
+    ];
+    for (version, kind, spec) in cases {
+        let text = format!("apiVersion: {version}\nkind: {kind}\nmetadata: {{name: n}}\nspec: {spec}\n");
+        let pods = pods(&text);
+        assert_eq!(images(&pods[0]), [(Role::Container, "c", "i:1", PullPolicy::IfNotPresent)], "{kind}");
+        assert_eq!(pods[0].annotations.get("x").map(String::as_str), Some("y"), "{kind}");
+        assert_eq!(pods[0].title(), format!("{}/n", kind.to_lowercase()));
+    }
+}
+
+const SMALL: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: NAME}\nspec: {containers: [{name: c, image: i}]}\n";
+
+#[test]
+fn several_documents_and_lists() {
+    let text = format!("{}---\n# nothing\n---\n{}", SMALL.replace("NAME", "a"), SMALL.replace("NAME", "b"));
+    let got: Vec<_> = pods(&text).into_iter().map(|p| (p.name, p.source.document, p.source.line)).collect();
+    assert_eq!(got, [("a".to_owned(), 1, 1), ("b".to_owned(), 2, 8)]);
+
+    let list = r#"{"apiVersion": "v1", "kind": "List", "items": [
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+        {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "y"},
+         "spec": {"template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}}]}"#;
+    let got: Vec<_> = pods(list).into_iter().map(|p| (p.title(), p.source.line)).collect();
+    assert_eq!(got, [("pod/x".to_owned(), 2), ("daemonset/y".to_owned(), 3)]);
+
+    // What an API server answers: the items of a typed list do not say what they are.
+    let typed = r#"{"apiVersion": "v1", "kind": "PodList", "items": [
+        {"metadata": {"name": "x"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}]}"#;
+    assert_eq!(pods(typed)[0].title(), "pod/x");
+}
+
+#[test]
+fn mistakes_are_named_with_their_place() {
+    let pod = |spec: &str| format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec:\n{spec}");
+    let cases = [
+        (
+            "apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {template: odd}\n".to_owned(),
+            "f.yaml:1: document 1: kind Service (v1) holds no pod; known: Pod, ReplicationController, Deployment, \
+             ReplicaSet, StatefulSet, DaemonSet, Job, CronJob, List (--skip-other-kinds passes over others)",
+        ),
+        (
+            format!("{}---\napiVersion: apps/v2\nkind: Deployment\n", SMALL),
+            "f.yaml:6: document 2: Deployment of apps/v2 is not known, only of apps/v1, apps/v1beta1, apps/v1beta2, \
+             extensions/v1beta1",
+        ),
+        ("kind: Pod\n".to_owned(), "f.yaml:1: document 1: apiVersion of Pod is missing"),
+        ("apiVersion: v1\n".to_owned(), "f.yaml:1: document 1: kind is missing"),
+        ("just text\n".to_owned(), "f.yaml:1: document 1: an object was expected, not \"just text\""),
+        (String::new(), "f.yaml: there is no pod in it"),
+        ("apiVersion: v1\nkind: Pod\nspec: {}\n".to_owned(), "f.yaml:1: document 1: Pod has no metadata.name"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n".to_owned(), "f.yaml:1: document 1: Pod p has no spec"),
+        (
+            "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: p}\nspec: {jobTemplate: {}}\n".to_owned(),
+            "f.yaml:4: document 1: CronJob p has no spec.jobTemplate.spec",
+        ),
+        (pod("  containers: []\n"), "f.yaml:1: document 1: Pod p has no containers"),
+        (
+            pod("  initContainers: [{name: i, image: x}]\n"),
+            "f.yaml:1: document 1: Pod p has no containers",
+        ),
+        (pod("  containers: {name: c}\n"), "f.yaml:5: document 1: spec.containers must be a list, not a map"),
+        (pod("  containers:\n  - name: c\n"), "f.yaml:6: document 1: spec.containers[0] \"c\" has no image"),
+        (
+            pod("  containers:\n  - {name: c, image: ''}\n"),
+            "f.yaml:6: document 1: spec.containers[0] \"c\" has no image",
+        ),
+        (pod("  containers:\n  - image: i\n"), "f.yaml:6: document 1: spec.containers[0] has no name"),
+        (
+            pod("  containers:\n  - name: c\n    image: 1.5\n"),
+            "f.yaml:7: document 1: spec.containers[0].image must be text, not 1.5",
+        ),
+        (
+            pod("  containers:\n  - {name: c, image: i}\n  - {name: c, image: j}\n"),
+            "f.yaml:7: document 1: spec.containers[1]: the name \"c\" is taken in containers already",
+        ),
+        (
+            pod("  containers:\n  - {name: c, image: i}\n  initContainers:\n  - {name: c, image: j}\n"),
+            "f.yaml:6: document 1: spec.containers[0]: the name \"c\" is taken in initContainers already",
+        ),
+        (
+            pod("  containers:\n  - name: c\n    image: i\n    imagePullPolicy: Sometimes\n"),
+            "f.yaml:8: document 1: spec.containers[0].imagePullPolicy: \"Sometimes\" is not allowed, must be Always, \
+             IfNotPresent or Never",
+        ),
+        (
+            pod("  containers: [{name: c, image: i}]\n  volumes:\n  - {name: v, image: {}}\n"),
+            "f.yaml:7: document 1: spec.volumes[0] \"v\" has no reference",
+        ),
+        (
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: p, annotations: {a: 1}}\nspec: {containers: [{name: c, image: i}]}\n".to_owned(),
+            "f.yaml:3: document 1: metadata.annotations: a must be text, not 1",
+        ),
+    ];
+    for (text, want) in cases {
+        assert_eq!(error(&text), want, "{text}");
+    }
+}
+
+#[test]
+fn bad_yaml_names_file_and_line() {
+    let text = "apiVersion: v1\nkind: Pod\nmetadata: {name: p\nspec:\n";
+    let got = error(text);
+    assert!(got.starts_with("f.yaml:") && !got.contains('\n'), "{got}");
+    let line: u64 = got["f.yaml:".len()..].split(':').next().and_then(|n| n.parse().ok()).expect("a line number");
+    assert!((3..=5).contains(&line), "{got}");
+    let got = error(&format!("{SMALL}spec: {{}}\n"));
+    assert!(got.starts_with("f.yaml:5:") && got.ends_with("the key \"spec\" stands twice"), "{got}");
+    let got = parse("-", "a: [", OtherKinds::Refuse).expect_err("refused").to_string();
+    assert!(got.starts_with("standard input:1:"), "{got}");
+}
+
+#[test]
+fn other_kinds_can_be_passed_over() {
+    let text = format!("apiVersion: v1\nkind: Service\nmetadata: 3\nspec: {{template: odd}}\n---\n{SMALL}");
+    let pods = parse("f", &text, OtherKinds::Skip).expect("parses");
+    assert_eq!((pods.len(), pods[0].source.document), (1, 2));
+    let nothing = parse("f", "apiVersion: v1\nkind: Service\n", OtherKinds::Skip).expect_err("refused");
+    assert_eq!(nothing.to_string(), "f: there is no pod in it");
+}
+
+#[test]
+fn one_object_cannot_be_given_twice() {
+    let text = SMALL.replace("NAME", "a");
+    let mut all = parse("one.yaml", &text, OtherKinds::Refuse).expect("parses");
+    refuse_duplicates(&all).expect("one is fine");
+    all.extend(parse("two.yaml", &text, OtherKinds::Refuse).expect("parses"));
+    let error = refuse_duplicates(&all).expect_err("refused").to_string();
+    assert_eq!(error, "two.yaml:1: document 1: Pod default/a was given before, at one.yaml:1: document 1");
+}
+
+#[test]
+fn a_made_uid_is_stable_and_differs() {
+    let uid = |name: &str| pods(&SMALL.replace("NAME", name))[0].uid.clone();
+    assert_eq!(uid("a"), uid("a"));
+    assert_ne!(uid("a"), uid("b"));
+    assert_eq!(uid("a").len(), 32);
+}

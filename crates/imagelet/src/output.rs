@@ -1,0 +1,134 @@
+//! The one place that writes to stdout: tables, JSON, YAML and plain lines. A reader that went away (a closed pipe) is
+//! no error. Knows no command. Called by the commands.
+//!
+//! Everything else that people read (errors, logs, progress) goes to stderr, see [`crate::logging`].
+
+pub(crate) mod table;
+pub(crate) mod units;
+
+use std::io::{self, ErrorKind, Write};
+
+use serde::Serialize;
+
+use crate::exit::{Code, Failure, Outcome};
+pub(crate) use table::Table;
+
+/// How results are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// Columns for people.
+    #[default]
+    Table,
+    /// More columns.
+    Wide,
+    /// JSON with CRI's field names.
+    Json,
+    /// The same as YAML.
+    Yaml,
+    /// Names alone, one a line.
+    Name,
+}
+
+impl Format {
+    /// Names as they stand on the command line.
+    pub(crate) const NAMES: [&str; 5] = ["table", "wide", "json", "yaml", "name"];
+
+    /// The format of this name.
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        let all = [Self::Table, Self::Wide, Self::Json, Self::Yaml, Self::Name];
+        Self::NAMES.iter().position(|n| *n == name).map(|i| all[i])
+    }
+}
+
+/// What a command has to show.
+pub(crate) trait Report: Serialize {
+    /// Columns for people; `wide` asks for more of them, `whole` for ids that are not cut.
+    fn table(&self, wide: bool, whole: bool) -> Table;
+
+    /// Names, one a line.
+    fn names(&self) -> Vec<String>;
+
+    /// Ids, one a line, for `-q`.
+    fn ids(&self) -> Vec<String>;
+}
+
+/// Writes results as the command line asked for them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Printer {
+    /// Table, JSON and so on; `None` where the command may choose.
+    pub(crate) format: Option<Format>,
+    /// Ids alone.
+    pub(crate) quiet: bool,
+    /// Nothing is cut.
+    pub(crate) whole: bool,
+}
+
+impl Printer {
+    /// Writes a report.
+    pub(crate) fn report(&self, report: &impl Report) -> Outcome {
+        if self.quiet {
+            return self.lines(report.ids());
+        }
+        match self.format.unwrap_or_default() {
+            Format::Table => write(&report.table(false, self.whole).render()),
+            Format::Wide => write(&report.table(true, self.whole).render()),
+            Format::Name => self.lines(report.names()),
+            Format::Json => self.json(report),
+            Format::Yaml => self.yaml(report),
+        }
+    }
+
+    /// Writes JSON or YAML; without a choice, `otherwise`. Tables and names are refused.
+    pub(crate) fn document(&self, otherwise: Format, value: &impl Serialize) -> Outcome {
+        match self.format.unwrap_or(otherwise) {
+            Format::Json => self.json(value),
+            Format::Yaml => self.yaml(value),
+            _ => Err(Failure::usage("this command writes json or yaml: choose one of them with -o")),
+        }
+    }
+
+    /// Writes lines.
+    pub(crate) fn lines<L: AsRef<str>>(&self, lines: impl IntoIterator<Item = L>) -> Outcome {
+        let mut text = String::new();
+        for line in lines {
+            text.push_str(line.as_ref());
+            text.push('\n');
+        }
+        write(&text)
+    }
+
+    fn json(&self, value: &impl Serialize) -> Outcome {
+        let text = serde_json::to_string_pretty(value)
+            .map_err(|error| Failure::caused(Code::Failed, "write the result as JSON", &error))?;
+        self.lines([text])
+    }
+
+    fn yaml(&self, value: &impl Serialize) -> Outcome {
+        let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
+        let text = serde_saphyr::to_string_with_options(value, options)
+            .map_err(|error| Failure::caused(Code::Failed, "write the result as YAML", &error))?;
+        write(&text)
+    }
+}
+
+/// Writes text to stdout at once.
+fn write(text: &str) -> Outcome {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(Failure::caused(Code::Failed, "write to standard output", &error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_by_name() {
+        assert_eq!(Format::from_name("wide"), Some(Format::Wide));
+        assert_eq!(Format::from_name("name"), Some(Format::Name));
+        assert_eq!(Format::from_name("xml"), None);
+    }
+}

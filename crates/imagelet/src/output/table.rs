@@ -1,0 +1,77 @@
+//! Tables as kubectl and crictl print them: columns padded with blanks, no borders, three blanks between columns,
+//! nothing behind the last one. Cells are cleaned, since some come from registries and runtimes. Called by the
+//! commands through [`crate::output::Printer`].
+
+/// Blanks between columns.
+const GAP: usize = 3;
+
+/// A table in the making.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with these column titles.
+    pub(crate) fn new(titles: &[&str]) -> Self {
+        Self { rows: vec![titles.iter().map(|&t| t.to_owned()).collect()] }
+    }
+
+    /// One more row. Empty cells are shown as `-`, so that columns can be cut by blanks.
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().map(|cell| clean(&cell)).collect());
+    }
+
+    /// The text, every line with its end.
+    pub(crate) fn render(&self) -> String {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or_default();
+        let widths: Vec<usize> = (0..columns)
+            .map(|c| self.rows.iter().filter_map(|r| r.get(c)).map(|s| s.chars().count()).max().unwrap_or_default())
+            .collect();
+        let mut text = String::new();
+        for row in &self.rows {
+            for (c, cell) in row.iter().enumerate() {
+                text.push_str(cell);
+                if c + 1 < row.len() {
+                    let pad = widths[c] + GAP - cell.chars().count();
+                    text.extend(std::iter::repeat_n(' ', pad));
+                }
+            }
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// Control characters could drive the terminal that the table is shown on; they become `?`.
+pub(crate) fn clean(text: &str) -> String {
+    if text.is_empty() {
+        return "-".to_owned();
+    }
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up() {
+        let mut table = Table::new(&["IMAGE", "TAG", "SIZE"]);
+        table.row(["docker.io/library/busybox".into(), "1".into(), "4.27MB".into()]);
+        table.row(["a".into(), String::new(), "é".into()]);
+        table.row(["\u{1b}[31mred".into(), "latest".into(), "1B".into()]);
+        let want = "\
+IMAGE                       TAG      SIZE
+docker.io/library/busybox   1        4.27MB
+a                           -        é
+?[31mred                    latest   1B
+";
+        assert_eq!(table.render(), want);
+    }
+
+    #[test]
+    fn titles_alone() {
+        assert_eq!(Table::new(&["A", "B"]).render(), "A   B\n");
+    }
+}
