@@ -18,7 +18,7 @@ pub(super) async fn pull_by_tag_records_tag_and_digest(bench: &Bench<'_>) -> Out
     let name = bench.name(&fixtures::TAGGED);
     bench.absent(&name).await?;
     let image = bench.pulled(&fixtures::TAGGED).await?;
-    check_eq!(image.repo_tags, [name.clone()], "repo tags");
+    check_eq!(image.repo_tags, std::slice::from_ref(&name), "repo tags");
     check_eq!(image.repo_digests, [bench.by_digest(&fixtures::TAGGED)?], "repo digests");
     check!(image.size > 0, "the size is 0");
     bench.remove(&image.id).await?;
@@ -41,7 +41,7 @@ pub(super) async fn pull_by_digest_records_only_the_digest(bench: &Bench<'_>) ->
     bench.pull(&name).await?;
     let image = bench.present(&name).await?;
     check_eq!(image.repo_tags, Vec::<String>::new(), "repo tags");
-    check_eq!(image.repo_digests, [name.clone()], "repo digests");
+    check_eq!(image.repo_digests, std::slice::from_ref(&name), "repo digests");
     bench.absent(&bench.name(&fixtures::TAGGED)).await?;
     bench.remove(&image.id).await?;
     bench.absent(&name).await

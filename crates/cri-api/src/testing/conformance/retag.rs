@@ -40,7 +40,7 @@ async fn pull_moved(bench: &Bench<'_>) -> Checked<(Image, Image)> {
     needs(moved.then_some(()), "way to move a tag")?;
     bench.pull(&name).await?;
     let old = bench.present(&name).await?;
-    check_eq!(old.repo_tags, [name.clone()], "repo tags before the move");
+    check_eq!(old.repo_tags, std::slice::from_ref(&name), "repo tags before the move");
     bench.harness().move_tag(repository, tag, &MOVING_NEW).await;
     let pulled = bench.pull(&name).await;
     bench.harness().move_tag(repository, tag, &MOVING_OLD).await;
