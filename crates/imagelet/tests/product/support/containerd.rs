@@ -8,7 +8,7 @@ use super::process::{Daemon, Scratch, need_root, run, tool};
 
 /// A running containerd.
 pub(crate) struct Containerd {
-    daemon: Daemon,
+    _daemon: Daemon,
     socket: PathBuf,
     certs: PathBuf,
     // Last: its mounts go when containerd is gone.
@@ -39,17 +39,12 @@ impl Containerd {
         let daemon = Daemon::start(Path::new(program.get_program()), &["-c", &config, "-l", "info"]);
         daemon.wait_for("that it has booted", |l| l.contains("containerd successfully booted").then_some(()));
         daemon.wait_for("that CRI is ready", |l| l.contains("Start streaming server").then_some(()));
-        Self { daemon, socket, certs, _scratch: scratch }
+        Self { _daemon: daemon, socket, certs, _scratch: scratch }
     }
 
     /// `unix:///…/c.sock`.
     pub(crate) fn endpoint(&self) -> String {
         format!("unix://{}", self.socket.display())
-    }
-
-    /// Process id, for its memory.
-    pub(crate) fn pid(&self) -> u32 {
-        self.daemon.pid()
     }
 
     /// `ctr` on the images of CRI.
