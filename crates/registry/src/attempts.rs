@@ -20,6 +20,14 @@ pub(crate) enum Step {
     End,
 }
 
+/// A host as errors name it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Who<'a> {
+    pub(crate) name: &'a str,
+    /// It is the registry itself.
+    pub(crate) upstream: bool,
+}
+
 /// The way through the hosts of one request.
 #[derive(Debug)]
 pub(crate) struct Attempts {
@@ -46,8 +54,8 @@ impl Attempts {
         self.failures = 0;
     }
 
-    /// Takes note of a failure of the present host, called `name`.
-    pub(crate) fn failed(&mut self, policy: &RetryPolicy, name: &str, cause: Cause) -> Step {
+    /// Takes note of a failure of the present host.
+    pub(crate) fn failed(&mut self, policy: &RetryPolicy, who: Who<'_>, cause: Cause) -> Step {
         self.failures += 1;
         let is_last = self.at + 1 == self.order.len();
         let budget = match (is_last, cause.is_unreachable()) {
@@ -68,7 +76,7 @@ impl Attempts {
         {
             return Step::Again(wait);
         }
-        self.past.push(Failure { host: name.to_owned(), attempts: self.failures, cause });
+        self.past.push(Failure { host: who.name.to_owned(), upstream: who.upstream, attempts: self.failures, cause });
         if is_last {
             return Step::End;
         }
@@ -87,6 +95,8 @@ impl Attempts {
 mod tests {
     use super::*;
     use http::StatusCode;
+
+    const WHO: Who<'static> = Who { name: "h", upstream: true };
 
     fn status(code: u16, retry_after: Option<u64>) -> Cause {
         Cause::Status {
@@ -130,7 +140,7 @@ mod tests {
         ];
         for (name, hosts, causes, want) in cases {
             let mut attempts = Attempts::new((0..hosts).collect());
-            let got: Vec<&str> = causes.into_iter().map(|c| word(&attempts.failed(&policy, "h", c))).collect();
+            let got: Vec<&str> = causes.into_iter().map(|c| word(&attempts.failed(&policy, WHO, c))).collect();
             assert_eq!(got, want, "{name}");
         }
     }
@@ -139,7 +149,7 @@ mod tests {
     fn retry_after_is_waited_for() {
         let policy = RetryPolicy::default();
         let mut attempts = Attempts::new(vec![0]);
-        assert_eq!(attempts.failed(&policy, "h", status(429, Some(7))), Step::Again(Duration::from_secs(7)));
+        assert_eq!(attempts.failed(&policy, WHO, status(429, Some(7))), Step::Again(Duration::from_secs(7)));
     }
 
     #[test]
@@ -148,10 +158,10 @@ mod tests {
         let mut attempts = Attempts::new(vec![0]);
         let broken = || Cause::Transport("reset".into());
         for _ in 0..10 {
-            assert_eq!(word(&attempts.failed(&policy, "h", broken())), "again");
+            assert_eq!(word(&attempts.failed(&policy, WHO, broken())), "again");
             attempts.progressed();
         }
-        assert_eq!(word(&attempts.failed(&policy, "h", broken())), "again");
-        assert_eq!(word(&attempts.failed(&policy, "h", broken())), "end");
+        assert_eq!(word(&attempts.failed(&policy, WHO, broken())), "again");
+        assert_eq!(word(&attempts.failed(&policy, WHO, broken())), "end");
     }
 }

@@ -52,15 +52,10 @@ impl Authenticator {
         path: &str,
         token_limit: u64,
         idle: Duration,
-        secrets: &Secrets,
     ) -> Result<Self, Cause> {
         let mut state = State::default();
-        if let Some(credential) = &credential {
-            secrets.add(credential.auth.expose());
-            if !credential.registry_token.is_empty() {
-                secrets.add(credential.registry_token.expose());
-                state.header = Some(token::bearer(&credential.registry_token)?);
-            }
+        if let Some(credential) = credential.as_ref().filter(|c| !c.registry_token.is_empty()) {
+            state.header = Some(token::bearer(&credential.registry_token)?);
         }
         let scope = format!("repository:{path}:pull");
         Ok(Self { credential, withheld_for, scope, token_limit, idle, state: Mutex::new(state) })
@@ -116,7 +111,7 @@ impl Authenticator {
         if user.is_empty() || password.is_empty() {
             return Err(self.refused("the registry wants a user name and a password and one is empty", challenges));
         }
-        state.header = Some(token::basic(&user, &password, secrets)?);
+        state.header = Some(token::basic(&user, &password)?);
         state.generation += 1;
         Ok(())
     }

@@ -141,7 +141,8 @@ impl BlobStream {
         self.body = None;
         self.finished = true;
         let cause = Cause::Content(format!("more than the {} bytes that the descriptor gives", self.size));
-        let failure = Failure { host: self.host().to_owned(), attempts: 1, cause };
+        let who = self.session.who(self.attempts.host());
+        let failure = Failure { host: who.name.to_owned(), upstream: who.upstream, attempts: 1, cause };
         RegistryError::new(&*self.asked, vec![failure])
     }
 

@@ -40,6 +40,8 @@ pub struct RegistryError {
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) host: String,
+    /// It is the registry itself, whose word counts more than a mirror's.
+    pub(crate) upstream: bool,
     pub(crate) attempts: u32,
     pub(crate) cause: Cause,
 }
@@ -175,20 +177,25 @@ impl RegistryError {
     }
 
     pub(crate) fn config(asked: impl Into<String>, message: impl Into<String>) -> Self {
-        let failure = Failure { host: String::new(), attempts: 1, cause: Cause::Config(message.into()) };
+        let failure =
+            Failure { host: String::new(), upstream: true, attempts: 1, cause: Cause::Config(message.into()) };
         Self::new(asked, vec![failure])
     }
 
-    /// What a caller should do about it. Where several hosts failed the last one decides, which is the registry itself.
+    /// What a caller should do about it. Where several hosts failed the registry itself decides, or else the last one.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
-        self.failures.last().map_or(ErrorKind::Config, |f| f.cause.kind())
+        self.decisive().map_or(ErrorKind::Config, |f| f.cause.kind())
     }
 
-    /// The HTTP status of the last host's answer, where it was one.
+    fn decisive(&self) -> Option<&Failure> {
+        self.failures.iter().rev().find(|f| f.upstream).or(self.failures.last())
+    }
+
+    /// The HTTP status of the deciding host's answer, where it was one.
     #[must_use]
     pub fn status(&self) -> Option<u16> {
-        match self.failures.last().map(|f| &f.cause) {
+        match self.decisive().map(|f| &f.cause) {
             Some(Cause::Status { status, .. }) => Some(status.as_u16()),
             _ => None,
         }
@@ -197,7 +204,7 @@ impl RegistryError {
     /// The wait that the registry asked for, where it did.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        self.failures.last().and_then(|f| f.cause.retry_after())
+        self.decisive().and_then(|f| f.cause.retry_after())
     }
 
     /// The hosts that were tried, in order.
@@ -229,18 +236,11 @@ impl std::error::Error for RegistryError {}
 pub(crate) fn transport_cause(error: reqwest::Error) -> Cause {
     let error = error.without_url();
     let is_connect = error.is_connect();
+    let is_tls = is_tls(&error);
     let mut words = error.to_string();
-    let mut is_tls = false;
-    let mut source: Option<&(dyn std::error::Error + 'static)> = std::error::Error::source(&error);
+    let mut source = std::error::Error::source(&error);
     while let Some(inner) = source {
         words = inner.to_string();
-        is_tls |= inner.is::<rustls::Error>();
-        // The TLS error sits inside an I/O error, which does not name it as its source.
-        if let Some(io) = inner.downcast_ref::<std::io::Error>()
-            && io.get_ref().is_some_and(|e| e.is::<rustls::Error>())
-        {
-            is_tls = true;
-        }
         source = inner.source();
     }
     let words = redact::text(&words, 300);
@@ -249,6 +249,19 @@ pub(crate) fn transport_cause(error: reqwest::Error) -> Cause {
         (false, true) => Cause::Connect(words),
         (false, false) => Cause::Transport(words),
     }
+}
+
+/// Whether TLS is somewhere among the causes. An I/O error does not name what it wraps as its source.
+fn is_tls(error: &(dyn std::error::Error + 'static)) -> bool {
+    if error.is::<rustls::Error>() {
+        return true;
+    }
+    if let Some(io) = error.downcast_ref::<std::io::Error>()
+        && let Some(inner) = io.get_ref()
+    {
+        return is_tls(inner);
+    }
+    error.source().is_some_and(is_tls)
 }
 
 /// Code and message of a registry's JSON error body, or the start of whatever came instead. The second part tells
@@ -321,8 +334,18 @@ mod tests {
         let error = RegistryError::new(
             "resolve r.example/app:1",
             vec![
-                Failure { host: "mirror".into(), attempts: 2, cause: Cause::Connect("refused".into()) },
-                Failure { host: "r.example".into(), attempts: 1, cause: status(404, "MANIFEST_UNKNOWN: gone") },
+                Failure {
+                    host: "mirror".into(),
+                    upstream: false,
+                    attempts: 2,
+                    cause: Cause::Connect("refused".into()),
+                },
+                Failure {
+                    host: "r.example".into(),
+                    upstream: true,
+                    attempts: 1,
+                    cause: status(404, "MANIFEST_UNKNOWN: gone"),
+                },
             ],
         );
         assert_eq!(

@@ -4,7 +4,8 @@
 
 use std::sync::Mutex;
 
-use oci::Secret;
+use base64::Engine as _;
+use oci::{RegistryAuth, Secret};
 use url::Url;
 
 /// What stands for something that was taken out.
@@ -122,6 +123,19 @@ impl Secrets {
             if !secrets.iter().any(|s| s.expose() == form) {
                 secrets.push(Secret::new(form));
             }
+        }
+    }
+
+    /// Remembers all that is secret in a credential, and what it becomes on the wire.
+    pub(crate) fn add_credential(&self, credential: &RegistryAuth) {
+        let RegistryAuth { password, auth, identity_token, registry_token, .. } = credential;
+        for secret in [password, auth, identity_token, registry_token] {
+            self.add(secret.expose());
+        }
+        if let Some((user, password)) = credential.user_and_password() {
+            let plain = Secret::new(format!("{user}:{}", password.expose()));
+            self.add(password.expose());
+            self.add(&base64::engine::general_purpose::STANDARD.encode(plain.expose()));
         }
     }
 

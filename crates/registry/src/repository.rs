@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use oci::{Algorithm, Descriptor, Digest, Reference, RegistryAuth, Verifier, media_type};
 use url::Url;
 
-use crate::attempts::{Attempts, Step};
+use crate::attempts::{Attempts, Step, Who};
 use crate::authenticator::{Authenticator, Round};
 use crate::blob::BlobStream;
 use crate::challenge::{self, Challenge};
@@ -60,6 +60,12 @@ struct Host {
     failed: AtomicBool,
 }
 
+impl Host {
+    fn who(&self) -> Who<'_> {
+        Who { name: self.transport.name(), upstream: self.transport.config().upstream }
+    }
+}
+
 impl Repository {
     pub(crate) fn new(
         client: Client,
@@ -76,6 +82,9 @@ impl Repository {
         }
         let secrets = Secrets::default();
         let auth = auth.filter(|a| !a.is_anonymous());
+        if let Some(auth) = &auth {
+            secrets.add_credential(auth);
+        }
         let mut hosts = Vec::new();
         for config in namespace.hosts {
             let (credential, withheld_for) = match &auth {
@@ -90,7 +99,7 @@ impl Repository {
             }
             let limit = options.limits.token;
             let idle = options.retry.idle_timeout;
-            let authenticator = Authenticator::new(credential, withheld_for, reference.path(), limit, idle, &secrets)
+            let authenticator = Authenticator::new(credential, withheld_for, reference.path(), limit, idle)
                 .map_err(|cause| fail(cause.to_string()))?;
             let transport = client.transport(config).map_err(|cause| fail(cause.to_string()))?;
             hosts.push(Host { transport, authenticator, failed: AtomicBool::new(false) });
@@ -180,7 +189,7 @@ impl fmt::Debug for Repository {
 
 fn too_large(asked: String, size: u64, limit: u64) -> RegistryError {
     let cause = Cause::Content(format!("its descriptor gives {size} bytes, {limit} are allowed"));
-    let failure = crate::error::Failure { host: String::new(), attempts: 1, cause };
+    let failure = crate::error::Failure { host: String::new(), upstream: true, attempts: 1, cause };
     RegistryError::new(asked, vec![failure])
 }
 
@@ -246,6 +255,10 @@ impl Session {
         &self.client
     }
 
+    pub(crate) fn who(&self, host: usize) -> Who<'_> {
+        self.hosts[host].who()
+    }
+
     pub(crate) fn host_name(&self, host: usize) -> &str {
         self.hosts[host].transport.name()
     }
@@ -284,7 +297,7 @@ impl Session {
             self.client.note_unreachable(host.transport.name());
         }
         tracing::debug!(host = host.transport.name(), %cause, asked, "request failed");
-        match attempts.failed(&self.client.options().retry, host.transport.name(), cause) {
+        match attempts.failed(&self.client.options().retry, host.who(), cause) {
             Step::Again(wait) => {
                 tokio::time::sleep(wait).await;
                 Ok(())
@@ -308,7 +321,7 @@ impl Session {
         let cause = cause.map_text(|text| self.secrets.scrub(text));
         let host = &self.hosts[attempts.host()];
         host.failed.store(true, Ordering::Relaxed);
-        match attempts.failed(&self.client.options().retry, host.transport.name(), cause) {
+        match attempts.failed(&self.client.options().retry, host.who(), cause) {
             Step::End => Err(attempts.error(asked)),
             Step::Again(_) | Step::Next => Ok(()),
         }

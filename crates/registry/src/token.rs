@@ -33,12 +33,9 @@ pub(crate) struct Token {
 }
 
 /// `Basic` and the two texts, as a header value.
-pub(crate) fn basic(user: &str, password: &Secret, secrets: &Secrets) -> Result<HeaderValue, Cause> {
+pub(crate) fn basic(user: &str, password: &Secret) -> Result<HeaderValue, Cause> {
     let plain = Secret::new(format!("{user}:{}", password.expose()));
-    let encoded = base64::engine::general_purpose::STANDARD.encode(plain.expose());
-    secrets.add(password.expose());
-    secrets.add(&encoded);
-    header("Basic", &encoded)
+    header("Basic", &base64::engine::general_purpose::STANDARD.encode(plain.expose()))
 }
 
 /// `Bearer` and a token, as a header value.
@@ -69,12 +66,6 @@ pub(crate) async fn fetch(
         (_, Some((user, secret))) if user.is_empty() => Some(secret.clone()),
         _ => None,
     };
-    if let Some(secret) = &identity {
-        secrets.add(secret.expose());
-    }
-    if let Some((_, password)) = &user_and_password {
-        secrets.add(password.expose());
-    }
     let with_user = user_and_password.filter(|(user, password)| !user.is_empty() && !password.is_empty());
 
     if identity.is_some() || with_user.is_some() {
@@ -87,7 +78,7 @@ pub(crate) async fn fetch(
         tracing::debug!(realm = redact::url(&wanted.realm), "token service takes no OAuth2 request, asking by GET");
     }
     let authorization = match &with_user {
-        Some((user, password)) => Some(basic(user, password, secrets)?),
+        Some((user, password)) => Some(basic(user, password)?),
         None => None,
     };
     let answer = send(transport, get_url(wanted), authorization, None).await?;

@@ -205,13 +205,13 @@ impl Transport {
 fn proxies(settings: &ProxySettings) -> Result<Vec<Proxy>, Cause> {
     let never = format!("localhost,127.0.0.0/8,::1,{}", settings.no_proxy.as_deref().unwrap_or_default());
     let mut out = Vec::new();
-    let kinds: [(&Option<String>, &str, fn(&str) -> reqwest::Result<Proxy>); 2] =
-        [(&settings.http, "HTTP", |url| Proxy::http(url)), (&settings.https, "HTTPS", |url| Proxy::https(url))];
-    for (url, what, make) in kinds {
-        if let Some(url) = url.as_deref().filter(|u| !u.is_empty()) {
-            let proxy = make(url).map_err(|_| Cause::Config(format!("the address of the {what} proxy is no URL")))?;
-            out.push(proxy.no_proxy(NoProxy::from_string(&never)));
-        }
+    let never = || NoProxy::from_string(&never);
+    let bad = |what: &str| Cause::Config(format!("the address of the {what} proxy is no URL"));
+    if let Some(url) = settings.http.as_deref().filter(|u| !u.is_empty()) {
+        out.push(Proxy::http(url).map_err(|_| bad("HTTP"))?.no_proxy(never()));
+    }
+    if let Some(url) = settings.https.as_deref().filter(|u| !u.is_empty()) {
+        out.push(Proxy::https(url).map_err(|_| bad("HTTPS"))?.no_proxy(never()));
     }
     Ok(out)
 }

@@ -21,7 +21,7 @@ pub struct TokenAuth {
     /// Whether POST is known; 405 otherwise.
     pub oauth: bool,
     /// `expires_in` of the answers.
-    pub expires_in: Option<u64>,
+    pub expires_in: Option<f64>,
     /// Another realm than the registry's own.
     pub realm: Option<String>,
     /// Another scope in the challenge than the one that is needed.
@@ -40,7 +40,7 @@ impl Default for TokenAuth {
             registry_token: None,
             anonymous: false,
             oauth: true,
-            expires_in: Some(300),
+            expires_in: Some(300.0),
             realm: None,
             challenge_scope: None,
             accepts_tokens: true,

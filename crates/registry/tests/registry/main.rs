@@ -1,0 +1,12 @@
+//! The client against the test registry, by topic: every behaviour and every fault.
+
+extern crate imagelet_registry as registry;
+
+mod auth;
+mod blobs;
+mod documents;
+mod mirrors;
+mod redirects;
+mod secrets;
+mod support;
+mod tls;

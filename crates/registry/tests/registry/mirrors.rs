@@ -1,0 +1,200 @@
+//! Several hosts for one domain: order, capabilities, the `ns` parameter, and what is kept of failures.
+
+use oci::Descriptor;
+use registry::testing::{Fault, ImageBuilder, TestRegistry};
+use registry::{Capabilities, Client, ErrorKind, HostConfig, Namespace, Options, Repository};
+
+use crate::support::{client_of, fetch, host, noise, quick, reference};
+
+fn by(client: &Client) -> Repository {
+    client.repository(&reference("r.example/app:1"), None).expect("hosts")
+}
+
+async fn two() -> (TestRegistry, TestRegistry, Vec<HostConfig>) {
+    let (mirror, upstream) = (TestRegistry::open().await, TestRegistry::open().await);
+    let hosts = vec![host(&mirror.url(), false), host(&upstream.url(), true)];
+    (mirror, upstream, hosts)
+}
+
+#[tokio::test]
+async fn the_mirror_first_and_it_is_told_for_whom() {
+    let (mirror, upstream, hosts) = two().await;
+    let image = ImageBuilder::tiny("a");
+    mirror.push("app", "1", &image);
+    upstream.push("app", "1", &image);
+    by(&client_of(hosts, quick())).resolve().await.expect("resolves");
+    assert_eq!(mirror.requests()[0].query, "ns=r.example");
+    assert_eq!(upstream.requests(), []);
+}
+
+#[tokio::test]
+async fn what_a_mirror_does_not_have_comes_from_upstream() {
+    let troubles = [
+        None,
+        Some(Fault::status(404)),
+        Some(Fault::status(401)),
+        Some(Fault::status(403)),
+        Some(Fault::status(500)),
+        Some(Fault::rate_limited("3600")),
+        Some(Fault::Html),
+        Some(Fault::Corrupt),
+        Some(Fault::EndlessRedirect),
+        Some(Fault::Drop),
+    ];
+    for trouble in troubles {
+        let (mirror, upstream, hosts) = two().await;
+        let image = ImageBuilder::tiny("a");
+        upstream.push("app", "1", &image);
+        if let Some(trouble) = &trouble {
+            mirror.push("app", "1", &image);
+            mirror.faults().always("/v2/", trouble.clone());
+        }
+        let session = by(&client_of(hosts, quick()));
+        let fetched = session.resolve().await;
+        assert_eq!(fetched.map(|f| f.bytes).map_err(|e| e.to_string()), Ok(image.manifest.clone()), "{trouble:?}");
+        assert_eq!(upstream.requests()[0].query, "", "{trouble:?}");
+        // What failed once is asked last from now on.
+        let asked = mirror.requests().len();
+        session.blob_bytes(&image.config_descriptor, 4096).await.expect("config");
+        assert_eq!(mirror.requests().len(), asked, "{trouble:?}");
+    }
+}
+
+#[tokio::test]
+async fn every_host_is_in_the_error() {
+    let (mirror, upstream, hosts) = two().await;
+    mirror.faults().always("/v2/", Fault::status(503));
+    let error = by(&client_of(hosts, quick())).resolve().await.expect_err("nowhere");
+    assert_eq!(error.kind(), ErrorKind::NotFound, "the registry itself decides");
+    let want = format!(
+        "resolve r.example/app:1: {}: 503 Service Unavailable (after 2 attempts); {}: 404 Not Found (MANIFEST_UNKNOWN: MANIFEST_UNKNOWN for app/manifests/1)",
+        mirror.host(),
+        upstream.host()
+    );
+    assert_eq!(error.to_string(), want);
+    assert_eq!(error.hosts().collect::<Vec<_>>(), [mirror.host(), upstream.host()]);
+}
+
+#[tokio::test]
+async fn capabilities() {
+    let (mirror, upstream, mut hosts) = two().await;
+    let image = ImageBuilder::tiny("a");
+    mirror.push("app", "1", &image);
+    upstream.push("app", "1", &image);
+    hosts[0].capabilities = Capabilities { pull: true, resolve: false, push: false };
+    let session = by(&client_of(hosts.clone(), quick()));
+    session.resolve().await.expect("resolves");
+    assert_eq!(mirror.requests(), [], "tags are not asked of a host that does not resolve");
+    session.blob_bytes(&image.config_descriptor, 4096).await.expect("config");
+    assert_eq!((mirror.requests().len(), upstream.requests().len()), (1, 1), "digests are");
+
+    hosts[0].capabilities.pull = false;
+    hosts[1].capabilities = Capabilities { pull: true, resolve: false, push: true };
+    let session = by(&client_of(hosts.clone(), quick()));
+    let error = session.resolve().await.expect_err("nobody resolves");
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert!(error.to_string().ends_with("no host of r.example has the capability pull and resolve"), "{error}");
+    hosts[1].capabilities.pull = false;
+    let error = by(&client_of(hosts, quick())).blob(&image.config_descriptor).await.expect_err("nobody pulls");
+    assert_eq!(error.kind(), ErrorKind::Config);
+}
+
+#[tokio::test]
+async fn a_broken_transfer_goes_on_at_the_next_host() {
+    let (mirror, upstream, hosts) = two().await;
+    let blob = mirror.push_blob("app", noise(200_000));
+    upstream.push_blob("app", noise(200_000));
+    mirror.faults().once("/blobs/", Fault::Truncate { after: 50_000 });
+    mirror.faults().always("/blobs/", Fault::status(500));
+    let session = by(&client_of(hosts, quick()));
+    assert_eq!(fetch(&session, &blob).await.expect("comes"), noise(200_000));
+    assert_eq!(upstream.requests()[0].range(), Some("bytes=50000-"));
+}
+
+#[tokio::test]
+async fn a_host_with_wrong_bytes_can_be_left() {
+    let (mirror, upstream, hosts) = two().await;
+    let blob = mirror.push_blob("app", noise(100_000));
+    upstream.push_blob("app", noise(100_000));
+    mirror.faults().always("/blobs/", Fault::Corrupt);
+    let session = by(&client_of(hosts.clone(), quick()));
+    // The caller hashes, and says so.
+    let mut stream = session.blob(&blob).await.expect("opens");
+    while stream.next().await.expect("comes").is_some() {}
+    stream.start_over("digest mismatch: wrong").expect("there is another host");
+    let mut bytes = Vec::new();
+    while let Some(piece) = stream.next().await.expect("comes") {
+        bytes.extend_from_slice(&piece);
+    }
+    assert_eq!(bytes, noise(100_000));
+    assert_eq!(stream.host(), upstream.host());
+    let error = stream.start_over("still wrong").expect_err("nobody is left");
+    assert_eq!(error.kind(), ErrorKind::InvalidContent);
+    assert!(error.to_string().contains("digest mismatch: wrong; "), "{error}");
+    // Small blobs do it on their own.
+    let session = by(&client_of(hosts, quick()));
+    assert_eq!(session.blob_bytes(&blob, 1 << 20).await.expect("comes"), noise(100_000));
+}
+
+#[tokio::test]
+async fn a_dead_mirror_is_remembered_across_pulls() {
+    let upstream = TestRegistry::open().await;
+    upstream.push("app", "1", &ImageBuilder::tiny("a"));
+    // A port that nobody listens on: bound, so that nobody else gets it, and not listening.
+    let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+    socket.bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
+    let dead = format!("http://{}", socket.local_addr().expect("an address"));
+    let client = client_of(vec![host(&dead, false), host(&upstream.url(), true)], quick());
+    by(&client).resolve().await.expect("resolves");
+    upstream.faults().always("/v2/", Fault::status(404));
+    // Upstream is asked first now, so that its failure comes first in the error.
+    let error = by(&client).resolve().await.expect_err("nowhere");
+    assert_eq!(error.hosts().next(), Some(upstream.host().as_str()), "{error}");
+    assert_eq!(error.kind(), ErrorKind::NotFound, "the registry itself decides, in whatever order: {error}");
+}
+
+#[tokio::test]
+async fn prefixes() {
+    let registry = TestRegistry::open().await;
+    let image = ImageBuilder::tiny("a");
+    registry.push("app", "1", &image);
+    let cases = [("/proxy", false, "/proxy/v2/app/manifests/1"), ("/proxy/v2/", true, "/proxy/v2/app/manifests/1")];
+    for (prefix, override_path, want) in cases {
+        registry.clear_requests();
+        let mut config = host(&format!("{}{prefix}", registry.url()), true);
+        config.override_path = override_path;
+        by(&client_of(vec![config], quick())).resolve().await.expect("resolves");
+        assert_eq!(registry.requests()[0].path, want);
+    }
+}
+
+#[tokio::test]
+async fn the_loader_is_asked_for_every_pull_and_its_errors_are_shown() {
+    let loader = std::sync::Arc::new(|domain: &str| -> Result<Namespace, registry::HostsError> {
+        let broken = registry::hosts::parse("\nserver = 1").map(|_| ()).expect_err("broken");
+        assert_eq!(domain, "r.example");
+        Err(broken.in_file("/etc/certs.d/r.example/hosts.toml"))
+    });
+    let client = Client::new(Options::new(loader));
+    let error = client.repository(&reference("r.example/app:1"), None).expect_err("broken");
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert_eq!(
+        error.to_string(),
+        "find the hosts of r.example: /etc/certs.d/r.example/hosts.toml: line 2: server: want a string, not integer"
+    );
+    let client = client_of(vec![], quick());
+    let error = client.repository(&reference("r.example/app:1"), None).expect_err("none");
+    assert_eq!(error.kind(), ErrorKind::Config);
+}
+
+#[tokio::test]
+async fn foreign_urls_of_a_descriptor_are_not_followed() {
+    let (registry, foreign) = (TestRegistry::open().await, TestRegistry::open().await);
+    let blob = foreign.push_blob("app", noise(10));
+    let foreign_url = format!("{}/v2/app/blobs/{}", foreign.url(), blob.digest);
+    let descriptor = Descriptor { urls: vec![foreign_url], ..blob };
+    let session = by(&client_of(vec![host(&registry.url(), true)], quick()));
+    let error = session.blob(&descriptor).await.expect_err("not in the registry");
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert_eq!(foreign.requests(), []);
+}

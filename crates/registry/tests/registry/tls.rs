@@ -1,0 +1,130 @@
+//! TLS: own authorities, client certificates, no verification, and what an unknown certificate looks like.
+
+use std::sync::Arc;
+
+use registry::testing::{
+    Fault, ImageBuilder, Options, TestRegistry, TestTls, ca_pem, client_certificate_pem, client_key_pem,
+};
+use registry::{ErrorKind, HostConfig};
+
+use crate::support::{client_of, fetch, host, noise, quick, session};
+
+async fn start(tls: TestTls) -> TestRegistry {
+    let registry = TestRegistry::start(Options { tls, ..Options::default() }).await;
+    registry.push("app", "1", &ImageBuilder::tiny("a"));
+    registry
+}
+
+fn trusted(registry: &TestRegistry) -> HostConfig {
+    let mut config = host(&registry.url(), true);
+    config.tls.ca_pem.push(ca_pem());
+    config
+}
+
+#[tokio::test]
+async fn certificates() {
+    let registry = start(TestTls::On).await;
+    assert!(registry.url().starts_with("https://"));
+    let unknown = host(&registry.url(), true);
+    let mut skipped = unknown.clone();
+    skipped.tls.skip_verify = true;
+    let mut by_name = trusted(&registry);
+    by_name.base.set_host(Some("localhost")).expect("a host");
+    let cases = [
+        ("its authority is given", trusted(&registry), None),
+        ("by name", by_name, None),
+        ("not verified", skipped, None),
+        ("unknown", unknown, Some("TLS: invalid peer certificate: UnknownIssuer")),
+    ];
+    for (name, config, want) in cases {
+        let connections = registry.connections();
+        let got = session(&client_of(vec![config], quick()), &registry, "app:1", None).resolve().await;
+        match (got, want) {
+            (Ok(_), None) => {}
+            (Err(error), Some(want)) => {
+                assert_eq!(error.kind(), ErrorKind::Unavailable);
+                assert!(error.to_string().contains(want), "{name}: {error}");
+                assert_eq!(registry.connections(), connections + 1, "{name}: a certificate does not get better");
+            }
+            (got, want) => panic!("{name}: {got:?}, not {want:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn client_certificates() {
+    let registry = start(TestTls::WithClientCertificate).await;
+    let without = trusted(&registry);
+    let mut with = without.clone();
+    with.tls.client_identity_pem.push((client_certificate_pem(), client_key_pem()));
+    session(&client_of(vec![with], quick()), &registry, "app:1", None).resolve().await.expect("resolves");
+    let error = session(&client_of(vec![without], quick()), &registry, "app:1", None).resolve().await;
+    assert!(error.is_err_and(|e| e.kind() == ErrorKind::Unavailable));
+}
+
+#[tokio::test]
+async fn a_client_certificate_is_for_its_origin() {
+    let registry = start(TestTls::WithClientCertificate).await;
+    let other = start(TestTls::WithClientCertificate).await;
+    let blob = registry.push_blob("app", noise(10));
+    other.push_blob("app", noise(10));
+    registry.faults().always("/blobs/", Fault::RedirectTo { base: other.url() });
+    let mut config = trusted(&registry);
+    config.tls.client_identity_pem.push((client_certificate_pem(), client_key_pem()));
+    let session = session(&client_of(vec![config], quick()), &registry, "app", None);
+    assert!(fetch(&session, &blob).await.is_err());
+    assert_eq!(other.requests(), [], "without a certificate there is no request");
+}
+
+#[tokio::test]
+async fn redirects_between_the_schemes() {
+    let (secure, plain) = (start(TestTls::On).await, TestRegistry::open().await);
+    let blob = secure.push_blob("app", noise(10));
+    plain.push_blob("app", noise(10));
+    secure.faults().once("/blobs/", Fault::RedirectTo { base: plain.url() });
+    let down = session(&client_of(vec![trusted(&secure)], quick()), &secure, "app", None);
+    let error = fetch(&down, &blob).await.expect_err("downgrade");
+    assert!(error.to_string().contains("redirect refused: from HTTPS to plain HTTP"), "{error}");
+    assert_eq!(plain.requests(), []);
+    // Upwards it is fine, as far as the certificate is.
+    plain.faults().once("/blobs/", Fault::RedirectTo { base: secure.url() });
+    let mut config = host(&plain.url(), true);
+    config.tls.ca_pem.push(ca_pem());
+    let up = session(&client_of(vec![config], quick()), &plain, "app", None);
+    assert_eq!(fetch(&up, &blob).await.expect("comes"), noise(10));
+}
+
+#[tokio::test]
+async fn settings_that_cannot_be_used() {
+    let registry = start(TestTls::On).await;
+    let mut config = trusted(&registry);
+    config.tls.client_identity_pem.push((client_certificate_pem(), b"no key".to_vec()));
+    let error = session(&client_of(vec![config], quick()), &registry, "app:1", None).resolve().await;
+    let error = error.expect_err("no key");
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert!(error.to_string().contains("has no PEM private key"), "{error}");
+}
+
+#[tokio::test]
+async fn loopback_without_configuration() {
+    // Plain HTTP on a port of its own.
+    let plain = start(TestTls::Off).await;
+    session(&crate::support::client(), &plain, "app:1", None).resolve().await.expect("resolves");
+    // A changed configuration counts at once, in the same client.
+    let registry = start(TestTls::On).await;
+    let trusted = trusted(&registry);
+    let on = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let seen = Arc::clone(&on);
+    let loader = move |_: &str| {
+        let mut config = trusted.clone();
+        if !seen.load(std::sync::atomic::Ordering::SeqCst) {
+            config.tls.ca_pem.clear();
+        }
+        Ok(registry::Namespace { hosts: vec![config] })
+    };
+    let options = registry::Options { retry: quick(), ..registry::Options::new(Arc::new(loader)) };
+    let client = registry::Client::new(options);
+    assert!(session(&client, &registry, "app:1", None).resolve().await.is_err());
+    on.store(true, std::sync::atomic::Ordering::SeqCst);
+    session(&client, &registry, "app:1", None).resolve().await.expect("resolves");
+}
