@@ -89,13 +89,7 @@ impl Store {
             .map_err(|source| StoreError::io("keep the reserve of", inner.layout.path.join(layout::RESERVE), source))?;
         let steps = inner.plan(lease, &commit.layers, &mut next_layer)?;
         inner.patch_implicit(&steps)?;
-        let moves: Vec<&Move> = steps
-            .iter()
-            .filter_map(|step| match step {
-                Step::Move(step) => Some(step),
-                Step::Use(_) => None,
-            })
-            .collect();
+        let moves: Vec<&Move> = steps.iter().filter_map(Step::as_move).collect();
         if !moves.is_empty() && inner.durability == Durability::Full {
             inner.sync_file_system()?;
         }
@@ -119,7 +113,7 @@ impl Store {
             let own = Lease::new(Arc::clone(inner));
             own.hold(&mut leases, step.id);
             lease.hold(&mut leases, step.id);
-            step.layer.note_committed(own);
+            step.layer.note_committed(step.id, own);
         }
         Ok(record)
     }
@@ -239,6 +233,7 @@ impl Write<'_> {
             chain_id: step.chain_id.clone(),
             stats: step.layer.stats(),
             references: 0,
+            implicit_root: step.layer.outcome.implicit_dirs.first().is_some_and(Vec::is_empty),
             unsynced_boot: (inner.durability == Durability::Relaxed).then(|| inner.boot.clone()),
         };
         let mut totals = transaction.totals()?;

@@ -127,6 +127,14 @@ pub enum StoreError {
         /// What would fit.
         why: &'static str,
     },
+    /// A layer could not be unpacked once more from what the store has of it.
+    #[error("copy layer {diff_id} for another stack of layers")]
+    Copy {
+        /// The layer.
+        diff_id: Digest,
+        /// What is wrong.
+        source: crate::unpack::UnpackError,
+    },
     /// The tar stream of a layer could not be built again.
     #[error("write the tar stream of layer {diff_id}")]
     Export {
@@ -172,6 +180,7 @@ impl StoreError {
                 redb::Error::Io(source) => source,
                 _ => return false,
             },
+            Self::Copy { source: crate::unpack::UnpackError::Io { source, .. }, .. } => source,
             _ => return false,
         };
         matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)

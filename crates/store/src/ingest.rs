@@ -15,12 +15,14 @@ use crate::error::StoreError;
 use crate::layout::{self, FS};
 use crate::lease::Lease;
 use crate::open::{Inner, Store};
-use crate::records::{LayerStats};
+use crate::recipe::{self, REPLACED};
+use crate::records::{LayerId, LayerStats};
 use crate::remove_tree;
 use crate::unpack::{self, UnpackError, UnpackOptions, UnpackOutcome};
 
-/// Files that a layer's directory may have beside its tree.
-const BESIDE: [&str; 3] = [".", "recipe.zst", "deferred.jsonl"];
+/// What a layer's directory has beside its tree, itself included. The inode of `replaced/`, and what is in it, the
+/// unpacker counts.
+const BESIDE: [&str; 4] = [".", recipe::FILE, "deferred.jsonl", REPLACED];
 
 impl Store {
     /// A private directory for one layer. It vanishes with the value.
@@ -30,13 +32,19 @@ impl Store {
     pub fn new_layer(&self, lease: &Lease) -> Result<LayerIngest, StoreError> {
         // The lease says that a pull is going on; a layer that is not yet in the store needs no protection.
         let _ = lease;
-        let number = self.inner.next_ingest.fetch_add(1, Ordering::Relaxed);
-        let path = self.inner.layout.ingest_path(number);
+        self.inner.new_layer()
+    }
+}
+
+impl Inner {
+    pub(crate) fn new_layer(self: &Arc<Self>) -> Result<LayerIngest, StoreError> {
+        let number = self.next_ingest.fetch_add(1, Ordering::Relaxed);
+        let path = self.layout.ingest_path(number);
         let name = number.to_string();
         let failed = |source: std::io::Error| StoreError::io("create the layer directory", &path, source);
-        rustix::fs::mkdirat(&self.inner.layout.ingest, name.as_str(), Mode::RWXU).map_err(|e| failed(e.into()))?;
-        let private = Private { inner: Arc::clone(&self.inner), number };
-        let directory = layout::open_directory(&self.inner.layout.ingest, &name).map_err(failed)?;
+        rustix::fs::mkdirat(&self.layout.ingest, name.as_str(), Mode::RWXU).map_err(|e| failed(e.into()))?;
+        let private = Private { inner: Arc::clone(self), number };
+        let directory = layout::open_directory(&self.layout.ingest, &name).map_err(failed)?;
         let mode = Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH;
         rustix::fs::mkdirat(&directory, FS, mode).map_err(|e| failed(e.into()))?;
         // Not less than this, whatever the umask.
@@ -94,7 +102,7 @@ impl LayerIngest {
         for name in BESIDE {
             if let Ok(stat) = rustix::fs::statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW) {
                 stats.disk_bytes += u64::try_from(stat.st_blocks).unwrap_or(0) * 512;
-                stats.inodes += 1;
+                stats.inodes += u64::from(name != REPLACED);
             }
         }
         Ok(UnpackedLayer { inner, outcome, stats, state: Mutex::new(State::Private(self.private, None)) })
@@ -116,7 +124,7 @@ enum State {
     /// Under `ingest/`. With the stack for which its implicit directories were patched, if they were.
     Private(Private, Option<Digest>),
     /// Under `layers/`, and leased so that it stays while this layer is shared.
-    Committed(#[expect(dead_code, reason = "held for its end")] Lease),
+    Committed(LayerId, #[expect(dead_code, reason = "held for its end")] Lease),
     /// A commit failed half way, and the directory could not be moved back.
     Lost,
 }
@@ -124,7 +132,7 @@ enum State {
 /// Where an unpacked layer's directory is, as a commit sees it.
 pub(crate) enum Place {
     Private { number: u64, patched_for: Option<Digest> },
-    Committed,
+    Committed(LayerId),
     Lost,
 }
 
@@ -140,7 +148,7 @@ impl UnpackedLayer {
             State::Private(private, patched_for) => {
                 Place::Private { number: private.number, patched_for: patched_for.clone() }
             }
-            State::Committed(_) => Place::Committed,
+            State::Committed(id, _) => Place::Committed(*id),
             State::Lost => Place::Lost,
         }
     }
@@ -153,8 +161,8 @@ impl UnpackedLayer {
     }
 
     /// Notes that the directory is now the store's.
-    pub(crate) fn note_committed(&self, lease: Lease) {
-        let before = std::mem::replace(&mut *self.lock(), State::Committed(lease));
+    pub(crate) fn note_committed(&self, id: LayerId, lease: Lease) {
+        let before = std::mem::replace(&mut *self.lock(), State::Committed(id, lease));
         // The directory has another name now: there is nothing to delete, which deleting finds out by itself.
         drop(before);
     }

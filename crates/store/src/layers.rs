@@ -87,12 +87,13 @@ pub(crate) fn stack(layers: &[Layer]) -> Vec<LayerId> {
 
 impl Inner {
     /// The record for a layer in a stack, whether it is there or damaged.
-    pub(crate) fn recorded_layer(
+    fn recorded_layer(
         records: &impl Records,
         diff_id: &Digest,
         chain_id: &Digest,
     ) -> Result<Option<(LayerId, LayerEntry)>, DbError> {
-        for id in [records.layer_by_diff_id(diff_id)?, records.layer_by_chain_id(chain_id)?].into_iter().flatten() {
+        // What was made for this very stack comes first.
+        for id in [records.layer_by_chain_id(chain_id)?, records.layer_by_diff_id(diff_id)?].into_iter().flatten() {
             let entry = records.layer(id)?.ok_or_else(|| DbError::Corrupt(format!("layer {id} has no record")))?;
             if entry.diff_id == *diff_id {
                 return Ok(Some((id, entry)));

@@ -104,11 +104,17 @@ pub(crate) fn write_whole(directory: &OwnedFd, name: &str, temporary: &str, cont
 
 /// Makes `path` and its parents; only what is new gets the narrow mode.
 pub(crate) fn create_root(path: &Path) -> io::Result<()> {
+    use rustix::io::Errno;
+    match rustix::fs::mkdirat(CWD, path, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => return Ok(()),
+        Err(Errno::NOENT) => {}
+        Err(error) => return Err(error.into()),
+    }
     if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         std::fs::create_dir_all(parent)?;
     }
     match rustix::fs::mkdirat(CWD, path, Mode::RWXU) {
-        Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }

@@ -7,6 +7,7 @@
 mod accounting;
 mod backend;
 mod commit;
+mod copy;
 mod db;
 mod error;
 mod images;

@@ -31,6 +31,13 @@ impl Step {
             Self::Move(step) => step.id,
         }
     }
+
+    pub(crate) fn as_move(&self) -> Option<&Move> {
+        match self {
+            Self::Use(_) => None,
+            Self::Move(step) => Some(step),
+        }
+    }
 }
 
 /// A directory that moves from `ingest/` to `layers/`.
@@ -45,6 +52,22 @@ pub(crate) struct Move {
     pub(crate) replaces: Option<LayerId>,
 }
 
+/// One layer of the image, on its way from source to step.
+struct Wanted<'a> {
+    diff_id: &'a Digest,
+    /// The stack that ends with it.
+    chain: &'a Digest,
+    /// What has been decided for the layers below it.
+    below: &'a [Step],
+    lease: &'a Lease,
+}
+
+impl Wanted<'_> {
+    fn taken(&self) -> CommitError {
+        CommitError::LayerTaken { diff_id: self.diff_id.clone(), chain_id: self.chain.clone() }
+    }
+}
+
 impl Inner {
     /// Decides for each layer, lowest first.
     pub(crate) fn plan(
@@ -57,13 +80,10 @@ impl Inner {
         let mut parent: Option<Digest> = None;
         for source in sources {
             let chain = chain_id(parent.as_ref(), source.diff_id());
+            let wanted = Wanted { diff_id: source.diff_id(), chain: &chain, below: &steps, lease };
             let step = match source {
-                LayerSource::Present(layer) => {
-                    self.use_layer(lease, layer.id, &layer.diff_id, &chain)?.ok_or_else(|| taken(source, &chain))?
-                }
-                LayerSource::New { layer, diff_id } => {
-                    self.plan_new(lease, layer, diff_id, &chain, &steps, next_layer)?
-                }
+                LayerSource::Present(layer) => self.plan_present(&wanted, layer.id, next_layer)?,
+                LayerSource::New { layer, .. } => self.plan_new(&wanted, layer, next_layer)?,
             };
             steps.push(step);
             parent = Some(chain);
@@ -71,85 +91,122 @@ impl Inner {
         Ok(steps)
     }
 
-    fn plan_new(
+    /// A layer that the caller found: it must still be there and be this one. If it does not fit the stack, a copy is
+    /// made that does.
+    fn plan_present(
         self: &Arc<Self>,
-        lease: &Lease,
-        layer: &Arc<UnpackedLayer>,
-        diff_id: &Digest,
-        chain: &Digest,
-        below: &[Step],
+        wanted: &Wanted<'_>,
+        id: LayerId,
         next_layer: &mut u64,
     ) -> Result<Step, CommitError> {
-        let again = || CommitError::LayerTaken { diff_id: diff_id.clone(), chain_id: chain.clone() };
-        if !Arc::ptr_eq(&layer.inner, self) {
-            // Another store's.
-            return Err(again());
+        let entry = {
+            let mut leases = self.lease_table();
+            let entry = self.db.read(|records| Ok::<_, StoreError>(records.layer(id)?))?;
+            let there = |entry: &LayerEntry| entry.diff_id == *wanted.diff_id && self.layout.has_layer(id);
+            let entry = entry.filter(there).ok_or_else(|| wanted.taken())?;
+            wanted.lease.hold(&mut leases, id);
+            entry
+        };
+        if self.fits(wanted, &entry)? {
+            return Ok(Step::Use(id));
         }
-        // The same layer lower down in this very image.
-        let twin = below.iter().find_map(|step| match step {
-            Step::Move(step) if step.diff_id == *diff_id => Some(step),
-            _ => None,
-        });
-        if let Some(twin) = twin {
-            if twin.chain_id.as_ref().is_none_or(|other| other == chain) {
-                return Ok(Step::Use(twin.id));
-            }
-            if Arc::ptr_eq(&twin.layer, layer) {
-                return Err(again());
-            }
-        }
-        // Another pull may have committed it meanwhile.
-        if let Some(step) = self.use_found(lease, diff_id, chain)? {
+        if let Some(step) = self.use_found(wanted)? {
             return Ok(step);
         }
-        let (number, patched_for) = match layer.place() {
-            Place::Private { number, patched_for } => (number, patched_for),
-            // Committed for another stack, or removed since.
-            Place::Committed | Place::Lost => return Err(again()),
-        };
-        let chain_id = self.depends_on_lower(layer, below)?.then(|| chain.clone());
-        if patched_for.is_some() && patched_for != chain_id {
-            return Err(again());
-        }
-        let replaces = self
-            .db
-            .read(|records| Self::recorded_layer(records, diff_id, chain).map_err(StoreError::from))?
-            .map(|(id, _)| id);
-        let id = LayerId(*next_layer);
-        *next_layer += 1;
-        Ok(Step::Move(Move { id, number, layer: Arc::clone(layer), diff_id: diff_id.clone(), chain_id, replaces }))
+        let copy = self.copy_layer(wanted, self.layout.open_layer(id))?;
+        self.plan_private(wanted, &copy, next_layer)
     }
 
-    /// A layer that the caller found: it must still be there, be this one, and fit the stack.
-    fn use_layer(
-        &self,
-        lease: &Lease,
-        id: LayerId,
-        diff_id: &Digest,
-        chain: &Digest,
-    ) -> Result<Option<Step>, StoreError> {
-        let mut leases = self.lease_table();
-        let entry = self.db.read(|records| Ok::<_, StoreError>(records.layer(id)?))?;
-        let fits = |entry: &LayerEntry| {
-            entry.diff_id == *diff_id
-                && entry.chain_id.as_ref().is_none_or(|made_for| made_for == chain)
-                && self.layout.has_layer(id)
-        };
-        if !entry.as_ref().is_some_and(fits) {
-            return Ok(None);
+    fn plan_new(
+        self: &Arc<Self>,
+        wanted: &Wanted<'_>,
+        layer: &Arc<UnpackedLayer>,
+        next_layer: &mut u64,
+    ) -> Result<Step, CommitError> {
+        if !Arc::ptr_eq(&layer.inner, self) {
+            // Another store's.
+            return Err(wanted.taken());
         }
-        lease.hold(&mut leases, id);
-        Ok(Some(Step::Use(id)))
+        let chain_id = self.dependence(layer, wanted)?;
+        // The same layer lower down in this very image.
+        let twins = || wanted.below.iter().filter_map(Step::as_move).filter(|twin| twin.diff_id == *wanted.diff_id);
+        if let Some(twin) = twins().find(|twin| twin.chain_id == chain_id) {
+            return Ok(Step::Use(twin.id));
+        }
+        // Another pull may have committed it meanwhile.
+        if let Some(step) = self.use_found(wanted)? {
+            return Ok(step);
+        }
+        let directory = match layer.place() {
+            Place::Private { number, patched_for } => {
+                let free = !twins().any(|twin| Arc::ptr_eq(&twin.layer, layer));
+                if free && (patched_for.is_none() || patched_for == chain_id) {
+                    return self.plan_private(wanted, layer, next_layer);
+                }
+                layout::open_directory(&self.layout.ingest, &number.to_string())
+            }
+            // For another stack.
+            Place::Committed(id) => self.layout.open_layer(id),
+            Place::Lost => return Err(wanted.taken()),
+        };
+        let copy = self.copy_layer(wanted, directory)?;
+        self.plan_private(wanted, &copy, next_layer)
+    }
+
+    /// A layer that nobody else has a claim on.
+    fn plan_private(
+        &self,
+        wanted: &Wanted<'_>,
+        layer: &Arc<UnpackedLayer>,
+        next_layer: &mut u64,
+    ) -> Result<Step, CommitError> {
+        let Place::Private { number, .. } = layer.place() else { return Err(wanted.taken()) };
+        let chain_id = self.dependence(layer, wanted)?;
+        let replaces = self.db.read(|records| {
+            Ok::<_, StoreError>(match &chain_id {
+                Some(chain_id) => records.layer_by_chain_id(chain_id)?,
+                None => records.layer_by_diff_id(wanted.diff_id)?,
+            })
+        })?;
+        let id = LayerId(*next_layer);
+        *next_layer += 1;
+        let (layer, diff_id) = (Arc::clone(layer), wanted.diff_id.clone());
+        Ok(Step::Move(Move { id, number, layer, diff_id, chain_id, replaces }))
+    }
+
+    fn copy_layer(
+        self: &Arc<Self>,
+        wanted: &Wanted<'_>,
+        directory: std::io::Result<OwnedFd>,
+    ) -> Result<Arc<UnpackedLayer>, CommitError> {
+        // A directory that is gone meanwhile cannot be copied from.
+        let Ok(directory) = directory else { return Err(wanted.taken()) };
+        self.copy_of(&directory, wanted.diff_id)?.ok_or_else(|| wanted.taken())
     }
 
     /// A layer that has become known since the caller looked.
-    fn use_found(&self, lease: &Lease, diff_id: &Digest, chain: &Digest) -> Result<Option<Step>, StoreError> {
+    fn use_found(&self, wanted: &Wanted<'_>) -> Result<Option<Step>, StoreError> {
         let mut leases = self.lease_table();
-        let found = self.db.read(|records| self.usable_layer(records, diff_id, chain))?;
-        Ok(found.map(|(id, _)| {
-            lease.hold(&mut leases, id);
-            Step::Use(id)
-        }))
+        let found = self.db.read(|records| self.usable_layer(records, wanted.diff_id, wanted.chain))?;
+        let Some((id, entry)) = found else { return Ok(None) };
+        if !self.fits(wanted, &entry)? {
+            return Ok(None);
+        }
+        wanted.lease.hold(&mut leases, id);
+        Ok(Some(Step::Use(id)))
+    }
+
+    /// Whether a layer that is there is right for this stack.
+    fn fits(&self, wanted: &Wanted<'_>, entry: &LayerEntry) -> Result<bool, StoreError> {
+        match &entry.chain_id {
+            Some(made_for) => Ok(made_for == wanted.chain),
+            None => Ok(!entry.implicit_root || self.is_on_plain_root(wanted.below)?),
+        }
+    }
+
+    /// The stack to which the layer will belong, if to one.
+    fn dependence(&self, layer: &UnpackedLayer, wanted: &Wanted<'_>) -> Result<Option<Digest>, StoreError> {
+        Ok(self.depends_on_lower(layer, wanted.below)?.then(|| wanted.chain.clone()))
     }
 
     /// Whether the layer's directories depend on what is below: it has paths whose parents it does not have itself. A
@@ -157,12 +214,14 @@ impl Inner {
     fn depends_on_lower(&self, layer: &UnpackedLayer, below: &[Step]) -> Result<bool, StoreError> {
         match layer.outcome.implicit_dirs.as_slice() {
             [] => Ok(false),
-            [only] if only.is_empty() => match below.last() {
-                None => Ok(false),
-                Some(step) => Ok(!self.has_plain_root(step)?),
-            },
+            [only] if only.is_empty() => Ok(!self.is_on_plain_root(below)?),
             _ => Ok(true),
         }
+    }
+
+    /// Whether the root below is as a root is without a layer below.
+    fn is_on_plain_root(&self, below: &[Step]) -> Result<bool, StoreError> {
+        below.last().map_or(Ok(true), |step| self.has_plain_root(step))
     }
 
     fn has_plain_root(&self, step: &Step) -> Result<bool, StoreError> {
@@ -218,8 +277,4 @@ impl Inner {
             .and_then(|directory| layout::open_directory(&directory, FS))
             .map_err(|source| StoreError::io("open", self.tree_path(step), source))
     }
-}
-
-fn taken(source: &LayerSource, chain: &Digest) -> CommitError {
-    CommitError::LayerTaken { diff_id: source.diff_id().clone(), chain_id: chain.clone() }
 }

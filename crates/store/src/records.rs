@@ -65,6 +65,9 @@ pub(crate) struct LayerEntry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) chain_id: Option<Digest>,
     pub(crate) stats: LayerStats,
+    /// Its root has no entry. Without a chain id it fits only where the root below is a plain one.
+    #[serde(default)]
+    pub(crate) implicit_root: bool,
     /// How many images have it.
     pub(crate) references: u64,
     /// Set by relaxed durability: the boot during which it was written without a sync. After another boot it is not

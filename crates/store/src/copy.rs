@@ -1,0 +1,65 @@
+//! One more copy of a layer, for another stack: its tar stream is built from its recipe and unpacked again, without
+//! the network. Commits call it when a layer that depends on what is below is there for another stack only.
+
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use oci::{Digest, Hasher};
+
+use crate::error::StoreError;
+use crate::ingest::UnpackedLayer;
+use crate::open::Inner;
+use crate::recipe;
+use crate::unpack::UnpackError;
+
+impl Inner {
+    /// Unpacks the layer in this directory once more. `None` when its stream cannot be built again as it was: then it
+    /// has to come from where it came.
+    pub(crate) fn copy_of(
+        self: &Arc<Self>,
+        directory: &OwnedFd,
+        diff_id: &Digest,
+    ) -> Result<Option<Arc<UnpackedLayer>>, StoreError> {
+        let ingest = self.new_layer()?;
+        let (reader, mut writer) =
+            io::pipe().map_err(|source| StoreError::io("open a pipe for", &self.layout.path, source))?;
+        let (rebuilt, unpacked, got) = std::thread::scope(|scope| {
+            let rebuilding = scope.spawn(move || recipe::rebuild(directory.as_fd(), &mut writer));
+            let mut tar = Hashing { reader, hasher: diff_id.algorithm().hasher() };
+            let unpacked = ingest.unpack(&mut tar, &|| false);
+            let Hashing { reader, hasher } = tar;
+            // Without a reader the other side ends, if it has not yet.
+            drop(reader);
+            (rebuilding.join(), unpacked, hasher.finish())
+        });
+        match (rebuilt, unpacked) {
+            // The stream is as it was, or the unpacking failed for reasons of its own.
+            (Ok(Ok(())), Ok(layer)) if got == *diff_id => Ok(Some(Arc::new(layer))),
+            (_, Err(error @ UnpackError::Io { .. })) => {
+                Err(StoreError::Copy { diff_id: diff_id.clone(), source: error })
+            }
+            (rebuilt, unpacked) => {
+                tracing::warn!(
+                    %diff_id, %got, ?rebuilt, unpacked = ?unpacked.err(),
+                    "the layer cannot be copied for another stack of layers; it has to be fetched again"
+                );
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// Hashes what passes.
+struct Hashing<R> {
+    reader: R,
+    hasher: Hasher,
+}
+
+impl<R: Read> Read for Hashing<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.reader.read(buffer)?;
+        self.hasher.update(&buffer[..length]);
+        Ok(length)
+    }
+}

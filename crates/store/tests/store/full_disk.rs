@@ -1,0 +1,84 @@
+//! A disk without a free block: pulls fail and change nothing, removals work. Needs root.
+
+use imagelet_store::{ImageCommit, OpenOptions, Store};
+
+use crate::support::{Image, LoopDisk, check_accounts, options, plain_layer};
+
+#[test]
+fn removal_works_on_a_disk_without_a_free_block() {
+    let disk = LoopDisk::ext4(96 << 20);
+    let root = disk.path.join("store");
+    let store = Store::open(&root, OpenOptions { reserve_bytes: 4 << 20, ..options() }).expect("opens");
+    let mut images = Vec::new();
+    for number in 0..4_u8 {
+        let image = Image::new(&format!("image {number}"), &[plain_layer("a", &vec![number; 4 << 20])]);
+        images.push(image.pull(&store, &format!("docker.io/library/a:{number}")));
+    }
+    disk.fill("filler");
+    assert_eq!(disk.free(), 0);
+
+    let removed = store.remove_image(&images[0].id).expect("removes on a full disk");
+    assert!(removed.freed_bytes >= 4 << 20);
+    assert!(disk.free() + (1 << 20) >= removed.freed_bytes, "the space is back: {}", disk.free());
+    // Again and again, always from a full disk, as an eviction does it.
+    for (number, image) in images.iter().enumerate().skip(1) {
+        disk.fill(&format!("filler {number}"));
+        assert_eq!(disk.free(), 0);
+        store.remove_image(&image.id).expect("removes on a full disk");
+    }
+    check_accounts(&store);
+    // And after a start on a full disk.
+    let image = Image::new("last", &[plain_layer("a", &[9; 1 << 20])]).pull(&store, "docker.io/library/a:9");
+    drop(store);
+    disk.fill("last filler");
+    let store = Store::open(&root, OpenOptions { reserve_bytes: 4 << 20, ..options() }).expect("opens on a full disk");
+    store.remove_image(&image.id).expect("removes on a full disk");
+    check_accounts(&store);
+}
+
+#[test]
+fn a_pull_onto_a_full_disk_changes_nothing() {
+    let disk = LoopDisk::ext4(64 << 20);
+    let store =
+        Store::open(&disk.path.join("store"), OpenOptions { reserve_bytes: 2 << 20, ..options() }).expect("opens");
+    let kept = Image::new("kept", &[plain_layer("a", &[1; 1 << 20])]).pull(&store, "docker.io/library/a:1");
+    let image = Image::new("new", &[plain_layer("b", b"small")]);
+    let lease = store.lease();
+    let layers = image.sources(&store, &lease);
+    disk.fill("filler");
+    // The reserve was given up, and cannot be had again: nothing but removals may go on.
+    std::fs::File::options()
+        .write(true)
+        .open(store.root().join("reserve"))
+        .expect("there")
+        .set_len(0)
+        .expect("shrinks");
+    disk.fill("second filler");
+    let totals = store.totals().expect("readable");
+    let commit = ImageCommit { layers, ..image.commit(Some("docker.io/library/a:1")) };
+    let error = store.commit_image(&lease, commit.clone()).expect_err("no space");
+    assert!(error.is_disk_full(), "{error:?}");
+    assert_eq!(store.totals().expect("readable"), totals);
+    assert_eq!(store.images().expect("readable"), std::slice::from_ref(&kept));
+
+    std::fs::remove_file(disk.path.join("filler")).expect("removes");
+    store.commit_image(&lease, commit).expect("commits when there is space again");
+    drop(lease);
+    check_accounts(&store);
+    store.remove_image(&kept.id).expect("removes");
+    check_accounts(&store);
+}
+
+#[test]
+fn unpacking_onto_a_full_disk_leaves_nothing() {
+    let disk = LoopDisk::ext4(32 << 20);
+    let store =
+        Store::open(&disk.path.join("store"), OpenOptions { reserve_bytes: 1 << 20, ..options() }).expect("opens");
+    let before = disk.free();
+    let tar = plain_layer("big", &vec![1; 40 << 20]).bytes();
+    let lease = store.lease();
+    store.new_layer(&lease).expect("creates").unpack(&mut tar.as_slice(), &|| false).expect_err("no space");
+    drop(lease);
+    check_accounts(&store);
+    assert!(disk.free() + (64 << 10) >= before, "{} of {before} are free again", disk.free());
+}

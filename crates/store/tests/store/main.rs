@@ -1,0 +1,11 @@
+//! The store through its public interface, on real directories; mounts and full disks on real file systems, which need
+//! root and fail without it.
+
+mod commit;
+mod concurrency;
+mod full_disk;
+mod mount;
+mod names;
+mod open;
+mod remove;
+mod support;

@@ -1,0 +1,170 @@
+//! Image file trees through overlayfs. Needs root.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use imagelet_store::mount::{self, MountError};
+use imagelet_store::{Store, StoreError};
+
+use crate::support::{Image, Tar, list, open, plain_layer};
+
+/// A store and a place to mount on, which is unmounted in the end.
+struct Bench {
+    store: Store,
+    target: PathBuf,
+    top: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        assert!(rustix::process::geteuid().is_root(), "this test mounts: run it as root");
+        let top = tempfile::tempdir().expect("tempdir");
+        let store = open(&top.path().join("store"));
+        let target = top.path().join("a target, with: odd\\characters");
+        fs::create_dir(&target).expect("creates");
+        Self { store, target, top }
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        while rustix::mount::unmount(&self.target, rustix::mount::UnmountFlags::DETACH).is_ok() {}
+    }
+}
+
+#[test]
+fn layers_lie_on_each_other() {
+    let bench = Bench::new();
+    let image = Image::new(
+        "stack",
+        &[
+            plain_layer("a", b"lower").file("d/gone", b"x").directory("hidden/", 0o755).file("hidden/x", b"x"),
+            Tar::default()
+                .directory("./", 0o755)
+                .directory("d/", 0o750)
+                .file("d/a", b"upper")
+                .file("d/.wh.gone", b"")
+                .directory("hidden/", 0o755)
+                .file("hidden/.wh..wh..opq", b"")
+                .file("hidden/y", b"y"),
+            plain_layer("b", b"bbb"),
+        ],
+    )
+    .pull(&bench.store, "docker.io/library/a:1");
+    bench.store.mount_image(&image, &bench.target, None).expect("mounts");
+    assert_eq!(fs::read(bench.target.join("d/a")).expect("there"), b"upper");
+    assert_eq!(list(&bench.target.join("d")), ["a", "b"]);
+    assert_eq!(list(&bench.target.join("hidden")), ["y"]);
+    let error = fs::write(bench.target.join("f"), "x").expect_err("read-only");
+    assert_eq!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    bench.store.unmount_image(&bench.target).expect("unmounts");
+    assert!(list(&bench.target).is_empty());
+}
+
+#[test]
+fn any_number_of_layers() {
+    for count in [0, 1, 2, 60, 300] {
+        let bench = Bench::new();
+        let layers: Vec<Tar> = (0..count).map(|n| plain_layer(&format!("f{n}"), format!("{n}").as_bytes())).collect();
+        let image = Image::new("many", &layers).pull(&bench.store, "docker.io/library/a:1");
+        bench.store.mount_image(&image, &bench.target, None).unwrap_or_else(|e| panic!("{count} layers: {e:?}"));
+        if count == 0 {
+            assert!(list(&bench.target).is_empty());
+        } else {
+            assert_eq!(list(&bench.target.join("d")).len(), count);
+        }
+        fs::write(bench.target.join("f"), "x").expect_err("read-only");
+        bench.store.unmount_image(&bench.target).expect("unmounts");
+
+        let writable = bench.top.path().join("writable, too");
+        fs::create_dir(&writable).expect("creates");
+        bench.store.mount_image(&image, &bench.target, Some(&writable)).unwrap_or_else(|e| panic!("{count}: {e:?}"));
+        fs::write(bench.target.join("f"), "x").expect("writable");
+        assert_eq!(fs::read(writable.join("upper/f")).expect("there"), b"x");
+        bench.store.unmount_image(&bench.target).expect("unmounts");
+        // What was written is there again.
+        bench.store.mount_image(&image, &bench.target, Some(&writable)).expect("mounts");
+        assert_eq!(fs::read(bench.target.join("f")).expect("there"), b"x");
+        bench.store.unmount_image(&bench.target).expect("unmounts");
+    }
+}
+
+#[test]
+fn a_writable_tree_has_the_roots_looks() {
+    use std::os::unix::fs::PermissionsExt;
+    let bench = Bench::new();
+    let root = Tar::default().directory("./", 0o711).file("f", b"x");
+    let image = Image::new("root", &[root]).pull(&bench.store, "docker.io/library/a:1");
+    let writable = bench.top.path().join("w");
+    fs::create_dir(&writable).expect("creates");
+    bench.store.mount_image(&image, &bench.target, Some(&writable)).expect("mounts");
+    assert_eq!(fs::metadata(&bench.target).expect("there").permissions().mode() & 0o7777, 0o711);
+}
+
+#[test]
+fn a_mounted_image_is_not_removed() {
+    let bench = Bench::new();
+    let base = plain_layer("a", b"aaa");
+    let image = Image::new("one", std::slice::from_ref(&base)).pull(&bench.store, "docker.io/library/a:1");
+    let other = Image::new("two", &[base]).pull(&bench.store, "docker.io/library/b:1");
+    bench.store.mount_image(&image, &bench.target, None).expect("mounts");
+    let mounts = bench.store.mounts().expect("readable");
+    assert_eq!(mounts.len(), 1);
+    assert_eq!((&mounts[0].target, &mounts[0].image, mounts[0].writable), (&bench.target, &image.id, false));
+
+    let error = bench.store.remove_image(&image.id).expect_err("in use");
+    assert!(
+        matches!(&error, StoreError::InUse { id, target } if *id == image.id && *target == bench.target),
+        "{error:?}"
+    );
+    bench.store.remove_image(&other.id).expect("the other image goes, their layer stays");
+    assert_eq!(fs::read(bench.target.join("d/a")).expect("there"), b"aaa");
+
+    // The record of a mount that is gone keeps nothing, whoever took the mount away.
+    rustix::mount::unmount(&bench.target, rustix::mount::UnmountFlags::empty()).expect("unmounts");
+    assert!(bench.store.mounts().expect("readable").is_empty());
+    bench.store.remove_image(&image.id).expect("removes");
+}
+
+#[test]
+fn a_mount_is_known_after_a_reopening() {
+    let mut bench = Bench::new();
+    let image = Image::new("one", &[plain_layer("a", b"aaa")]).pull(&bench.store, "docker.io/library/a:1");
+    bench.store.mount_image(&image, &bench.target, None).expect("mounts");
+    let root = bench.store.root().to_owned();
+    let empty = open(&bench.top.path().join("another"));
+    drop(std::mem::replace(&mut bench.store, empty));
+    bench.store = open(&root);
+    assert_eq!(bench.store.mounts().expect("readable").len(), 1);
+    bench.store.remove_image(&image.id).expect_err("still mounted");
+}
+
+#[test]
+fn only_what_is_ours_is_unmounted_and_nothing_is_covered() {
+    let bench = Bench::new();
+    let image = Image::new("one", &[plain_layer("a", b"aaa")]).pull(&bench.store, "docker.io/library/a:1");
+    assert!(matches!(bench.store.unmount_image(&bench.target), Err(MountError::NotMounted { .. })));
+    assert!(matches!(mount::unmount(Path::new("/proc")), Err(MountError::NotOurs { .. })));
+    assert!(matches!(mount::unmount(Path::new("/nowhere/at/all")), Err(MountError::Io { .. })));
+    let missing = bench.top.path().join("missing");
+    assert!(matches!(bench.store.mount_image(&image, &missing, None), Err(MountError::Io { .. })));
+
+    bench.store.mount_image(&image, &bench.target, None).expect("mounts");
+    let again = bench.store.mount_image(&image, &bench.target, None);
+    assert!(matches!(again, Err(MountError::AlreadyMounted { .. })), "{again:?}");
+    bench.store.unmount_image(&bench.target).expect("unmounts");
+    assert!(matches!(bench.store.unmount_image(&bench.target), Err(MountError::NotMounted { .. })));
+}
+
+#[test]
+fn a_mount_that_fails_is_not_recorded() {
+    let bench = Bench::new();
+    let image = Image::new("one", &[plain_layer("a", b"a"), plain_layer("b", b"b")]);
+    let record = image.pull(&bench.store, "docker.io/library/a:1");
+    let lowest = &bench.store.layer_directories(&record).expect("readable")[0];
+    fs::remove_dir_all(lowest).expect("removes");
+    let error = bench.store.mount_image(&record, &bench.target, None).expect_err("damaged");
+    assert!(format!("{error:?}").contains(lowest.to_str().expect("text")), "{error:?}");
+    assert!(bench.store.mounts().expect("readable").is_empty());
+    assert!(list(&bench.target).is_empty());
+}

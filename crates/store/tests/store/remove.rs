@@ -1,0 +1,127 @@
+//! What a removal takes, what it leaves, and what it gives back.
+
+use imagelet_store::{ImageCommit, LayerSource, Removed, Store};
+use oci::{Digest, chain_id};
+
+use crate::support::{Image, Tar, check_accounts, list, measure, open, plain_layer};
+
+fn store() -> (tempfile::TempDir, Store) {
+    let top = tempfile::tempdir().expect("tempdir");
+    let store = open(&top.path().join("store"));
+    (top, store)
+}
+
+#[test]
+fn everything_goes_and_is_counted() {
+    let (_top, store) = store();
+    let image = Image::new("one", &[plain_layer("a", &[1; 100_000]), plain_layer("b", b"bbb")]);
+    let record = image.pull(&store, "docker.io/library/a:1");
+    image.pull(&store, "quay.io/x/a:1");
+    let (bytes, inodes) = measure(&store.root().join("layers"));
+    let (own_bytes, own_inodes) = (
+        std::fs::metadata(store.root().join("layers"))
+            .map(|m| std::os::unix::fs::MetadataExt::blocks(&m) * 512)
+            .expect("there"),
+        1,
+    );
+    let removed = store.remove_image(&record.id).expect("removes");
+    let documents = (image.config.len() + image.manifest.len()) as u64;
+    assert_eq!(removed, Removed { freed_bytes: bytes - own_bytes + documents, freed_inodes: inodes - own_inodes });
+    assert!(store.images().expect("readable").is_empty());
+    assert!(list(&store.root().join("layers")).is_empty());
+    for name in ["a:1", "quay.io/x/a:1", &image.repo_digest("quay.io/x/a")] {
+        assert!(store.resolve(name).expect("resolves").is_none(), "{name}");
+    }
+    assert_eq!(store.totals().expect("readable"), imagelet_store::Totals::default());
+    check_accounts(&store);
+    assert_eq!(store.remove_image(&record.id).expect("absent is fine"), Removed::default());
+    assert_eq!(store.remove_image(&Digest::sha256(b"never")).expect("absent is fine"), Removed::default());
+}
+
+#[test]
+fn shared_layers_stay_until_the_last_image_goes() {
+    let (_top, store) = store();
+    let base = plain_layer("base", &[1; 50_000]);
+    let one = Image::new("one", &[base.clone(), plain_layer("one", b"1")]).pull(&store, "docker.io/library/a:1");
+    let two = Image::new("two", &[base, plain_layer("two", b"2")]).pull(&store, "docker.io/library/b:1");
+    let removed = store.remove_image(&one.id).expect("removes");
+    assert!(removed.freed_bytes < 50_000, "{removed:?}");
+    assert!(store.image_is_whole(&two));
+    assert_eq!(store.usage(&two.id).expect("readable"), Some((two.size, 0)));
+    check_accounts(&store);
+    assert!(store.remove_image(&two.id).expect("removes").freed_bytes > 50_000);
+    check_accounts(&store);
+}
+
+#[test]
+fn odd_files_are_no_obstacle() {
+    let (_top, store) = store();
+    let odd = Tar::default()
+        .directory("./", 0o755)
+        .directory("closed/", 0o000)
+        .file("closed/f", b"x")
+        .file(".wh.gone", b"")
+        .directory("hiding/", 0o755)
+        .file("hiding/.wh..wh..opq", b"")
+        .symlink("out", "/etc")
+        .symlink("hiding/out", "../../../../../../etc/passwd")
+        .device("null");
+    let record = Image::new("odd", &[plain_layer("gone", b"x"), odd]).pull(&store, "docker.io/library/a:1");
+    assert!(std::fs::symlink_metadata("/etc/passwd").is_ok());
+    store.remove_image(&record.id).expect("removes");
+    assert!(std::fs::symlink_metadata("/etc/passwd").is_ok());
+    check_accounts(&store);
+}
+
+#[test]
+fn a_lease_keeps_what_a_pull_relies_on() {
+    let (_top, store) = store();
+    let base = plain_layer("base", &[1; 50_000]);
+    let one = Image::new("one", std::slice::from_ref(&base)).pull(&store, "docker.io/library/a:1");
+    let two = Image::new("two", &[base, plain_layer("two", b"2")]);
+    let lease = store.lease();
+    let sources = two.sources(&store, &lease);
+    assert!(matches!(sources[0], LayerSource::Present(_)));
+    let removed = store.remove_image(&one.id).expect("removes");
+    assert!(removed.freed_bytes < 50_000, "the leased layer is not freed: {removed:?}");
+    let record = store.commit_image(&lease, ImageCommit { layers: sources, ..two.commit(None) }).expect("commits");
+    assert_eq!(record.layers[0], one.layers[0]);
+    drop(lease);
+    check_accounts(&store);
+}
+
+#[test]
+fn the_last_lease_sweeps() {
+    let (_top, store) = store();
+    let image = Image::new("one", &[plain_layer("a", b"aaa")]);
+    let record = image.pull(&store, "docker.io/library/a:1");
+    let (diff_id, chain) = (&image.layers[0].0, chain_id(None, &image.layers[0].0));
+    let (first, second) = (store.lease(), store.lease());
+    for lease in [&first, &first, &second] {
+        assert!(store.find_layer(lease, diff_id, &chain).expect("readable").is_some());
+    }
+    store.remove_image(&record.id).expect("removes");
+    drop(first);
+    assert_eq!(list(&store.root().join("layers")).len(), 1);
+    assert_eq!(store.totals().expect("readable").layers, 1, "what a lease keeps still takes space");
+    drop(second);
+    check_accounts(&store);
+    assert_eq!(store.find_layer(&store.lease(), diff_id, &chain).expect("readable"), None);
+}
+
+#[test]
+fn what_only_a_lease_kept_does_not_survive_a_reopening() {
+    let (_top, store) = store();
+    let image = Image::new("one", &[plain_layer("a", b"aaa")]);
+    let record = image.pull(&store, "docker.io/library/a:1");
+    let root = store.root().to_owned();
+    let lease = store.lease();
+    store.find_layer(&lease, &image.layers[0].0, &image.layers[0].0).expect("readable").expect("there");
+    store.remove_image(&record.id).expect("removes");
+    // The process ends without the lease's end.
+    let copy = tempfile::tempdir().expect("tempdir");
+    crate::support::run("cp", &["-a", root.to_str().expect("text"), copy.path().to_str().expect("text")]);
+    let store = open(&copy.path().join("store"));
+    check_accounts(&store);
+    drop(lease);
+}

@@ -1,0 +1,269 @@
+//! Small layers and images, pulled into a store the way the image service does it.
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use imagelet_store::{
+    CommitError, Durability, ImageCommit, ImageRecord, LayerSource, Lease, OpenOptions, Store, UnpackedLayer,
+};
+use oci::{Digest, chain_id};
+
+pub(crate) const NEVER: &dyn Fn() -> bool = &|| false;
+pub(crate) const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+
+/// A tar stream.
+#[derive(Clone, Default)]
+pub(crate) struct Tar(Vec<u8>);
+
+impl Tar {
+    fn entry(mut self, path: &str, kind: u8, mode: u32, link: &str, device: (u32, u32), content: &[u8]) -> Self {
+        let mut header = [0_u8; 512];
+        let mut put = |at: usize, bytes: &[u8]| header[at..at + bytes.len()].copy_from_slice(bytes);
+        put(0, path.as_bytes());
+        put(100, format!("{mode:07o}\0").as_bytes());
+        put(108, b"0000000\0");
+        put(116, b"0000000\0");
+        put(124, format!("{:011o}\0", content.len()).as_bytes());
+        put(136, b"14000000000\0");
+        put(148, b"        ");
+        put(156, &[kind]);
+        put(157, link.as_bytes());
+        put(257, b"ustar\x0000");
+        put(329, format!("{:07o}\0", device.0).as_bytes());
+        put(337, format!("{:07o}\0", device.1).as_bytes());
+        let sum: u32 = header.iter().map(|b| u32::from(*b)).sum();
+        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        self.0.extend_from_slice(&header);
+        self.0.extend_from_slice(content);
+        self.0.resize(self.0.len().next_multiple_of(512), 0);
+        self
+    }
+
+    pub(crate) fn file(self, path: &str, content: &[u8]) -> Self {
+        self.entry(path, b'0', 0o644, "", (0, 0), content)
+    }
+
+    pub(crate) fn directory(self, path: &str, mode: u32) -> Self {
+        self.entry(path, b'5', mode, "", (0, 0), b"")
+    }
+
+    pub(crate) fn symlink(self, path: &str, to: &str) -> Self {
+        self.entry(path, b'2', 0o777, to, (0, 0), b"")
+    }
+
+    pub(crate) fn device(self, path: &str) -> Self {
+        self.entry(path, b'3', 0o600, "", (1, 3), b"")
+    }
+
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let mut bytes = self.0.clone();
+        bytes.resize(bytes.len() + 1024, 0);
+        bytes
+    }
+}
+
+/// A layer with one file, whose directories are all there.
+pub(crate) fn plain_layer(name: &str, content: &[u8]) -> Tar {
+    Tar::default().directory("./", 0o755).directory("d/", 0o755).file(&format!("d/{name}"), content)
+}
+
+/// An image as a registry would have it.
+#[derive(Clone)]
+pub(crate) struct Image {
+    pub(crate) config: Vec<u8>,
+    pub(crate) manifest: Vec<u8>,
+    pub(crate) layers: Vec<(Digest, Vec<u8>)>,
+}
+
+impl Image {
+    pub(crate) fn new(comment: &str, layers: &[Tar]) -> Self {
+        let layers: Vec<(Digest, Vec<u8>)> = layers
+            .iter()
+            .map(|tar| {
+                let bytes = tar.bytes();
+                (Digest::sha256(&bytes), bytes)
+            })
+            .collect();
+        let diff_ids: Vec<&Digest> = layers.iter().map(|(diff_id, _)| diff_id).collect();
+        let config = serde_json::json!({
+            "architecture": "amd64", "os": "linux", "comment": comment,
+            "rootfs": { "type": "layers", "diff_ids": diff_ids },
+        });
+        let config = config.to_string().into_bytes();
+        let manifest = format!("manifest of {}", Digest::sha256(&config)).into_bytes();
+        Self { config, manifest, layers }
+    }
+
+    pub(crate) fn id(&self) -> Digest {
+        Digest::sha256(&self.config)
+    }
+
+    pub(crate) fn repo_digest(&self, repository: &str) -> String {
+        format!("{repository}@{}", Digest::sha256(&self.manifest))
+    }
+
+    /// Everything but the layers.
+    pub(crate) fn commit(&self, tag: Option<&str>) -> ImageCommit {
+        let repository = tag.map(|tag| tag.rsplit_once(':').unwrap().0);
+        ImageCommit {
+            config: self.config.clone(),
+            manifest: self.manifest.clone(),
+            manifest_media_type: MANIFEST.to_owned(),
+            tag: tag.map(str::to_owned),
+            repo_digest: repository.map(|repository| self.repo_digest(repository)),
+            created_at_unix_nanos: 1_700_000_000_000_000_000,
+            ..ImageCommit::default()
+        }
+    }
+
+    /// What the store has is used, the rest is unpacked.
+    pub(crate) fn sources(&self, store: &Store, lease: &Lease) -> Vec<LayerSource> {
+        let mut parent = None;
+        self.layers
+            .iter()
+            .map(|(diff_id, tar)| {
+                let chain = chain_id(parent.as_ref(), diff_id);
+                let found = store.find_layer(lease, diff_id, &chain).unwrap();
+                parent = Some(chain);
+                match found {
+                    Some(layer) => LayerSource::Present(layer),
+                    None => LayerSource::New { layer: unpack(store, lease, tar), diff_id: diff_id.clone() },
+                }
+            })
+            .collect()
+    }
+
+    pub(crate) fn try_pull(&self, store: &Store, tag: Option<&str>) -> Result<ImageRecord, CommitError> {
+        let lease = store.lease();
+        let layers = self.sources(store, &lease);
+        store.commit_image(&lease, ImageCommit { layers, ..self.commit(tag) })
+    }
+
+    pub(crate) fn pull(&self, store: &Store, tag: &str) -> ImageRecord {
+        self.try_pull(store, Some(tag)).unwrap()
+    }
+}
+
+pub(crate) fn unpack(store: &Store, lease: &Lease, tar: &[u8]) -> Arc<UnpackedLayer> {
+    Arc::new(store.new_layer(lease).unwrap().unpack(&mut &*tar, NEVER).unwrap())
+}
+
+/// Tests need no power-cut safety, except those of it, and a small reserve.
+pub(crate) fn options() -> OpenOptions {
+    OpenOptions { durability: Durability::Full, reserve_bytes: 1 << 20, ..OpenOptions::default() }
+}
+
+pub(crate) fn open(root: &Path) -> Store {
+    Store::open(root, options()).unwrap()
+}
+
+/// The names in a directory, sorted.
+pub(crate) fn list(path: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        std::fs::read_dir(path).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// What the records say must be what is on the disk.
+pub(crate) fn check_accounts(store: &Store) {
+    let images = store.images().unwrap();
+    let totals = store.totals().unwrap();
+    let mut layers = std::collections::BTreeMap::new();
+    let mut documents = 0;
+    for image in &images {
+        documents += image.config.len() + image.manifest.len() + image.index.as_ref().map_or(0, Vec::len);
+        for layer in store.image_layers(image).unwrap() {
+            layers.insert(layer.id, layer.stats);
+        }
+        let (unique, shared) = store.usage(&image.id).unwrap().unwrap();
+        assert_eq!(unique + shared, image.size, "usage of {}", image.id);
+        assert!(store.image_is_whole(image), "{} has all its layers", image.id);
+    }
+    assert_eq!(totals.images, images.len() as u64, "number of images");
+    assert_eq!(totals.layers, layers.len() as u64, "number of layers");
+    assert_eq!(totals.bytes, layers.values().map(|s| s.disk_bytes).sum::<u64>() + documents as u64, "bytes");
+    assert_eq!(totals.inodes, layers.values().map(|s| s.inodes).sum::<u64>(), "inodes");
+    let numbers: Vec<String> = list(&store.root().join("layers"));
+    assert_eq!(numbers.len(), layers.len(), "directories under layers/: {numbers:?}");
+    assert_eq!(list(&store.root().join("ingest")), Vec::<String>::new(), "nothing is left under ingest/");
+    for (id, stats) in layers {
+        let path = store.root().join("layers").join(id.to_string());
+        let (bytes, inodes) = measure(&path);
+        assert_eq!((stats.disk_bytes, stats.inodes), (bytes, inodes), "layer {id} was counted right");
+    }
+}
+
+/// Blocks and inodes, as `du` counts them.
+pub(crate) fn measure(path: &Path) -> (u64, u64) {
+    fn walk(path: &Path, seen: &mut std::collections::BTreeSet<u64>) -> u64 {
+        use std::os::unix::fs::MetadataExt;
+        let metadata = std::fs::symlink_metadata(path).unwrap();
+        if !seen.insert(metadata.ino()) {
+            return 0;
+        }
+        let mut bytes = metadata.blocks() * 512;
+        if metadata.is_dir() {
+            for entry in std::fs::read_dir(path).unwrap() {
+                bytes += walk(&entry.unwrap().path(), seen);
+            }
+        }
+        bytes
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    let bytes = walk(path, &mut seen);
+    (bytes, seen.len() as u64)
+}
+
+/// A file system of its own in a file, mounted while this lives.
+pub(crate) struct LoopDisk {
+    pub(crate) path: PathBuf,
+    _directory: tempfile::TempDir,
+}
+
+impl LoopDisk {
+    pub(crate) fn ext4(bytes: u64) -> Self {
+        assert!(rustix::process::geteuid().is_root(), "this test mounts a disk: run it as root");
+        let directory = tempfile::tempdir().unwrap();
+        let (file, path) = (directory.path().join("disk"), directory.path().join("mount"));
+        std::fs::File::create(&file).unwrap().set_len(bytes).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        // No blocks are kept for root, so that full means full.
+        run("mkfs.ext4", &["-q", "-m", "0", file.to_str().unwrap()]);
+        run("mount", &["-o", "loop", file.to_str().unwrap(), path.to_str().unwrap()]);
+        Self { path, _directory: directory }
+    }
+
+    /// Bytes that can be written, as `statvfs` says.
+    pub(crate) fn free(&self) -> u64 {
+        let stat = rustix::fs::statvfs(&self.path).unwrap();
+        stat.f_bavail * stat.f_frsize
+    }
+
+    /// Fills every block with one file.
+    pub(crate) fn fill(&self, name: &str) {
+        use std::io::Write;
+        let mut file = std::fs::File::create(self.path.join(name)).unwrap();
+        for size in [1 << 20, 4096, 512] {
+            while file.write_all(&vec![1; size]).is_ok() {}
+        }
+        file.sync_all().unwrap();
+        while file.write_all(&[1; 512]).is_ok() {}
+        file.sync_all().unwrap();
+    }
+}
+
+impl Drop for LoopDisk {
+    fn drop(&mut self) {
+        if rustix::mount::unmount(&self.path, rustix::mount::UnmountFlags::empty()).is_err() {
+            let _ = rustix::mount::unmount(&self.path, rustix::mount::UnmountFlags::DETACH);
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "file systems are made by their own tools")]
+pub(crate) fn run(program: &str, arguments: &[&str]) {
+    let status = std::process::Command::new(program).args(arguments).status();
+    assert!(status.as_ref().is_ok_and(std::process::ExitStatus::success), "{program} {arguments:?}: {status:?}");
+}
