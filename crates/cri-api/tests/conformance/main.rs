@@ -25,7 +25,7 @@ async fn all_cases_run_one_after_another_on_one_service() {
     assert_eq!(report.results.len(), CASES.len());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_wrong_implementation_fails_the_cases_about_it() {
     let table: &[(Sabotage, &[&str])] = &[
         (Sabotage::RemembersRemoved, &["removed_image_is_gone_at_once", "pull_by_tag_records_tag_and_digest"]),
@@ -35,7 +35,7 @@ async fn a_wrong_implementation_fails_the_cases_about_it() {
         (Sabotage::NamesUnsorted, &["status_is_stable", "three_tags_of_one_image_are_listed_once"]),
         (Sabotage::AnswersManifestDigest, &["pull_answers_the_image_id"]),
         (
-            Sabotage::EmptyNameIsAbsent,
+            Sabotage::EmptyNameIsIdPrefix,
             &["status_of_an_empty_name_is_an_invalid_argument", "removal_of_an_empty_name_is_an_invalid_argument"],
         ),
         (Sabotage::PullsOnAlone, &["dropped_pull_leaves_nothing"]),
@@ -71,13 +71,29 @@ async fn a_call_that_hangs_fails_its_cases_by_time() {
     assert!(report.to_string().contains("did not end within 5s"), "{report}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_deviation_that_is_declared_is_demanded() {
     // A peer that deviates and says so passes; who says so without deviating fails.
-    for (deviation, sabotage, case) in [
+    let table = [
         (Deviation::ListFilterIgnored, Sabotage::FilterIgnored, "filter_lists_the_image_it_resolves_to"),
-        (Deviation::EmptyNameIsAbsent, Sabotage::EmptyNameIsAbsent, "status_of_an_empty_name_is_an_invalid_argument"),
-    ] {
+        (
+            Deviation::EmptyNameIsIdPrefix,
+            Sabotage::EmptyNameIsIdPrefix,
+            "status_of_an_empty_name_is_an_invalid_argument",
+        ),
+        (
+            Deviation::BadReferenceIsUnknown,
+            Sabotage::BadReferenceIsUnknown,
+            "pull_of_a_bad_reference_is_an_invalid_argument",
+        ),
+        (Deviation::ShorterIdsResolve, Sabotage::ShorterIdsResolve, "short_ids_resolve_from_three_digits"),
+        (Deviation::AmbiguousIdIsUnknown, Sabotage::AmbiguousIdIsUnknown, "ambiguous_short_id_is_refused"),
+        (Deviation::NoChainId, Sabotage::NoChainId, "verbose_status_tells_the_config"),
+    ];
+    for (deviation, sabotage, case) in table {
+        let silent = run_all(&FakeHarness::sabotaged(sabotage)).await.failed();
+        assert!(silent.contains(&case), "{sabotage:?} should fail {case}, failed: {silent:?}");
+
         let mut deviant = FakeHarness::sabotaged(sabotage);
         deviant.deviations.push(deviation);
         run_all(&deviant).await.assert_passed();

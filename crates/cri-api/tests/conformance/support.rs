@@ -1,11 +1,11 @@
 //! The fake as a harness of the conformance suite, and the means to sabotage it. Used by the tests of this crate.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use async_trait::async_trait;
 use cri_api::testing::conformance::{Deviation, Harness, Hold, Identity};
-use cri_api::testing::fixtures::FixtureImage;
+use cri_api::testing::fixtures::{self, FixtureImage};
 use cri_api::testing::{CallKind, FakeImage, FakeImageService};
 use cri_api::{
     Error, FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, ImageUsage, Kind, PullImageRequest, Result,
@@ -67,8 +67,12 @@ impl Harness for FakeHarness {
     }
 
     fn identity(&self, fixture: &FixtureImage) -> Option<Identity> {
-        let image = FakeImage::of_fixture(fixture);
-        Some(Identity { id: image.id(), digest: image.digest() })
+        // Asked for very often, and always the same.
+        static KNOWN: LazyLock<BTreeMap<&str, Identity>> = LazyLock::new(|| {
+            let identity = |image: FakeImage| Identity { id: image.id(), digest: image.digest() };
+            fixtures::IMAGES.iter().map(|f| (f.content, identity(FakeImage::of_fixture(f)))).collect()
+        });
+        KNOWN.get(fixture.content).cloned()
     }
 
     async fn move_tag(&self, repository: &str, tag: &str, to: &FixtureImage) -> bool {
@@ -115,8 +119,16 @@ pub(crate) enum Sabotage {
     NamesUnsorted,
     /// Answers the manifest digest to a pull.
     AnswersManifestDigest,
-    /// Finds nothing by an empty name, and says so.
-    EmptyNameIsAbsent,
+    /// Takes an empty name for the beginning of every id.
+    EmptyNameIsIdPrefix,
+    /// Has no kind for a reference that cannot be parsed.
+    BadReferenceIsUnknown,
+    /// Takes any number of digits for a short id.
+    ShorterIdsResolve,
+    /// Has no kind for an ambiguous id.
+    AmbiguousIdIsUnknown,
+    /// Has no chain id in the information.
+    NoChainId,
     /// Goes on with a pull whose caller went away.
     PullsOnAlone,
     /// Lists an image once per tag.
@@ -154,6 +166,21 @@ struct Saboteur {
 }
 
 impl Saboteur {
+    /// The only image whose id begins so; an error where there are several.
+    async fn only_image(&self, prefix: &str) -> Result<Option<String>> {
+        let mut images = self.fake.list_images(None).await?;
+        images.retain(|image| image.id.trim_start_matches("sha256:").starts_with(prefix));
+        match images.as_slice() {
+            [] => Ok(None),
+            [image] => Ok(Some(image.id.clone())),
+            _ => Err(Error::new(Kind::Unknown, "ambiguous digest string")),
+        }
+    }
+
+    fn forget_ambiguity(&self, error: Error) -> Error {
+        let ambiguous = self.sabotage == Sabotage::AmbiguousIdIsUnknown && error.message().contains("ambiguous");
+        if ambiguous { Error::new(Kind::Unknown, error.message()) } else { error }
+    }
     fn spoil(&self, mut image: Image) -> Image {
         match self.sabotage {
             Sabotage::NamesUnsorted => {
@@ -198,7 +225,14 @@ impl ImageService for Saboteur {
         let hex = text.trim_start_matches("sha256:");
         let is_short_id = hex.len() < 64 && hex.bytes().all(|b| b.is_ascii_hexdigit());
         match self.sabotage {
-            Sabotage::EmptyNameIsAbsent if text.is_empty() => return Ok(ImageStatus::default()),
+            Sabotage::EmptyNameIsIdPrefix if text.is_empty() => {
+                let Some(id) = self.only_image("").await? else { return Ok(ImageStatus::default()) };
+                return self.fake.image_status(&ImageSpec::new(id), verbose).await;
+            }
+            Sabotage::ShorterIdsResolve if hex.len() < 3 && is_short_id && !text.is_empty() => {
+                let Some(id) = self.only_image(hex).await? else { return Ok(ImageStatus::default()) };
+                return self.fake.image_status(&ImageSpec::new(id), verbose).await;
+            }
             Sabotage::NoShortIds if is_short_id => return Ok(ImageStatus::default()),
             _ => {}
         }
@@ -208,7 +242,12 @@ impl ImageService for Saboteur {
             let first = self.fake.list_images(None).await?.into_iter().find(|i| i.id.contains(hex));
             return Ok(ImageStatus { image: first, ..ImageStatus::default() });
         }
-        let mut status = result?;
+        let mut status = result.map_err(|e| self.forget_ambiguity(e))?;
+        if self.sabotage == Sabotage::NoChainId {
+            for info in status.info.values_mut() {
+                *info = info.replace("\"chainID\"", "\"other\"");
+            }
+        }
         status.image = status.image.map(|image| self.spoil(image));
         if self.sabotage == Sabotage::RemembersRemoved {
             let mut seen = self.seen.lock().expect("no test panics with it");
@@ -239,6 +278,10 @@ impl ImageService for Saboteur {
                 Kind::NotFound => Error::new(Kind::Internal, e.message()),
                 _ => e,
             }),
+            Sabotage::BadReferenceIsUnknown => self.fake.pull_image(request).await.map_err(|e| match e.kind() {
+                Kind::InvalidArgument if !e.message().contains("handler") => Error::new(Kind::Unknown, e.message()),
+                _ => e,
+            }),
             Sabotage::MovedTagTakesImageAlong => {
                 let name = request.image.clone();
                 let before = self.fake.image_status(&name, false).await.ok().and_then(|status| status.image);
@@ -257,10 +300,12 @@ impl ImageService for Saboteur {
     }
 
     async fn remove_image(&self, image: &ImageSpec) -> Result<()> {
-        if self.sabotage == Sabotage::EmptyNameIsAbsent && image.image.is_empty() {
-            return Ok(());
+        if self.sabotage == Sabotage::EmptyNameIsIdPrefix && image.image.is_empty() {
+            let Some(id) = self.only_image("").await? else { return Ok(()) };
+            return self.fake.remove_image(&ImageSpec::new(id)).await;
         }
-        let present = self.fake.image_status(image, false).await?.image;
+        let status = self.fake.image_status(image, false).await;
+        let present = status.map_err(|e| self.forget_ambiguity(e))?.image;
         match self.sabotage {
             Sabotage::RemovalOfAbsentFails if present.is_none() => {
                 Err(Error::new(Kind::NotFound, format!("remove {}: not found", image.image)))

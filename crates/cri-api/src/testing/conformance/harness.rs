@@ -59,7 +59,7 @@ pub trait Harness: Send + Sync {
         &[]
     }
 
-    /// Longest time for one case.
+    /// Longest time for one case. A peer with [`Deviation::FsUsageIsLate`] needs two minutes.
     fn case_timeout(&self) -> Duration {
         Duration::from_secs(60)
     }
@@ -118,17 +118,21 @@ impl Hold {
 pub enum Deviation {
     /// containerd (all versions): ListImages ignores its filter and answers everything.
     ListFilterIgnored,
-    /// containerd: an empty name is not refused; it is looked up and not found.
-    EmptyNameIsAbsent,
-    /// containerd 1.6: failures of a pull have code `Unknown` where the reference cannot be parsed.
+    /// containerd 1.6: an empty name is not refused. It is the beginning of every id: nothing where there is no image,
+    /// *the* image where there is one (which RemoveImage then removes), and ambiguous otherwise.
+    EmptyNameIsIdPrefix,
+    /// containerd 1.6: a pull of a reference that cannot be parsed fails with code `Unknown`.
     BadReferenceIsUnknown,
     /// containerd: usage of the file system is sampled every ten seconds, so that it follows late; the blobs of images
     /// are not counted.
     FsUsageIsLate,
     /// containerd: prefixes of an image id below three digits resolve as well.
     ShorterIdsResolve,
-    /// containerd: an ambiguous short id has code `Unknown` or is simply not found.
-    AmbiguousIdIsNotInvalid,
+    /// containerd 1.6: an ambiguous short id has code `Unknown`.
+    AmbiguousIdIsUnknown,
+    /// containerd 1.6: a pull fails with `NotFound` where the same image is removed at the same time, because it writes
+    /// its names one after the other.
+    PullsFailDuringRemoval,
     /// CRI-O: the verbose information holds `imageSpec`, but no `chainID`.
     NoChainId,
 }
