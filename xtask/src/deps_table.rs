@@ -123,9 +123,14 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
         reason: "only cri-grpc knows protobuf and gRPC",
     },
     Wrapper {
-        packages: &["reqwest", "hyper", "rustls", "rustls-native-certs"],
+        packages: &["reqwest", "rustls", "rustls-native-certs"],
         owners: &["imagelet-registry"],
         reason: "only registry speaks HTTP as a client",
+    },
+    Wrapper {
+        packages: &["hyper"],
+        owners: &["imagelet-cri-grpc", "imagelet-registry"],
+        reason: "below gRPC, where the server tracks every task of its connections, and below registry's tests",
     },
     Wrapper { packages: &["axum"], owners: &["imagelet"], reason: "only the binary serves HTTP" },
     Wrapper { packages: &["redb"], owners: &["imagelet-store"], reason: "only store keeps records" },

@@ -86,7 +86,8 @@ impl Endpoint {
         &self.path
     }
 
-    /// What to tell the person who wrote the endpoint, if the form is deprecated.
+    /// What to tell the person who wrote the endpoint, if the form is deprecated. Whoever reads the endpoint tells it
+    /// once; client and server do not.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         self.deprecated.then(|| {

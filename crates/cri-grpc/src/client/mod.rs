@@ -96,9 +96,6 @@ pub async fn connect_runtime_service(
 }
 
 fn caller(endpoint: &Endpoint, options: ClientOptions) -> Arc<Caller> {
-    if let Some(warning) = endpoint.warning() {
-        tracing::warn!("{warning}");
-    }
     Arc::new(Caller::new(endpoint, options))
 }
 

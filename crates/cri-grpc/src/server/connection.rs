@@ -1,107 +1,120 @@
-//! Connections as the transport takes them: accepted with patience when the process has too many files open, and cut
-//! when the server must end.
+//! Connections: accepted with patience when the process has too many files open, and ended in order: no new calls,
+//! then no calls, then no connection. Every task belongs to a tracker, so that the server knows when the last one is
+//! gone.
+//!
+//! The transport's own server is not used: it detaches its tasks, and answers `Canceled` to a client whose deadline
+//! passes, where every other server says `DeadlineExceeded`.
 
+use std::future::Future;
 use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::pin::pin;
 use std::time::Duration;
 
-use futures::Stream;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::UnixStream;
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
-use tonic::transport::server::{Connected, UdsConnectInfo};
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{UnixListener, UnixStream};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tonic::body::Body;
+use tonic::codegen::http::Request;
 
 use super::Listener;
+use super::served::Served;
 
+/// Calls that one connection may have open. A pull holds its stream for minutes, and a client queues in silence what
+/// is above; so the limit only stops a client that has gone wrong.
+const MAX_STREAMS: u32 = 1024;
 /// Pause after a failed accept. Too many open files does not pass by asking again at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The connections of a listener. The listener goes, and its socket with it, when the stream is dropped.
-pub(super) fn incoming(
-    listener: Listener,
-    cut: CancellationToken,
-) -> io::Result<impl Stream<Item = io::Result<Connection>>> {
-    let accepting = tokio::net::UnixListener::from_std(listener.try_clone()?)?;
-    Ok(futures::stream::unfold((accepting, listener), move |(accepting, listener)| {
-        let cut = cut.clone();
-        async move {
-            loop {
-                match accepting.accept().await {
-                    Ok((stream, _)) => {
-                        let connection = Connection::new(stream, cut);
-                        return Some((Ok(connection), (accepting, listener)));
-                    }
-                    Err(error) => {
-                        tracing::warn!(endpoint = %listener.endpoint(), %error, "cannot accept a connection");
-                        tokio::time::sleep(ACCEPT_PAUSE).await;
+/// What all connections share.
+#[derive(Clone)]
+pub(super) struct Connections {
+    pub(super) served: Served,
+    pub(super) tasks: TaskTracker,
+    /// No new connections and no new calls from here on.
+    pub(super) shutdown: CancellationToken,
+    /// No connections from here on.
+    pub(super) cut: CancellationToken,
+}
+
+impl Connections {
+    /// Accepts until the shutdown. The listener goes, and its socket with it, when this ends.
+    pub(super) async fn accept(&self, accepting: UnixListener, listener: Listener) {
+        let endpoint = listener.endpoint();
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = self.shutdown.cancelled() => break,
+                accepted = accepting.accept() => accepted,
+            };
+            match accepted {
+                Ok((stream, _)) => {
+                    self.tasks.spawn(self.clone().serve(stream));
+                }
+                Err(error) => {
+                    tracing::warn!(%endpoint, %error, "cannot accept a connection");
+                    tokio::select! {
+                        () = self.shutdown.cancelled() => break,
+                        () = tokio::time::sleep(ACCEPT_PAUSE) => {}
                     }
                 }
             }
         }
-    }))
-}
+    }
 
-/// A client's connection.
-pub(super) struct Connection {
-    stream: UnixStream,
-    cut: Pin<Box<WaitForCancellationFutureOwned>>,
-}
-
-impl Connection {
-    fn new(stream: UnixStream, cut: CancellationToken) -> Self {
+    /// One connection, to its end.
+    async fn serve(self, stream: UnixStream) {
         if let Ok(peer) = stream.peer_cred() {
             tracing::debug!(pid = peer.pid(), uid = peer.uid(), "connection");
         }
-        Self { stream, cut: Box::pin(cut.cancelled_owned()) }
-    }
-
-    fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        match self.cut.as_mut().poll(cx) {
-            Poll::Ready(()) => Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the server ended")),
-            Poll::Pending => Ok(()),
+        let served = self.served.clone();
+        let service = service_fn(move |request: Request<Incoming>| {
+            let served = served.clone();
+            async move { served.call(request.map(Body::new)).await }
+        });
+        let connection = http2::Builder::new(Tracked(self.tasks.clone()))
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(MAX_STREAMS)
+            .initial_stream_window_size(1024 * 1024)
+            .initial_connection_window_size(4 * 1024 * 1024)
+            .serve_connection(TokioIo::new(stream), service);
+        let mut connection = pin!(connection);
+        let ended = tokio::select! {
+            biased;
+            ended = connection.as_mut() => ended,
+            () = self.shutdown.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                tokio::select! {
+                    ended = connection => ended,
+                    () = self.cut.cancelled() => return tracing::debug!("connection cut"),
+                }
+            }
+        };
+        if let Err(error) = ended {
+            let error: &(dyn std::error::Error + 'static) = &error;
+            tracing::debug!(error, "connection failed");
         }
     }
 }
 
-impl Connected for Connection {
-    type ConnectInfo = UdsConnectInfo;
-    fn connect_info(&self) -> UdsConnectInfo {
-        self.stream.connect_info()
+/// Runs the transport's tasks, one per call, on the tracker.
+#[derive(Clone)]
+struct Tracked(TaskTracker);
+
+impl<F> hyper::rt::Executor<F> for Tracked
+where
+    F: Future + Send + 'static,
+    F::Output: Send,
+{
+    fn execute(&self, task: F) {
+        self.0.spawn(task);
     }
 }
 
-impl AsyncRead for Connection {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        self.check(cx)?;
-        Pin::new(&mut self.stream).poll_read(cx, buf)
-    }
-}
-
-impl AsyncWrite for Connection {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        self.check(cx)?;
-        Pin::new(&mut self.stream).poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.check(cx)?;
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
+/// The listening socket on the reactor.
+pub(super) fn on_reactor(listener: &Listener) -> io::Result<UnixListener> {
+    UnixListener::from_std(listener.try_clone()?)
 }

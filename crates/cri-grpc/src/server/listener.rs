@@ -77,9 +77,6 @@ pub struct Listener {
 /// # Errors
 /// See [`BindError`].
 pub fn bind(endpoint: &Endpoint) -> Result<Listener, BindError> {
-    if let Some(warning) = endpoint.warning() {
-        tracing::warn!("{warning}");
-    }
     let path = endpoint.path();
     let _lock = lock_directory(path.parent().unwrap_or(Path::new("/")))?;
     clear(endpoint)?;

@@ -14,8 +14,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cri_api::{ImageService, RuntimeService};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::Server;
+use tokio_util::task::TaskTracker;
+
+use connection::Connections;
+use served::Served;
 
 pub use listener::{BindError, Listener, bind};
 #[cfg(test)]
@@ -25,9 +29,6 @@ use crate::pb::image_service_server::ImageServiceServer;
 use crate::pb::runtime_service_server::RuntimeServiceServer;
 use crate::{Endpoint, MAX_MESSAGE_BYTES};
 
-/// Calls that one connection may have open. A pull holds its stream for minutes, and a client queues in silence what
-/// is above; so the limit only stops a client that has gone wrong.
-const MAX_STREAMS: u32 = 1024;
 /// How long connections have to close once every call has ended.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
 
@@ -67,15 +68,6 @@ pub enum ServeError {
         #[source]
         source: std::io::Error,
     },
-    /// The transport gave up.
-    #[error("serve on {endpoint}")]
-    Transport {
-        /// Where.
-        endpoint: Endpoint,
-        /// Why.
-        #[source]
-        source: tonic::transport::Error,
-    },
 }
 
 /// Binds the endpoint and serves on it until `shutdown` is cancelled.
@@ -83,7 +75,9 @@ pub enum ServeError {
 /// # Errors
 /// See [`ServeError`]; after `shutdown` it ends without one.
 pub async fn serve(endpoint: &Endpoint, options: ServerOptions, shutdown: CancellationToken) -> Result<(), ServeError> {
-    let listener = bind(endpoint)?;
+    let path = endpoint.clone();
+    // It may wait for another process that starts at this moment.
+    let listener = tokio::task::spawn_blocking(move || bind(&path)).await.expect("bind does not panic")?;
     serve_on(listener, options, shutdown).await
 }
 
@@ -99,36 +93,33 @@ pub async fn serve_on(
     let endpoint = listener.endpoint().clone();
     let ServerOptions { image, runtime, version, grace } = options;
     let runtime = runtime.unwrap_or_else(|| Arc::new(runtime::NoPods::new(version)));
-    // Cancelled one after the other: calls are told to end, then connections are cut.
-    let (calls_end, cut) = (CancellationToken::new(), CancellationToken::new());
+    // Cancelled one after the other. Where this future is dropped before its end, all of them are.
+    let (stop, calls_end, cut) = (shutdown.child_token(), CancellationToken::new(), CancellationToken::new());
+    let _guards = [&stop, &calls_end, &cut].map(|token| token.clone().drop_guard());
     let images = ImageServiceServer::new(image::ImageCalls::new(image, calls_end.clone()))
         .max_decoding_message_size(MAX_MESSAGE_BYTES);
     let runtime = RuntimeServiceServer::new(runtime::RuntimeCalls::new(runtime, calls_end.clone()))
         .max_decoding_message_size(MAX_MESSAGE_BYTES);
-    let served = served::Served { images, runtime };
-    let incoming = connection::incoming(listener, cut.clone())
+    let tasks = TaskTracker::new();
+    let connections = Connections {
+        served: Served { images, runtime },
+        tasks: tasks.clone(),
+        shutdown: stop.clone(),
+        cut: cut.clone(),
+    };
+    let accepting = connection::on_reactor(&listener)
         .map_err(|source| ServeError::Listen { endpoint: endpoint.clone(), source })?;
-    let serving = Server::builder()
-        .max_concurrent_streams(MAX_STREAMS)
-        .initial_stream_window_size(1024 * 1024)
-        .initial_connection_window_size(4 * 1024 * 1024)
-        .serve_with_incoming_shutdown(served, incoming, shutdown.clone().cancelled_owned());
     tracing::info!(%endpoint, "serving");
-    let stopping = async {
-        shutdown.cancelled().await;
-        tokio::time::sleep(grace).await;
+    connections.accept(accepting, listener).await;
+    tracing::info!(%endpoint, "no new calls; waiting for those in flight");
+    tasks.close();
+    if timeout(grace, tasks.wait()).await.is_err() {
         calls_end.cancel();
-        tokio::time::sleep(CLOSE_TIME).await;
-        cut.cancel();
-        std::future::pending::<()>().await;
-    };
-    let result = tokio::select! {
-        result = serving => result,
-        () = stopping => Ok(()),
-    };
-    // The transport's own tasks end with their connections; none may outlive this call.
-    calls_end.cancel();
-    cut.cancel();
+        if timeout(CLOSE_TIME, tasks.wait()).await.is_err() {
+            cut.cancel();
+            tasks.wait().await;
+        }
+    }
     tracing::info!(%endpoint, "stopped serving");
-    result.map_err(|source| ServeError::Transport { endpoint, source })
+    Ok(())
 }

@@ -1,14 +1,18 @@
-//! Which calls are answered, and the words for those that are not. Clients show them to people: the transport's own
-//! answer to an unknown call has no message.
+//! Which calls are answered, how long they may take, and the words for those that are not answered. Clients show them
+//! to people: the transport's own answer to an unknown call has no message.
 
 use std::convert::Infallible;
-use std::task::{Context, Poll};
+use std::time::Duration;
 
-use futures::future::{Either, Ready, ready};
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http::{Request, Response};
-use tower::Service;
+use tower::Service as _;
+
+use super::image::ImageCalls;
+use super::runtime::RuntimeCalls;
+use crate::pb::image_service_server::ImageServiceServer;
+use crate::pb::runtime_service_server::RuntimeServiceServer;
 
 /// Start of the paths that are for the image service.
 const IMAGES: &str = "/runtime.v1.ImageService/";
@@ -30,9 +34,50 @@ const SERVED: [&str; 12] = [
 
 /// Hands each call to the service it is for.
 #[derive(Clone)]
-pub(super) struct Served<I, R> {
-    pub(super) images: I,
-    pub(super) runtime: R,
+pub(super) struct Served {
+    pub(super) images: ImageServiceServer<ImageCalls>,
+    pub(super) runtime: RuntimeServiceServer<RuntimeCalls>,
+}
+
+impl Served {
+    /// The answer to a call, within the deadline that the client names. Streams answer at once; the client ends them.
+    pub(super) async fn call(mut self, request: Request<Body>) -> Result<Response<Body>, Infallible> {
+        let path = request.uri().path();
+        if let Some(message) = refusal(path) {
+            tracing::debug!("{message}");
+            return Ok(Status::unimplemented(message).into_http());
+        }
+        let name = path.to_owned();
+        let limit = request.headers().get("grpc-timeout").and_then(|value| parse_timeout(value.as_bytes()));
+        // Generated services are always ready.
+        let answer = if path.starts_with(IMAGES) { self.images.call(request) } else { self.runtime.call(request) };
+        let Some(limit) = limit else { return answer.await };
+        match tokio::time::timeout(limit, answer).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                let message = format!("{}: not done within {limit:?}", name.trim_start_matches('/'));
+                Ok(Status::deadline_exceeded(message).into_http())
+            }
+        }
+    }
+}
+
+/// Reads a `grpc-timeout` header: up to eight digits and a unit. Anything else is no deadline.
+fn parse_timeout(value: &[u8]) -> Option<Duration> {
+    let (unit, digits) = value.split_last()?;
+    if digits.is_empty() || digits.len() > 8 || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let number: u64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
+    Some(match unit {
+        b'H' => Duration::from_secs(number * 3600),
+        b'M' => Duration::from_secs(number * 60),
+        b'S' => Duration::from_secs(number),
+        b'm' => Duration::from_millis(number),
+        b'u' => Duration::from_micros(number),
+        b'n' => Duration::from_nanos(number),
+        _ => return None,
+    })
 }
 
 /// Why a call is not answered; `None` when it is.
@@ -49,34 +94,6 @@ fn refusal(path: &str) -> Option<String> {
         _ => "no such call",
     };
     Some(format!("{call}: {why}"))
-}
-
-impl<I, R> Service<Request<Body>> for Served<I, R>
-where
-    I: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
-    R: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
-{
-    type Response = Response<Body>;
-    type Error = Infallible;
-    type Future = Either<Ready<Result<Response<Body>, Infallible>>, Either<I::Future, R::Future>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        // Generated services are always ready.
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let path = request.uri().path();
-        if let Some(message) = refusal(path) {
-            tracing::debug!("{message}");
-            return Either::Left(ready(Ok(Status::unimplemented(message).into_http())));
-        }
-        Either::Right(if path.starts_with(IMAGES) {
-            Either::Left(self.images.call(request))
-        } else {
-            Either::Right(self.runtime.call(request))
-        })
-    }
 }
 
 #[cfg(test)]
@@ -101,6 +118,29 @@ mod tests {
             if let (Some(got), Some(want)) = (got, want) {
                 assert!(got.contains(want) && got.starts_with(path.trim_start_matches('/')), "{got}");
             }
+        }
+    }
+
+    #[test]
+    fn timeouts_are_read_as_the_protocol_writes_them() {
+        let cases = [
+            ("1H", Some(Duration::from_secs(3600))),
+            ("2M", Some(Duration::from_secs(120))),
+            ("3S", Some(Duration::from_secs(3))),
+            ("300m", Some(Duration::from_millis(300))),
+            ("99999999u", Some(Duration::from_micros(99_999_999))),
+            ("0n", Some(Duration::ZERO)),
+            ("99999999H", Some(Duration::from_secs(99_999_999 * 3600))),
+            ("123456789n", None),
+            ("H", None),
+            ("", None),
+            ("1", None),
+            ("1x", None),
+            ("-1S", None),
+            ("+1S", None),
+        ];
+        for (text, want) in cases {
+            assert_eq!(parse_timeout(text.as_bytes()), want, "{text}");
         }
     }
 }

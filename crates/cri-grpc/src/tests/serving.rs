@@ -9,16 +9,21 @@ use cri_api::{
     Container, ContainerFilter, ContainerState, Error, ImageService as _, Kind, PodSandbox, PodSandboxFilter,
     PullImageRequest, RuntimeService as _,
 };
-use hyper_util::rt::TokioIo;
+use http_body_util::Full;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::UnixStream;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::Code;
+use tonic::codegen::Bytes;
+use tonic::codegen::http::Request;
 use tonic::transport::{Channel, Uri};
 
-use super::support::{Running, soon};
-use crate::client::{ClientOptions, connect_runtime_service};
+use super::support::{Running, endpoint_in, quick, soon};
+use crate::client::{ClientOptions, connect_image_service, connect_runtime_service};
 use crate::pb::runtime_service_client::RuntimeServiceClient;
-use crate::server::ServerOptions;
+use crate::server::{ServerOptions, serve};
 use crate::{Endpoint, pb};
 
 const NAME: &str = "registry.test/app:1";
@@ -110,6 +115,31 @@ async fn what_is_not_served_says_so() {
 }
 
 #[tokio::test]
+async fn a_deadline_that_the_client_names_is_kept() {
+    let (fake, options) = options(Duration::ZERO);
+    let gate = fake.faults().hold(CallKind::PullImage);
+    let server = Running::with(options);
+    // By hand: tonic's client has a timer of its own, and the server's answer would race with it.
+    let stream = TokioIo::new(UnixStream::connect(server.endpoint.path()).await.unwrap());
+    let (mut client, connection) = http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+    let tasks = TaskTracker::new();
+    tasks.spawn(connection);
+    let request = Request::post("http://localhost/runtime.v1.ImageService/PullImage")
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .header("grpc-timeout", "30m")
+        .body(Full::<Bytes>::from(&[0u8; 5][..]))
+        .unwrap();
+    let answer = soon(client.send_request(request)).await.unwrap();
+    let header = |name: &str| answer.headers()[name].to_str().unwrap().to_owned();
+    assert_eq!(header("grpc-status"), (Code::DeadlineExceeded as i32).to_string());
+    let message = header("grpc-message");
+    assert!(message.starts_with("runtime.v1.ImageService/PullImage"), "{message}");
+    assert!(message.ends_with("within%2030ms") || message.ends_with("within 30ms"), "{message}");
+    soon(gate.until_waiting(0)).await;
+}
+
+#[tokio::test]
 async fn idle_clients_do_not_hold_the_server() {
     let (_, options) = options(Duration::from_secs(60));
     let server = Running::with(options);
@@ -157,6 +187,29 @@ async fn calls_in_flight_end_after_the_grace() {
     assert_eq!(error, Error::new(Kind::Unavailable, "PullImage: the server is shutting down"));
     soon(gate.until_waiting(0)).await;
     assert_eq!(fake.abandoned_pulls(), 1);
+}
+
+#[tokio::test]
+async fn a_server_that_is_dropped_takes_everything_along() {
+    let (fake, options) = options(Duration::from_secs(60));
+    let gate = fake.faults().hold(CallKind::PullImage);
+    let dir = tempfile::TempDir::new().unwrap();
+    let endpoint = endpoint_in(&dir);
+    let never = CancellationToken::new();
+    let target = endpoint.clone();
+    let pull = TaskTracker::new().spawn(async move {
+        let patient = ClientOptions { wait: Duration::from_secs(10), ..quick() };
+        let client = connect_image_service(&target, patient).await.unwrap();
+        client.pull_image(PullImageRequest::new(NAME)).await
+    });
+    tokio::select! {
+        end = serve(&endpoint, options, never.clone()) => panic!("{end:?}"),
+        () = soon(gate.until_waiting(1)) => {}
+    }
+    assert_eq!(soon(pull).await.unwrap().unwrap_err().kind(), Kind::Unavailable);
+    soon(gate.until_waiting(0)).await;
+    assert!(!endpoint.path().exists());
+    assert!(!never.is_cancelled(), "the token of the caller is the caller's");
 }
 
 #[tokio::test]
