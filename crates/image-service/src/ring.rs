@@ -134,7 +134,7 @@ mod tests {
         let total = BUFFER * BUFFERS * 3 + 17;
         let thread = std::thread::spawn(move || {
             feed(&mut writer, total).expect("the reader stays");
-            assert_eq!(writer.made, BUFFERS);
+            assert!((1..=BUFFERS).contains(&writer.made), "buffers are used again");
             writer.end().expect("the reader stays");
         });
         let mut got = Vec::new();

@@ -73,7 +73,6 @@ impl LayerJob {
     async fn work(self, context: &Context) -> Result<ReadyLayer> {
         let Self { shared, lease, source, descriptor, algorithm } = self;
         let Context { token, hub } = context;
-        hub.layer(&descriptor.digest, LayerState::Waiting);
         let opened = async {
             let slot = shared.slots.acquire().await.map_err(|_| cancelled())?;
             hub.layer(&descriptor.digest, LayerState::Fetching);

@@ -10,7 +10,7 @@ mod present;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use cri_api::{Error, PullEvent, Result};
+use cri_api::{Error, LayerState, PullEvent, Result};
 use oci::{Digest, Platform, Reference, RegistryAuth};
 use registry::Repository;
 use store::{CommitError, ImageCommit, ImageRecord, Lease};
@@ -133,6 +133,9 @@ impl Incoming<'_> {
         if let Some(image) = present::unchanged(shared, chosen, &self.names).await? {
             present::tell_all(chosen, hub);
             return Ok(image);
+        }
+        for layer in &chosen.manifest.layers {
+            hub.layer(&layer.digest, LayerState::Waiting);
         }
         let lease = Arc::new(shared.background.hold(shared.store.lease()));
         let mut alone = BTreeSet::new();

@@ -1,0 +1,13 @@
+//! The engine against a registry in the same process, on real directories: one integration binary by topic.
+
+extern crate imagelet_image_service as image_service;
+
+mod cancelling;
+mod conformance;
+mod index;
+mod presence;
+mod pulling;
+mod refusals;
+mod sharing;
+mod support;
+mod transfers;

@@ -1,0 +1,173 @@
+//! What must not become an image, and how it is told. After each, the store is as it was.
+
+use cri_api::{ImageService as _, ImageSpec, Kind, PullImageRequest};
+use image_service::OpenError;
+use oci::{Digest, Reference};
+use registry::testing::{BuiltImage, Compression, Fault, LayerBuilder, schema1_manifest};
+use serde_json::json;
+
+use crate::support::{Node, blob, image, layer, noise, options};
+
+async fn refused(node: &Node, image: &BuiltImage, kind: Kind, words: &[&str]) {
+    node.registry.push("bad", "v1", image);
+    let error = node.pull("bad:v1").await.expect_err("refused");
+    assert_eq!(error.kind(), kind, "{error}");
+    for word in words {
+        assert!(error.message().contains(word), "{error} has no {word:?}");
+    }
+    assert!(!error.message().contains('\n'), "{error}");
+    assert!(node.status("bad:v1").await.is_none());
+    node.check_clean().await;
+    assert!(node.entries("layers").is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_that_are_not_the_blob() {
+    let node = Node::start().await;
+    let image = image().layer(layer("a/x", 1, 300_000)).layer(layer("b/y", 2, 300_000)).build();
+    let digest = blob(&image, 1).to_string();
+    let faults = [
+        Fault::Corrupt,
+        Fault::TooLong,
+        Fault::TooLongChunked,
+        Fault::TooShort,
+        Fault::Html,
+        Fault::Truncate { after: 1000 },
+    ];
+    for fault in faults {
+        let what = format!("{fault:?}");
+        node.registry.faults().clear();
+        node.registry.faults().always(&format!("/blobs/{digest}"), fault);
+        node.registry.push("bad", "v1", &image);
+        let error = node.pull("bad:v1").await.expect_err(&what);
+        assert!(matches!(error.kind(), Kind::DataLoss | Kind::Unavailable), "{what}: {} {error}", error.kind());
+        assert!(error.message().contains(&digest), "{what}: {error}");
+        assert!(node.status("bad:v1").await.is_none(), "{what}");
+        node.check_clean().await;
+        assert!(node.entries("layers").is_empty(), "{what}");
+    }
+    node.registry.faults().clear();
+    node.pull("bad:v1").await.expect("nothing stands in the way any more");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn digests_and_numbers_that_do_not_fit_the_config() {
+    let node = Node::start().await;
+    let one = || layer("a/x", 1, 1000).build();
+    let other = Digest::sha256(b"other");
+    let wrong = image().layer(one()).diff_ids(vec![other.clone()]).build();
+    refused(&node, &wrong, Kind::DataLoss, &["diff id mismatch", &other.to_string(), &one().diff_id.to_string()]).await;
+    let fewer = image().layer(one()).diff_ids(vec![]).build();
+    refused(&node, &fewer, Kind::DataLoss, &["the manifest has 1 layers and the config has 0 diff ids"]).await;
+    let more = image().layer(one()).diff_ids(vec![one().diff_id, other]).build();
+    refused(&node, &more, Kind::DataLoss, &["1 layers", "2 diff ids"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn types_that_are_not_supported() {
+    let node = Node::start().await;
+    let of_type = |media_type: &str| image().layer(layer("a/x", 1, 100).media_type(media_type)).build();
+    for media_type in ["application/vnd.erofs.layer.v1", "application/vnd.oci.image.layer.v1.tar+xz"] {
+        refused(&node, &of_type(media_type), Kind::InvalidArgument, &["layer 1 of 1", media_type]).await;
+    }
+    let encrypted = "application/vnd.oci.image.layer.v1.tar+gzip+encrypted";
+    refused(&node, &of_type(encrypted), Kind::InvalidArgument, &[encrypted, "encrypted layers are not supported"])
+        .await;
+    let artifact = image().config_media_type("application/vnd.example.thing+json").build();
+    refused(&node, &artifact, Kind::InvalidArgument, &["not a container image", "vnd.example.thing"]).await;
+    assert!(node.registry.requests_for("/blobs/").is_empty(), "nothing was fetched for any of them");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn layers_that_cannot_be_read() {
+    let node = Node::start().await;
+    let of_blob =
+        |bytes: Vec<u8>| image().layer(LayerBuilder::from_blob(bytes, Digest::sha256(b""), Compression::Gzip)).build();
+    let xz = [&[0xfd, b'7', b'z', b'X', b'Z', 0][..], &noise(1, 100)].concat();
+    refused(&node, &of_blob(xz), Kind::InvalidArgument, &["compressed with xz"]).await;
+    refused(&node, &of_blob(b"BZh91AY&SY0000".to_vec()), Kind::InvalidArgument, &["compressed with bzip2"]).await;
+    let cut = layer("a/x", 1, 5000).build();
+    refused(&node, &of_blob(cut.blob[..3000].to_vec()), Kind::DataLoss, &["inflate the gzip stream"]).await;
+    let garbage = [&cut.blob[..], b"garbage"].concat();
+    refused(&node, &of_blob(garbage), Kind::DataLoss, &["inflate the gzip stream"]).await;
+    refused(&node, &of_blob(noise(7, 2000)), Kind::DataLoss, &["malformed layer"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn manifests_that_are_none() {
+    let node = Node::start().await;
+    let good = image().layer(layer("a/x", 1, 100)).build();
+    node.registry.push("bad", "good", &good);
+    let reference = Reference::parse("r.example/bad:v1").expect("a reference");
+    let config = serde_json::to_value(&good.config_descriptor).expect("JSON");
+    let both = json!({ "schemaVersion": 2, "manifests": [], "config": config, "layers": [] }).to_string();
+    let index = "application/vnd.oci.image.index.v1+json";
+    let manifest = "application/vnd.oci.image.manifest.v1+json";
+    let cases: [(&str, Vec<u8>, &str); 4] = [
+        (
+            "application/vnd.docker.distribution.manifest.v1+prettyjws",
+            schema1_manifest(&reference).to_vec(),
+            "schema 1",
+        ),
+        (manifest, both.into_bytes(), "ambiguous"),
+        (index, good.manifest.to_vec(), "ambiguous"),
+        (manifest, b"<html>".to_vec(), "instead of a manifest"),
+    ];
+    for (media_type, bytes, word) in cases {
+        let digest = node.registry.push_manifest("bad", media_type, bytes);
+        node.registry.tag("bad", "v1", &digest);
+        let error = node.pull("bad:v1").await.expect_err(word);
+        assert!(matches!(error.kind(), Kind::InvalidArgument | Kind::DataLoss), "{word}: {} {error}", error.kind());
+        assert!(error.message().contains(word), "{error}");
+    }
+    node.check_clean().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kinds_tell_what_to_do() {
+    let node = Node::start().await;
+    node.registry.push("app", "v1", &image().build());
+    assert_eq!(node.pull("app:v2").await.expect_err("no tag").kind(), Kind::NotFound);
+    assert_eq!(node.pull("none:v1").await.expect_err("no repository").kind(), Kind::NotFound);
+    let pull = |name: &str| node.engine.pull_image(PullImageRequest::new(name));
+    for bad in ["", "Upper/Case", "a b", "app:v1:v2", "app@sha256:12"] {
+        assert_eq!(pull(bad).await.expect_err(bad).kind(), Kind::InvalidArgument, "{bad:?}");
+    }
+    node.registry.faults().always("/manifests/", Fault::rate_limited("7200"));
+    assert_eq!(node.pull("app:v1").await.expect_err("limited").kind(), Kind::ResourceExhausted);
+    node.registry.faults().clear();
+    node.registry.faults().always("/manifests/", Fault::status(500));
+    let error = node.pull("app:v1").await.expect_err("down");
+    assert_eq!(error.kind(), Kind::Unavailable);
+    assert!(error.message().starts_with("RegistryUnavailable: pull "), "{error}");
+    let request = PullImageRequest {
+        image: ImageSpec { runtime_handler: "kata".into(), ..ImageSpec::new(node.name("app:v1")) },
+        ..PullImageRequest::default()
+    };
+    let error = node.engine.pull_image(request).await.expect_err("unknown handler");
+    assert_eq!(error.kind(), Kind::InvalidArgument);
+    assert!(error.message().contains("kata"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broken_hosts_file_fails_the_pull_and_is_read_again() {
+    let node = Node::start().await;
+    node.registry.push("app", "v1", &image().build());
+    node.hosts_toml("server = \"http://127.0.0.1:1\"\nskip_verfy = true\n");
+    let error = node.pull("app:v1").await.expect_err("broken");
+    assert_eq!(error.kind(), Kind::FailedPrecondition);
+    assert!(error.message().contains("hosts.toml") && error.message().contains("line 2: skip_verfy"), "{error}");
+    assert!(node.registry.requests().is_empty());
+    node.hosts_toml(&format!("server = \"{}\"\n", node.registry.url()));
+    node.pull("app:v1").await.expect("mended");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_engine_on_one_store_is_told_who_has_it() {
+    let node = Node::start().await;
+    let second = image_service::Engine::open(options(node.directory.path())).await;
+    let Err(OpenError::Store(error)) = second else { panic!("{second:?}") };
+    assert!(error.to_string().contains(&format!("process {}", std::process::id())), "{error}");
+    let none = image_service::EngineOptions { max_parallel_layers: 0, ..options(node.directory.path()) };
+    assert!(matches!(image_service::Engine::open(none).await, Err(OpenError::Option { .. })));
+}

@@ -1,0 +1,206 @@
+//! Pulls that run at the same time: one job for one image, one fetch for one layer, and nobody hurt when another leaves.
+
+use cri_api::{ImageService as _, Kind, LayerState, PullEvent, PullImageRequest};
+use oci::{Digest, RegistryAuth};
+use registry::testing::{Fault, LayerBuilder, TestRegistry};
+
+use crate::support::{Node, Watch, blob, image, layer, noise};
+
+fn path(digest: &Digest) -> String {
+    format!("/blobs/{digest}")
+}
+
+fn is_bytes(digest: &Digest) -> impl Fn(&PullEvent) -> bool {
+    let digest = digest.clone();
+    move |event| matches!(event, PullEvent::Bytes { digest: d, .. } if *d == digest)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_pulls_of_one_image_are_one() {
+    let node = Node::start().await;
+    let image = image().layer(layer("a/x", 1, 800_000)).layer(layer("b/y", 2, 800_000)).build();
+    node.registry.push("app", "v1", &image);
+    let held = path(&blob(&image, 0));
+    node.registry.faults().once(&held, Fault::HangAfter { after: 500_000 });
+    let (first, watch) = node.start_pull("app:v1");
+    watch.until(is_bytes(&blob(&image, 0))).await;
+    let mut rest: Vec<_> = (0..9).map(|_| node.start_pull("app:v1")).collect();
+    for (_, watch) in &rest {
+        // A late joiner is told where things stand.
+        watch.until(|event| matches!(event, PullEvent::Resolved { .. })).await;
+        watch.until(is_bytes(&blob(&image, 0))).await;
+    }
+    assert_eq!(node.engine.in_flight().0, 1);
+    // One of them leaves, and nobody else notices.
+    rest.pop().expect("there are nine").0.abort();
+    node.registry.faults().release();
+    let id = first.await.expect("no panic").expect("pulls");
+    for (pull, _) in rest {
+        assert_eq!(pull.await.expect("no panic").expect("pulls"), id);
+    }
+    for digest in [&blob(&image, 0), &blob(&image, 1), image.id()] {
+        assert_eq!(node.registry.requests_for(&digest.to_string()).len(), 1);
+    }
+    assert_eq!(node.registry.requests_for("/manifests/").len(), 1);
+    node.check_clean().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_layer_of_two_images_is_fetched_once() {
+    let node = Node::start().await;
+    let base = layer("a/x", 1, 800_000).build();
+    let digest = base.descriptor.digest.clone();
+    for (name, seed) in [("one", 2), ("two", 3)] {
+        let image = image().layer(base.clone()).layer(layer("b/y", seed, 1000)).build();
+        node.registry.push(name, "v1", &image);
+    }
+    node.registry.faults().once(&path(&digest), Fault::HangAfter { after: 500_000 });
+    let (one, watch) = node.start_pull("one:v1");
+    watch.until(is_bytes(&digest)).await;
+    let (two, watch) = node.start_pull("two:v1");
+    watch.until_layer(&digest, LayerState::WaitingForOther).await;
+    node.registry.faults().release();
+    let one = one.await.expect("no panic").expect("pulls");
+    let two = two.await.expect("no panic").expect("pulls");
+    assert_eq!(node.registry.requests_for(&digest.to_string()).len(), 1);
+    for id in [one, two] {
+        assert_eq!(node.file(&id, "a/x"), Some(noise(1, 800_000)));
+    }
+    assert!(watch.events().contains(&PullEvent::Layer { digest, state: LayerState::Done }));
+    assert_eq!(node.entries("layers").len(), 3);
+    node.check_clean().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_a_layer_keeps_it_when_the_other_leaves() {
+    let node = Node::start().await;
+    let base = layer("a/x", 1, 800_000).build();
+    let digest = base.descriptor.digest.clone();
+    for (name, seed) in [("one", 2), ("two", 3)] {
+        let image = image().layer(base.clone()).layer(layer("b/y", seed, 1000)).build();
+        node.registry.push(name, "v1", &image);
+    }
+    node.registry.faults().once(&path(&digest), Fault::HangAfter { after: 500_000 });
+    let (one, watch) = node.start_pull("one:v1");
+    watch.until(is_bytes(&digest)).await;
+    let (two, watch) = node.start_pull("two:v1");
+    watch.until_layer(&digest, LayerState::WaitingForOther).await;
+    one.abort();
+    assert!(one.await.expect_err("aborted").is_cancelled());
+    node.registry.faults().release();
+    let id = two.await.expect("no panic").expect("pulls");
+    assert_eq!(node.file(&id, "a/x"), Some(noise(1, 800_000)));
+    assert_eq!(node.registry.requests_for(&digest.to_string()).len(), 1, "its bytes were not thrown away");
+    assert!(node.status("one:v1").await.is_none());
+    node.check_clean().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_a_layer_takes_over_when_the_other_fails() {
+    let node = Node::start().await;
+    let other = TestRegistry::open().await;
+    let base = layer("a/x", 1, 800_000).build();
+    let digest = base.descriptor.digest.clone();
+    let one = image().layer(base.clone()).layer(layer("b/y", 2, 1000)).build();
+    let two = image().layer(base.clone()).layer(layer("b/y", 3, 1000)).build();
+    node.registry.push("one", "v1", &one);
+    other.push("two", "v1", &two);
+    // The first registry holds the blob back and then has it wrong.
+    node.registry.faults().once(&path(&digest), Fault::Hang);
+    node.registry.faults().always(&path(&digest), Fault::Corrupt);
+    let (first, watch) = node.start_pull("one:v1");
+    watch.until_layer(&digest, LayerState::Fetching).await;
+    let watch = Watch::default();
+    let request =
+        PullImageRequest { progress: watch.sink(), ..PullImageRequest::new(format!("{}/two:v1", other.host())) };
+    let second = node.engine.pull_image(request);
+    let told = async {
+        watch.until_layer(&digest, LayerState::WaitingForOther).await;
+        node.registry.faults().clear();
+        node.registry.remove("one", &digest);
+    };
+    let (second, ()) = tokio::join!(second, told);
+    assert_eq!(second.expect("pulls"), two.id().to_string());
+    let error = first.await.expect("no panic").expect_err("its registry has lost the blob");
+    assert_eq!(error.kind(), Kind::NotFound, "{error}");
+    assert_eq!(other.requests_for(&digest.to_string()).len(), 1);
+    node.check_clean().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_credentials_are_another_job() {
+    let node = Node::start().await;
+    let image = image().layer(layer("a/x", 1, 800_000)).build();
+    node.registry.push("app", "v1", &image);
+    node.registry.faults().once(&path(&blob(&image, 0)), Fault::HangAfter { after: 500_000 });
+    let (first, watch) = node.start_pull("app:v1");
+    watch.until(is_bytes(&blob(&image, 0))).await;
+    let watch = Watch::default();
+    let request = PullImageRequest {
+        auth: Some(RegistryAuth::basic("ada", "swordfish")),
+        progress: watch.sink(),
+        ..PullImageRequest::new(node.name("app:v1"))
+    };
+    let second = node.engine.pull_image(request);
+    let told = async {
+        watch.until_layer(&blob(&image, 0), LayerState::WaitingForOther).await;
+        assert_eq!(node.engine.in_flight(), (2, 1));
+        node.registry.faults().release();
+    };
+    let (second, ()) = tokio::join!(second, told);
+    assert_eq!(second.expect("pulls"), first.await.expect("no panic").expect("pulls"));
+    assert_eq!(node.registry.requests_for("/manifests/").len(), 2, "each asked with its own credential");
+    assert_eq!(node.registry.requests_for(&blob(&image, 0).to_string()).len(), 1);
+    node.check_clean().await;
+}
+
+/// A layer whose directories depend on what is below is unpacked for each stack, also when both come at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn implicit_directories_are_of_the_own_stack() {
+    let node = Node::start().await;
+    let below = |mode: u32| LayerBuilder::new().dir_mode("opt/", mode).file("opt/base", mode.to_string()).build();
+    let implicit = LayerBuilder::new().file("opt/tool", noise(1, 300_000)).build();
+    for (name, mode) in [("one", 0o700), ("two", 0o750)] {
+        node.registry.push(name, "v1", &image().layer(below(mode)).layer(implicit.clone()).build());
+    }
+    // And twice in one stack.
+    let twice = image().layer(below(0o711)).layer(implicit.clone()).layer(below(0o755)).layer(implicit.clone()).build();
+    node.registry.push("twice", "v1", &twice);
+    let (one, two, twice) = tokio::join!(node.pull("one:v1"), node.pull("two:v1"), node.pull("twice:v1"));
+    let mode = |id: String| {
+        use std::os::unix::fs::PermissionsExt as _;
+        let record = node.engine.store().resolve(&id).expect("resolves").expect("is there");
+        let layers = node.engine.store().layer_directories(&record).expect("directories");
+        let top = layers.last().expect("a layer").join("opt");
+        std::fs::metadata(top).expect("is there").permissions().mode() & 0o7777
+    };
+    assert_eq!(mode(one.expect("pulls")), 0o700);
+    assert_eq!(mode(two.expect("pulls")), 0o750);
+    assert_eq!(mode(twice.expect("pulls")), 0o755);
+    node.check_clean().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pulls_and_removals_at_once_leave_whole_images() {
+    let node = Node::start().await;
+    let base = layer("a/x", 1, 200_000).build();
+    for seed in 0..4 {
+        let image = image().layer(base.clone()).layer(layer("b/y", seed + 10, 50_000)).build();
+        node.registry.push(&format!("app-{seed}"), "v1", &image);
+    }
+    let mut work = Vec::new();
+    for round in 0..6 {
+        for seed in 0..4 {
+            work.push(node.start_pull(&format!("app-{seed}:v1")).0);
+        }
+        let spec = node.name(&format!("app-{}:v1", round % 4));
+        node.engine.remove_image(&spec.as_str().into()).await.expect("removes");
+    }
+    for pull in work {
+        pull.await.expect("no panic").expect("pulls");
+    }
+    for image in node.engine.list_images(None).await.expect("lists") {
+        assert_eq!(node.file(&image.id, "a/x"), Some(noise(1, 200_000)));
+    }
+    node.check_clean().await;
+}

@@ -1,0 +1,270 @@
+//! Images from and to files, round trips above all.
+
+use std::path::{Path, PathBuf};
+
+use cri_api::{ImageService as _, Kind};
+use image_service::{Compress, ExportOptions, Format, ImportOptions};
+use oci::{Document, Reference};
+use registry::testing::{BuiltImage, BuiltIndex, ImageBuilder, LayerBuilder};
+
+use crate::support::{Node, image, layer, noise, write};
+
+fn sample() -> BuiltImage {
+    let base = LayerBuilder::new()
+        .dir("bin/")
+        .file_mode("bin/tool", noise(1, 200_000), 0o4755)
+        .symlink("bin/link", "tool")
+        .hardlink("bin/same", "bin/tool")
+        .dir_mode("tmp/", 0o1777)
+        .trailing(&[0; 9000]);
+    let top = LayerBuilder::new().dir("etc/").file("etc/conf", "x=1\n").whiteout("bin/link").zstd();
+    image().layer(base).layer(top).env("A", "b").annotation("org.example.note", "kept").build()
+}
+
+fn tree(root: &Path) -> Vec<(PathBuf, u32, u64, Vec<u8>)> {
+    use std::os::unix::fs::MetadataExt as _;
+    let mut found = Vec::new();
+    let mut pending = vec![root.to_owned()];
+    while let Some(directory) = pending.pop() {
+        for entry in std::fs::read_dir(&directory).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            let metadata = path.symlink_metadata().expect("metadata");
+            let content = match metadata.file_type() {
+                kind if kind.is_file() => std::fs::read(&path).expect("reads"),
+                kind if kind.is_symlink() => {
+                    std::fs::read_link(&path).expect("reads").into_os_string().into_encoded_bytes()
+                }
+                _ => Vec::new(),
+            };
+            if metadata.is_dir() {
+                pending.push(path.clone());
+            }
+            let relative = path.strip_prefix(root).expect("below").to_owned();
+            found.push((relative, metadata.mode(), metadata.nlink(), content));
+        }
+    }
+    found.sort();
+    found
+}
+
+fn trees(node: &Node, id: &str) -> Vec<Vec<(PathBuf, u32, u64, Vec<u8>)>> {
+    let record = node.engine.store().resolve(id).expect("resolves").expect("is there");
+    node.engine.store().layer_directories(&record).expect("directories").iter().map(|d| tree(d)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn round_trips_keep_id_names_and_tree() {
+    let from = Node::start().await;
+    let image = sample();
+    from.registry.push("app", "v1", &image);
+    from.registry.push("other/app", "v2", &image);
+    from.pull("app:v1").await.expect("pulls");
+    let id = from.pull("other/app:v2").await.expect("pulls");
+    let out = tempfile::tempdir().expect("a directory");
+    let cases: [(&str, ExportOptions); 5] = [
+        ("layout", Format::OciLayout.into()),
+        ("oci.tar", Format::OciArchive.into()),
+        ("docker.tar", Format::DockerArchive.into()),
+        ("gzip.tar", ExportOptions { format: Format::OciArchive, compress: Compress::Gzip }),
+        ("zstd", ExportOptions { format: Format::OciLayout, compress: Compress::Zstd }),
+    ];
+    for (name, options) in cases {
+        let path = out.path().join(name);
+        from.engine.export(std::slice::from_ref(&id), &path, options).await.expect(name);
+        let to = Node::start().await;
+        let imported = to.engine.import(&path, ImportOptions::default()).await.expect(name);
+        assert_eq!(imported.len(), 1, "{name}");
+        assert_eq!(imported[0].id, id, "{name}");
+        assert_eq!(imported[0].names, [from.name("app:v1"), from.name("other/app:v2")].to_vec(), "{name}");
+        assert_eq!(trees(&from, &id), trees(&to, &id), "{name}");
+        let status = to.engine.image_status(&from.name("app:v1").as_str().into(), false).await.expect("a status");
+        let status = status.image.expect("is there");
+        assert_eq!(status.repo_tags.len(), 2, "{name}");
+        assert_eq!(status.repo_digests.len(), if name == "docker.tar" { 0 } else { 2 }, "{name}");
+        // What was exported uncompressed is its own manifest, and stays it.
+        if matches!(name, "layout" | "oci.tar") {
+            let again = out.path().join(format!("{name}.again"));
+            to.engine.export(std::slice::from_ref(&id), &again, options).await.expect(name);
+            if name == "oci.tar" {
+                assert!(std::fs::read(&path).unwrap() == std::fs::read(&again).unwrap(), "bit for bit");
+            } else {
+                assert_eq!(tree(&path), tree(&again));
+            }
+        }
+        to.check_clean().await;
+    }
+    let mut names: Vec<_> = std::fs::read_dir(out.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    names.retain(|n| n.to_string_lossy().starts_with('.'));
+    assert!(names.is_empty(), "no temporary files: {names:?}");
+    from.check_clean().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_oci_layout_is_well_formed() {
+    let node = Node::start().await;
+    let image = sample();
+    node.registry.push("app", "v1", &image);
+    node.pull("app:v1").await.expect("pulls");
+    let out = tempfile::tempdir().expect("a directory");
+    let path = out.path().join("layout");
+    node.engine.export(&[node.name("app:v1")], &path, Format::OciLayout).await.expect("exports");
+    assert_eq!(std::fs::read(path.join("oci-layout")).unwrap(), br#"{"imageLayoutVersion":"1.0.0"}"#);
+    let Ok(Document::Index(index)) = Document::parse(&std::fs::read(path.join("index.json")).unwrap(), None) else {
+        panic!("an index")
+    };
+    let entry = &index.manifests[0];
+    assert_eq!(entry.annotations["io.containerd.image.name"], node.name("app:v1"));
+    assert_eq!(entry.annotations["org.opencontainers.image.ref.name"], "v1");
+    assert_eq!(entry.platform.as_ref().map(ToString::to_string).as_deref(), Some("linux/amd64"));
+    let blob = |digest: &oci::Digest| std::fs::read(path.join("blobs/sha256").join(digest.hex())).expect("a blob");
+    let Ok(Document::Manifest(manifest)) = Document::parse(&blob(&entry.digest), Some(&entry.media_type)) else {
+        panic!("a manifest")
+    };
+    assert_eq!(manifest.annotations["org.example.note"], "kept");
+    assert_eq!(blob(&manifest.config.digest), image.config);
+    for (layer, built) in manifest.layers.iter().zip(&image.layers) {
+        assert_eq!(layer.digest, built.diff_id);
+        assert!(blob(&layer.digest) == built.tar, "bit for bit, trailing bytes included");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn foreign_layouts() {
+    let node = Node::start().await;
+    let out = tempfile::tempdir().expect("a directory");
+    let [arm, amd] = ["linux/arm64", "linux/amd64"].map(|platform| {
+        ImageBuilder::new().platform(platform.parse().expect("a platform")).layer(layer("a/x", 1, 1000)).build()
+    });
+    // An index, with a tag that is no whole name.
+    let path = out.path().join("index");
+    let index = BuiltIndex::new(vec![arm.clone(), amd.clone()]);
+    index.write_layout(&path, "latest").expect("writes");
+    let imported = node.engine.import(&path, ImportOptions::default()).await.expect("imports");
+    assert_eq!((imported[0].id.clone(), imported[0].names.len()), (amd.id().to_string(), 0));
+    let name = Reference::parse("r.example/app:v1").expect("a reference");
+    let named = ImportOptions { name: Some(name), ..ImportOptions::default() };
+    let imported = node.engine.import(&path, named).await.expect("imports");
+    assert_eq!(imported[0].names, ["r.example/app:v1"]);
+    // A pod that names the digest finds it, without any registry.
+    let by_digest = format!("r.example/app@{}", index.digest());
+    let status = node.engine.image_status(&by_digest.as_str().into(), false).await.expect("a status");
+    assert_eq!(status.image.expect("is there").id, amd.id().to_string());
+    // Only another platform.
+    let path = out.path().join("arm");
+    arm.write_layout(&path, "r.example/arm:v1").expect("writes");
+    let error = node.engine.import(&path, ImportOptions::default()).await.expect_err("nothing fits");
+    assert_eq!(error.kind(), Kind::NotFound);
+    assert!(error.message().contains("linux/arm64"), "{error}");
+    node.check_clean().await;
+}
+
+/// A tar file as other tools write it.
+fn archive(path: &Path, members: &[(&str, &[u8])]) {
+    let builder =
+        members.iter().fold(LayerBuilder::new().dir("./"), |tar, (name, bytes)| tar.file(name, bytes.to_vec()));
+    std::fs::write(path, builder.plain().build().tar).expect("writes");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn docker_archives_of_old_and_new_docker() {
+    let node = Node::start().await;
+    let out = tempfile::tempdir().expect("a directory");
+    let image = image().layer(layer("a/x", 1, 50_000)).layer(layer("b/y", 2, 50)).build();
+    let manifest = |layers: &[&str], tags: &str| {
+        format!(r#"[{{"Config":"config.json","RepoTags":{tags},"Layers":{}}}]"#, serde_json::json!(layers))
+    };
+    // Plain layers in directories, the first through a symbolic link.
+    let old = out.path().join("old.tar");
+    let text = manifest(&["1/layer.tar", "2/layer.tar"], r#"["app:v1","docker.io/library/app:v2"]"#);
+    let tar = LayerBuilder::new()
+        .file("config.json", image.config.to_vec())
+        .symlink("1/layer.tar", "../store/layer.tar")
+        .file("store/layer.tar", image.layers[0].tar.to_vec())
+        .file("2/layer.tar", image.layers[1].tar.to_vec())
+        .file("manifest.json", text);
+    std::fs::write(&old, tar.plain().build().tar).expect("writes");
+    let imported = node.engine.import(&old, ImportOptions::default()).await.expect("imports");
+    assert_eq!(imported[0].id, image.id().to_string());
+    assert_eq!(imported[0].names, ["docker.io/library/app:v1", "docker.io/library/app:v2"]);
+    assert_eq!(node.file(&imported[0].id, "a/x"), Some(noise(1, 50_000)));
+    node.engine.remove_image(&"app:v1".into()).await.expect("removes");
+    // Compressed layers, named by digest and not.
+    let new = out.path().join("new.tar");
+    let blob = format!("blobs/sha256/{}", image.layers[0].descriptor.digest.hex());
+    let text = manifest(&[&blob, "other.tar.gz"], "null");
+    archive(
+        &new,
+        &[
+            ("config.json", &image.config),
+            (&blob, &image.layers[0].blob),
+            ("other.tar.gz", &image.layers[1].blob),
+            ("manifest.json", text.as_bytes()),
+        ],
+    );
+    let imported = node.engine.import(&new, ImportOptions::default()).await.expect("imports");
+    assert_eq!((imported[0].id.clone(), imported[0].names.len()), (image.id().to_string(), 0));
+    assert_eq!(node.file(&imported[0].id, "b/y"), Some(noise(2, 50)));
+    node.check_clean().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn archives_that_are_none_or_lie() {
+    let node = Node::start().await;
+    let out = tempfile::tempdir().expect("a directory");
+    let image = image().layer(layer("a/x", 1, 50_000)).build();
+    let config = ("config.json", &image.config[..]);
+    let text = br#"[{"Config":"config.json","RepoTags":["app:v1"],"Layers":["l.tar"]}]"#;
+    let other = LayerBuilder::new().dir("z/").plain().build();
+    let path = |name: &str| out.path().join(name);
+    archive(&path("lie.tar"), &[config, ("l.tar", &other.tar), ("manifest.json", text)]);
+    archive(&path("lost.tar"), &[config, ("manifest.json", text)]);
+    archive(&path("nothing.tar"), &[("readme", b"hello")]);
+    write(out.path(), "zipped.tar", &[&[0x1f, 0x8b, 8, 0][..], &noise(1, 2000)].concat());
+    write(out.path(), "text.tar", &[b'x'; 2000]);
+    image.write_layout(&path("damaged"), "r.example/app:v1").expect("writes");
+    let blob = path("damaged/blobs/sha256").join(image.layers[0].descriptor.digest.hex());
+    let mut bytes = std::fs::read(&blob).expect("reads");
+    bytes[25_000] ^= 1;
+    std::fs::write(&blob, bytes).expect("writes");
+    let cases = [
+        ("lie.tar", Kind::DataLoss, "digest mismatch"),
+        ("lost.tar", Kind::DataLoss, "has no l.tar"),
+        ("nothing.tar", Kind::InvalidArgument, "neither an OCI layout"),
+        ("zipped.tar", Kind::DataLoss, "compressed with gzip"),
+        ("text.tar", Kind::DataLoss, "no tar file"),
+        ("absent.tar", Kind::NotFound, "absent.tar"),
+        ("damaged", Kind::DataLoss, "layer sha256:"),
+    ];
+    for (name, kind, word) in cases {
+        let error = node.engine.import(&path(name), ImportOptions::default()).await.expect_err(name);
+        assert_eq!(error.kind(), kind, "{name}: {error}");
+        assert!(error.message().starts_with("import ") && error.message().contains(word), "{name}: {error}");
+        assert!(node.engine.list_images(None).await.expect("lists").is_empty(), "{name}");
+        node.check_clean().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn exports_that_cannot_be_leave_nothing() {
+    let node = Node::start().await;
+    node.registry.push("app", "v1", &sample());
+    node.pull("app:v1").await.expect("pulls");
+    let out = tempfile::tempdir().expect("a directory");
+    write(out.path(), "full/file", b"mine");
+    let app = [node.name("app:v1")];
+    let absent = node.engine.export(&[node.name("absent:v1")], &out.path().join("x.tar"), Format::OciArchive).await;
+    assert_eq!(absent.expect_err("absent").kind(), Kind::NotFound);
+    let full = node.engine.export(&app, &out.path().join("full"), Format::OciLayout).await;
+    assert_eq!(full.expect_err("occupied").kind(), Kind::FailedPrecondition);
+    let both = ExportOptions { format: Format::DockerArchive, compress: Compress::Gzip };
+    let both = node.engine.export(&app, &out.path().join("x.tar"), both).await;
+    assert_eq!(both.expect_err("contradiction").kind(), Kind::InvalidArgument);
+    // A layer that was changed on disk is not exported as if it were the layer.
+    let record = node.engine.store().resolve(&app[0]).expect("resolves").expect("is there");
+    let layers = node.engine.store().layer_directories(&record).expect("directories");
+    std::fs::write(layers[0].join("bin/tool"), noise(9, 200_000)).expect("writes");
+    let changed = node.engine.export(&app, &out.path().join("x.tar"), Format::OciArchive).await;
+    assert_eq!(changed.expect_err("changed").kind(), Kind::DataLoss);
+    let left: Vec<_> = std::fs::read_dir(out.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left, ["full"]);
+}
