@@ -366,3 +366,7 @@ impl RecordsMut for WriteTransaction {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "db_tests.rs"]
+mod tests;

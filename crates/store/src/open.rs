@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::Mode;
 
 use crate::db::Db;
 use crate::error::{OpenError, StoreError};
@@ -105,6 +105,8 @@ impl Store {
     /// # Errors
     /// See [`OpenError`].
     pub fn open(root: &Path, options: OpenOptions) -> Result<Self, OpenError> {
+        // The paths that the store gives away must outlive a change of directory.
+        let root = &std::path::absolute(root).map_err(|source| io_error("find store root", root, source))?;
         prepare_root(root)?;
         let lock = take_lock(root, options.agent_socket)?;
         let fresh = check_version(root)?;
@@ -286,8 +288,6 @@ fn boot_id() -> io::Result<String> {
 impl Inner {
     /// Writes all files of the store's file system to the disk.
     pub(crate) fn sync_file_system(&self) -> Result<(), StoreError> {
-        // The root is open for reading, which is all that the call wants.
-        debug_assert!(OFlags::RDONLY.is_empty());
         rustix::fs::syncfs(&self.layout.root)
             .map_err(|source| StoreError::io("sync the file system of", &self.layout.path, source))
     }

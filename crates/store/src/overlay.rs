@@ -204,3 +204,82 @@ fn explain(context: &OwnedFd, operation: &'static str, error: Errno) -> Failure 
     }
     Failure { operation, source: io::Error::new(source.kind(), format!("{source}: {}", said.join("; "))) }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// Two layers and a place to mount on, which is unmounted in the end.
+    struct Bench {
+        lower: Vec<PathBuf>,
+        target: PathBuf,
+        top: tempfile::TempDir,
+    }
+
+    impl Bench {
+        fn new(layers: usize) -> Self {
+            assert!(rustix::process::geteuid().is_root(), "this test mounts: run it as root");
+            let top = tempfile::tempdir().expect("tempdir");
+            let make = |name: String| {
+                let path = top.path().join(name);
+                fs::create_dir(&path).expect("creates");
+                path
+            };
+            let target = make("target".into());
+            let lower: Vec<PathBuf> = (0..layers).map(|n| make(format!("layer {n}, with: odd\\characters"))).collect();
+            for (n, layer) in lower.iter().enumerate() {
+                fs::write(layer.join(format!("f{n}")), "x").expect("writes");
+            }
+            Self { lower, target, top }
+        }
+
+        fn files(&self) -> usize {
+            fs::read_dir(&self.target).expect("readable").count()
+        }
+    }
+
+    impl Drop for Bench {
+        fn drop(&mut self) {
+            while rustix::mount::unmount(&self.target, rustix::mount::UnmountFlags::DETACH).is_ok() {}
+        }
+    }
+
+    #[test]
+    fn the_old_way_takes_many_layers_and_any_path() {
+        let bench = Bench::new(100);
+        let overlay = Overlay { lower: &bench.lower, upper: None, userxattr: false };
+        mount_classic(&overlay, &bench.target).expect("mounts");
+        assert_eq!(bench.files(), 100);
+        fs::write(bench.target.join("new"), "x").expect_err("read-only");
+    }
+
+    #[test]
+    fn the_old_way_can_be_written_to() {
+        let bench = Bench::new(1);
+        let (upper, work) = (bench.top.path().join("upper"), bench.top.path().join("work"));
+        fs::create_dir(&upper).expect("creates");
+        fs::create_dir(&work).expect("creates");
+        let overlay = Overlay { lower: &bench.lower, upper: Some((upper.clone(), work)), userxattr: true };
+        mount_classic(&overlay, &bench.target).expect("mounts");
+        fs::write(bench.target.join("new"), "x").expect("writable");
+        assert!(upper.join("new").exists());
+    }
+
+    #[test]
+    fn the_old_way_says_when_there_are_too_many_layers() {
+        let bench = Bench::new(300);
+        let overlay = Overlay { lower: &bench.lower, upper: None, userxattr: false };
+        let failure = mount_classic(&overlay, &bench.target).expect_err("too many");
+        assert!(failure.source.to_string().contains("300 layers"), "{failure:?}");
+    }
+
+    #[test]
+    fn the_new_way_tells_what_the_kernel_says() {
+        let bench = Bench::new(1);
+        let overlay = Overlay { lower: &bench.lower, upper: None, userxattr: false };
+        let Err(NewError::Failed(failure)) = mount_new(&overlay, &bench.target) else { panic!("one is not enough") };
+        assert!(failure.source.to_string().contains("overlay"), "{failure:?}");
+    }
+}

@@ -3,9 +3,11 @@
 
 mod commit;
 mod concurrency;
+mod crash;
 mod full_disk;
 mod mount;
 mod names;
 mod open;
+mod power_cut;
 mod remove;
 mod support;

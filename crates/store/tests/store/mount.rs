@@ -168,3 +168,44 @@ fn a_mount_that_fails_is_not_recorded() {
     assert!(bench.store.mounts().expect("readable").is_empty());
     assert!(list(&bench.target).is_empty());
 }
+
+#[test]
+fn layers_of_an_ordinary_user_lie_on_each_other_too() {
+    let bench = Bench::new();
+    let root = bench.top.path().join("ordinary");
+    let options = imagelet_store::OpenOptions { privileged: Some(false), ..crate::support::options() };
+    let store = Store::open(&root, options).expect("opens");
+    assert!(!store.is_privileged());
+    let image = Image::new(
+        "stack",
+        &[
+            plain_layer("a", b"lower").file("d/gone", b"x").directory("hidden/", 0o755).file("hidden/x", b"x"),
+            plain_layer("b", b"upper")
+                .file("d/.wh.gone", b"")
+                .directory("hidden/", 0o755)
+                .file("hidden/.wh..wh..opq", b"")
+                .device("null"),
+        ],
+    );
+    let record = image.pull(&store, "docker.io/library/a:1");
+    assert_eq!(store.image_layers(&record).expect("readable")[1].stats.deferred, 1, "the device");
+    store.mount_image(&record, &bench.target, None).expect("mounts");
+    assert_eq!(list(&bench.target.join("d")), ["a", "b"]);
+    assert!(list(&bench.target.join("hidden")).is_empty());
+    store.unmount_image(&bench.target).expect("unmounts");
+    store.remove_image(&record.id).expect("removes");
+    crate::support::check_accounts(&store);
+}
+
+#[test]
+fn directories_can_be_mounted_without_a_store() {
+    let bench = Bench::new();
+    let layers: Vec<PathBuf> = ["one", "two"].iter().map(|name| bench.top.path().join(name)).collect();
+    for layer in &layers {
+        fs::create_dir(layer).expect("creates");
+        fs::write(layer.join("f"), layer.to_str().expect("text")).expect("writes");
+    }
+    mount::mount(&layers, &bench.target, None).expect("mounts");
+    assert_eq!(fs::read_to_string(bench.target.join("f")).expect("there"), layers[1].to_str().expect("text"));
+    mount::unmount(&bench.target).expect("unmounts");
+}

@@ -219,7 +219,7 @@ pub(crate) fn measure(path: &Path) -> (u64, u64) {
 /// A file system of its own in a file, mounted while this lives.
 pub(crate) struct LoopDisk {
     pub(crate) path: PathBuf,
-    _directory: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 impl LoopDisk {
@@ -232,7 +232,17 @@ impl LoopDisk {
         // No blocks are kept for root, so that full means full.
         run("mkfs.ext4", &["-q", "-m", "0", file.to_str().unwrap()]);
         run("mount", &["-o", "loop", file.to_str().unwrap(), path.to_str().unwrap()]);
-        Self { path, _directory: directory }
+        Self { path, directory }
+    }
+
+    /// The disk as it is at this moment, without what the kernel still has in memory.
+    pub(crate) fn as_after_a_power_cut(&self) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, path) = (directory.path().join("disk"), directory.path().join("mount"));
+        std::fs::copy(self.directory.path().join("disk"), &file).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        run("mount", &["-o", "loop", file.to_str().unwrap(), path.to_str().unwrap()]);
+        Self { path, directory }
     }
 
     /// Bytes that can be written, as `statvfs` says.

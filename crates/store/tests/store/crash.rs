@@ -1,0 +1,132 @@
+//! A process that pulls and removes is killed at points of its work, and the store opened again: images are whole or
+//! absent, what was answered stays answered, and nothing is left over.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use crate::support::{Image, Tar, check_accounts, open, plain_layer};
+
+const ROOT: &str = "IMAGELET_STORE_CRASH_ROOT";
+
+/// Six images which share layers, one of which depends on what is below.
+fn images() -> Vec<Image> {
+    let base = |mode| Tar::default().directory("./", 0o755).directory("d/", mode).file("d/base", b"base");
+    let dependent = Tar::default().directory("./", 0o755).file("d/upper", b"upper");
+    (0..6_u8)
+        .map(|n| {
+            let mut own = plain_layer("own", &[n; 300_000]);
+            for file in 0..30 {
+                own = own.file(&format!("d/{file}"), &[n; 200]);
+            }
+            Image::new(&format!("image {n}"), &[base(0o700 + u32::from(n % 2)), dependent.clone(), own])
+        })
+        .collect()
+}
+
+/// The process that is killed. In an ordinary run there is no root, and it has nothing to do.
+#[test]
+fn child() {
+    #[expect(clippy::disallowed_methods, reason = "the parent test tells its child by the environment")]
+    let Some(root) = std::env::var_os(ROOT).map(PathBuf::from) else { return };
+    let store = open(&root);
+    let images = images();
+    let mut out = std::io::stdout().lock();
+    for round in 0.. {
+        let n = (round * 5 + round / 7) % images.len();
+        let image = &images[n];
+        if store.image(&image.id()).expect("readable").is_some() {
+            writeln!(out, "STEP removing {n}").expect("the parent reads");
+            store.remove_image(&image.id()).expect("removes");
+            writeln!(out, "STEP removed {n}").expect("the parent reads");
+        } else {
+            writeln!(out, "STEP pulling {n}").expect("the parent reads");
+            image.pull(&store, &format!("docker.io/library/image:{n}"));
+            writeln!(out, "STEP pulled {n}").expect("the parent reads");
+        }
+    }
+}
+
+fn start(root: &Path) -> Child {
+    let program = std::env::current_exe().expect("a test is a program");
+    #[expect(clippy::disallowed_methods, reason = "a crash needs a process of its own")]
+    Command::new(program)
+        .args(["crash::child", "--exact", "--nocapture"])
+        .env(ROOT, root)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("starts")
+}
+
+#[test]
+fn a_kill_leaves_images_whole_or_absent() {
+    let top = tempfile::tempdir().expect("tempdir");
+    let root = top.path().join("store");
+    let images = images();
+    // What is certainly there, over all rounds.
+    let mut there = BTreeSet::new();
+    for round in 0..25_usize {
+        let mut child = start(&root);
+        let mut lines = BufReader::new(child.stdout.take().expect("piped"));
+        let mut unsure = None;
+        // The kill comes after so many lines; while the last one is read, the child goes on.
+        for _ in 0..1 + (round * 7) % 11 {
+            let mut line = String::new();
+            while !line.contains("STEP ") {
+                line.clear();
+                assert_ne!(lines.read_line(&mut line).expect("readable"), 0, "the child ended by itself");
+            }
+            unsure = note(&line, &mut there);
+        }
+        // Let it get somewhere into the step, a little further each round.
+        let until = std::time::Instant::now() + std::time::Duration::from_micros(500 * round as u64);
+        while std::time::Instant::now() < until {
+            std::hint::spin_loop();
+        }
+        child.kill().expect("kills");
+        child.wait().expect("is gone");
+        let mut line = String::new();
+        while lines.read_line(&mut line).expect("readable") > 0 {
+            if line.contains("STEP ") && line.ends_with('\n') {
+                unsure = note(&line, &mut there);
+            }
+            line.clear();
+        }
+
+        let store = open(&root);
+        check_accounts(&store);
+        for (n, image) in images.iter().enumerate() {
+            let found = store.resolve(&format!("image:{n}")).expect("resolves");
+            if unsure == Some(n) {
+                if found.is_some() {
+                    there.insert(n)
+                } else {
+                    there.remove(&n)
+                };
+            } else {
+                assert_eq!(found.is_some(), there.contains(&n), "round {round}: image {n}");
+            }
+            let Some(record) = found else { continue };
+            assert_eq!(record.config, image.config);
+            for (layer, (_, tar)) in store.image_layers(&record).expect("readable").iter().zip(&image.layers) {
+                let mut stream = Vec::new();
+                store.export_layer(layer, &mut stream).expect("exports");
+                assert!(stream == *tar, "round {round}: layer {} of image {n} is as it came", layer.id);
+            }
+        }
+    }
+}
+
+/// Takes in one line; answers the image whose fate it leaves open.
+fn note(line: &str, there: &mut BTreeSet<usize>) -> Option<usize> {
+    let mut words = line.split("STEP ").nth(1).expect("a step").split_whitespace();
+    let (step, n) = (words.next().expect("a word"), words.next().expect("a number").parse().expect("a number"));
+    match step {
+        "pulled" => there.insert(n),
+        "removed" => there.remove(&n),
+        _ => return Some(n),
+    };
+    None
+}
