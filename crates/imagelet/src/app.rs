@@ -163,6 +163,13 @@ impl App {
             Durability::Full => image_service::Durability::Full,
             Durability::Relaxed => image_service::Durability::Relaxed,
         };
+        let (limits, wanted) = (&mut options.store.limits, &config.limits);
+        limits.layer_bytes = wanted.layer_bytes;
+        limits.entries = wanted.layer_entries as u64;
+        limits.path_depth = wanted.path_depth;
+        // Checked to be at most 1 GiB.
+        limits.pax_header_bytes = usize::try_from(wanted.header_bytes).unwrap_or(usize::MAX);
+        limits.pax_record_bytes = limits.pax_record_bytes.min(limits.pax_header_bytes);
         let proxies = &self.environment.proxies;
         options.proxy.http.clone_from(&proxies.http);
         options.proxy.https.clone_from(&proxies.https);

@@ -42,7 +42,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Args)]
 pub(crate) struct Global {
     /// Configuration file [default: /etc/imagelet/config.yaml, if it is there]
-    #[arg(long, short = 'c', value_name = "FILE", env = "IMAGELET_CONFIG", global = true, value_hint = ValueHint::FilePath)]
+    #[arg(long, short = 'c', value_name = "FILE", env = "IMAGELET_CONFIG", hide_env_values = true, global = true, value_hint = ValueHint::FilePath)]
     pub(crate) config: Option<PathBuf>,
     /// How results are written
     // Text and not a type of its own: `export` has an argument of the same name, and clap carries both in one place.
@@ -55,7 +55,14 @@ pub(crate) struct Global {
     #[arg(long, global = true)]
     pub(crate) no_trunc: bool,
     /// How progress is shown on stderr
-    #[arg(long, value_name = "HOW", global = true, env = "IMAGELET_PROGRESS", default_value = "auto")]
+    #[arg(
+        long,
+        value_name = "HOW",
+        global = true,
+        env = "IMAGELET_PROGRESS",
+        hide_env_values = true,
+        default_value = "auto"
+    )]
     pub(crate) progress: progress::Mode,
 }
 
@@ -230,7 +237,7 @@ pub(crate) struct Explain {
     #[arg(value_name = "IMAGE", conflicts_with = "files")]
     pub(crate) images: Vec<String>,
     /// Pull policy of the images [default: as the API server would fill it in]
-    #[arg(long, value_name = "POLICY", requires = "images", value_parser = PossibleValuesParser::new(["Always", "IfNotPresent", "Never"]))]
+    #[arg(long, value_name = "POLICY", conflicts_with = "files", value_parser = PossibleValuesParser::new(["Always", "IfNotPresent", "Never"]))]
     pub(crate) policy: Option<String>,
 }
 

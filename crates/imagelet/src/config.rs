@@ -31,6 +31,15 @@ pub(crate) enum Durability {
     Relaxed,
 }
 
+/// What one layer may hold at most: above it a pull fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    pub(crate) layer_bytes: u64,
+    pub(crate) layer_entries: usize,
+    pub(crate) path_depth: usize,
+    pub(crate) header_bytes: u64,
+}
+
 /// Form of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogFormat {
@@ -61,6 +70,7 @@ pub(crate) struct Config {
     pub(crate) max_parallel_layers: usize,
     pub(crate) platform: oci::Platform,
     pub(crate) durability: Durability,
+    pub(crate) limits: Limits,
     pub(crate) log_format: LogFormat,
     pub(crate) log_level: LogLevel,
     /// Where the values came from, by field; absent ones are defaults.
@@ -123,6 +133,8 @@ impl From<ConfigError> for Failure {
 impl Config {
     /// What holds where nothing is said.
     pub(crate) fn defaults(environment: &Environment) -> Self {
+        let engine = image_service::EngineOptions::default();
+        let limits = &engine.store.limits;
         Self {
             root: environment.default_root(),
             image_service_endpoint: None,
@@ -131,9 +143,15 @@ impl Config {
             registry_config_paths: vec!["/etc/imagelet/certs.d".into(), "/etc/containerd/certs.d".into()],
             serialize_image_pulls: None,
             max_parallel_image_pulls: None,
-            max_parallel_layers: image_service::EngineOptions::default().max_parallel_layers,
+            max_parallel_layers: engine.max_parallel_layers,
             platform: oci::Platform::host(),
             durability: Durability::Full,
+            limits: Limits {
+                layer_bytes: limits.layer_bytes,
+                layer_entries: usize::try_from(limits.entries).unwrap_or(usize::MAX),
+                path_depth: limits.path_depth,
+                header_bytes: limits.pax_header_bytes as u64,
+            },
             log_format: LogFormat::Text,
             log_level: LogLevel::Info,
             origins: BTreeMap::new(),

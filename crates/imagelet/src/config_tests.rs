@@ -28,7 +28,8 @@ fn every_field_is_taken() {
         "{HEAD}root: /srv/images\nimageServiceEndpoint: unix:///run/x.sock\n\
          containerRuntimeEndpoint: unix:///run/y.sock\nruntimeRequestTimeout: 1m30s\n\
          registryConfigPaths: [/a, /b]\nserializeImagePulls: false\nmaxParallelImagePulls: 4\nmaxParallelLayers: 7\n\
-         platform: linux/arm64\ndurability: relaxed\nlogging:\n  format: json\n  level: debug\n"
+         platform: linux/arm64\ndurability: relaxed\n\
+         limits: {{layerBytes: 1Gi, layerEntries: 10, pathDepth: 5, headerBytes: 4096}}\nlogging:\n  format: json\n  level: debug\n"
     );
     let config = load(&text, Vec::new()).expect("taken");
     let unset: Vec<_> = SETTINGS.iter().filter(|s| !config.origins.contains_key(s.field)).map(|s| s.field).collect();
@@ -40,6 +41,8 @@ fn every_field_is_taken() {
     assert_eq!((config.max_parallel_layers, config.durability), (7, Durability::Relaxed));
     assert_eq!((config.log_format, config.log_level), (LogFormat::Json, LogLevel::Debug));
     assert_eq!(config.platform.to_string(), "linux/arm64");
+    let want = Limits { layer_bytes: 1 << 30, layer_entries: 10, path_depth: 5, header_bytes: 4096 };
+    assert_eq!(config.limits, want);
 }
 
 #[test]
@@ -137,5 +140,18 @@ fn names_follow_one_rule() {
     for setting in SETTINGS {
         let want = format!("IMAGELET_{}", setting.flag.replace('-', "_").to_uppercase());
         assert_eq!(setting.variable, want);
+    }
+}
+
+#[test]
+fn the_example_shows_the_defaults() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/config.yaml");
+    let root = Environment { privileged: true, ..Environment::default() };
+    let (example, defaults) = (Config::load(&root, Some(&path), Vec::new()).expect("loads"), Config::defaults(&root));
+    let text = std::fs::read_to_string(path).expect("read above");
+    for setting in SETTINGS {
+        assert_eq!((setting.show)(&example), (setting.show)(&defaults), "{}", setting.field);
+        let field = setting.field.rsplit('.').next().unwrap_or_default();
+        assert!(text.contains(&format!("{field}:")), "{} is not in the example", setting.field);
     }
 }

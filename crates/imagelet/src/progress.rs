@@ -229,34 +229,107 @@ fn style(template: &str) -> ProgressStyle {
 
 #[cfg(test)]
 mod tests {
-    use indicatif::{InMemoryTerm, TermLike as _};
+    use indicatif::TermLike;
 
     use super::*;
 
+    /// A terminal that keeps every line that was ever drawn.
+    #[derive(Clone, Debug, Default)]
+    struct Terminal(Arc<Mutex<String>>);
+
+    impl Terminal {
+        fn put(&self, text: &str) {
+            lock(&self.0).push_str(text);
+        }
+
+        fn drawn(&self) -> String {
+            lock(&self.0).clone()
+        }
+    }
+
+    impl TermLike for Terminal {
+        fn width(&self) -> u16 {
+            120
+        }
+
+        fn height(&self) -> u16 {
+            40
+        }
+
+        fn move_cursor_up(&self, _: usize) -> std::io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_down(&self, _: usize) -> std::io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_right(&self, _: usize) -> std::io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_left(&self, _: usize) -> std::io::Result<()> {
+            Ok(())
+        }
+
+        fn write_line(&self, text: &str) -> std::io::Result<()> {
+            self.put(text);
+            self.put("\n");
+            Ok(())
+        }
+
+        fn write_str(&self, text: &str) -> std::io::Result<()> {
+            self.put(text);
+            Ok(())
+        }
+
+        fn clear_line(&self) -> std::io::Result<()> {
+            self.put("\n");
+            Ok(())
+        }
+
+        fn flush(&self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
     #[test]
     fn bars_follow_the_pull() {
-        let term = InMemoryTerm::new(10, 120);
-        let multi = MultiProgress::with_draw_target(ProgressDrawTarget::term_like(Box::new(term.clone())));
-        let progress = Progress::Bars(multi);
+        let terminal = Terminal::default();
+        let multi = MultiProgress::with_draw_target(ProgressDrawTarget::term_like(Box::new(terminal.clone())));
         let (a, b) = (Digest::sha256(b"a"), Digest::sha256(b"b"));
-        let sink = progress.sink("demo/x:1");
-        sink.tell(PullEvent::Resolved {
-            digest: Digest::sha256(b"m"),
-            layers: vec![(a.clone(), 1_000_000), (b.clone(), 5)],
-        });
-        sink.tell(PullEvent::Layer { digest: b.clone(), state: LayerState::Present });
-        sink.tell(PullEvent::Layer { digest: a.clone(), state: LayerState::Fetching });
-        sink.tell(PullEvent::Bytes { digest: a.clone(), done: 500_000 });
-        // A steady tick draws later; this draws now.
-        sink.tell(PullEvent::Layer { digest: a.clone(), state: LayerState::Unpacking });
-        let text = term.contents();
-        assert!(text.contains("demo/x:1 1/2 layers"), "{text}");
-        assert!(text.contains(&format!("{} unpacking", a.short())), "{text}");
-        sink.tell(PullEvent::Layer { digest: a, state: LayerState::Done });
-        assert!(term.contents().contains("2/2 layers"), "{}", term.contents());
-        drop(sink);
-        progress.finish();
-        term.flush().expect("flushed");
-        assert_eq!(term.contents(), "");
+        let mut pull = BarPull::new("demo/x:1".to_owned(), multi);
+        let layers = vec![(a.clone(), 1_000_000), (b.clone(), 5)];
+        pull.tell(PullEvent::Resolved { digest: Digest::sha256(b"m"), layers });
+        pull.tell(PullEvent::Layer { digest: b, state: LayerState::Present });
+        pull.tell(PullEvent::Layer { digest: a.clone(), state: LayerState::Fetching });
+        pull.tell(PullEvent::Bytes { digest: a.clone(), done: 500_000 });
+        let bar = pull.layers[&a].bar.clone().expect("a layer at work has a bar");
+        bar.tick();
+        assert_eq!((bar.position(), bar.length()), (500_000, Some(1_000_000)));
+        pull.head.tick();
+        let drawn = terminal.drawn();
+        assert!(drawn.contains("demo/x:1 1/2 layers"), "{drawn}");
+        assert!(drawn.contains(&format!("{} fetching", a.short())), "{drawn}");
+        assert!(drawn.contains("500.00 kB/1.00 MB") || drawn.contains("/976.56 KiB"), "{drawn}");
+        pull.tell(PullEvent::Layer { digest: a.clone(), state: LayerState::Done });
+        assert!(bar.is_finished() && pull.layers[&a].bar.is_none());
+        assert_eq!((pull.finished, pull.shown), (2, 0));
+    }
+
+    #[test]
+    fn many_layers_get_no_more_bars_than_fit() {
+        let multi = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
+        let mut pull = BarPull::new("x".to_owned(), multi);
+        let layers: Vec<_> = (0..100_u8).map(|n| (Digest::sha256(&[n]), 1)).collect();
+        pull.tell(PullEvent::Resolved { digest: Digest::sha256(b"m"), layers: layers.clone() });
+        for (digest, _) in &layers {
+            pull.tell(PullEvent::Layer { digest: digest.clone(), state: LayerState::Fetching });
+        }
+        assert_eq!(pull.shown, MAX_BARS);
+        for (digest, _) in &layers {
+            pull.tell(PullEvent::Layer { digest: digest.clone(), state: LayerState::Done });
+        }
+        assert_eq!((pull.finished, pull.shown), (100, 0));
     }
 }

@@ -69,9 +69,23 @@ pub(crate) struct YamlError {
     pub(crate) message: String,
 }
 
+/// Stack of the thread that parses. A level of nesting takes up to 30 KiB of it in a build without optimisation, and
+/// there may be [`MAX_DEPTH`] of them: more than the stacks of other threads have.
+const STACK_BYTES: usize = 16 << 20;
+/// Deepest nesting that is read.
+const MAX_DEPTH: usize = 64;
+
 /// Every document of `text` that is not empty, in order.
 pub(crate) fn documents(text: &str) -> Result<Vec<Node>, YamlError> {
-    serde_saphyr::from_multiple_with_options(text, options()).map_err(|error| describe(&error))
+    let failed = |message: &str| YamlError { position: None, message: message.to_owned() };
+    std::thread::scope(|scope| {
+        let parser = std::thread::Builder::new()
+            .name("yaml".to_owned())
+            .stack_size(STACK_BYTES)
+            .spawn_scoped(scope, || serde_saphyr::from_multiple_with_options(text, options()).map_err(|e| describe(&e)))
+            .map_err(|error| failed(&format!("no thread to parse it: {error}")))?;
+        parser.join().unwrap_or_else(|_| Err(failed("the YAML parser panicked on it")))
+    })
 }
 
 /// Limits that no honest manifest meets. Comments are not kept: their buffer is small, and a long comment in front of
@@ -83,7 +97,8 @@ fn options() -> serde_saphyr::Options {
             max_nodes: 200_000,
             max_aliases: 1_000,
             max_anchors: 1_000,
-            max_depth: 64,
+            max_depth: MAX_DEPTH,
+            flow_nesting_limit: MAX_DEPTH,
             max_documents: 1_024,
             max_recorded_anchor_events: 100_000,
             max_recorded_anchor_bytes: 1 << 20,
@@ -253,14 +268,36 @@ mod tests {
     }
 
     #[test]
-    fn bombs_are_refused() {
+    fn alias_bombs_are_refused() {
         let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
         for n in 1..12 {
             let line = vec![format!("*a{}", n - 1); 10].join(", ");
             text.push_str(&format!("a{n}: &a{n} [{line}]\n"));
         }
         assert!(documents(&text).is_err());
+    }
+
+    #[test]
+    fn deep_flow_lists_are_refused() {
         assert!(documents(&"[".repeat(100_000)).is_err());
+    }
+
+    #[test]
+    fn deep_block_lists_are_refused() {
         assert!(documents(&"- ".repeat(100_000)).is_err());
+    }
+
+    #[test]
+    fn deep_maps_are_refused() {
+        assert!(documents(&"{a: ".repeat(100_000)).is_err());
+        let block: String = (0..5000).map(|depth| format!("{}a:\n", " ".repeat(depth))).collect();
+        assert!(documents(&block).is_err());
+    }
+
+    #[test]
+    fn what_is_deep_but_allowed_fits_the_stack() {
+        let block: String = (0..60).map(|depth| format!("{}a:\n", " ".repeat(depth))).collect();
+        assert_eq!(documents(&format!("{block}{}b\n", " ".repeat(60))).expect("parses").len(), 1);
+        assert!(documents(&format!("{}x{}", "[".repeat(60), "]".repeat(60))).is_ok());
     }
 }

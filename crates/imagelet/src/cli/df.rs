@@ -51,7 +51,7 @@ fn known(bytes: Option<u64>) -> String {
 }
 
 impl Report for Usage {
-    fn table(&self, wide: bool, whole: bool) -> Table {
+    fn table(&self, _: bool, whole: bool) -> Table {
         let mut table = Table::new(&["IMAGE", "IMAGE ID", "SIZE", "UNIQUE", "SHARED"]);
         for row in &self.images {
             let id = units::id(&row.id, whole);
@@ -59,7 +59,7 @@ impl Report for Usage {
             table.row([row.name.clone(), id, size, known(row.unique_bytes), known(row.shared_bytes)]);
         }
         let total = &self.total;
-        let count = format!("{} images", total.images);
+        let count = format!("{} image{}", total.images, if total.images == 1 { "" } else { "s" });
         let shared = total.used_bytes.zip(total.unique_bytes).map(|(used, unique)| used.saturating_sub(unique));
         table.row(["TOTAL".to_owned(), count, units::bytes(total.size), known(total.unique_bytes), known(shared)]);
         for filesystem in &self.filesystems {
@@ -67,7 +67,6 @@ impl Report for Usage {
             let inodes = filesystem.inodes_used.map(|n| format!("{n} inodes")).unwrap_or_default();
             table.row([format!("ON DISK {}", filesystem.mountpoint), inodes, used, String::new(), String::new()]);
         }
-        let _ = wide;
         table
     }
 

@@ -1,5 +1,6 @@
 //! `imagelet ensure`: the images of pods, all at the same time, one row each.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use image_manager::{EnsureImageError, EnsuredImage, ImageManager, LogRecorder, Options, PullerOptions};
@@ -81,9 +82,13 @@ pub(super) async fn run(app: &App, args: &Ensure) -> Outcome {
     let backend = app.backend().await?;
     app.note_unprivileged(backend);
     let manager = manager(app, backend.service());
+    let mut shown = BTreeSet::new();
     let ensures = needs.iter().map(|need| {
         let mut request = need.request();
-        request.progress = app.progress.sink(&need.image.image);
+        // Containers with the same image share one pull, which is shown once.
+        if shown.insert(&need.image.image) {
+            request.progress = app.progress.sink(&need.image.image);
+        }
         manager.ensure_image_exists(request)
     });
     let results = futures::future::join_all(ensures).await;

@@ -51,8 +51,7 @@ pub(super) async fn run(app: &App, args: &Import) -> Outcome {
     app.note_unprivileged(&Backend::Embedded(engine.clone()));
     let context = format!("import {}", args.path.display());
     let options = ImportOptions { name, progress: app.progress.sink(&args.path.display().to_string()) };
-    let imported =
-        engine.import(&args.path, options).await.map_err(|error| Failure::call(&context, &error))?;
+    let imported = engine.import(&args.path, options).await.map_err(|error| Failure::call(&context, &error))?;
     let row = |ImportedImage { id, names }| Row { id, names };
     app.printer.report(&Imported { images: imported.into_iter().map(row).collect() })
 }

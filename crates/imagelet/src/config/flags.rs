@@ -49,6 +49,7 @@ impl Args for SettingFlags {
             let mut arg = Arg::new(setting.flag)
                 .long(setting.flag)
                 .env(setting.variable)
+                .hide_env_values(true)
                 .help(setting.help)
                 .value_name(setting.value_name)
                 .global(true)

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::value::{Raw, Wrong, show_duration};
+use super::value::{Raw, Wrong, show_bytes, show_duration};
 use super::{Config, Durability, LogFormat, LogLevel};
 
 /// One row.
@@ -30,6 +30,9 @@ pub(crate) struct Setting {
 
 /// Longest time that a call may take.
 const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
+
+/// Largest limit on a layer: what fits a file system.
+const MAX_LAYER: u64 = 1 << 60;
 
 const DURABILITIES: [(&str, Durability); 2] = [("full", Durability::Full), ("relaxed", Durability::Relaxed)];
 const LOG_FORMATS: [(&str, LogFormat); 2] = [("text", LogFormat::Text), ("json", LogFormat::Json)];
@@ -150,6 +153,46 @@ pub(crate) static SETTINGS: &[Setting] = &[
                ever half [default: full]",
         apply: |c, raw| raw.choice(&DURABILITIES).map(|v| c.durability = v),
         show: |c| word(&DURABILITIES, c.durability),
+    },
+    Setting {
+        field: "limits.layerBytes",
+        flag: "limit-layer-bytes",
+        variable: "IMAGELET_LIMIT_LAYER_BYTES",
+        short: None,
+        value_name: "BYTES",
+        help: "Inflated bytes of a layer at most [default: see `config`]",
+        apply: |c, raw| raw.bytes(1..=MAX_LAYER).map(|v| c.limits.layer_bytes = v),
+        show: |c| json!(show_bytes(c.limits.layer_bytes)),
+    },
+    Setting {
+        field: "limits.layerEntries",
+        flag: "limit-layer-entries",
+        variable: "IMAGELET_LIMIT_LAYER_ENTRIES",
+        short: None,
+        value_name: "N",
+        help: "Files, directories and other entries of a layer at most [default: see `config`]",
+        apply: |c, raw| raw.count(1..=1_000_000_000).map(|v| c.limits.layer_entries = v),
+        show: |c| json!(c.limits.layer_entries),
+    },
+    Setting {
+        field: "limits.pathDepth",
+        flag: "limit-path-depth",
+        variable: "IMAGELET_LIMIT_PATH_DEPTH",
+        short: None,
+        value_name: "N",
+        help: "Components of a path in a layer at most [default: see `config`]",
+        apply: |c, raw| raw.count(1..=2048).map(|v| c.limits.path_depth = v),
+        show: |c| json!(c.limits.path_depth),
+    },
+    Setting {
+        field: "limits.headerBytes",
+        flag: "limit-header-bytes",
+        variable: "IMAGELET_LIMIT_HEADER_BYTES",
+        short: None,
+        value_name: "BYTES",
+        help: "Bytes of an extended (PAX) header in a layer at most [default: see `config`]",
+        apply: |c, raw| raw.bytes(1024..=1 << 30).map(|v| c.limits.header_bytes = v),
+        show: |c| json!(show_bytes(c.limits.header_bytes)),
     },
     Setting {
         field: "logging.format",

@@ -48,6 +48,18 @@ impl Raw<'_> {
             .ok_or_else(|| Wrong(format!("a whole number from {} to {}", range.start(), range.end())))
     }
 
+    /// A number of bytes within a range: a whole number, or one with a Kubernetes suffix such as `64Gi`.
+    pub(crate) fn bytes(self, range: RangeInclusive<u64>) -> Result<u64, Wrong> {
+        let value = match self {
+            Self::Node { value: Value::Number(n), .. } => n.as_u64(),
+            _ => self.string().and_then(parse_bytes),
+        };
+        value.filter(|n| range.contains(n)).ok_or_else(|| {
+            let (from, to) = (show_bytes(*range.start()), show_bytes(*range.end()));
+            Wrong(format!("a number of bytes such as 64Gi, from {from} to {to}"))
+        })
+    }
+
     /// A duration in Go's spelling within a range.
     pub(crate) fn duration(self, range: RangeInclusive<Duration>) -> Result<Duration, Wrong> {
         self.string().and_then(parse_duration).filter(|d| range.contains(d)).ok_or_else(|| {
@@ -125,6 +137,22 @@ impl fmt::Display for Raw<'_> {
     }
 }
 
+/// Suffixes of Kubernetes quantities that stand for powers of 1024.
+const BYTE_SUFFIXES: [(&str, u64); 4] = [("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)];
+
+fn parse_bytes(text: &str) -> Option<u64> {
+    let suffix = BYTE_SUFFIXES.iter().find_map(|(suffix, unit)| Some((text.strip_suffix(suffix)?, *unit)));
+    let (number, unit) = suffix.unwrap_or((text, 1));
+    let digits = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
+    digits.then(|| number.parse::<u64>().ok()).flatten()?.checked_mul(unit)
+}
+
+/// The shortest spelling: `64Gi`, `1000`.
+pub(crate) fn show_bytes(count: u64) -> String {
+    let fits = BYTE_SUFFIXES.iter().find(|(_, unit)| count > 0 && count.is_multiple_of(*unit));
+    fits.map_or_else(|| count.to_string(), |(suffix, unit)| format!("{}{suffix}", count / unit))
+}
+
 /// Go's spelling of durations: `300ms`, `1.5h`, `2m30s`, `0`.
 fn parse_duration(text: &str) -> Option<Duration> {
     if text == "0" {
@@ -193,6 +221,29 @@ mod tests {
         }
     }
 
+    #[test]
+    fn bytes() {
+        let cases = [
+            ("64Gi", Some(64 << 30)),
+            ("1000", Some(1000)),
+            ("0", Some(0)),
+            ("1Ki", Some(1024)),
+            ("Gi", None),
+            ("1.5Gi", None),
+            ("64G", None),
+            ("-1", None),
+            ("99999999Ti", None),
+        ];
+        for (text, want) in cases {
+            assert_eq!(parse_bytes(text), want, "{text}");
+        }
+        for text in ["64Gi", "1000", "0", "3Ki"] {
+            assert_eq!(parse_bytes(text).map(show_bytes).as_deref(), Some(text));
+        }
+        assert_eq!(Raw::Node { value: &Value::Number(5.into()), base: Path::new("/") }.bytes(0..=9), Ok(5));
+        assert!(Raw::Text("1Ki").bytes(0..=9).is_err());
+    }
+
     /// The one value of a list; a document that is null would not be one.
     fn inner(node: &crate::yaml::Node) -> &Value {
         let Value::List(list) = &node.value else { panic!("a list") };
@@ -202,8 +253,9 @@ mod tests {
     #[test]
     fn wrong_values_say_what_is_allowed() {
         let node = |text: &str| crate::yaml::documents(&format!("[{text}]")).expect("YAML").remove(0);
-        let base = Path::new("/etc/x");
-        let raw = |n| Raw::Node { value: inner(n), base };
+        fn raw(node: &crate::yaml::Node) -> Raw<'_> {
+            Raw::Node { value: inner(node), base: Path::new("/etc/x") }
+        }
         assert_eq!(raw(&node("3")).count(1..=8), Ok(3));
         for bad in ["0", "9", "-1", "1.5", "'3'", "true", "null"] {
             let allowed = "a whole number from 1 to 8";
