@@ -25,6 +25,7 @@ const PATH_MOST: u64 = 1 << 20;
 /// # Errors
 /// See [`RecipeError`].
 pub fn rebuild(layer_dir: BorrowedFd<'_>, out: &mut dyn Write) -> Result<(), RecipeError> {
+    // Reads the whole recipe, so that damage to it is found before anything is written.
     let moves = Moves::read(layer_dir)?;
     let mut recipe = Recipe::open(layer_dir)?;
     let mut files = Files { layer_dir, beneath: Beneath::default(), buffer: vec![0; BUFFER] };
@@ -95,9 +96,18 @@ impl Recipe {
             RAW => Record::Raw(self.number()?),
             DATA => Record::Data { path: self.path()?, offset: self.number()?, len: self.number()? },
             MOVED => Record::Moved { path: self.path()?, number: self.number()? },
-            END => Record::End { stream_bytes: self.number()? },
+            END => self.end()?,
             _ => return Err(damaged("the recipe has an unknown record")),
         })
+    }
+
+    /// The last record. Reading on to the end of the zstd frame checks its checksum.
+    fn end(&mut self) -> Result<Record, RecipeError> {
+        let stream_bytes = self.number()?;
+        if !self.input.fill_buf().map_err(Self::failed)?.is_empty() {
+            return Err(damaged("the recipe goes on after its end"));
+        }
+        Ok(Record::End { stream_bytes })
     }
 
     /// Hands on the bytes of a raw record.

@@ -62,9 +62,22 @@ impl Item {
 }
 
 /// An archive in the making.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Tar {
     pub(crate) bytes: Vec<u8>,
+}
+
+/// Headers in short: kind and name, target where there is one, length of the data.
+impl std::fmt::Debug for Tar {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let headers = self.bytes.chunks(512).filter(|block| block.get(257..262) == Some(b"ustar"));
+        let text = |field: &[u8]| String::from_utf8_lossy(field).trim_end_matches('\0').to_owned();
+        let short = |block: &[u8]| {
+            let kind = char::from(block[156]);
+            format!("{kind} {} -> {} {}", text(&block[..100]), text(&block[157..257]), text(&block[124..136]))
+        };
+        f.debug_list().entries(headers.map(short)).finish()
+    }
 }
 
 impl Tar {

@@ -6,6 +6,7 @@
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 
+use super::attributes::bytes_on_disk;
 use super::error::{UnpackError, failed, recipe};
 use super::tree::Id;
 use super::unpacker::Unpacker;
@@ -21,12 +22,19 @@ impl Unpacker<'_> {
             self.deferred.removed(&path).map_err(|e| failed("deferring", &path, e))?;
         }
         let has_content = kind == FileType::RegularFile && stat.st_size > 0;
-        if kind == FileType::Directory || has_content {
-            self.move_aside(dir, leaf, &path)?;
-            if let Some(id) = self.tree.child(dir, leaf) {
-                self.tree.detach(id);
+        if let Some(id) = self.tree.child(dir, leaf) {
+            // The end of the layer will not come by here any more.
+            for id in self.tree.subtree(id) {
+                let fd = self.fd(id)?;
+                let stat = rustix::fs::fstat(&*fd).map_err(|e| failed("looking at", &path, e))?;
+                self.outcome.disk_bytes += bytes_on_disk(&stat);
             }
+            self.move_aside(dir, leaf, &path)?;
+            self.tree.detach(id);
             return Ok(());
+        }
+        if has_content {
+            return self.move_aside(dir, leaf, &path);
         }
         let fd = self.fd(dir)?;
         rustix::fs::unlinkat(&*fd, leaf, AtFlags::empty()).map_err(|e| failed("replacing", &path, e))?;

@@ -15,6 +15,7 @@ use super::unpacker::Unpacker;
 impl Unpacker<'_> {
     /// Ends the layer, whose tar stream had `stream_bytes` bytes.
     pub(super) fn finish(mut self, stream_bytes: u64) -> Result<UnpackOutcome, UnpackError> {
+        self.prune()?;
         // Children before their parents; nothing here changes a directory's times any more.
         for id in self.tree.ids().rev() {
             if id % 256 == 0 {
@@ -32,6 +33,33 @@ impl Unpacker<'_> {
         self.outcome.deferred = self.deferred.finish().map_err(|e| failed("writing", b"deferred.jsonl", e))?;
         self.recipe.finish(stream_bytes).map_err(recipe)?;
         Ok(self.outcome)
+    }
+
+    /// Takes away what speaks of the layers below where nothing of them can be seen: directories that were made to hold
+    /// whiteouts only, and whiteouts. The same archive in another order might not have made them.
+    fn prune(&mut self) -> Result<(), UnpackError> {
+        let sealed = self.sealed();
+        for id in self.tree.ids().filter(|id| *id != ROOT) {
+            let (node, parent) = (self.tree.node(id), self.tree.parent(id));
+            if node.present && !node.explicit && !node.populated && sealed[parent as usize] {
+                self.remove_marks(id)?;
+            }
+        }
+        for id in self.tree.ids() {
+            if self.tree.node(id).present && sealed[id as usize] {
+                self.clear_whiteouts(id)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// For each directory, whether nothing of the layers below shows through in it.
+    fn sealed(&self) -> Vec<bool> {
+        let mut sealed = vec![false; self.tree.len()];
+        for id in self.tree.ids() {
+            sealed[id as usize] = self.tree.node(id).opaque || (id != ROOT && sealed[self.tree.parent(id) as usize]);
+        }
+        sealed
     }
 
     fn finish_directory(&mut self, id: Id) -> Result<(), UnpackError> {
@@ -72,16 +100,11 @@ impl Unpacker<'_> {
     /// The directories without an entry whose counterpart below can be seen, parents first.
     fn implicit_directories(&self) -> Vec<Vec<u8>> {
         let mut implicit = Vec::new();
-        // Whether nothing of the layers below shows through in this directory.
-        let mut sealed = vec![false; self.tree.len()];
+        let sealed = self.sealed();
         for id in self.tree.ids() {
             let node = self.tree.node(id);
-            if !node.present {
-                continue;
-            }
             let above = id != ROOT && sealed[self.tree.parent(id) as usize];
-            sealed[id as usize] = above || node.opaque;
-            if !node.explicit && !node.cut && !above {
+            if node.present && !node.explicit && !node.cut && !above {
                 implicit.push(self.tree.path(id));
             }
         }

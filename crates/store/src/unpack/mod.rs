@@ -94,4 +94,4 @@ fn unpack_beneath(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -38,6 +38,8 @@ pub(super) struct Node {
     pub(super) populated: bool,
     /// It stands where a whiteout was: nothing of it comes from below.
     pub(super) cut: bool,
+    /// Whiteouts were made in it.
+    pub(super) whiteouts: bool,
     /// It hides the content of the directory below.
     pub(super) opaque: bool,
     /// The permission bits on disk, where they are known.
@@ -115,12 +117,11 @@ impl Tree {
     pub(super) fn detach(&mut self, id: Id) {
         let (parent, name) = (self.node(id).parent, std::mem::take(&mut self.node_mut(id).name));
         self.node_mut(parent).children.remove(&name);
-        let mut doomed = vec![id];
-        while let Some(id) = doomed.pop() {
+        for id in self.subtree(id) {
             let node = self.node_mut(id);
             node.present = false;
             node.default_acl = None;
-            doomed.extend(std::mem::take(&mut node.children).into_values());
+            node.children = BTreeMap::new();
             if let Some(slot) = node.slot.take() {
                 self.drop_slot(slot);
             }
@@ -133,6 +134,17 @@ impl Tree {
             let id = moved.id;
             self.node_mut(id).slot = Some(slot);
         }
+    }
+
+    /// A directory and all below it, parents first.
+    pub(super) fn subtree(&self, id: Id) -> Vec<Id> {
+        let mut all = vec![id];
+        let mut next = 0;
+        while let Some(id) = all.get(next) {
+            all.extend(self.node(*id).children.values());
+            next += 1;
+        }
+        all
     }
 
     /// Components between the root and this directory.
@@ -230,6 +242,7 @@ impl Node {
             explicit: false,
             populated: false,
             cut: false,
+            whiteouts: false,
             opaque: false,
             mode_on_disk,
             mode: 0o755,

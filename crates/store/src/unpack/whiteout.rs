@@ -31,7 +31,7 @@ impl Unpacker<'_> {
                 return self.cut(known);
             }
             // It was only made to hold whiteouts, which this one makes needless.
-            self.displace(dir, leaf)?;
+            self.remove_marks(known)?;
         }
         let fd = self.fd(dir)?;
         match rustix::fs::mknodat(&*fd, leaf, FileType::CharacterDevice, Mode::empty(), 0) {
@@ -47,6 +47,7 @@ impl Unpacker<'_> {
         }
         self.outcome.inodes += 1;
         self.whiteouts += 1;
+        self.tree.node_mut(dir).whiteouts = true;
         if self.options.privileged {
             self.own_named(dir, leaf, (entry.uid, entry.gid), false)?;
         }
@@ -86,6 +87,45 @@ impl Unpacker<'_> {
         rustix::fs::unlinkat(&*fd, leaf, AtFlags::empty())
             .map_err(|e| failed("removing the whiteout of", &self.tree.path_of(dir, leaf), e))?;
         self.outcome.inodes -= 1;
+        Ok(())
+    }
+
+    /// Removes a directory that holds nothing but whiteouts and others of its kind.
+    pub(super) fn remove_marks(&mut self, id: Id) -> Result<(), UnpackError> {
+        self.last_parent = None;
+        for id in self.tree.subtree(id).into_iter().rev() {
+            self.clear_whiteouts(id)?;
+            let fd = self.fd(self.tree.parent(id))?;
+            rustix::fs::unlinkat(&*fd, self.tree.name(id), AtFlags::REMOVEDIR)
+                .map_err(|e| failed("removing the directory", &self.tree.path(id), e))?;
+            self.tree.detach(id);
+            self.outcome.inodes -= 1;
+        }
+        Ok(())
+    }
+
+    /// Removes the whiteouts in a directory. Where nothing from below can be seen they hide nothing, but overlayfs
+    /// lists their names: it only leaves whiteouts out of directories that it merges.
+    pub(super) fn clear_whiteouts(&mut self, id: Id) -> Result<(), UnpackError> {
+        if !self.tree.node(id).whiteouts {
+            return Ok(());
+        }
+        let fd = self.fd(id)?;
+        let io = |tree: &super::tree::Tree, error| failed("listing", &tree.path(id), error);
+        let listing = rustix::fs::Dir::read_from(&*fd).map_err(|e| io(&self.tree, e))?;
+        let mut names = Vec::new();
+        for entry in listing {
+            let entry = entry.map_err(|e| io(&self.tree, e))?;
+            if matches!(entry.file_type(), FileType::CharacterDevice | FileType::Unknown) {
+                names.push(entry.file_name().to_bytes().to_vec());
+            }
+        }
+        for name in names {
+            if self.has_whiteout(id, &name)? {
+                self.remove_whiteout(id, &name)?;
+            }
+        }
+        self.tree.node_mut(id).whiteouts = false;
         Ok(())
     }
 

@@ -305,7 +305,7 @@ fn whiteouts() {
                 .file("b/.wh..wh..opq", "")
                 .file("b/.wh.g", "")
                 .file("c/.wh..wh..opq", ""),
-            tree: &[("a", OPAQUE), ("b", OPAQUE), ("b/f", "file 0644 1"), ("b/g", "whiteout"), ("c", OPAQUE)],
+            tree: &[("a", OPAQUE), ("b", OPAQUE), ("b/f", "file 0644 1"), ("c", OPAQUE)],
             implicit: &["", "c"],
         },
         Case {

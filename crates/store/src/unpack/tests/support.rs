@@ -149,3 +149,22 @@ pub(crate) fn xattrs(path: &Path) -> BTreeMap<String, Vec<u8>> {
 pub(crate) fn want(lines: &[(&str, &str)]) -> BTreeMap<String, String> {
     lines.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect()
 }
+
+/// Runs one test of this program again, as nobody, with a directory in a variable.
+#[expect(clippy::disallowed_methods, reason = "another user needs another process")]
+pub(crate) fn run_again_as_nobody(test: &str, variable: &str, directory: &Path) {
+    use std::os::unix::process::CommandExt;
+    // The program itself may stand where nobody cannot go.
+    let copy = directory.join("test-program");
+    fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+    let status = std::process::Command::new(&copy)
+        .args(["--exact", test, "--nocapture"])
+        .env(variable, directory)
+        .current_dir("/")
+        .uid(65534)
+        .gid(65534)
+        .status()
+        .unwrap();
+    fs::remove_file(copy).unwrap();
+    assert!(status.success(), "the test failed as nobody");
+}

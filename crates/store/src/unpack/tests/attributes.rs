@@ -1,0 +1,216 @@
+//! Times, extended attributes, access control lists, capabilities, sparse files, accounting.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use super::support::{Layer, xattrs};
+use crate::tar::build::{Item, MTIME, Tar};
+use crate::unpack::UnpackError;
+
+fn times(path: &Path) -> ((i64, i64), (i64, i64)) {
+    let meta = fs::symlink_metadata(path).unwrap();
+    ((meta.mtime(), meta.mtime_nsec()), (meta.atime(), meta.atime_nsec()))
+}
+
+#[test]
+fn times_of_everything_with_nanoseconds() {
+    let layer = Layer::new();
+    let at: &[(&str, &[u8])] = &[("mtime", b"1600000000.123456789"), ("atime", b"1600000001.5")];
+    let tar = Tar::new()
+        .pax(at)
+        .dir("./")
+        .pax(at)
+        .dir("d")
+        .pax(at)
+        .file("d/f", "1")
+        .pax(at)
+        .symlink("d/s", "t")
+        .pax(at)
+        .item(&Item::new(b'6', "d/p"))
+        .pax(at)
+        .item(&Item::new(b'5', "closed").mode(0o1700))
+        .file("d/later", "1")
+        .pax(&[("mtime", b"-1.5")])
+        .file("d/old", "")
+        .pax(&[("mtime", b"50"), ("atime", b"40")])
+        .file("d/read-before-written", "")
+        .file("i/x", "");
+    layer.unpack(&tar.end()).unwrap();
+    let want = ((1_600_000_000, 123_456_789), (1_600_000_001, 500_000_000));
+    for path in [".", "d", "d/s", "d/p", "closed"] {
+        assert_eq!(times(&layer.fs().join(path)), want, "{path}");
+    }
+    assert_eq!(times(&layer.fs().join("d/f")).0, want.0);
+    let plain = i64::try_from(MTIME).unwrap();
+    assert_eq!(times(&layer.fs().join("d/later")).0, (plain, 0));
+    assert_eq!(times(&layer.fs().join("d/old")).0, (-2, 500_000_000));
+    assert_eq!(times(&layer.fs().join("d/read-before-written")), ((50, 0), (50, 0)));
+    assert_eq!(times(&layer.fs().join("i")), ((0, 0), (0, 0)), "the same everywhere");
+}
+
+/// cap_net_raw=ep, version 2.
+const CAPABILITY: &[u8] = b"\x01\0\0\x02\0\x20\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+
+#[test]
+fn extended_attributes_and_capabilities() {
+    let layer = Layer::new();
+    let tar = Tar::new()
+        .pax(&[("SCHILY.xattr.security.capability", CAPABILITY), ("SCHILY.xattr.user.a", b"\0\xff")])
+        .item(&Item::new(b'0', "ping").mode(0o4755).owner(3, 4).data("x"))
+        .pax(&[("LIBARCHIVE.xattr.user.b", b"aGVsbG8")])
+        .dir("d")
+        .pax(&[("SCHILY.xattr.user.no", b"1"), ("SCHILY.xattr.security.other", b"yes")])
+        .symlink("s", "t")
+        .pax(&[("SCHILY.xattr.user.no", b"1")])
+        .item(&Item::new(b'6', "p").mode(0o640));
+    let outcome = layer.unpack(&tar.end()).unwrap();
+    let ping = layer.fs().join("ping");
+    assert_eq!(xattrs(&ping)["security.capability"], CAPABILITY);
+    assert_eq!(xattrs(&ping)["user.a"], b"\0\xff");
+    let meta = fs::metadata(&ping).unwrap();
+    assert_eq!((meta.mode() & 0o7777, meta.uid(), meta.gid()), (0o4755, 3, 4), "neither is lost to the other");
+    assert_eq!(xattrs(&layer.fs().join("d"))["user.b"], b"hello");
+    assert_eq!(xattrs(&layer.fs().join("s"))["security.other"], b"yes");
+    assert_eq!(outcome.skipped_xattrs, 2, "user.* on a symbolic link and on a fifo");
+    assert_eq!(fs::symlink_metadata(layer.fs().join("p")).unwrap().mode() & 0o7777, 0o640);
+}
+
+/// u::rwx, user 7:rwx, g::r-x, m::rwx, o::---
+const ACL: &[u8] = b"\x02\0\0\0\x01\0\x07\0\xff\xff\xff\xff\x02\0\x07\0\x07\0\0\0\x04\0\x05\0\xff\xff\xff\xff\x10\0\x07\0\xff\xff\xff\xff\x20\0\0\0\xff\xff\xff\xff";
+
+#[test]
+fn access_control_lists() {
+    let layer = Layer::new();
+    let both: &[(&str, &[u8])] =
+        &[("SCHILY.xattr.system.posix_acl_access", ACL), ("SCHILY.xattr.system.posix_acl_default", ACL)];
+    let tar = Tar::new()
+        .pax(both)
+        .item(&Item::new(b'5', "d").mode(0o770))
+        .file("d/plain", "1")
+        .dir("d/sub")
+        .pax(&both[..1])
+        .item(&Item::new(b'0', "d/listed").mode(0o770));
+    layer.unpack(&tar.end()).unwrap();
+    let d = xattrs(&layer.fs().join("d"));
+    assert_eq!((d["system.posix_acl_access"].as_slice(), d["system.posix_acl_default"].as_slice()), (ACL, ACL));
+    for path in ["d/plain", "d/sub"] {
+        assert!(xattrs(&layer.fs().join(path)).is_empty(), "{path} must not inherit: the archive says otherwise");
+    }
+    assert_eq!(xattrs(&layer.fs().join("d/listed"))["system.posix_acl_access"], ACL);
+    assert_eq!(layer.picture()["d/plain"], "file 0644 1");
+    let mut few = Layer::new();
+    few.limits.default_acl_bytes = 50;
+    let error = few.unpack(&Tar::new().pax(both).dir("a").pax(both).dir("b").end()).unwrap_err();
+    assert!(error.to_string().contains("bytes of default access control lists up to here, over the limit of 50"));
+}
+
+#[test]
+fn what_the_store_s_own_directory_has_is_not_inherited() {
+    let layer = Layer::new();
+    fs::set_permissions(layer.fs(), fs::Permissions::from_mode(0o2777)).unwrap();
+    rustix::fs::setxattr(layer.fs(), "system.posix_acl_default", ACL, rustix::fs::XattrFlags::empty()).unwrap();
+    std::os::unix::fs::chown(layer.fs(), Some(5), Some(5)).unwrap();
+    layer.unpack(&Tar::new().file("d/f", "1").end()).unwrap();
+    let picture = layer.picture();
+    assert_eq!(
+        (picture["."].as_str(), picture["d"].as_str(), picture["d/f"].as_str()),
+        ("dir 0755", "dir 0755", "file 0644 1")
+    );
+}
+
+#[test]
+fn sparse_files_stay_sparse() {
+    let layer = Layer::new();
+    let tar = Tar::new()
+        .pax(&[("GNU.sparse.size", b"10000000"), ("GNU.sparse.map", b"0,3,5000000,2"), ("GNU.sparse.name", b"s")])
+        .file("x", "abcde")
+        .pax(&[("GNU.sparse.size", b"4096000"), ("GNU.sparse.map", b"4096000,0"), ("GNU.sparse.name", b"hole")])
+        .file("x", "")
+        .end();
+    let outcome = layer.unpack(&tar).unwrap();
+    let data = fs::read(layer.fs().join("s")).unwrap();
+    assert_eq!(data.len(), 10_000_000);
+    assert_eq!((&data[..4], &data[5_000_000..5_000_003]), (&b"abc\0"[..], &b"de\0"[..]));
+    assert_eq!(fs::metadata(layer.fs().join("s")).unwrap().blocks() * 512, 8192);
+    assert_eq!(fs::metadata(layer.fs().join("hole")).unwrap().len(), 4_096_000);
+    assert_eq!(outcome.content_bytes, 14_096_000);
+    assert_eq!(layer.rebuild(), tar);
+    let mut small = Layer::new();
+    small.limits.layer_bytes = 9_000_000;
+    let error = small.unpack(&tar).unwrap_err();
+    assert!(error.to_string().contains("bytes of files up to here, over the limit of 9000000"), "{error}");
+}
+
+/// Bytes and inodes, by walking.
+pub(super) fn usage(path: &Path) -> (u64, u64) {
+    let mut seen = std::collections::HashSet::new();
+    let (mut bytes, mut todo) = (0, vec![path.to_path_buf()]);
+    while let Some(path) = todo.pop() {
+        let meta = fs::symlink_metadata(&path).unwrap();
+        if seen.insert(meta.ino()) {
+            bytes += meta.blocks() * 512;
+        }
+        if meta.is_dir() {
+            todo.extend(fs::read_dir(&path).unwrap().map(|e| e.unwrap().path()));
+        }
+    }
+    (bytes, seen.len() as u64)
+}
+
+#[test]
+fn accounting_is_what_a_walk_finds() {
+    let layer = Layer::new();
+    let mut tar = Tar::new();
+    for size in [0_usize, 1, 511, 4095, 4096, 4097, 70_000, 1_000_000] {
+        tar = tar.file(format!("files/{size}"), vec![b'x'; size]);
+    }
+    for at in 0..300 {
+        tar = tar.file(format!("many/{at:0>200}"), "");
+    }
+    tar = tar
+        .symlink("short", "t")
+        .symlink("long", "t".repeat(300))
+        .link("hard", "files/70000")
+        .file(".wh.gone", "")
+        .pax(&[("SCHILY.xattr.user.big", &[b'v'; 3000])])
+        .file("attributes", "1")
+        .pax(&[("SCHILY.xattr.user.big", &[b'v'; 3000])])
+        .dir("files")
+        .pax(&[("GNU.sparse.size", b"99999"), ("GNU.sparse.map", b"10,3,20,2,50000,4")])
+        .file("sparse", "123456789")
+        .file("files/4096", "now short")
+        .file("short", "now a file")
+        .file("many/.wh.x", "");
+    let outcome = layer.unpack(&tar.end()).unwrap();
+    let (fs, replaced) = (usage(&layer.fs()), usage(&layer.path().join("replaced")));
+    assert_eq!(outcome.inodes, fs.1 + replaced.1);
+    assert_eq!(outcome.disk_bytes, fs.0 + replaced.0);
+}
+
+#[test]
+fn a_caller_who_gives_up_is_heard() {
+    let layer = Layer::new();
+    let dir = fs::File::open(layer.path()).unwrap();
+    let asked = std::cell::Cell::new(0);
+    let cancelled = || {
+        asked.set(asked.get() + 1);
+        asked.get() > 20
+    };
+    let options = crate::unpack::UnpackOptions { limits: &layer.limits, privileged: true, cancelled: &cancelled };
+    let tar = Tar::new().file("big", vec![0; 20 << 20]).end();
+    let got = crate::unpack::unpack(&mut &tar[..], std::os::fd::AsFd::as_fd(&dir), &options);
+    assert!(matches!(got, Err(UnpackError::Cancelled)), "{got:?}");
+    assert!(fs::metadata(layer.fs().join("big")).unwrap().len() < 20 << 20, "inside of a big file, too");
+}
+
+#[test]
+fn directories_are_limited() {
+    let mut layer = Layer::new();
+    layer.limits.directories = 4;
+    layer.unpack(&Tar::new().file("a/b/c/f", "").end()).unwrap();
+    let mut layer = Layer::new();
+    layer.limits.directories = 4;
+    let error = layer.unpack(&Tar::new().file("a/b/c/d/f", "").end()).unwrap_err();
+    assert!(error.to_string().contains("5 directories up to here, over the limit of 4"), "{error}");
+}
