@@ -7,7 +7,7 @@ use std::path::Path;
 
 use cri_api::{Error, Kind};
 use registry::{ErrorKind, RegistryError};
-use store::{CommitError, ResolveError, StoreError, UnpackError};
+use store::{CommitError, MountError, ResolveError, StoreError, UnpackError};
 
 use crate::intake::IntakeError;
 use crate::unpack::InflateError;
@@ -97,6 +97,22 @@ pub(crate) fn from_resolve(root: &Path, error: &ResolveError) -> Error {
         ResolveError::Store(error) => from_store(root, error),
         _ => Error::from_source(Kind::InvalidArgument, error),
     }
+}
+
+pub(crate) fn from_mount(root: &Path, error: &MountError) -> Error {
+    let kind = match error {
+        MountError::Store(error) => return from_store(root, error),
+        MountError::NotPermitted { .. } => Kind::PermissionDenied,
+        MountError::AlreadyMounted { .. } | MountError::NotMounted { .. } | MountError::NotOurs { .. } => {
+            Kind::FailedPrecondition
+        }
+        MountError::Io { source, .. } => match source.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Kind::InvalidArgument,
+            io::ErrorKind::PermissionDenied => Kind::PermissionDenied,
+            _ => Kind::Internal,
+        },
+    };
+    Error::from_source(kind, error)
 }
 
 pub(crate) fn from_commit(root: &Path, error: &CommitError) -> Error {

@@ -115,12 +115,10 @@ impl ImageService for Engine {
                 .map_err(|e| error::from_resolve(store.root(), &e))?
                 .filter(|record| store.image_is_whole(record))
                 .ok_or_else(|| Error::new(Kind::NotFound, format!("image {text:?} is not present")))?;
-            let layers = store.layer_directories(&record).map_err(|e| error::from_store(store.root(), &e))?;
-            store::mount::mount(&layers, &request.target, request.writable.as_deref()).map_err(|error| {
-                Error::from_source(Kind::Internal, &error)
-                    .context(format_args!("mount {text} on {}", request.target.display()))
-            })?;
-            Ok(Some(MountedImage { id: record.id.to_string(), layers: layers.len() }))
+            store
+                .mount_image(&record, &request.target, request.writable.as_deref())
+                .map_err(|error| error::from_mount(store.root(), &error))?;
+            Ok(Some(MountedImage { id: record.id.to_string(), layers: record.layers.len() }))
         };
         self.0.background.run(mount).await
     }

@@ -4,6 +4,7 @@
 //! Called by the layer job.
 
 use std::io::{self, BufRead, Read};
+use std::sync::{Arc, OnceLock};
 
 use oci::{Algorithm, Digest, Hasher};
 use store::{LayerIngest, UnpackError, UnpackedLayer};
@@ -35,9 +36,12 @@ impl From<ReaderGone> for InflateError {
     }
 }
 
+/// What the first thread found out for the second: the compression, known before the first buffer.
+pub(crate) type Found = Arc<OnceLock<Compression>>;
+
 /// First thread: verify, inflate, fill the ring.
-pub(crate) fn inflate(mut intake: Intake, mut ring: RingWriter) -> Result<(), InflateError> {
-    match pump(&mut intake, &mut ring).and_then(|()| Ok(intake.finish()?)) {
+pub(crate) fn inflate(mut intake: Intake, mut ring: RingWriter, found: &Found) -> Result<(), InflateError> {
+    match pump(&mut intake, &mut ring, found).and_then(|()| Ok(intake.finish()?)) {
         Ok(()) => Ok(ring.end()?),
         Err(error) => {
             ring.fail(io::Error::other("the blob is not good"));
@@ -46,10 +50,11 @@ pub(crate) fn inflate(mut intake: Intake, mut ring: RingWriter) -> Result<(), In
     }
 }
 
-fn pump(intake: &mut Intake, ring: &mut RingWriter) -> Result<(), InflateError> {
+fn pump(intake: &mut Intake, ring: &mut RingWriter, found: &Found) -> Result<(), InflateError> {
     let mut head = Vec::with_capacity(MAGIC);
     read_up_to(intake, &mut head, MAGIC)?;
     let compression = detect(&head)?;
+    found.get_or_init(|| compression);
     let name = match compression {
         Compression::Plain => "the tar stream",
         Compression::Gzip => "the gzip stream",
@@ -136,27 +141,42 @@ impl Read for Prefixed<'_> {
     }
 }
 
-/// Second thread: hash and unpack. Answers the layer and the digest of its tar stream.
+/// Second thread: hash and unpack. Answers the layer and the digest of its tar stream. The stream of a plain blob is the
+/// blob, whose digest the first thread has verified when the stream ends: it is not hashed again.
 pub(crate) fn untar(
     ingest: LayerIngest,
     ring: RingReader,
+    blob: &Digest,
     algorithm: Algorithm,
+    found: &Found,
     cancelled: &dyn Fn() -> bool,
 ) -> Result<(UnpackedLayer, Digest), UnpackError> {
-    let mut stream = Hashed { ring, hasher: algorithm.hasher() };
+    let mut stream = Hashed { ring, hasher: algorithm.hasher(), same: blob.algorithm() == algorithm, found };
     let layer = ingest.unpack(&mut stream, cancelled)?;
-    Ok((layer, stream.hasher.finish()))
+    let diff_id = if stream.is_blob() { blob.clone() } else { stream.hasher.finish() };
+    Ok((layer, diff_id))
 }
 
-struct Hashed {
+struct Hashed<'a> {
     ring: RingReader,
     hasher: Hasher,
+    /// Whether blob and stream are to be hashed in the same way.
+    same: bool,
+    found: &'a Found,
 }
 
-impl Read for Hashed {
+impl Hashed<'_> {
+    fn is_blob(&self) -> bool {
+        self.same && self.found.get() == Some(&Compression::Plain)
+    }
+}
+
+impl Read for Hashed<'_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let n = self.ring.read(out)?;
-        self.hasher.update(&out[..n]);
+        if !self.is_blob() {
+            self.hasher.update(&out[..n]);
+        }
         Ok(n)
     }
 }

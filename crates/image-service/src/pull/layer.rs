@@ -16,7 +16,7 @@ use crate::intake::{Feed, intake};
 use crate::progress::Hub;
 use crate::ring::ring;
 use crate::source::{Chunks, Source};
-use crate::unpack::{InflateError, inflate, untar};
+use crate::unpack::{Found, InflateError, inflate, untar};
 
 /// Progress is told after so many more bytes.
 const PROGRESS_STEP: u64 = 256 * 1024;
@@ -91,9 +91,13 @@ impl LayerJob {
             };
             let (feed, intake) = intake(descriptor.digest.clone(), descriptor.size);
             let (writer, reader) = ring();
-            let first = shared.background.start(move || inflate(intake, writer));
-            let stop = token.clone();
-            let second = shared.background.start(move || untar(ingest, reader, algorithm, &|| stop.is_cancelled()));
+            let found = Found::default();
+            let for_second = Arc::clone(&found);
+            let first = shared.background.start(move || inflate(intake, writer, &found));
+            let (blob, stop) = (descriptor.digest.clone(), token.clone());
+            let second = shared
+                .background
+                .start(move || untar(ingest, reader, &blob, algorithm, &for_second, &|| stop.is_cancelled()));
             let fed = tokio::select! {
                 biased;
                 () = token.cancelled() => Err(cancelled()),

@@ -38,8 +38,7 @@ impl Engine {
             let export = Export { store: &shared.store, token: &token, options, written: HashMap::new() };
             export.run(&images, &target)
         });
-        let place = path.display();
-        exported.await.map_err(|error| error::one_line(error.context(format_args!("export to {place}"))))
+        exported.await.map_err(error::one_line)
     }
 }
 

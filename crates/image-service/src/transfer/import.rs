@@ -37,12 +37,10 @@ impl Engine {
     /// digest as well, so that a pod that names the digest finds it.
     ///
     /// # Errors
-    /// Those of a pull, with the archive's path in front.
+    /// Those of a pull; the caller says of which archive.
     pub async fn import(&self, path: &Path, options: ImportOptions) -> Result<Vec<ImportedImage>> {
         self.0.check_running()?;
-        let place = path.display().to_string();
-        let imported = self.0.import(path, options).await;
-        imported.map_err(|error| error::one_line(error.context(format_args!("import {place}"))))
+        self.0.import(path, options).await.map_err(error::one_line)
     }
 }
 

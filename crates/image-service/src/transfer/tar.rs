@@ -7,6 +7,7 @@ use std::io::{self, Seek as _, SeekFrom, Write};
 use std::os::unix::fs::FileExt as _;
 
 const BLOCK: u64 = 512;
+const BLOCK_LEN: usize = 512;
 /// More members than this are refused.
 const MAX_MEMBERS: usize = 1 << 20;
 /// Longer long names and pax headers are refused.
@@ -32,7 +33,7 @@ pub(crate) fn index(file: &File) -> io::Result<HashMap<String, Member>> {
     let mut at = 0_u64;
     let (mut long_name, mut long_link, mut pax) = (None, None, Pax::default());
     while at + BLOCK <= length {
-        let mut header = [0_u8; BLOCK as usize];
+        let mut header = [0_u8; BLOCK_LEN];
         file.read_exact_at(&mut header, at)?;
         if header.iter().all(|b| *b == 0) {
             break;
@@ -202,7 +203,7 @@ impl TarWriter {
     /// Begins a member; its bytes go through [`Write`].
     pub(crate) fn begin(&mut self) -> io::Result<u64> {
         let start = self.at;
-        self.write_all(&[0; BLOCK as usize])?;
+        self.write_all(&[0; BLOCK_LEN])?;
         Ok(start)
     }
 
@@ -211,7 +212,7 @@ impl TarWriter {
         let size = self.at - start - BLOCK;
         let header = header(name, size)?;
         let padding = usize::try_from(self.at.div_ceil(BLOCK) * BLOCK - self.at).expect("less than a block");
-        self.write_all(&[0; BLOCK as usize][..padding])?;
+        self.write_all(&[0; BLOCK_LEN][..padding])?;
         self.file.seek(SeekFrom::Start(start))?;
         self.file.write_all(&header)?;
         self.file.seek(SeekFrom::Start(self.at))?;
@@ -220,7 +221,7 @@ impl TarWriter {
 
     /// The end of the archive.
     pub(crate) fn finish(mut self) -> io::Result<File> {
-        self.write_all(&[0; 2 * BLOCK as usize])?;
+        self.write_all(&[0; 2 * BLOCK_LEN])?;
         self.file.into_inner().map_err(io::IntoInnerError::into_error)
     }
 }
@@ -237,8 +238,8 @@ impl Write for TarWriter {
     }
 }
 
-fn header(name: &str, size: u64) -> io::Result<[u8; BLOCK as usize]> {
-    let mut header = [0_u8; BLOCK as usize];
+fn header(name: &str, size: u64) -> io::Result<[u8; BLOCK_LEN]> {
+    let mut header = [0_u8; BLOCK_LEN];
     if name.len() > 100 {
         return Err(bad(format!("member name {name:?} is too long")));
     }

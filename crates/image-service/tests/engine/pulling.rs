@@ -10,8 +10,7 @@ use crate::support::{Node, Watch, blob, image, layer, noise};
 
 fn gzip(data: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
-    encoder.write_all(data).unwrap();
-    encoder.finish().unwrap()
+    encoder.write_all(data).and_then(|()| encoder.finish()).expect("writing to memory does not fail")
 }
 
 /// The layer's tar stream in another compressed form.

@@ -108,13 +108,13 @@ impl Watch {
     pub(crate) fn sink(&self) -> ProgressSink {
         let inner = Arc::clone(&self.0);
         ProgressSink::new(move |event| {
-            inner.0.lock().unwrap().push(event);
+            inner.0.lock().expect("no panic").push(event);
             inner.1.notify_waiters();
         })
     }
 
     pub(crate) fn events(&self) -> Vec<PullEvent> {
-        self.0.0.lock().unwrap().clone()
+        self.0.0.lock().expect("no panic").clone()
     }
 
     pub(crate) async fn until(&self, what: impl Fn(&PullEvent) -> bool) {
