@@ -22,7 +22,7 @@ pub(crate) struct Authenticator {
     credential: Option<RegistryAuth>,
     /// The host that the pull's credential is for, where that is not this one.
     withheld_for: Option<String>,
-    /// What every token must be good for.
+    /// What a token must be good for, where the challenge does not say.
     scope: String,
     token_limit: u64,
     idle: Duration,
@@ -127,8 +127,8 @@ impl Authenticator {
     ) -> Result<(), Cause> {
         let mut scopes: BTreeSet<String> =
             bearer.get("scope").unwrap_or_default().split_whitespace().map(str::to_owned).collect();
-        // Some registries name the scope of no repository, or of a wrong one.
-        if !scopes.iter().any(|s| s.starts_with(self.scope.trim_end_matches("pull"))) {
+        // Some registries name the scope of no repository. One of another name is right, where a prefix is configured.
+        if !scopes.iter().any(|s| s.starts_with("repository:")) {
             scopes.insert(self.scope.clone());
         }
         if let Some(before) = &round.fresh

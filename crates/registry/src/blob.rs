@@ -13,8 +13,8 @@ use oci::{Descriptor, Digest};
 use crate::attempts::Attempts;
 use crate::error::{Cause, Failure, RegistryError};
 use crate::redact;
-use crate::repository::Session;
-use crate::transport::{Answer, next_chunk};
+use crate::session::{Path, Session};
+use crate::transport::{Answer, Method, next_chunk};
 
 /// This much since the last failure counts as progress, which makes the retry budget whole again.
 const PROGRESS: u64 = 64 << 10;
@@ -172,7 +172,9 @@ impl BlobStream {
             let range = HeaderValue::try_from(format!("bytes={from}-")).expect("digits are a header value");
             headers.insert(RANGE, range);
         }
-        let answer = self.session.get(host, "blobs", &self.digest.to_string(), headers).await?;
+        let name = self.digest.to_string();
+        let path = Path { method: Method::Get, what: "blobs", name: &name };
+        let answer = self.session.request(host, &path, headers).await?;
         let start = match answer.status() {
             StatusCode::OK => {
                 self.check_length(&answer)?;

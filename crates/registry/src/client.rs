@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use oci::{Reference, RegistryAuth};
 use tokio::time::Instant;
+use url::Url;
 
 use crate::error::{Cause, RegistryError};
 use crate::hosts::HostsError;
@@ -18,6 +19,9 @@ use crate::transport::{Shared, Transport};
 /// How long a host that could not be reached is asked last. Without it a dead mirror would cost its dial timeout for
 /// every blob.
 const REMEMBER_UNREACHABLE: Duration = Duration::from_secs(60);
+
+/// Hosts whose connections are kept; beyond it those that no pull is using go.
+const MAX_TRANSPORTS: usize = 64;
 
 /// Tells the hosts of a registry domain. It is called for every pull, so that a changed file counts at once.
 pub type NamespaceLoader = Arc<dyn Fn(&str) -> Result<Namespace, HostsError> + Send + Sync>;
@@ -132,10 +136,10 @@ pub struct Client {
 struct Inner {
     options: Options,
     shared: Arc<Shared>,
-    /// Connections per base URL, for the configuration that they were made with.
-    transports: Mutex<HashMap<String, Arc<Transport>>>,
+    /// Connections per host, for the configuration that they were made with.
+    transports: Mutex<HashMap<HostConfig, Arc<Transport>>>,
     /// Until when a host is asked last.
-    unreachable: Mutex<HashMap<String, Instant>>,
+    unreachable: Mutex<HashMap<Url, Instant>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -172,26 +176,29 @@ impl Client {
     /// The connections to a host; a changed configuration gets new ones.
     pub(crate) fn transport(&self, config: HostConfig) -> Result<Arc<Transport>, Cause> {
         let mut transports = lock(&self.inner.transports);
-        let key = config.base.to_string();
-        if let Some(transport) = transports.get(&key)
-            && *transport.config() == config
-        {
+        if let Some(transport) = transports.get(&config) {
             return Ok(Arc::clone(transport));
         }
-        let transport = Arc::new(Transport::new(config, Arc::clone(&self.inner.shared))?);
-        transports.insert(key, Arc::clone(&transport));
+        if transports.len() >= MAX_TRANSPORTS {
+            transports.retain(|_, transport| Arc::strong_count(transport) > 1);
+        }
+        let transport = Arc::new(Transport::new(config.clone(), Arc::clone(&self.inner.shared))?);
+        transports.insert(config, Arc::clone(&transport));
         Ok(transport)
     }
 
-    pub(crate) fn note_unreachable(&self, host: &str) {
-        lock(&self.inner.unreachable).insert(host.to_owned(), Instant::now() + REMEMBER_UNREACHABLE);
+    pub(crate) fn note_unreachable(&self, host: &Url) {
+        let mut unreachable = lock(&self.inner.unreachable);
+        let now = Instant::now();
+        unreachable.retain(|_, until| now < *until);
+        unreachable.insert(host.clone(), now + REMEMBER_UNREACHABLE);
     }
 
-    pub(crate) fn note_reached(&self, host: &str) {
+    pub(crate) fn note_reached(&self, host: &Url) {
         lock(&self.inner.unreachable).remove(host);
     }
 
-    pub(crate) fn is_unreachable(&self, host: &str) -> bool {
+    pub(crate) fn is_unreachable(&self, host: &Url) -> bool {
         lock(&self.inner.unreachable).get(host).is_some_and(|until| Instant::now() < *until)
     }
 }

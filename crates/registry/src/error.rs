@@ -245,6 +245,9 @@ pub(crate) fn transport_cause(error: reqwest::Error) -> Cause {
     }
     let words = redact::text(&words, 300);
     match (is_tls, is_connect) {
+        (true, _) if words.contains("InvalidContentType") => {
+            Cause::Tls(format!("{words} (it looks like a server that speaks plain HTTP)"))
+        }
         (true, _) => Cause::Tls(words),
         (false, true) => Cause::Connect(words),
         (false, false) => Cause::Transport(words),

@@ -199,7 +199,7 @@ impl Context<'_> {
 
     fn url<T>(&self, at: &Spanned<T>, key: &str, text: &str) -> Result<Url, HostsError> {
         let whole = if text.contains("://") { text.to_owned() } else { format!("https://{text}") };
-        let url = Url::parse(&whole).map_err(|e| self.key(at, key, format!("not a URL: {e}")))?;
+        let mut url = Url::parse(&whole).map_err(|e| self.key(at, key, format!("not a URL: {e}")))?;
         let bad = if !matches!(url.scheme(), "http" | "https") {
             "the scheme must be http or https"
         } else if url.host().is_none() {
@@ -209,6 +209,10 @@ impl Context<'_> {
         } else if url.query().is_some() || url.fragment().is_some() {
             "the URL must not have a query or fragment"
         } else {
+            // The name that people know leads to a web site.
+            if matches!(url.host_str(), Some("docker.io" | "index.docker.io")) {
+                url.set_host(Some("registry-1.docker.io")).map_err(|e| self.key(at, key, e.to_string()))?;
+            }
             return Ok(url);
         };
         Err(self.key(at, key, bad))

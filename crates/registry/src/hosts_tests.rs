@@ -43,6 +43,7 @@ fn order_and_server() {
         ("r.example:5000", "server = \"http://r.example:5000\"", vec!["http://r.example:5000/ upstream"]),
         ("r.example", "server = \"http://r.example\"", vec!["http://r.example/ upstream"]),
         ("r.example", "server = \"http://r.example:5000\"", vec!["http://r.example:5000/"]),
+        ("docker.io", "server = \"https://docker.io\"", vec!["https://registry-1.docker.io/ upstream"]),
         ("r.example", "server = \"\"", vec!["https://r.example/ upstream"]),
         (
             "127.0.0.1:5000",

@@ -12,7 +12,7 @@ use url::form_urlencoded::Serializer;
 
 use crate::error::Cause;
 use crate::redact::{self, Secrets};
-use crate::transport::{Answer, Ask, Transport};
+use crate::transport::{Answer, Ask, Method, Transport};
 
 const CLIENT_ID: &str = "imagelet";
 /// How long a token lives that does not say it (same specification).
@@ -125,7 +125,9 @@ async fn send(
     form: Option<String>,
 ) -> Result<Answer, Cause> {
     let host = redact::host(&url);
-    let ask = Ask { url, headers: HeaderMap::new(), authorization: authorization.as_ref(), form, is_token: true };
+    let method = if form.is_some() { Method::Post } else { Method::Get };
+    let ask =
+        Ask { method, url, headers: HeaderMap::new(), authorization: authorization.as_ref(), form, is_token: true };
     transport.send(ask).await.map_err(|cause| match cause {
         Cause::Connect(words) => Cause::Connect(format!("token service {host}: {words}")),
         Cause::Tls(words) => Cause::Tls(format!("token service {host}: {words}")),

@@ -63,8 +63,17 @@ pub(crate) struct Transport {
     foreign: OnceCell<reqwest::Client>,
 }
 
+/// How something is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Method {
+    Get,
+    Head,
+    Post,
+}
+
 /// A request.
 pub(crate) struct Ask<'a> {
+    pub(crate) method: Method,
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
     /// For the origin of `url` alone.
@@ -130,13 +139,15 @@ impl Transport {
             {
                 headers.insert(AUTHORIZATION, authorization.clone());
             }
-            let request = match &ask.form {
-                Some(form) => {
-                    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
-                    client.post(url.clone()).body(form.clone())
-                }
-                None => client.get(url.clone()),
+            let mut request = match ask.method {
+                Method::Get => client.get(url.clone()),
+                Method::Head => client.head(url.clone()),
+                Method::Post => client.post(url.clone()),
             };
+            if let Some(form) = &ask.form {
+                headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
+                request = request.body(form.clone());
+            }
             let wait = self.shared.idle_timeout + self.config.dial_timeout;
             let response = match tokio::time::timeout(wait, request.headers(headers).send()).await {
                 Ok(Ok(response)) => response,

@@ -57,6 +57,38 @@ async fn an_index_its_manifest_and_its_config() {
 }
 
 #[tokio::test]
+async fn a_probe_costs_a_head() {
+    let registry = TestRegistry::open().await;
+    let digest = registry.push("app", "1", &ImageBuilder::tiny("a"));
+    assert_eq!(repository(&registry, "app:1").probe().await, Some(digest.clone()));
+    let requests = registry.requests();
+    assert_eq!((requests.len(), requests[0].method.as_str()), (1, "HEAD"));
+    assert_eq!(repository(&registry, "app:2").probe().await, None);
+    for fault in [Fault::status(405), Fault::status(500), Fault::Drop, Fault::EndlessRedirect] {
+        registry.faults().always("/manifests/", fault.clone());
+        assert_eq!(repository(&registry, "app:1").probe().await, None, "{fault:?}");
+        registry.faults().clear();
+    }
+    registry.clear_requests();
+    assert_eq!(repository(&registry, &format!("app@{digest}")).probe().await, Some(digest));
+    assert_eq!(registry.requests(), [], "a digest stands for itself");
+}
+
+#[tokio::test]
+async fn warnings_are_shown_once() {
+    let registry = TestRegistry::open().await;
+    let warning = vec![("warning".to_owned(), r#"299 - "this tag is deprecated""#.to_owned())];
+    let traced = crate::support::Traced::default();
+    let _guard = traced.start(tracing_subscriber::filter::LevelFilter::WARN);
+    let session = repository(&registry, "app:1");
+    for _ in 0..3 {
+        registry.faults().once("/", Fault::Status { code: 404, headers: warning.clone(), body: String::new() });
+        session.resolve().await.expect_err("not there");
+    }
+    assert_eq!(traced.text().matches("this tag is deprecated").count(), 1, "{}", traced.text());
+}
+
+#[tokio::test]
 async fn what_is_not_there() {
     let registry = TestRegistry::open().await;
     registry.push("app", "1", &ImageBuilder::tiny("a"));

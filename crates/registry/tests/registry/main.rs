@@ -6,6 +6,8 @@ mod auth;
 mod blobs;
 mod documents;
 mod mirrors;
+mod proxy;
+mod real;
 mod redirects;
 mod secrets;
 mod support;

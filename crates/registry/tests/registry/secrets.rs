@@ -1,27 +1,10 @@
 //! No secret in any error or trace, whatever goes wrong. Everything that the process traces, at the finest level and
 //! by every library, goes into a buffer that is searched.
 
-use std::io;
-use std::sync::{Arc, Mutex};
-
 use oci::{RegistryAuth, Secret};
 use registry::testing::{Auth, Fault, ImageBuilder, Options, TestRegistry, TokenAuth};
 
-use crate::support::{client_of, fetch, host, noise, quick, session};
-
-#[derive(Clone, Default)]
-struct Buffer(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Buffer {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().expect("not poisoned").extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+use crate::support::{Traced, client_of, fetch, host, noise, quick, session};
 
 const PASSWORD: &str = "pass-word-7f3a";
 const IDENTITY: &str = "identity-token-91bd";
@@ -91,14 +74,8 @@ fn faults(credential: Option<&RegistryAuth>) -> Vec<Option<Fault>> {
 
 #[tokio::test]
 async fn nothing_leaks() {
-    let buffer = Buffer::default();
-    let traced = buffer.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
-        .with_writer(move || traced.clone())
-        .with_ansi(false)
-        .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let buffer = Traced::default();
+    let _guard = buffer.start(tracing_subscriber::filter::LevelFilter::TRACE);
 
     let token_auth = TokenAuth {
         identity_token: Some(IDENTITY.into()),
@@ -120,15 +97,15 @@ async fn nothing_leaks() {
         let registry = TestRegistry::start(Options { auth: mode, ..Options::default() }).await;
         registry.push("app", "1", &ImageBuilder::tiny("a"));
         let blob = registry.push_blob("app", noise(100));
+        let mut config = host(&registry.url(), true);
+        config.headers.push(("x-key".into(), HEADER.into()));
+        let client = client_of(vec![config], retry.clone());
         for credential in credentials() {
             for fault in faults(credential.as_ref()) {
                 for place in ["/v2/", "/token"] {
                     if let Some(fault) = &fault {
                         registry.faults().always(place, fault.clone());
                     }
-                    let mut config = host(&registry.url(), true);
-                    config.headers.push(("x-key".into(), HEADER.into()));
-                    let client = client_of(vec![config], retry.clone());
                     let session = session(&client, &registry, "app:1", credential.clone());
                     errors.push(format!("{client:?} {session:?}"));
                     for result in [
@@ -147,7 +124,7 @@ async fn nothing_leaks() {
         }
         tokens += registry.issued_tokens().len();
     }
-    let traced = String::from_utf8_lossy(&buffer.0.lock().expect("not poisoned")).into_owned();
+    let traced = buffer.text();
     assert!(successes > 100 && errors.len() > 1000, "{successes} successes, {} errors", errors.len());
     assert!(tokens > 100, "{tokens} tokens were given out");
     assert!(traced.contains("request failed") && traced.contains(" TRACE "), "tracing was on");

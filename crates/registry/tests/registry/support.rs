@@ -1,6 +1,7 @@
 //! What the topics share: clients that are quick to give up, references to the test registry, namespaces by hand.
 
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -79,4 +80,36 @@ pub(crate) fn noise(len: usize) -> Bytes {
     }
     out.truncate(len);
     out.into()
+}
+
+/// What is traced on this thread.
+#[derive(Clone, Default)]
+pub(crate) struct Traced(Arc<Mutex<Vec<u8>>>);
+
+impl Traced {
+    /// Traces into this buffer until the guard goes.
+    pub(crate) fn start(&self, level: tracing_subscriber::filter::LevelFilter) -> tracing::subscriber::DefaultGuard {
+        let buffer = self.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(level)
+            .with_writer(move || buffer.clone())
+            .with_ansi(false)
+            .finish();
+        tracing::subscriber::set_default(subscriber)
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().expect("not poisoned")).into_owned()
+    }
+}
+
+impl io::Write for Traced {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("not poisoned").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

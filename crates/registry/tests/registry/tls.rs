@@ -95,6 +95,31 @@ async fn redirects_between_the_schemes() {
 }
 
 #[tokio::test]
+async fn the_wrong_scheme() {
+    let (secure, plain) = (start(TestTls::On).await, start(TestTls::Off).await);
+    let to_plain = host(&format!("https://{}", plain.host()), true);
+    let error = session(&client_of(vec![to_plain], quick()), &plain, "app:1", None).resolve().await;
+    let error = error.expect_err("no TLS there").to_string();
+    assert!(error.contains("TLS: ") && error.contains("it looks like a server that speaks plain HTTP"), "{error}");
+    let to_secure = host(&format!("http://{}", secure.host()), true);
+    let error = session(&client_of(vec![to_secure], quick()), &secure, "app:1", None).resolve().await;
+    assert_eq!(error.expect_err("TLS there").kind(), ErrorKind::Unavailable);
+}
+
+#[tokio::test]
+async fn a_handshake_that_does_not_come() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let addr = silent.local_addr().expect("an address");
+    let mut config = host(&format!("https://{addr}"), true);
+    config.dial_timeout = std::time::Duration::from_millis(100);
+    let client = client_of(vec![config], quick());
+    let name = crate::support::reference(&format!("{addr}/app:1"));
+    let error = client.repository(&name, None).expect("hosts").resolve().await.expect_err("silent");
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("cannot connect: no connection within 0.1 s (after 2 attempts)"), "{error}");
+}
+
+#[tokio::test]
 async fn settings_that_cannot_be_used() {
     let registry = start(TestTls::On).await;
     let mut config = trusted(&registry);

@@ -1,0 +1,159 @@
+//! Manifests and indexes: asked for by name, taken whole, checked for what they are. What they say is not read here:
+//! that is for `oci`.
+
+use bytes::Bytes;
+use http::header::ACCEPT;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use oci::{Algorithm, Digest, Verifier, media_type};
+
+use crate::attempts::Attempts;
+use crate::error::{Cause, RegistryError};
+use crate::redact;
+use crate::repository::Fetched;
+use crate::session::{Path, Session};
+use crate::transport::{Answer, Method};
+
+const DIGEST_HEADER: HeaderName = HeaderName::from_static("docker-content-digest");
+/// Larger texts are hashed on a thread that may block.
+const HASH_HERE: usize = 128 << 10;
+
+/// A manifest or index that is wanted.
+pub(crate) struct Want<'a> {
+    /// Tag or digest, as it stands in the path.
+    pub(crate) name: String,
+    pub(crate) digest: Option<&'a Digest>,
+    pub(crate) size: Option<u64>,
+    pub(crate) by_tag: bool,
+}
+
+impl Session {
+    pub(crate) async fn document(&self, asked: &str, want: &Want<'_>) -> Result<Fetched, RegistryError> {
+        let order = self.order(want.by_tag);
+        if order.is_empty() {
+            return Err(self.nobody(asked, want.by_tag));
+        }
+        let mut attempts = Attempts::new(order);
+        loop {
+            match self.document_at(attempts.host(), want).await {
+                Ok(fetched) => return Ok(fetched),
+                Err(cause) => self.failed(&mut attempts, cause, asked).await?,
+            }
+        }
+    }
+
+    /// The digest that a tag stands for at the first host that is to be asked, by HEAD; `None` for whatever reason it
+    /// is not told.
+    pub(crate) async fn probe(&self, tag: &str) -> Option<Digest> {
+        let host = *self.order(true).first()?;
+        let path = Path { method: Method::Head, what: "manifests", name: tag };
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, manifest_accept());
+        let answer = self.request(host, &path, headers).await.ok()?;
+        if answer.status().is_success() { announced(&answer).ok()? } else { None }
+    }
+
+    async fn document_at(&self, host: usize, want: &Want<'_>) -> Result<Fetched, Cause> {
+        let options = self.client().options();
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, manifest_accept());
+        let path = Path { method: Method::Get, what: "manifests", name: &want.name };
+        let answer = self.request(host, &path, headers).await?;
+        if !answer.status().is_success() {
+            return Err(answer.into_cause(options.limits.error_body).await);
+        }
+        let content_type = answer.content_type();
+        let announced = announced(&answer)?;
+        let bytes = answer.body(options.limits.manifest, options.retry.idle_timeout).await?;
+        check_is_json(&content_type, &bytes)?;
+        let digest = match want.digest {
+            Some(digest) => {
+                verify(digest, want.size, bytes.clone()).await.map_err(Cause::Content)?;
+                digest.clone()
+            }
+            None => computed(announced, bytes.clone()).await?,
+        };
+        Ok(Fetched { bytes, media_type: media_type::essence(&content_type), digest })
+    }
+}
+
+/// Checks size and digest; says what is wrong.
+pub(crate) async fn verify(digest: &Digest, size: Option<u64>, bytes: Bytes) -> Result<(), String> {
+    let (digest, len) = (digest.clone(), bytes.len());
+    let check = move || {
+        let mut verifier = Verifier::new(digest, size.unwrap_or(bytes.len() as u64));
+        verifier.update(&bytes)?;
+        verifier.finish().map(|_| ())
+    };
+    hashing(len, check).await?.map_err(|e| e.to_string())
+}
+
+/// Runs a hash of `len` bytes, on a thread that may block where that takes long.
+async fn hashing<T: Send + 'static>(len: usize, work: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
+    if len <= HASH_HERE {
+        return Ok(work());
+    }
+    tokio::task::spawn_blocking(work).await.map_err(|e| e.to_string())
+}
+
+fn manifest_accept() -> HeaderValue {
+    HeaderValue::try_from(media_type::MANIFEST_ACCEPT.join(", ")).expect("media types are header values")
+}
+
+/// A login page, a proxy's notice, an empty answer: named for what they are, before a digest is compared.
+fn check_is_json(content_type: &str, bytes: &[u8]) -> Result<(), Cause> {
+    let first = bytes.iter().find(|b| !b.is_ascii_whitespace());
+    let is_html = media_type::essence(content_type) == "text/html";
+    if first == Some(&b'{') && !is_html {
+        return Ok(());
+    }
+    let shown_type = if content_type.is_empty() { "no type".to_owned() } else { redact::text(content_type, 60) };
+    if first.is_none() {
+        return Err(Cause::Content(format!("an empty answer ({shown_type}) instead of a manifest")));
+    }
+    let start = redact::text(&String::from_utf8_lossy(&bytes[..bytes.len().min(400)]), 80);
+    Err(Cause::Content(format!("{shown_type} instead of a manifest, it starts with {start:?}")))
+}
+
+/// The digest that the registry names in its answer's head.
+fn announced(answer: &Answer) -> Result<Option<Digest>, Cause> {
+    let Some(value) = answer.response.headers().get(DIGEST_HEADER) else { return Ok(None) };
+    let text = String::from_utf8_lossy(value.as_bytes());
+    let bad = |e| Cause::Content(format!("Docker-Content-Digest {:?}: {e}", redact::text(&text, 100)));
+    text.trim().parse::<Digest>().map(Some).map_err(bad)
+}
+
+/// The digest of what a tag stands for: the registry's, if the bytes have it, or SHA-256.
+async fn computed(announced: Option<Digest>, bytes: Bytes) -> Result<Digest, Cause> {
+    let algorithm = announced.as_ref().map_or(Algorithm::Sha256, Digest::algorithm);
+    let got = hashing(bytes.len(), move || algorithm.digest(&bytes)).await.map_err(Cause::Content)?;
+    match announced {
+        Some(want) if want != got => {
+            Err(Cause::Content(format!("the registry calls the manifest {want} and its bytes are {got}")))
+        }
+        _ => Ok(got),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_json_is_named() {
+        let cases = [
+            ("application/json", "{}", None),
+            ("", " \n{}", None),
+            ("text/html; charset=utf-8", "{}", Some("text/html; charset=utf-8 instead of a manifest")),
+            ("text/html", "<!DOCTYPE html>\n<p>Sign in", Some("starts with \"<!DOCTYPE html> <p>Sign in\"")),
+            ("application/json", "<html>", Some("application/json instead of a manifest")),
+            ("", "", Some("an empty answer (no type)")),
+        ];
+        for (content_type, body, want) in cases {
+            let got = check_is_json(content_type, body.as_bytes()).map_err(|c| c.to_string());
+            match want {
+                None => assert_eq!(got, Ok(()), "{body}"),
+                Some(want) => assert!(got.as_ref().is_err_and(|e| e.contains(want)), "{body}: {got:?}"),
+            }
+        }
+    }
+}

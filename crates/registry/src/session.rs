@@ -1,0 +1,321 @@
+//! [`Session`]: one pull's hosts, with the credential for each, and the way of a request: which host is asked in which
+//! order, how its challenges are answered, and what is kept of failures. `repository`, `document` and `blob` ask
+//! through it.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::header::{WARNING, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderValue};
+use oci::{Descriptor, Reference, RegistryAuth};
+use url::Url;
+
+use crate::attempts::{Attempts, Step, Who};
+use crate::authenticator::{Authenticator, Round};
+use crate::challenge::{self, Challenge};
+use crate::client::Client;
+use crate::error::{Cause, RegistryError};
+use crate::redact::{self, Secrets};
+use crate::transport::{Answer, Ask, Method, Transport};
+
+/// How often a request may be challenged before it is given up.
+const MAX_CHALLENGES: usize = 4;
+/// Warnings of a registry that are shown in one pull.
+const MAX_WARNINGS: usize = 8;
+
+/// See the file's head.
+pub(crate) struct Session {
+    client: Client,
+    reference: Reference,
+    hosts: Vec<Host>,
+    secrets: Secrets,
+    /// Warnings that were shown already.
+    warnings: Mutex<BTreeSet<String>>,
+}
+
+/// One host within a session.
+struct Host {
+    transport: Arc<Transport>,
+    authenticator: Authenticator,
+    /// It failed in this session: it is asked last.
+    failed: AtomicBool,
+}
+
+/// What is asked of a host.
+#[derive(Clone, Debug)]
+pub(crate) struct Path<'a> {
+    pub(crate) method: Method,
+    /// `manifests` or `blobs`.
+    pub(crate) what: &'static str,
+    /// Tag or digest.
+    pub(crate) name: &'a str,
+}
+
+impl Host {
+    fn who(&self) -> Who<'_> {
+        Who { name: self.transport.name(), upstream: self.transport.config().upstream }
+    }
+}
+
+impl Session {
+    pub(crate) fn new(
+        client: Client,
+        reference: &Reference,
+        auth: Option<RegistryAuth>,
+    ) -> Result<Self, RegistryError> {
+        let asked = || format!("find the hosts of {}", reference.domain());
+        let fail = |message: String| RegistryError::config(asked(), message);
+        let options = client.options();
+        let namespace =
+            (options.namespaces)(reference.domain()).map_err(|e| fail(redact::text(&e.to_string(), 500)))?;
+        if namespace.hosts.is_empty() {
+            return Err(fail("there are none".into()));
+        }
+        let secrets = Secrets::default();
+        let auth = auth.filter(|a| !a.is_anonymous());
+        if let Some(auth) = &auth {
+            secrets.add_credential(auth);
+        }
+        let mut hosts = Vec::new();
+        for config in namespace.hosts {
+            let (credential, withheld_for) = match &auth {
+                Some(auth) if is_for(auth, config.upstream, &config.base) => (Some(auth.clone()), None),
+                Some(auth) if auth.server_address.is_empty() => (None, Some(reference.domain().to_owned())),
+                Some(auth) => (None, Some(redact::text(&server_host(&auth.server_address), 200))),
+                None => (None, None),
+            };
+            for (_, value) in &config.headers {
+                secrets.add(value);
+                secrets.add(value.split_once(' ').map_or(value, |(_, rest)| rest));
+            }
+            let limit = options.limits.token;
+            let idle = options.retry.idle_timeout;
+            let authenticator = Authenticator::new(credential, withheld_for, reference.path(), limit, idle)
+                .map_err(|cause| fail(cause.to_string()))?;
+            let transport = client.transport(config).map_err(|cause| fail(cause.to_string()))?;
+            hosts.push(Host { transport, authenticator, failed: AtomicBool::new(false) });
+        }
+        let reference = reference.clone().with_default_tag();
+        Ok(Self { client, reference, hosts, secrets, warnings: Mutex::default() })
+    }
+
+    pub(crate) fn reference(&self) -> &Reference {
+        &self.reference
+    }
+
+    pub(crate) fn idle_timeout(&self) -> Duration {
+        self.client.options().retry.idle_timeout
+    }
+
+    pub(crate) fn asked_blob(&self, descriptor: &Descriptor) -> String {
+        format!("fetch blob {} of {}", descriptor.digest, self.reference.repository())
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(crate) fn who(&self, host: usize) -> Who<'_> {
+        self.hosts[host].who()
+    }
+
+    pub(crate) fn host_name(&self, host: usize) -> &str {
+        self.hosts[host].transport.name()
+    }
+
+    /// The hosts in the order in which they are asked: as configured, but those that failed in this session, or could
+    /// not be reached a moment ago, come last.
+    pub(crate) fn order(&self, by_tag: bool) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.hosts.len())
+            .filter(|i| {
+                let can = self.hosts[*i].transport.config().capabilities;
+                can.pull && (can.resolve || !by_tag)
+            })
+            .collect();
+        order.sort_by_key(|i| {
+            let host = &self.hosts[*i];
+            host.failed.load(Ordering::Relaxed) || self.client.is_unreachable(&host.transport.config().base)
+        });
+        order
+    }
+
+    /// No host has the capability that is needed.
+    pub(crate) fn nobody(&self, asked: &str, by_tag: bool) -> RegistryError {
+        let needed = if by_tag { "pull and resolve" } else { "pull" };
+        RegistryError::config(asked, format!("no host of {} has the capability {needed}", self.reference.domain()))
+    }
+
+    /// Takes note of a failure, and waits where the same host is to be asked again.
+    ///
+    /// # Errors
+    /// The whole error, when nobody is left.
+    pub(crate) async fn failed(&self, attempts: &mut Attempts, cause: Cause, asked: &str) -> Result<(), RegistryError> {
+        let cause = cause.map_text(|text| self.secrets.scrub(text));
+        let at = attempts.host();
+        let host = &self.hosts[at];
+        if cause.is_unreachable() {
+            self.client.note_unreachable(&host.transport.config().base);
+        }
+        tracing::debug!(host = host.transport.name(), %cause, asked, "request failed");
+        match attempts.failed(&self.client.options().retry, host.who(), cause) {
+            Step::Again(wait) => {
+                tokio::time::sleep(wait).await;
+                Ok(())
+            }
+            Step::Next => {
+                host.failed.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            Step::End => {
+                host.failed.store(true, Ordering::Relaxed);
+                Err(attempts.error(asked))
+            }
+        }
+    }
+
+    /// The caller found a host's bytes to be wrong: the next host is asked.
+    ///
+    /// # Errors
+    /// The whole error, when nobody is left.
+    pub(crate) fn reject(&self, attempts: &mut Attempts, cause: Cause, asked: &str) -> Result<(), RegistryError> {
+        let cause = cause.map_text(|text| self.secrets.scrub(text));
+        let host = &self.hosts[attempts.host()];
+        host.failed.store(true, Ordering::Relaxed);
+        match attempts.failed(&self.client.options().retry, host.who(), cause) {
+            Step::End => Err(attempts.error(asked)),
+            Step::Again(_) | Step::Next => Ok(()),
+        }
+    }
+
+    /// A request to a host, with its challenges answered. The answer may be one without success.
+    pub(crate) async fn request(&self, host: usize, path: &Path<'_>, headers: HeaderMap) -> Result<Answer, Cause> {
+        let Host { transport, authenticator, .. } = &self.hosts[host];
+        let url = self.url(transport, path);
+        let mut round = Round::default();
+        let mut challenges_seen = 0;
+        loop {
+            let authorization = authenticator.current(transport, &self.secrets, &mut round).await?;
+            let ask = Ask {
+                method: path.method,
+                url: url.clone(),
+                headers: headers.clone(),
+                authorization: authorization.as_ref(),
+                form: None,
+                is_token: false,
+            };
+            let answer = transport.send(ask).await?;
+            self.client.note_reached(&transport.config().base);
+            self.show_warnings(&answer);
+            let challenges = if answer.left_origin { Vec::new() } else { challenges(&answer) };
+            let is_challenge = match answer.status().as_u16() {
+                401 => !answer.left_origin,
+                403 => challenges.iter().any(|c| c.get("error") == Some("insufficient_scope")),
+                _ => false,
+            };
+            if !is_challenge {
+                return Ok(answer);
+            }
+            challenges_seen += 1;
+            if challenges_seen > MAX_CHALLENGES {
+                return Err(answer.into_cause(transport.error_body()).await);
+            }
+            let refused = answer.into_cause(transport.error_body()).await;
+            authenticator
+                .challenged(&challenges, transport, &self.secrets, &mut round)
+                .await
+                .map_err(|cause| with_message(cause, refused))?;
+        }
+    }
+
+    /// The distribution specification wants the registry's warnings shown, each once.
+    fn show_warnings(&self, answer: &Answer) {
+        for value in answer.response.headers().get_all(WARNING) {
+            let text = self.secrets.scrub(&redact::text(&String::from_utf8_lossy(value.as_bytes()), 300));
+            let mut shown = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+            if shown.len() < MAX_WARNINGS && shown.insert(text.clone()) {
+                tracing::warn!(host = answer.host, warning = text, "the registry warns");
+            }
+        }
+    }
+
+    fn url(&self, transport: &Transport, path: &Path<'_>) -> Url {
+        let config = transport.config();
+        let mut url = config.base.clone();
+        url.set_path(&format!("{}/{}/{}/{}", config.api_root(), self.reference.path(), path.what, path.name));
+        if !config.upstream {
+            url.query_pairs_mut().append_pair("ns", self.reference.domain());
+        }
+        url
+    }
+}
+
+/// What the registry said with its 401 belongs to the reason why that was the end.
+fn with_message(cause: Cause, refused: Cause) -> Cause {
+    match (cause, refused) {
+        (Cause::Unauthenticated(words), Cause::Status { message, .. }) if !message.is_empty() => {
+            Cause::Unauthenticated(format!("{words} ({message})"))
+        }
+        (cause, _) => cause,
+    }
+}
+
+fn challenges(answer: &Answer) -> Vec<Challenge> {
+    challenge::parse(answer.response.headers().get_all(WWW_AUTHENTICATE).iter().map(HeaderValue::as_bytes))
+}
+
+/// Whether a credential is for a host: the one of its server address, or else the registry itself.
+fn is_for(auth: &RegistryAuth, upstream: bool, base: &Url) -> bool {
+    if auth.server_address.is_empty() {
+        return upstream;
+    }
+    let canonical = |host: &str| match host {
+        "docker.io" | "index.docker.io" | "registry-1.docker.io" => "docker.io".to_owned(),
+        other => other.to_ascii_lowercase(),
+    };
+    let server = server_host(&auth.server_address);
+    // `host:443` and `host` are the same over HTTPS, `host:80` and `host` over HTTP.
+    let Ok(server) = Url::parse(&format!("{}://{server}/", base.scheme())) else { return false };
+    let (Some(theirs), Some(own)) = (server.host_str(), base.host_str()) else { return false };
+    canonical(theirs) == canonical(own) && server.port_or_known_default() == base.port_or_known_default()
+}
+
+/// `host[:port]` of a server address, which may be a URL.
+fn server_host(address: &str) -> String {
+    let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    authority.rsplit_once('@').map_or(authority, |(_, host)| host).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_for_their_host() {
+        let cases = [
+            ("", true, "https://r.example", true),
+            ("", false, "https://mirror.example", false),
+            ("r.example", true, "https://r.example", true),
+            ("r.example", true, "https://other.example", false),
+            ("https://r.example/v1/", true, "https://r.example", true),
+            ("r.example:443", true, "https://r.example", true),
+            ("r.example:5000", true, "https://r.example", false),
+            ("mirror.example", false, "https://mirror.example", true),
+            ("https://index.docker.io/v1/", true, "https://registry-1.docker.io", true),
+            ("docker.io", true, "https://registry-1.docker.io", true),
+            ("docker.io", false, "https://mirror.example", false),
+            ("127.0.0.1:5000", true, "http://127.0.0.1:5000", true),
+            ("R.Example", true, "https://r.example", true),
+            ("user@r.example", true, "https://r.example", true),
+            ("r.example", true, "https://sub.r.example", false),
+            ("///", true, "https://r.example", false),
+        ];
+        for (server, upstream, base, want) in cases {
+            let auth = RegistryAuth { server_address: server.into(), ..RegistryAuth::basic("u", "p") };
+            let base = Url::parse(base).expect("parses");
+            assert_eq!(is_for(&auth, upstream, &base), want, "{server:?} at {base}");
+        }
+    }
+}
