@@ -202,5 +202,5 @@ fn image_spec(request: &EnsureImageRequest) -> Result<ImageSpec, EnsureImageErro
 }
 
 #[cfg(test)]
-#[path = "manager_tests.rs"]
+#[path = "manager_tests/mod.rs"]
 mod tests;

@@ -74,17 +74,17 @@ pub struct Identity {
     pub digest: Digest,
 }
 
-/// Pulls that are being held back at the registry.
+/// Pulls that are being held back at the registry. Dropping it lets everything through again.
 pub struct Hold {
     reached: Pin<Box<dyn Future<Output = ()> + Send>>,
     given_up: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    release: Box<dyn FnOnce() + Send>,
+    release: Option<Box<dyn FnOnce() + Send>>,
 }
 
 impl Hold {
     /// `reached` ends when a request of a pull is being held back; `release` lets everything through again.
     pub fn new(reached: impl Future<Output = ()> + Send + 'static, release: impl FnOnce() + Send + 'static) -> Self {
-        Self { reached: Box::pin(reached), given_up: None, release: Box::new(release) }
+        Self { reached: Box::pin(reached), given_up: None, release: Some(Box::new(release)) }
     }
 
     /// With a future that ends when no request is held back any more, since whoever asked went away. A registry that
@@ -109,7 +109,15 @@ impl Hold {
 
     /// Lets everything through again.
     pub fn release(self) {
-        (self.release)();
+        drop(self);
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if let Some(release) = self.release.take() {
+            release();
+        }
     }
 }
 

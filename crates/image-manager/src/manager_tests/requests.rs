@@ -1,0 +1,138 @@
+//! What the runtime is sent, what the caller gets, and which credentials are tried.
+
+use cri_api::{Error, Kind, PodSandboxConfig};
+use oci::RegistryAuth;
+
+use super::*;
+use crate::{PullReason, UseLocalReason};
+
+#[tokio::test]
+async fn answers_the_image_ref_that_the_runtime_uses() {
+    let rig = Rig::new(SERIAL);
+    let present = rig.ensure(request("present_image", PullPolicy::Never)).await.expect("present");
+    assert_eq!((present.image_ref, present.pulled), (rig.present_id.clone(), false));
+    let pulled = rig.ensure(request("missing_image", PullPolicy::IfNotPresent)).await.expect("on offer");
+    assert_eq!(pulled.image_ref, FakeImage::new("missing").sized(4096).id().to_string());
+    assert!(pulled.pulled && pulled.size > Some(4096) && pulled.credential.is_none());
+    // Another spelling of the same name is the same image.
+    let again =
+        rig.ensure(request("docker.io/library/missing_image:latest", PullPolicy::Never)).await.expect("present");
+    assert_eq!(again.image_ref, pulled.image_ref);
+}
+
+#[tokio::test]
+async fn the_runtime_is_sent_the_user_s_spelling_with_the_default_tag() {
+    // Upstream TestApplyDefaultImageTag, TestPullAndListImageWithPodAnnotations and
+    // TestPullAndListImageWithRuntimeHandlerInImageCriAPIFeatureGate.
+    let rig = Rig::new(SERIAL);
+    let image = FakeImage::new("root");
+    rig.fake.publish("root:tag", &image);
+    rig.fake.publish("root:latest", &image);
+    let by_digest = format!("root@{}", image.digest());
+    let by_both = format!("root:latest@{}", image.digest());
+    let cases = [("root", "root:latest"), ("root:tag", "root:tag"), (&by_digest, &by_digest), (&by_both, &by_both)];
+    for (given, sent) in cases {
+        rig.fake.forget_calls();
+        let mut request = request(given, PullPolicy::Always);
+        request.pod.annotations.insert("kubernetes.io/example".into(), "yes".into());
+        request.runtime_handler = "kata".into();
+        request.sandbox = Some(PodSandboxConfig { hostname: "pod".into(), ..PodSandboxConfig::default() });
+        rig.ensure(request).await.expect("on offer");
+        let calls = rig.fake.calls();
+        let Some(Call::PullImage(spec, None)) = calls.first() else { panic!("no anonymous pull: {calls:?}") };
+        assert_eq!(spec.image, sent);
+        assert_eq!(spec.user_specified_image, given);
+        assert_eq!(spec.runtime_handler, "kata");
+        assert_eq!(spec.annotations["kubernetes.io/example"], "yes");
+    }
+    let listed = rig.fake.list_images(None).await.expect("lists");
+    let spec = listed.iter().find(|i| i.id == image.id().to_string()).and_then(|i| i.spec.clone()).expect("listed");
+    assert_eq!((spec.runtime_handler.as_str(), spec.annotations.len()), ("kata", 1));
+}
+
+#[tokio::test]
+async fn credentials_are_tried_in_order_until_one_works() {
+    let rig = Rig::new(SERIAL);
+    let auth = |user: &str| RegistryAuth::basic(user, format!("{user}-password"));
+    rig.fake.require_auth("missing_image", auth("grace"));
+    let mut asked = request("missing_image", PullPolicy::IfNotPresent);
+    asked.credentials = vec![auth("ada"), auth("grace"), auth("rex")];
+    let image = rig.ensure(asked).await.expect("the second one may");
+    assert_eq!(image.credential, Some(1));
+    let users: Vec<Option<String>> = rig
+        .fake
+        .calls()
+        .into_iter()
+        .filter_map(|call| match call {
+            Call::PullImage(_, user) => Some(user),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(users, [Some("ada".to_owned()), Some("grace".to_owned())]);
+}
+
+#[tokio::test]
+async fn every_cause_is_kept_and_no_secret_told() {
+    // Upstream TestPullWithSecretsWithError: one aggregate.
+    let rig = Rig::new(SERIAL);
+    rig.fake.require_auth("missing_image", RegistryAuth::basic("owner", "s3cret"));
+    let mut asked = request("missing_image", PullPolicy::Always);
+    asked.credentials = vec![RegistryAuth::basic("ada", "swordfish"), RegistryAuth::default()];
+    let shown = format!("{asked:?}");
+    let error = rig.ensure(asked).await.expect_err("nobody may");
+    assert_eq!(error.reason(), "ErrImagePull");
+    assert_eq!(
+        error.message(),
+        "[pull docker.io/library/missing_image:latest: access denied, \
+         pull docker.io/library/missing_image:latest: authentication required]"
+    );
+    assert_eq!(rig.messages()[1], format!("Failed to pull image \"missing_image\": {}", error.message()));
+    let EnsureImageError::Pull { source, .. } = &error else { panic!("a pull failed: {error:?}") };
+    let kinds: Vec<(Option<usize>, Kind)> = source.attempts().iter().map(|a| (a.credential, a.error.kind())).collect();
+    assert_eq!(kinds, [(Some(0), Kind::PermissionDenied), (Some(1), Kind::Unauthenticated)]);
+    assert_eq!(error.kind(), Some(Kind::Unauthenticated));
+    for text in [shown, format!("{error:?}"), format!("{:?}", rig.ring.events())] {
+        assert!(!text.contains("swordfish") && !text.contains("s3cret"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn explain_touches_nothing() {
+    let rig = Rig::new(SERIAL);
+    let local = Decision::UseLocal {
+        image_ref: rig.present_id.clone(),
+        why: UseLocalReason::PresentAndGranted(Grant::NoRecordsKept),
+    };
+    let cases = [
+        ("present_image", PullPolicy::IfNotPresent, "use-local", Ok(local), 1),
+        ("missing_image", PullPolicy::IfNotPresent, "pull", Ok(Decision::Pull(PullReason::NotPresent)), 1),
+        ("present_image", PullPolicy::Always, "pull", Ok(Decision::Pull(PullReason::PolicyIsAlways)), 0),
+        ("missing_image", PullPolicy::Never, "refuse", Ok(Decision::Refuse(RefuseReason::NotPresentAndNeverPulled)), 1),
+        ("FAILED_IMAGE", PullPolicy::Always, "fail", Err("InvalidImageName"), 0),
+    ];
+    for (image, policy, word, decision, looks) in cases {
+        rig.fake.forget_calls();
+        let explanation = rig.manager.explain(request(image, policy)).await;
+        assert_eq!(rig.fake.call_kinds(), vec![CallKind::ImageStatus; looks], "{image} {policy}");
+        assert_eq!(explanation.word(), word);
+        assert_eq!(explanation.sent.is_some(), decision.is_ok());
+        assert_eq!(explanation.decision.as_ref().map_err(EnsureImageError::reason), decision.as_ref().map_err(|r| *r));
+        assert!(explanation.to_string().starts_with(&format!("{image}: {word}: ")), "{explanation}");
+    }
+    rig.fake.faults().fail(CallKind::ImageStatus, Error::new(Kind::Unavailable, "gone"));
+    let explanation = rig.manager.explain(request("present_image", PullPolicy::Never)).await;
+    assert_eq!(explanation.why(), "ImageInspectError: Failed to inspect image \"present_image\": gone");
+    assert_eq!(explanation.sent.as_deref(), Some("present_image:latest"));
+    assert_eq!(rig.ring.events(), [], "no event is recorded");
+}
+
+#[tokio::test]
+async fn without_an_object_nothing_is_recorded() {
+    let rig = Rig::new(SERIAL);
+    for (image, policy) in [("missing_image", PullPolicy::Always), ("FAILED_IMAGE", PullPolicy::Never)] {
+        let mut request = request(image, policy);
+        request.object = None;
+        assert_eq!(rig.ensure(request).await.is_ok(), image == "missing_image");
+    }
+    assert_eq!(rig.ring.events(), []);
+}
