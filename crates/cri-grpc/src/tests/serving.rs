@@ -169,6 +169,8 @@ async fn calls_in_flight_may_end_within_the_grace() {
         }
     })
     .await;
+    let ended = tokio::time::timeout(Duration::from_millis(100), gate.until_waiting(0)).await;
+    ended.expect_err("the call was ended before its time");
     gate.open();
     soon(pull).await.unwrap().expect("it was let to end");
     server.stop().await;
@@ -185,7 +187,7 @@ async fn calls_in_flight_end_after_the_grace() {
     server.stop().await;
     let error = soon(pull).await.unwrap().unwrap_err();
     assert_eq!(error, Error::new(Kind::Unavailable, "PullImage: the server is shutting down"));
-    soon(gate.until_waiting(0)).await;
+    assert_eq!(gate.waiting(), 0, "nothing outlives the server");
     assert_eq!(fake.abandoned_pulls(), 1);
 }
 
