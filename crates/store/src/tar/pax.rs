@@ -86,8 +86,11 @@ fn malformed(what: impl Into<String>) -> PaxError {
     PaxError::Malformed(what.into())
 }
 
-/// Splits the first record off: key, value, rest.
-fn record(bytes: &[u8], limits: PaxLimits) -> Result<(&[u8], &[u8], &[u8]), PaxError> {
+/// Key and value of a record, and what follows it.
+type Record<'a> = (&'a [u8], &'a [u8], &'a [u8]);
+
+/// Splits the first record off.
+fn record(bytes: &[u8], limits: PaxLimits) -> Result<Record<'_>, PaxError> {
     let bad = || malformed("a PAX record is not of the form \"length key=value\\n\"");
     let space = bytes.iter().take(21).position(|b| *b == b' ').ok_or_else(bad)?;
     let len = decimal(&bytes[..space]).ok_or_else(bad)?;
@@ -178,11 +181,10 @@ impl PaxSparse {
             b"name" => self.name = text(value),
             b"realsize" | b"size" => self.real_size = Some(number()?),
             b"map" => self.pieces = Some(parse_list(value, most)?),
-            b"offset" => {
-                if self.half.replace(number()?).is_some() {
-                    return Err(MapError::Malformed("two GNU.sparse.offset records in a row"));
-                }
+            b"offset" if self.half.is_some() => {
+                return Err(MapError::Malformed("two GNU.sparse.offset records in a row"));
             }
+            b"offset" => self.half = Some(number()?),
             b"numbytes" => {
                 let Some(offset) = self.half.take() else {
                     return Err(MapError::Malformed("GNU.sparse.numbytes without GNU.sparse.offset"));

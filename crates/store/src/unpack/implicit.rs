@@ -124,11 +124,6 @@ fn copy(from: &OwnedFd, to: &OwnedFd, privileged: bool) -> Result<(), Errno> {
         }
     }
     rustix::fs::fchmod(to, Mode::from_raw_mode(stat.st_mode & 0o7777))?;
-    #[expect(
-        clippy::unnecessary_fallible_conversions,
-        clippy::useless_conversion,
-        reason = "the fields' types differ between architectures"
-    )]
     let time = |seconds, nanos| -> Result<Timespec, Errno> {
         let nanos = i64::try_from(nanos).map_err(|_| Errno::RANGE)?;
         Ok(Timespec { tv_sec: seconds, tv_nsec: nanos })

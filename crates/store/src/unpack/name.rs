@@ -123,7 +123,10 @@ fn hold(raw: &[u8], limit_name: &'static str, seen: usize, limit: usize) -> Resu
 mod tests {
     use super::*;
 
-    fn set(raw: &[u8]) -> Result<(Meaning, Vec<u8>, Vec<u8>), String> {
+    /// Meaning, parent, leaf; or the error's text.
+    type Got = Result<(Meaning, Vec<u8>, Vec<u8>), String>;
+
+    fn set(raw: &[u8]) -> Got {
         let mut name = Name::default();
         let limits = Limits { path_depth: 5, path_bytes: 40, name_bytes: 20, ..Limits::default() };
         let meaning = name.set(raw, &limits).map_err(|e| e.to_string())?;
