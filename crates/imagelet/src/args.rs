@@ -28,7 +28,7 @@ variables, variables over the file.";
 /// The kubelet's image half as a program of its own: makes sure that the images which pods need are on the node.
 #[derive(Debug, Parser)]
 #[command(name = "imagelet", version, after_help = AFTER_HELP, max_term_width = 120, propagate_version = false)]
-#[command(subcommand_required = true, arg_required_else_help = true, infer_long_args = false)]
+#[command(subcommand_required = true, arg_required_else_help = true, args_override_self = true)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,

@@ -69,8 +69,8 @@ mod tests {
 
     #[test]
     fn roots() {
-        let user = Environment { home: Some("/home/u".into()), ..Environment::default() };
-        assert_eq!(user.default_root(), Path::new("/home/u/.local/share/imagelet"));
+        let user = Environment { home: Some("/h/u".into()), ..Environment::default() };
+        assert_eq!(user.default_root(), Path::new("/h/u/.local/share/imagelet"));
         let xdg = Environment { data_home: Some("/data".into()), ..user.clone() };
         assert_eq!(xdg.default_root(), Path::new("/data/imagelet"));
         let root = Environment { privileged: true, ..xdg };

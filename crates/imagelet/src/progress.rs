@@ -194,11 +194,10 @@ impl BarPull {
             return;
         }
         if layer.bar.is_none() && state != LayerState::Waiting && self.shown < MAX_BARS {
-            let template = "  {prefix} {msg:9} {bar:30} {bytes:>10}/{total_bytes:10} {bytes_per_sec:>12} {eta:>4}";
+            let template = "  {prefix} {msg:9} {bar:30} {decimal_bytes:>10}/{decimal_total_bytes:10} {decimal_bytes_per_sec:>12} {eta:>4}";
             let bar = ProgressBar::new(layer.size).with_style(style(template).progress_chars("=> "));
             bar.set_prefix(digest.short().to_owned());
             let bar = self.multi.insert_after(&self.head, bar);
-            bar.enable_steady_tick(TICK);
             layer.bar = Some(bar);
             self.shown += 1;
         }
@@ -311,7 +310,7 @@ mod tests {
         let drawn = terminal.drawn();
         assert!(drawn.contains("demo/x:1 1/2 layers"), "{drawn}");
         assert!(drawn.contains(&format!("{} fetching", a.short())), "{drawn}");
-        assert!(drawn.contains("500.00 kB/1.00 MB") || drawn.contains("/976.56 KiB"), "{drawn}");
+        assert!(drawn.contains("500.00 kB/1.00 MB"), "{drawn}");
         pull.tell(PullEvent::Layer { digest: a.clone(), state: LayerState::Done });
         assert!(bar.is_finished() && pull.layers[&a].bar.is_none());
         assert_eq!((pull.finished, pull.shown), (2, 0));
