@@ -427,7 +427,7 @@ impl<'a> Reader<'a> {
     /// The map of version 1.0: decimal lines at the beginning of the data, padded to a block.
     fn map_in_data(&mut self, raw: &mut Raw<'_>) -> Result<Vec<Piece>, TarError> {
         let most = self.limits.sparse_pieces;
-        let mut lines = MapLines::default();
+        let mut lines = sparse::MapLines::default();
         while !lines.complete() {
             if self.data_left < BLOCK as u64 {
                 return Err(self.malformed("the map of a sparse file does not end"));
@@ -443,7 +443,7 @@ impl<'a> Reader<'a> {
                 Err(sparse::MapError::Malformed(what)) => return Err(self.malformed(what)),
             }
         }
-        Ok(lines.pieces)
+        Ok(lines.into_pieces())
     }
 
     fn truncated(&self) -> TarError {
@@ -457,46 +457,6 @@ impl<'a> Reader<'a> {
 
     fn limit(&self, limit_name: &'static str, limit: u64, seen: u64) -> TarError {
         TarError::Limit { subject: format!("the entry at byte {}", self.offset), limit_name, limit, seen }
-    }
-}
-
-/// The lines of a version 1.0 map, fed block by block.
-#[derive(Default)]
-struct MapLines {
-    count: Option<u64>,
-    half: Option<u64>,
-    line: Vec<u8>,
-    pieces: Vec<Piece>,
-}
-
-impl MapLines {
-    fn complete(&self) -> bool {
-        self.half.is_none() && self.count == Some(self.pieces.len() as u64)
-    }
-
-    fn take(&mut self, block: &[u8], most: usize) -> Result<(), sparse::MapError> {
-        let bad = sparse::MapError::Malformed("the map of a sparse file has a line that is no number");
-        for byte in block {
-            if self.complete() {
-                return Ok(());
-            }
-            if *byte != b'\n' {
-                if self.line.len() > 20 {
-                    return Err(bad);
-                }
-                self.line.push(*byte);
-                continue;
-            }
-            let number = sparse::decimal(&self.line).ok_or(bad)?;
-            self.line.clear();
-            match (self.count, self.half.take()) {
-                (None, _) if number > most as u64 => return Err(sparse::MapError::TooMany),
-                (None, _) => self.count = Some(number),
-                (Some(_), None) => self.half = Some(number),
-                (Some(_), Some(offset)) => self.pieces.push(Piece { offset, len: number }),
-            }
-        }
-        Ok(())
     }
 }
 

@@ -60,6 +60,52 @@ pub(super) enum MapError {
     Malformed(&'static str),
 }
 
+/// The lines of a version 1.0 map, fed block by block.
+#[derive(Default)]
+pub(super) struct MapLines {
+    count: Option<u64>,
+    half: Option<u64>,
+    line: Vec<u8>,
+    pieces: Vec<Piece>,
+}
+
+impl MapLines {
+    pub(super) fn into_pieces(self) -> Vec<Piece> {
+        self.pieces
+    }
+
+    /// Whether the map is whole.
+    pub(super) fn complete(&self) -> bool {
+        self.half.is_none() && self.count == Some(self.pieces.len() as u64)
+    }
+
+    /// Takes a block in; what follows the last line is padding.
+    pub(super) fn take(&mut self, block: &[u8], most: usize) -> Result<(), MapError> {
+        let bad = MapError::Malformed("the map of a sparse file has a line that is no number");
+        for byte in block {
+            if self.complete() {
+                return Ok(());
+            }
+            if *byte != b'\n' {
+                if self.line.len() > 20 {
+                    return Err(bad);
+                }
+                self.line.push(*byte);
+                continue;
+            }
+            let number = decimal(&self.line).ok_or(bad)?;
+            self.line.clear();
+            match (self.count, self.half.take()) {
+                (None, _) if number > most as u64 => return Err(MapError::TooMany),
+                (None, _) => self.count = Some(number),
+                (Some(_), None) => self.half = Some(number),
+                (Some(_), Some(offset)) => self.pieces.push(Piece { offset, len: number }),
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Holds a map against the size of the file and the bytes of data in the archive: in order, no overlap, inside the
 /// file, and exactly as much as there is.
 pub(super) fn check(pieces: &[Piece], size: u64, data: u64) -> Result<(), &'static str> {

@@ -136,7 +136,8 @@ mod tests {
     #[test]
     fn names() {
         use Meaning::{Ignored, Opaque, Root, Thing, Whiteout};
-        let cases: &[(&[u8], Meaning, &[u8], &[u8])] = &[
+        type Row<'a> = (&'a [u8], Meaning, &'a [u8], &'a [u8]);
+        let cases: &[Row<'_>] = &[
             (b"", Root, b"", b""),
             (b".", Root, b"", b""),
             (b"./", Root, b"", b""),

@@ -55,10 +55,10 @@ fn source(root: &Path, can: Can) {
         chown(root.join("dir/block"), Some(3_000_000_000), Some(4_000_000_000)).unwrap();
         let mut sparse = File::create(root.join("sparse")).unwrap();
         for at in 0..40_u64 {
-            sparse.seek(SeekFrom::Start(at * 1_000_000)).unwrap();
+            sparse.seek(SeekFrom::Start(at * 100_000)).unwrap();
             sparse.write_all(&[b's'; 5000]).unwrap();
         }
-        sparse.set_len(50_000_000).unwrap();
+        sparse.set_len(5_000_000).unwrap();
         File::create(root.join("hole")).unwrap().set_len(1 << 20).unwrap();
     }
     if can == Can::Everything {

@@ -1,0 +1,34 @@
+//! Unpacks a tar file into a new directory, for measuring by hand: `unpack TAR DIRECTORY [rebuild]`.
+//!
+//! Prints what was made and how long it took. Compare on a journaled file system, several rounds, directory new.
+
+use std::error::Error;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use imagelet_store::unpack::{Limits, UnpackOptions, unpack};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let (Some(tar), Some(directory)) = (arguments.next(), arguments.next().map(PathBuf::from)) else {
+        return Err("usage: unpack TAR DIRECTORY [rebuild]".into());
+    };
+    std::fs::create_dir_all(directory.join("fs"))?;
+    let layer = File::open(&directory)?;
+    let (limits, cancelled) = (Limits::default(), || false);
+    let privileged = rustix::process::geteuid().is_root();
+    let options = UnpackOptions { limits: &limits, privileged, cancelled: &cancelled };
+    let begin = Instant::now();
+    let outcome = unpack(&mut File::open(tar)?, layer.as_fd(), &options)?;
+    let took = begin.elapsed();
+    writeln!(io::stdout(), "unpack {took:?} {outcome:?}")?;
+    if arguments.next().is_some() {
+        let begin = Instant::now();
+        imagelet_store::recipe::rebuild(layer.as_fd(), &mut io::sink())?;
+        writeln!(io::stdout(), "rebuild {:?}", begin.elapsed())?;
+    }
+    Ok(())
+}
