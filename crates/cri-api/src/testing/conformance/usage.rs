@@ -24,11 +24,10 @@ pub(super) async fn fs_info_works_always(bench: &Bench<'_>) -> Outcome {
 
 /// Usage grows with a pull, and shrinks with a removal to what it was.
 pub(super) async fn fs_usage_grows_and_shrinks(bench: &Bench<'_>) -> Outcome {
-    settle(bench).await?;
-    let before = used(bench).await?;
+    let before = settled(bench).await?;
     let image = bench.pulled(&fixtures::TAGGED).await?;
     eventually(bench, "grow with the first pull", |now| now > before).await?;
-    let one = used(bench).await?;
+    let one = settled(bench).await?;
     let second = bench.pulled(fixtures::LISTED[0]).await?;
     eventually(bench, "grow with the second pull", |now| now > one).await?;
     bench.remove(&second.id).await?;
@@ -75,20 +74,20 @@ async fn used(bench: &Bench<'_>) -> Checked<u64> {
     used.ok_or_else(|| Stop::Failed("used bytes are not told".into()))
 }
 
-/// A peer that samples may still count what was removed before the case: it shows one number for longer than its period
-/// when it no longer does.
-async fn settle(bench: &Bench<'_>) -> Outcome {
+/// Bytes in use now. A peer that samples may still count what was removed before, or may have looked in the middle of a
+/// pull: its number counts once it stays for longer than a period.
+async fn settled(bench: &Bench<'_>) -> Checked<u64> {
     const LONGER_THAN_A_PERIOD: Duration = Duration::from_secs(12);
-    if !bench.deviates(Deviation::FsUsageIsLate) {
-        return Ok(());
-    }
-    loop {
-        let before = used(bench).await?;
+    let mut now = used(bench).await?;
+    while bench.deviates(Deviation::FsUsageIsLate) {
         tokio::time::sleep(LONGER_THAN_A_PERIOD).await;
-        if used(bench).await? == before {
-            return Ok(());
+        let later = used(bench).await?;
+        if later == now {
+            break;
         }
+        now = later;
     }
+    Ok(now)
 }
 
 /// At once, or for a peer that samples: before the case's time is up.
