@@ -90,7 +90,7 @@ impl Scene {
 #[test]
 fn names_that_do_not_parse() {
     let s = Scene::new();
-    for name in ["UPPER/case:1", "a/b:", "a@sha256:12", "-x/y", "a/b:tag with blank", "http://host/a", ":1", "a//b"] {
+    for name in ["a/UPPER:1", "a/b:", "a@sha256:12", "-x/y", "a/b:tag with blank", "http://host/a", ":1", "a//b"] {
         let done = s.imagelet.run(&["pull", "--", name]);
         assert!(matches!(done.code, Some(1 | 2)), "{name}: {done:?}");
         let code = done.code.expect("it has one");
@@ -145,7 +145,7 @@ fn wrong_usage_and_wrong_configuration() {
         fs::write(&file, format!("{head}{text}")).expect("write a configuration");
         s.refused(64, &[names], &["--config", &file.display().to_string(), "images"]);
     }
-    s.refused(64, &["--image-endpoint", "tcp"], &["--image-endpoint", "tcp://127.0.0.1:1", "images"]);
+    s.refused(2, &["--image-endpoint", "tcp"], &["--image-endpoint", "tcp://127.0.0.1:1", "images"]);
 }
 
 #[test]
@@ -163,11 +163,11 @@ fn registries_that_fail() {
     let s = Scene::new();
     s.refused_with_fault(69, &["500"], "/manifests/", Fault::status(500));
     s.refused_with_fault(69, &["503"], "layer", Fault::status(503));
-    s.refused_with_fault(1, &["redirect"], "/manifests/", Fault::EndlessRedirect);
-    s.refused_with_fault(1, &["redirect"], "layer", Fault::EndlessRedirect);
+    s.refused_with_fault(69, &["redirect"], "/manifests/", Fault::EndlessRedirect);
+    s.refused_with_fault(69, &["redirect"], "layer", Fault::EndlessRedirect);
     s.refused_with_fault(77, &[], "/manifests/", Fault::status(403));
     let missing = s.name("bad/missing:1");
-    s.refused(1, &[&missing, "not found"], &["pull", &missing]);
+    s.refused(1, &[&missing, "404"], &["pull", &missing]);
 }
 
 #[test]
@@ -245,7 +245,11 @@ fn sockets_that_are_none() {
     // Somebody else answers there, who speaks no gRPC: it is not replaced.
     let taken = s.scratch.join("taken.sock");
     let _listener = UnixListener::bind(&taken).expect("listen");
-    s.refused(1, &["taken.sock", "in use"], &["serve", "--listen", &format!("unix://{}", taken.display())]);
+    s.refused(
+        1,
+        &["taken.sock", "another process answers"],
+        &["serve", "--listen", &format!("unix://{}", taken.display())],
+    );
 }
 
 #[test]

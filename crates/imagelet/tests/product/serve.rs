@@ -62,7 +62,7 @@ fn the_socket_is_a_socket_for_its_group_and_goes_with_the_agent() {
     assert_eq!(meta.permissions().mode() & 0o777, 0o660);
     let second = Imagelet::on(&s.scratch.join("other"))
         .fails(1, &["serve", "--listen", &format!("unix://{}", socket.display())]);
-    assert!(second.contains("cri.sock") && second.contains("in use"), "{second}");
+    assert!(second.contains("cri.sock") && second.contains("another process answers"), "{second}");
     agent.stop();
     assert!(!socket.exists(), "an agent that ends in order takes its socket along");
 }
@@ -117,6 +117,6 @@ fn two_command_lines_at_once_share_a_root_or_say_who_holds_it() {
         let status = crate::support::cli::end_of(child);
         let mut said = String::new();
         std::io::Read::read_to_string(&mut child.stderr.take().expect("piped"), &mut said).expect("text");
-        assert!(status.success() || said.contains("held by process"), "{status}: {said}");
+        assert!(status.success() || said.contains("is in use by process"), "{status}: {said}");
     }
 }

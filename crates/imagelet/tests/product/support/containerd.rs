@@ -86,6 +86,7 @@ disabled_plugins = [{}]
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "none.invalid/pause:1"
   restrict_oom_score_adj = true
+  stats_collect_period = 1
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "/usr/lib/cni"
     conf_dir = "{home}/cni"

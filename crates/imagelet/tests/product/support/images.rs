@@ -125,7 +125,7 @@ impl Layout {
         };
         match packing {
             Packing::Plain => &mut command,
-            Packing::Gzip => command.args(["-n", "-6", "-c"]),
+            Packing::Gzip => command.args(["-n", "-1", "-c"]),
             Packing::Zstd => command.args(["-q", "-3", "-c"]),
         };
         run(command.stdin(File::open(tar).expect("open a tar")).stdout(Stdio::from(out)));

@@ -3,6 +3,7 @@
 pub(crate) mod cli;
 pub(crate) mod containerd;
 pub(crate) mod disk;
+pub(crate) mod front;
 pub(crate) mod gate;
 pub(crate) mod images;
 pub(crate) mod process;

@@ -107,11 +107,6 @@ impl Daemon {
         }
     }
 
-    /// The lines so far.
-    pub(crate) fn lines(&self) -> Vec<String> {
-        self.lines.0.0.lock().expect("no panic under the lock").clone()
-    }
-
     /// Its process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()

@@ -1,20 +1,21 @@
-//! Debian's docker-registry on a free port, with its own directory. Pushes images over plain HTTP/1.1 written here, so
+//! Debian's docker-registry on a free port, with its own directory, behind a [`Front`] that notes what is asked. Pushes images over plain HTTP/1.1 written here, so
 //! that imagelet's client is only ever on the reading side.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::front::Front;
 use super::images::{Image, Layout};
 use super::process::{Daemon, tool};
 
 /// A running registry.
 pub(crate) struct DockerRegistry {
-    daemon: Daemon,
-    host: String,
-    marks: AtomicU32,
+    front: Front,
+    /// Where the registry itself listens.
+    inner: String,
+    _daemon: Daemon,
 }
 
 impl DockerRegistry {
@@ -25,7 +26,7 @@ impl DockerRegistry {
         let config = directory.join("config.yml");
         let text = format!(
             "version: 0.1\n\
-             log: {{level: info, formatter: json, accesslog: {{disabled: false}}}}\n\
+             log: {{level: info, formatter: json, accesslog: {{disabled: true}}}}\n\
              storage: {{filesystem: {{rootdirectory: {}}}, delete: {{enabled: true}}}}\n\
              http: {{addr: '127.0.0.1:0', secret: loopback}}\n",
             directory.join("data").display()
@@ -33,21 +34,21 @@ impl DockerRegistry {
         fs::write(&config, text).expect("write the registry's configuration");
         let program = tool("docker-registry");
         let daemon = Daemon::start(Path::new(program.get_program()), &["serve", &config.display().to_string()]);
-        let host = daemon.wait_for("where it listens", |line| {
+        let inner = daemon.wait_for("where it listens", |line| {
             let (_, rest) = line.split_once("listening on ")?;
             Some(rest.split(['"', ',']).next().unwrap_or_default().to_owned())
         });
-        Self { daemon, host, marks: AtomicU32::new(0) }
+        Self { front: Front::start(&inner), inner, _daemon: daemon }
     }
 
     /// `127.0.0.1:PORT`.
     pub(crate) fn host(&self) -> &str {
-        &self.host
+        self.front.host()
     }
 
     /// The whole name of an image here.
     pub(crate) fn name(&self, name: &str) -> String {
-        format!("{}/{name}", self.host)
+        format!("{}/{name}", self.host())
     }
 
     /// Pushes an image as `repository:tag`. The answer is its whole name.
@@ -70,7 +71,8 @@ impl DockerRegistry {
                 self.request("POST", &format!("/v2/{repository}/blobs/uploads/"), &[], &mut io::empty(), 0);
             assert_eq!(status, 202, "start an upload");
             let location = header(&headers, "location").expect("an upload has a location");
-            let path_and_query = location.split_once(&self.host).map_or(location.as_str(), |(_, rest)| rest).to_owned();
+            let path_and_query =
+                location.split_once(&self.inner).map_or(location.as_str(), |(_, rest)| rest).to_owned();
             let separator = if path_and_query.contains('?') { '&' } else { '?' };
             let target = format!("{path_and_query}{separator}digest={}", blob.digest);
             let mut file = File::open(&path).expect("open a blob");
@@ -98,8 +100,8 @@ impl DockerRegistry {
         body: &mut dyn io::Read,
         size: u64,
     ) -> (u16, String, Vec<u8>) {
-        let mut stream = TcpStream::connect(&self.host).expect("connect to the registry");
-        let mut head = format!("{method} {target} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", self.host);
+        let mut stream = TcpStream::connect(&self.inner).expect("connect to the registry");
+        let mut head = format!("{method} {target} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", self.inner);
         for (name, value) in headers {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
@@ -114,24 +116,9 @@ impl DockerRegistry {
         (status, head, answer[end + 4..].to_vec())
     }
 
-    /// Every request so far, as `METHOD path status`. Those before the call are all in it.
-    #[track_caller]
+    /// `METHOD path` of every request so far but those of [`DockerRegistry::push`].
     pub(crate) fn requests(&self) -> Vec<String> {
-        // A mark of our own: when its line is there, so are those of everything that was answered before.
-        let mark = format!("/v2/mark-{}", self.marks.fetch_add(1, Ordering::Relaxed));
-        self.request("GET", &mark, &[], &mut io::empty(), 0);
-        self.daemon.wait_for("our own mark", |line| line.contains(&format!("\"GET {mark} ")).then_some(()));
-        self.daemon
-            .lines()
-            .iter()
-            .filter_map(|line| {
-                let mut parts = line.split('"');
-                let request = parts.nth(1)?.strip_suffix(" HTTP/1.1")?;
-                let status = parts.next()?.split_whitespace().next()?;
-                Some(format!("{request} {status}"))
-            })
-            .filter(|line| !line.contains("/v2/mark-"))
-            .collect()
+        self.front.requests()
     }
 }
 
