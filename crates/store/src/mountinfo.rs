@@ -70,23 +70,21 @@ mod tests {
 
     #[test]
     fn lines() {
-        let cases: [(&str, Option<(&str, &str, &str, bool)>); 6] = [
-            (
-                "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw",
-                Some(("/mnt2", "ext3", "/dev/root", false)),
-            ),
+        let none = ("", "", "", false);
+        let cases = [
+            ("36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw", ("/mnt2", "ext3", "/dev/root", false)),
             (
                 "40 30 0:50 / /a\\040b\\134c ro - overlay imagelet ro,lowerdir=x",
-                Some(("/a b\\c", "overlay", "imagelet", true)),
+                ("/a b\\c", "overlay", "imagelet", true),
             ),
-            ("40 30 0:50 / /x ro shared:1 master:2 - tmpfs imagelet ro", Some(("/x", "tmpfs", "imagelet", true))),
-            ("40 30 0:50 / /x ro - ext4 imagelet ro", Some(("/x", "ext4", "imagelet", false))),
-            ("40 30 0:50 / /x ro", None),
-            ("", None),
+            ("40 30 0:50 / /x ro shared:1 master:2 - tmpfs imagelet ro", ("/x", "tmpfs", "imagelet", true)),
+            ("40 30 0:50 / /x ro - ext4 imagelet ro", ("/x", "ext4", "imagelet", false)),
+            ("40 30 0:50 / /x ro", none),
+            ("", none),
         ];
         for (line, want) in cases {
             let got = parse_line(line.as_bytes());
-            let got = got.as_ref().map(|m| {
+            let got = got.as_ref().map_or(none, |m| {
                 (m.target.to_str().expect("text"), m.kind.as_str(), m.source.to_str().expect("text"), m.is_ours())
             });
             assert_eq!(got, want, "{line}");

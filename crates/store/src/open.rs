@@ -271,7 +271,7 @@ fn discard_unfinished(layout: &Layout) -> Result<(), OpenError> {
 }
 
 /// User 0 of the machine, not of a user namespace that maps few users and may make no devices.
-fn is_privileged() -> bool {
+pub(crate) fn is_privileged() -> bool {
     if !rustix::process::geteuid().is_root() {
         return false;
     }

@@ -276,10 +276,20 @@ mod tests {
     }
 
     #[test]
-    fn the_new_way_tells_what_the_kernel_says() {
+    fn what_the_kernel_says_is_passed_on() {
+        let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC).expect("root may do this");
+        let error = fsconfig_set_string(&context, "nonsense", "x").expect_err("no such option");
+        let failure = explain(&context, "configure overlayfs for", error);
+        let text = failure.source.to_string();
+        assert!(text.contains("Invalid argument") && text.contains("Unknown parameter 'nonsense'"), "{text}");
+    }
+
+    #[test]
+    fn one_layer_is_not_enough() {
         let bench = Bench::new(1);
         let overlay = Overlay { lower: &bench.lower, upper: None, userxattr: false };
-        let Err(NewError::Failed(failure)) = mount_new(&overlay, &bench.target) else { panic!("one is not enough") };
-        assert!(failure.source.to_string().contains("overlay"), "{failure:?}");
+        let Err(NewError::Failed(failure)) = mount_new(&overlay, &bench.target) else { panic!("the caller adds one") };
+        assert_eq!(failure.source.kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(bench.files(), 0);
     }
 }

@@ -59,6 +59,24 @@ impl Reserve {
         Ok(())
     }
 
+    /// Makes sure that besides the reserve so many bytes are free.
+    ///
+    /// # Errors
+    /// They are not.
+    pub(crate) fn ensure_room(&self, bytes: u64) -> io::Result<()> {
+        self.ensure()?;
+        let file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let stat = rustix::fs::fstatvfs(&*file)?;
+        let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+        if free < bytes {
+            return Err(io::Error::new(
+                io::ErrorKind::StorageFull,
+                format!("{free} bytes are free, and {bytes} are needed for the records"),
+            ));
+        }
+        Ok(())
+    }
+
     /// Gives the blocks back to the file system. Says whether there were any.
     pub(crate) fn give_up(&self) -> io::Result<bool> {
         let file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -464,3 +464,23 @@ fn a_layers_tree_can_be_read_by_all_whatever_the_umask() {
     assert_eq!(mode(root), 0o755);
     assert_eq!(fs::metadata(root).expect("there").uid(), rustix::process::geteuid().as_raw());
 }
+
+#[test]
+fn the_database_does_not_grow_with_what_comes_and_goes() {
+    let (_top, store) = store();
+    let size = || fs::metadata(store.root().join("meta.redb")).expect("there").len();
+    let mut sizes = Vec::new();
+    for round in 0..6 {
+        for number in 0..20 {
+            let mut commit = Image::new(&format!("{round} {number}"), &[]).commit(Some("docker.io/library/a:1"));
+            commit.manifest = vec![b' '; 100_000];
+            store.commit_image(&store.lease(), commit).expect("commits");
+        }
+        for image in store.images().expect("readable") {
+            store.remove_image(&image.id).expect("removes");
+        }
+        sizes.push(size());
+    }
+    assert!(sizes[5] <= sizes[1], "{sizes:?}");
+    assert!(sizes[5] < 16 << 20, "{sizes:?}");
+}

@@ -70,6 +70,20 @@ fn a_pull_onto_a_full_disk_changes_nothing() {
 }
 
 #[test]
+fn a_pull_leaves_the_reserve_to_removals() {
+    let disk = LoopDisk::ext4(64 << 20);
+    let options = OpenOptions { reserve_bytes: 2 << 20, ..options() };
+    let store = Store::open(&disk.path.join("store"), options).expect("opens");
+    let image = Image::new("new", &[]);
+    disk.fill("filler");
+    // The reserve is whole, and nothing else is free.
+    let error = image.try_pull(&store, Some("docker.io/library/a:1")).expect_err("no space");
+    assert!(error.is_disk_full(), "{error:?}");
+    assert_eq!(std::fs::metadata(store.root().join("reserve")).expect("there").len(), 2 << 20);
+    assert!(store.images().expect("readable").is_empty());
+}
+
+#[test]
 fn unpacking_onto_a_full_disk_leaves_nothing() {
     let disk = LoopDisk::ext4(32 << 20);
     let store =

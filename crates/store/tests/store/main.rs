@@ -8,6 +8,7 @@ mod full_disk;
 mod mount;
 mod names;
 mod open;
+mod ordinary_user;
 mod power_cut;
 mod remove;
 mod support;
