@@ -64,8 +64,11 @@ impl Harness for Wired {
     fn hold_pulls(&self) -> Option<Hold> {
         let gate = self.fake.faults().hold(CallKind::PullImage);
         let fake = self.fake.clone();
-        let reached = async move { gate.until_arrived(1).await };
-        Some(Hold::new(reached, move || fake.faults().clear(CallKind::PullImage)))
+        let reached = gate.clone();
+        let reached = async move { reached.until_arrived(1).await };
+        let hold = Hold::new(reached, move || fake.faults().clear(CallKind::PullImage));
+        // The end of a call crosses the socket as well: it is over when the service has let go.
+        Some(hold.with_given_up(async move { gate.until_waiting(0).await }))
     }
 
     fn runtime_handlers(&self) -> Option<Vec<String>> {
