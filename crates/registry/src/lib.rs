@@ -16,6 +16,7 @@ mod client;
 mod document;
 mod error;
 pub mod hosts;
+mod hosts_error;
 mod namespace;
 mod redact;
 mod repository;

@@ -211,7 +211,7 @@ fn pieces(inner: &Inner, bytes: Bytes, fault: Option<&Fault>, reset: &Arc<Atomic
             }
             let mut out = cut(&bytes.slice(..bytes.len().min(*after)), PIECE);
             // What was written must be on its way before the end.
-            out.push(Piece::Pause(Duration::from_millis(20)));
+            out.push(Piece::Pause(Duration::from_millis(2)));
             out.push(Piece::Fail);
             out
         }

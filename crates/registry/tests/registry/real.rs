@@ -1,4 +1,4 @@
-//! The client and the builder's push against Debian's `docker-registry`, open and with htpasswd.
+//! The client and the builders against real programs: `docker-registry`, open and with htpasswd, `tar` and `skopeo`.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 
 use oci::RegistryAuth;
 use registry::ErrorKind;
-use registry::testing::{BuiltIndex, ImageBuilder, LayerBuilder, PushAuth};
+use registry::testing::{BuiltIndex, Entry, EntryKind, ImageBuilder, LayerBuilder, PushAuth};
 
 use crate::support::{client, fetch, noise, reference};
 
@@ -109,5 +109,78 @@ async fn with_a_password() {
         let error = with(auth).resolve().await.expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::Unauthenticated);
         assert!(error.to_string().contains("UNAUTHORIZED: authentication required"), "{error}");
+    }
+}
+
+/// The tar writer against GNU tar, which reads what it wrote.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "tar is a program")]
+fn tar_reads_it() {
+    let long = format!("{}/{}", "d".repeat(90), "f".repeat(120));
+    let entry = |path: &str, kind| Entry::new(path, kind);
+    let mut gnu = entry(&long, EntryKind::File(b"gnu".to_vec()));
+    gnu.gnu_long_names = true;
+    let layer = LayerBuilder::new()
+        .dir_mode("etc/", 0o700)
+        .entry(entry("etc/a", EntryKind::File(b"hello".to_vec())).owner(1000, 3_000_000_000).mtime(1, 500_000_000))
+        .entry(entry("before-1970", EntryKind::File(Vec::new())).mtime(-2, 0).mode(0o4755))
+        .entry(entry(&format!("pax-{long}"), EntryKind::File(b"pax".to_vec())).xattr("user.x", "y"))
+        .entry(gnu)
+        .symlink("s", &long)
+        .hardlink("h", "etc/a")
+        .whiteout("etc/gone")
+        .opaque("etc/")
+        .char_device("null", 1, 3)
+        .block_device("sda", 8, 0)
+        .fifo("pipe")
+        .build();
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("layer.tar");
+    std::fs::write(&path, &layer.tar).expect("written");
+    let output = std::process::Command::new("tar")
+        .args(["--list", "--verbose", "--numeric-owner", "--full-time", "--utc", "--file"])
+        .arg(&path)
+        .env("LC_ALL", "C")
+        .output()
+        .expect("tar runs");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    let got = String::from_utf8_lossy(&output.stdout);
+    let got: Vec<String> = got.lines().map(|l| l.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    let usual = "2023-11-14 22:13:20";
+    let want = [
+        format!("drwx------ 0/0 0 {usual} etc/"),
+        "-rw-r--r-- 1000/3000000000 5 1970-01-01 00:00:01.5 etc/a".into(),
+        "-rwsr-xr-x 0/0 0 1969-12-31 23:59:58 before-1970".into(),
+        format!("-rw-r--r-- 0/0 3 {usual} pax-{long}"),
+        format!("-rw-r--r-- 0/0 3 {usual} {long}"),
+        format!("lrwxrwxrwx 0/0 0 {usual} s -> {long}"),
+        format!("hrw-r--r-- 0/0 0 {usual} h link to etc/a"),
+        format!("-rw-r--r-- 0/0 0 {usual} etc/.wh.gone"),
+        format!("-rw-r--r-- 0/0 0 {usual} etc/.wh..wh..opq"),
+        format!("crw-r--r-- 0/0 1,3 {usual} null"),
+        format!("brw-r--r-- 0/0 8,0 {usual} sda"),
+        format!("prw-r--r-- 0/0 0 {usual} pipe"),
+    ];
+    assert_eq!(got, want);
+}
+
+/// The layout writer against skopeo, which reads what it wrote.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "skopeo is a program")]
+fn skopeo_reads_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let image = ImageBuilder::tiny("a");
+    image.write_layout(dir.path(), "1").expect("written");
+    let index = BuiltIndex::new(vec![image.clone()]);
+    let multi = tempfile::tempdir().expect("a directory");
+    index.write_layout(multi.path(), "1").expect("written");
+    for (dir, want) in [(dir.path(), &image.manifest), (multi.path(), &index.bytes)] {
+        let output = std::process::Command::new("skopeo")
+            .args(["inspect", "--raw"])
+            .arg(format!("oci:{}:1", dir.display()))
+            .output()
+            .expect("skopeo is installed by scripts/prerequisites.sh");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+        assert_eq!(output.stdout, *want);
     }
 }
