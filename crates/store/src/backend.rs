@@ -40,6 +40,14 @@ impl ReservedFile {
         })
     }
 
+    #[cfg(test)]
+    fn check_hook(&self) -> io::Result<()> {
+        if self.reserve.fail.load(Ordering::Relaxed) {
+            return self.note(Err(io::Error::other("the test says so")));
+        }
+        Ok(())
+    }
+
     fn note<T>(&self, result: io::Result<T>) -> io::Result<T> {
         if result.is_err() {
             self.failed.store(true, Ordering::Release);
@@ -70,6 +78,8 @@ impl StorageBackend for ReservedFile {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        #[cfg(test)]
+        self.check_hook()?;
         self.with_reserve(|| self.file.write_all_at(data, offset))
     }
 }

@@ -267,3 +267,7 @@ impl Write<'_> {
         transaction.put_totals(&totals)
     }
 }
+
+#[cfg(test)]
+#[path = "commit_tests.rs"]
+mod tests;

@@ -109,7 +109,7 @@ impl LayerIngest {
 }
 
 /// An unpacked layer that no image has yet. Pulls that want the same layer share it. It is deleted when it goes, unless
-/// a commit took it.
+/// a commit took it: let it go on a thread that may block.
 pub struct UnpackedLayer {
     pub(crate) inner: Arc<Inner>,
     pub(crate) outcome: UnpackOutcome,

@@ -16,6 +16,9 @@ pub(crate) struct Reserve {
     bytes: u64,
     /// Guards the file's length: giving up and refilling must not overlap.
     file: Mutex<File>,
+    /// Lets writes of the database fail.
+    #[cfg(test)]
+    pub(crate) fail: std::sync::atomic::AtomicBool,
 }
 
 impl Reserve {
@@ -29,7 +32,12 @@ impl Reserve {
             .mode(0o600)
             .custom_flags(rustix_nofollow())
             .open(path)?;
-        Ok(Self { bytes, file: Mutex::new(file) })
+        Ok(Self {
+            bytes,
+            file: Mutex::new(file),
+            #[cfg(test)]
+            fail: std::sync::atomic::AtomicBool::new(false),
+        })
     }
 
     /// Makes the reserve whole.

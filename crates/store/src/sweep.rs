@@ -2,9 +2,10 @@
 //! killed process began; later it takes the layers that only a lease had kept.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::CString;
+use std::ffi::{CString, OsString};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
+use std::sync::atomic::Ordering;
 
 use redb::WriteTransaction;
 
@@ -35,32 +36,33 @@ impl Inner {
             Ok::<_, StoreError>((known, transaction.next_layer()?))
         })?;
 
+        // What cannot be deleted, such as a place where someone has mounted something, must not keep the store shut.
         let ingest = self.layout.path.join(layout::INGEST);
         let names = layout::names(&ingest).map_err(|source| StoreError::io("list", &ingest, source))?;
+        let greatest = names.iter().filter_map(number).max().unwrap_or(0);
         let names: Vec<CString> = names.into_iter().map(c_name).collect();
         if !names.is_empty() {
             tracing::info!(count = names.len(), "sweeping what was not committed");
         }
-        remove_tree::remove_trees(self.layout.ingest.as_fd(), &names)
-            .map_err(|source| StoreError::io("sweep", &ingest, source))?;
+        if let Err(error) = remove_tree::remove_trees(self.layout.ingest.as_fd(), &names) {
+            tracing::warn!(%error, path = %ingest.display(), "not everything could be swept");
+        }
+        self.next_ingest.store(greatest + 1, Ordering::Relaxed);
 
         let layers = self.layout.path.join(layout::LAYERS);
         let names = layout::names(&layers).map_err(|source| StoreError::io("list", &layers, source))?;
-        let mut greatest = known.last().map_or(0, |id| id.0);
-        let mut stray = Vec::new();
-        for name in names {
-            let number = name.to_str().and_then(|text| text.parse::<u64>().ok());
-            greatest = greatest.max(number.unwrap_or(0));
-            if !number.is_some_and(|number| known.contains(&LayerId(number))) {
-                stray.push(c_name(name));
-            }
-        }
+        let greatest = names.iter().filter_map(number).max().unwrap_or(0);
+        let is_stray = |name: &OsString| !number(name).is_some_and(|number| known.contains(&LayerId(number)));
+        let stray: Vec<CString> = names.into_iter().filter(is_stray).map(c_name).collect();
         if !stray.is_empty() {
             tracing::info!(count = stray.len(), "sweeping layers that no record names");
         }
-        remove_tree::remove_trees(self.layout.layers.as_fd(), &stray)
-            .map_err(|source| StoreError::io("sweep", &layers, source))?;
-        *self.commit.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = next.max(greatest + 1);
+        if let Err(error) = remove_tree::remove_trees(self.layout.layers.as_fd(), &stray) {
+            tracing::warn!(%error, path = %layers.display(), "not everything could be swept");
+        }
+        let recorded = known.last().map_or(0, |id| id.0);
+        let next = next.max(greatest + 1).max(recorded + 1);
+        *self.commit.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = next;
         Ok(())
     }
 
@@ -159,6 +161,11 @@ fn drop_untrusted(transaction: &WriteTransaction, boot: &str) -> Result<(), DbEr
     Ok(())
 }
 
-fn c_name(name: std::ffi::OsString) -> CString {
+/// The number that a directory is named by.
+fn number(name: &OsString) -> Option<u64> {
+    name.to_str()?.parse().ok()
+}
+
+fn c_name(name: OsString) -> CString {
     CString::new(name.into_vec()).expect("file names have no zero byte")
 }

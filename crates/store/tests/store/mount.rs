@@ -209,3 +209,21 @@ fn directories_can_be_mounted_without_a_store() {
     assert_eq!(fs::read_to_string(bench.target.join("f")).expect("there"), layers[1].to_str().expect("text"));
     mount::unmount(&bench.target).expect("unmounts");
 }
+
+#[test]
+fn a_foreign_mount_in_the_store_is_neither_crossed_nor_an_obstacle() {
+    let bench = Bench::new();
+    let root = bench.top.path().join("another");
+    drop(open(&root));
+    let inside = root.join("ingest/5/fs/mnt");
+    fs::create_dir_all(&inside).expect("creates");
+    fs::write(bench.target.join("kept"), "x").expect("writes");
+    rustix::mount::mount_bind(&bench.target, &inside).expect("binds");
+    let store = open(&root);
+    let image = Image::new("one", &[plain_layer("a", b"aaa")]).pull(&store, "docker.io/library/a:1");
+    assert!(store.image_is_whole(&image));
+    assert!(bench.target.join("kept").exists(), "what is mounted is not deleted");
+    rustix::mount::unmount(&inside, rustix::mount::UnmountFlags::empty()).expect("unmounts");
+    drop(store);
+    assert!(list(&open(&root).root().join("ingest")).is_empty());
+}
