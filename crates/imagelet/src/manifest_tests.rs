@@ -216,3 +216,19 @@ fn a_made_uid_is_stable_and_differs() {
     assert_ne!(uid("a"), uid("b"));
     assert_eq!(uid("a").len(), 32);
 }
+
+proptest::proptest! {
+    /// Whatever is written into a manifest, the answer is pods or one line that says where; never a panic.
+    #[test]
+    fn a_damaged_manifest_gives_one_line(at in 0..SMALL.len(), cut in 0_usize..20, put in "[-\\[\\]{}:,&*!|>'\"#~ \n\ta-z0-9]{0,12}") {
+        let end = (at + cut).min(SMALL.len());
+        let text = format!("{}{put}{}", &SMALL[..at], &SMALL[end..]);
+        match parse("f.yaml", &text, OtherKinds::Refuse) {
+            Ok(pods) => proptest::prop_assert!(pods.iter().all(|pod| !pod.images.is_empty())),
+            Err(error) => {
+                let line = error.to_string();
+                proptest::prop_assert!(line.starts_with("f.yaml") && !line.contains('\n'), "{line}");
+            }
+        }
+    }
+}
