@@ -9,7 +9,9 @@ layout=$demo/layout   # an OCI layout: the image as files
 mountpoint=$demo/mnt
 server=               # process id of the registry
 
-say() { printf '\n\033[1m# %s\033[0m\n' "$*"; }
+say() {
+  if [ -t 1 ]; then printf '\n\033[1m# %s\033[0m\n' "$*"; else printf '\n# %s\n' "$*"; fi
+}
 show() { # show COMMAND…   prints it as one would type it, then runs it
   printf '$ %s\n' "$(printf '%s ' "${@/#"$PWD/"/}" | sed 's/ $//')"
   "$@" </dev/null
@@ -131,8 +133,7 @@ image=127.0.0.1:$port/demo/shell:1.0
 if [ "$(id -u)" -eq 0 ]; then
   imagelet mount "$image" "$mountpoint"
   show ls "$mountpoint"
-  show head -n 2 "$mountpoint/etc/os-release"
-  show "$mountpoint/bin/busybox" echo "this is the image's own busybox"
+  show chroot "$mountpoint" /bin/head -n 2 /etc/os-release
   imagelet unmount "$mountpoint"
 else
   echo "(mounting needs root: run the demo as root to see this step)"

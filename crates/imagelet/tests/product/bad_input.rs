@@ -173,16 +173,17 @@ fn registries_that_fail() {
 #[test]
 fn registries_that_lie() {
     let s = Scene::new();
-    for pattern in ["layer", "config"] {
-        s.refused_with_fault(1, &["digest"], pattern, Fault::Corrupt);
+    // A layer is inflated while it is hashed: what is found first is told.
+    for (pattern, names) in [("layer", "corrupt"), ("config", "digest")] {
+        s.refused_with_fault(1, &[names], pattern, Fault::Corrupt);
         for fault in [Fault::TooLong, Fault::TooLongChunked, Fault::TooShort] {
             s.refused_with_fault(1, &[], pattern, fault);
         }
         s.refused_with_fault(1, &[], pattern, Fault::Html);
     }
     s.refused_with_fault(1, &["text/html"], "/manifests/", Fault::Html);
-    s.refused_with_fault(1, &["digest"], "/manifests/", Fault::WrongDigestHeader);
-    for fault in [Fault::Truncate { after: 40 }, Fault::Reset { after: 40 }] {
+    s.refused_with_fault(1, &["calls the manifest sha256:"], "/manifests/", Fault::WrongDigestHeader);
+    for fault in [Fault::Truncate { after: 0 }, Fault::Reset { after: 0 }] {
         s.refused_with_fault(69, &[], "layer", fault);
     }
 }
