@@ -193,7 +193,7 @@ fn content(
     if let Some(digest) = digest {
         builder = builder.header("docker-content-digest", digest.to_string());
     }
-    if !matches!(fault, Some(Fault::Chunked | Fault::TooLongChunked)) {
+    if !matches!(fault, Some(Fault::Chunked | Fault::TooLongChunked | Fault::Unended)) {
         builder = builder.header("content-length", bytes.len());
     }
     let pieces = if request.method == "HEAD" { Vec::new() } else { pieces(inner, bytes, fault.as_ref(), reset) };
@@ -210,8 +210,15 @@ fn pieces(inner: &Inner, bytes: Bytes, fault: Option<&Fault>, reset: &Arc<Atomic
                 reset.store(true, Ordering::SeqCst);
             }
             let mut out = cut(&bytes.slice(..bytes.len().min(*after)), PIECE);
-            // What was written must be on its way before the end.
-            out.push(Piece::Pause(Duration::from_millis(2)));
+            // What was written must be on its way before the end; more than the buffers of a socket takes a while.
+            let pause = if *after < (16 << 10) { 1 } else { 30 };
+            out.push(Piece::Pause(Duration::from_millis(pause)));
+            out.push(Piece::Fail);
+            out
+        }
+        Some(Fault::Unended) => {
+            let mut out = cut(&bytes, PIECE);
+            out.push(Piece::Pause(Duration::from_millis(30)));
             out.push(Piece::Fail);
             out
         }

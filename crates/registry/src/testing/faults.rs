@@ -73,6 +73,8 @@ pub enum Fault {
     },
     /// Send chunked, without a length.
     Chunked,
+    /// Send all, chunked, and break the connection where the last chunk should be.
+    Unended,
     /// `Docker-Content-Digest` of other bytes.
     WrongDigestHeader,
     /// This `Content-Type`; empty for none.

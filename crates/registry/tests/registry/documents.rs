@@ -293,10 +293,10 @@ async fn an_answer_that_does_not_come() {
     registry.push("app", "1", &ImageBuilder::tiny("a"));
     let mut retry = crate::support::quick();
     retry.attempts = 2;
-    retry.idle_timeout = std::time::Duration::from_millis(100);
+    retry.idle_timeout = std::time::Duration::from_millis(400);
     // The wait for an answer is that for a connection and the idle timeout together.
     let mut host = crate::support::host(&registry.url(), true);
-    host.dial_timeout = std::time::Duration::from_millis(100);
+    host.dial_timeout = std::time::Duration::from_millis(400);
     let client = crate::support::client_of(vec![host], retry);
     registry.faults().once("/manifests/", Fault::Hang);
     assert!(session(&client, &registry, "app:1", None).resolve().await.is_ok(), "the second attempt is answered");
@@ -304,6 +304,6 @@ async fn an_answer_that_does_not_come() {
     registry.faults().always("/manifests/", Fault::HangAfter { after: 5 });
     let error = session(&client, &registry, "app:1", None).resolve().await.expect_err("hangs");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert!(error.to_string().contains("no answer within 0.1 s (in the middle of the transfer)"), "{error}");
+    assert!(error.to_string().contains("no answer within 0.4 s (in the middle of the transfer)"), "{error}");
     registry.faults().clear();
 }
