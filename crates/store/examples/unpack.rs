@@ -24,7 +24,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let begin = Instant::now();
     let outcome = unpack(&mut File::open(tar)?, layer.as_fd(), &options)?;
     let took = begin.elapsed();
-    writeln!(io::stdout(), "unpack {took:?} {outcome:?}")?;
+    rustix::fs::syncfs(&layer)?;
+    let durable = begin.elapsed();
+    writeln!(io::stdout(), "unpack {took:?}, durable {durable:?}, {outcome:?}")?;
     if arguments.next().is_some() {
         let begin = Instant::now();
         imagelet_store::recipe::rebuild(layer.as_fd(), &mut io::sink())?;

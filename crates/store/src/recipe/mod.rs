@@ -3,7 +3,7 @@
 //! It knows nothing of tar beyond "these bytes raw, those bytes from that file". The unpacker writes it, the export
 //! of a layer reads it.
 //!
-//! `recipe.zst` is a zstd stream: [`MAGIC`], then records, each a tag and numbers as LEB128:
+//! `recipe.zst` is a zstd stream: a line that names the version, then records, each a tag and numbers as LEB128:
 //!
 //! | tag | then | meaning |
 //! |---|---|---|

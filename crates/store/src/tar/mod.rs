@@ -1,6 +1,6 @@
 //! A streaming reader of tar archives, for what stands in image layers: v7, ustar, star, GNU and PAX.
 //!
-//! It turns bytes into [`Entry`] values and data, and hands every byte that is no file data on as it came, so that a
+//! It turns bytes into entries and data, and hands every byte that is no file data on as it came, so that a
 //! recipe can be kept. It touches no file, decides nothing about paths, and allocates nothing because a header says so:
 //! every record is held against [`Limits`]. Where readers in the wild disagree about the meaning of an archive, it
 //! follows Go's `archive/tar`, which is what containerd, docker and podman unpack with, or refuses the archive.

