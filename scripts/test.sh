@@ -48,7 +48,7 @@ deny() { # licences, bans, sources; advisories where the database can be reached
 tests() { # all tests; the runner's closing lines are kept for whoever calls this script
   local log=target/test-output.txt result=0
   if cargo nextest --version >/dev/null 2>&1; then
-    cargo nextest run --locked --workspace --no-fail-fast --status-level slow --final-status-level slow 2>&1 | tee "$log" || result=1
+    cargo nextest run --locked --workspace --status-level slow --final-status-level slow 2>&1 | tee "$log" || result=1
     # From the last rule on: the summary, and the names of what failed.
     tac "$log" | awk '{ print } /^─+$/ { exit }' | tac >"$summary"
   else
@@ -66,6 +66,7 @@ step "tidy" cargo xtask tidy
 step "lints" cargo clippy -q --locked --workspace --all-targets -- -D warnings
 step "documentation" docs
 step "licences, bans, sources" deny
+step "Debian root file system" scripts/debian-rootfs.sh
 step "tests" tests
 
 printf '\ntest.sh: everything passed in %d s\n' "$SECONDS"

@@ -65,7 +65,7 @@ impl Scene {
             Vec::<String>::new(),
             "imagelet {args:?} left something"
         );
-        assert_eq!(self.imagelet.ids(), [self.kept.clone()], "after imagelet {args:?}");
+        assert_eq!(self.imagelet.ids(), [self.kept.as_str()], "after imagelet {args:?}");
         said
     }
 
@@ -264,7 +264,7 @@ fn roots_that_are_not_ours() {
     assert!(said.contains("newer") && said.contains(&s.scratch.join("store").display().to_string()), "{said}");
     assert_eq!(fs::read_to_string(&version).expect("a version"), newer, "a newer store is left alone");
     fs::write(&version, good).expect("write a version");
-    assert_eq!(s.imagelet.ids(), [s.kept.clone()]);
+    assert_eq!(s.imagelet.ids(), [s.kept.as_str()]);
 
     let file = s.scratch.join("a-file");
     fs::write(&file, "x").expect("write a file");

@@ -37,7 +37,7 @@ fn a_served_layout_is_a_registry_for_imagelet_and_for_skopeo() {
     let (_daemon, host) = serve(s.layout.path());
     let name = format!("{host}/site/app:1.0");
     s.imagelet.ok(&["pull", &name]);
-    assert_eq!(s.imagelet.ids(), [image.id.clone()]);
+    assert_eq!(s.imagelet.ids(), [image.id.as_str()]);
     let shown = run(tool("skopeo").args(["inspect", "--tls-verify=false", "--raw", &format!("docker://{name}")]));
     assert_eq!(oci::Digest::sha256(shown.as_bytes()), image.manifest.digest);
     let copy = s.scratch.join("copy");
@@ -147,6 +147,6 @@ fn what_is_exported_is_read_by_skopeo_and_umoci_and_comes_back_the_same() {
     for (number, path) in [&directory, &archive, &docker].iter().enumerate() {
         let back = Imagelet::on(&s.scratch.join(&format!("back-{number}")));
         back.ok(&["import", &path.display().to_string()]);
-        assert_eq!(back.ids(), [image.id.clone()], "{}", path.display());
+        assert_eq!(back.ids(), [image.id.as_str()], "{}", path.display());
     }
 }

@@ -8,6 +8,7 @@ mod conformance;
 mod documents;
 mod ensure;
 mod full_disk;
+mod hosts;
 mod interrupt;
 mod kill;
 mod layout;

@@ -66,12 +66,30 @@ fn a_debian_root_file_system_runs_python() {
     let tar = images::debian_tar();
     let image = s.layout.image(&[s.layout.layer_from_tar(&tar, Packing::Zstd)]);
     let name = s.registry.push(&s.layout, &image, "test/debian:bookworm");
-    s.imagelet.ok(&["pull", &name]);
+    let peak = s.imagelet.peak_memory(&["pull", &name]);
+    assert!(peak < 64 << 20, "a layer of 66 MB, 218 MB unpacked, needs {} MB of memory", peak >> 20);
     let mounted = s.imagelet.mount(&name, s.scratch.join("mnt"));
     let program = "import json, hashlib; print(json.dumps(sum(range(10))), hashlib.sha256(b'').hexdigest()[:8])";
     assert_eq!(run(tool("chroot").arg(&mounted).args(["/usr/bin/python3", "-c", program])), "45 e3b0c442\n");
     let capability = run(tool("getcap").arg(mounted.join("usr/bin/ping")));
     assert!(capability.trim_end().ends_with("cap_net_raw=ep"), "{capability}");
+}
+
+#[test]
+fn memory_does_not_grow_with_a_layer() {
+    let s = Scene::new();
+    let peaks: Vec<u64> = [4_u64, 512]
+        .iter()
+        .map(|mebibytes| {
+            let tree = s.scratch.directory(&format!("zeros-{mebibytes}"));
+            fs::File::create(tree.join("zeros")).and_then(|f| f.set_len(mebibytes << 20)).expect("make a file");
+            images::settle(&tree);
+            let image = s.layout.image(&[s.layout.layer(&tree, Packing::Gzip)]);
+            let name = s.registry.push(&s.layout, &image, &format!("test/zeros:{mebibytes}"));
+            s.imagelet.peak_memory(&["pull", &name])
+        })
+        .collect();
+    assert!(peaks[1] < peaks[0] + (24 << 20), "peaks in bytes for 4 MiB and 512 MiB: {peaks:?}");
 }
 
 #[test]
@@ -155,11 +173,11 @@ fn an_index_gives_the_platform_of_this_machine() {
 #[test]
 fn removal_gives_back_what_no_other_image_uses() {
     let s = Scene::new();
-    let shared = s.file_layer("shared", &"s".repeat(100_000), Packing::Gzip);
+    let shared = s.file_layer("shared", "s".repeat(100_000), Packing::Gzip);
     let images: Vec<String> = ["one", "two"]
         .iter()
         .map(|n| {
-            let own = s.file_layer(n, &n.repeat(50_000), Packing::Gzip);
+            let own = s.file_layer(n, n.repeat(50_000), Packing::Gzip);
             s.registry.push(&s.layout, &s.layout.image(&[shared.clone(), own]), &format!("test/{n}:1"))
         })
         .collect();

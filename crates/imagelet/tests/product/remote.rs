@@ -19,7 +19,7 @@ fn ensure_images_inspect_rmi_and_df_through_containerd() {
     fs::write(&file, pod).expect("write a manifest");
     let file = file.display().to_string();
     imagelet.ok(&["ensure", "-f", &file]);
-    assert_eq!(imagelet.ids(), [image.id.clone()]);
+    assert_eq!(imagelet.ids(), [image.id.as_str()]);
     let there = run(containerd.ctr().args(["images", "list", "-q"]));
     assert!(there.contains(&name), "containerd has it:\n{there}");
     let asked = s.registry.requests().len();
@@ -46,7 +46,7 @@ fn imagelet_stands_between_a_client_and_containerd() {
     let _serving = between.serve(&socket);
     let client = Imagelet::remote(&format!("unix://{}", socket.display()));
     assert_eq!(client.ok(&["pull", &name]).trim(), image.id);
-    assert_eq!(client.ids(), [image.id.clone()]);
+    assert_eq!(client.ids(), [image.id.as_str()]);
     assert!(run(containerd.ctr().args(["images", "list", "-q"])).contains(&name), "the image lies in containerd");
     let missing = client.fails(1, &["pull", &s.registry.name("between/missing:1")]);
     assert!(missing.contains("between/missing"), "{missing}");

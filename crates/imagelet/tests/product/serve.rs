@@ -88,7 +88,7 @@ fn the_command_line_reaches_a_root_that_an_agent_holds() {
         image.id,
         "through the agent's socket, which the lock file names"
     );
-    assert_eq!(s.imagelet.ids(), [image.id.clone()]);
+    assert_eq!(s.imagelet.ids(), [image.id.as_str()]);
     let second =
         s.imagelet.fails(1, &["serve", "--listen", &format!("unix://{}", s.scratch.join("second.sock").display())]);
     assert!(second.contains(&agent.pid().to_string()), "a second agent is told who holds the root: {second}");

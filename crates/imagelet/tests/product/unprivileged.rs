@@ -76,7 +76,7 @@ fn an_ordinary_user_pulls_lists_and_removes() {
     assert_eq!(done.code, Some(0), "{}", done.stderr);
     let told = done.stderr.lines().filter(|l| l.contains("root")).count();
     assert_eq!(told, 1, "one line says what could not be created:\n{}", done.stderr);
-    assert_eq!(imagelet.ids(), [image.id.clone()]);
+    assert_eq!(imagelet.ids(), [image.id.as_str()]);
     let root = home.data().join("imagelet");
     let meta = fs::metadata(&root).expect("the store lies in the data directory");
     assert_eq!(meta.permissions().mode() & 0o777, 0o700);
@@ -102,7 +102,7 @@ fn what_an_ordinary_user_exports_is_whole_for_root() {
 
     let root = Imagelet::on(&s.scratch.join("from-export"));
     root.ok(&["import", &out.display().to_string(), "--name", &name]);
-    assert_eq!(root.ids(), [image.id.clone()], "config and diff ids are the same, bit for bit");
+    assert_eq!(root.ids(), [image.id.as_str()], "config and diff ids are the same, bit for bit");
     let through = tree::read(&root.mount(&name, s.scratch.join("through")));
     s.imagelet.ok(&["pull", &name]);
     let direct = tree::read(&s.imagelet.mount(&name, s.scratch.join("direct")));

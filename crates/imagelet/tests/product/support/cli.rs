@@ -130,6 +130,18 @@ impl Imagelet {
         done.fails(code, args)
     }
 
+    /// Runs it to a good end. The answer is the most memory that it had, in bytes.
+    #[track_caller]
+    pub(crate) fn peak_memory(&self, args: &[&str]) -> u64 {
+        let mut command = tool("time");
+        command.args(["-f", "%M", "--"]).arg(&self.program).env_clear().args(&self.globals).args(args);
+        let output = command.output().unwrap_or_else(|e| panic!("start {command:?}: {e}"));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "imagelet {args:?}:\n{said}");
+        let kibibytes: u64 = said.lines().last().and_then(|l| l.trim().parse().ok()).expect("time says a number");
+        kibibytes << 10
+    }
+
     /// Starts it and leaves it running; the caller waits for it.
     #[track_caller]
     pub(crate) fn spawn(&self, args: &[&str]) -> Child {

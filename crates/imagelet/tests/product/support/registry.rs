@@ -4,11 +4,11 @@
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::front::Front;
 use super::images::{Image, Layout};
-use super::process::{Daemon, tool};
+use super::process::{Daemon, run, tool};
 
 /// A running registry.
 pub(crate) struct DockerRegistry {
@@ -22,22 +22,7 @@ impl DockerRegistry {
     /// Starts one that keeps its content in `directory`.
     #[track_caller]
     pub(crate) fn start(directory: &Path) -> Self {
-        fs::create_dir_all(directory).expect("create the registry's directory");
-        let config = directory.join("config.yml");
-        let text = format!(
-            "version: 0.1\n\
-             log: {{level: info, formatter: json, accesslog: {{disabled: true}}}}\n\
-             storage: {{filesystem: {{rootdirectory: {}}}, delete: {{enabled: true}}}}\n\
-             http: {{addr: '127.0.0.1:0', secret: loopback}}\n",
-            directory.join("data").display()
-        );
-        fs::write(&config, text).expect("write the registry's configuration");
-        let program = tool("docker-registry");
-        let daemon = Daemon::start(Path::new(program.get_program()), &["serve", &config.display().to_string()]);
-        let inner = daemon.wait_for("where it listens", |line| {
-            let (_, rest) = line.split_once("listening on ")?;
-            Some(rest.split(['"', ',']).next().unwrap_or_default().to_owned())
-        });
+        let (daemon, inner) = start_daemon(directory, "", "");
         Self { front: Front::start(&inner), inner, _daemon: daemon }
     }
 
@@ -120,6 +105,78 @@ impl DockerRegistry {
     pub(crate) fn requests(&self) -> Vec<String> {
         self.front.requests()
     }
+}
+
+/// A registry that wants TLS and a password. It starts with what another one, without either, was filled with.
+pub(crate) struct GuardedRegistry {
+    /// Where it listens: `127.0.0.1:PORT`.
+    pub(crate) host: String,
+    /// The authority that clients must trust, as a file.
+    pub(crate) authority: PathBuf,
+    _daemon: Daemon,
+}
+
+impl GuardedRegistry {
+    /// Starts one on the directory that [`DockerRegistry::start`] had, for this user and password.
+    #[track_caller]
+    pub(crate) fn start(directory: &Path, user: &str, password: &str) -> Self {
+        let file = |name: &str| directory.join(name);
+        let (authority, authority_key) = (file("ca.pem"), file("ca.key"));
+        let (certificate, key, users) = (file("cert.pem"), file("key.pem"), file("htpasswd"));
+        make_certificate(&authority, &authority_key, &["-subj", "/CN=test authority"]);
+        let signed_by = [
+            "-CA",
+            &authority.display().to_string(),
+            "-CAkey",
+            &authority_key.display().to_string(),
+            "-subj",
+            "/CN=127.0.0.1",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+            "-addext",
+            "basicConstraints=critical,CA:FALSE",
+        ];
+        make_certificate(&certificate, &key, &signed_by);
+        fs::write(&users, run(tool("htpasswd").args(["-Bbn", user, password]))).expect("write a password file");
+        let tls = format!(", tls: {{certificate: {}, key: {}}}", certificate.display(), key.display());
+        let auth = format!("auth: {{htpasswd: {{realm: guarded, path: {}}}}}\n", users.display());
+        let (daemon, host) = start_daemon(directory, &tls, &auth);
+        Self { host, authority, _daemon: daemon }
+    }
+}
+
+/// Makes a key and a certificate for it.
+#[track_caller]
+fn make_certificate(certificate: &Path, key: &Path, more: &[&str]) {
+    run(tool("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30"])
+        .args(more)
+        .arg("-out")
+        .arg(certificate)
+        .arg("-keyout")
+        .arg(key));
+}
+
+/// Starts docker-registry with additions to its configuration; the answer is where it listens.
+#[track_caller]
+fn start_daemon(directory: &Path, http: &str, more: &str) -> (Daemon, String) {
+    fs::create_dir_all(directory).expect("create the registry's directory");
+    let config = directory.join("config.yml");
+    let text = format!(
+        "version: 0.1\n\
+         log: {{level: info, formatter: json, accesslog: {{disabled: true}}}}\n\
+         storage: {{filesystem: {{rootdirectory: {}}}, delete: {{enabled: true}}}}\n\
+         http: {{addr: '127.0.0.1:0', secret: loopback{http}}}\n{more}",
+        directory.join("data").display()
+    );
+    fs::write(&config, text).expect("write the registry's configuration");
+    let program = tool("docker-registry");
+    let daemon = Daemon::start(Path::new(program.get_program()), &["serve", &config.display().to_string()]);
+    let host = daemon.wait_for("where it listens", |line| {
+        let (_, rest) = line.split_once("listening on ")?;
+        Some(rest.split(['"', ',']).next().unwrap_or_default().to_owned())
+    });
+    (daemon, host)
 }
 
 fn header(head: &str, name: &str) -> Option<String> {

@@ -1,0 +1,99 @@
+//! Registries that want TLS and a password, and `hosts.toml` files with mirrors and certificates: what is asked of
+//! whom, and that no secret is told.
+
+use std::fs;
+
+use crate::support::registry::GuardedRegistry;
+use crate::support::scene::Scene;
+use crate::support::{DockerRegistry, Imagelet};
+
+const USER: &str = "operator";
+const PASSWORD: &str = "cor-rect:horse=battery";
+
+/// Writes `certs.d/<host>/hosts.toml`; the answer is the directory of all.
+fn hosts_file(s: &Scene, host: &str, text: &str) -> String {
+    let directory = s.scratch.directory(&format!("certs.d/{host}"));
+    fs::write(directory.join("hosts.toml"), text).expect("write a hosts file");
+    s.scratch.join("certs.d").display().to_string()
+}
+
+#[test]
+fn a_registry_with_tls_and_a_password() {
+    let s = Scene::new();
+    let (_, image) = s.push_file("guarded/one:1", "a", "one");
+    let guarded = GuardedRegistry::start(&s.scratch.join("registry"), USER, PASSWORD);
+    let name = format!("{}/guarded/one:1", guarded.host);
+    let creds = format!("{USER}:{PASSWORD}");
+
+    // Nobody vouches for the certificate. Loopback is plain HTTP unless a file says otherwise.
+    let unknown = hosts_file(&s, &guarded.host, &format!("server = \"https://{}\"\n", guarded.host));
+    let careful = s.imagelet.clone().global("--registry-config-path", &unknown);
+    let said = careful.fails(69, &["pull", &name, "--creds", &creds]);
+    assert!(said.contains(&guarded.host) && said.contains("certificate"), "{said}");
+
+    let text = format!("server = \"https://{}\"\nca = \"{}\"\n", guarded.host, guarded.authority.display());
+    let imagelet = s.imagelet.clone().global("--registry-config-path", &hosts_file(&s, &guarded.host, &text));
+    let anonymous = imagelet.fails(77, &["pull", &name]);
+    assert!(anonymous.contains(&guarded.host), "{anonymous}");
+    let wrong = imagelet.fails(77, &["pull", &name, "--creds", &format!("{USER}:wrong-{PASSWORD}")]);
+    assert!(!wrong.contains(PASSWORD), "{wrong}");
+    assert_eq!(s.imagelet.ids(), Vec::<String>::new());
+
+    let traced = imagelet.clone().env("IMAGELET_CREDS", &creds).run(&["--log-level", "trace", "pull", &name]);
+    assert_eq!(traced.code, Some(0), "{}", traced.stderr);
+    assert_eq!(s.imagelet.ids(), [image.id]);
+    // The form in which it goes over the wire is as secret.
+    let encoded = "b3BlcmF0b3I6Y29yLXJlY3Q6aG9yc2U9YmF0dGVyeQ==";
+    for secret in [PASSWORD, encoded] {
+        assert!(!traced.stderr.contains(secret) && !traced.stdout.contains(secret), "the log tells {secret}");
+    }
+
+    let skipped = format!("server = \"https://{}\"\nskip_verify = true\n", guarded.host);
+    let careless = Imagelet::on(&s.scratch.join("careless"))
+        .global("--registry-config-path", &hosts_file(&s, &guarded.host, &skipped))
+        .env("IMAGELET_CREDS", &creds);
+    careless.ok(&["pull", &name]);
+}
+
+#[test]
+fn a_mirror_is_asked_first_and_the_registry_when_it_has_not() {
+    let s = Scene::new();
+    let mirror = DockerRegistry::start(&s.scratch.join("mirror"));
+    let (_, both) = s.push_file("team/both:1", "a", "both");
+    s.push_file("team/here-only:1", "a", "here only");
+    mirror.push(&s.layout, &both, "team/both:1");
+    let text = format!(
+        "server = \"http://{}\"\n[host.\"http://{}\"]\ncapabilities = [\"pull\", \"resolve\"]\n",
+        s.registry.host(),
+        mirror.host()
+    );
+    // The name that pods use is nobody's address: it exists in the hosts file alone.
+    let imagelet = s.imagelet.clone().global("--registry-config-path", &hosts_file(&s, "images.example", &text));
+    imagelet.ok(&["pull", "images.example/team/both:1"]);
+    assert_eq!(s.registry.requests(), Vec::<String>::new(), "the mirror had it all");
+    assert!(mirror.requests().iter().any(|r| r.contains("/blobs/")), "{:?}", mirror.requests());
+    imagelet.ok(&["pull", "images.example/team/here-only:1"]);
+    assert!(s.registry.requests().iter().any(|r| r.contains("/team/here-only/blobs/")), "{:?}", s.registry.requests());
+    let listed = imagelet.ok(&["images", "-o", "name"]);
+    assert!(listed.contains("images.example/team/both:1") && !listed.contains(mirror.host()), "{listed}");
+}
+
+#[test]
+fn a_broken_hosts_file_is_an_error_that_names_its_line() {
+    let s = Scene::new();
+    let (name, _) = s.push_file("any/one:1", "a", "one");
+    for (text, names) in [
+        ("server = \n", "hosts.toml"),
+        ("server = \"http://x\"\nno_such_key = 1\n", "no_such_key"),
+        ("server = \"http://x\"\n[host.\"http://y\"]\ncapabilities = [\"fly\"]\n", "fly"),
+        ("ca = \"/nowhere/ca.pem\"\n", "/nowhere/ca.pem"),
+    ] {
+        let certs = hosts_file(&s, s.registry.host(), text);
+        let done = s.imagelet.clone().global("--registry-config-path", &certs).run(&["pull", &name]);
+        let code = done.code.expect("it has one");
+        assert!(matches!(code, 1 | 64), "{text}: {done:?}");
+        let said = done.fails(code, &["pull"]);
+        assert!(said.contains(names), "{text}: {said}");
+    }
+    assert_eq!(s.registry.requests(), Vec::<String>::new(), "nobody is asked when the file is broken");
+}
