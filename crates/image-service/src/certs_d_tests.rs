@@ -1,3 +1,5 @@
+//! The certs.d loader on real directories.
+
 use super::*;
 
 fn write(root: &Path, path: &str, text: &str) {

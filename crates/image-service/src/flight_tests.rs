@@ -1,3 +1,5 @@
+//! The table of jobs: joining, leaving, failing.
+
 use super::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::oneshot;

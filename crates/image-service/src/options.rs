@@ -22,9 +22,9 @@ pub struct EngineOptions {
     pub platform: Platform,
     /// How many layers of one image are fetched at the same time.
     pub max_parallel_layers: usize,
-    /// How many layers are fetched at the same time in all. It bounds memory: a layer in flight takes at most about
-    /// 4 MiB of compressed and 2 MiB of inflated bytes, and what its decoder wants (gzip: some 50 KiB; zstd: its window,
-    /// usually 8 MiB, at most 128 MiB).
+    /// How many layers are fetched at the same time in all. It bounds memory, however large they are: a layer in flight
+    /// takes at most about 4 MiB of compressed and 2 MiB of inflated bytes, and what its decoder wants (gzip: some
+    /// 50 KiB; zstd: its window, usually 2 to 8 MiB, at most 128 MiB). Eight gzip layers take some 50 MiB.
     pub max_layers: usize,
     /// How the store is opened.
     pub store: store::OpenOptions,

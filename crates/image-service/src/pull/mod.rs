@@ -27,7 +27,7 @@ use choose::{Chosen, choose};
 use layer::ReadyLayer;
 use present::Present;
 
-/// How often a commit is tried again because a layer was taken by another image meanwhile.
+/// How often a commit is tried, beside once for each layer, when layers are taken by other images meanwhile.
 const COMMIT_ATTEMPTS: usize = 4;
 
 /// Which pull a job is.
@@ -146,7 +146,9 @@ impl Incoming<'_> {
             hub.tell(PullEvent::Committing);
             match self.commit(&lease, assembled).await? {
                 Ok(image) => return Ok(image),
-                Err(CommitError::LayerTaken { diff_id, chain_id }) if attempt < COMMIT_ATTEMPTS => {
+                Err(CommitError::LayerTaken { diff_id, chain_id })
+                    if attempt < COMMIT_ATTEMPTS + chosen.manifest.layers.len() =>
+                {
                     tracing::info!(image = %name, %diff_id, "a layer was taken by another image; it is unpacked again");
                     alone.insert(chain_id);
                 }
@@ -159,7 +161,7 @@ impl Incoming<'_> {
     /// Commits on a blocking thread. Layers that do not become part of the image are gone when it answers.
     async fn commit(&self, lease: &Arc<Held<Lease>>, image: Assembled) -> Result<Committed> {
         let Chosen { raw, index, .. } = self.chosen;
-        let commit = ImageCommit {
+        let mut commit = ImageCommit {
             config: image.config.to_vec(),
             manifest: raw.bytes.to_vec(),
             manifest_media_type: raw.media_type.clone(),
@@ -171,9 +173,17 @@ impl Incoming<'_> {
             ..ImageCommit::default()
         };
         let (shared, lease) = (Arc::clone(self.shared), Arc::clone(lease));
+        let (id, manifest) = (self.chosen.manifest.config.digest.clone(), raw.digest.clone());
         self.shared
             .background
             .run(move || {
+                // The index by which the same manifest was found earlier stays.
+                if commit.index.is_none()
+                    && let Ok(Some(before)) = shared.store.image(&id)
+                    && before.manifest_digest == manifest
+                {
+                    commit.index = before.index;
+                }
                 let result = shared.store.commit_image(&lease, commit);
                 if let Ok(image) = &result {
                     shared.known.add(image);

@@ -80,7 +80,7 @@ pub(crate) async fn unchanged(shared: &Arc<Shared>, chosen: &Chosen, names: &Nam
     };
     Ok(image.filter(|image| {
         image.manifest_digest == chosen.raw.digest
-            && image.index.as_deref() == chosen.index.as_deref()
+            && (chosen.index.is_none() || image.index.as_deref() == chosen.index.as_deref())
             && named(&image.tags, &names.tag)
             && named(&image.repo_digests, &names.repo_digest)
     }))

@@ -94,6 +94,14 @@ async fn layers_that_cannot_be_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn layers_beyond_the_limits() {
+    let node = Node::with(|options| options.store.limits.layer_bytes = 1_000_000).await;
+    refused(&node, &image().layer(layer("a/x", 1, 2_000_000)).build(), Kind::InvalidArgument, &["1000000"]).await;
+    let bomb = LayerBuilder::new().dir("a/").file("a/zeros", vec![0; 40_000_000]);
+    refused(&node, &image().layer(bomb).build(), Kind::InvalidArgument, &["1000000"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn manifests_that_are_none() {
     let node = Node::start().await;
     let good = image().layer(layer("a/x", 1, 100)).build();
