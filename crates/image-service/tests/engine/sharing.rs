@@ -105,9 +105,8 @@ async fn who_waits_for_a_layer_takes_over_when_the_other_fails() {
     let two = image().layer(base.clone()).layer(layer("b/y", 3, 1000)).build();
     node.registry.push("one", "v1", &one);
     other.push("two", "v1", &two);
-    // The first registry holds the blob back and then has it wrong.
-    node.registry.faults().once(&path(&digest), Fault::Hang);
-    node.registry.faults().always(&path(&digest), Fault::Corrupt);
+    // The first registry holds the blob back and then has lost it.
+    node.registry.faults().always(&path(&digest), Fault::Hang);
     let (first, watch) = node.start_pull("one:v1");
     watch.until_layer(&digest, LayerState::Fetching).await;
     let watch = Watch::default();
@@ -116,8 +115,8 @@ async fn who_waits_for_a_layer_takes_over_when_the_other_fails() {
     let second = node.engine.pull_image(request);
     let told = async {
         watch.until_layer(&digest, LayerState::WaitingForOther).await;
-        node.registry.faults().clear();
         node.registry.remove("one", &digest);
+        node.registry.faults().clear();
     };
     let (second, ()) = tokio::join!(second, told);
     assert_eq!(second.expect("pulls"), two.id().to_string());
