@@ -35,7 +35,7 @@ mount -o loop "$work/disk.img" "$disk"
 
 line_of() { # line_of FILE PATTERN PID   waits until a line of a log says it, and prints the line
   local line
-  until line=$(grep -m 1 -- "$2" "$1"); do
+  until line=$(grep -s -m 1 -- "$2" "$1"); do
     kill -0 "$3" 2>/dev/null || { cat "$1" >&2; echo "bench: a daemon did not start" >&2; return 1; }
     sleep 0.05
   done
