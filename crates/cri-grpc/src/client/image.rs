@@ -84,6 +84,10 @@ impl ImageService for RemoteImageService {
     }
 
     async fn remove_image(&self, image: &ImageSpec) -> Result<()> {
+        // containerd 1.6 takes an empty name for the beginning of every id, and removes the only image that there is.
+        if image.image.is_empty() {
+            return Err(Error::new(Kind::InvalidArgument, "no image is specified"));
+        }
         let request = pb::RemoveImageRequest { image: Some(image.clone().into()) };
         self.caller.timed("RemoveImage", self.client().remove_image(request)).await?;
         Ok(())

@@ -42,6 +42,17 @@ async fn a_dropped_pull_stops_at_the_service() {
 }
 
 #[tokio::test]
+async fn no_peer_is_asked_to_remove_an_empty_name() {
+    let fake = offering();
+    let server = Running::fake(&fake);
+    let client = server.client().await;
+    fake.forget_calls();
+    let refused = soon(client.remove_image(&ImageSpec::default())).await.unwrap_err();
+    assert_eq!(refused.kind(), Kind::InvalidArgument);
+    assert_eq!(fake.calls(), []);
+}
+
+#[tokio::test]
 async fn a_client_that_dies_stops_its_pulls() {
     let fake = offering();
     let gate = fake.faults().hold(CallKind::PullImage);
