@@ -301,6 +301,20 @@ pub(crate) struct Export {
     /// What to write: a directory, or a tar file in one of two forms
     #[arg(long, value_name = "FORMAT", default_value = "oci")]
     pub(crate) format: ExportFormat,
+    /// How layers of an OCI layout are compressed. The image id stays the same, the manifest's digest does not
+    #[arg(long, value_name = "HOW", default_value = "none")]
+    pub(crate) compress: ExportCompression,
+}
+
+/// Compression of exported layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ExportCompression {
+    /// Not at all: the quickest
+    None,
+    /// With gzip, which everything reads
+    Gzip,
+    /// With zstd
+    Zstd,
 }
 
 /// Forms of an export.

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use image_service::Format;
+use image_service::{Compress, ExportOptions, Format};
 
 use crate::app::App;
-use crate::args::{Export, ExportFormat};
+use crate::args::{Export, ExportCompression, ExportFormat};
 use crate::exit::{Failure, Outcome};
 
 pub(super) async fn run(app: &App, args: &Export) -> Outcome {
@@ -14,8 +14,13 @@ pub(super) async fn run(app: &App, args: &Export) -> Outcome {
         ExportFormat::OciArchive => Format::OciArchive,
         ExportFormat::DockerArchive => Format::DockerArchive,
     };
+    let compress = match args.compress {
+        ExportCompression::None => Compress::No,
+        ExportCompression::Gzip => Compress::Gzip,
+        ExportCompression::Zstd => Compress::Zstd,
+    };
     let engine = app.engine("export").await?;
-    let exported = engine.export(&args.images, Path::new(&args.path), format).await;
+    let exported = engine.export(&args.images, Path::new(&args.path), ExportOptions { format, compress }).await;
     exported.map_err(|error| Failure::call(format!("export to {}", args.path), &error))?;
     tracing::info!("written to {}", args.path);
     Ok(())

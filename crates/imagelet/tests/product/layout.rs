@@ -144,7 +144,19 @@ fn what_is_exported_is_read_by_skopeo_and_umoci_and_comes_back_the_same() {
     run(tool("umoci").args(["unpack", "--image"]).arg(format!("{}:x", short.display())).arg(&bundle));
     assert_eq!(tree::differences(&want, &tree::read(&bundle.join("rootfs"))), Vec::<String>::new(), "umoci");
 
-    for (number, path) in [&directory, &archive, &docker].iter().enumerate() {
+    // Compressed layers are other blobs of the same image.
+    let (gzip, zstd) = (s.scratch.join("gzip"), s.scratch.join("zstd"));
+    for (how, path) in [("gzip", &gzip), ("zstd", &zstd)] {
+        s.imagelet.ok(&["export", &name, "--compress", how, "--output", &path.display().to_string()]);
+        let manifest =
+            run(tool("skopeo").args(["inspect", "--raw"]).arg(format!("oci:{}:{reference}", path.display())));
+        let manifest: Value = serde_json::from_str(&manifest).expect("JSON");
+        let layers = manifest["layers"].as_array().expect("layers");
+        assert!(!layers.is_empty());
+        let wanted = format!("application/vnd.oci.image.layer.v1.tar+{how}");
+        assert!(layers.iter().all(|layer| layer["mediaType"] == wanted.as_str()), "{manifest}");
+    }
+    for (number, path) in [&directory, &archive, &docker, &gzip, &zstd].iter().enumerate() {
         let back = Imagelet::on(&s.scratch.join(&format!("back-{number}")));
         back.ok(&["import", &path.display().to_string()]);
         assert_eq!(back.ids(), [image.id.as_str()], "{}", path.display());
