@@ -36,10 +36,8 @@ async fn a_wrong_implementation_fails_the_cases_about_it() {
         (Sabotage::FilterIgnored, &["filter_lists_the_image_it_resolves_to"]),
         (Sabotage::NamesUnsorted, &["status_is_stable", "three_tags_of_one_image_are_listed_once"]),
         (Sabotage::AnswersManifestDigest, &["pull_answers_the_image_id"]),
-        (
-            Sabotage::EmptyNameIsIdPrefix,
-            &["status_of_an_empty_name_is_an_invalid_argument", "removal_of_an_empty_name_is_an_invalid_argument"],
-        ),
+        (Sabotage::EmptyNameIsIdPrefix, &["status_of_an_empty_name_is_an_invalid_argument"]),
+        (Sabotage::EmptyNameRemovesTheOnlyImage, &["removal_of_an_empty_name_is_an_invalid_argument"]),
         (Sabotage::PullsOnAlone, &["dropped_pull_leaves_nothing"]),
         (Sabotage::ListsPerTag, &["three_tags_of_one_image_are_listed_once"]),
         (Sabotage::TagsDigestPulls, &["pull_by_digest_records_only_the_digest"]),
@@ -97,6 +95,11 @@ async fn a_deviation_that_is_declared_is_demanded() {
             Deviation::EmptyNameIsIdPrefix,
             Sabotage::EmptyNameIsIdPrefix,
             "status_of_an_empty_name_is_an_invalid_argument",
+        ),
+        (
+            Deviation::EmptyNameRemovesTheOnlyImage,
+            Sabotage::EmptyNameRemovesTheOnlyImage,
+            "removal_of_an_empty_name_is_an_invalid_argument",
         ),
         (
             Deviation::BadReferenceIsUnknown,

@@ -28,6 +28,8 @@ pub(crate) enum Sabotage {
     AnswersManifestDigest,
     /// Takes an empty name for the beginning of every id.
     EmptyNameIsIdPrefix,
+    /// Removing an empty name removes the only image.
+    EmptyNameRemovesTheOnlyImage,
     /// Has no kind for a reference that cannot be parsed.
     BadReferenceIsUnknown,
     /// Takes any number of digits for a short id.
@@ -291,7 +293,7 @@ impl ImageService for Saboteur {
     }
 
     async fn remove_image(&self, image: &ImageSpec) -> Result<()> {
-        if self.sabotage == Sabotage::EmptyNameIsIdPrefix && image.image.is_empty() {
+        if self.sabotage == Sabotage::EmptyNameRemovesTheOnlyImage && image.image.is_empty() {
             let Some(id) = self.only_image("").await? else { return Ok(()) };
             return self.fake.remove_image(&ImageSpec::new(id)).await;
         }

@@ -126,9 +126,12 @@ impl Drop for Hold {
 pub enum Deviation {
     /// containerd (all versions): ListImages ignores its filter and answers everything.
     ListFilterIgnored,
-    /// containerd 1.6: an empty name is not refused. It is the beginning of every id: nothing where there is no image,
-    /// *the* image where there is one (which RemoveImage then removes), and ambiguous otherwise.
+    /// containerd 1.6: the status of an empty name is not refused. It is the beginning of every id: nothing where there is
+    /// no image, *the* image where there is one, and ambiguous otherwise.
     EmptyNameIsIdPrefix,
+    /// containerd 1.6: removing an empty name removes the image where there is just one. Seen only without a client that
+    /// refuses to send such a removal, as `cri-grpc`'s does.
+    EmptyNameRemovesTheOnlyImage,
     /// containerd 1.6: a pull of a reference that cannot be parsed fails with code `Unknown`.
     BadReferenceIsUnknown,
     /// containerd: usage of the file system is sampled every ten seconds, so that it follows late; the blobs of images
