@@ -82,9 +82,8 @@ ctr() { command ctr --address "$work/c.sock" "$@"; }
 wall() {
   local file=$1
   shift
+  # Nothing of an earlier round is still being written, and the registry's blobs are in memory.
   sync
-  echo 3 >/proc/sys/vm/drop_caches 2>/dev/null || true
-  # The registry's blobs are read once, so that every round finds them in memory.
   cat "$disk"/registry/docker/registry/v2/blobs/sha256/*/*/data >/dev/null
   /usr/bin/time -o "$file.last" -f '%e %M' "$@" </dev/null >/dev/null 2>"$file.log" || { cat "$file.log" >&2; return 1; }
   cut -d' ' -f1 "$file.last" >>"$file"
