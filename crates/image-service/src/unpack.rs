@@ -41,7 +41,18 @@ pub(crate) type Found = Arc<OnceLock<Compression>>;
 
 /// First thread: verify, inflate, fill the ring.
 pub(crate) fn inflate(mut intake: Intake, mut ring: RingWriter, found: &Found) -> Result<(), InflateError> {
-    match pump(&mut intake, &mut ring, found).and_then(|()| Ok(intake.finish()?)) {
+    let pumped = pump(&mut intake, &mut ring, found);
+    let result = match pumped {
+        Ok(()) => intake.finish().map_err(InflateError::from),
+        // Bytes that do not inflate are most often not the bytes that were promised: the digest tells, at the end of what
+        // is left, which the descriptor's size bounds.
+        Err(corrupt @ InflateError::Corrupt(..)) => match intake.finish() {
+            Err(wrong @ IntakeError::Verify(_)) => Err(wrong.into()),
+            _ => Err(corrupt),
+        },
+        Err(error) => Err(error),
+    };
+    match result {
         Ok(()) => Ok(ring.end()?),
         Err(error) => {
             ring.fail(io::Error::other("the blob is not good"));
