@@ -2,6 +2,7 @@
 //! [`Error::kind`], people read the message. A message never contains a secret: whoever makes one redacts first.
 
 use std::fmt;
+use std::time::Duration;
 
 /// Result of a service call.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -72,13 +73,14 @@ impl fmt::Display for Kind {
 pub struct Error {
     kind: Kind,
     message: String,
+    retry_after: Option<Duration>,
 }
 
 impl Error {
     /// An error of this kind.
     #[must_use]
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, message: message.into(), retry_after: None }
     }
 
     /// An error whose message is that of `source` and of everything below it, joined by `: `.
@@ -94,7 +96,19 @@ impl Error {
             }
             next = cause.source();
         }
-        Self { kind, message }
+        Self { kind, message, retry_after: None }
+    }
+
+    /// The same error from a peer that asks not to be called again for so long.
+    #[must_use]
+    pub fn with_retry_after(self, retry_after: Duration) -> Self {
+        Self { retry_after: Some(retry_after), ..self }
+    }
+
+    /// How long the peer wants to be left alone; `None`: it did not say.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
     }
 
     /// The kind.
@@ -112,7 +126,7 @@ impl Error {
     /// The same error with `context: ` in front of its message.
     #[must_use]
     pub fn context(self, context: impl fmt::Display) -> Self {
-        Self { kind: self.kind, message: format!("{context}: {}", self.message) }
+        Self { message: format!("{context}: {}", self.message), ..self }
     }
 }
 
@@ -127,6 +141,8 @@ mod tests {
         struct Outer(#[source] std::io::Error);
         let e = Error::from_source(Kind::Internal, &Outer(std::io::Error::other("disk on fire")));
         assert_eq!(e.to_string(), "open store: disk on fire");
-        assert_eq!(e.context("pull").message(), "pull: open store: disk on fire");
+        let e = e.with_retry_after(Duration::from_secs(7)).context("pull");
+        assert_eq!(e.message(), "pull: open store: disk on fire");
+        assert_eq!((e.kind(), e.retry_after()), (Kind::Internal, Some(Duration::from_secs(7))));
     }
 }

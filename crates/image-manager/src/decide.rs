@@ -24,6 +24,8 @@ pub enum Presence {
 pub enum Access {
     /// It may.
     Granted(Grant),
+    /// The registry has to say so: nothing here proves that this pod may have it.
+    MustVerify(Doubt),
 }
 
 /// Why a pod may have an image that is already here.
@@ -31,6 +33,29 @@ pub enum Access {
 pub enum Grant {
     /// No record tells who pulled what with which credential, so whatever is here is for every pod.
     NoRecordsKept,
+    /// The verification policy asks for no proof (`NeverVerify`).
+    PolicyNeverVerifies,
+    /// The verification policy asks for no proof of images that were here before anybody pulled them.
+    Preloaded,
+    /// The image is on the allowlist of the verification policy.
+    Allowlisted,
+    /// It was pulled without a credential, or with one of the node: every pod may have it.
+    NodeAccessible,
+    /// It was pulled with a credential that this pod has.
+    CredentialMatches,
+}
+
+/// Why nothing here proves that a pod may have an image that is already here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// No record tells who pulled it, and the policy wants proof.
+    NoRecord,
+    /// It was recorded under other names only.
+    NotRecordedByThisName,
+    /// The record names credentials, and this pod has none of them.
+    NoMatchingCredential,
+    /// The record cannot be read.
+    RecordUnreadable,
 }
 
 /// What to do.
@@ -63,6 +88,8 @@ pub enum PullReason {
     PolicyIsAlways,
     /// It is not known to be here.
     NotPresent,
+    /// It is here, but the registry has to say whether this pod may have it.
+    MustVerify(Doubt),
 }
 
 /// Why the request fails.
@@ -70,19 +97,29 @@ pub enum PullReason {
 pub enum RefuseReason {
     /// It is not known to be here, and the policy forbids to pull it.
     NotPresentAndNeverPulled,
+    /// It is here, nothing proves that this pod may have it, and the policy forbids to ask the registry. The pod is
+    /// told the same as if it were absent.
+    MustVerifyAndNeverPulled(Doubt),
 }
 
 /// Decides. What nobody looked for counts as not present: doubt never makes an image usable.
 #[must_use]
 pub fn decide(policy: PullPolicy, presence: &Presence, access: Access) -> Decision {
-    let Access::Granted(grant) = access;
-    match (policy, presence) {
-        (PullPolicy::Always, _) => Decision::Pull(PullReason::PolicyIsAlways),
-        (PullPolicy::IfNotPresent | PullPolicy::Never, Presence::Present { image_ref }) => {
+    match (policy, presence, access) {
+        (PullPolicy::Always, ..) => Decision::Pull(PullReason::PolicyIsAlways),
+        (_, Presence::Present { image_ref }, Access::Granted(grant)) => {
             Decision::UseLocal { image_ref: image_ref.clone(), why: UseLocalReason::PresentAndGranted(grant) }
         }
-        (PullPolicy::IfNotPresent, Presence::Absent | Presence::NotChecked) => Decision::Pull(PullReason::NotPresent),
-        (PullPolicy::Never, Presence::Absent | Presence::NotChecked) => {
+        (PullPolicy::IfNotPresent, Presence::Present { .. }, Access::MustVerify(doubt)) => {
+            Decision::Pull(PullReason::MustVerify(doubt))
+        }
+        (PullPolicy::Never, Presence::Present { .. }, Access::MustVerify(doubt)) => {
+            Decision::Refuse(RefuseReason::MustVerifyAndNeverPulled(doubt))
+        }
+        (PullPolicy::IfNotPresent, Presence::Absent | Presence::NotChecked, _) => {
+            Decision::Pull(PullReason::NotPresent)
+        }
+        (PullPolicy::Never, Presence::Absent | Presence::NotChecked, _) => {
             Decision::Refuse(RefuseReason::NotPresentAndNeverPulled)
         }
     }
@@ -103,13 +140,46 @@ impl Decision {
     #[must_use]
     pub fn why(&self) -> &'static str {
         match self {
-            Self::UseLocal { why: UseLocalReason::PresentAndGranted(Grant::NoRecordsKept), .. } => {
-                "the image is present, and no records restrict who may use it"
-            }
+            Self::UseLocal { why: UseLocalReason::PresentAndGranted(grant), .. } => grant.why(),
             Self::Pull(PullReason::PolicyIsAlways) => "the pull policy is Always",
             Self::Pull(PullReason::NotPresent) => "the image is not present",
+            Self::Pull(PullReason::MustVerify(doubt)) => doubt.why(),
             Self::Refuse(RefuseReason::NotPresentAndNeverPulled) => {
                 "the image is not present, and the pull policy is Never"
+            }
+            Self::Refuse(RefuseReason::MustVerifyAndNeverPulled(_)) => {
+                "the image is present, but nothing proves that this pod may use it, and the pull policy is Never"
+            }
+        }
+    }
+}
+
+impl Grant {
+    fn why(self) -> &'static str {
+        match self {
+            Self::NoRecordsKept => "the image is present, and no records restrict who may use it",
+            Self::PolicyNeverVerifies => "the image is present, and credentials are never verified",
+            Self::Preloaded => "the image is present, and it was here before anybody pulled it",
+            Self::Allowlisted => "the image is present, and it is on the allowlist",
+            Self::NodeAccessible => "the image is present, and every pod of this node may use it",
+            Self::CredentialMatches => "the image is present, and it was pulled with a credential of this pod",
+        }
+    }
+}
+
+impl Doubt {
+    fn why(self) -> &'static str {
+        match self {
+            Self::NoRecord => "the image is present, but no record tells who may use it: the registry is asked",
+            Self::NotRecordedByThisName => {
+                "the image is present, but it was pulled by other names only: the registry is asked"
+            }
+            Self::NoMatchingCredential => {
+                "the image is present, but it was pulled with credentials that this pod does not have: the registry \
+                 is asked"
+            }
+            Self::RecordUnreadable => {
+                "the image is present, but the record of who may use it cannot be read: the registry is asked"
             }
         }
     }

@@ -20,7 +20,7 @@ mod policy;
 mod puller;
 mod request;
 
-pub use decide::{Access, Decision, Grant, Presence, PullReason, RefuseReason, UseLocalReason, decide};
+pub use decide::{Access, Decision, Doubt, Grant, Presence, PullReason, RefuseReason, UseLocalReason, decide};
 pub use error::{Attempt, EnsureImageError, PullFailure};
 pub use events::{Event, EventRecorder, EventType, LogRecorder, NumberedEvent, ObjectRef, Recorders, RingRecorder};
 pub use explain::Explanation;

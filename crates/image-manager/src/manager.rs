@@ -94,7 +94,7 @@ impl ImageManager {
         let presence = self.presence(request, &spec).await?;
         match decide(request.policy, &presence, access()) {
             Decision::UseLocal { image_ref, .. } => Ok(self.use_local(request, image_ref)),
-            Decision::Refuse(RefuseReason::NotPresentAndNeverPulled) => {
+            Decision::Refuse(RefuseReason::NotPresentAndNeverPulled | RefuseReason::MustVerifyAndNeverPulled(_)) => {
                 Err(EnsureImageError::ErrImageNeverPull { image: request.image.clone() })
             }
             Decision::Pull(_) => self.pull(request, spec).await,

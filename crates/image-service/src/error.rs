@@ -57,7 +57,11 @@ pub(crate) fn from_registry(error: &RegistryError) -> Error {
         ErrorKind::InvalidReference => Kind::InvalidArgument,
         ErrorKind::Config => Kind::FailedPrecondition,
     };
-    Error::from_source(kind, error)
+    let told = Error::from_source(kind, error);
+    match error.retry_after() {
+        Some(after) => told.with_retry_after(after),
+        None => told,
+    }
 }
 
 /// The error of a whole pull, with the image's name; the registry's absence is told in the kubelet's words.
@@ -75,7 +79,11 @@ pub(crate) fn one_line(error: Error) -> Error {
         return error;
     }
     let text: String = error.message().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    Error::new(error.kind(), text)
+    let told = Error::new(error.kind(), text);
+    match error.retry_after() {
+        Some(after) => told.with_retry_after(after),
+        None => told,
+    }
 }
 
 pub(crate) fn from_store(root: &Path, error: &StoreError) -> Error {

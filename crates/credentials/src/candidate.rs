@@ -1,0 +1,95 @@
+//! [`Candidate`]: a credential that may be tried for an image, with its source.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use oci::RegistryAuth;
+
+/// A credential that may be tried for an image.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// The credential itself.
+    pub auth: RegistryAuth,
+    /// Where it came from.
+    pub source: Source,
+    /// The kubelet's hash of it (lower-case hexadecimal SHA-256), by which pulled records know it again.
+    pub hash: String,
+}
+
+impl fmt::Debug for Candidate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the hash: a weak password could be found from it.
+        f.debug_struct("Candidate").field("source", &self.source).finish_non_exhaustive()
+    }
+}
+
+/// Where a credential came from. Shown to people: it names the source, never the secret.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// A pull secret of the pod.
+    Secret(SecretCoordinates),
+    /// A credential provider that answered for the pod's service account.
+    ServiceAccount {
+        /// The provider.
+        provider: String,
+        /// The account.
+        account: ServiceAccountCoordinates,
+    },
+    /// The node itself: every pod of the node may use it.
+    Node(NodeSource),
+}
+
+/// What on the node a credential came from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum NodeSource {
+    /// A docker configuration file.
+    File(PathBuf),
+    /// A docker credential helper.
+    Helper(String),
+    /// An exec credential provider.
+    Provider(String),
+}
+
+/// A pull secret.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SecretCoordinates {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Uid.
+    pub uid: String,
+}
+
+/// A service account.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ServiceAccountCoordinates {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Uid.
+    pub uid: String,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Secret(SecretCoordinates { namespace, name, .. }) => write!(f, "secret {namespace}/{name}"),
+            Self::ServiceAccount { provider, account: ServiceAccountCoordinates { namespace, name, .. } } => {
+                write!(f, "credential provider {provider} for service account {namespace}/{name}")
+            }
+            Self::Node(source) => source.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for NodeSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "file {}", path.display()),
+            Self::Helper(name) => write!(f, "credential helper docker-credential-{name}"),
+            Self::Provider(name) => write!(f, "credential provider {name}"),
+        }
+    }
+}

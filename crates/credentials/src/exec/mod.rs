@@ -1,0 +1,1 @@
+//! The kubelet's exec credential providers: configuration, protocol, cache.

@@ -1,0 +1,48 @@
+//! [`Requester`]: the pod for which a credential is sought, as far as that matters.
+
+use std::collections::BTreeMap;
+
+use oci::Secret;
+
+/// The pod for which a credential is sought.
+#[derive(Clone, Debug, Default)]
+pub struct Requester {
+    /// Namespace of the pod.
+    pub namespace: String,
+    /// Name of the pod.
+    pub name: String,
+    /// Uid of the pod.
+    pub uid: String,
+    /// Its pull secrets, in the order in which the pod names them.
+    pub secrets: Vec<PullSecret>,
+    /// Its service account, where it has one.
+    pub service_account: Option<ServiceAccount>,
+}
+
+/// A Kubernetes secret that a pod names as a pull secret.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PullSecret {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Uid.
+    pub uid: String,
+    /// Type, for example `kubernetes.io/dockerconfigjson`.
+    pub kind: String,
+    /// The data, decoded, by key.
+    pub data: BTreeMap<String, Secret>,
+}
+
+/// A Kubernetes service account.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServiceAccount {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Uid.
+    pub uid: String,
+    /// Annotations.
+    pub annotations: BTreeMap<String, String>,
+}
