@@ -1,6 +1,7 @@
 //! The project's own chores, called as `cargo xtask NAME`.
 //!
-//! `deps` holds the crates to the arrows of the architecture, `tidy` the files to their habits. Nothing of the product
+//! `deps` holds the crates to the arrows of the architecture, `tidy` the files to their habits; `upstream` writes the page
+//! of the kubelet's test cases. Nothing of the product
 //! depends on this crate, and this crate depends on nothing of the product: it reads files and `cargo metadata`.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool: findings go to the terminal")]
 
@@ -8,6 +9,7 @@ mod deps;
 mod deps_table;
 mod tidy;
 mod tidy_rules;
+mod upstream;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,7 +20,8 @@ type Chore = (&'static str, &'static str, fn(&std::path::Path) -> anyhow::Result
 /// Every chore there is.
 pub(crate) const CHORES: &[Chore] = &[
     ("deps", "check the dependency arrows between the crates and to third parties", deps::run),
-    ("tidy", "check file headers, sizes, forbidden words, documents", tidy::run),
+    ("tidy", "check file headers, sizes, forbidden words, documents, generated pages", tidy::run),
+    ("upstream", "write docs/upstream-cases.md from the lists and the tests", upstream::run),
 ];
 
 /// What a chore found.

@@ -56,6 +56,9 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Report> {
             ));
         }
     }
+    for text in crate::upstream::check(root)? {
+        found.push(("upstream cases".to_owned(), Finding::error(None, text)));
+    }
     let line = |(name, f): &(String, Finding)| match f.line {
         Some(line) => format!("{name}:{line}: {}", f.text),
         None => format!("{name}: {}", f.text),
