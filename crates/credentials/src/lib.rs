@@ -6,7 +6,11 @@
 #![deny(missing_docs)]
 
 mod candidate;
+pub mod exec;
+pub mod helper;
+mod note;
 mod requester;
 
 pub use candidate::{Candidate, NodeSource, SecretCoordinates, ServiceAccountCoordinates, Source};
+pub use note::Note;
 pub use requester::{PullSecret, Requester, ServiceAccount};
