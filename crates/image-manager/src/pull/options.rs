@@ -1,0 +1,83 @@
+//! [`PullerOptions`]: how many pulls there may be, how fast they may begin, and how long one may take. Plain data; the
+//! binary makes it of its configuration.
+
+use std::time::Duration;
+
+/// How pulls are ordered, limited and shared.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PullerOptions {
+    /// One at a time (`serializeImagePulls`).
+    pub serialize: bool,
+    /// Where they are not serial: at most so many (`maxParallelImagePulls`); `None` and 0: no limit.
+    pub max_parallel: Option<usize>,
+    /// At most so many of one registry at a time; `None` and 0: no limit. Who waits for a registry holds up nobody else.
+    pub per_registry: Option<usize>,
+    /// How many pulls may begin per second (`registryPullQPS`); 0: as many as there are.
+    pub qps: f64,
+    /// How many may begin at once after a quiet time (`registryBurst`); 0 with a rate above 0 refuses every pull, as it
+    /// does in the kubelet.
+    pub burst: u32,
+    /// How long a pull may wait for its turn by `qps` (`registryPullWait`). One that would wait longer fails at once; with
+    /// 0 every pull that would wait fails, as in the kubelet.
+    pub pull_wait: Duration,
+    /// How long a pull goes on after the last request for it went away (`pullLinger`).
+    pub linger: Duration,
+    /// Who waited for a turn longer than this goes before all others, whatever their priority.
+    pub ageing: Duration,
+    /// Whether requests for the same image share one pull. The kubelet's do not.
+    pub coalesce: bool,
+    /// Ends a pull of which layers are being fetched, and no byte came for so long. Needs a service that tells progress.
+    pub progress_deadline: Option<Duration>,
+    /// Ends a pull whose layers come more slowly, in bytes per second over half a minute. Needs a service that tells
+    /// progress. `None` and 0: it may be as slow as it is.
+    pub minimum_rate: Option<u64>,
+    /// Ends a pull that takes longer, every attempt included, the wait for its turn not.
+    pub deadline: Option<Duration>,
+}
+
+impl Default for PullerOptions {
+    fn default() -> Self {
+        Self {
+            serialize: true,
+            max_parallel: None,
+            per_registry: None,
+            qps: 5.0,
+            burst: 10,
+            pull_wait: Duration::from_secs(30),
+            linger: Duration::from_millis(500),
+            ageing: Duration::from_secs(60),
+            coalesce: true,
+            progress_deadline: None,
+            minimum_rate: None,
+            deadline: None,
+        }
+    }
+}
+
+impl PullerOptions {
+    /// How many pulls may run at a time; `None`: no limit.
+    pub(crate) fn limit(&self) -> Option<usize> {
+        if self.serialize { Some(1) } else { self.max_parallel.filter(|&limit| limit > 0) }
+    }
+
+    /// How many of one registry; `None`: no limit.
+    pub(crate) fn registry_limit(&self) -> Option<usize> {
+        self.per_registry.filter(|&limit| limit > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits() {
+        let limit =
+            |serialize, max_parallel| PullerOptions { serialize, max_parallel, ..PullerOptions::default() }.limit();
+        assert_eq!(PullerOptions::default().limit(), Some(1));
+        assert_eq!(limit(true, Some(5)), Some(1));
+        assert_eq!(limit(false, Some(5)), Some(5));
+        assert_eq!(limit(false, Some(0)), None);
+        assert_eq!(limit(false, None), None);
+    }
+}

@@ -1,0 +1,78 @@
+//! What the manager asks of the puller, and what it is answered. Plain data.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use credentials::Candidate;
+use cri_api::{ImageSpec, PodSandboxConfig, ProgressSink};
+
+use crate::PullFailure;
+
+/// Asked when a pull that waited gets its turn: the image ref, where the image is here by now and the pod may have it.
+pub(crate) type Recheck = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Option<String>> + Send>> + Send + Sync>;
+
+/// What the puller knew at some time: see [`Puller::mark`](super::Puller::mark).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mark(pub(super) u64);
+
+/// A pull that somebody wants.
+pub(crate) struct Wanted {
+    /// The image as it was requested: pull records know it by this name.
+    pub(crate) image: String,
+    /// What the service is sent.
+    pub(crate) spec: ImageSpec,
+    /// The pod's sandbox, where there is one.
+    pub(crate) sandbox: Option<PodSandboxConfig>,
+    /// Credentials to try, in this order; none means one anonymous attempt.
+    pub(crate) candidates: Arc<[Candidate]>,
+    /// Priority of the pod.
+    pub(crate) priority: i32,
+    /// Where progress is told.
+    pub(crate) progress: ProgressSink,
+    /// `None`: it is to be pulled whatever is here.
+    pub(crate) recheck: Option<Recheck>,
+    /// What the puller knew before the caller looked whether the image is here. Where pulls have ended since then, that
+    /// look may be out of date, and [`Wanted::recheck`] is asked even where nothing had to be waited for.
+    pub(crate) mark: Mark,
+}
+
+impl fmt::Debug for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wanted")
+            .field("image", &self.image)
+            .field("sent", &self.spec.image)
+            .field("candidates", &self.candidates)
+            .field("priority", &self.priority)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An image that was pulled, or was found present when its turn came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pulled {
+    /// What the runtime calls it.
+    pub(crate) image_ref: String,
+    /// Which of the request's candidates worked; `None`: an anonymous pull, or none at all.
+    pub(crate) used: Option<usize>,
+    /// Size in bytes, where it is known.
+    pub(crate) size: Option<u64>,
+    /// How long the pull took, every attempt included, without the wait for its turn.
+    pub(crate) pulling: Duration,
+    /// Whether the image was found present when the turn came, so that nothing was pulled.
+    pub(crate) found: bool,
+    /// Whether another request had asked for this pull before.
+    pub(crate) coalesced: bool,
+}
+
+/// Why a pull did not come to pass.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum PullFailed {
+    /// Every attempt failed. A deadline that passed is the last of the causes.
+    #[error(transparent)]
+    Attempts(#[from] PullFailure),
+    /// Too many pulls begin already; in the kubelet's words.
+    #[error("pull QPS exceeded")]
+    Throttled,
+}
