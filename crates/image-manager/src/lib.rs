@@ -20,6 +20,7 @@ mod policy;
 #[expect(dead_code, unused_imports, unreachable_pub, reason = "the manager still uses the old puller beside it")]
 mod pull;
 mod puller;
+mod records;
 mod request;
 
 pub use decide::{Access, Decision, Doubt, Grant, Presence, PullReason, RefuseReason, UseLocalReason, decide};
@@ -29,4 +30,7 @@ pub use explain::Explanation;
 pub use manager::{Clock, ImageManager, Options};
 pub use policy::{PullPolicy, UnknownPullPolicy};
 pub use puller::PullerOptions;
+pub use records::{
+    Allowlist, AllowlistError, PullIntent, PullRecords, RecordsError, RecordsOptions, VerificationPolicy, WallClock,
+};
 pub use request::{EnsureImageRequest, EnsuredImage, PodRef, PullTiming};

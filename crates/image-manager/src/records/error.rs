@@ -1,0 +1,49 @@
+//! [`RecordsError`]: what can go wrong with the files of pull intents and pulled records.
+
+use std::io;
+use std::path::PathBuf;
+
+use oci::ReferenceError;
+
+/// Why a record could not be read, written or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordsError {
+    /// The file system refused.
+    #[error("cannot {operation} {}: {source}", path.display())]
+    Io {
+        /// What was being done.
+        operation: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file does not hold what its name says.
+    #[error("{} holds no {kind}: {what}", path.display())]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// `ImagePullIntent` or `ImagePulledRecord`.
+        kind: &'static str,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// An image under whose name nothing can be recorded.
+    #[error("invalid image name {image:?}: {source}")]
+    Name {
+        /// The name.
+        image: String,
+        /// What is wrong with it.
+        source: ReferenceError,
+    },
+    /// The work was given up because the process ends.
+    #[error("records are closed: the process ends")]
+    Closed,
+}
+
+impl RecordsError {
+    pub(super) fn io(operation: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { operation, path, source }
+    }
+}
