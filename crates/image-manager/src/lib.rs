@@ -9,12 +9,14 @@
 //! [`EnsureImageRequest::credentials`] and [`Access`].
 
 mod attempts;
+mod cause;
 mod decide;
 mod error;
 mod events;
 mod explain;
 mod go_duration;
 mod manager;
+mod metrics;
 mod outcome;
 mod policy;
 #[expect(dead_code, unused_imports, unreachable_pub, reason = "the manager still uses the old puller beside it")]
@@ -23,11 +25,13 @@ mod puller;
 mod records;
 mod request;
 
+pub use cause::Cause;
 pub use decide::{Access, Decision, Doubt, Grant, Presence, PullReason, RefuseReason, UseLocalReason, decide};
 pub use error::{Attempt, EnsureImageError, PullFailure};
 pub use events::{Event, EventRecorder, EventType, LogRecorder, NumberedEvent, ObjectRef, Recorders, RingRecorder};
 pub use explain::Explanation;
 pub use manager::{Clock, ImageManager, Options};
+pub use metrics::{Metrics, MustPullResult, Operation, RecordKind};
 pub use policy::{PullPolicy, UnknownPullPolicy};
 pub use puller::PullerOptions;
 pub use records::{
