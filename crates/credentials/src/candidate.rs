@@ -48,6 +48,8 @@ pub enum NodeSource {
     Helper(String),
     /// An exec credential provider.
     Provider(String),
+    /// Nothing: the pull that is tried without a credential after all others have failed.
+    Anonymous,
 }
 
 /// A pull secret.
@@ -90,6 +92,7 @@ impl fmt::Display for NodeSource {
             Self::File(path) => write!(f, "file {}", path.display()),
             Self::Helper(name) => write!(f, "credential helper docker-credential-{name}"),
             Self::Provider(name) => write!(f, "credential provider {name}"),
+            Self::Anonymous => f.write_str("no credential"),
         }
     }
 }

@@ -6,11 +6,24 @@
 #![deny(missing_docs)]
 
 mod candidate;
+mod docker_config;
 pub mod exec;
+mod hash;
 pub mod helper;
+mod index;
+mod keyring;
+mod node_files;
 mod note;
+mod pattern;
+mod pull_secrets;
 mod requester;
 
 pub use candidate::{Candidate, NodeSource, SecretCoordinates, ServiceAccountCoordinates, Source};
+pub use docker_config::DockerConfigError;
+pub use hash::credential_hash;
+pub use index::Index;
+pub use keyring::{Candidates, Keyring, KeyringError, KeyringOptions, Preview};
+pub use node_files::NodeFiles;
 pub use note::Note;
+pub use pattern::{BadLocation, PathMatch, Pattern, matches};
 pub use requester::{PullSecret, Requester, ServiceAccount};

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use oci::Secret;
 
+use crate::SecretCoordinates;
+
 /// The pod for which a credential is sought.
 #[derive(Clone, Debug, Default)]
 pub struct Requester {
@@ -32,6 +34,14 @@ pub struct PullSecret {
     pub kind: String,
     /// The data, decoded, by key.
     pub data: BTreeMap<String, Secret>,
+}
+
+impl PullSecret {
+    /// Which secret it is.
+    #[must_use]
+    pub fn coordinates(&self) -> SecretCoordinates {
+        SecretCoordinates { namespace: self.namespace.clone(), name: self.name.clone(), uid: self.uid.clone() }
+    }
 }
 
 /// A Kubernetes service account.

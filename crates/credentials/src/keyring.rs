@@ -1,0 +1,356 @@
+//! [`Keyring`]: every credential that may be tried for an image and a pod, in the order in which they are tried: the pod's
+//! pull secrets, the node's docker configuration with its helpers, the credential providers.
+//!
+//! It decides nothing about presence or access, and what a source does wrong becomes a note: only a pull secret of the
+//! right type with broken content fails the look-up, as in the kubelet. The image manager asks it.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher as _, Hash as _, Hasher as _, RandomState};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use oci::{ImageNameError, RegistryAuth};
+use tokio::time::Instant;
+
+use crate::docker_config::{DockerConfigError, Entry};
+use crate::exec::{Clock, Provided, Providers};
+use crate::helper::{self, HelperOptions};
+use crate::index::{Found, is_default_registry};
+use crate::node_files::{NodeConfig, NodeConfigs, NodeFiles};
+use crate::pull_secrets::{Parsed, PullSecrets};
+use crate::{Candidate, Index, NodeSource, Note, PathMatch, Requester, SecretCoordinates, Source, credential_hash};
+
+/// How long the answer of a credential helper is kept, unless node files are kept for less.
+const HELPER_ANSWER: Duration = Duration::from_secs(60);
+const MAX_HELPER_ANSWERS: usize = 1024;
+
+/// Where a keyring looks.
+#[derive(Clone)]
+pub struct KeyringOptions {
+    /// Where a pattern's path may end.
+    pub path_match: PathMatch,
+    /// Where the node's docker configuration may lie.
+    pub node_files: NodeFiles,
+    /// How long node files are believed without being read again, when nothing shows that they changed.
+    pub node_cache: Duration,
+    /// How credential helpers are run.
+    pub helpers: HelperOptions,
+    /// The credential providers, where there are any.
+    pub providers: Option<Providers>,
+    /// Whether an anonymous pull is tried after all credentials have failed, so that a wrong credential does not keep a
+    /// public image away.
+    pub anonymous_fallback: bool,
+    /// Where the time comes from.
+    pub clock: Clock,
+}
+
+impl Default for KeyringOptions {
+    /// The kubelet's behaviour without node files and providers; the safe path match.
+    fn default() -> Self {
+        Self {
+            path_match: PathMatch::default(),
+            node_files: NodeFiles::default(),
+            node_cache: Duration::from_secs(300),
+            helpers: HelperOptions::default(),
+            providers: None,
+            anonymous_fallback: false,
+            clock: Arc::new(Instant::now),
+        }
+    }
+}
+
+/// Why credentials could not be looked up.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyringError {
+    /// The image's name is none.
+    #[error(transparent)]
+    Image(#[from] ImageNameError),
+    /// A pull secret of the right type is broken.
+    #[error("cannot read pull secret {}/{}: {problem}", secret.namespace, secret.name)]
+    Secret {
+        /// The secret.
+        secret: SecretCoordinates,
+        /// What is wrong with it.
+        problem: DockerConfigError,
+    },
+}
+
+/// The credentials for one image and one pod.
+#[derive(Clone, Debug, Default)]
+pub struct Candidates {
+    /// In the order in which they are to be tried. Empty: the pull is anonymous.
+    pub candidates: Vec<Candidate>,
+    /// What people should know about it; never a secret.
+    pub notes: Vec<Note>,
+}
+
+/// What is known without running a program.
+#[derive(Clone, Debug, Default)]
+pub struct Preview {
+    /// In the order in which they are to be tried, without those of helpers and providers.
+    pub candidates: Vec<Candidate>,
+    /// The helpers and providers that would be asked, in words.
+    pub would_ask: Vec<String>,
+    /// What people should know about it; never a secret.
+    pub notes: Vec<Note>,
+}
+
+/// Every source of credentials of a node.
+pub struct Keyring {
+    options: KeyringOptions,
+    secrets: PullSecrets,
+    node: NodeConfigs,
+    /// By helper and registry.
+    answers: Mutex<HashMap<(String, String), AnswerSlot>>,
+    hasher: RandomState,
+}
+
+type AnswerSlot = Arc<tokio::sync::Mutex<Option<Answer>>>;
+
+/// What a helper said.
+struct Answer {
+    auth: Option<RegistryAuth>,
+    at: Instant,
+    generation: u64,
+}
+
+impl std::fmt::Debug for Keyring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Keyring").field("node_files", &self.options.node_files).finish_non_exhaustive()
+    }
+}
+
+impl Keyring {
+    /// Reads nothing yet.
+    #[must_use]
+    pub fn new(options: KeyringOptions) -> Self {
+        let node = NodeConfigs::new(&options.node_files, options.path_match, options.node_cache, options.clock.clone());
+        let secrets = PullSecrets::new(options.path_match);
+        Self { options, secrets, node, answers: Mutex::default(), hasher: RandomState::new() }
+    }
+
+    /// The credentials that may be tried for `image` (as the user spells it) on behalf of `requester`, each once. May run
+    /// helpers and providers.
+    ///
+    /// # Errors
+    /// See [`KeyringError`]; nothing that a helper, a provider or a node file does wrong is an error.
+    pub async fn candidates(&self, image: &str, requester: &Requester) -> Result<Candidates, KeyringError> {
+        let name = oci::parse_image_name(image)?;
+        let repository = name.repository.as_str();
+        let mut found = self.of_secrets(repository, requester)?;
+        let node = self.node.get().await;
+        let provided = async {
+            match &self.options.providers {
+                Some(providers) => providers.provide(repository, requester).await,
+                None => Provided::default(),
+            }
+        };
+        let (helped, provided) = futures::join!(self.ask_helper(repository, &node), provided);
+        match helped {
+            Ok(helped) => found.candidates.extend(helped),
+            Err(note) => found.notes.push(note),
+        }
+        self.add_node(repository, &node, &mut found);
+        self.add_provided(repository, provided, &mut found);
+        self.finish(&mut found);
+        Ok(found)
+    }
+
+    /// The credentials that the pod's own pull secrets have for `image`, and nothing else: no file is looked at, no
+    /// program is run.
+    ///
+    /// # Errors
+    /// See [`KeyringError`].
+    pub fn secrets_only(&self, image: &str, requester: &Requester) -> Result<Candidates, KeyringError> {
+        let name = oci::parse_image_name(image)?;
+        let mut found = self.of_secrets(&name.repository, requester)?;
+        remove_duplicates(&mut found.candidates);
+        Ok(found)
+    }
+
+    /// The same as [`Keyring::candidates`] without running any program.
+    ///
+    /// # Errors
+    /// See [`KeyringError`].
+    pub async fn preview(&self, image: &str, requester: &Requester) -> Result<Preview, KeyringError> {
+        let name = oci::parse_image_name(image)?;
+        let repository = name.repository.as_str();
+        let mut found = self.of_secrets(repository, requester)?;
+        let node = self.node.get().await;
+        let mut would_ask = Vec::new();
+        if let Some((helper, server)) = helper_for(repository, &node) {
+            would_ask.push(format!("{} for {server}", NodeSource::Helper(helper.to_owned())));
+        }
+        if let Some(providers) = &self.options.providers {
+            let names = providers.would_ask(repository, requester).into_iter();
+            would_ask.extend(names.map(|name| NodeSource::Provider(name).to_string()));
+        }
+        self.add_node(repository, &node, &mut found);
+        self.finish(&mut found);
+        Ok(Preview { candidates: found.candidates, would_ask, notes: found.notes })
+    }
+
+    /// A number that changes when a look-up for this pod may answer something else: with the content of its secrets, its
+    /// service account, the node's files and the configuration of providers. It means nothing outside of this process.
+    #[must_use]
+    pub fn fingerprint(&self, _image: &str, requester: &Requester) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        for secret in &requester.secrets {
+            (&secret.namespace, &secret.name, &secret.uid, &secret.kind).hash(&mut hasher);
+            for (key, value) in &secret.data {
+                (key, value.expose()).hash(&mut hasher);
+            }
+            hasher.write_u8(0xff);
+        }
+        if let Some(account) = &requester.service_account {
+            (&account.namespace, &account.name, &account.uid, &account.annotations).hash(&mut hasher);
+        }
+        self.options.providers.as_ref().map(Providers::config_hash).hash(&mut hasher);
+        self.node.fingerprint(&mut hasher);
+        hasher.finish()
+    }
+
+    /// As in the kubelet, the secrets of a pod are one index: the greater pattern comes first, whichever secret has it.
+    fn of_secrets(&self, repository: &str, requester: &Requester) -> Result<Candidates, KeyringError> {
+        let mut answer = Candidates::default();
+        let mut parsed: Vec<(usize, Arc<Parsed>)> = Vec::with_capacity(requester.secrets.len());
+        for (at, secret) in requester.secrets.iter().enumerate() {
+            match self.secrets.parse(secret) {
+                Ok(Ok(one)) => {
+                    answer.notes.extend(one.notes.iter().cloned());
+                    parsed.push((at, one));
+                }
+                Ok(Err(note)) => answer.notes.push(note),
+                Err(problem) => return Err(KeyringError::Secret { secret: secret.coordinates(), problem }),
+            }
+        }
+        let mut matches: Vec<(usize, Found<'_, Entry>)> = Vec::new();
+        let mut found = Vec::new();
+        for (at, one) in &parsed {
+            one.index.find(repository, &mut found);
+            matches.extend(found.drain(..).map(|found| (*at, found)));
+        }
+        // Stable: the same pattern in two secrets keeps the pod's order.
+        matches.sort_by(|(_, a), (_, b)| b.cmp_pattern(a));
+        let candidate = |at: usize, entry: &Entry| entry.candidate(Source::Secret(requester.secrets[at].coordinates()));
+        answer
+            .candidates
+            .extend(matches.iter().flat_map(|(at, found)| found.values.iter().map(|entry| candidate(*at, entry))));
+        if matches.is_empty() && is_default_registry(repository) {
+            let all = parsed.iter().flat_map(|(at, one)| one.index.of_default_registry().iter().map(|e| (*at, e)));
+            answer.candidates.extend(all.map(|(at, entry)| candidate(at, entry)));
+        }
+        Ok(answer)
+    }
+
+    fn add_node(&self, repository: &str, node: &NodeConfig, found: &mut Candidates) {
+        let source = || Source::Node(NodeSource::File(node.path.clone()));
+        found.candidates.extend(node.index.lookup(repository).into_iter().map(|entry| entry.candidate(source())));
+        found.notes.extend(node.notes.iter().cloned());
+    }
+
+    fn add_provided(&self, repository: &str, provided: Provided, found: &mut Candidates) {
+        found.notes.extend(provided.notes);
+        let mut index = Index::new(self.options.path_match);
+        for entry in provided.entries {
+            let text = match &entry.source {
+                Source::ServiceAccount { provider, .. } | Source::Node(NodeSource::Provider(provider)) => {
+                    provider.clone()
+                }
+                other => other.to_string(),
+            };
+            let candidate = Candidate { hash: credential_hash(&entry.auth), auth: entry.auth, source: entry.source };
+            if let Err(error) = index.insert(&entry.location, candidate) {
+                let text = format!("a credential of provider {text} is left out: its pattern is none: {error}");
+                found.notes.push(Note::new(text));
+            }
+        }
+        found.candidates.extend(index.lookup(repository).into_iter().cloned());
+    }
+
+    fn finish(&self, found: &mut Candidates) {
+        remove_duplicates(&mut found.candidates);
+        if self.options.anonymous_fallback && found.candidates.last().is_some_and(|last| !last.auth.is_anonymous()) {
+            let auth = RegistryAuth::default();
+            let hash = credential_hash(&auth);
+            found.candidates.push(Candidate { auth, hash, source: Source::Node(NodeSource::Anonymous) });
+        }
+    }
+
+    /// Asks the helper for the image's registry, once for all who ask at the same time.
+    async fn ask_helper(&self, repository: &str, node: &NodeConfig) -> Result<Option<Candidate>, Note> {
+        let Some((helper, server)) = helper_for(repository, node) else { return Ok(None) };
+        let slot = {
+            let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+            if answers.len() >= MAX_HELPER_ANSWERS {
+                answers.retain(|_, slot| Arc::strong_count(slot) > 1);
+            }
+            answers.entry((helper.to_owned(), server.to_owned())).or_default().clone()
+        };
+        // Held while the helper runs: whoever asks for the same meanwhile waits for its answer.
+        let mut slot = slot.lock().await;
+        let lifetime = self.options.node_cache.min(HELPER_ANSWER);
+        let fresh = |answer: &&Answer| {
+            answer.generation == node.generation && (self.options.clock)().duration_since(answer.at) < lifetime
+        };
+        let auth = match slot.as_ref().filter(fresh) {
+            Some(answer) => answer.auth.clone(),
+            None => {
+                *slot = None;
+                let auth = helper::get(helper, server, &self.options.helpers)
+                    .await
+                    .map_err(|error| Note::new(format!("{} failed: {error}", NodeSource::Helper(helper.to_owned()))))?;
+                let auth = auth.filter(|auth| !auth.is_anonymous());
+                *slot = Some(Answer { auth: auth.clone(), at: (self.options.clock)(), generation: node.generation });
+                auth
+            }
+        };
+        Ok(auth.map(|auth| Candidate {
+            hash: credential_hash(&auth),
+            auth,
+            source: Source::Node(NodeSource::Helper(helper.to_owned())),
+        }))
+    }
+}
+
+/// The helper to be asked about an image, and the name under which it knows the registry. A host's own helper goes before
+/// the one of all hosts, and may be the empty one.
+fn helper_for<'a>(repository: &'a str, node: &'a NodeConfig) -> Option<(&'a str, &'a str)> {
+    let helper = node.helpers.lookup(repository).first().map(|own| own.as_str()).or(node.store.as_deref());
+    let helper = helper.filter(|helper| !helper.is_empty())?;
+    let server = match repository.split_once('/') {
+        Some(("docker.io", _)) => "https://index.docker.io/v1/",
+        Some((domain, _)) => domain,
+        None => return None,
+    };
+    Some((helper, server))
+}
+
+/// Keeps the first of several equal credentials.
+fn remove_duplicates(candidates: &mut Vec<Candidate>) {
+    if candidates.len() < 2 {
+        return;
+    }
+    let mut seen = HashSet::with_capacity(candidates.len());
+    let first: Vec<bool> = candidates
+        .iter()
+        .map(|candidate| {
+            let RegistryAuth { username, password, auth, server_address, identity_token, registry_token } =
+                &candidate.auth;
+            seen.insert((
+                username.as_str(),
+                password.expose(),
+                auth.expose(),
+                server_address.as_str(),
+                identity_token.expose(),
+                registry_token.expose(),
+            ))
+        })
+        .collect();
+    let mut first = first.into_iter();
+    candidates.retain(|_| first.next().unwrap_or(true));
+}
+
+#[cfg(test)]
+#[path = "keyring_tests.rs"]
+mod tests;

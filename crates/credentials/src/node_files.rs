@@ -1,0 +1,242 @@
+//! [`NodeFiles`]: where the node's docker configuration may lie, and [`NodeConfigs`], which reads it when it is asked for
+//! and again as soon as a file has changed.
+//!
+//! The first file that can be read wins; one that cannot is noted and passed over. It knows no environment: the
+//! directories are arguments. The keyring calls this.
+
+use std::fs;
+use std::hash::{Hash, Hasher};
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::docker_config::{DockerConfig, Entry};
+use crate::exec::Clock;
+use crate::{Index, Note, PathMatch};
+
+const CONFIG_JSON: &str = "config.json";
+const LEGACY: &str = ".dockercfg";
+const MAX_FILE: u64 = 16 << 20;
+
+/// Two writes within one tick of the file system's clock leave the same time behind. Content that was read so soon after
+/// it may have been written is read once more before it is believed.
+const CLOCK_TICK: Duration = Duration::from_millis(20);
+
+/// The directories in which the node's docker configuration is sought.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeFiles {
+    /// Directories that may have a `config.json`, the preferred first.
+    pub search: Vec<PathBuf>,
+    /// Directories that may have a `.dockercfg`; looked at when there is no `config.json` to be used.
+    pub legacy: Vec<PathBuf>,
+}
+
+impl NodeFiles {
+    /// The kubelet's search paths: its own directory, the working directory, the home directory, the root directory.
+    #[must_use]
+    pub fn standard(preferred: &Path, working: &Path, home: Option<&Path>) -> Self {
+        let dirs = |below: &str| {
+            let home = home.map(|home| home.join(below));
+            let root = Path::new("/").join(below);
+            [Some(preferred.to_owned()), Some(working.to_owned()), home, Some(root)].into_iter().flatten().collect()
+        };
+        Self { search: dirs(".docker"), legacy: dirs("") }
+    }
+}
+
+/// What the node's files say.
+pub(crate) struct NodeConfig {
+    /// The file that was used.
+    pub(crate) path: PathBuf,
+    pub(crate) index: Index<Entry>,
+    /// The helper of a location; an empty name is for none.
+    pub(crate) helpers: Index<String>,
+    /// The helper of all others.
+    pub(crate) store: Option<String>,
+    pub(crate) notes: Vec<Note>,
+    /// Counts readings that differ.
+    pub(crate) generation: u64,
+    /// Of the files up to the one that was used, in the order of the search.
+    stamps: Vec<Option<Stamp>>,
+}
+
+/// Reads the node's files and keeps what they said.
+pub(crate) struct NodeConfigs {
+    files: Arc<[(PathBuf, bool)]>,
+    mode: PathMatch,
+    lifetime: Duration,
+    clock: Clock,
+    current: Mutex<Option<Current>>,
+}
+
+#[derive(Clone)]
+struct Current {
+    config: Arc<NodeConfig>,
+    read: Instant,
+    /// Read late enough after the first look at these stamps that no change can hide behind them.
+    settled: bool,
+}
+
+/// What tells one state of a file from another.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    /// One system call, which is quick enough for an async worker. Whatever goes wrong counts as no file: reading it
+    /// tells what it is.
+    fn of(path: &Path) -> Option<Self> {
+        let metadata = fs::metadata(path).ok()?;
+        Some(Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        })
+    }
+}
+
+impl NodeConfigs {
+    pub(crate) fn new(files: &NodeFiles, mode: PathMatch, lifetime: Duration, clock: Clock) -> Self {
+        let json = files.search.iter().map(|dir| (dir.join(CONFIG_JSON), true));
+        let legacy = files.legacy.iter().map(|dir| (dir.join(LEGACY), false));
+        Self { files: json.chain(legacy).collect(), mode, lifetime, clock, current: Mutex::default() }
+    }
+
+    /// What the files say now.
+    pub(crate) async fn get(&self) -> Arc<NodeConfig> {
+        let now = (self.clock)();
+        let known = self.current().clone();
+        if let Some(known) = &known
+            && known.settled
+            && now.duration_since(known.read) < self.lifetime
+            && self.unchanged(&known.config)
+        {
+            return known.config.clone();
+        }
+        let (files, mode) = (self.files.clone(), self.mode);
+        let generation = known.as_ref().map_or(0, |known| known.config.generation + 1);
+        let config = if files.is_empty() {
+            NodeConfig::empty(mode)
+        } else {
+            let read = tokio::task::spawn_blocking(move || read(&files, mode, generation));
+            read.await.unwrap_or_else(|error| {
+                let mut none = NodeConfig::empty(mode);
+                none.notes.push(Note::new(format!("the node's docker configuration was not read: {error}")));
+                none
+            })
+        };
+        let same = known.as_ref().filter(|known| known.config.stamps == config.stamps);
+        let absent = config.stamps.len() == self.files.len() && config.stamps.iter().all(Option::is_none);
+        let settled = absent || same.is_some_and(|known| known.settled || now.duration_since(known.read) >= CLOCK_TICK);
+        let config = Arc::new(config);
+        // Until it is settled, the time counts from the first look.
+        let read = same.filter(|known| !known.settled && !settled).map_or(now, |known| known.read);
+        *self.current() = Some(Current { config: config.clone(), read, settled });
+        config
+    }
+
+    /// Adds the state of the files to a fingerprint.
+    pub(crate) fn fingerprint(&self, hasher: &mut impl Hasher) {
+        for (path, _) in self.files.iter() {
+            Stamp::of(path).hash(hasher);
+        }
+    }
+
+    fn unchanged(&self, config: &NodeConfig) -> bool {
+        self.files.iter().zip(&config.stamps).all(|((path, _), stamp)| Stamp::of(path) == *stamp)
+    }
+
+    /// Guards what was read last; never held while a file is read.
+    fn current(&self) -> MutexGuard<'_, Option<Current>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl NodeConfig {
+    fn empty(mode: PathMatch) -> Self {
+        Self {
+            path: PathBuf::new(),
+            index: Index::new(mode),
+            helpers: Index::new(mode),
+            store: None,
+            notes: Vec::new(),
+            generation: 0,
+            stamps: Vec::new(),
+        }
+    }
+
+    fn take(&mut self, path: &Path, config: DockerConfig) {
+        path.clone_into(&mut self.path);
+        self.store = config.store;
+        for (at, (location, entry)) in config.auths.into_iter().enumerate() {
+            // An entry without a credential says that a helper has it.
+            if !entry.auth.is_anonymous()
+                && let Err(error) = self.index.insert(&location, entry)
+            {
+                let text = format!("entry {} of file {} is left out: {error}", at + 1, path.display());
+                self.notes.push(Note::new(text));
+            }
+        }
+        for (at, (location, helper)) in config.helpers.into_iter().enumerate() {
+            if let Err(error) = self.helpers.insert(&location, helper) {
+                let text = format!("credHelpers entry {} of file {} is left out: {error}", at + 1, path.display());
+                self.notes.push(Note::new(text));
+            }
+        }
+    }
+}
+
+fn read(files: &[(PathBuf, bool)], mode: PathMatch, generation: u64) -> NodeConfig {
+    let mut config = NodeConfig { generation, ..NodeConfig::empty(mode) };
+    for (path, json) in files {
+        // The stamp first: what changes while the file is read shows as a change the next time.
+        config.stamps.push(Stamp::of(path));
+        let text = match read_file(path) {
+            Ok(text) => text,
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => continue,
+            Err(error) => {
+                config.notes.push(Note::new(format!("file {} is passed over: {error}", path.display())));
+                continue;
+            }
+        };
+        match if *json { DockerConfig::parse(&text) } else { DockerConfig::parse_legacy(&text) } {
+            Ok(parsed) => {
+                config.take(path, parsed);
+                break;
+            }
+            Err(error) => config.notes.push(Note::new(format!("file {} is passed over: {error}", path.display()))),
+        }
+    }
+    config
+}
+
+/// The text of a file, wiped when it goes.
+fn read_file(path: &Path) -> io::Result<zeroize::Zeroizing<Vec<u8>>> {
+    // Looked at before it is opened: opening a pipe would wait for its other end.
+    let metadata = fs::metadata(path)?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    if metadata.len() > MAX_FILE {
+        return Err(io::Error::other(format!("it is larger than {MAX_FILE} bytes")));
+    }
+    let room = usize::try_from(metadata.len()).unwrap_or_default() + 1;
+    let mut text = zeroize::Zeroizing::new(Vec::with_capacity(room));
+    fs::File::open(path)?.take(MAX_FILE).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+#[cfg(test)]
+#[path = "node_files_tests.rs"]
+mod tests;
