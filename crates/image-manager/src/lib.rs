@@ -15,6 +15,7 @@ mod error;
 mod events;
 mod explain;
 mod go_duration;
+mod instrumented;
 mod manager;
 mod metrics;
 mod outcome;
@@ -30,6 +31,7 @@ pub use decide::{Access, Decision, Doubt, Grant, Presence, PullReason, RefuseRea
 pub use error::{Attempt, EnsureImageError, PullFailure};
 pub use events::{Event, EventRecorder, EventType, LogRecorder, NumberedEvent, ObjectRef, Recorders, RingRecorder};
 pub use explain::Explanation;
+pub use instrumented::Instrumented;
 pub use manager::{Clock, ImageManager, Options};
 pub use metrics::{Metrics, MustPullResult, Operation, RecordKind};
 pub use policy::{PullPolicy, UnknownPullPolicy};

@@ -2,7 +2,7 @@
 //! none for begins with `imagelet_`. Counting takes an index and an atomic addition, cannot fail and makes no text.
 //!
 //! It reads no clock, opens no socket and writes no format: whoever has a registry asks [`Metrics::register`] in.
-//! Called by the manager, the puller, the records and the instrumented image service.
+//! Called by the manager, the puller, the records and [`Instrumented`](crate::Instrumented).
 
 mod series;
 
