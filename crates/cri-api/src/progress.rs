@@ -47,6 +47,14 @@ pub enum PullEvent {
         /// Bytes so far. Starts again when a layer has to be fetched anew.
         done: u64,
     },
+    /// More of a layer is unpacked. It goes on after the last [`PullEvent::Bytes`]: a few compressed bytes can stand for
+    /// a great many files.
+    Unpacked {
+        /// Digest of the compressed blob.
+        digest: Digest,
+        /// Bytes of the layer's tar stream so far. Starts again when a layer has to be fetched anew.
+        done: u64,
+    },
     /// Everything is unpacked; the image is being made durable and visible.
     Committing,
 }

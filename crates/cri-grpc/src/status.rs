@@ -3,7 +3,10 @@
 //! A code becomes a kind and back. `Unknown` carries only its message: that is how Go runtimes hand the kubelet the
 //! errors which it knows by the start of their text, so errors that start so are sent that way.
 
+use std::time::Duration;
+
 use cri_api::{Error, Kind};
+use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Status};
 
 /// Starts of messages by which the kubelet tells two failures of a pull from the others. It compares the text, and
@@ -16,13 +19,21 @@ const UNKNOWN_PREFIX: &str = "rpc error: code = Unknown desc = ";
 /// clients take.
 const MAX_MESSAGE: usize = 4096;
 
+/// The trailer in which a gRPC server asks to be left alone, in milliseconds (gRPC proposal A6). A registry's
+/// Retry-After travels in it.
+const PUSHBACK: &str = "grpc-retry-pushback-ms";
+
 /// The error as it is sent.
 pub(crate) fn to_status(error: &Error) -> Status {
     let message = clip(error.message());
-    if is_known_by_text(message) {
-        return Status::unknown(message);
+    let code = if is_known_by_text(message) { Code::Unknown } else { code(error.kind()) };
+    let mut status = Status::new(code, message);
+    if let Some(after) = error.retry_after() {
+        // Clients read it as an int32: a longer wait is cut, to some 24 days.
+        let milliseconds = i32::try_from(after.as_millis()).unwrap_or(i32::MAX);
+        status.metadata_mut().insert(PUSHBACK, MetadataValue::from(milliseconds));
     }
-    Status::new(code(error.kind()), message)
+    status
 }
 
 /// The error that a peer answered.
@@ -37,10 +48,21 @@ pub(crate) fn from_status(status: &Status) -> Error {
             kind = Kind::Unavailable;
         }
     }
-    if message.is_empty() {
-        return Error::new(kind, format!("the peer answered {kind} without a message"));
+    let error = match message {
+        "" => Error::new(kind, format!("the peer answered {kind} without a message")),
+        _ => Error::new(kind, message),
+    };
+    match pushback(status.metadata()) {
+        Some(after) => error.with_retry_after(after),
+        None => error,
     }
-    Error::new(kind, message)
+}
+
+/// How long the peer wants to be left alone. A negative number means «do not retry» to a channel that retries by
+/// itself; it says no time.
+fn pushback(trailers: &MetadataMap) -> Option<Duration> {
+    let milliseconds: u64 = trailers.get(PUSHBACK)?.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_millis(milliseconds))
 }
 
 fn is_known_by_text(message: &str) -> bool {
@@ -118,6 +140,27 @@ mod tests {
         for kind in KINDS {
             let error = Error::new(kind, "pull \"x\": 100 % — no\nmore");
             assert_eq!(from_status(&to_status(&error)), error);
+        }
+    }
+
+    #[test]
+    fn a_wait_that_the_peer_asks_for_comes_back() {
+        for (sent, got) in [
+            (Duration::ZERO, Duration::ZERO),
+            (Duration::from_secs(90), Duration::from_secs(90)),
+            (Duration::from_micros(1_500_700), Duration::from_millis(1500)),
+            (Duration::MAX, Duration::from_millis(i32::MAX.unsigned_abs().into())),
+        ] {
+            for text in ["too many requests", "RegistryUnavailable: later"] {
+                let error = Error::new(Kind::Unavailable, text).with_retry_after(sent);
+                assert_eq!(from_status(&to_status(&error)).retry_after(), Some(got), "{sent:?}");
+            }
+        }
+        assert!(to_status(&Error::new(Kind::Unavailable, "x")).metadata().is_empty());
+        for text in ["-1", "", "soon", "99999999999999999999999"] {
+            let mut status = Status::unavailable("x");
+            status.metadata_mut().insert(PUSHBACK, text.parse().unwrap());
+            assert_eq!(from_status(&status).retry_after(), None, "{text:?}");
         }
     }
 

@@ -19,6 +19,7 @@ use crate::known::Known;
 use crate::options::EngineOptions;
 use crate::pull::PullKey;
 use crate::pull::layer::{LayerKey, ReadyLayer};
+use crate::room::Room;
 
 /// The embedded image service. Clones share it. It needs a tokio runtime that lives as long as it does.
 #[derive(Clone)]
@@ -35,6 +36,8 @@ pub(crate) struct Shared {
     pub(crate) layers: Flights<LayerKey, ReadyLayer>,
     /// One for each layer in flight.
     pub(crate) slots: Semaphore,
+    /// What layers in flight still need on the disk.
+    pub(crate) room: Room,
     /// Cancelled at shutdown; parent of every job's token.
     pub(crate) token: CancellationToken,
     tracker: TaskTracker,
@@ -72,6 +75,7 @@ impl Engine {
             pulls: Flights::new(tracker.clone(), token.clone()),
             layers: Flights::new(tracker.clone(), token.clone()),
             slots: Semaphore::new(options.max_layers),
+            room: Room::default(),
             token,
             tracker,
             options,

@@ -10,6 +10,7 @@ use registry::{ErrorKind, RegistryError};
 use store::{CommitError, MountError, ResolveError, StoreError, UnpackError};
 
 use crate::intake::IntakeError;
+use crate::room::Short;
 use crate::unpack::InflateError;
 
 /// By this beginning of a message a kubelet knows that the registry could not be reached (it sees no more than the text).
@@ -169,6 +170,11 @@ pub(crate) fn from_file(operation: &str, path: &Path, error: &io::Error) -> Erro
 
 pub(crate) fn thread_lost() -> Error {
     Error::new(Kind::Internal, "a thread of the image service ended without an answer: this is a fault of the program")
+}
+
+/// A pull that cannot fit, in the words of one that did not.
+pub(crate) fn no_room(root: &Path, short: &Short) -> Error {
+    disk_full(root, short)
 }
 
 fn disk_full(root: &Path, error: &(dyn StdError + 'static)) -> Error {

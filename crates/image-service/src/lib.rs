@@ -20,6 +20,7 @@ mod options;
 mod progress;
 mod pull;
 mod ring;
+mod room;
 mod service;
 mod source;
 mod transfer;

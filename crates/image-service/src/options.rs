@@ -40,6 +40,9 @@ pub struct EngineOptions {
     /// request and works offline; but such a pull then no longer proves that the caller's credential may have the image,
     /// on which a kubelet relies. Hence off by default.
     pub trust_present_digests: bool,
+    /// Whether a pull of which the compressed layers alone do not fit on the disk is refused before it fetches them.
+    /// Only to be switched off where a layer takes less space than its blob, as on a file system that compresses well.
+    pub check_disk_space: bool,
     /// The wall clock.
     pub clock: Clock,
 }
@@ -58,6 +61,7 @@ impl Default for EngineOptions {
             proxy: registry::ProxySettings::default(),
             runtime_handlers: Vec::new(),
             trust_present_digests: false,
+            check_disk_space: true,
             clock: Arc::new(wall_clock),
         }
     }
@@ -88,6 +92,7 @@ impl fmt::Debug for EngineOptions {
             .field("proxy", &self.proxy)
             .field("runtime_handlers", &self.runtime_handlers)
             .field("trust_present_digests", &self.trust_present_digests)
+            .field("check_disk_space", &self.check_disk_space)
             .finish_non_exhaustive()
     }
 }

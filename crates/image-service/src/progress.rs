@@ -67,6 +67,7 @@ impl Hub {
                 state.layers.entry(digest.clone()).or_default().state = Some(*now);
             }
             PullEvent::Bytes { digest, done } => state.layers.entry(digest.clone()).or_default().done = *done,
+            PullEvent::Unpacked { .. } => {}
             PullEvent::Committing => state.committing = true,
         }
         for (_, sink) in &state.sinks {

@@ -13,6 +13,9 @@ use crate::decompress::{Compression, MAGIC, Unsupported, decoder, detect};
 use crate::intake::{Intake, IntakeError};
 use crate::ring::{BUFFER, ReaderGone, RingReader, RingWriter};
 
+/// Progress is told after so many more bytes of a tar stream. Small enough for a slow disk, where it takes a second.
+const PROGRESS_STEP: u64 = 8 << 20;
+
 /// What the first thread found wrong.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InflateError {
@@ -161,8 +164,10 @@ pub(crate) fn untar(
     algorithm: Algorithm,
     found: &Found,
     cancelled: &dyn Fn() -> bool,
+    progress: &dyn Fn(u64),
 ) -> Result<(UnpackedLayer, Digest), UnpackError> {
-    let mut stream = Hashed { ring, hasher: algorithm.hasher(), same: blob.algorithm() == algorithm, found };
+    let same = blob.algorithm() == algorithm;
+    let mut stream = Hashed { ring, hasher: algorithm.hasher(), same, found, done: 0, told: 0, progress };
     let layer = ingest.unpack(&mut stream, cancelled)?;
     let diff_id = if stream.is_blob() { blob.clone() } else { stream.hasher.finish() };
     Ok((layer, diff_id))
@@ -174,6 +179,10 @@ struct Hashed<'a> {
     /// Whether blob and stream are to be hashed in the same way.
     same: bool,
     found: &'a Found,
+    done: u64,
+    told: u64,
+    /// Told of the bytes so far, now and then.
+    progress: &'a dyn Fn(u64),
 }
 
 impl Hashed<'_> {
@@ -187,6 +196,12 @@ impl Read for Hashed<'_> {
         let n = self.ring.read(out)?;
         if !self.is_blob() {
             self.hasher.update(&out[..n]);
+        }
+        self.done += n as u64;
+        if self.done - self.told >= PROGRESS_STEP {
+            // What was read before is unpacked by now.
+            (self.progress)(self.done - n as u64);
+            self.told = self.done;
         }
         Ok(n)
     }

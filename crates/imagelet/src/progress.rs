@@ -119,7 +119,9 @@ impl PlainPull {
                 tracing::info!("{image}: resolved to {digest}: {} layers, {}", layers.len(), units::bytes(total));
                 self.sizes = layers.into_iter().collect();
             }
-            PullEvent::Layer { state: LayerState::Waiting, .. } | PullEvent::Bytes { .. } => {}
+            PullEvent::Layer { state: LayerState::Waiting, .. }
+            | PullEvent::Bytes { .. }
+            | PullEvent::Unpacked { .. } => {}
             PullEvent::Layer { digest, state } => {
                 let size = self.sizes.get(&digest).map(|s| format!(" ({})", units::bytes(*s))).unwrap_or_default();
                 tracing::info!("{image}: layer {} {}{size}", digest.short(), word(state));
@@ -174,6 +176,7 @@ impl BarPull {
                     bar.set_position(done);
                 }
             }
+            PullEvent::Unpacked { .. } => {}
             PullEvent::Committing => self.head.set_message("committing"),
         }
     }

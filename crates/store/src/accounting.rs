@@ -2,6 +2,7 @@
 
 use oci::Digest;
 
+use crate::commit::RECORDS_ROOM;
 use crate::db::Records;
 use crate::error::StoreError;
 use crate::open::Store;
@@ -22,6 +23,18 @@ impl Store {
             }
             Ok(Some((unique, shared)))
         })
+    }
+
+    /// How many bytes of layers can still be written: what the file system has free, less what the store keeps for its
+    /// records and for removals. `None`: the file system does not say.
+    ///
+    /// # Errors
+    /// The file system could not be asked.
+    pub fn room(&self) -> Result<Option<u64>, StoreError> {
+        let room = self.inner.db.reserve().room();
+        let room =
+            room.map_err(|source| StoreError::io("ask for the free space of", &self.inner.layout.path, source))?;
+        Ok(room.map(|bytes| bytes.saturating_sub(RECORDS_ROOM)))
     }
 
     /// What all images take together. One record is read, however many images there are.

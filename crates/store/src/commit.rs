@@ -18,6 +18,9 @@ use crate::plan::{Move, Step};
 use crate::records::{ImageEntry, ImageRecord, Layer, LayerEntry, LayerId};
 use crate::remove::release_layers;
 
+/// What the records of an image need beside its documents: the pages that redb copies.
+pub(crate) const RECORDS_ROOM: u64 = 1 << 20;
+
 /// Where a layer of a new image comes from.
 #[derive(Clone, Debug)]
 pub enum LayerSource {
@@ -121,7 +124,7 @@ impl Inner {
     fn ensure_room(&self, document_bytes: u64) -> Result<(), StoreError> {
         self.db
             .reserve()
-            .ensure_room(2 * document_bytes + (1 << 20))
+            .ensure_room(2 * document_bytes + RECORDS_ROOM)
             .map_err(|source| StoreError::io("find room in", &self.layout.path, source))
     }
 }

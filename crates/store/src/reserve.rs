@@ -85,6 +85,18 @@ impl Reserve {
         Ok(())
     }
 
+    /// How many bytes can still be written beside what the reserve lacks. `None`: the file system does not say.
+    pub(crate) fn room(&self) -> io::Result<Option<u64>> {
+        let file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let stat = rustix::fs::fstatvfs(&*file)?;
+        // Some have no size at all, for example a tmpfs without a limit.
+        if stat.f_blocks == 0 {
+            return Ok(None);
+        }
+        let lacking = self.bytes.saturating_sub(file.metadata()?.len());
+        Ok(Some(stat.f_bavail.saturating_mul(stat.f_frsize).saturating_sub(lacking)))
+    }
+
     /// Gives the blocks back to the file system. Says whether there were any.
     pub(crate) fn give_up(&self) -> io::Result<bool> {
         let file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

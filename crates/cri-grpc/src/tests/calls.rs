@@ -134,6 +134,9 @@ async fn errors_cross_the_wire_whole() {
         let want = if text.is_empty() { "the peer answered Internal without a message" } else { text };
         assert_eq!(error, Error::new(kind, want));
     }
+    let busy = Error::new(Kind::ResourceExhausted, "429 Too Many Requests").with_retry_after(Duration::from_secs(90));
+    fake.faults().fail(CallKind::PullImage, busy.clone());
+    assert_eq!(soon(client.pull_image(PullImageRequest::new(NAME))).await.unwrap_err(), busy);
     fake.faults().fail(CallKind::PullImage, Error::new(Kind::Internal, "ü".repeat(100_000)));
     let error = soon(client.pull_image(PullImageRequest::new(NAME))).await.unwrap_err();
     assert_eq!(error, Error::new(Kind::Internal, "ü".repeat(2048)), "clipped, and still an answer");

@@ -21,6 +21,7 @@ use crate::background::Held;
 use crate::engine::Shared;
 use crate::error::{self, cancelled, damaged};
 use crate::progress::Hub;
+use crate::room::{Claim, Short};
 use crate::source::Source;
 
 /// What an assembly works with.
@@ -111,13 +112,17 @@ impl Assembly<'_> {
         let mut plan: Option<Plan> = None;
         let mut planning = self.plan().boxed().fuse();
         let mut pending = biggest_first(blobs);
+        // Where not all that seems to be missing fits, nothing is fetched before the config has told what is.
+        let mut claim = self.shared.room.claim();
+        let at_once = |blob: &&Blob| self.shared.known.diff_id(&blob.descriptor.digest).is_none();
+        let fits = self.claim(&mut claim, blobs.iter().filter(at_once)).await?.is_ok();
         let mut leading = 0_usize;
         loop {
             // Start what may start.
             let mut held_back = VecDeque::new();
             while leading < self.shared.options.max_parallel_layers {
                 let Some(n) = pending.pop_front() else { break };
-                if plan.is_none() && self.shared.known.diff_id(&blobs[n].descriptor.digest).is_some() {
+                if plan.is_none() && !(fits && at_once(&&blobs[n])) {
                     held_back.push_back(n);
                     continue;
                 }
@@ -136,6 +141,10 @@ impl Assembly<'_> {
                 made = &mut planning, if plan.is_none() => {
                     let made = made?;
                     self.apply(&made, blobs, &mut pending);
+                    let missing = blobs.iter().filter(|blob| !blob.places.is_empty());
+                    if let Err(short) = self.claim(&mut claim, missing).await? {
+                        return Err(error::no_room(self.shared.store.root(), &short));
+                    }
                     plan = Some(made);
                 }
                 Some((n, led, waited)) = running.next() => {
@@ -153,6 +162,22 @@ impl Assembly<'_> {
                 }
             }
         }
+    }
+
+    /// Claims space on the disk for these blobs. The outer error is that of asking.
+    async fn claim(
+        &self,
+        claim: &mut Claim,
+        blobs: impl Iterator<Item = &Blob>,
+    ) -> Result<std::result::Result<(), Short>> {
+        let wanted = blobs.map(|blob| (blob.descriptor.digest.clone(), blob.descriptor.size)).collect();
+        if !self.shared.options.check_disk_space || claim.covers(&wanted) {
+            return Ok(Ok(()));
+        }
+        let store = self.shared.store.clone();
+        let room = move || store.room().map_err(|e| error::from_store(store.root(), &e));
+        let free = self.shared.background.run(room).await?;
+        Ok(claim.set(wanted, free.unwrap_or(u64::MAX)))
     }
 
     /// The config, checked, and which of its layers are here.
@@ -304,10 +329,12 @@ pub(crate) fn chain_ids(diff_ids: &[Digest]) -> Vec<Digest> {
     chain_ids
 }
 
-/// A layer job's progress into a pull's hub. Who only waits is told of bytes and of the end.
+/// A layer job's progress into a pull's hub. Who only waits is told how far it is, and of the end.
 fn forward(hub: Hub, led: bool) -> ProgressSink {
     ProgressSink::new(move |event| match &event {
-        PullEvent::Layer { state: LayerState::Done, .. } | PullEvent::Bytes { .. } => hub.tell(event),
+        PullEvent::Layer { state: LayerState::Done, .. } | PullEvent::Bytes { .. } | PullEvent::Unpacked { .. } => {
+            hub.tell(event);
+        }
         _ if led => hub.tell(event),
         _ => {}
     })

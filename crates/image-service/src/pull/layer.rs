@@ -3,10 +3,12 @@
 //! Started by [`super::assemble`].
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cri_api::{Error, Kind, LayerState, PullEvent, Result};
 use oci::{Algorithm, Descriptor, Digest};
 use store::{Lease, UnpackError, UnpackedLayer};
+use tokio::time::Instant;
 
 use crate::background::Held;
 use crate::engine::Shared;
@@ -15,11 +17,13 @@ use crate::flight::Context;
 use crate::intake::{Feed, intake};
 use crate::progress::Hub;
 use crate::ring::ring;
+use crate::room::Room;
 use crate::source::{Chunks, Source};
 use crate::unpack::{Found, InflateError, inflate, untar};
 
-/// Progress is told after so many more bytes.
+/// Progress is told after so many more bytes, or after this long with some.
 const PROGRESS_STEP: u64 = 256 * 1024;
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Which layer a job makes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -95,13 +99,15 @@ impl LayerJob {
             let for_second = Arc::clone(&found);
             let first = shared.background.start(move || inflate(intake, writer, &found));
             let (blob, stop) = (descriptor.digest.clone(), token.clone());
-            let second = shared
-                .background
-                .start(move || untar(ingest, reader, &blob, algorithm, &for_second, &|| stop.is_cancelled()));
+            let told = hub.clone();
+            let second = shared.background.start(move || {
+                let progress = |done| told.tell(PullEvent::Unpacked { digest: blob.clone(), done });
+                untar(ingest, reader, &blob, algorithm, &for_second, &|| stop.is_cancelled(), &progress)
+            });
             let fed = tokio::select! {
                 biased;
                 () = token.cancelled() => Err(cancelled()),
-                fed = pour(chunks.as_mut(), feed, &descriptor.digest, hub) => fed,
+                fed = pour(chunks.as_mut(), feed, &descriptor.digest, hub, &shared.room) => fed,
             };
             // The feed is gone, so both threads come to an end; the directory of a layer that failed is gone with them.
             let (first, second) = (first.await, second.await);
@@ -115,6 +121,7 @@ impl LayerJob {
                 Err(error) if error.kind() == Kind::DataLoss && !token.is_cancelled() => {
                     chunks.start_over(&error)?;
                     tracing::warn!(layer = %descriptor.digest, %error, "a damaged blob; another host is asked");
+                    shared.room.done(&descriptor.digest, 0);
                     hub.layer(&descriptor.digest, LayerState::Fetching);
                 }
                 Err(error) => return Err(error),
@@ -139,20 +146,25 @@ fn verdict<T>(
 }
 
 /// Moves chunks into the feed. A reader that went away is no error here: its own result tells.
-async fn pour(chunks: &mut dyn Chunks, feed: Feed, digest: &Digest, hub: &Hub) -> Result<()> {
-    let (mut done, mut told) = (0_u64, 0_u64);
+async fn pour(chunks: &mut dyn Chunks, feed: Feed, digest: &Digest, hub: &Hub, room: &Room) -> Result<()> {
+    let (mut done, mut told, mut last) = (0_u64, 0_u64, Instant::now());
+    let tell = |done| {
+        room.done(digest, done);
+        hub.tell(PullEvent::Bytes { digest: digest.clone(), done });
+    };
     while let Some(chunk) = chunks.next().await? {
         done += chunk.len() as u64;
         if feed.send(chunk).await.is_err() {
             return Ok(());
         }
-        if done - told >= PROGRESS_STEP {
-            hub.tell(PullEvent::Bytes { digest: digest.clone(), done });
-            told = done;
+        // A slow line is told from a dead one.
+        if done - told >= PROGRESS_STEP || last.elapsed() >= PROGRESS_INTERVAL {
+            tell(done);
+            (told, last) = (done, Instant::now());
         }
     }
     if done != told {
-        hub.tell(PullEvent::Bytes { digest: digest.clone(), done });
+        tell(done);
     }
     hub.layer(digest, LayerState::Unpacking);
     feed.end();

@@ -9,5 +9,6 @@ mod presence;
 mod pulling;
 mod refusals;
 mod sharing;
+mod space;
 mod support;
 mod transfers;

@@ -27,7 +27,8 @@ fn a_pull_that_does_not_fit_leaves_the_store_as_it_was() {
     let disk = ext4(&s.scratch, "small", 64);
     let imagelet = Imagelet::on(&disk.join("store"));
     let (small, kept) = s.push_file("disk/small:1", "a", "small");
-    let (big, _) = s.push_file("disk/big:1", "noise", noise(100 << 20));
+    // A hundred MiB that a few hundred KiB stand for: nothing tells beforehand that it is too much.
+    let (big, _) = s.push_file("disk/big:1", "same", "the same again\n".repeat(7 << 20));
     imagelet.ok(&["pull", &small]);
     let before = free(&disk);
     let said = imagelet.fails(1, &["pull", &big]);
@@ -41,6 +42,23 @@ fn a_pull_that_does_not_fit_leaves_the_store_as_it_was() {
     let mounted = imagelet.mount(&small, s.scratch.join("mnt"));
     assert_eq!(fs::read_to_string(mounted.join("a")).expect("a file"), "small");
     imagelet.ok(&["unmount", &mounted.display().to_string()]);
+}
+
+#[test]
+fn a_pull_that_cannot_fit_fetches_nothing() {
+    let s = Scene::new();
+    let disk = ext4(&s.scratch, "small", 64);
+    let imagelet = Imagelet::on(&disk.join("store"));
+    let (big, image) = s.push_file("disk/big:1", "noise", noise(100 << 20));
+    let said = imagelet.fails(1, &["pull", &big]);
+    let needed = image.blobs[0].size.to_string();
+    let root = disk.join("store").display().to_string();
+    for word in [big.as_str(), "no space left", &needed, &root] {
+        assert!(said.contains(word), "{said} has no {word:?}");
+    }
+    let layer = image.blobs[0].digest.to_string();
+    assert!(!s.registry.requests().iter().any(|r| r.contains(&layer)), "{:?}", s.registry.requests());
+    assert_eq!(imagelet.ids(), Vec::<String>::new());
 }
 
 #[test]

@@ -1,0 +1,182 @@
+//! [`Room`]: the space that layers in flight still need on the store's file system, so that a pull which cannot fit is
+//! refused before it fetches anything. A layer is counted with the compressed size that its descriptor promises, less
+//! what has come of it; what is written is that much or more. It asks no file system: the free bytes are handed in.
+//! Claims are made by [`crate::pull::assemble`], progress is told by the layer jobs.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use oci::Digest;
+
+/// What all pulls of an engine have been promised. Clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct Room(Arc<Mutex<HashMap<Digest, Promise>>>);
+
+/// Space for one layer.
+struct Promise {
+    size: u64,
+    done: u64,
+    /// How many claims hold it: a layer of two pulls is written once.
+    claims: usize,
+}
+
+impl Promise {
+    fn left(&self) -> u64 {
+        self.size.saturating_sub(self.done)
+    }
+}
+
+/// What one pull has been promised, by blob and size. Dropping it gives the space back.
+pub(crate) struct Claim {
+    room: Room,
+    blobs: BTreeMap<Digest, u64>,
+}
+
+/// It does not fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("at least {needed} bytes are needed, {free} bytes are free{}", of_others(*.promised))]
+pub(crate) struct Short {
+    /// What this pull needs.
+    needed: u64,
+    /// What the file system has.
+    free: u64,
+    /// What other pulls in flight have been promised and have not written yet.
+    promised: u64,
+}
+
+fn of_others(bytes: u64) -> String {
+    if bytes == 0 { String::new() } else { format!(", and other pulls still need {bytes} of them") }
+}
+
+impl Room {
+    /// A claim for nothing.
+    pub(crate) fn claim(&self) -> Claim {
+        Claim { room: self.clone(), blobs: BTreeMap::new() }
+    }
+
+    /// So many bytes of a layer have come; fewer than before when it is fetched anew.
+    pub(crate) fn done(&self, blob: &Digest, bytes: u64) {
+        if let Some(promise) = self.lock().get_mut(blob) {
+            promise.done = bytes;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Digest, Promise>> {
+        // Nothing here panics half way.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Claim {
+    /// Whether all of these are in it.
+    pub(crate) fn covers(&self, blobs: &BTreeMap<Digest, u64>) -> bool {
+        blobs.keys().all(|blob| self.blobs.contains_key(blob))
+    }
+
+    /// Makes it a claim for these blobs, where the file system has `free` bytes. Blobs that nobody claimed before must
+    /// fit beside everything that was promised; what another pull is bringing already always fits.
+    ///
+    /// # Errors
+    /// It does not fit. The claim is then for nothing.
+    pub(crate) fn set(&mut self, blobs: BTreeMap<Digest, u64>, free: u64) -> Result<(), Short> {
+        let mut promises = self.room.lock();
+        // First hold, then let go: what is under way keeps its count of bytes.
+        for blob in blobs.keys() {
+            if let Some(promise) = promises.get_mut(blob) {
+                promise.claims += 1;
+            }
+        }
+        release(&mut promises, &std::mem::take(&mut self.blobs));
+        let promised = sum(promises.iter().filter(|(blob, _)| !blobs.contains_key(blob)).map(|(_, p)| p.left()));
+        let needed = sum(blobs.iter().map(|(blob, size)| promises.get(blob).map_or(*size, Promise::left)));
+        let more = blobs.keys().any(|blob| !promises.contains_key(blob));
+        if more && needed.saturating_add(promised) > free {
+            release(&mut promises, &blobs);
+            return Err(Short { needed, free, promised });
+        }
+        for (blob, &size) in &blobs {
+            promises.entry(blob.clone()).or_insert(Promise { size, done: 0, claims: 1 });
+        }
+        self.blobs = blobs;
+        Ok(())
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        release(&mut self.room.lock(), &self.blobs);
+    }
+}
+
+fn release(promises: &mut HashMap<Digest, Promise>, blobs: &BTreeMap<Digest, u64>) {
+    for blob in blobs.keys() {
+        if let Some(promise) = promises.get_mut(blob) {
+            promise.claims -= 1;
+            if promise.claims == 0 {
+                promises.remove(blob);
+            }
+        }
+    }
+}
+
+fn sum(sizes: impl Iterator<Item = u64>) -> u64 {
+    sizes.fold(0, u64::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blobs(list: &[(&str, u64)]) -> BTreeMap<Digest, u64> {
+        list.iter().map(|(name, size)| (Digest::sha256(name.as_bytes()), *size)).collect()
+    }
+
+    #[test]
+    fn what_others_are_promised_counts_until_it_is_written() {
+        let room = Room::default();
+        let mut first = room.claim();
+        first.set(blobs(&[("a", 60), ("b", 10)]), 100).expect("fits");
+        let mut second = room.claim();
+        let short = second.set(blobs(&[("c", 40)]), 100).expect_err("does not fit beside it");
+        assert_eq!(short, Short { needed: 40, free: 100, promised: 70 });
+        assert_eq!(
+            short.to_string(),
+            "at least 40 bytes are needed, 100 bytes are free, and other pulls still need 70 of them"
+        );
+        // Fifty bytes of it are on the disk: less is free, and less is promised.
+        room.done(&Digest::sha256(b"a"), 50);
+        second.set(blobs(&[("c", 30)]), 50).expect("fits now");
+        // A layer that is fetched anew needs all its space again.
+        room.done(&Digest::sha256(b"a"), 0);
+        drop(second);
+        second = room.claim();
+        second.set(blobs(&[("c", 31)]), 100).expect_err("does not fit again");
+        drop(first);
+        second.set(blobs(&[("c", 100)]), 100).expect("all is given back");
+    }
+
+    #[test]
+    fn a_layer_of_two_pulls_is_counted_once_and_until_the_last_has_left() {
+        let room = Room::default();
+        let (mut first, mut second, mut third) = (room.claim(), room.claim(), room.claim());
+        first.set(blobs(&[("base", 60)]), 100).expect("fits");
+        second.set(blobs(&[("base", 60), ("own", 30)]), 100).expect("fits with what is shared");
+        drop(first);
+        let short = third.set(blobs(&[("x", 11)]), 100).expect_err("the second still brings both");
+        assert_eq!(short.promised, 90);
+        // Who joins what is coming needs no more space, however little there is.
+        third.set(blobs(&[("base", 60)]), 0).expect("nothing more is written");
+    }
+
+    #[test]
+    fn a_claim_follows_what_the_config_tells() {
+        let room = Room::default();
+        let mut claim = room.claim();
+        claim.set(blobs(&[("a", 60), ("b", 30)]), 100).expect("fits");
+        assert!(claim.covers(&blobs(&[("a", 60)])) && !claim.covers(&blobs(&[("a", 60), ("c", 1)])));
+        room.done(&Digest::sha256(b"b"), 20);
+        claim.set(blobs(&[("b", 30), ("c", 70)]), 80).expect("a is not needed after all, and most of b is there");
+        claim.set(blobs(&[("d", u64::MAX), ("e", u64::MAX)]), u64::MAX - 1).expect_err("no size wraps around");
+        assert!(room.lock().is_empty(), "a refused claim holds nothing");
+    }
+}

@@ -1,0 +1,165 @@
+//! Disks that are too small: what cannot fit is refused before a layer is fetched, and told with its numbers.
+#![expect(clippy::disallowed_methods, reason = "a small disk is mounted by the machine's own tools")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use cri_api::{Kind, LayerState, PullEvent};
+use oci::Descriptor;
+use registry::testing::Fault;
+
+use crate::support::{Node, blob, image, layer, noise};
+
+/// A small file system, mounted while this lives.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn new(mebibytes: u64) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        run("mount", &["-t", "tmpfs", "-o", &format!("size={mebibytes}m"), "none"], directory.path());
+        Self(directory)
+    }
+
+    fn store(&self) -> PathBuf {
+        self.0.path().join("store")
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        run("umount", &["-l"], self.0.path());
+    }
+}
+
+fn run(program: &str, arguments: &[&str], path: &Path) {
+    let status = Command::new(program).args(arguments).arg(path).status();
+    assert!(status.as_ref().is_ok_and(|s| s.success()), "{program} {arguments:?}: {status:?}; this test needs root");
+}
+
+/// A reserve that a small disk has room for.
+fn small_reserve(options: &mut image_service::EngineOptions) {
+    options.store.reserve_bytes = 1 << 20;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_no_disk_has_room_for_is_not_fetched() {
+    let node = Node::start().await;
+    let mut big = layer("a/x", 1, 1000).build();
+    big.descriptor = Descriptor { size: 1 << 60, ..big.descriptor };
+    let image = image().layer(layer("b/y", 2, 1000)).layer(big).build();
+    node.registry.push("big", "v1", &image);
+    let error = node.pull("big:v1").await.expect_err("refused");
+    assert_eq!((error.kind(), error.retry_after()), (Kind::ResourceExhausted, None), "{error}");
+    let needed = (1_u64 << 60) + image.layers[0].descriptor.size;
+    let root = node.engine.store().root().display().to_string();
+    for word in [&node.name("big:v1"), &needed.to_string(), &root, "bytes are free", "no space left on the file system"]
+    {
+        assert!(error.message().contains(word), "{error} has no {word:?}");
+    }
+    for n in [0, 1] {
+        assert_eq!(node.registry.requests_for(&blob(&image, n).to_string()).len(), 0, "layer {n} was asked for");
+    }
+    node.check_clean().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_check_can_be_switched_off() {
+    let node = Node::with(|options| options.check_disk_space = false).await;
+    let mut big = layer("a/x", 1, 1000).build();
+    big.descriptor = Descriptor { size: 1 << 60, ..big.descriptor };
+    let image = image().layer(big).build();
+    node.registry.push("big", "v1", &image);
+    let error = node.pull("big:v1").await.expect_err("it is not as big as that");
+    assert_ne!(error.kind(), Kind::ResourceExhausted, "{error}");
+    assert!(!node.registry.requests_for(&blob(&image, 0).to_string()).is_empty());
+    node.check_clean().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn layers_that_are_here_need_no_room() {
+    let disk = SmallDisk::new(16);
+    let node = Node::with(|options| {
+        options.root = disk.store();
+        small_reserve(options);
+    })
+    .await;
+    let base = layer("a/x", 1, 9 << 20).build();
+    let first = image().layer(base.clone()).build();
+    node.registry.push("first", "v1", &first);
+    node.pull("first:v1").await.expect("fits");
+    // Nine more would not fit; but they are here, by another blob even.
+    let again = registry::testing::LayerBuilder::from_blob(
+        base.tar.to_vec(),
+        base.diff_id.clone(),
+        registry::testing::Compression::Plain,
+    );
+    let second = image().layer(again).layer(layer("b/y", 2, 1000)).label("n", "2").build();
+    node.registry.push("second", "v1", &second);
+    node.pull("second:v1").await.expect("needs next to nothing");
+    assert_eq!(node.registry.requests_for(&blob(&second, 0).to_string()).len(), 0, "it is here by its diff id");
+    let third = image().layer(base).layer(layer("b/z", 3, 9 << 20).plain()).build();
+    node.registry.push("third", "v1", &third);
+    let error = node.pull("third:v1").await.expect_err("does not fit");
+    assert!(error.message().contains("no space left on the file system of"), "{error}");
+    assert_eq!(node.registry.requests_for(&blob(&third, 1).to_string()).len(), 0);
+    drop(node);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pulls_in_flight_count() {
+    let disk = SmallDisk::new(24);
+    let node = Node::with(|options| {
+        options.root = disk.store();
+        small_reserve(options);
+    })
+    .await;
+    let one = image().layer(layer("a/x", 1, 10 << 20).plain()).build();
+    let two = image().layer(layer("b/y", 2, 14 << 20).plain()).build();
+    let small = image().layer(layer("c/z", 3, 1 << 20)).build();
+    for (name, image) in [("one", &one), ("two", &two), ("small", &small)] {
+        node.registry.push(name, "v1", image);
+    }
+    node.registry.faults().once(&format!("/blobs/{}", blob(&one, 0)), Fault::HangAfter { after: 1 << 20 });
+    let (first, watch) = node.start_pull("one:v1");
+    watch.until(|event| matches!(event, PullEvent::Bytes { .. })).await;
+    let error = node.pull("two:v1").await.expect_err("not beside the other one");
+    assert_eq!(error.kind(), Kind::ResourceExhausted);
+    assert!(error.message().contains("and other pulls still need"), "{error}");
+    assert_eq!(node.registry.requests_for(&blob(&two, 0).to_string()).len(), 0);
+    node.pull("small:v1").await.expect("there is room for a small one");
+    first.abort();
+    assert!(first.await.expect_err("aborted").is_cancelled());
+    node.engine.settled().await;
+    node.pull("two:v1").await.expect("what was promised is given back");
+    drop(node);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_line_and_a_long_unpacking_are_told() {
+    let node = Node::start().await;
+    // Sixty-four MiB of the same bytes: a blob of a few hundred KiB.
+    let base = registry::testing::LayerBuilder::new().file("zeros", vec![7; 64 << 20]).zstd().build();
+    let slow = layer("a/x", 1, 100_000).build();
+    let image = image().layer(base).layer(slow).build();
+    node.registry.push("app", "v1", &image);
+    let pause = std::time::Duration::from_millis(60);
+    node.registry.faults().once(&format!("/blobs/{}", blob(&image, 1)), Fault::Drip { piece: 10_000, pause });
+    let (pull, watch) = node.start_pull("app:v1");
+    pull.await.expect("no panic").expect("pulls");
+    let events = watch.events();
+    let (big, slow) = (blob(&image, 0), blob(&image, 1));
+    let unpacked: Vec<u64> = events
+        .iter()
+        .filter_map(|event| match event {
+            PullEvent::Unpacked { digest, done } if *digest == big => Some(*done),
+            _ => None,
+        })
+        .collect();
+    assert!(unpacked.len() >= 7 && unpacked.is_sorted(), "{unpacked:?}");
+    let bytes = events.iter().filter(|e| matches!(e, PullEvent::Bytes { digest, .. } if *digest == slow)).count();
+    assert!(bytes >= 2, "a hundred thousand bytes in six tenths of a second are told {bytes} times");
+    let last = |wanted: &PullEvent| events.iter().rposition(|event| event == wanted);
+    let unpacking = last(&PullEvent::Layer { digest: big.clone(), state: LayerState::Unpacking });
+    assert!(unpacking < last(&PullEvent::Layer { digest: big, state: LayerState::Done }));
+    assert_eq!(node.file(image.id().to_string().as_str(), "a/x"), Some(noise(1, 100_000)));
+}
