@@ -1,12 +1,16 @@
 //! [`EnsureImageError`]: why an image could not be made present. Its [`reason`](EnsureImageError::reason) is what a
 //! container's status shows while it waits, its [`message`](EnsureImageError::message) the text beside it; both are
-//! the kubelet's words. `ImagePullBackOff` joins them with back-off.
+//! the kubelet's words.
 
-use std::collections::BTreeSet;
 use std::fmt;
+use std::time::Duration;
 
+use credentials::Source;
 use cri_api::{Error, Kind};
 use oci::ImageNameError;
+use tokio::time::Instant;
+
+use crate::Cause;
 
 /// Prefixes by which a runtime names a cause, since a gRPC status cannot (cri-api, `pkg/errors`).
 const REGISTRY_UNAVAILABLE: &str = "RegistryUnavailable";
@@ -35,6 +39,18 @@ pub enum EnsureImageError {
         /// The image as it was requested.
         image: String,
     },
+    /// An earlier pull failed, and it is too early for the next one.
+    #[error("back-off pulling image {image:?}: {last}")]
+    BackOff {
+        /// The image as it was requested.
+        image: String,
+        /// Reason and message of the last failure.
+        last: String,
+        /// What it failed of.
+        cause: Cause,
+        /// When the next pull may be.
+        until: Instant,
+    },
     /// Every attempt to pull it failed.
     #[error("pull image {image:?}")]
     Pull {
@@ -53,6 +69,7 @@ impl EnsureImageError {
             Self::InvalidImageName { .. } => "InvalidImageName",
             Self::ImageInspect { .. } => "ImageInspectError",
             Self::ErrImageNeverPull { .. } => "ErrImageNeverPull",
+            Self::BackOff { .. } => "ImagePullBackOff",
             Self::Pull { source, .. } => match source.named() {
                 Some(Named::RegistryUnavailable) => REGISTRY_UNAVAILABLE,
                 Some(Named::SignatureValidationFailed) => SIGNATURE_VALIDATION_FAILED,
@@ -72,6 +89,7 @@ impl EnsureImageError {
             Self::ErrImageNeverPull { image } => {
                 format!("Container image {image:?} is not present with pull policy of Never")
             }
+            Self::BackOff { image, last, .. } => format!("Back-off pulling image {image:?}: {last}"),
             Self::Pull { image, source } => {
                 let Some(named) = source.named() else { return source.to_string() };
                 format!("image pull failed for {image} because {}{}", named.because(), source.beyond(named))
@@ -86,7 +104,18 @@ impl EnsureImageError {
             Self::InvalidImageName { .. } => Some(Kind::InvalidArgument),
             Self::ImageInspect { source, .. } => Some(source.kind()),
             Self::ErrImageNeverPull { .. } => None,
+            Self::BackOff { cause, .. } => (*cause == Cause::Unavailable).then_some(Kind::Unavailable),
             Self::Pull { source, .. } => source.attempts().last().map(|attempt| attempt.error.kind()),
+        }
+    }
+
+    /// What a pull failed of; `None`: there was none.
+    #[must_use]
+    pub fn cause(&self) -> Option<Cause> {
+        match self {
+            Self::InvalidImageName { .. } | Self::ImageInspect { .. } | Self::ErrImageNeverPull { .. } => None,
+            Self::BackOff { cause, .. } => Some(*cause),
+            Self::Pull { source, .. } => Some(source.cause()),
         }
     }
 }
@@ -94,16 +123,19 @@ impl EnsureImageError {
 /// One try to pull, and how it failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// Which of the request's credentials it was; `None`: anonymous.
-    pub credential: Option<usize>,
+    /// Where its credential came from; `None`: anonymous.
+    pub source: Option<Source>,
     /// How it failed.
     pub error: Error,
 }
 
-/// Every try to pull failed. It shows each different cause once.
+/// A pull failed: every attempt, or before there was one. It shows each cause with the source of its credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PullFailure {
     attempts: Vec<Attempt>,
+    cause: Cause,
+    /// What was left out of the attempts, and why.
+    notes: Vec<String>,
 }
 
 /// A cause that the kubelet has a name for.
@@ -136,8 +168,20 @@ impl Named {
 }
 
 impl PullFailure {
+    /// Each attempt failed in its own way.
     pub(crate) fn new(attempts: Vec<Attempt>) -> Self {
-        Self { attempts }
+        Self { cause: cause_of(&attempts), attempts, notes: Vec::new() }
+    }
+
+    /// Too many pulls begin already, so that there was no attempt; in the kubelet's words.
+    pub(crate) fn throttled() -> Self {
+        let error = Error::new(Kind::ResourceExhausted, "pull QPS exceeded");
+        Self { attempts: vec![Attempt { source: None, error }], cause: Cause::Throttled, notes: Vec::new() }
+    }
+
+    /// The same, with what was left out of the attempts, and why.
+    pub(crate) fn with_notes(self, notes: Vec<String>) -> Self {
+        Self { notes, ..self }
     }
 
     /// The attempts, in the order in which they were made.
@@ -146,10 +190,16 @@ impl PullFailure {
         &self.attempts
     }
 
-    /// Messages, each once, in the order in which they came.
-    fn messages(&self) -> Vec<&str> {
-        let mut seen = BTreeSet::new();
-        self.attempts.iter().map(|attempt| attempt.error.message()).filter(|message| seen.insert(*message)).collect()
+    /// What it failed of, as far as that matters for the next try.
+    #[must_use]
+    pub fn cause(&self) -> Cause {
+        self.cause
+    }
+
+    /// How long the registry wants to be left alone; `None`: it did not say.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.attempts.iter().filter_map(|attempt| attempt.error.retry_after()).max()
     }
 
     /// The first cause that has a name. Other causes beside it do not hide it.
@@ -159,19 +209,41 @@ impl PullFailure {
 
     /// What there is to say beyond the named cause.
     fn beyond(&self, named: Named) -> String {
-        match *self.messages() {
-            [message] => message.strip_prefix(named.prefix()).unwrap_or(message).to_owned(),
-            _ => format!(": {self}"),
+        let text = self.to_string();
+        match text.strip_prefix(named.prefix()) {
+            Some(rest) => rest.to_owned(),
+            None => format!(": {text}"),
         }
     }
 }
 
+/// One cause for several attempts: a registry that wants a rest, then what may pass by itself, then the last.
+fn cause_of(attempts: &[Attempt]) -> Cause {
+    let causes = || attempts.iter().map(|attempt| Cause::of(&attempt.error));
+    let limited = causes().find(|cause| *cause == Cause::RateLimited);
+    limited
+        .or_else(|| causes().find(|cause| cause.passes_by_itself()))
+        .or_else(|| causes().next_back())
+        .unwrap_or(Cause::Other)
+}
+
 impl fmt::Display for PullFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self.messages() {
-            [message] => f.write_str(message),
-            ref messages => write!(f, "[{}]", messages.join(", ")),
+        match &*self.attempts {
+            [attempt] => f.write_str(attempt.error.message())?,
+            attempts => {
+                f.write_str("[")?;
+                for (index, Attempt { source, error }) in attempts.iter().enumerate() {
+                    f.write_str(if index > 0 { ", " } else { "" })?;
+                    match source {
+                        Some(source) => write!(f, "{source}: {error}")?,
+                        None => write!(f, "without credential: {error}")?,
+                    }
+                }
+                f.write_str("]")?;
+            }
         }
+        if self.notes.is_empty() { Ok(()) } else { write!(f, " ({})", self.notes.join("; ")) }
     }
 }
 

@@ -89,10 +89,43 @@ pub struct Event {
     pub message: String,
 }
 
+impl Event {
+    /// Becomes `event` in the memory that it has.
+    fn take(&mut self, EventRef { object, kind, reason, message }: EventRef<'_>) {
+        let ObjectRef { namespace, name, uid, field_path } = &mut self.object;
+        object.namespace.clone_into(namespace);
+        object.name.clone_into(name);
+        object.uid.clone_into(uid);
+        object.field_path.clone_into(field_path);
+        message.clone_into(&mut self.message);
+        self.kind = kind;
+        self.reason = reason;
+    }
+}
+
+/// One event, lent to a recorder, which copies what it keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventRef<'a> {
+    /// What it is about.
+    pub object: &'a ObjectRef,
+    /// Normal or warning.
+    pub kind: EventType,
+    /// Fixed CamelCase reason.
+    pub reason: &'static str,
+    /// For people.
+    pub message: &'a str,
+}
+
+impl From<EventRef<'_>> for Event {
+    fn from(EventRef { object, kind, reason, message }: EventRef<'_>) -> Self {
+        Self { object: object.clone(), kind, reason, message: message.to_owned() }
+    }
+}
+
 /// Where events go. Called on the way of a request: it must be quick and cannot fail.
 pub trait EventRecorder: Send + Sync + 'static {
     /// Records one event.
-    fn record(&self, event: Event);
+    fn record(&self, event: EventRef<'_>);
 }
 
 /// Writes events to the log.
@@ -100,8 +133,8 @@ pub trait EventRecorder: Send + Sync + 'static {
 pub struct LogRecorder;
 
 impl EventRecorder for LogRecorder {
-    fn record(&self, event: Event) {
-        let Event { object, kind, reason, message } = event;
+    fn record(&self, event: EventRef<'_>) {
+        let EventRef { object, kind, reason, message } = event;
         match kind {
             EventType::Normal => tracing::info!(%object, reason, "{message}"),
             EventType::Warning => tracing::warn!(%object, reason, "{message}"),
@@ -155,13 +188,17 @@ impl RingRecorder {
 }
 
 impl EventRecorder for RingRecorder {
-    fn record(&self, event: Event) {
+    fn record(&self, event: EventRef<'_>) {
         let mut ring = self.events.lock().unwrap_or_else(PoisonError::into_inner);
         ring.recorded += 1;
         let number = ring.recorded;
-        ring.last.push_back(NumberedEvent { number, event });
-        while ring.last.len() > self.capacity {
-            ring.last.pop_front();
+        if ring.last.len() < self.capacity {
+            ring.last.push_back(NumberedEvent { number, event: event.into() });
+        } else if let Some(mut oldest) = ring.last.pop_front() {
+            // A full ring allocates nothing: the oldest event's memory is written over.
+            oldest.number = number;
+            oldest.event.take(event);
+            ring.last.push_back(oldest);
         }
     }
 }
@@ -171,9 +208,9 @@ impl EventRecorder for RingRecorder {
 pub struct Recorders(pub Vec<Arc<dyn EventRecorder>>);
 
 impl EventRecorder for Recorders {
-    fn record(&self, event: Event) {
+    fn record(&self, event: EventRef<'_>) {
         for recorder in &self.0 {
-            recorder.record(event.clone());
+            recorder.record(event);
         }
     }
 }
@@ -197,7 +234,10 @@ mod tests {
         let ring = Arc::new(RingRecorder::new(2));
         let recorders = Recorders(vec![Arc::clone(&ring) as Arc<dyn EventRecorder>, Arc::new(LogRecorder)]);
         for message in ["a", "b", "c"] {
-            recorders.record(event(message));
+            let event = event(message);
+            let Event { object, kind, reason, message } = &event;
+            recorders.record(EventRef { object, kind: *kind, reason, message });
+            assert_eq!(ring.events().last().map(|last| last.event.clone()), Some(event));
         }
         let kept: Vec<(u64, String)> = ring.events().into_iter().map(|e| (e.number, e.event.message)).collect();
         assert_eq!(kept, [(2, "b".to_owned()), (3, "c".to_owned())]);

@@ -41,6 +41,8 @@ impl Outcome<'_> {
                     (Warning, "InspectFailed", error.message())
                 }
                 EnsureImageError::ErrImageNeverPull { .. } => (Warning, "ErrImageNeverPull", error.message()),
+                // The event does not repeat the failure, which has its own.
+                EnsureImageError::BackOff { .. } => (Normal, "BackOff", format!("Back-off pulling image {image:?}")),
                 EnsureImageError::Pull { source, .. } => {
                     (Warning, "Failed", format!("Failed to pull image {image:?}: {source}"))
                 }

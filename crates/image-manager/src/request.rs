@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use credentials::{PullSecret, Requester, ServiceAccount, Source};
 use cri_api::{PodSandboxConfig, ProgressSink};
-use oci::RegistryAuth;
 use serde::{Deserialize, Serialize};
 
 use crate::{ObjectRef, PullPolicy};
@@ -34,8 +34,14 @@ pub struct EnsureImageRequest {
     pub image: String,
     /// When to pull.
     pub policy: PullPolicy,
-    /// Credentials to try, in this order; none means one anonymous pull.
-    pub credentials: Vec<RegistryAuth>,
+    /// The pod's pull secrets, in the order in which it names them.
+    pub secrets: Vec<PullSecret>,
+    /// The pod's service account, where it has one: credential providers may answer for it.
+    pub service_account: Option<ServiceAccount>,
+    /// Names of pull secrets that the pod names and nobody could find. An event tells of them before a pull.
+    pub missing_secrets: Vec<String>,
+    /// Priority of the pod: among pulls that wait for a turn the higher one goes first.
+    pub priority: i32,
     /// Runtime handler of the pod; empty is the default one.
     pub runtime_handler: String,
     /// The pod's sandbox, where there is one.
@@ -54,10 +60,24 @@ impl EnsureImageRequest {
             object: None,
             policy: PullPolicy::default_for(&image),
             image,
-            credentials: Vec::new(),
+            secrets: Vec::new(),
+            service_account: None,
+            missing_secrets: Vec::new(),
+            priority: 0,
             runtime_handler: String::new(),
             sandbox: None,
             progress: ProgressSink::default(),
+        }
+    }
+
+    /// The pod, as the keyring wants to know it.
+    pub(crate) fn requester(&self) -> Requester {
+        Requester {
+            namespace: self.pod.namespace.clone(),
+            name: self.pod.name.clone(),
+            uid: self.pod.uid.clone(),
+            secrets: self.secrets.clone(),
+            service_account: self.service_account.clone(),
         }
     }
 }
@@ -71,8 +91,8 @@ pub struct EnsuredImage {
     pub message: String,
     /// Whether it was pulled for this request.
     pub pulled: bool,
-    /// Of a pull: which of the request's credentials worked; `None` for an anonymous pull.
-    pub credential: Option<usize>,
+    /// Of a pull: where the credential came from that worked; `None` for an anonymous pull.
+    pub credential: Option<Source>,
     /// Of a pull: its times.
     pub timing: Option<PullTiming>,
     /// Size in bytes, where it was asked for and is known.

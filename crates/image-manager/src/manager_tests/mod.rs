@@ -1,18 +1,46 @@
 //! The manager on the fake service: the rig, and one module per topic.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
 use cri_api::testing::{Call, CallKind, FakeImage, FakeImageService};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::*;
-use crate::{ObjectRef, PodRef, RingRecorder};
+use crate::{BackoffOptions, ObjectRef, PodRef, PullerOptions, RingRecorder};
 
 mod queues;
 mod requests;
 mod upstream;
 
-const SERIAL: PullerOptions = PullerOptions { serialize: true, max_parallel: None };
-const PARALLEL: PullerOptions = PullerOptions { serialize: false, max_parallel: None };
-const PULLERS: [PullerOptions; 3] = [SERIAL, PARALLEL, PullerOptions { serialize: false, max_parallel: Some(1) }];
+/// As in the kubelet, without limits.
+const SERIAL: PullerOptions = PullerOptions {
+    serialize: true,
+    max_parallel: None,
+    per_registry: None,
+    qps: 0.0,
+    burst: 0,
+    pull_wait: Duration::ZERO,
+    linger: Duration::ZERO,
+    ageing: Duration::from_secs(60),
+    coalesce: false,
+    progress_deadline: None,
+    minimum_rate: None,
+    deadline: None,
+};
+const PARALLEL: PullerOptions = PullerOptions { serialize: false, ..SERIAL };
+const PULLERS: [PullerOptions; 3] = [SERIAL, PARALLEL, PullerOptions { max_parallel: Some(1), ..PARALLEL }];
+
+/// Upstream's fixture: 1 s doubling to 60 s, an event for each check.
+const UPSTREAM: BackoffOptions = BackoffOptions {
+    initial: Duration::from_secs(1),
+    max: Duration::from_secs(60),
+    by_cause: false,
+    passing_max: Duration::from_secs(60),
+    retry_after_max: Duration::from_secs(60),
+    event_every_check: true,
+    max_entries: 100,
+};
 
 /// A manager on a fake which has `present_image:latest`, and offers it and `missing_image:latest`.
 struct Rig {
@@ -20,21 +48,31 @@ struct Rig {
     ring: Arc<RingRecorder>,
     manager: Arc<ImageManager>,
     present_id: String,
+    seconds: Arc<AtomicU64>,
 }
 
 impl Rig {
     fn new(puller: PullerOptions) -> Self {
+        Self::with(Options { puller, backoff: UPSTREAM, ..Options::default() })
+    }
+
+    /// Every request of [`Rig::ensure`] comes a second after the one before it, beside what tokio's clock tells.
+    fn with(options: Options) -> Self {
         let fake = FakeImageService::new();
         let present_id = fake.preload("present_image", &FakeImage::new("present"));
         fake.publish("missing_image", &FakeImage::new("missing").sized(4096));
         let ring = Arc::new(RingRecorder::new(100));
         let events: Arc<dyn EventRecorder> = Arc::clone(&ring) as _;
-        let options = Options { puller, ..Options::default() };
+        let seconds = Arc::new(AtomicU64::new(0));
+        let passed = Arc::clone(&seconds);
+        let now = move || tokio::time::Instant::now() + Duration::from_secs(passed.load(Ordering::Relaxed));
+        let options = Options { clock: Arc::new(now), ..options };
         let manager = Arc::new(ImageManager::new(Arc::new(fake.clone()), events, options));
-        Self { fake, ring, manager, present_id }
+        Self { fake, ring, manager, present_id, seconds }
     }
 
     async fn ensure(&self, request: EnsureImageRequest) -> Result<EnsuredImage, EnsureImageError> {
+        self.seconds.fetch_add(1, Ordering::Relaxed);
         self.manager.ensure_image_exists(request).await
     }
 

@@ -10,7 +10,7 @@ use super::*;
 #[tokio::test]
 async fn max_parallel_image_pulls_limit() {
     // Upstream TestMaxParallelImagePullsLimit.
-    let rig = Rig::new(PullerOptions { serialize: false, max_parallel: Some(5) });
+    let rig = Rig::new(PullerOptions { max_parallel: Some(5), ..PARALLEL });
     let gate = rig.fake.faults().hold(CallKind::PullImage);
     let mut tasks = JoinSet::new();
     for _ in 0..7 {
@@ -104,7 +104,7 @@ async fn a_caller_that_goes_away_leaves_the_queue() {
 
 #[tokio::test]
 async fn a_caller_that_goes_away_stops_its_pull() {
-    for puller in [SERIAL, PullerOptions { serialize: false, max_parallel: Some(1) }] {
+    for puller in [SERIAL, PullerOptions { max_parallel: Some(1), ..PARALLEL }] {
         let rig = Rig::new(puller);
         let mut tasks = JoinSet::new();
         let (gate, handles) = queue(&rig, &mut tasks, 2).await;

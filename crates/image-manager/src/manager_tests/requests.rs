@@ -1,7 +1,6 @@
 //! What the runtime is sent, what the caller gets, and which credentials are tried.
 
 use cri_api::{Error, Kind, PodSandboxConfig};
-use oci::RegistryAuth;
 
 use super::*;
 use crate::{PullReason, UseLocalReason};
@@ -48,52 +47,6 @@ async fn the_runtime_is_sent_the_user_s_spelling_with_the_default_tag() {
     let listed = rig.fake.list_images(None).await.expect("lists");
     let spec = listed.iter().find(|i| i.id == image.id().to_string()).and_then(|i| i.spec.clone()).expect("listed");
     assert_eq!((spec.runtime_handler.as_str(), spec.annotations.len()), ("kata", 1));
-}
-
-#[tokio::test]
-async fn credentials_are_tried_in_order_until_one_works() {
-    let rig = Rig::new(SERIAL);
-    let auth = |user: &str| RegistryAuth::basic(user, format!("{user}-password"));
-    rig.fake.require_auth("missing_image", auth("grace"));
-    let mut asked = request("missing_image", PullPolicy::IfNotPresent);
-    asked.credentials = vec![auth("ada"), auth("grace"), auth("rex")];
-    let image = rig.ensure(asked).await.expect("the second one may");
-    assert_eq!(image.credential, Some(1));
-    let users: Vec<Option<String>> = rig
-        .fake
-        .calls()
-        .into_iter()
-        .filter_map(|call| match call {
-            Call::PullImage(_, user) => Some(user),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(users, [Some("ada".to_owned()), Some("grace".to_owned())]);
-}
-
-#[tokio::test]
-async fn every_cause_is_kept_and_no_secret_told() {
-    // Upstream TestPullWithSecretsWithError: one aggregate.
-    let rig = Rig::new(SERIAL);
-    rig.fake.require_auth("missing_image", RegistryAuth::basic("owner", "s3cret"));
-    let mut asked = request("missing_image", PullPolicy::Always);
-    asked.credentials = vec![RegistryAuth::basic("ada", "swordfish"), RegistryAuth::default()];
-    let shown = format!("{asked:?}");
-    let error = rig.ensure(asked).await.expect_err("nobody may");
-    assert_eq!(error.reason(), "ErrImagePull");
-    assert_eq!(
-        error.message(),
-        "[pull docker.io/library/missing_image:latest: access denied, \
-         pull docker.io/library/missing_image:latest: authentication required]"
-    );
-    assert_eq!(rig.messages()[1], format!("Failed to pull image \"missing_image\": {}", error.message()));
-    let EnsureImageError::Pull { source, .. } = &error else { panic!("a pull failed: {error:?}") };
-    let kinds: Vec<(Option<usize>, Kind)> = source.attempts().iter().map(|a| (a.credential, a.error.kind())).collect();
-    assert_eq!(kinds, [(Some(0), Kind::PermissionDenied), (Some(1), Kind::Unauthenticated)]);
-    assert_eq!(error.kind(), Some(Kind::Unauthenticated));
-    for text in [shown, format!("{error:?}"), format!("{:?}", rig.ring.events())] {
-        assert!(!text.contains("swordfish") && !text.contains("s3cret"), "{text}");
-    }
 }
 
 #[tokio::test]

@@ -1,183 +1,206 @@
-//! Upstream's table (`image_manager_test.go`), as far as it applies without back-off, throttling and pull records.
+//! Upstream's table (`image_manager_test.go`): each row runs by three pullers, a second apart, with a back-off of 1 s
+//! to 60 s.
 
 use cri_api::{Error, Kind};
 
 use super::*;
+
+/// What one request makes.
+struct Step {
+    calls: &'static [CallKind],
+    /// `None`: it succeeds.
+    reason: Option<&'static str>,
+    events: &'static [&'static str],
+    /// Part of the message.
+    says: &'static str,
+}
 
 struct Case {
     name: &'static str,
     image: &'static str,
     policy: PullPolicy,
     fault: Option<(CallKind, Error)>,
-    rounds: usize,
+    limits: Option<(f64, u32)>,
+    steps: Vec<Step>,
+}
+
+const LOOK: &[CallKind] = &[CallKind::ImageStatus];
+const PULL: &[CallKind] = &[CallKind::PullImage, CallKind::ImageStatus];
+const LOOK_AND_PULL: &[CallKind] = &[CallKind::ImageStatus, CallKind::PullImage, CallKind::ImageStatus];
+const LOOK_AND_FAIL: &[CallKind] = &[CallKind::ImageStatus, CallKind::PullImage];
+
+fn step(
     calls: &'static [CallKind],
     reason: Option<&'static str>,
-    /// Part of the error's message; of the last event's message where there is none.
-    says: &'static str,
     events: &'static [&'static str],
+    says: &'static str,
+) -> Step {
+    Step { calls, reason, events, says }
+}
+
+/// The same three times.
+fn thrice(make: impl Fn() -> Step) -> Vec<Step> {
+    vec![make(), make(), make()]
+}
+
+#[expect(clippy::too_many_lines, reason = "one table")]
+fn cases() -> Vec<Case> {
+    use PullPolicy::{Always, IfNotPresent, Never};
+    let case = |name, image, policy, steps| Case { name, image, policy, fault: None, limits: None, steps };
+    let invalid = |says| vec![step(&[], Some("InvalidImageName"), &["InspectFailed"], says)];
+    vec![
+        case(
+            "upstream: images/TestImagePullPrecheck/image missing, pull",
+            "missing_image",
+            IfNotPresent,
+            vec![step(
+                LOOK_AND_PULL,
+                None,
+                &["Pulling", "Pulled"],
+                "Successfully pulled image \"missing_image\" in 0s (0s including waiting). Image size: ",
+            )],
+        ),
+        case(
+            "upstream: images/TestImagePullPrecheck/image present, allow all, don't pull",
+            "present_image",
+            IfNotPresent,
+            thrice(|| step(LOOK, None, &["Pulled"], "Container image \"present_image\" already present on machine")),
+        ),
+        case(
+            "upstream: images/TestImagePullPrecheck/image present, pull",
+            "present_image",
+            Always,
+            thrice(|| step(PULL, None, &["Pulling", "Pulled"], "Successfully pulled image \"present_image\"")),
+        ),
+        case(
+            "upstream: images/TestImagePullPrecheck/image missing, never pull",
+            "missing_image",
+            Never,
+            thrice(|| {
+                let says = "Container image \"missing_image\" is not present with pull policy of Never";
+                step(LOOK, Some("ErrImageNeverPull"), &["ErrImageNeverPull"], says)
+            }),
+        ),
+        case(
+            "image present, never pull (not upstream)",
+            "present_image",
+            Never,
+            thrice(|| step(LOOK, None, &["Pulled"], "Container image \"present_image\" already present on machine")),
+        ),
+        Case {
+            fault: Some((CallKind::ImageStatus, Error::new(Kind::Unknown, "inspection failed"))),
+            ..case(
+                "upstream: images/TestImagePullPrecheck/image missing, pull if not present, fail on image inspect",
+                "missing_image",
+                IfNotPresent,
+                thrice(|| {
+                    let says = "Failed to inspect image \"missing_image\": inspection failed";
+                    step(LOOK, Some("ImageInspectError"), &["InspectFailed"], says)
+                }),
+            )
+        },
+        Case {
+            fault: Some((CallKind::PullImage, Error::new(Kind::Unknown, "404"))),
+            ..case(
+                "upstream: images/TestImagePullPrecheck/image missing, unable to fetch",
+                "missing_image",
+                IfNotPresent,
+                {
+                    let pull = || step(LOOK_AND_FAIL, Some("ErrImagePull"), &["Pulling", "Failed"], "404");
+                    let says = "Back-off pulling image \"missing_image\": ErrImagePull: 404";
+                    let wait = || step(LOOK, Some("ImagePullBackOff"), &["BackOff"], says);
+                    vec![pull(), pull(), wait(), pull(), wait(), wait()]
+                },
+            )
+        },
+        Case {
+            limits: Some((400.0, 600)),
+            ..case(
+                "upstream: images/TestImagePullPrecheck/image present and qps>0, pull",
+                "present_image",
+                Always,
+                thrice(|| step(PULL, None, &["Pulling", "Pulled"], "Successfully pulled image \"present_image\"")),
+            )
+        },
+        case(
+            "upstream: images/TestImagePullPrecheck/invalid image name, no pull",
+            "FAILED_IMAGE",
+            Always,
+            invalid(
+                "Failed to apply default image tag \"FAILED_IMAGE\": couldn't parse image name \"FAILED_IMAGE\": \
+                 invalid reference format: repository name (library/FAILED_IMAGE) must be lowercase",
+            ),
+        ),
+        case(
+            "upstream: images/TestImagePullPrecheck/invalid image name with http, no pull",
+            "http://url",
+            Always,
+            invalid(
+                "Failed to apply default image tag \"http://url\": couldn't parse image name \"http://url\": \
+                 invalid reference format",
+            ),
+        ),
+        case(
+            "upstream: images/TestImagePullPrecheck/invalid image name with sha256, no pull",
+            "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+            Always,
+            invalid("cannot specify 64-byte hexadecimal strings"),
+        ),
+        Case {
+            fault: Some((CallKind::PullImage, Error::new(Kind::Unknown, "SignatureValidationFailed"))),
+            ..case(
+                "upstream: images/TestImagePullPrecheck/image missing, SignatureValidationFailed",
+                "typo_image",
+                IfNotPresent,
+                {
+                    let failed = "image pull failed for typo_image because the signature validation failed";
+                    let events = &["Pulling", "Failed"];
+                    let pull = || step(LOOK_AND_FAIL, Some("SignatureValidationFailed"), events, failed);
+                    let says = "Back-off pulling image \"typo_image\": SignatureValidationFailed: image pull failed for \
+                                typo_image because the signature validation failed";
+                    let wait = || step(LOOK, Some("ImagePullBackOff"), &["BackOff"], says);
+                    vec![pull(), pull(), wait(), pull(), wait()]
+                },
+            )
+        },
+    ]
 }
 
 #[tokio::test]
 async fn upstream_table() {
-    use CallKind::{ImageStatus, PullImage};
-    use PullPolicy::{Always, IfNotPresent, Never};
-    let hex64 = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
-    let cases = [
-        Case {
-            name: "image missing, pull",
-            image: "missing_image",
-            policy: IfNotPresent,
-            fault: None,
-            rounds: 1,
-            calls: &[ImageStatus, PullImage, ImageStatus],
-            reason: None,
-            says: "Successfully pulled image \"missing_image\" in 0s (0s including waiting). Image size: ",
-            events: &["Pulling", "Pulled"],
-        },
-        Case {
-            name: "image present, allow all, don't pull",
-            image: "present_image",
-            policy: IfNotPresent,
-            fault: None,
-            rounds: 3,
-            calls: &[ImageStatus],
-            reason: None,
-            says: "Container image \"present_image\" already present on machine",
-            events: &["Pulled"],
-        },
-        Case {
-            name: "image present, pull",
-            image: "present_image",
-            policy: Always,
-            fault: None,
-            rounds: 3,
-            calls: &[PullImage, ImageStatus],
-            reason: None,
-            says: "Successfully pulled image \"present_image\"",
-            events: &["Pulling", "Pulled"],
-        },
-        Case {
-            name: "image missing, never pull",
-            image: "missing_image",
-            policy: Never,
-            fault: None,
-            rounds: 3,
-            calls: &[ImageStatus],
-            reason: Some("ErrImageNeverPull"),
-            says: "Container image \"missing_image\" is not present with pull policy of Never",
-            events: &["ErrImageNeverPull"],
-        },
-        Case {
-            name: "image present, never pull (not upstream)",
-            image: "present_image",
-            policy: Never,
-            fault: None,
-            rounds: 2,
-            calls: &[ImageStatus],
-            reason: None,
-            says: "Container image \"present_image\" already present on machine",
-            events: &["Pulled"],
-        },
-        Case {
-            name: "image missing, pull if not present, fail on image inspect",
-            image: "missing_image",
-            policy: IfNotPresent,
-            fault: Some((ImageStatus, Error::new(Kind::Unknown, "inspection failed"))),
-            rounds: 3,
-            calls: &[ImageStatus],
-            reason: Some("ImageInspectError"),
-            says: "Failed to inspect image \"missing_image\": inspection failed",
-            events: &["InspectFailed"],
-        },
-        Case {
-            name: "image missing, unable to fetch (without back-off)",
-            image: "missing_image",
-            policy: IfNotPresent,
-            fault: Some((PullImage, Error::new(Kind::Unknown, "404"))),
-            rounds: 3,
-            calls: &[ImageStatus, PullImage],
-            reason: Some("ErrImagePull"),
-            says: "404",
-            events: &["Pulling", "Failed"],
-        },
-        Case {
-            name: "invalid image name, no pull",
-            image: "FAILED_IMAGE",
-            policy: Always,
-            fault: None,
-            rounds: 1,
-            calls: &[],
-            reason: Some("InvalidImageName"),
-            says: "Failed to apply default image tag \"FAILED_IMAGE\": couldn't parse image name \"FAILED_IMAGE\": \
-                   invalid reference format: repository name (library/FAILED_IMAGE) must be lowercase",
-            events: &["InspectFailed"],
-        },
-        Case {
-            name: "invalid image name with http, no pull",
-            image: "http://url",
-            policy: Always,
-            fault: None,
-            rounds: 1,
-            calls: &[],
-            reason: Some("InvalidImageName"),
-            says: "Failed to apply default image tag \"http://url\": couldn't parse image name \"http://url\": \
-                   invalid reference format",
-            events: &["InspectFailed"],
-        },
-        Case {
-            name: "invalid image name with sha256, no pull",
-            image: hex64,
-            policy: Always,
-            fault: None,
-            rounds: 1,
-            calls: &[],
-            reason: Some("InvalidImageName"),
-            says: "cannot specify 64-byte hexadecimal strings",
-            events: &["InspectFailed"],
-        },
-        Case {
-            name: "image missing, SignatureValidationFailed (without back-off)",
-            image: "typo_image",
-            policy: IfNotPresent,
-            fault: Some((PullImage, Error::new(Kind::Unknown, "SignatureValidationFailed"))),
-            rounds: 2,
-            calls: &[ImageStatus, PullImage],
-            reason: Some("SignatureValidationFailed"),
-            says: "image pull failed for typo_image because the signature validation failed",
-            events: &["Pulling", "Failed"],
-        },
-    ];
     for puller in PULLERS {
-        for case in &cases {
-            run(puller, case).await;
+        for case in cases() {
+            run(puller, &case).await;
         }
     }
 }
 
 async fn run(puller: PullerOptions, case: &Case) {
+    let puller = case.limits.map_or(puller, |(qps, burst)| PullerOptions { qps, burst, ..puller });
     let rig = Rig::new(puller);
     if let Some((kind, error)) = &case.fault {
         rig.fake.faults().fail(*kind, error.clone());
     }
-    for round in 0..case.rounds {
-        let what = format!("{} round {round} with {puller:?}", case.name);
+    for (index, step) in case.steps.iter().enumerate() {
+        let what = format!("{} step {index} with {puller:?}", case.name);
         let events_before = rig.ring.events().last().map_or(0, |e| e.number);
         rig.fake.forget_calls();
         let result = rig.ensure(request(case.image, case.policy)).await;
-        assert_eq!(rig.fake.call_kinds(), case.calls, "{what}");
-        assert_eq!(result.as_ref().err().map(EnsureImageError::reason), case.reason, "{what}");
+        assert_eq!(rig.fake.call_kinds(), step.calls, "{what}");
+        assert_eq!(result.as_ref().err().map(EnsureImageError::reason), step.reason, "{what}");
         let events = rig.ring.since(events_before);
-        assert_eq!(events.iter().map(|e| e.event.reason).collect::<Vec<_>>(), case.events, "{what}");
+        assert_eq!(events.iter().map(|e| e.event.reason).collect::<Vec<_>>(), step.events, "{what}");
         let last = &events.last().expect("every request ends with an event").event;
-        assert_eq!(last.kind, if result.is_ok() { EventType::Normal } else { EventType::Warning }, "{what}");
+        let normal = result.is_ok() || last.reason == "BackOff";
+        assert_eq!(last.kind, if normal { EventType::Normal } else { EventType::Warning }, "{what}");
         assert_eq!(last.object.field_path, "spec.containers{main}", "{what}");
         match result {
             Ok(image) => {
-                assert!(image.message.contains(case.says), "{what}: {}", image.message);
+                assert!(image.message.contains(step.says), "{what}: {}", image.message);
                 assert_eq!(image.message, last.message, "{what}");
-                assert_eq!(image.pulled, case.calls.contains(&CallKind::PullImage), "{what}");
+                assert_eq!(image.pulled, step.calls.contains(&CallKind::PullImage), "{what}");
             }
-            Err(error) => assert!(error.message().contains(case.says), "{what}: {}", error.message()),
+            Err(error) => assert!(error.message().contains(step.says), "{what}: {}", error.message()),
         }
     }
 }

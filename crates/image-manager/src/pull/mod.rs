@@ -65,7 +65,9 @@ impl Puller {
                     let size = size.and_then(|status| status.image).map(|image| image.size);
                     return Ok(Pulled { image_ref, used, size, pulling, found: false, coalesced: false });
                 }
-                Err(error) => attempts.push(Attempt { credential: used, error }),
+                Err(error) => {
+                    attempts.push(Attempt { source: used.map(|used| wanted.candidates[used].source.clone()), error })
+                }
             }
         }
         Err(PullFailure::new(attempts).into())

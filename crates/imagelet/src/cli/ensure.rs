@@ -112,6 +112,7 @@ pub(super) fn manager(app: &App, service: Arc<dyn cri_api::ImageService>) -> Ima
     let puller = PullerOptions {
         serialize: app.config.serialize_image_pulls.unwrap_or(false),
         max_parallel: app.config.max_parallel_image_pulls,
+        ..PullerOptions::default()
     };
     ImageManager::new(service, Arc::new(LogRecorder), Options { puller, ..Options::default() })
 }

@@ -1,0 +1,403 @@
+//! [`Backoff`]: which pod waits how long before an image is pulled for it again, and why. Pure: the time is handed in,
+//! nothing is read, written or told. The manager asks it before a pull and tells it how the pull ended.
+//!
+//! As in the kubelet an entry belongs to a pod's uid and the image as it was requested, begins with 10 s, doubles up to
+//! 300 s, is forgotten after 600 s, and outlives a success. Beyond it: causes that pass by themselves have a lower cap;
+//! a registry that names a time is left alone for so long, by every pod; an entry goes when the credentials or the
+//! registry's configuration change; and entries of pods that are gone leave without anybody's success.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::Cause;
+
+/// How long a pull that failed is not tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackoffOptions {
+    /// After the first failure.
+    pub initial: Duration,
+    /// At most; what is older than twice this is forgotten.
+    pub max: Duration,
+    /// Whether the cause counts. If not, everything doubles up to `max`, as in the kubelet.
+    pub by_cause: bool,
+    /// With `by_cause`: at most so long for causes that pass by themselves, such as a registry that is down.
+    pub passing_max: Duration,
+    /// With `by_cause`: what a registry asks for with `Retry-After` is kept up to this.
+    pub retry_after_max: Duration,
+    /// Whether every check within a window is told as an event, as in the kubelet, and not only the first.
+    pub event_every_check: bool,
+    /// At most so many entries; beyond that the one that ends first makes room.
+    pub max_entries: usize,
+}
+
+impl Default for BackoffOptions {
+    fn default() -> Self {
+        Self {
+            initial: Duration::from_secs(10),
+            max: Duration::from_secs(300),
+            by_cause: true,
+            passing_max: Duration::from_secs(60),
+            retry_after_max: Duration::from_secs(3600),
+            event_every_check: false,
+            max_entries: 10_000,
+        }
+    }
+}
+
+/// A pod that waits before an image is pulled for it again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackoffEntry {
+    /// Namespace of the pod.
+    pub namespace: String,
+    /// Name of the pod.
+    pub name: String,
+    /// Uid of the pod.
+    pub uid: String,
+    /// The image as it was requested.
+    pub image: String,
+    /// Its registry.
+    pub registry: String,
+    /// What the last pull failed of.
+    pub cause: Cause,
+    /// Reason and message of the last failure.
+    pub message: String,
+    /// How many pulls failed in a row, as far as they count; 0: only the registry's own wish holds this pod.
+    pub failures: u32,
+    /// How long the window is.
+    pub window: Duration,
+    /// When it ends.
+    pub until: Instant,
+    /// How long that still is; zero: the next request pulls.
+    pub remaining: Duration,
+}
+
+/// Whose back-off is forgotten.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BackoffSelector {
+    /// Everybody's.
+    All,
+    /// That of an image, as it was requested.
+    Image(String),
+    /// That of a pod.
+    Pod {
+        /// Namespace.
+        namespace: String,
+        /// Name.
+        name: String,
+    },
+    /// That of the pod with this uid.
+    Uid(String),
+    /// That of a registry's images.
+    Registry(String),
+}
+
+/// Who asks, and for what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subject<'a> {
+    pub(crate) namespace: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) uid: &'a str,
+    /// As it was requested.
+    pub(crate) image: &'a str,
+    pub(crate) registry: &'a str,
+    /// What the pull depends on: when it changes, what failed before says nothing any more.
+    pub(crate) marks: Marks,
+}
+
+/// Fingerprints of what a pull depends on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Marks {
+    /// Of the credentials that a look-up could answer.
+    pub(crate) keyring: u64,
+    /// Of the registry's configuration.
+    pub(crate) registry: u64,
+}
+
+/// How a pull failed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Failure<'a> {
+    pub(crate) cause: Cause,
+    /// How long the registry wants to be left alone.
+    pub(crate) retry_after: Option<Duration>,
+    /// Reason and message.
+    pub(crate) message: &'a str,
+}
+
+/// Why there is no pull now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) cause: Cause,
+    /// Reason and message of the failure behind it.
+    pub(crate) message: String,
+    pub(crate) until: Instant,
+    /// Whether this is to be told as an event.
+    pub(crate) tell: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    uid: String,
+    image: String,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    namespace: String,
+    name: String,
+    registry: String,
+    marks: Marks,
+    cause: Cause,
+    message: String,
+    failures: u32,
+    /// What the next failure doubles.
+    base: Duration,
+    window: Duration,
+    updated: Instant,
+    told: bool,
+    /// A pull has succeeded since: it is kept only for what the next failure doubles.
+    succeeded: bool,
+}
+
+impl Entry {
+    fn until(&self) -> Instant {
+        self.updated + self.window
+    }
+
+    fn is_forgotten(&self, now: Instant, options: &BackoffOptions) -> bool {
+        now.saturating_duration_since(self.updated) > (options.max * 2).max(self.window)
+    }
+}
+
+/// A registry that wants to be left alone.
+#[derive(Clone, Debug)]
+struct Hold {
+    until: Instant,
+    marks: Marks,
+    message: String,
+}
+
+/// Everybody's back-off.
+#[derive(Debug)]
+pub(crate) struct Backoff {
+    options: BackoffOptions,
+    entries: HashMap<Key, Entry>,
+    /// By registry.
+    holds: HashMap<String, Hold>,
+    next_sweep: Option<Instant>,
+}
+
+impl Backoff {
+    pub(crate) fn new(options: BackoffOptions) -> Self {
+        Self { options, entries: HashMap::new(), holds: HashMap::new(), next_sweep: None }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether a pull has to wait. Tells it as an event once per window, where that is wanted.
+    pub(crate) fn check(&mut self, subject: &Subject<'_>, now: Instant) -> Option<Held> {
+        self.sweep_sometimes(now);
+        self.forget_what_changed(subject);
+        if let Some(hold) = self.hold(subject, now) {
+            self.join_hold(subject, &hold, now);
+        }
+        let every = self.options.event_every_check;
+        let entry = self.entries.get_mut(&key(subject))?;
+        if now >= entry.until() {
+            return None;
+        }
+        let tell = every || !std::mem::replace(&mut entry.told, true);
+        Some(Held { cause: entry.cause, message: entry.message.clone(), until: entry.until(), tell })
+    }
+
+    /// The same, without any change: what the next check would find.
+    pub(crate) fn peek(&self, subject: &Subject<'_>, now: Instant) -> Option<Held> {
+        let entry = self.entries.get(&key(subject)).filter(|entry| entry.marks == subject.marks && now < entry.until());
+        let own = entry.map(|e| Held { cause: e.cause, message: e.message.clone(), until: e.until(), tell: false });
+        let hold = self.hold(subject, now);
+        let held = hold.map(|h| Held { cause: Cause::RateLimited, message: h.message, until: h.until, tell: false });
+        match (own, held) {
+            (Some(own), Some(held)) if held.until > own.until => Some(held),
+            (own, held) => own.or(held),
+        }
+    }
+
+    /// Notes a failure: a new window begins.
+    pub(crate) fn failed(&mut self, subject: &Subject<'_>, failure: Failure<'_>, now: Instant) {
+        self.sweep_sometimes(now);
+        self.forget_what_changed(subject);
+        let options = self.options;
+        let before = self.entries.get(&key(subject)).filter(|entry| !entry.is_forgotten(now, &options));
+        let before = before.filter(|entry| entry.failures > 0);
+        let cap = match options.by_cause && failure.cause.passes_by_itself() {
+            true => options.passing_max.min(options.max),
+            false => options.max,
+        };
+        let base = before.map_or(options.initial, |entry| entry.base.saturating_mul(2)).min(options.max);
+        let mut window = base.min(cap);
+        let asked = failure.retry_after.filter(|_| options.by_cause).map(|asked| asked.min(options.retry_after_max));
+        if let Some(asked) = asked {
+            window = window.max(asked);
+            let hold = Hold { until: now + asked, marks: subject.marks, message: failure.message.to_owned() };
+            self.holds.insert(subject.registry.to_owned(), hold);
+        }
+        let entry = Entry {
+            namespace: subject.namespace.to_owned(),
+            name: subject.name.to_owned(),
+            registry: subject.registry.to_owned(),
+            marks: subject.marks,
+            cause: failure.cause,
+            message: failure.message.to_owned(),
+            failures: before.map_or(1, |entry| entry.failures.saturating_add(1)),
+            base,
+            window,
+            updated: now,
+            told: false,
+            succeeded: false,
+        };
+        self.insert(key(subject), entry, now);
+    }
+
+    /// Notes a success. As in the kubelet the entry stays: an image that fails now and then does not begin anew.
+    pub(crate) fn succeeded(&mut self, subject: &Subject<'_>, now: Instant) {
+        if self.entries.is_empty() {
+            return;
+        }
+        if let Some(entry) = self.entries.get_mut(&key(subject)) {
+            entry.succeeded = true;
+        }
+        self.sweep(now);
+    }
+
+    /// Everybody who waits or has waited for a next try, by pod and image.
+    pub(crate) fn list(&mut self, now: Instant) -> Vec<BackoffEntry> {
+        self.sweep(now);
+        let waiting = self.entries.iter().filter(|(_, entry)| !entry.succeeded || now < entry.until());
+        let mut list: Vec<BackoffEntry> = waiting
+            .map(|(key, entry)| BackoffEntry {
+                namespace: entry.namespace.clone(),
+                name: entry.name.clone(),
+                uid: key.uid.clone(),
+                image: key.image.clone(),
+                registry: entry.registry.clone(),
+                cause: entry.cause,
+                message: entry.message.clone(),
+                failures: entry.failures,
+                window: entry.window,
+                until: entry.until(),
+                remaining: entry.until().saturating_duration_since(now),
+            })
+            .collect();
+        list.sort_by(|a, b| {
+            let order = |e: &BackoffEntry| (e.namespace.clone(), e.name.clone(), e.image.clone(), e.uid.clone());
+            order(a).cmp(&order(b))
+        });
+        list
+    }
+
+    /// Forgets, and answers how many entries that were. What a registry asked for is forgotten with the entries that
+    /// it holds: who resets wants a pull now.
+    pub(crate) fn reset(&mut self, what: &BackoffSelector) -> usize {
+        let chosen = |key: &Key, entry: &Entry| match what {
+            BackoffSelector::All => true,
+            BackoffSelector::Image(image) => key.image == *image,
+            BackoffSelector::Pod { namespace, name } => entry.namespace == *namespace && entry.name == *name,
+            BackoffSelector::Uid(uid) => key.uid == *uid,
+            BackoffSelector::Registry(registry) => entry.registry == *registry,
+        };
+        match what {
+            BackoffSelector::All => self.holds.clear(),
+            BackoffSelector::Registry(registry) => drop(self.holds.remove(registry)),
+            BackoffSelector::Image(_) | BackoffSelector::Pod { .. } | BackoffSelector::Uid(_) => {}
+        }
+        let before = self.entries.len();
+        let holds = &mut self.holds;
+        self.entries.retain(|key, entry| {
+            let go = chosen(key, entry);
+            if go {
+                holds.remove(&entry.registry);
+            }
+            !go
+        });
+        before - self.entries.len()
+    }
+
+    /// What the subject's registry asked for, as far as it still holds.
+    fn hold(&self, subject: &Subject<'_>, now: Instant) -> Option<Hold> {
+        let hold = self.holds.get(subject.registry)?;
+        let same_way = hold.marks.registry == subject.marks.registry;
+        (same_way && now < hold.until).then(|| hold.clone())
+    }
+
+    /// A registry's wish becomes the subject's own window, so that it is listed and can be reset.
+    fn join_hold(&mut self, subject: &Subject<'_>, hold: &Hold, now: Instant) {
+        let key = key(subject);
+        if self.entries.get(&key).is_some_and(|entry| entry.until() >= hold.until) {
+            return;
+        }
+        let before = self.entries.get(&key).filter(|entry| !entry.is_forgotten(now, &self.options));
+        let entry = Entry {
+            namespace: subject.namespace.to_owned(),
+            name: subject.name.to_owned(),
+            registry: subject.registry.to_owned(),
+            marks: subject.marks,
+            cause: Cause::RateLimited,
+            message: hold.message.clone(),
+            failures: before.map_or(0, |entry| entry.failures),
+            base: before.map_or(self.options.initial, |entry| entry.base),
+            window: hold.until.saturating_duration_since(now),
+            updated: now,
+            told: false,
+            succeeded: false,
+        };
+        self.insert(key, entry, now);
+    }
+
+    /// Drops the subject's entry where the credentials or the registry's configuration are others than when it was made.
+    fn forget_what_changed(&mut self, subject: &Subject<'_>) {
+        let key = key(subject);
+        if self.entries.get(&key).is_some_and(|entry| entry.marks != subject.marks) {
+            self.entries.remove(&key);
+        }
+        let changed = |hold: &Hold| hold.marks.registry != subject.marks.registry;
+        if self.holds.get(subject.registry).is_some_and(changed) {
+            self.holds.remove(subject.registry);
+        }
+    }
+
+    fn insert(&mut self, key: Key, entry: Entry, now: Instant) {
+        let full = self.entries.len() >= self.options.max_entries.max(1);
+        if full && !self.entries.contains_key(&key) {
+            self.sweep(now);
+            if self.entries.len() >= self.options.max_entries.max(1) {
+                let first = self.entries.iter().min_by_key(|(_, entry)| entry.until()).map(|(key, _)| key.clone());
+                first.map(|key| self.entries.remove(&key));
+            }
+        }
+        self.entries.insert(key, entry);
+    }
+
+    fn sweep_sometimes(&mut self, now: Instant) {
+        if self.next_sweep.is_none_or(|next| now >= next) {
+            self.sweep(now);
+        }
+    }
+
+    fn sweep(&mut self, now: Instant) {
+        let options = self.options;
+        self.entries.retain(|_, entry| !entry.is_forgotten(now, &options));
+        self.holds.retain(|_, hold| now < hold.until);
+        self.next_sweep = Some(now + options.max.max(Duration::from_secs(1)));
+    }
+}
+
+fn key(subject: &Subject<'_>) -> Key {
+    Key { uid: subject.uid.to_owned(), image: subject.image.to_owned() }
+}
+
+#[cfg(test)]
+#[path = "backoff_tests.rs"]
+mod tests;

@@ -1,0 +1,45 @@
+//! [`Options`]: what an [`ImageManager`](crate::ImageManager) works with. The binary makes it of its configuration.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use crate::{BackoffOptions, PullerOptions};
+
+/// Tells the time. Only differences are used.
+pub type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
+
+/// Answers a number that changes whenever the configuration of a registry's host does (`docker.io`,
+/// `127.0.0.1:5000`): what failed before may work now.
+pub type RegistryFingerprint = Arc<dyn Fn(&str) -> u64 + Send + Sync>;
+
+/// How the manager works.
+#[derive(Clone)]
+pub struct Options {
+    /// How pulls are ordered, limited and shared.
+    pub puller: PullerOptions,
+    /// The clock by which pulls and back-off are timed.
+    pub clock: Clock,
+    /// How long a pull that failed is not tried again.
+    pub backoff: BackoffOptions,
+    /// What else ends a back-off early.
+    pub registry_fingerprint: Option<RegistryFingerprint>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            puller: PullerOptions::default(),
+            clock: Arc::new(Instant::now),
+            backoff: BackoffOptions::default(),
+            registry_fingerprint: None,
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options").field("puller", &self.puller).field("backoff", &self.backoff).finish_non_exhaustive()
+    }
+}
