@@ -58,7 +58,7 @@ pub(crate) struct NodeConfig {
     /// The helper of all others.
     pub(crate) store: Option<String>,
     pub(crate) notes: Vec<Note>,
-    /// Counts readings that differ.
+    /// Counts the changes of the files.
     pub(crate) generation: u64,
     /// Of the files up to the one that was used, in the order of the search.
     stamps: Vec<Option<Stamp>>,
@@ -125,11 +125,10 @@ impl NodeConfigs {
             return known.config.clone();
         }
         let (files, mode) = (self.files.clone(), self.mode);
-        let generation = known.as_ref().map_or(0, |known| known.config.generation + 1);
-        let config = if files.is_empty() {
+        let mut config = if files.is_empty() {
             NodeConfig::empty(mode)
         } else {
-            let read = tokio::task::spawn_blocking(move || read(&files, mode, generation));
+            let read = tokio::task::spawn_blocking(move || read(&files, mode));
             read.await.unwrap_or_else(|error| {
                 let mut none = NodeConfig::empty(mode);
                 none.notes.push(Note::new(format!("the node's docker configuration was not read: {error}")));
@@ -138,6 +137,10 @@ impl NodeConfigs {
         };
         let same = known.as_ref().filter(|known| known.config.stamps == config.stamps);
         let absent = config.stamps.len() == self.files.len() && config.stamps.iter().all(Option::is_none);
+        config.generation = match same {
+            Some(same) => same.config.generation,
+            None => known.as_ref().map_or(0, |known| known.config.generation + 1),
+        };
         let settled = absent || same.is_some_and(|known| known.settled || now.duration_since(known.read) >= CLOCK_TICK);
         let config = Arc::new(config);
         // Until it is settled, the time counts from the first look.
@@ -197,8 +200,8 @@ impl NodeConfig {
     }
 }
 
-fn read(files: &[(PathBuf, bool)], mode: PathMatch, generation: u64) -> NodeConfig {
-    let mut config = NodeConfig { generation, ..NodeConfig::empty(mode) };
+fn read(files: &[(PathBuf, bool)], mode: PathMatch) -> NodeConfig {
+    let mut config = NodeConfig::empty(mode);
     for (path, json) in files {
         // The stamp first: what changes while the file is read shows as a change the next time.
         config.stamps.push(Stamp::of(path));

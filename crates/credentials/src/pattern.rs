@@ -146,7 +146,7 @@ impl Pattern {
         if self.port() != target.port || !mode.under(self.path.as_bytes(), target.path.as_bytes()) {
             return false;
         }
-        if !self.glob {
+        if !self.glob || target.host.starts_with('[') {
             return self.host() == target.host;
         }
         let mut parts = target.host.split('.');

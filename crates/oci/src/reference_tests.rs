@@ -9,35 +9,56 @@ const SHA: &str = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca49599
 #[test]
 fn upstream_parse_image_name() {
     let at = |name: &str| format!("{name}@{SHA}");
-    let ok: Vec<(String, &str, &str, &str)> = vec![
-        ("root".into(), "docker.io/library/root", "latest", ""),
-        ("root:tag".into(), "docker.io/library/root", "tag", ""),
-        (at("root"), "docker.io/library/root", "", SHA),
-        ("user/repo".into(), "docker.io/user/repo", "latest", ""),
-        ("user/repo:tag".into(), "docker.io/user/repo", "tag", ""),
-        (at("user/repo"), "docker.io/user/repo", "", SHA),
-        ("url:5000/repo".into(), "url:5000/repo", "latest", ""),
-        ("url:5000/repo:tag".into(), "url:5000/repo", "tag", ""),
-        (at("url:5000/repo"), "url:5000/repo", "", SHA),
-        (at("url:5000/repo:latest"), "url:5000/repo", "latest", SHA),
+    let cases = [
+        ("upstream: parsers/TestParseImageName/root", "root".into(), "docker.io/library/root", "latest", ""),
+        ("upstream: parsers/TestParseImageName/root:tag", "root:tag".into(), "docker.io/library/root", "tag", ""),
+        ("upstream: parsers/TestParseImageName/root@digest", at("root"), "docker.io/library/root", "", SHA),
+        ("upstream: parsers/TestParseImageName/user/repo", "user/repo".into(), "docker.io/user/repo", "latest", ""),
+        (
+            "upstream: parsers/TestParseImageName/user/repo:tag",
+            "user/repo:tag".into(),
+            "docker.io/user/repo",
+            "tag",
+            "",
+        ),
+        ("upstream: parsers/TestParseImageName/user/repo@digest", at("user/repo"), "docker.io/user/repo", "", SHA),
+        ("upstream: parsers/TestParseImageName/url:5000/repo", "url:5000/repo".into(), "url:5000/repo", "latest", ""),
+        (
+            "upstream: parsers/TestParseImageName/url:5000/repo:tag",
+            "url:5000/repo:tag".into(),
+            "url:5000/repo",
+            "tag",
+            "",
+        ),
+        ("upstream: parsers/TestParseImageName/url:5000/repo@digest", at("url:5000/repo"), "url:5000/repo", "", SHA),
+        (
+            "upstream: parsers/TestParseImageName/url:5000/repo:latest@digest",
+            at("url:5000/repo:latest"),
+            "url:5000/repo",
+            "latest",
+            SHA,
+        ),
     ];
-    for (text, repository, tag, digest) in ok {
-        let got = parse_image_name(&text).unwrap_or_else(|e| panic!("{text}: {e}"));
+    for (name, text, repository, tag, digest) in cases {
+        let got = parse_image_name(&text).unwrap_or_else(|e| panic!("{name}: {e}"));
         assert_eq!(
             (got.repository.as_str(), got.tag.as_str(), got.digest.as_str()),
             (repository, tag, digest),
-            "{text}"
+            "{name}"
         );
     }
     let hex = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
     let bad = [
-        ("ROOT", "must be lowercase"),
-        ("http://root", "invalid reference format"),
-        (hex, "cannot specify 64-byte hexadecimal strings"),
+        ("upstream: parsers/TestParseImageName/ROOT", "ROOT", "must be lowercase"),
+        ("upstream: parsers/TestParseImageName/http://root", "http://root", "invalid reference format"),
+        ("upstream: parsers/TestParseImageName/64 hex digits", hex, "cannot specify 64-byte hexadecimal strings"),
     ];
-    for (text, want) in bad {
+    for (name, text, want) in bad {
         let got = parse_image_name(text).expect_err(text).to_string();
-        assert!(got.contains(want) && got.starts_with(&format!("couldn't parse image name {text:?}: ")), "{got}");
+        assert!(
+            got.contains(want) && got.starts_with(&format!("couldn't parse image name {text:?}: ")),
+            "{name}: {got}"
+        );
     }
 }
 
