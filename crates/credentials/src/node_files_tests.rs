@@ -29,8 +29,8 @@ impl Node {
 
     fn configs(&self) -> NodeConfigs {
         let files = NodeFiles {
-            search: vec![self.path("preferred"), self.path("home/.docker")],
-            legacy: vec![self.path("preferred"), self.path("home")],
+            search: vec![self.path("preferred"), self.path("ada/.docker")],
+            legacy: vec![self.path("preferred"), self.path("ada")],
         };
         let now = self.now.clone();
         NodeConfigs::new(&files, PathMatch::Segments, LIFETIME, Arc::new(move || *now.lock().expect("not poisoned")))
@@ -56,7 +56,7 @@ async fn the_first_file_that_can_be_read_wins() {
     let configs = node.configs();
     assert_eq!(user(&*configs.get().await), None);
     let steps: [(&str, &str); 4] =
-        [("home/.dockercfg", "d"), ("preferred/.dockercfg", "c"), ("home/.docker", "b"), ("preferred", "a")];
+        [("ada/.dockercfg", "d"), ("preferred/.dockercfg", "c"), ("ada/.docker", "b"), ("preferred", "a")];
     for (place, name) in steps {
         match place.ends_with(".dockercfg") {
             true => node.write(place, &legacy(name)),
@@ -75,9 +75,9 @@ async fn the_first_file_that_can_be_read_wins() {
 async fn what_cannot_be_read_is_passed_over_with_a_note() {
     let node = Node::new();
     node.write("preferred/config.json", r#"{"auths": {"a": "swordfish"}}"#);
-    fs::create_dir_all(node.path("home/.docker/config.json")).expect("a directory");
+    fs::create_dir_all(node.path("ada/.docker/config.json")).expect("a directory");
     fs::File::create(node.path("preferred/.dockercfg")).and_then(|f| f.set_len(MAX_FILE + 1)).expect("a hole");
-    node.write("home/.dockercfg", &legacy("d"));
+    node.write("ada/.dockercfg", &legacy("d"));
     let config = node.configs().get().await;
     assert_eq!(user(&config), Some("d"));
     let notes: Vec<String> =
@@ -87,7 +87,7 @@ async fn what_cannot_be_read_is_passed_over_with_a_note() {
         [
             "file /preferred/config.json is passed over: error occurred while trying to unmarshal json: a value of the \
              wrong type in line 1, column 27",
-            "file /home/.docker/config.json is passed over: it is not a regular file",
+            "file /ada/.docker/config.json is passed over: it is not a regular file",
             "file /preferred/.dockercfg is passed over: it is larger than 16777216 bytes",
         ]
     );
@@ -141,9 +141,9 @@ async fn no_file_is_an_answer_that_is_kept_too() {
 
 #[test]
 fn the_kubelets_search_paths() {
-    let files = NodeFiles::standard(Path::new("/var/lib/imagelet"), Path::new("/work"), Some(Path::new("/home/ada")));
+    let files = NodeFiles::standard(Path::new("/var/lib/imagelet"), Path::new("/work"), Some(Path::new("/users/ada")));
     let paths = |paths: &[PathBuf]| paths.iter().map(|p| p.display().to_string()).collect::<Vec<_>>();
-    assert_eq!(paths(&files.search), ["/var/lib/imagelet", "/work", "/home/ada/.docker", "/.docker"]);
-    assert_eq!(paths(&files.legacy), ["/var/lib/imagelet", "/work", "/home/ada/", "/"]);
+    assert_eq!(paths(&files.search), ["/var/lib/imagelet", "/work", "/users/ada/.docker", "/.docker"]);
+    assert_eq!(paths(&files.legacy), ["/var/lib/imagelet", "/work", "/users/ada/", "/"]);
     assert_eq!(NodeFiles::standard(Path::new("/a"), Path::new("/b"), None).search.len(), 3);
 }
