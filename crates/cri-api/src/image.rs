@@ -137,6 +137,25 @@ pub struct ImageUsage {
     pub shared_bytes: u64,
 }
 
+/// Answer of [`ImageService::image_layers`](crate::ImageService::image_layers): what a removal really frees is what no image
+/// uses that stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImageLayers {
+    /// Bytes that each layer takes on disk.
+    pub layers: Vec<u64>,
+    /// By image id.
+    pub images: BTreeMap<String, LayersOf>,
+}
+
+/// What one image has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LayersOf {
+    /// Bytes on disk that are the image's own beside its layers.
+    pub own_bytes: u64,
+    /// Numbers in [`ImageLayers::layers`], each once.
+    pub layers: Vec<u32>,
+}
+
 /// Request of [`ImageService::mount_image`](crate::ImageService::mount_image).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountRequest {

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use crate::{
-    FsInfo, Image, ImageFilter, ImageSpec, ImageStatus, ImageUsage, MountRequest, MountedImage, PullImageRequest,
+    FsInfo, Image, ImageFilter, ImageLayers, ImageSpec, ImageStatus, ImageUsage, MountRequest, MountedImage, PullImageRequest,
     Result,
 };
 
@@ -41,6 +41,27 @@ pub trait ImageService: Send + Sync + 'static {
     /// What an image costs on disk, where the implementation knows.
     async fn image_usage(&self, image: &ImageSpec) -> Result<Option<ImageUsage>> {
         let _ = image;
+        Ok(None)
+    }
+
+    /// Which layers all images have and what each takes on disk, where the implementation knows.
+    async fn image_layers(&self) -> Result<Option<ImageLayers>> {
+        Ok(None)
+    }
+
+    /// Removes images one after the other, as [`ImageService::remove_image`] does each; one that fails does not keep the
+    /// others. Answers in the order of the request. An implementation may do it in fewer steps.
+    async fn remove_images(&self, images: &[ImageSpec]) -> Vec<Result<()>> {
+        let mut results = Vec::with_capacity(images.len());
+        for image in images {
+            results.push(self.remove_image(image).await);
+        }
+        results
+    }
+
+    /// Pins an image, or takes the pin away, where the implementation keeps pins. `Ok(None)`: it does not.
+    async fn pin_image(&self, image: &ImageSpec, pinned: bool) -> Result<Option<()>> {
+        let _ = (image, pinned);
         Ok(None)
     }
 

@@ -16,8 +16,8 @@ pub mod testing;
 
 pub use error::{Error, Kind, Result};
 pub use image::{
-    FilesystemUsage, FsInfo, Image, ImageFilter, ImageSpec, ImageStatus, ImageUsage, MountRequest, MountedImage,
-    PullImageRequest,
+    FilesystemUsage, FsInfo, Image, ImageFilter, ImageLayers, ImageSpec, ImageStatus, ImageUsage, LayersOf,
+    MountRequest, MountedImage, PullImageRequest,
 };
 pub use image_service::ImageService;
 pub use progress::{LayerState, ProgressSink, PullEvent};

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use cri_api::{
-    FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, ImageUsage, MountRequest, MountedImage,
-    ProgressSink, PullEvent, PullImageRequest, Result,
+    FsInfo, Image, ImageFilter, ImageLayers, ImageService, ImageSpec, ImageStatus, ImageUsage, MountRequest,
+    MountedImage, ProgressSink, PullEvent, PullImageRequest, Result,
 };
 use oci::Digest;
 use tokio::time::Instant;
@@ -112,6 +112,25 @@ impl ImageService for Instrumented {
 
     async fn image_usage(&self, image: &ImageSpec) -> Result<Option<ImageUsage>> {
         self.service.image_usage(image).await
+    }
+
+    async fn image_layers(&self) -> Result<Option<ImageLayers>> {
+        self.service.image_layers().await
+    }
+
+    async fn remove_images(&self, images: &[ImageSpec]) -> Vec<Result<()>> {
+        // One call of the service, but one operation for each image, as if they went one by one.
+        let begun = (self.clock)();
+        let results = self.service.remove_images(images).await;
+        let each = ((self.clock)() - begun) / u32::try_from(images.len().max(1)).unwrap_or(u32::MAX);
+        for result in &results {
+            self.metrics.operation(Operation::RemoveImage, each, result.is_ok());
+        }
+        results
+    }
+
+    async fn pin_image(&self, image: &ImageSpec, pinned: bool) -> Result<Option<()>> {
+        self.service.pin_image(image, pinned).await
     }
 
     async fn mount_image(&self, request: &MountRequest) -> Result<Option<MountedImage>> {

@@ -15,6 +15,7 @@ mod decide;
 mod error;
 mod events;
 mod explain;
+pub mod gc;
 mod go_duration;
 mod instrumented;
 mod manager;

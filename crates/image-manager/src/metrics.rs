@@ -4,7 +4,7 @@
 //! It reads no clock, opens no socket and writes no format: whoever has a registry asks [`Metrics::register`] in.
 //! Called by the manager, the puller, the records and [`Instrumented`](crate::Instrumented).
 
-mod series;
+pub(crate) mod series;
 
 use std::sync::Arc;
 use std::time::Duration;

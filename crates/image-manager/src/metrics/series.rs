@@ -9,10 +9,10 @@ use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::{MetricType, TypedMetric};
 
 /// Names and values of the labels of one series.
-pub(super) type Labels<const K: usize> = [(&'static str, &'static str); K];
+pub(crate) type Labels<const K: usize> = [(&'static str, &'static str); K];
 
 /// `N` metrics that differ in `K` labels.
-pub(super) struct Series<M, const N: usize, const K: usize = 1> {
+pub(crate) struct Series<M, const N: usize, const K: usize = 1> {
     metrics: Arc<[OnceLock<M>; N]>,
     labels: fn(usize) -> Labels<K>,
     new: fn() -> M,
@@ -20,12 +20,12 @@ pub(super) struct Series<M, const N: usize, const K: usize = 1> {
 
 impl<M, const N: usize, const K: usize> Series<M, N, K> {
     /// `labels` answers for every index below `N`; `new` makes a metric that has counted nothing.
-    pub(super) fn new(labels: fn(usize) -> Labels<K>, new: fn() -> M) -> Self {
+    pub(crate) fn new(labels: fn(usize) -> Labels<K>, new: fn() -> M) -> Self {
         Self { metrics: Arc::new([const { OnceLock::new() }; N]), labels, new }
     }
 
     /// The metric at an index below `N`.
-    pub(super) fn at(&self, index: usize) -> &M {
+    pub(crate) fn at(&self, index: usize) -> &M {
         self.metrics[index].get_or_init(self.new)
     }
 }

@@ -1,0 +1,95 @@
+//! [`Outline`]: a plan with the names of its images, for people, `-o json` and `gc explain`. Plain data.
+
+use cri_api::Image;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::detect::handler;
+use super::disk::DiskSpace;
+use super::history::UsageHistory;
+use super::plan::{Plan, RemovedBecause};
+
+/// What would go and what would stay.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Outline {
+    /// Bytes that are to be freed.
+    pub wanted_bytes: u64,
+    /// Bytes that would be freed, as far as is known.
+    pub frees_bytes: u64,
+    /// Percent of the file system used now, where it could be measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub used_percent: Option<u64>,
+    /// Every image: those that would go in their order, then the others.
+    pub images: Vec<Row>,
+}
+
+/// One image.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Row {
+    /// Image id.
+    pub id: String,
+    /// Names, tags first.
+    pub names: Vec<String>,
+    /// Size as the service tells it.
+    pub size_bytes: u64,
+    /// Since when it is here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_detected: Option<Timestamp>,
+    /// When it was last used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_used: Option<Timestamp>,
+    /// By whom.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub used_by: String,
+    /// `remove`, or a word for why it stays.
+    pub decision: &'static str,
+    /// The reason, for people.
+    pub why: String,
+    /// Bytes that its removal would free.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frees_bytes: Option<u64>,
+}
+
+/// Joins the plans of one round: what an earlier one removes is not the later ones' any more.
+pub(super) fn outline(images: &[Image], history: &UsageHistory, plans: &[Plan], disk: Option<DiskSpace>) -> Outline {
+    let mut rows: Vec<Row> = Vec::new();
+    let mut gone = vec![false; images.len()];
+    let (mut wanted, mut frees) = (0_u64, 0_u64);
+    for plan in plans {
+        wanted = wanted.max(plan.wanted);
+        for removal in &plan.remove {
+            if std::mem::replace(&mut gone[removal.image], true) {
+                continue;
+            }
+            frees = frees.saturating_add(removal.frees);
+            let why = match removal.because {
+                RemovedBecause::Space => "its space is needed".to_owned(),
+                RemovedBecause::Age => "nobody used it for longer than images are kept".to_owned(),
+                RemovedBecause::Unused => "nobody uses it".to_owned(),
+            };
+            rows.push(row(&images[removal.image], history, "remove", why, Some(removal.frees)));
+        }
+    }
+    let last = plans.last().map(|plan| plan.kept.as_slice()).unwrap_or_default();
+    for kept in last.iter().filter(|kept| !gone[kept.image]) {
+        rows.push(row(&images[kept.image], history, kept.because.word(), kept.because.to_string(), None));
+    }
+    Outline { wanted_bytes: wanted, frees_bytes: frees, used_percent: disk.map(DiskSpace::used_percent), images: rows }
+}
+
+fn row(image: &Image, history: &UsageHistory, decision: &'static str, why: String, frees: Option<u64>) -> Row {
+    let record = history.get(&image.id, handler(image));
+    Row {
+        id: image.id.clone(),
+        names: image.repo_tags.iter().chain(&image.repo_digests).cloned().collect(),
+        size_bytes: image.size,
+        first_detected: record.map(|record| record.first_detected),
+        last_used: record.and_then(|record| record.last_used),
+        used_by: record.map(|record| record.used_by.to_string()).unwrap_or_default(),
+        decision,
+        why,
+        frees_bytes: frees,
+    }
+}

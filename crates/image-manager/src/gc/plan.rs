@@ -1,0 +1,174 @@
+//! [`Plan`]: what [`select`](super::select()) decided, for machines and for people. It removes nothing.
+
+use std::fmt;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::go_duration::GoDuration;
+
+/// Which images go, in this order, and why each of the others stays. Numbers are those of the inventory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// What goes.
+    pub remove: Vec<Removal>,
+    /// What stays.
+    pub kept: Vec<Kept>,
+    /// Bytes that were to be freed.
+    pub wanted: u64,
+    /// Bytes that are freed when all of it is done, as far as is known.
+    pub frees: u64,
+}
+
+/// One image that goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Removal {
+    /// Which one.
+    pub image: usize,
+    /// Bytes that this frees once those before it are gone.
+    pub frees: u64,
+    /// Why.
+    pub because: RemovedBecause,
+}
+
+/// Why an image goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RemovedBecause {
+    /// Its space is needed.
+    Space,
+    /// Nobody used it for too long.
+    Age,
+    /// Everything unused was asked for.
+    Unused,
+}
+
+impl RemovedBecause {
+    /// The word of the metric's label.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Space => "space",
+            Self::Age => "age",
+            Self::Unused => "unused",
+        }
+    }
+}
+
+/// One image that stays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Which one.
+    pub image: usize,
+    /// Why.
+    pub because: Because,
+}
+
+/// Why an image stays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Because {
+    /// A container, the sandbox or a volume uses it.
+    InUse {
+        /// Who, for people.
+        by: String,
+    },
+    /// The runtime has it pinned.
+    PinnedByRuntime,
+    /// Somebody pinned it here.
+    Pinned,
+    /// A rule of the configuration keeps it.
+    Rule {
+        /// The rule, as it was written.
+        rule: String,
+    },
+    /// Of its repository so many stay.
+    MinimumCopies {
+        /// The repository.
+        repository: String,
+        /// How many.
+        copies: usize,
+    },
+    /// It was brought ahead of its use.
+    Protected {
+        /// Until when it stays.
+        until: Timestamp,
+    },
+    /// It is not here for long enough.
+    TooYoung {
+        /// For how long it is here.
+        age: Duration,
+        /// How long it would have to be.
+        min_age: Duration,
+    },
+    /// It was used, or came, not long enough ago.
+    UsedWithin {
+        /// For how long nobody used it.
+        idle: Duration,
+        /// For how long that would have to be.
+        limit: Duration,
+    },
+    /// It was tried in this round, and could not be removed.
+    CannotBeRemoved,
+    /// The goal is reached without it, or it would free nothing.
+    NotNeeded,
+}
+
+impl Because {
+    /// All words that [`Because::word`] knows.
+    pub const WORDS: [&'static str; 9] = [
+        "in-use",
+        "pinned",
+        "rule",
+        "minimum-copies",
+        "protected",
+        "too-young",
+        "used-within",
+        "cannot-be-removed",
+        "not-needed",
+    ];
+
+    /// One word, as metrics and scripts like it.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::InUse { .. } => "in-use",
+            Self::PinnedByRuntime | Self::Pinned => "pinned",
+            Self::Rule { .. } => "rule",
+            Self::MinimumCopies { .. } => "minimum-copies",
+            Self::Protected { .. } => "protected",
+            Self::TooYoung { .. } => "too-young",
+            Self::UsedWithin { .. } => "used-within",
+            Self::CannotBeRemoved => "cannot-be-removed",
+            Self::NotNeeded => "not-needed",
+        }
+    }
+}
+
+/// Whole seconds, as people want ages.
+fn age(duration: Duration) -> GoDuration {
+    GoDuration(Duration::from_secs(duration.as_secs()))
+}
+
+impl fmt::Display for Because {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InUse { by } => write!(f, "in use by {by}"),
+            Self::PinnedByRuntime => f.write_str("pinned by the runtime"),
+            Self::Pinned => f.write_str("pinned"),
+            Self::Rule { rule } => write!(f, "kept by rule {rule}"),
+            Self::MinimumCopies { repository, copies } => {
+                write!(f, "one of the {copies} images of {repository} that are kept")
+            }
+            Self::Protected { until } => write!(f, "brought ahead of its use, and protected until {until}"),
+            Self::TooYoung { age: is, min_age } => {
+                write!(f, "here for {}, and images stay for {} at least", age(*is), age(*min_age))
+            }
+            Self::UsedWithin { idle, limit } => {
+                write!(f, "not used for {}, which is not longer than {}", age(*idle), age(*limit))
+            }
+            Self::CannotBeRemoved => f.write_str("it could not be removed"),
+            Self::NotNeeded => f.write_str("its space is not needed"),
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The part of a round that removes: everything that a goal selects, or what is least missed until nothing is short, with
+//! a measurement after each image. An image that cannot be removed is told and left out; the others go on.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use cri_api::{Image, ImageSpec};
+
+use super::collector::{Found, ImageGcManager, State};
+use super::detect::handler;
+use super::disk::{DiskSpace, Shortage, human};
+use super::plan::{Plan, RemovedBecause};
+use super::report::{GcError, GcReport, RemovedImage};
+use super::select::{Goal, select};
+use super::sketch::Sketch;
+use crate::EventType;
+
+impl ImageGcManager {
+    /// Removes everything that a goal selects. Answers what failed.
+    pub(super) async fn remove_all(
+        &self,
+        state: &mut State,
+        found: &mut Found,
+        goal: Goal,
+        report: &mut GcReport,
+    ) -> Vec<String> {
+        let now = (self.options.wall_clock)();
+        let sketch = Sketch::new(self, state, found, &BTreeSet::new());
+        let plan = select(&sketch.inventory(), &self.rules(), goal, now);
+        drop(sketch);
+        self.count_kept(&plan);
+        report.wanted_bytes = report.wanted_bytes.saturating_add(plan.frees);
+        let removals: Vec<_> =
+            plan.remove.iter().map(|removal| (removal.image, removal.frees, removal.because)).collect();
+        let specs: Vec<ImageSpec> = removals.iter().map(|(number, ..)| spec(&found.images[*number])).collect();
+        let mut failures = Vec::new();
+        let mut gone = Vec::new();
+        let results = self.images.remove_images(&specs).await;
+        for ((number, frees, because), result) in removals.into_iter().zip(results) {
+            match result {
+                Ok(()) => {
+                    self.removed(state, &found.images[number], frees, because, report);
+                    gone.push(number);
+                }
+                Err(error) => failures.push(format!("{}: {error}", found.images[number].id)),
+            }
+        }
+        found.forget(&gone);
+        failures
+    }
+
+    /// Removes what is least missed until nothing is short, measuring as it goes.
+    pub(super) async fn free(
+        &self,
+        state: &mut State,
+        found: &mut Found,
+        path: &Path,
+        start: DiskSpace,
+        shortage: Shortage,
+        report: &mut GcReport,
+    ) -> Result<(), GcError> {
+        report.disk = Some(start);
+        if shortage.is_none() {
+            return Ok(());
+        }
+        report.wanted_bytes = report.wanted_bytes.saturating_add(shortage.bytes);
+        let mut space = start;
+        let mut freed = 0_u64;
+        let mut failures = Vec::new();
+        let mut failed: BTreeSet<String> = BTreeSet::new();
+        let missing = |space: DiskSpace| Shortage {
+            bytes: (start.available + shortage.bytes).saturating_sub(space.available),
+            inodes: (start.inodes_free + shortage.inodes).saturating_sub(space.inodes_free),
+        };
+        'short: while !missing(space).is_none() {
+            let now = (self.options.wall_clock)();
+            let left = missing(space);
+            // Which image has how many files nobody tells: for inodes the order counts, and the measure.
+            let goal = if left.inodes > 0 { Goal::AllUnused } else { Goal::Free(left.bytes) };
+            let sketch = Sketch::new(self, state, found, &failed);
+            let plan = select(&sketch.inventory(), &self.rules(), goal, now);
+            drop(sketch);
+            self.count_kept(&plan);
+            if plan.remove.is_empty() {
+                break;
+            }
+            let mut gone = Vec::new();
+            for removal in &plan.remove {
+                let image = &found.images[removal.image];
+                match self.images.remove_image(&spec(image)).await {
+                    Ok(()) => {
+                        let after = self.settled(path, space, removal.frees).await?;
+                        let measured = after.available.saturating_sub(space.available);
+                        let bytes = if found.layers.is_some() { removal.frees } else { measured };
+                        freed = freed.saturating_add(bytes);
+                        space = after;
+                        self.removed(state, image, bytes, RemovedBecause::Space, report);
+                        gone.push(removal.image);
+                        if missing(space).is_none() {
+                            found.forget(&gone);
+                            break 'short;
+                        }
+                    }
+                    Err(error) => {
+                        failures.push(format!("{}: {error}", image.id));
+                        failed.insert(image.id.clone());
+                    }
+                }
+            }
+            found.forget(&gone);
+        }
+        report.disk = Some(space);
+        if !failures.is_empty() {
+            let failures = failures.join(", ");
+            return Err(GcError::Removal { wanted: shortage.bytes, freed, failures });
+        }
+        if missing(space).is_none() { Ok(()) } else { Err(self.not_enough(start, freed)) }
+    }
+
+    /// The file system after a removal. Some runtimes delete files a little later than they say.
+    async fn settled(&self, path: &Path, before: DiskSpace, expected: u64) -> Result<DiskSpace, GcError> {
+        const PAUSE: Duration = Duration::from_millis(20);
+        let mut waited = Duration::ZERO;
+        loop {
+            let space = self.probe(path).await?;
+            let came = space.available > before.available || space.inodes_free > before.inodes_free;
+            if came || expected == 0 || waited >= self.options.settle {
+                return Ok(space);
+            }
+            tokio::time::sleep(PAUSE).await;
+            waited += PAUSE;
+        }
+    }
+
+    fn not_enough(&self, space: DiskSpace, freed: u64) -> GcError {
+        let message = format!(
+            "Insufficient free disk space on the node's image filesystem ({}% of {} used). Failed to free sufficient space \
+             by deleting unused images (freed {freed} bytes). Investigate disk usage, as it could be used by active images, \
+             logs, volumes, or other data.",
+            space.used_percent().max(space.inodes_used_percent()),
+            human(space.capacity),
+        );
+        self.tell(EventType::Warning, "FreeDiskSpaceFailed", &message);
+        GcError::NotEnough(message)
+    }
+
+    fn count_kept(&self, plan: &Plan) {
+        self.options.metrics.kept(plan.kept.iter().map(|kept| kept.because.word()));
+    }
+
+    fn removed(&self, state: &mut State, image: &Image, bytes: u64, because: RemovedBecause, report: &mut GcReport) {
+        state.history.remove(&image.id, handler(image));
+        self.options.metrics.removed(because, bytes);
+        tracing::info!(image = image.id, bytes, because = because.as_str(), "image removed");
+        report.freed_bytes = report.freed_bytes.saturating_add(bytes);
+        let names = image.repo_tags.iter().chain(&image.repo_digests).cloned().collect();
+        report.removed.push(RemovedImage { id: image.id.clone(), names, freed_bytes: bytes, because });
+    }
+}
+
+fn spec(image: &Image) -> ImageSpec {
+    ImageSpec { runtime_handler: handler(image).to_owned(), ..ImageSpec::new(&image.id) }
+}

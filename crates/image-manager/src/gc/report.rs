@@ -1,0 +1,105 @@
+//! [`GcReport`] and [`GcError`]: what a round of collection did, and why it did not do all. Plain data.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::disk::DiskSpace;
+use super::plan::RemovedBecause;
+use super::rules::PatternError;
+use super::state::StateError;
+
+/// What a round did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GcReport {
+    /// Images that went, in order.
+    pub removed: Vec<RemovedImage>,
+    /// Bytes that were to be freed; 0 when there was no need.
+    pub wanted_bytes: u64,
+    /// Bytes that were freed.
+    pub freed_bytes: u64,
+    /// The file system afterwards, where it was measured.
+    pub disk: Option<DiskSpace>,
+    /// Pulled records that went with their images.
+    pub pruned_records: usize,
+}
+
+/// An image that went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemovedImage {
+    /// Its id.
+    pub id: String,
+    /// Its names, tags first.
+    pub names: Vec<String>,
+    /// Bytes that this freed: known, measured, or what the runtime says of its size.
+    pub freed_bytes: u64,
+    /// Why.
+    pub because: RemovedBecause,
+}
+
+/// Why a round did not do all that it should.
+#[derive(Debug, thiserror::Error)]
+pub enum GcError {
+    /// The runtime did not answer with its lists.
+    #[error("{what}")]
+    Runtime {
+        /// What was asked.
+        what: &'static str,
+        /// Its answer.
+        source: cri_api::Error,
+    },
+    /// The file system could not be measured.
+    #[error("measure the image file system {}", path.display())]
+    Disk {
+        /// Where it is.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The runtime names no file system for its images.
+    #[error("imageFs information is unavailable")]
+    NoImageFs,
+    /// The file system says that it has no bytes.
+    #[error("invalid capacity 0 on image filesystem")]
+    InvalidCapacity,
+    /// Removals failed. What else was to be done has been done.
+    #[error("wanted to free {wanted} bytes, but freed {freed} bytes space with errors in image deletion: {failures}")]
+    Removal {
+        /// Bytes that were to be freed.
+        wanted: u64,
+        /// Bytes that were.
+        freed: u64,
+        /// One cause for each image.
+        failures: String,
+    },
+    /// Removals by age failed.
+    #[error("wanted to free images older than {}, encountered errors in image deletion: {failures}", crate::go_duration::GoDuration(*limit))]
+    AgeRemoval {
+        /// The age.
+        limit: Duration,
+        /// One cause for each image.
+        failures: String,
+    },
+    /// There was not enough to remove.
+    #[error("{0}")]
+    NotEnough(String),
+    /// What is remembered could not be read or written.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// Several parts of a round failed.
+    #[error("{}", .0.iter().map(chain).collect::<Vec<_>>().join("; "))]
+    Several(Vec<GcError>),
+    /// The pattern of a pin is none.
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
+}
+
+/// An error with its causes, in one line.
+pub(crate) fn chain(error: &GcError) -> String {
+    let mut text = error.to_string();
+    let mut next = std::error::Error::source(error);
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
+}

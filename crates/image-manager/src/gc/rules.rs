@@ -1,0 +1,269 @@
+//! [`KeepRule`] and [`Pins`]: what stays by the word of whoever runs the node. Patterns over names and ids; pure.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use cri_api::Image;
+use serde::{Deserialize, Serialize};
+
+/// Which images a rule is about: `registry.example/team/*` one level, `registry.example/**` everything below; without a
+/// tag every tag; `*` within a part fits any text of that part. An image id, or the beginning of one with at least 12
+/// digits, fits that image.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Pattern {
+    text: String,
+    /// In normal form: `docker.io/library/busybox:*`.
+    normal: String,
+}
+
+/// Why a text is no pattern.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("image pattern {text:?}: {problem}")]
+pub struct PatternError {
+    text: String,
+    problem: &'static str,
+}
+
+impl Pattern {
+    /// Reads a pattern.
+    ///
+    /// # Errors
+    /// It is empty, or has white space in it.
+    pub fn parse(text: &str) -> Result<Self, PatternError> {
+        let wrong = |problem| Err(PatternError { text: text.to_owned(), problem });
+        if text.is_empty() {
+            return wrong("it is empty");
+        }
+        if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
+            return wrong("there is white space in it");
+        }
+        Ok(Self { text: text.to_owned(), normal: normal(text) })
+    }
+
+    /// The pattern as it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether an image has a name, or the id, that fits.
+    #[must_use]
+    pub fn matches(&self, image: &Image) -> bool {
+        self.is_id(&image.id) || image.repo_tags.iter().chain(&image.repo_digests).any(|name| self.matches_name(name))
+    }
+
+    fn is_id(&self, id: &str) -> bool {
+        let hex = id.strip_prefix("sha256:").unwrap_or(id);
+        let text = self.text.strip_prefix("sha256:").unwrap_or(&self.text);
+        text.len() >= 12 && text.bytes().all(|b| b.is_ascii_hexdigit()) && hex.starts_with(text)
+    }
+
+    fn matches_name(&self, name: &str) -> bool {
+        glob(self.normal.as_bytes(), name.as_bytes())
+            // A digest stands for every name of its repository.
+            || name.split_once('@').is_some_and(|(repository, _)| self.normal.strip_suffix(":*").is_some_and(|own| {
+                glob(own.as_bytes(), repository.as_bytes())
+            }))
+    }
+}
+
+impl TryFrom<String> for Pattern {
+    type Error = PatternError;
+
+    fn try_from(text: String) -> Result<Self, PatternError> {
+        Self::parse(&text)
+    }
+}
+
+impl From<Pattern> for String {
+    fn from(pattern: Pattern) -> Self {
+        pattern.text
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pattern({:?})", self.text)
+    }
+}
+
+/// The pattern in the form in which names are recorded: with registry, and with any tag where it has none.
+fn normal(text: &str) -> String {
+    let (first, rest) = text.split_once('/').unwrap_or(("", text));
+    let is_domain = first.contains(['.', ':', '*']) || first == "localhost" || first.chars().any(char::is_uppercase);
+    let named = match (first, is_domain) {
+        ("", _) => format!("docker.io/library/{text}"),
+        (_, false) => format!("docker.io/{text}"),
+        ("index.docker.io", true) => format!("docker.io/{rest}"),
+        (_, true) => text.to_owned(),
+    };
+    let last = named.rsplit('/').next().unwrap_or_default();
+    if last.contains([':', '@']) || last == "**" { named } else { named + ":*" }
+}
+
+/// Whether a text fits: `*` is any text without `/`, `**` any text.
+fn glob(pattern: &[u8], text: &[u8]) -> bool {
+    // Where to go on when the last star has to take one more byte: the place behind it, the text it began to take.
+    let (mut p, mut t) = (0, 0);
+    let mut narrow: Option<(usize, usize)> = None;
+    let mut wide: Option<(usize, usize)> = None;
+    loop {
+        if pattern[p..].starts_with(b"**") {
+            p += 2;
+            (wide, narrow) = (Some((p, t)), None);
+        } else if pattern.get(p) == Some(&b'*') {
+            p += 1;
+            narrow = Some((p, t));
+        } else if p == pattern.len() && t == text.len() {
+            return true;
+        } else if p < pattern.len() && pattern.get(p) == text.get(t) {
+            (p, t) = (p + 1, t + 1);
+        } else if let Some((behind, from)) = narrow.filter(|&(_, from)| text.get(from).is_some_and(|&b| b != b'/')) {
+            (p, t) = (behind, from + 1);
+            narrow = Some((behind, t));
+        } else if let Some((behind, from)) = wide.filter(|&(_, from)| from < text.len()) {
+            (p, t) = (behind, from + 1);
+            (wide, narrow) = (Some((behind, t)), None);
+        } else {
+            return false;
+        }
+    }
+}
+
+/// A rule of the configuration about images that collection comes to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeepRule {
+    /// Which images.
+    pub pattern: Pattern,
+    /// What the rule says of them.
+    pub says: Says,
+}
+
+/// What a rule says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Says {
+    /// They stay.
+    Keep,
+    /// They are so many times as dear as others.
+    Weigh(f64),
+}
+
+/// Images that somebody pinned here, by pattern.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Pins(BTreeSet<Pattern>);
+
+impl Pins {
+    /// Pins. Says whether it was not pinned before.
+    pub fn pin(&mut self, pattern: Pattern) -> bool {
+        self.0.insert(pattern)
+    }
+
+    /// Takes a pin away. Says whether there was one.
+    pub fn unpin(&mut self, pattern: &Pattern) -> bool {
+        self.0.remove(pattern)
+    }
+
+    /// The pins, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Pattern> {
+        self.0.iter()
+    }
+
+    /// The pin that holds an image.
+    #[must_use]
+    pub fn holds(&self, image: &Image) -> Option<&Pattern> {
+        self.0.iter().find(|pattern| pattern.matches(image))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        let digest = format!("sha256:{}", "d".repeat(64));
+        let id = format!("sha256:{}", "0123456789ab".repeat(6).split_at(64).0);
+        let image = Image {
+            id,
+            repo_tags: vec!["docker.io/library/busybox:1.37".into(), "r.example:5000/team/web/app:v2".into()],
+            repo_digests: vec![format!("ghcr.io/o/tool@{digest}")],
+            ..Image::default()
+        };
+        let cases = [
+            ("busybox", true),
+            ("busybox:1.37", true),
+            ("busybox:1.*", true),
+            ("busybox:2", false),
+            ("library/busybox", true),
+            ("docker.io/library/*", true),
+            ("docker.io/*", false),
+            ("docker.io/**", true),
+            ("r.example:5000/team/*", false),
+            ("r.example:5000/team/*/*", true),
+            ("r.example:5000/team/**", true),
+            ("r.example:5000/**/app:v2", true),
+            ("r.example:5000/**/app:v1", false),
+            ("r.example:*/team/web/app", true),
+            ("*/o/tool", true),
+            ("ghcr.io/o/tool", true),
+            ("ghcr.io/o/tool:v1", false),
+            ("ghcr.io/o/too", false),
+            (&format!("ghcr.io/o/tool@{digest}"), true),
+            ("0123456789ab", true),
+            ("sha256:0123456789ab", true),
+            ("01234567", false),
+            ("0123456789ac", false),
+            ("**", true),
+        ];
+        for (text, want) in cases {
+            assert_eq!(Pattern::parse(text).expect("a pattern").matches(&image), want, "{text}");
+        }
+        for text in ["", "a b", "a\n"] {
+            let error = Pattern::parse(text).expect_err("refused").to_string();
+            assert!(error.starts_with(&format!("image pattern {text:?}: ")), "{error}");
+        }
+    }
+
+    #[test]
+    fn pins_are_kept_as_they_were_written() {
+        let mut pins = Pins::default();
+        assert!(pins.pin(Pattern::parse("busybox").expect("a pattern")));
+        assert!(!pins.pin(Pattern::parse("busybox").expect("a pattern")));
+        let text = serde_json::to_string(&pins).expect("plain data");
+        assert_eq!(text, "[\"busybox\"]");
+        assert_eq!(serde_json::from_str::<Pins>(&text).expect("its own text"), pins);
+        assert!(serde_json::from_str::<Pins>("[\"\"]").is_err());
+        assert!(pins.unpin(&Pattern::parse("busybox").expect("a pattern")));
+        assert_eq!(pins.iter().count(), 0);
+    }
+
+    /// The plain way: slow, and easy to see through.
+    fn slow(pattern: &[u8], text: &[u8]) -> bool {
+        match pattern {
+            [] => text.is_empty(),
+            [b'*', b'*', rest @ ..] => (0..=text.len()).any(|n| slow(rest, &text[n..])),
+            [b'*', rest @ ..] => {
+                let reach = text.iter().position(|&b| b == b'/').unwrap_or(text.len());
+                (0..=reach).any(|n| slow(rest, &text[n..]))
+            }
+            [byte, rest @ ..] => text.first() == Some(byte) && slow(rest, &text[1..]),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn glob_is_what_it_says(pattern in "[ab/*]{0,8}", text in "[ab/]{0,10}") {
+            prop_assert_eq!(glob(pattern.as_bytes(), text.as_bytes()), slow(pattern.as_bytes(), text.as_bytes()));
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! [`select`]: which images go, and for every other one why it stays. Pure: the same images, records and goal give the
+//! same [`Plan`], in whatever order they come.
+//!
+//! What counts are the bytes that a removal really frees: those of layers which no image uses that stays. An image is
+//! the better a choice the more it frees, the longer nobody used it, and the less it costs to bring it again.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BinaryHeap, HashMap};
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::plan::{Because, Kept, Plan, Removal, RemovedBecause};
+
+/// An image as far as selecting goes.
+#[derive(Clone, Debug)]
+pub struct Item<'a> {
+    /// Image id.
+    pub id: &'a str,
+    /// Runtime handler that it is for; empty is the default one.
+    pub runtime_handler: &'a str,
+    /// Since when it is here.
+    pub first_detected: Timestamp,
+    /// When it was last used, if it ever was.
+    pub last_used: Option<Timestamp>,
+    /// Until when it is left alone because it was brought ahead of its use.
+    pub protected_until: Option<Timestamp>,
+    /// Why it must stay whatever happens: it is in use, pinned or kept by a rule.
+    pub must_stay: Option<Because>,
+    /// How dear it is by the rules; 1 is ordinary, 2 twice as dear.
+    pub weight: f64,
+    /// Bytes that are its own: documents, and everything where layers are not known.
+    pub own_bytes: u64,
+    /// Numbers of its layers in [`Inventory::layers`], each once; empty where layers are not known.
+    pub layers: &'a [u32],
+    /// The repository for [`Rules::minimum_copies`]; empty: none.
+    pub repository: &'a str,
+}
+
+/// Everything that is here.
+#[derive(Clone, Debug, Default)]
+pub struct Inventory<'a> {
+    /// The images.
+    pub items: Vec<Item<'a>>,
+    /// Bytes of every layer.
+    pub layers: &'a [u64],
+}
+
+/// What selecting holds itself to.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// An image that is here for less than this stays.
+    pub min_age: Duration,
+    /// Of each repository so many images stay, the last used ones.
+    pub minimum_copies: usize,
+    /// In which order images go.
+    pub order: Order,
+}
+
+/// In which order images go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// What frees much, was not used for long and is cheap to bring again first.
+    #[default]
+    LeastHarm,
+    /// As the kubelet: the least recently used first; those never used before all others, the first detected first.
+    LeastRecentlyUsed,
+}
+
+/// What is to be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Goal {
+    /// So many bytes freed, and no image more than that takes.
+    Free(u64),
+    /// Everything that nothing needs.
+    AllUnused,
+    /// Everything that nobody used for longer than this.
+    OlderThan(Duration),
+}
+
+/// What a pull costs beside its bytes, in bytes: names, round trips, waiting pods. It keeps small images from going before
+/// big ones that free as much as many of them.
+const COST_OF_A_PULL: f64 = 16.0 * 1024.0 * 1024.0;
+/// Idle times are not told apart below this.
+const LEAST_IDLE_SECONDS: f64 = 60.0;
+
+/// Selects. Nothing is removed that must stay, that is too young or protected; with [`Goal::Free`] nothing that is not
+/// needed for it.
+#[must_use]
+pub fn select(inventory: &Inventory<'_>, rules: &Rules, goal: Goal, now: Timestamp) -> Plan {
+    let items = &inventory.items;
+    let mut because: Vec<Option<Because>> =
+        items.iter().map(|item| item.must_stay.clone().or_else(|| too_young(item, rules, goal, now))).collect();
+    keep_copies(items, rules, &mut because);
+    let mut account = Account::new(inventory, &because);
+    let reason = match goal {
+        Goal::Free(_) => RemovedBecause::Space,
+        Goal::AllUnused => RemovedBecause::Unused,
+        Goal::OlderThan(_) => RemovedBecause::Age,
+    };
+    let target = match goal {
+        Goal::Free(bytes) => bytes,
+        Goal::AllUnused | Goal::OlderThan(_) => u64::MAX,
+    };
+    let mut picked = pick(inventory, rules, &because, &mut account, target, now);
+    if matches!(goal, Goal::Free(_)) {
+        give_back(&mut picked, &mut account, target);
+    }
+    let mut plan = Plan { wanted: target, ..Plan::default() };
+    if !matches!(goal, Goal::Free(_)) {
+        plan.wanted = account.freed;
+    }
+    plan.frees = account.freed;
+    // In their order, with what each one frees when those before it are gone.
+    let mut account = Account::new(inventory, &because);
+    for number in picked {
+        let frees = account.take(number);
+        because[number] = None;
+        plan.remove.push(Removal { image: number, frees, because: reason });
+    }
+    for (number, because) in because.into_iter().enumerate() {
+        if !account.taken[number] {
+            plan.kept.push(Kept { image: number, because: because.unwrap_or(Because::NotNeeded) });
+        }
+    }
+    plan
+}
+
+/// Why an image that nothing holds stays for now.
+fn too_young(item: &Item<'_>, rules: &Rules, goal: Goal, now: Timestamp) -> Option<Because> {
+    if let Some(until) = item.protected_until.filter(|until| *until > now) {
+        return Some(Because::Protected { until });
+    }
+    let age = since(item.first_detected, now);
+    if age < rules.min_age {
+        return Some(Because::TooYoung { age, min_age: rules.min_age });
+    }
+    if let Goal::OlderThan(limit) = goal {
+        let idle = since(idle_since(item), now);
+        if idle <= limit {
+            return Some(Because::UsedWithin { idle, limit });
+        }
+    }
+    None
+}
+
+/// From then to now; nothing where the clock was set back.
+fn since(then: Timestamp, now: Timestamp) -> Duration {
+    Duration::try_from(now.duration_since(then)).unwrap_or(Duration::ZERO)
+}
+
+fn idle_since(item: &Item<'_>) -> Timestamp {
+    item.last_used.map_or(item.first_detected, |used| used.max(item.first_detected))
+}
+
+/// Keeps the last used images of each repository.
+fn keep_copies(items: &[Item<'_>], rules: &Rules, because: &mut [Option<Because>]) {
+    if rules.minimum_copies == 0 {
+        return;
+    }
+    let mut repositories: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (number, item) in items.iter().enumerate().filter(|(_, item)| !item.repository.is_empty()) {
+        repositories.entry(item.repository).or_default().push(number);
+    }
+    for (repository, mut copies) in repositories {
+        // What must stay anyway is a copy as well, and the first one.
+        copies.sort_by_key(|&number| {
+            (because[number].is_none(), Reverse(idle_since(&items[number])), Reverse(items[number].id))
+        });
+        for &number in copies.iter().take(rules.minimum_copies) {
+            because[number].get_or_insert_with(|| Because::MinimumCopies {
+                repository: repository.to_owned(),
+                copies: rules.minimum_copies,
+            });
+        }
+    }
+}
+
+/// What would be freed, kept up to date as images are taken and given back.
+struct Account<'a> {
+    inventory: &'a Inventory<'a>,
+    taken: Vec<bool>,
+    /// Of every layer: how many images use it that are not taken.
+    users: Vec<u32>,
+    /// Of every layer: how many images use it that could go; 0 where one uses it that stays.
+    sharers: Vec<u32>,
+    freed: u64,
+}
+
+impl<'a> Account<'a> {
+    fn new(inventory: &'a Inventory<'a>, because: &[Option<Because>]) -> Self {
+        let mut users = vec![0_u32; inventory.layers.len()];
+        let mut held = vec![false; inventory.layers.len()];
+        for (item, because) in inventory.items.iter().zip(because) {
+            for &layer in item.layers {
+                users[layer as usize] += 1;
+                held[layer as usize] |= because.is_some();
+            }
+        }
+        let sharers = users.iter().zip(&held).map(|(&users, &held)| if held { 0 } else { users }).collect();
+        Self { inventory, taken: vec![false; inventory.items.len()], users, sharers, freed: 0 }
+    }
+
+    /// Takes an image, and answers what that frees.
+    fn take(&mut self, number: usize) -> u64 {
+        let item = &self.inventory.items[number];
+        self.taken[number] = true;
+        let mut frees = item.own_bytes;
+        for &layer in item.layers {
+            let users = &mut self.users[layer as usize];
+            *users -= 1;
+            if *users == 0 {
+                frees += self.inventory.layers[layer as usize];
+            }
+        }
+        self.freed += frees;
+        frees
+    }
+
+    /// What is lost when a taken image stays after all.
+    fn loss(&self, number: usize) -> u64 {
+        let item = &self.inventory.items[number];
+        let alone = item.layers.iter().filter(|&&layer| self.users[layer as usize] == 0);
+        item.own_bytes + alone.map(|&layer| self.inventory.layers[layer as usize]).sum::<u64>()
+    }
+
+    fn give_back(&mut self, number: usize) {
+        self.freed -= self.loss(number);
+        self.taken[number] = false;
+        for &layer in self.inventory.items[number].layers {
+            self.users[layer as usize] += 1;
+        }
+    }
+
+    /// An image's part of what can be freed: a layer that several images could free counts for each by its share.
+    fn share(&self, number: usize) -> u64 {
+        let item = &self.inventory.items[number];
+        let part = |&layer: &u32| match self.sharers[layer as usize] {
+            0 => 0,
+            sharers => self.inventory.layers[layer as usize] / u64::from(sharers),
+        };
+        item.own_bytes + item.layers.iter().map(part).sum::<u64>()
+    }
+}
+
+/// How willingly an image is let go: the smallest first. The id decides where nothing else does.
+#[derive(Clone, Copy, Debug)]
+struct Rank<'a> {
+    harm: f64,
+    last_used: Option<Timestamp>,
+    first_detected: Timestamp,
+    id: (&'a str, &'a str),
+    number: usize,
+}
+
+impl Ord for Rank<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let time = |rank: &Self| (rank.last_used, rank.first_detected);
+        self.harm.total_cmp(&other.harm).then_with(|| time(self).cmp(&time(other))).then_with(|| self.id.cmp(&other.id))
+    }
+}
+
+impl PartialOrd for Rank<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Rank<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Rank<'_> {}
+
+/// Takes images, the least missed first, until the target is reached or none is left.
+fn pick(
+    inventory: &Inventory<'_>,
+    rules: &Rules,
+    because: &[Option<Because>],
+    account: &mut Account<'_>,
+    target: u64,
+    now: Timestamp,
+) -> Vec<usize> {
+    let rank = |number: usize, item: &Item<'_>| match rules.order {
+        Order::LeastRecentlyUsed => 0.0,
+        Order::LeastHarm => harm(item, account.share(number), now),
+    };
+    let ranks: Vec<Reverse<Rank<'_>>> = inventory
+        .items
+        .iter()
+        .enumerate()
+        .filter(|(number, _)| because[*number].is_none())
+        .map(|(number, item)| {
+            Reverse(Rank {
+                harm: rank(number, item),
+                last_used: item.last_used,
+                first_detected: item.first_detected,
+                id: (item.id, item.runtime_handler),
+                number,
+            })
+        })
+        .collect();
+    let mut heap = BinaryHeap::from(ranks);
+    let mut picked = Vec::new();
+    while account.freed < target {
+        let Some(Reverse(Rank { number, .. })) = heap.pop() else { break };
+        account.take(number);
+        picked.push(number);
+    }
+    picked
+}
+
+/// What it costs to do without an image, for each byte that it frees.
+fn harm(item: &Item<'_>, frees: u64, now: Timestamp) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "a weight, not an account")]
+    let bytes = frees as f64;
+    if bytes <= 0.0 {
+        return f64::INFINITY;
+    }
+    let idle = since(idle_since(item), now).as_secs_f64().max(LEAST_IDLE_SECONDS);
+    item.weight * (bytes + COST_OF_A_PULL) / (bytes * idle)
+}
+
+/// Gives back what is not needed for the target, the most missed first. What frees nothing by itself, because others stay
+/// that use the same layers, is such.
+fn give_back(picked: &mut Vec<usize>, account: &mut Account<'_>, target: u64) {
+    for &number in picked.iter().rev() {
+        let loss = account.loss(number);
+        if loss == 0 || account.freed - loss >= target {
+            account.give_back(number);
+        }
+    }
+    picked.retain(|&number| account.taken[number]);
+}
+
+#[cfg(test)]
+#[path = "select_tests.rs"]
+mod tests;
