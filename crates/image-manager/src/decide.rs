@@ -104,11 +104,11 @@ pub enum RefuseReason {
 
 /// Decides. What nobody looked for counts as not present: doubt never makes an image usable.
 #[must_use]
-pub fn decide(policy: PullPolicy, presence: &Presence, access: Access) -> Decision {
+pub fn decide(policy: PullPolicy, presence: Presence, access: Access) -> Decision {
     match (policy, presence, access) {
         (PullPolicy::Always, ..) => Decision::Pull(PullReason::PolicyIsAlways),
         (_, Presence::Present { image_ref }, Access::Granted(grant)) => {
-            Decision::UseLocal { image_ref: image_ref.clone(), why: UseLocalReason::PresentAndGranted(grant) }
+            Decision::UseLocal { image_ref, why: UseLocalReason::PresentAndGranted(grant) }
         }
         (PullPolicy::IfNotPresent, Presence::Present { .. }, Access::MustVerify(doubt)) => {
             Decision::Pull(PullReason::MustVerify(doubt))
@@ -221,7 +221,7 @@ mod tests {
             (PullPolicy::Never, present, &local),
         ];
         for (policy, presence, want) in cases {
-            assert_eq!(decide(policy, &presence, GRANTED), *want, "{policy} {presence:?}");
+            assert_eq!(decide(policy, presence.clone(), GRANTED), *want, "{policy} {presence:?}");
         }
     }
 
@@ -240,8 +240,8 @@ mod tests {
     proptest! {
         #[test]
         fn every_input_has_a_sound_answer(policy in policies(), presence in presences()) {
-            let decision = decide(policy, &presence, GRANTED);
-            prop_assert_eq!(&decision, &decide(policy, &presence, GRANTED));
+            let decision = decide(policy, presence.clone(), GRANTED);
+            prop_assert_eq!(&decision, &decide(policy, presence.clone(), GRANTED));
             prop_assert!(!decision.why().is_empty());
             match (policy, &decision) {
                 (PullPolicy::Always, Decision::UseLocal { .. }) => prop_assert!(false, "Always never uses local"),

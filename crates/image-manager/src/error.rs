@@ -3,21 +3,22 @@
 //! the kubelet's words.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use credentials::Source;
+use credentials::{KeyringError, Source};
 use cri_api::{Error, Kind};
 use oci::ImageNameError;
 use tokio::time::Instant;
 
-use crate::Cause;
+use crate::{Cause, RecordsError};
 
 /// Prefixes by which a runtime names a cause, since a gRPC status cannot (cri-api, `pkg/errors`).
 const REGISTRY_UNAVAILABLE: &str = "RegistryUnavailable";
 const SIGNATURE_VALIDATION_FAILED: &str = "SignatureValidationFailed";
 
 /// Why an image could not be made present.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum EnsureImageError {
     /// The text is no image name.
     #[error("parse image name")]
@@ -38,6 +39,20 @@ pub enum EnsureImageError {
     ErrImageNeverPull {
         /// The image as it was requested.
         image: String,
+    },
+    /// The credentials could not be looked up: a pull secret is broken.
+    #[error("look up credentials")]
+    Credentials {
+        /// What is wrong; it names the secret.
+        source: Arc<KeyringError>,
+    },
+    /// Nothing was pulled, because it could not be written down beforehand.
+    #[error("record the intent to pull image {image:?}")]
+    Record {
+        /// The image as it was requested.
+        image: String,
+        /// What failed.
+        source: Arc<RecordsError>,
     },
     /// An earlier pull failed, and it is too early for the next one.
     #[error("back-off pulling image {image:?}: {last}")]
@@ -69,6 +84,7 @@ impl EnsureImageError {
             Self::InvalidImageName { .. } => "InvalidImageName",
             Self::ImageInspect { .. } => "ImageInspectError",
             Self::ErrImageNeverPull { .. } => "ErrImageNeverPull",
+            Self::Credentials { .. } | Self::Record { .. } => "ErrImagePull",
             Self::BackOff { .. } => "ImagePullBackOff",
             Self::Pull { source, .. } => match source.named() {
                 Some(Named::RegistryUnavailable) => REGISTRY_UNAVAILABLE,
@@ -89,6 +105,10 @@ impl EnsureImageError {
             Self::ErrImageNeverPull { image } => {
                 format!("Container image {image:?} is not present with pull policy of Never")
             }
+            Self::Credentials { source } => source.to_string(),
+            Self::Record { image, source } => {
+                format!("Failed to record image pull intent for container image {image:?}: {source}")
+            }
             Self::BackOff { image, last, .. } => format!("Back-off pulling image {image:?}: {last}"),
             Self::Pull { image, source } => {
                 let Some(named) = source.named() else { return source.to_string() };
@@ -103,7 +123,7 @@ impl EnsureImageError {
         match self {
             Self::InvalidImageName { .. } => Some(Kind::InvalidArgument),
             Self::ImageInspect { source, .. } => Some(source.kind()),
-            Self::ErrImageNeverPull { .. } => None,
+            Self::ErrImageNeverPull { .. } | Self::Credentials { .. } | Self::Record { .. } => None,
             Self::BackOff { cause, .. } => (*cause == Cause::Unavailable).then_some(Kind::Unavailable),
             Self::Pull { source, .. } => source.attempts().last().map(|attempt| attempt.error.kind()),
         }
@@ -113,7 +133,11 @@ impl EnsureImageError {
     #[must_use]
     pub fn cause(&self) -> Option<Cause> {
         match self {
-            Self::InvalidImageName { .. } | Self::ImageInspect { .. } | Self::ErrImageNeverPull { .. } => None,
+            Self::InvalidImageName { .. }
+            | Self::ImageInspect { .. }
+            | Self::ErrImageNeverPull { .. }
+            | Self::Credentials { .. }
+            | Self::Record { .. } => None,
             Self::BackOff { cause, .. } => Some(*cause),
             Self::Pull { source, .. } => Some(source.cause()),
         }

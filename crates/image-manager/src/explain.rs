@@ -1,12 +1,22 @@
-//! [`Explanation`]: what would happen to a request, and why. Made by
-//! [`ImageManager::explain`](crate::ImageManager::explain), which changes nothing.
+//! [`Explanation`]: what would happen to a request, and why. [`ImageManager::explain`] runs no program, pulls nothing,
+//! writes nothing and tells no event: it asks the image service for the image's status, and reads files.
 
+use std::borrow::Borrow;
 use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
-use crate::{Decision, EnsureImageError, Presence, PullPolicy};
+use credentials::{Candidate, Preview, Source};
+
+use crate::look::Look;
+use crate::manager::{registry, tagged};
+use crate::{
+    Access, Cause, Decision, Doubt, EnsureImageError, EnsureImageRequest, Grant, ImageManager, Presence, PullPolicy,
+    decide,
+};
 
 /// What would happen, and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Explanation {
     /// The image as it was requested.
     pub image: String,
@@ -18,21 +28,116 @@ pub struct Explanation {
     pub presence: Presence,
     /// The decision, or why there can be none.
     pub decision: Result<Decision, EnsureImageError>,
+    /// Of a pull: why it would not be made yet.
+    pub backoff: Option<BackoffExplanation>,
+    /// Where the credentials come from that a pull would try, in this order. Empty, with nobody to be asked: it would be
+    /// anonymous.
+    pub candidates: Vec<Source>,
+    /// Credential helpers and providers that would be asked for more.
+    pub would_ask: Vec<String>,
+    /// What would be left out, and why.
+    pub notes: Vec<String>,
+}
+
+/// Why a pull would not be made yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackoffExplanation {
+    /// What the last one failed of.
+    pub cause: Cause,
+    /// Its reason and message.
+    pub message: String,
+    /// How long it still is.
+    pub remaining: Duration,
+}
+
+impl ImageManager {
+    /// What [`ImageManager::ensure_image_exists`] would decide, and why.
+    pub async fn explain(&self, request: impl Borrow<EnsureImageRequest>) -> Explanation {
+        let request = request.borrow();
+        let mut explanation = Explanation {
+            image: request.image.clone(),
+            sent: None,
+            policy: request.policy,
+            presence: Presence::NotChecked,
+            decision: Ok(decide(request.policy, Presence::NotChecked, Access::Granted(Grant::NoRecordsKept))),
+            backoff: None,
+            candidates: Vec::new(),
+            would_ask: Vec::new(),
+            notes: Vec::new(),
+        };
+        explanation.decision = self.explain_into(request, &mut explanation).await;
+        explanation
+    }
+
+    async fn explain_into(
+        &self,
+        request: &EnsureImageRequest,
+        explanation: &mut Explanation,
+    ) -> Result<Decision, EnsureImageError> {
+        let image = tagged(request)?;
+        explanation.sent = Some(image.clone());
+        explanation.presence = self.presence(request, &image).await?;
+        let preview = match &self.keyring {
+            Some(keyring) => keyring.preview(&image, &request.requester()).await,
+            None => Ok(Preview::default()),
+        };
+        let preview = preview.map_err(|source| EnsureImageError::Credentials { source: Arc::new(source) });
+        if let Ok(preview) = &preview {
+            explanation.candidates = preview.candidates.iter().map(|candidate| candidate.source.clone()).collect();
+            explanation.would_ask.clone_from(&preview.would_ask);
+            explanation.notes = preview.notes.iter().map(ToString::to_string).collect();
+        }
+        let candidates: Result<Arc<[Candidate]>, _> = preview.map(|preview| preview.candidates.into());
+        let access = match (&self.records, &explanation.presence) {
+            (Some(records), Presence::Present { image_ref }) => {
+                match records.peek(&request.image, image_ref, async || candidates.clone()).await {
+                    Err(_) if request.policy == PullPolicy::Never => Access::MustVerify(Doubt::NoMatchingCredential),
+                    access => access?,
+                }
+            }
+            _ => Access::Granted(Grant::NoRecordsKept),
+        };
+        let decision = decide(request.policy, explanation.presence.clone(), access);
+        if matches!(decision, Decision::Pull(_)) {
+            let registry = registry(&image);
+            let mut look = Look::new(self.keyring.as_deref(), request, &image);
+            let subject = self.subject(request, &registry, &mut look);
+            let now = (self.clock)();
+            explanation.backoff = self.lock_backoff().peek(&subject, now).map(|held| BackoffExplanation {
+                cause: held.cause,
+                message: held.message,
+                remaining: held.until.saturating_duration_since(now),
+            });
+            if explanation.backoff.is_none() {
+                candidates?;
+            }
+        }
+        Ok(decision)
+    }
 }
 
 impl Explanation {
-    /// One word: `use-local`, `pull`, `refuse`, or `fail` where nothing could be decided.
+    /// One word: `use-local`, `pull`, `back-off`, `refuse`, or `fail` where nothing could be decided.
     #[must_use]
     pub fn word(&self) -> &'static str {
-        self.decision.as_ref().map_or("fail", Decision::word)
+        match (&self.decision, &self.backoff) {
+            (Ok(_), Some(_)) => "back-off",
+            (Ok(decision), None) => decision.word(),
+            (Err(_), _) => "fail",
+        }
     }
 
     /// The reason, for people.
     #[must_use]
     pub fn why(&self) -> String {
-        match &self.decision {
-            Ok(decision) => decision.why().to_owned(),
-            Err(error) => format!("{}: {}", error.reason(), error.message()),
+        match (&self.decision, &self.backoff) {
+            (Ok(decision), None) => decision.why().to_owned(),
+            (Ok(decision), Some(backoff)) => {
+                // A second more rather than "0 s".
+                let seconds = backoff.remaining.as_secs() + u64::from(backoff.remaining.subsec_nanos() > 0);
+                format!("{}, but not for another {seconds} s: {}", decision.why(), backoff.message)
+            }
+            (Err(error), _) => format!("{}: {}", error.reason(), error.message()),
         }
     }
 }

@@ -7,17 +7,16 @@
 //! The way of a request: [`request`](EnsureImageRequest) → presence → access → [`decide`] (pure) → back-off → puller →
 //! events.
 
-#[cfg_attr(not(test), expect(dead_code, reason = "explain and the metrics will ask"))]
 mod backoff;
 mod cause;
 mod decide;
-#[cfg_attr(not(test), expect(dead_code, reason = "the keyring will tell"))]
 mod error;
 mod events;
 mod explain;
 pub mod gc;
 mod go_duration;
 mod instrumented;
+mod look;
 mod manager;
 mod metrics;
 mod options;
@@ -26,7 +25,6 @@ mod policy;
 #[expect(dead_code, reason = "what the puller will use")]
 mod pull;
 mod records;
-#[expect(dead_code, reason = "the keyring will be asked")]
 mod request;
 
 pub use backoff::{BackoffEntry, BackoffOptions, BackoffSelector};
@@ -36,7 +34,7 @@ pub use error::{Attempt, EnsureImageError, PullFailure};
 pub use events::{
     Event, EventRecorder, EventRef, EventType, LogRecorder, NumberedEvent, ObjectRef, Recorders, RingRecorder,
 };
-pub use explain::Explanation;
+pub use explain::{BackoffExplanation, Explanation};
 pub use instrumented::Instrumented;
 pub use manager::ImageManager;
 pub use metrics::{Metrics, MustPullResult, Operation, RecordKind};

@@ -1,42 +1,64 @@
 //! [`ImageManager`]: the thin shell around [`decide`]: asks whether the image is here and whether the pod may have it,
-//! has it pulled when that was decided, and tells events.
+//! has it pulled when that was decided, and tells events. The order of its steps is the kubelet's (v1.36).
 
 use std::borrow::Borrow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use credentials::Candidate;
+use credentials::Keyring;
 use cri_api::{ImageService, ImageSpec};
+use tracing::Instrument as _;
 
 use crate::backoff::{Backoff, Failure, Marks, Subject};
+use crate::look::{Found, Look};
 use crate::outcome::Outcome;
 use crate::pull::{Mark, PullFailed, Puller, Recheck, Wanted};
 use crate::{
-    Access, BackoffEntry, BackoffSelector, Clock, Decision, EnsureImageError, EnsureImageRequest, EnsuredImage,
-    EventRecorder, EventRef, EventType, Explanation, Grant, Options, Presence, PullFailure, PullPolicy, PullTiming,
-    RefuseReason, RegistryFingerprint, decide,
+    Access, BackoffEntry, BackoffSelector, Clock, Decision, Doubt, EnsureImageError, EnsureImageRequest, EnsuredImage,
+    EventRecorder, EventRef, EventType, Grant, Metrics, ObjectRef, Options, Presence, PullFailure, PullPolicy,
+    PullRecords, PullTiming, RefuseReason, RegistryFingerprint, decide,
 };
 
 /// Makes sure that images are there.
 pub struct ImageManager {
-    service: Arc<dyn ImageService>,
+    pub(crate) service: Arc<dyn ImageService>,
     events: Arc<dyn EventRecorder>,
     puller: Arc<Puller>,
-    clock: Clock,
+    pub(crate) clock: Clock,
+    pub(crate) keyring: Option<Arc<Keyring>>,
+    pub(crate) records: Option<PullRecords>,
+    metrics: Arc<Metrics>,
     registry_fingerprint: Option<RegistryFingerprint>,
     /// Guards everybody's back-off.
     backoff: Mutex<Backoff>,
+}
+
+/// What is counted of one request, whatever becomes of it: also when its caller goes away.
+struct Sample<'a> {
+    metrics: &'a Metrics,
+    policy: PullPolicy,
+    present: Option<bool>,
+    pull_required: Option<bool>,
+}
+
+impl Drop for Sample<'_> {
+    fn drop(&mut self) {
+        self.metrics.ensure_request(self.policy, self.present, self.pull_required);
+    }
 }
 
 impl ImageManager {
     /// A manager of the images behind `service`.
     #[must_use]
     pub fn new(service: Arc<dyn ImageService>, events: Arc<dyn EventRecorder>, options: Options) -> Self {
-        let Options { puller, clock, backoff, registry_fingerprint } = options;
+        let Options { puller, clock, keyring, records, metrics, backoff, registry_fingerprint } = options;
         Self {
             puller: Puller::new(Arc::clone(&service), puller, Arc::clone(&clock)),
             service,
             events,
             clock,
+            keyring,
+            records,
+            metrics,
             registry_fingerprint,
             backoff: Mutex::new(Backoff::new(backoff)),
         }
@@ -46,29 +68,41 @@ impl ImageManager {
     /// future leaves the pull, which goes on as long as others want it.
     ///
     /// # Errors
-    /// [`EnsureImageError`]; an event tells of each.
+    /// [`EnsureImageError`]. An event tells of each, but for a pull secret that cannot be read: as in the kubelet that is
+    /// told by whoever wanted the image.
     pub async fn ensure_image_exists(
         &self,
         request: impl Borrow<EnsureImageRequest>,
     ) -> Result<EnsuredImage, EnsureImageError> {
         let request = request.borrow();
-        let result = self.ensure(request).await;
-        match &result {
-            // Told where it is known whether it is the first of its window.
-            Ok(_) | Err(EnsureImageError::BackOff { .. }) => {}
-            Err(error) => drop(self.tell(request, Outcome::Failed(error))),
+        let span = tracing::debug_span!(
+            "EnsureImageExists",
+            pod = %format_args!("{}/{}", request.pod.namespace, request.pod.name),
+            image = request.image,
+            policy = request.policy.as_str(),
+            outcome = tracing::field::Empty,
+        );
+        let result = self.ensure(request).instrument(span.clone()).await;
+        if !span.is_disabled() {
+            span.record("outcome", outcome_word(&result));
         }
         result
     }
 
     /// Everybody who waits, or has waited, before a pull that failed is tried again; sorted by pod and image.
     pub fn backoff(&self) -> Vec<BackoffEntry> {
-        self.lock_backoff().list((self.clock)())
+        let mut backoff = self.lock_backoff();
+        let list = backoff.list((self.clock)());
+        self.count_backoff(&backoff);
+        list
     }
 
     /// Forgets back-off, so that the next request pulls. Answers how many entries that were.
     pub fn reset_backoff(&self, what: &BackoffSelector) -> usize {
-        self.lock_backoff().reset(what)
+        let mut backoff = self.lock_backoff();
+        let forgotten = backoff.reset(what);
+        self.count_backoff(&backoff);
+        forgotten
     }
 
     /// Ends every pull, and waits for their ends.
@@ -76,53 +110,77 @@ impl ImageManager {
         self.puller.shutdown().await;
     }
 
-    /// What [`ImageManager::ensure_image_exists`] would decide, and why. It asks the service for the image's status
-    /// where the policy does; it pulls nothing and records no event.
-    pub async fn explain(&self, request: impl Borrow<EnsureImageRequest>) -> Explanation {
-        let request = request.borrow();
-        let explanation = |sent, presence, decision| Explanation {
-            image: request.image.clone(),
-            sent,
-            policy: request.policy,
-            presence,
-            decision,
-        };
-        let spec = match image_spec(request) {
-            Ok(spec) => spec,
-            Err(error) => return explanation(None, Presence::NotChecked, Err(error)),
-        };
-        match self.presence(request, &spec).await {
-            Ok(presence) => {
-                let decision = decide(request.policy, &presence, access());
-                explanation(Some(spec.image), presence, Ok(decision))
-            }
-            Err(error) => explanation(Some(spec.image), Presence::NotChecked, Err(error)),
-        }
-    }
-
-    fn lock_backoff(&self) -> MutexGuard<'_, Backoff> {
+    pub(crate) fn lock_backoff(&self) -> MutexGuard<'_, Backoff> {
         self.backoff.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn count_backoff(&self, backoff: &Backoff) {
+        self.metrics.backoff_entries(backoff.len());
+    }
+
     async fn ensure(&self, request: &EnsureImageRequest) -> Result<EnsuredImage, EnsureImageError> {
-        let spec = image_spec(request)?;
+        let metrics = &*self.metrics;
+        let mut sample = Sample { metrics, policy: request.policy, present: None, pull_required: None };
+        let result = self.steps(request, &mut sample).await;
+        match &result {
+            // A success has told; back-off knows whether it is the first of its window.
+            Ok(_) | Err(EnsureImageError::BackOff { .. }) => {}
+            Err(error @ EnsureImageError::Credentials { .. }) => {
+                let pod = format_args!("{}/{}", request.pod.namespace, request.pod.name);
+                tracing::warn!(%pod, image = request.image, "{}", error.message());
+            }
+            Err(error) => drop(self.tell(request, Outcome::Failed(error))),
+        }
+        result
+    }
+
+    async fn steps(
+        &self,
+        request: &EnsureImageRequest,
+        sample: &mut Sample<'_>,
+    ) -> Result<EnsuredImage, EnsureImageError> {
+        let image = tagged(request)?;
         let mark = self.puller.mark();
-        let presence = self.presence(request, &spec).await?;
-        match decide(request.policy, &presence, access()) {
-            Decision::UseLocal { image_ref, .. } => Ok(self.use_local(request, image_ref)),
-            Decision::Refuse(RefuseReason::NotPresentAndNeverPulled | RefuseReason::MustVerifyAndNeverPulled(_)) => {
+        let presence = self.presence(request, &image).await?;
+        sample.present = match &presence {
+            Presence::NotChecked => None,
+            Presence::Absent => Some(false),
+            Presence::Present { .. } => Some(true),
+        };
+        let mut look = Look::new(self.keyring.as_deref(), request, &image);
+        let access = self.access(request, &presence, &mut look).await?;
+        match decide(request.policy, presence, access) {
+            Decision::UseLocal { image_ref, .. } => {
+                sample.pull_required = Some(false);
+                Ok(self.use_local(request, image_ref))
+            }
+            Decision::Refuse(why) => {
+                if matches!(why, RefuseReason::MustVerifyAndNeverPulled(_)) {
+                    sample.pull_required = Some(true);
+                }
+                self.look_all_the_same(&mut look).await;
                 Err(EnsureImageError::ErrImageNeverPull { image: request.image.clone() })
             }
-            Decision::Pull(_) => self.pull(request, spec, mark).await,
+            Decision::Pull(_) => {
+                sample.pull_required = Some(true);
+                // Boxed, so that requests for what is here do not carry the room for it.
+                Box::pin(self.pull(request, &mut look, mark)).await
+            }
         }
     }
 
-    /// Looks for the image where the policy asks for it.
-    async fn presence(&self, request: &EnsureImageRequest, spec: &ImageSpec) -> Result<Presence, EnsureImageError> {
+    /// Looks for the image where the policy asks for it. Annotations are for pulls: no runtime reads them in a look.
+    pub(crate) async fn presence(
+        &self,
+        request: &EnsureImageRequest,
+        image: &str,
+    ) -> Result<Presence, EnsureImageError> {
         if request.policy == PullPolicy::Always {
             return Ok(Presence::NotChecked);
         }
-        match self.service.image_status(spec, false).await {
+        let runtime_handler = request.runtime_handler.clone();
+        let spec = ImageSpec { image: image.to_owned(), runtime_handler, ..ImageSpec::default() };
+        match self.service.image_status(&spec, false).await {
             Ok(status) => Ok(match status.image {
                 Some(image) => Presence::Present { image_ref: image.id },
                 None => Presence::Absent,
@@ -131,78 +189,146 @@ impl ImageManager {
         }
     }
 
+    /// Whether the pod may have what is here. With the policy Never a look-up that fails is no answer but doubt: its
+    /// error would tell that there is something.
+    async fn access(
+        &self,
+        request: &EnsureImageRequest,
+        presence: &Presence,
+        look: &mut Look<'_>,
+    ) -> Result<Access, EnsureImageError> {
+        let (Some(records), Presence::Present { image_ref }) = (&self.records, presence) else {
+            return Ok(Access::Granted(Grant::NoRecordsKept));
+        };
+        let access = records.access(&request.image, image_ref, async || look.candidates().await).await;
+        match access {
+            Err(error) if request.policy == PullPolicy::Never => {
+                tracing::warn!(image = request.image, "{}", error.message());
+                Ok(Access::MustVerify(Doubt::NoMatchingCredential))
+            }
+            access => access,
+        }
+    }
+
+    /// A pod that may not have an image learns nothing of it, not even by the time that the answer takes: the look-up
+    /// which some images need is made for all of them.
+    async fn look_all_the_same(&self, look: &mut Look<'_>) {
+        if self.records.is_some() {
+            drop(look.found().await);
+        }
+    }
+
     fn use_local(&self, request: &EnsureImageRequest, image_ref: String) -> EnsuredImage {
-        let message = self.tell(request, Outcome::AlreadyPresent);
+        let message = self.tell(request, Outcome::AlreadyPresent { verified: self.records.is_some() });
         EnsuredImage { image_ref, message, pulled: false, credential: None, timing: None, size: None }
     }
 
     async fn pull(
         &self,
         request: &EnsureImageRequest,
-        spec: ImageSpec,
+        look: &mut Look<'_>,
         mark: Mark,
     ) -> Result<EnsuredImage, EnsureImageError> {
-        let registry = registry(&spec);
-        let subject = self.subject(request, &registry);
-        let held = self.lock_backoff().check(&subject, (self.clock)());
-        if let Some(held) = held {
-            let image = request.image.clone();
-            let error = EnsureImageError::BackOff { image, last: held.message, cause: held.cause, until: held.until };
-            if held.tell {
-                self.tell(request, Outcome::Failed(&error));
-            }
-            return Err(error);
-        }
-        let candidates: Arc<[Candidate]> = Arc::from([]);
+        let registry = registry(look.image());
+        let subject = self.subject(request, &registry, look);
+        self.wait_for_backoff(request, &subject)?;
+        let found = look.found().await?;
+        self.tell_what_is_missing(request, &found);
         self.tell(request, Outcome::Pulling);
         let asked = (self.clock)();
+        let spec = ImageSpec {
+            image: look.image().to_owned(),
+            annotations: request.pod.annotations.clone(),
+            user_specified_image: request.image.clone(),
+            runtime_handler: request.runtime_handler.clone(),
+            image_ref: String::new(),
+        };
         let wanted = Wanted {
             image: request.image.clone(),
-            recheck: (request.policy == PullPolicy::IfNotPresent).then(|| self.recheck(&spec)),
+            recheck: (request.policy == PullPolicy::IfNotPresent).then(|| self.recheck(request, &spec, &found)),
             spec,
             sandbox: request.sandbox.clone(),
-            candidates: Arc::clone(&candidates),
+            candidates: Arc::clone(&found.candidates),
             priority: request.priority,
             progress: request.progress.clone(),
             mark,
         };
         let pulled = match self.puller.pull(wanted).await {
             Ok(pulled) => pulled,
-            Err(failed) => return Err(self.pull_failed(request, &subject, failed)),
+            Err(failed) => return Err(self.pull_failed(request, &subject, &found, failed)),
         };
         if pulled.found {
             return Ok(self.use_local(request, pulled.image_ref));
         }
         let ended = (self.clock)();
-        self.lock_backoff().succeeded(&subject, ended);
+        self.note_success(&subject);
         let timing = PullTiming { pulling: pulled.pulling, with_waiting: ended - asked };
         let PullTiming { pulling, with_waiting } = timing;
+        self.metrics.pull_duration(pulled.size, with_waiting);
         let message = self.tell(request, Outcome::Pulled { pulling, with_waiting, size: pulled.size });
+        let used = pulled.used.and_then(|used| found.candidates.get(used));
         Ok(EnsuredImage {
             image_ref: pulled.image_ref,
             message,
             pulled: true,
-            credential: pulled.used.map(|used| candidates[used].source.clone()),
+            credential: used.map(|candidate| candidate.source.clone()),
             timing: Some(timing),
             size: pulled.size,
         })
     }
 
-    /// Begins a new window, and makes the error of it.
-    fn pull_failed(&self, request: &EnsureImageRequest, subject: &Subject<'_>, failed: PullFailed) -> EnsureImageError {
+    /// Before anything is written, and before any program is asked for a credential.
+    fn wait_for_backoff(&self, request: &EnsureImageRequest, subject: &Subject<'_>) -> Result<(), EnsureImageError> {
+        let held = {
+            let mut backoff = self.lock_backoff();
+            let held = backoff.check(subject, (self.clock)());
+            self.count_backoff(&backoff);
+            held
+        };
+        let Some(held) = held else { return Ok(()) };
+        let image = request.image.clone();
+        let error = EnsureImageError::BackOff { image, last: held.message, cause: held.cause, until: held.until };
+        if held.tell {
+            self.tell(request, Outcome::Failed(&error));
+        }
+        Err(error)
+    }
+
+    fn note_success(&self, subject: &Subject<'_>) {
+        let mut backoff = self.lock_backoff();
+        backoff.succeeded(subject, (self.clock)());
+        self.count_backoff(&backoff);
+    }
+
+    /// Begins a new window where there was an attempt, and makes the error.
+    fn pull_failed(
+        &self,
+        request: &EnsureImageRequest,
+        subject: &Subject<'_>,
+        found: &Found,
+        failed: PullFailed,
+    ) -> EnsureImageError {
+        let image = request.image.clone();
         let source = match failed {
             PullFailed::Attempts(failure) => failure,
             PullFailed::Throttled => PullFailure::throttled(),
         };
+        let source = source.with_notes(found.notes.iter().map(ToString::to_string).collect());
         let (cause, retry_after) = (source.cause(), source.retry_after());
-        let error = EnsureImageError::Pull { image: request.image.clone(), source };
+        let error = EnsureImageError::Pull { image, source };
         let message = format!("{}: {}", error.reason(), error.message());
-        let failure = Failure { cause, retry_after, message: &message };
-        self.lock_backoff().failed(subject, failure, (self.clock)());
+        let mut backoff = self.lock_backoff();
+        backoff.failed(subject, Failure { cause, retry_after, message: &message }, (self.clock)());
+        self.count_backoff(&backoff);
         error
     }
 
-    fn subject<'a>(&self, request: &'a EnsureImageRequest, registry: &'a str) -> Subject<'a> {
+    pub(crate) fn subject<'a>(
+        &self,
+        request: &'a EnsureImageRequest,
+        registry: &'a str,
+        look: &mut Look<'_>,
+    ) -> Subject<'a> {
         let fingerprint = self.registry_fingerprint.as_ref();
         Subject {
             namespace: &request.pod.namespace,
@@ -210,68 +336,98 @@ impl ImageManager {
             uid: &request.pod.uid,
             image: &request.image,
             registry,
-            marks: Marks { keyring: 0, registry: fingerprint.map_or(0, |fingerprint| fingerprint(registry)) },
+            marks: Marks {
+                keyring: look.fingerprint(),
+                registry: fingerprint.map_or(0, |fingerprint| fingerprint(registry)),
+            },
         }
     }
 
     /// Looks again when the turn has come: whoever was before may have brought it. Where the service cannot tell, the
     /// pull will.
-    fn recheck(&self, spec: &ImageSpec) -> Recheck {
-        let (service, spec) = (Arc::clone(&self.service), spec.clone());
+    fn recheck(&self, request: &EnsureImageRequest, spec: &ImageSpec, found: &Found) -> Recheck {
+        let (service, records) = (Arc::clone(&self.service), self.records.clone());
+        let (image, spec, candidates) = (request.image.clone(), spec.clone(), Arc::clone(&found.candidates));
         Arc::new(move || {
-            let (service, spec) = (Arc::clone(&service), spec.clone());
+            let (service, records) = (Arc::clone(&service), records.clone());
+            let (image, spec, candidates) = (image.clone(), spec.clone(), Arc::clone(&candidates));
             Box::pin(async move {
-                match service.image_status(&spec, false).await {
-                    Ok(status) => status.image.map(|image| image.id),
+                let image_ref = match service.image_status(&spec, false).await {
+                    Ok(status) => status.image?.id,
                     Err(error) => {
-                        tracing::debug!(image = spec.image, %error, "pull without a second look");
-                        None
+                        tracing::debug!(image, %error, "pull without a second look");
+                        return None;
                     }
+                };
+                let Some(records) = records else { return Some(image_ref) };
+                let candidates = async || Ok::<_, std::convert::Infallible>(candidates);
+                match records.access(&image, &image_ref, candidates).await {
+                    Ok(Access::Granted(_)) => Some(image_ref),
+                    Ok(Access::MustVerify(_)) => None,
                 }
             })
         })
     }
 
+    /// Pull secrets that nobody found, and what the look-up left out.
+    fn tell_what_is_missing(&self, request: &EnsureImageRequest, found: &Found) {
+        for note in found.notes.iter() {
+            let pod = format_args!("{}/{}", request.pod.namespace, request.pod.name);
+            tracing::warn!(%pod, image = request.image, "{note}");
+        }
+        if request.missing_secrets.is_empty() {
+            return;
+        }
+        let (kind, reason, message) = Outcome::MissingSecrets(&request.missing_secrets).event(&request.image);
+        // As in the kubelet it is about the pod, whichever container needs the image.
+        let pod = request.object.as_ref().map(|_| ObjectRef::pod(&request.pod));
+        self.record(request, pod.as_ref(), kind, reason, &message);
+    }
+
     /// Records the event of an outcome, and answers its message. Without an object it goes to the log alone.
     fn tell(&self, request: &EnsureImageRequest, outcome: Outcome<'_>) -> String {
         let (kind, reason, message) = outcome.event(&request.image);
-        match &request.object {
-            Some(object) => self.events.record(EventRef { object, kind, reason, message: &message }),
-            None => {
-                let pod = format_args!("{}/{}", request.pod.namespace, request.pod.name);
-                match kind {
-                    EventType::Normal => tracing::info!(%pod, reason, "{message}"),
-                    EventType::Warning => tracing::warn!(%pod, reason, "{message}"),
-                }
-            }
-        }
+        self.record(request, request.object.as_ref(), kind, reason, &message);
         message
+    }
+
+    fn record(
+        &self,
+        request: &EnsureImageRequest,
+        object: Option<&ObjectRef>,
+        kind: EventType,
+        reason: &'static str,
+        message: &str,
+    ) {
+        if let Some(object) = object {
+            return self.events.record(EventRef { object, kind, reason, message });
+        }
+        let pod = format_args!("{}/{}", request.pod.namespace, request.pod.name);
+        match kind {
+            EventType::Normal => tracing::info!(%pod, reason, "{message}"),
+            EventType::Warning => tracing::warn!(%pod, reason, "{message}"),
+        }
     }
 }
 
-/// Whether the pod may have what is here. Pull records and credential verification will answer this.
-fn access() -> Access {
-    Access::Granted(Grant::NoRecordsKept)
+/// One word for the span.
+fn outcome_word(result: &Result<EnsuredImage, EnsureImageError>) -> &'static str {
+    match result {
+        Ok(image) if image.pulled => "pulled",
+        Ok(_) => "present",
+        Err(error) => error.reason(),
+    }
 }
 
-/// The host that the image comes from.
-fn registry(spec: &ImageSpec) -> String {
-    let parsed = oci::Reference::parse(&spec.image);
-    parsed.map_or_else(|_| String::new(), |reference| reference.domain().to_owned())
-}
-
-/// What the runtime is sent: the name with its default tag but otherwise as the user spelled it, so that the runtime
+/// The name that the runtime is sent: with its default tag but otherwise as the user spelled it, so that the runtime
 /// applies its own default registry.
-fn image_spec(request: &EnsureImageRequest) -> Result<ImageSpec, EnsureImageError> {
-    let image =
-        oci::apply_default_tag(&request.image).map_err(|source| EnsureImageError::InvalidImageName { source })?;
-    Ok(ImageSpec {
-        image,
-        annotations: request.pod.annotations.clone(),
-        user_specified_image: request.image.clone(),
-        runtime_handler: request.runtime_handler.clone(),
-        image_ref: String::new(),
-    })
+pub(crate) fn tagged(request: &EnsureImageRequest) -> Result<String, EnsureImageError> {
+    oci::apply_default_tag(&request.image).map_err(|source| EnsureImageError::InvalidImageName { source })
+}
+
+/// The host that an image comes from.
+pub(crate) fn registry(image: &str) -> String {
+    oci::Reference::parse(image).map_or_else(|_| String::new(), |reference| reference.domain().to_owned())
 }
 
 #[cfg(test)]

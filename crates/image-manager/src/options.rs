@@ -3,9 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use credentials::Keyring;
 use tokio::time::Instant;
 
-use crate::{BackoffOptions, PullerOptions};
+use crate::{BackoffOptions, Metrics, PullRecords, PullerOptions};
 
 /// Tells the time. Only differences are used.
 pub type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
@@ -21,6 +22,12 @@ pub struct Options {
     pub puller: PullerOptions,
     /// The clock by which pulls and back-off are timed.
     pub clock: Clock,
+    /// Where credentials come from; `None`: every pull is anonymous.
+    pub keyring: Option<Arc<Keyring>>,
+    /// Who pulled what with which credential; `None`: whatever is here is for every pod.
+    pub records: Option<PullRecords>,
+    /// Where it is counted.
+    pub metrics: Arc<Metrics>,
     /// How long a pull that failed is not tried again.
     pub backoff: BackoffOptions,
     /// What else ends a back-off early.
@@ -32,6 +39,9 @@ impl Default for Options {
         Self {
             puller: PullerOptions::default(),
             clock: Arc::new(Instant::now),
+            keyring: None,
+            records: None,
+            metrics: Metrics::new(),
             backoff: BackoffOptions::default(),
             registry_fingerprint: None,
         }
@@ -40,6 +50,11 @@ impl Default for Options {
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options").field("puller", &self.puller).field("backoff", &self.backoff).finish_non_exhaustive()
+        f.debug_struct("Options")
+            .field("puller", &self.puller)
+            .field("keyring", &self.keyring.is_some())
+            .field("records", &self.records.is_some())
+            .field("backoff", &self.backoff)
+            .finish_non_exhaustive()
     }
 }

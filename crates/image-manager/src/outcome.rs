@@ -14,7 +14,12 @@ pub(crate) enum Outcome<'a> {
     /// A pull succeeded.
     Pulled { pulling: Duration, with_waiting: Duration, size: Option<u64> },
     /// The image was here already.
-    AlreadyPresent,
+    AlreadyPresent {
+        /// Records say that the pod may have it.
+        verified: bool,
+    },
+    /// Pull secrets that the pod names were not found.
+    MissingSecrets(&'a [String]),
     /// The request failed.
     Failed(&'a EnsureImageError),
 }
@@ -35,7 +40,26 @@ impl Outcome<'_> {
                     size.unwrap_or_default(),
                 ),
             ),
-            Self::AlreadyPresent => (Normal, "Pulled", format!("Container image {image:?} already present on machine")),
+            Self::AlreadyPresent { verified } => {
+                // Made by hand: this is the message of every request for an image that is here.
+                let rest = match verified {
+                    true => " already present on machine and can be accessed by the pod",
+                    false => " already present on machine",
+                };
+                let mut message = String::with_capacity(18 + image.len() + rest.len());
+                message.push_str("Container image ");
+                quote(image, &mut message);
+                message.push_str(rest);
+                (Normal, "Pulled", message)
+            }
+            Self::MissingSecrets(names) => (
+                Warning,
+                "FailedToRetrieveImagePullSecret",
+                format!(
+                    "Unable to retrieve some image pull secrets ({}); attempting to pull the image may not succeed.",
+                    names.join(", ")
+                ),
+            ),
             Self::Failed(error) => match error {
                 EnsureImageError::InvalidImageName { .. } | EnsureImageError::ImageInspect { .. } => {
                     (Warning, "InspectFailed", error.message())
@@ -46,7 +70,21 @@ impl Outcome<'_> {
                 EnsureImageError::Pull { source, .. } => {
                     (Warning, "Failed", format!("Failed to pull image {image:?}: {source}"))
                 }
+                EnsureImageError::Record { .. } | EnsureImageError::Credentials { .. } => {
+                    (Warning, "Failed", format!("Failed to pull image {image:?}: {}", error.message()))
+                }
             },
         }
+    }
+}
+
+/// Appends `text` in quotes.
+fn quote(text: &str, to: &mut String) {
+    if text.bytes().all(|b| matches!(b, b' '..=b'~') && b != b'"' && b != b'\\') {
+        to.push('"');
+        to.push_str(text);
+        to.push('"');
+    } else {
+        to.push_str(&format!("{text:?}"));
     }
 }

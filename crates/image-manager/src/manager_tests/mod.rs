@@ -3,12 +3,16 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use credentials::{KeyringOptions, PullSecret};
 use cri_api::testing::{Call, CallKind, FakeImage, FakeImageService};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::*;
 use crate::{BackoffOptions, ObjectRef, PodRef, PullerOptions, RingRecorder};
 
+mod backoff;
+mod credentials_of_pods;
+mod explain;
 mod queues;
 mod requests;
 mod upstream;
@@ -56,6 +60,12 @@ impl Rig {
         Self::with(Options { puller, backoff: UPSTREAM, ..Options::default() })
     }
 
+    /// The same with a keyring that knows the pods' secrets and nothing of the node.
+    fn with_keyring(puller: PullerOptions) -> Self {
+        let keyring = Some(Arc::new(Keyring::new(KeyringOptions::default())));
+        Self::with(Options { puller, keyring, backoff: UPSTREAM, ..Options::default() })
+    }
+
     /// Every request of [`Rig::ensure`] comes a second after the one before it, beside what tokio's clock tells.
     fn with(options: Options) -> Self {
         let fake = FakeImageService::new();
@@ -71,8 +81,13 @@ impl Rig {
         Self { fake, ring, manager, present_id, seconds }
     }
 
+    /// Lets time pass.
+    fn pass(&self, seconds: u64) {
+        self.seconds.fetch_add(seconds, Ordering::Relaxed);
+    }
+
     async fn ensure(&self, request: EnsureImageRequest) -> Result<EnsuredImage, EnsureImageError> {
-        self.seconds.fetch_add(1, Ordering::Relaxed);
+        self.pass(1);
         self.manager.ensure_image_exists(request).await
     }
 
@@ -118,5 +133,19 @@ fn request(image: &str, policy: PullPolicy) -> EnsureImageRequest {
         pod,
         policy,
         ..EnsureImageRequest::new(image)
+    }
+}
+
+/// A pull secret of the pod's namespace for Docker Hub, to which the images without a host belong.
+fn secret(name: &str, user: &str) -> PullSecret {
+    let config = format!(
+        r#"{{"auths":{{"https://index.docker.io/v1/":{{"username":"{user}","password":"{user}-password"}}}}}}"#
+    );
+    PullSecret {
+        namespace: "default".into(),
+        name: name.into(),
+        uid: format!("uid-of-{name}"),
+        kind: "kubernetes.io/dockerconfigjson".into(),
+        data: [(".dockerconfigjson".to_owned(), oci::Secret::new(config))].into(),
     }
 }

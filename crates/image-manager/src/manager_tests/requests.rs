@@ -1,9 +1,8 @@
-//! What the runtime is sent, what the caller gets, and which credentials are tried.
+//! What the runtime is sent, and what the caller gets.
 
-use cri_api::{Error, Kind, PodSandboxConfig};
+use cri_api::PodSandboxConfig;
 
 use super::*;
-use crate::{PullReason, UseLocalReason};
 
 #[tokio::test]
 async fn answers_the_image_ref_that_the_runtime_uses() {
@@ -47,36 +46,6 @@ async fn the_runtime_is_sent_the_user_s_spelling_with_the_default_tag() {
     let listed = rig.fake.list_images(None).await.expect("lists");
     let spec = listed.iter().find(|i| i.id == image.id().to_string()).and_then(|i| i.spec.clone()).expect("listed");
     assert_eq!((spec.runtime_handler.as_str(), spec.annotations.len()), ("kata", 1));
-}
-
-#[tokio::test]
-async fn explain_touches_nothing() {
-    let rig = Rig::new(SERIAL);
-    let local = Decision::UseLocal {
-        image_ref: rig.present_id.clone(),
-        why: UseLocalReason::PresentAndGranted(Grant::NoRecordsKept),
-    };
-    let cases = [
-        ("present_image", PullPolicy::IfNotPresent, "use-local", Ok(local), 1),
-        ("missing_image", PullPolicy::IfNotPresent, "pull", Ok(Decision::Pull(PullReason::NotPresent)), 1),
-        ("present_image", PullPolicy::Always, "pull", Ok(Decision::Pull(PullReason::PolicyIsAlways)), 0),
-        ("missing_image", PullPolicy::Never, "refuse", Ok(Decision::Refuse(RefuseReason::NotPresentAndNeverPulled)), 1),
-        ("FAILED_IMAGE", PullPolicy::Always, "fail", Err("InvalidImageName"), 0),
-    ];
-    for (image, policy, word, decision, looks) in cases {
-        rig.fake.forget_calls();
-        let explanation = rig.manager.explain(request(image, policy)).await;
-        assert_eq!(rig.fake.call_kinds(), vec![CallKind::ImageStatus; looks], "{image} {policy}");
-        assert_eq!(explanation.word(), word);
-        assert_eq!(explanation.sent.is_some(), decision.is_ok());
-        assert_eq!(explanation.decision.as_ref().map_err(EnsureImageError::reason), decision.as_ref().map_err(|r| *r));
-        assert!(explanation.to_string().starts_with(&format!("{image}: {word}: ")), "{explanation}");
-    }
-    rig.fake.faults().fail(CallKind::ImageStatus, Error::new(Kind::Unavailable, "gone"));
-    let explanation = rig.manager.explain(request("present_image", PullPolicy::Never)).await;
-    assert_eq!(explanation.why(), "ImageInspectError: Failed to inspect image \"present_image\": gone");
-    assert_eq!(explanation.sent.as_deref(), Some("present_image:latest"));
-    assert_eq!(rig.ring.events(), [], "no event is recorded");
 }
 
 #[tokio::test]

@@ -1,0 +1,67 @@
+//! [`Look`]: the credentials of one request, looked up when they are first needed and at most once, because a look-up may
+//! run programs. It tells nothing to anybody; the manager makes one for each request.
+
+use std::sync::Arc;
+
+use credentials::{Candidate, Keyring, KeyringError, Note, Requester};
+
+use crate::{EnsureImageError, EnsureImageRequest};
+
+/// The credentials of one request.
+pub(crate) struct Look<'a> {
+    keyring: Option<&'a Keyring>,
+    request: &'a EnsureImageRequest,
+    /// The name that is pulled.
+    image: &'a str,
+    requester: Option<Requester>,
+    found: Option<Result<Found, Arc<KeyringError>>>,
+}
+
+/// What a look-up answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    /// In the order in which they are tried. Empty: the pull is anonymous.
+    pub(crate) candidates: Arc<[Candidate]>,
+    /// What was left out, and why.
+    pub(crate) notes: Arc<[Note]>,
+}
+
+impl<'a> Look<'a> {
+    pub(crate) fn new(keyring: Option<&'a Keyring>, request: &'a EnsureImageRequest, image: &'a str) -> Self {
+        Self { keyring, request, image, requester: None, found: None }
+    }
+
+    /// The name that is pulled.
+    pub(crate) fn image(&self) -> &'a str {
+        self.image
+    }
+
+    /// Changes when the look-up may answer something else; 0 where there is no keyring.
+    pub(crate) fn fingerprint(&mut self) -> u64 {
+        let Some(keyring) = self.keyring else { return 0 };
+        keyring.fingerprint(self.image, requester(&mut self.requester, self.request))
+    }
+
+    /// The credentials that may be tried.
+    pub(crate) async fn found(&mut self) -> Result<Found, EnsureImageError> {
+        if self.found.is_none() {
+            let answer = match self.keyring {
+                Some(keyring) => keyring.candidates(self.image, requester(&mut self.requester, self.request)).await,
+                None => Ok(credentials::Candidates::default()),
+            };
+            let found = answer.map(|answer| Found { candidates: answer.candidates.into(), notes: answer.notes.into() });
+            self.found = Some(found.map_err(Arc::new));
+        }
+        let found = self.found.clone().expect("it was just looked up");
+        found.map_err(|source| EnsureImageError::Credentials { source })
+    }
+
+    /// The same, for pull records.
+    pub(crate) async fn candidates(&mut self) -> Result<Arc<[Candidate]>, EnsureImageError> {
+        self.found().await.map(|found| found.candidates)
+    }
+}
+
+fn requester<'r>(requester: &'r mut Option<Requester>, request: &EnsureImageRequest) -> &'r Requester {
+    requester.get_or_insert_with(|| request.requester())
+}
