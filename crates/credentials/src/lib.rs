@@ -15,8 +15,11 @@ mod keyring;
 mod node_files;
 mod note;
 mod pattern;
+mod process;
 mod pull_secrets;
 mod requester;
+#[cfg(test)]
+mod test_support;
 
 pub use candidate::{Candidate, NodeSource, SecretCoordinates, ServiceAccountCoordinates, Source};
 pub use docker_config::DockerConfigError;

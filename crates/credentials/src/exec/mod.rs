@@ -5,17 +5,38 @@
 //! provider prints to its standard output is never shown to anybody. Which of the credentials are for which image is
 //! decided by the keyring, which calls this.
 
+mod cache;
+mod config;
+mod decode;
+mod duration;
+mod metrics;
+mod protocol;
+mod provider;
+mod validate;
+
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fmt;
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join_all};
 use oci::{RegistryAuth, Secret};
 use tokio::time::Instant;
 
+use self::cache::Cache;
+use self::config::{ProviderConfig, TokenAttributes};
+use self::duration::GoDuration;
+use self::metrics::Metrics;
+use self::provider::{Known, Provider, TokenUse};
+use crate::pattern::{PathMatch, Pattern};
 use crate::{Note, Requester, ServiceAccount, Source};
+
+pub(crate) use self::provider::ended;
 
 /// Where the time comes from.
 pub type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
@@ -35,6 +56,11 @@ pub struct ExecOptions {
     pub yaml: ParseYaml,
     /// Who makes service account tokens. Without it, providers that need one are noted as failed.
     pub tokens: Option<Arc<dyn TokenSource>>,
+    /// Whether providers may use service account tokens: the kubelet's feature gate
+    /// `KubeletServiceAccountTokenForCredentialProviders`, which is on where nobody turned it off.
+    pub service_account_tokens: bool,
+    /// Where a path in `matchImages` may end within an image's path.
+    pub path_match: PathMatch,
     /// How long one run may take; the kubelet gives one minute.
     pub timeout: Duration,
 }
@@ -73,7 +99,7 @@ pub struct Provided {
     /// Credentials in the order of the configuration, each with the pattern of images that it is for. They are not
     /// yet narrowed to the image.
     pub entries: Vec<ProvidedEntry>,
-    /// What went wrong, or why a provider was not asked.
+    /// What went wrong.
     pub notes: Vec<Note>,
 }
 
@@ -89,9 +115,22 @@ pub struct ProvidedEntry {
 }
 
 /// The configured credential providers. Cheap to clone; clones share their caches.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Providers {
-    hash: Arc<str>,
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    providers: Vec<Arc<Provider>>,
+    hash: String,
+    metrics: Metrics,
+}
+
+impl fmt::Debug for Providers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.inner.providers.iter().map(|p| p.name.as_str()).collect();
+        f.debug_tuple("Providers").field(&names).finish()
+    }
 }
 
 impl Providers {
@@ -99,28 +138,159 @@ impl Providers {
     ///
     /// # Errors
     /// The configuration cannot be read or is not valid, or a program is missing.
-    pub fn load(_config: &Path, _bin_dir: &Path, _options: ExecOptions) -> Result<Self, ProviderConfigError> {
-        Err(ProviderConfigError("credential providers cannot be configured yet".to_owned()))
+    pub fn load(config: &Path, bin_dir: &Path, options: ExecOptions) -> Result<Self, ProviderConfigError> {
+        Self::read(config, bin_dir, options).map_err(ProviderConfigError)
+    }
+
+    fn read(config: &Path, bin_dir: &Path, options: ExecOptions) -> Result<Self, String> {
+        let shown = bin_dir.display();
+        fs::metadata(bin_dir).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => format!("plugin binary directory {shown} did not exist"),
+            _ => format!("error inspecting binary directory {shown}: {error}"),
+        })?;
+        let (config, hash) = config::read(config, &options.yaml)?;
+        let complaints = validate::validate(&config, options.service_account_tokens);
+        if !complaints.is_empty() {
+            let complaints = validate::in_one_line(&complaints);
+            return Err(format!("failed to validate credential provider config: {complaints}"));
+        }
+        let metrics = Metrics::new(&hash);
+        let providers = config
+            .providers
+            .into_iter()
+            .map(|provider| build(provider, bin_dir, &options, &metrics).map(Arc::new))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { inner: Arc::new(Inner { providers, hash, metrics }) })
     }
 
     /// Asks every provider that matches `repository` (an image without tag and digest), all at once; from their caches
-    /// where these hold an answer.
-    pub async fn provide(&self, _repository: &str, _requester: &Requester) -> Provided {
-        Provided::default()
+    /// where these hold an answer. Callers that want the same at the same time share one run of a program, which ends
+    /// when the last of them goes away.
+    pub async fn provide(&self, repository: &str, requester: &Requester) -> Provided {
+        let asked = self.inner.providers.iter().map(|provider| provider.provide(repository, requester));
+        let mut provided = Provided::default();
+        for answer in join_all(asked).await {
+            match answer {
+                Ok(entries) => provided.entries.extend(entries),
+                Err(line) => provided.notes.push(Note::new(line)),
+            }
+        }
+        provided
+    }
+
+    /// What is known without running a program and without a token: the answers that the caches hold, and the names of
+    /// the providers that would be asked.
+    #[must_use]
+    pub fn peek(&self, repository: &str, requester: &Requester) -> (Provided, Vec<String>) {
+        let mut provided = Provided::default();
+        let mut would_ask = Vec::new();
+        for provider in &self.inner.providers {
+            match provider.peek(repository, requester) {
+                Known::NotAsked => {}
+                Known::Answer(entries) => provided.entries.extend(entries),
+                Known::Unknown => would_ask.push(provider.name.clone()),
+            }
+        }
+        (provided, would_ask)
     }
 
     /// The names of the providers that would be asked. Runs nothing.
     #[must_use]
-    pub fn would_ask(&self, _repository: &str, _requester: &Requester) -> Vec<String> {
-        Vec::new()
+    pub fn would_ask(&self, repository: &str, requester: &Requester) -> Vec<String> {
+        self.peek(repository, requester).1
     }
 
     /// `sha256:` and the digest of the configuration's files.
     #[must_use]
     pub fn config_hash(&self) -> &str {
-        &self.hash
+        &self.inner.hash
     }
 
     /// Puts the kubelet's metrics of providers into `registry`, under their full names (with `kubelet_`).
-    pub fn register(&self, _registry: &mut prometheus_client::registry::Registry) {}
+    pub fn register(&self, registry: &mut prometheus_client::registry::Registry) {
+        self.inner.metrics.register(registry);
+    }
 }
+
+fn build(
+    provider: ProviderConfig,
+    bin_dir: &Path,
+    options: &ExecOptions,
+    metrics: &Metrics,
+) -> Result<Provider, String> {
+    let program = bin_dir.join(&provider.name);
+    let shown = program.display();
+    executable(&program).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => format!("plugin binary executable {shown} did not exist"),
+        _ => format!("error inspecting binary executable {shown}: {error}"),
+    })?;
+    let failed = |error: &dyn fmt::Display| format!("error initializing plugin provider {}: {error}", provider.name);
+    let patterns = provider
+        .match_images
+        .iter()
+        .map(|text| Pattern::parse(text))
+        .collect::<Result<_, _>>()
+        .map_err(|error| failed(&error))?;
+    let environment = environment(&options.environment, &provider.env);
+    Ok(Provider {
+        hidden: hidden(&environment),
+        environment,
+        program,
+        api_version: provider.api_version,
+        arguments: provider.args,
+        patterns,
+        path_match: options.path_match,
+        default_cache_duration: provider.default_cache_duration.and_then(GoDuration::to_std).unwrap_or_default(),
+        token_use: provider.token_attributes.map(token_use),
+        tokens: options.tokens.clone(),
+        timeout: options.timeout,
+        cache: Cache::new((options.clock)()),
+        clock: Arc::clone(&options.clock),
+        metrics: metrics.clone(),
+        flights: Mutex::new(HashMap::new()),
+        name: provider.name,
+    })
+}
+
+/// Whether the program is there and may be run.
+fn executable(program: &Path) -> io::Result<()> {
+    let found = fs::metadata(program)?;
+    if found.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if found.permissions().mode() & 0o111 == 0 {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    Ok(())
+}
+
+fn token_use(attributes: TokenAttributes) -> TokenUse {
+    TokenUse {
+        audience: attributes.audience,
+        per_token: attributes.cache_type == validate::CACHE_TYPES[1],
+        account_required: attributes.require_service_account.unwrap_or(true),
+        required_annotations: attributes.required_annotations,
+        optional_annotations: attributes.optional_annotations,
+    }
+}
+
+/// The process's environment, and after it the provider's, which holds where both name the same.
+fn environment(process: &[(OsString, OsString)], provider: &[(String, String)]) -> Vec<(OsString, OsString)> {
+    let provider = provider.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
+    process.iter().cloned().chain(provider).collect()
+}
+
+/// The values whose names say that they are secrets.
+fn hidden(environment: &[(OsString, OsString)]) -> Vec<Secret> {
+    const TELLING: [&str; 6] = ["SECRET", "TOKEN", "PASSWORD", "PASSWD", "CREDENTIAL", "KEY"];
+    let telling = |name: &str| TELLING.iter().any(|part| name.to_ascii_uppercase().contains(part));
+    environment
+        .iter()
+        .filter(|(name, value)| value.len() >= 4 && name.to_str().is_some_and(telling))
+        .filter_map(|(_, value)| value.to_str().map(Secret::new))
+        .collect()
+}
+
+#[cfg(test)]
+#[path = "mod_tests.rs"]
+mod tests;

@@ -3,9 +3,15 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use oci::RegistryAuth;
+use oci::{RegistryAuth, Secret};
+use tracing::debug;
+
+use crate::exec::ended;
+use crate::process::{self, Run};
 
 /// How helpers are run.
 #[derive(Clone)]
@@ -34,16 +40,98 @@ impl fmt::Debug for HelperOptions {
     }
 }
 
-/// Why a helper gave no answer.
+/// Why a helper gave no answer. Names the helper and quotes nothing of its answer.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct HelperError(String);
+#[error("credential helper docker-credential-{helper}: {cause}")]
+pub struct HelperError {
+    helper: String,
+    cause: String,
+}
+
+/// What every helper's name begins with.
+const PREFIX: &str = "docker-credential-";
+/// What a helper prints that has nothing for the server.
+const NOT_FOUND: &str = "credentials not found in native keychain";
+/// What else helpers say on their standard output that is known to be no secret.
+const SAYINGS: [&str; 2] = ["no credentials server URL", "no credentials username"];
+/// The user name that makes the secret an identity token.
+const IDENTITY: &str = "<token>";
 
 /// The credential that the helper `helper` (without `docker-credential-`) holds for `server`. `None` when it holds
-/// none. A user name of `<token>` makes it an identity token.
+/// none. A user name of `<token>` makes it an identity token. Callers that go away take the helper's processes along.
 ///
 /// # Errors
 /// The helper is missing, fails, takes too long, or prints something that is no answer.
-pub async fn get(helper: &str, _server: &str, _options: &HelperOptions) -> Result<Option<RegistryAuth>, HelperError> {
-    Err(HelperError(format!("docker-credential-{helper}: credential helpers cannot be run yet")))
+pub async fn get(helper: &str, server: &str, options: &HelperOptions) -> Result<Option<RegistryAuth>, HelperError> {
+    ask(helper, server, options).await.map_err(|cause| HelperError { helper: helper.to_owned(), cause })
 }
+
+async fn ask(helper: &str, server: &str, options: &HelperOptions) -> Result<Option<RegistryAuth>, String> {
+    if helper.is_empty() || helper.contains(['/', '\0']) {
+        return Err("this is not the name of a helper".to_owned());
+    }
+    let program = find(&format!("{PREFIX}{helper}"), options).await?;
+    debug!(helper, server, "asking a credential helper");
+    let run = Run {
+        program: &program,
+        arguments: &["get".to_owned()],
+        environment: &options.environment,
+        input: server.as_bytes(),
+        timeout: options.timeout,
+        secrets: &[],
+    };
+    let ran = process::run(&run).await.map_err(|e| e.to_string())?;
+    if ran.status.success() {
+        return answer(&ran.stdout);
+    }
+    let said = std::str::from_utf8(&ran.stdout).unwrap_or_default().trim();
+    if said == NOT_FOUND {
+        return Ok(None);
+    }
+    let mut cause = ended(ran.status);
+    if SAYINGS.contains(&said) {
+        cause = format!("{cause}: {said}");
+    }
+    // What it printed may be an answer all the same, and then stand in the complaint as well.
+    let secret = serde_json::from_slice::<Wire>(&ran.stdout).map(|wire| Secret::new(wire.secret)).unwrap_or_default();
+    let complaint = ran.complaint(&[secret.expose()]);
+    Err(if complaint.is_empty() { cause } else { format!("{cause}: {complaint}") })
+}
+
+/// The program in the first directory of the search path that has it.
+async fn find(name: &str, options: &HelperOptions) -> Result<PathBuf, String> {
+    let Some(path) = &options.path else { return Err("there is no PATH to search it in".to_owned()) };
+    // As in Go, what is relative to the working directory does not count.
+    for directory in std::env::split_paths(path).filter(|directory| directory.is_absolute()) {
+        let program = directory.join(name);
+        if tokio::fs::metadata(&program).await.is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0) {
+            return Ok(program);
+        }
+    }
+    Err("it is not in any directory of PATH, or may not be executed".to_owned())
+}
+
+/// What helpers print. More fields than these are none of our business.
+#[derive(serde::Deserialize)]
+struct Wire {
+    #[serde(rename = "Username", alias = "username", default)]
+    username: String,
+    #[serde(rename = "Secret", alias = "secret", default)]
+    secret: String,
+}
+
+fn answer(stdout: &[u8]) -> Result<Option<RegistryAuth>, String> {
+    // The parser's own words would quote what it met.
+    let Wire { username, secret } =
+        serde_json::from_slice(stdout).map_err(|_| "its answer is not the JSON that helpers print".to_owned())?;
+    let secret = Secret::new(secret);
+    Ok(match username.as_str() {
+        "" if secret.is_empty() => None,
+        IDENTITY => Some(RegistryAuth { identity_token: secret, ..RegistryAuth::default() }),
+        _ => Some(RegistryAuth { username, password: secret, ..RegistryAuth::default() }),
+    })
+}
+
+#[cfg(test)]
+#[path = "mod_tests.rs"]
+mod tests;

@@ -1,0 +1,185 @@
+//! Durations as Go writes and reads them (`1m30s`, `-1.5h`, `300ms`), which is how the kubelet's configuration and the
+//! answers of its credential providers have them.
+
+use std::fmt;
+
+/// A duration in nanoseconds, with a sign.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct GoDuration(i64);
+
+const MICROSECOND: u64 = 1_000;
+const MILLISECOND: u64 = 1_000 * MICROSECOND;
+const SECOND: u64 = 1_000 * MILLISECOND;
+const MINUTE: u64 = 60 * SECOND;
+const HOUR: u64 = 60 * MINUTE;
+
+impl GoDuration {
+    /// `None` when the text is no duration, or a longer one than fits.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (negative, mut rest) = match text.as_bytes().first()? {
+            b'-' => (true, &text[1..]),
+            b'+' => (false, &text[1..]),
+            _ => (false, text),
+        };
+        if rest == "0" {
+            return Some(Self(0));
+        }
+        if rest.is_empty() {
+            return None;
+        }
+        let mut total: u64 = 0;
+        while !rest.is_empty() {
+            let (number, after) =
+                rest.split_at(rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len()));
+            let (unit, after) =
+                after.split_at(after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len()));
+            let unit = match unit {
+                "ns" => 1,
+                "us" | "µs" | "μs" => MICROSECOND,
+                "ms" => MILLISECOND,
+                "s" => SECOND,
+                "m" => MINUTE,
+                "h" => HOUR,
+                _ => return None,
+            };
+            total = total.checked_add(times(number, unit)?)?;
+            rest = after;
+        }
+        let signed = i64::try_from(total).ok().map(|n| if negative { -n } else { n });
+        // The one negative number without a positive twin.
+        signed.or_else(|| (negative && total == i64::MIN.unsigned_abs()).then_some(i64::MIN)).map(Self)
+    }
+
+    pub(crate) fn is_negative(self) -> bool {
+        self.0 < 0
+    }
+
+    /// `None` when it is negative.
+    pub(crate) fn to_std(self) -> Option<std::time::Duration> {
+        u64::try_from(self.0).ok().map(std::time::Duration::from_nanos)
+    }
+}
+
+/// `number` (digits with at most one point) times `unit`.
+fn times(number: &str, unit: u64) -> Option<u64> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
+        return None;
+    }
+    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    // Digits below the nanosecond do not count: hours have 3.6e12 of them, so 18 digits are more than enough.
+    let digits = &fraction[..fraction.len().min(18)];
+    let parts: u128 = if digits.is_empty() { 0 } else { digits.parse().ok()? };
+    let scale = 10u128.pow(u32::try_from(digits.len()).ok()?);
+    let below = u64::try_from(parts * u128::from(unit) / scale).ok()?;
+    whole.checked_mul(unit)?.checked_add(below)
+}
+
+impl fmt::Display for GoDuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let total = self.0.unsigned_abs();
+        if self.0 < 0 {
+            f.write_str("-")?;
+        }
+        if total == 0 {
+            return f.write_str("0s");
+        }
+        if total < SECOND {
+            let (unit, name) = match total {
+                n if n < MICROSECOND => (1, "ns"),
+                n if n < MILLISECOND => (MICROSECOND, "µs"),
+                _ => (MILLISECOND, "ms"),
+            };
+            return decimal(f, total, unit, name);
+        }
+        let (hours, minutes) = (total / HOUR, total % HOUR / MINUTE);
+        if hours > 0 {
+            write!(f, "{hours}h")?;
+        }
+        if hours > 0 || minutes > 0 {
+            write!(f, "{minutes}m")?;
+        }
+        decimal(f, total % MINUTE, SECOND, "s")
+    }
+}
+
+fn decimal(f: &mut fmt::Formatter<'_>, total: u64, unit: u64, name: &str) -> fmt::Result {
+    let (whole, below) = (total / unit, total % unit);
+    if below == 0 {
+        return write!(f, "{whole}{name}");
+    }
+    let width = unit.ilog10() as usize;
+    let digits = format!("{below:0width$}");
+    write!(f, "{whole}.{}{name}", digits.trim_end_matches('0'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn read_and_written() {
+        let cases = [
+            ("0", "0s"),
+            ("0s", "0s"),
+            ("-0", "0s"),
+            ("1ns", "1ns"),
+            ("1500ns", "1.5µs"),
+            ("2us", "2µs"),
+            ("2µs", "2µs"),
+            ("2μs", "2µs"),
+            ("300ms", "300ms"),
+            ("1.5s", "1.5s"),
+            (".5s", "500ms"),
+            ("1.s", "1s"),
+            ("10m", "10m0s"),
+            ("-1m", "-1m0s"),
+            ("+1m", "1m0s"),
+            ("1h30m5.25s", "1h30m5.25s"),
+            ("90m", "1h30m0s"),
+            ("24h", "24h0m0s"),
+            ("1m1m", "2m0s"),
+            ("0.000000000000000000001h", "0s"),
+            ("2562047h47m16.854775807s", "2562047h47m16.854775807s"),
+            ("-2562047h47m16.854775808s", "-2562047h47m16.854775808s"),
+        ];
+        for (text, want) in cases {
+            assert_eq!(GoDuration::parse(text).expect(text).to_string(), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_none() {
+        for text in [
+            "",
+            "-",
+            "+",
+            "1",
+            ".",
+            ".s",
+            "1.2.3s",
+            "s",
+            "1d",
+            "1 s",
+            " 1s",
+            "1s ",
+            "--1s",
+            "1e3s",
+            "١s",
+            "2562047h47m16.854775808s",
+            "9999999999999999999999h",
+            "99999999999h",
+            "1sm",
+        ] {
+            assert_eq!(GoDuration::parse(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn to_the_standard_library() {
+        let of = |text: &str| GoDuration::parse(text).expect(text);
+        assert_eq!(of("1m").to_std(), Some(std::time::Duration::from_secs(60)));
+        assert_eq!(of("-1ns").to_std(), None);
+        assert!(of("-1ns").is_negative() && !of("0").is_negative());
+    }
+}

@@ -1,0 +1,203 @@
+//! The kubelet's credential provider protocol: [`request`] is what a provider reads, [`response`] reads what it printed.
+//! Pure. No error of this file quotes what a provider printed: it may be a secret.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+
+use oci::Secret;
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
+use serde::ser::{SerializeStruct as _, Serializer as _};
+use zeroize::Zeroizing;
+
+use super::duration::GoDuration;
+
+const GROUP: &str = "credentialprovider.kubelet.k8s.io/";
+const KIND: &str = "CredentialProviderResponse";
+
+/// What a provider is asked.
+pub(super) struct Request<'a> {
+    pub(super) image: &'a str,
+    pub(super) token: &'a Secret,
+    pub(super) annotations: &'a BTreeMap<String, String>,
+}
+
+/// The request in one line of JSON, with the newline.
+pub(super) fn request(request: &Request<'_>, api_version: &str) -> Zeroizing<Vec<u8>> {
+    // The token is written once and wiped afterwards: there is room for everything from the start.
+    let annotations: usize = request.annotations.iter().map(|(name, value)| name.len() + value.len() + 8).sum();
+    let room = 6 * (request.image.len() + request.token.expose().len() + annotations) + 512;
+    let mut line = Zeroizing::new(Vec::with_capacity(room));
+    write(&mut serde_json::Serializer::new(&mut *line), request, api_version)
+        .expect("texts can be written as JSON into memory");
+    line.push(b'\n');
+    line
+}
+
+fn write(
+    to: &mut serde_json::Serializer<&mut Vec<u8>>,
+    request: &Request<'_>,
+    api_version: &str,
+) -> Result<(), serde_json::Error> {
+    let mut fields = to.serialize_struct("CredentialProviderRequest", 5)?;
+    fields.serialize_field("kind", "CredentialProviderRequest")?;
+    fields.serialize_field("apiVersion", api_version)?;
+    fields.serialize_field("image", request.image)?;
+    if !request.token.is_empty() {
+        fields.serialize_field("serviceAccountToken", request.token.expose())?;
+    }
+    if !request.annotations.is_empty() {
+        fields.serialize_field("serviceAccountAnnotations", request.annotations)?;
+    }
+    fields.end()
+}
+
+/// For what an answer may be used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CacheKeyType {
+    Image,
+    Registry,
+    Global,
+}
+
+/// What a provider answered.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Response {
+    /// `None` when it is none of the three.
+    pub(super) cache_key_type: Option<CacheKeyType>,
+    /// `None` when it says nothing.
+    pub(super) cache_duration: Option<GoDuration>,
+    /// User name and password by pattern of images, sorted.
+    pub(super) auth: BTreeMap<String, (String, Secret)>,
+}
+
+/// Why an answer is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ResponseError {
+    #[error("error reading GVK from response: it is not a JSON object with kind and apiVersion")]
+    NotAnObject,
+    #[error(
+        "apiVersion from credential plugin response did not match expected apiVersion:{expected}, \
+         actual apiVersion:{actual}"
+    )]
+    Version { expected: String, actual: String },
+    #[error("error decoding credential provider plugin response from stdout")]
+    Decode,
+}
+
+/// Reads an answer. As strict as the kubelet: a field that it does not know, or one that comes twice, is an error.
+pub(super) fn response(stdout: &[u8], api_version: &str) -> Result<Response, ResponseError> {
+    let kind: TypeMeta = serde_json::from_slice(stdout).map_err(|_| ResponseError::NotAnObject)?;
+    let actual = kind.api_version.unwrap_or_default();
+    if actual != api_version {
+        return Err(ResponseError::Version { expected: api_version.to_owned(), actual: shown(&actual) });
+    }
+    if kind.kind.as_deref() != Some(KIND) || !actual.starts_with(GROUP) {
+        return Err(ResponseError::Decode);
+    }
+    let wire: Wire = serde_json::from_slice(stdout).map_err(|_| ResponseError::Decode)?;
+    Ok(Response {
+        cache_key_type: match wire.cache_key_type.as_deref() {
+            Some("Image") => Some(CacheKeyType::Image),
+            Some("Registry") => Some(CacheKeyType::Registry),
+            Some("Global") => Some(CacheKeyType::Global),
+            _ => None,
+        },
+        cache_duration: match wire.cache_duration {
+            None => None,
+            Some(text) => Some(GoDuration::parse(&text).ok_or(ResponseError::Decode)?),
+        },
+        auth: wire
+            .auth
+            .map(|auth| auth.0)
+            .unwrap_or_default()
+            .into_iter()
+            .map(|(pattern, entry)| {
+                let entry = entry.unwrap_or_default();
+                (pattern, (entry.username.unwrap_or_default(), Secret::new(entry.password.unwrap_or_default())))
+            })
+            .collect(),
+    })
+}
+
+/// Every password of an answer, even of one that is not quite right: never shown, should it also stand elsewhere.
+pub(super) fn passwords(stdout: &[u8]) -> Vec<Secret> {
+    #[derive(serde::Deserialize)]
+    struct Loose {
+        auth: BTreeMap<String, LooseEntry>,
+    }
+    #[derive(serde::Deserialize)]
+    struct LooseEntry {
+        password: String,
+    }
+    let loose: Option<Loose> = serde_json::from_slice(stdout).ok();
+    loose.into_iter().flat_map(|l| l.auth.into_values()).map(|entry| Secret::new(entry.password)).collect()
+}
+
+/// A version that is fit to be shown; anything else could be a part of a secret.
+fn shown(api_version: &str) -> String {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '-' | '/');
+    let version = api_version.rsplit('/').next().unwrap_or_default();
+    let looks_right = api_version.len() <= 80
+        && api_version.chars().all(plain)
+        && version.len() <= 10
+        && version.strip_prefix('v').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    if looks_right || api_version.is_empty() { api_version.to_owned() } else { "<hidden>".to_owned() }
+}
+
+#[derive(serde::Deserialize)]
+struct TypeMeta {
+    kind: Option<String>,
+    #[serde(rename = "apiVersion")]
+    api_version: Option<String>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Wire {
+    #[serde(rename = "kind")]
+    _kind: Option<String>,
+    #[serde(rename = "apiVersion")]
+    _api_version: Option<String>,
+    cache_key_type: Option<String>,
+    cache_duration: Option<String>,
+    auth: Option<Once<Option<Entry>>>,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    username: Option<String>,
+    password: Option<String>,
+}
+
+/// A map in which no key comes twice.
+struct Once<T>(BTreeMap<String, T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Once<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OnceVisitor<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for OnceVisitor<T> {
+            type Value = Once<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Once<T>, A::Error> {
+                let mut map = BTreeMap::new();
+                while let Some((key, value)) = access.next_entry()? {
+                    if map.insert(key, value).is_some() {
+                        return Err(A::Error::custom("a key comes twice"));
+                    }
+                }
+                Ok(Once(map))
+            }
+        }
+        deserializer.deserialize_map(OnceVisitor(PhantomData))
+    }
+}
+
+#[cfg(test)]
+#[path = "protocol_tests.rs"]
+mod tests;

@@ -1,0 +1,351 @@
+//! [`Provider`]: one credential provider with its cache. Decides whether it is asked and whether an earlier answer still
+//! holds; callers that want the same at the same time share one run of the program, which goes on while one of them is
+//! left. Called by [`super::Providers`].
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, Shared, WeakShared};
+use oci::{RegistryAuth, Secret};
+use tracing::debug;
+
+use super::cache::{AccountKey, Cache, GLOBAL, Key, account_key, answer_key, flight_key, registry, token_hash};
+use super::metrics::Metrics;
+use super::protocol::{self, CacheKeyType, Request, Response};
+use super::{Clock, ProvidedEntry, TokenSource};
+use crate::pattern::{PathMatch, Pattern};
+use crate::process::{self, Ran, Run, RunError};
+use crate::{NodeSource, Requester, ServiceAccount, ServiceAccountCoordinates, Source};
+
+/// What a provider answered, by pattern of images.
+type Answer = Arc<[(String, RegistryAuth)]>;
+/// A run of the program that several may wait for.
+type Flight = Shared<BoxFuture<'static, Outcome>>;
+/// What came of a run; the error is a line for people.
+type Outcome = Result<Arc<Response>, Arc<str>>;
+
+/// One provider.
+pub(super) struct Provider {
+    pub(super) name: String,
+    pub(super) program: PathBuf,
+    pub(super) api_version: String,
+    pub(super) arguments: Vec<String>,
+    pub(super) environment: Vec<(OsString, OsString)>,
+    /// Values of the environment that are never shown.
+    pub(super) hidden: Vec<Secret>,
+    pub(super) patterns: Vec<Pattern>,
+    pub(super) path_match: PathMatch,
+    pub(super) default_cache_duration: Duration,
+    /// `None` when it does not use service account tokens.
+    pub(super) token_use: Option<TokenUse>,
+    pub(super) tokens: Option<Arc<dyn TokenSource>>,
+    pub(super) timeout: Duration,
+    pub(super) clock: Clock,
+    pub(super) metrics: Metrics,
+    pub(super) cache: Cache<Answer>,
+    /// Guards the runs that are under way.
+    pub(super) flights: Mutex<HashMap<Key, WeakShared<BoxFuture<'static, Outcome>>>>,
+}
+
+/// How a provider uses service account tokens.
+#[derive(Clone, Debug)]
+pub(super) struct TokenUse {
+    pub(super) audience: String,
+    /// Whether every token has answers of its own, rather than every service account.
+    pub(super) per_token: bool,
+    pub(super) account_required: bool,
+    pub(super) required_annotations: Vec<String>,
+    pub(super) optional_annotations: Vec<String>,
+}
+
+/// A service account as far as a provider looks at it.
+struct Account<'a> {
+    account: &'a ServiceAccount,
+    token_use: &'a TokenUse,
+    annotations: BTreeMap<String, String>,
+}
+
+impl Account<'_> {
+    fn key(&self, token_hash: Option<&str>) -> Result<Key, String> {
+        account_key(&AccountKey {
+            namespace: &self.account.namespace,
+            name: &self.account.name,
+            uid: &self.account.uid,
+            annotations: &self.annotations,
+            token_hash,
+        })
+        .map_err(|e| format!("error generating service account cache key: {e}"))
+    }
+}
+
+/// What can be said of a look-up without a token and without running anything.
+pub(super) enum Known {
+    /// The provider is not for this image, or not for this pod.
+    NotAsked,
+    /// An earlier answer holds.
+    Answer(Vec<ProvidedEntry>),
+    /// It would have to be asked.
+    Unknown,
+}
+
+impl Provider {
+    /// The credentials for an image; none when the provider is not for it. The error is a line for people.
+    pub(super) async fn provide(
+        self: &Arc<Self>,
+        image: &str,
+        requester: &Requester,
+    ) -> Result<Vec<ProvidedEntry>, String> {
+        let Some(account) = self.asked(image, requester) else { return Ok(Vec::new()) };
+        let account = account.as_ref();
+        if let Some(answer) = self.without_token(image, account)? {
+            return Ok(self.entries(&answer, account));
+        }
+
+        let token = match account {
+            Some(account) => self.token(account, requester).await?,
+            None => Secret::default(),
+        };
+        let hash = token_hash(token.expose());
+        let account_key = match account {
+            Some(account) => account.key(account.token_use.per_token.then_some(hash.as_str()))?,
+            None => Key::default(),
+        };
+        let found = self.cache.get(image, &account_key, (self.clock)());
+        if let Some(answer) = found.map_err(|e| self.line(&format!("error generating cache key: {e}")))? {
+            return Ok(self.entries(&answer, account));
+        }
+
+        let flight = match account {
+            Some(account) => flight_key(image, &hash, &account.annotations),
+            None => answer_key(image, &Key::default()),
+        }
+        .map_err(|e| self.line(&format!("error generating singleflight key: {e}")))?;
+        let annotations = account.map(|a| a.annotations.clone()).unwrap_or_default();
+        let response = self.flight(flight, image, &token, annotations).await.map_err(|line| line.to_string())?;
+        let answer = self.accept(&response, image, &token, account, &account_key)?;
+        Ok(self.entries(&answer, account))
+    }
+
+    /// What is known already.
+    pub(super) fn peek(&self, image: &str, requester: &Requester) -> Known {
+        match self.asked(image, requester) {
+            None => Known::NotAsked,
+            Some(account) => match self.without_token(image, account.as_ref()) {
+                Ok(Some(answer)) => Known::Answer(self.entries(&answer, account.as_ref())),
+                Ok(None) | Err(_) => Known::Unknown,
+            },
+        }
+    }
+
+    /// Whether it is asked at all, and with which service account (`Some(None)`: with none).
+    fn asked<'a>(&'a self, image: &str, requester: &'a Requester) -> Option<Option<Account<'a>>> {
+        if !self.patterns.iter().any(|pattern| pattern.matches(image, self.path_match)) {
+            return None;
+        }
+        let Some(token_use) = &self.token_use else { return Some(None) };
+        let Some(account) = requester.service_account.as_ref().filter(|account| !account.name.is_empty()) else {
+            if token_use.account_required {
+                debug!(provider = self.name, pod = requester.name, "not asked: the pod has no service account");
+                return None;
+            }
+            return Some(None);
+        };
+        match annotations(account, token_use) {
+            Ok(annotations) => Some(Some(Account { account, token_use, annotations })),
+            Err(error) => {
+                debug!(provider = self.name, account = account.name, "not asked: {error}");
+                None
+            }
+        }
+    }
+
+    /// An earlier answer, where no token is needed to find it.
+    fn without_token(&self, image: &str, account: Option<&Account<'_>>) -> Result<Option<Answer>, String> {
+        let key = match account {
+            Some(account) if account.token_use.per_token => return Ok(None),
+            Some(account) => account.key(None).map_err(|e| self.line(&e))?,
+            None => Key::default(),
+        };
+        self.cache.get(image, &key, (self.clock)()).map_err(|e| self.line(&format!("error generating cache key: {e}")))
+    }
+
+    async fn token(&self, account: &Account<'_>, requester: &Requester) -> Result<Secret, String> {
+        let ServiceAccount { namespace, name, .. } = account.account;
+        let failed =
+            |cause: &str| self.line(&format!("error getting service account token {namespace}/{name}: {cause}"));
+        match &self.tokens {
+            Some(tokens) => tokens
+                .token(account.account, &account.token_use.audience, requester)
+                .await
+                .map_err(|e| failed(&e.to_string())),
+            None => Err(failed("there is nothing here that makes such tokens")),
+        }
+    }
+
+    /// The run that is under way for this key, or a new one.
+    fn flight(
+        self: &Arc<Self>,
+        key: Key,
+        image: &str,
+        token: &Secret,
+        annotations: BTreeMap<String, String>,
+    ) -> Flight {
+        let mut flights = self.flights();
+        if let Some(flight) = flights.get(&key).and_then(WeakShared::upgrade) {
+            return flight;
+        }
+        // Those that everybody left.
+        flights.retain(|_, flight| flight.upgrade().is_some());
+        let (this, image, token, own) = (Arc::clone(self), image.to_owned(), token.clone(), key.clone());
+        let flight = async move {
+            let outcome = this.run(&image, &token, &annotations).await;
+            this.flights().remove(&own);
+            outcome
+        }
+        .boxed()
+        .shared();
+        flights.insert(key, flight.downgrade().expect("a run that was not begun has not ended"));
+        flight
+    }
+
+    fn flights(&self) -> MutexGuard<'_, HashMap<Key, WeakShared<BoxFuture<'static, Outcome>>>> {
+        // Nothing of what is done under the lock leaves it half done.
+        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn run(&self, image: &str, token: &Secret, annotations: &BTreeMap<String, String>) -> Outcome {
+        debug!(provider = self.name, image, "asking a credential provider");
+        let input = protocol::request(&Request { image, token, annotations }, &self.api_version);
+        let mut secrets: Vec<&str> = self.hidden.iter().map(Secret::expose).collect();
+        secrets.push(token.expose());
+        let begun = (self.clock)();
+        let result = process::run(&Run {
+            program: &self.program,
+            arguments: &self.arguments,
+            environment: &self.environment,
+            input: &input,
+            timeout: self.timeout,
+            secrets: &secrets,
+        })
+        .await;
+        self.metrics.ran(&self.name, (self.clock)().saturating_duration_since(begun));
+        let outcome = self.read(result, image);
+        if outcome.is_err() {
+            self.metrics.failed(&self.name);
+        }
+        outcome.map(Arc::new).map_err(Arc::from)
+    }
+
+    fn read(&self, result: Result<Ran, RunError>, image: &str) -> Result<Response, String> {
+        let failed =
+            |cause: &str| format!("error execing credential provider plugin {} for image {image}: {cause}", self.name);
+        let ran = result.map_err(|e| failed(&e.to_string()))?;
+        if !ran.status.success() {
+            let passwords = protocol::passwords(&ran.stdout);
+            let complaint = ran.complaint(&passwords.iter().map(Secret::expose).collect::<Vec<_>>());
+            let status = ended(ran.status);
+            return Err(failed(&if complaint.is_empty() { status } else { format!("{status}: {complaint}") }));
+        }
+        protocol::response(&ran.stdout, &self.api_version).map_err(|e| self.line(&e.to_string()))
+    }
+
+    /// Checks an answer, and keeps it for as long as it says.
+    fn accept(
+        &self,
+        response: &Response,
+        image: &str,
+        token: &Secret,
+        account: Option<&Account<'_>>,
+        account_key: &Key,
+    ) -> Result<Answer, String> {
+        let per_token = account.is_some_and(|account| account.token_use.per_token);
+        if !token.is_empty() && !per_token && response.auth.values().any(|(_, password)| password == token) {
+            return Err(self.line(&format!(
+                "it returned the service account token as the password for image {image:?}, which is not allowed when \
+                 service account cache type is not set to 'Token'"
+            )));
+        }
+        let base = match response.cache_key_type {
+            Some(CacheKeyType::Image) => image,
+            Some(CacheKeyType::Registry) => registry(image),
+            Some(CacheKeyType::Global) => GLOBAL,
+            None => return Err(self.line("credential provider plugin did not return a valid cacheKeyType")),
+        };
+        let answer: Answer = response
+            .auth
+            .iter()
+            .map(|(pattern, (username, password))| {
+                let auth =
+                    RegistryAuth { username: username.clone(), password: password.clone(), ..RegistryAuth::default() };
+                (pattern.clone(), auth)
+            })
+            .collect();
+        let lasting = match response.cache_duration {
+            Some(duration) => duration.to_std().unwrap_or_default(),
+            None => self.default_cache_duration,
+        };
+        let key = answer_key(base, account_key).map_err(|e| self.line(&format!("error generating cache key: {e}")))?;
+        self.cache.put(key, Arc::clone(&answer), lasting, (self.clock)());
+        Ok(answer)
+    }
+
+    fn entries(&self, answer: &Answer, account: Option<&Account<'_>>) -> Vec<ProvidedEntry> {
+        let source = match account {
+            Some(Account { account, .. }) => Source::ServiceAccount {
+                provider: self.name.clone(),
+                account: ServiceAccountCoordinates {
+                    namespace: account.namespace.clone(),
+                    name: account.name.clone(),
+                    uid: account.uid.clone(),
+                },
+            },
+            None => Source::Node(NodeSource::Provider(self.name.clone())),
+        };
+        answer
+            .iter()
+            .map(|(location, auth)| ProvidedEntry {
+                location: location.clone(),
+                auth: auth.clone(),
+                source: source.clone(),
+            })
+            .collect()
+    }
+
+    fn line(&self, text: &str) -> String {
+        format!("credential provider {}: {text}", self.name)
+    }
+}
+
+/// The annotations that a provider wants.
+fn annotations(account: &ServiceAccount, wanted: &TokenUse) -> Result<BTreeMap<String, String>, String> {
+    let mut found = BTreeMap::new();
+    for key in &wanted.required_annotations {
+        let value = account.annotations.get(key).ok_or_else(|| format!("required annotation {key} not found"))?;
+        found.insert(key.clone(), value.clone());
+    }
+    for key in &wanted.optional_annotations {
+        if let Some(value) = account.annotations.get(key) {
+            found.insert(key.clone(), value.clone());
+        }
+    }
+    Ok(found)
+}
+
+/// How a program ended, in Go's words.
+pub(crate) fn ended(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit status {code}"),
+        (None, Some(signal)) => format!("signal {signal}"),
+        (None, None) => status.to_string(),
+    }
+}
+
+#[cfg(test)]
+#[path = "provider_tests.rs"]
+mod tests;

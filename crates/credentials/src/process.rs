@@ -1,0 +1,196 @@
+//! [`run`]: one program, fed and read to its end, within a time and within bounds. Credential providers and credential
+//! helpers are run by it; nothing else of this crate starts a program.
+//!
+//! The program stands in a process group of its own. When the time is up, when it prints too much, and when the
+//! caller goes away, the whole group is killed: what the program started dies with it. It knows nothing of what is
+//! said; what it keeps of the standard error is for people and has been cleaned of secrets.
+
+mod redact;
+
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::time::{sleep, timeout};
+use zeroize::Zeroizing;
+
+/// The most that a program may print to its standard output: far above any honest answer.
+pub(crate) const MAX_STDOUT: usize = 1 << 20;
+/// How much of the standard error is kept to be looked at. What comes after it is read and dropped.
+const KEPT_STDERR: usize = 64 << 10;
+/// How long the pipes may stay open after the program's end, in the hands of something that it left behind.
+const AFTERMATH: Duration = Duration::from_secs(1);
+/// A program that is just being replaced cannot be started; it is tried again for about a second.
+const BUSY_TRIES: u32 = 50;
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
+
+/// What is run.
+pub(crate) struct Run<'a> {
+    pub(crate) program: &'a Path,
+    pub(crate) arguments: &'a [String],
+    /// The whole environment; of two values for one name the later one holds.
+    pub(crate) environment: &'a [(OsString, OsString)],
+    /// Goes to the standard input. A program that does not read it is none the worse.
+    pub(crate) input: &'a [u8],
+    pub(crate) timeout: Duration,
+    /// Never shown, should the program print them to its standard error.
+    pub(crate) secrets: &'a [&'a str],
+}
+
+/// What a program did that came to its end.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) status: ExitStatus,
+    /// Wiped when it goes.
+    pub(crate) stdout: Zeroizing<Vec<u8>>,
+    stderr: Vec<u8>,
+    secrets: Vec<Zeroizing<String>>,
+}
+
+impl Ran {
+    /// The standard error in one short line, without the secrets that were named and without `more`.
+    pub(crate) fn complaint(&self, more: &[&str]) -> String {
+        let mut secrets: Vec<&str> = self.secrets.iter().map(|s| s.as_str()).collect();
+        secrets.extend(more);
+        redact::one_line(&self.stderr, self.stderr.len() >= KEPT_STDERR, &secrets)
+    }
+}
+
+/// Why there is no [`Ran`]. Says nothing of what the program printed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RunError {
+    #[error("cannot be started: {0}")]
+    Start(io::Error),
+    #[error("gave no answer within {0:?} and was killed")]
+    TimedOut(Duration),
+    #[error("printed more than {MAX_STDOUT} bytes and was killed")]
+    TooMuch,
+    #[error("its pipes: {0}")]
+    Pipes(io::Error),
+}
+
+/// Runs it to its end.
+pub(crate) async fn run(run: &Run<'_>) -> Result<Ran, RunError> {
+    timeout(run.timeout, unhurried(run)).await.unwrap_or(Err(RunError::TimedOut(run.timeout)))
+}
+
+async fn unhurried(run: &Run<'_>) -> Result<Ran, RunError> {
+    let mut group = Group(start(run).await?);
+    let child = &mut group.0;
+    let piped = "the pipe was asked for at the start";
+    let stdin = child.stdin.take().expect(piped);
+    let out = child.stdout.take().expect(piped);
+    let err = child.stderr.take().expect(piped);
+
+    let mut stdout = Zeroizing::new(Vec::new());
+    let mut stderr = Vec::new();
+    let status = {
+        let mut pipes = std::pin::pin!(async {
+            tokio::try_join!(feed(stdin, run.input), answer(out, &mut stdout), drain(err, &mut stderr))
+        });
+        tokio::select! {
+            status = child.wait() => {
+                // What it printed is in the pipes already. Somebody else who holds them open is not waited for.
+                if let Ok(result) = timeout(AFTERMATH, &mut pipes).await {
+                    result?;
+                }
+                status
+            }
+            result = &mut pipes => {
+                result?;
+                child.wait().await
+            }
+        }
+    }
+    .map_err(RunError::Pipes)?;
+    let secrets = run.secrets.iter().map(|s| Zeroizing::new((*s).to_owned())).collect();
+    Ok(Ran { status, stdout, stderr, secrets })
+}
+
+async fn start(run: &Run<'_>) -> Result<Child, RunError> {
+    #[expect(clippy::disallowed_methods, reason = "the one place that runs the programs which the configuration names")]
+    let mut command = Command::new(run.program);
+    command
+        .args(run.arguments)
+        .env_clear()
+        .envs(run.environment.iter().map(|(name, value)| (name, value)))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true);
+    let mut tries = 0;
+    loop {
+        match command.spawn() {
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && tries < BUSY_TRIES => {
+                tries += 1;
+                sleep(BUSY_PAUSE).await;
+            }
+            result => return result.map_err(RunError::Start),
+        }
+    }
+}
+
+/// A program and all that it started, killed unless it was waited for.
+struct Group(Child);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // As long as the program was not waited for, its number cannot be another's.
+        let number = self.0.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
+        if let Some(leader) = number {
+            // It may have ended just now; then there is nothing to kill.
+            let _ = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL);
+        }
+    }
+}
+
+/// Hands the input over. That nobody reads it is no error: the answer counts.
+async fn feed(mut stdin: ChildStdin, input: &[u8]) -> Result<(), RunError> {
+    let _ = stdin.write_all(input).await;
+    Ok(())
+}
+
+async fn answer(mut from: impl AsyncRead + Unpin, to: &mut Zeroizing<Vec<u8>>) -> Result<(), RunError> {
+    let mut chunk = Zeroizing::new([0; 16 << 10]);
+    loop {
+        let read = from.read(chunk.as_mut_slice()).await.map_err(RunError::Pipes)?;
+        if read == 0 {
+            return Ok(());
+        }
+        if to.len() + read > MAX_STDOUT {
+            return Err(RunError::TooMuch);
+        }
+        grow(to, read);
+        to.extend_from_slice(&chunk[..read]);
+    }
+}
+
+/// Makes room without leaving a copy of a secret behind in freed memory.
+fn grow(to: &mut Zeroizing<Vec<u8>>, by: usize) {
+    if to.capacity() - to.len() < by {
+        let mut larger = Zeroizing::new(Vec::with_capacity((to.len() + by).next_power_of_two().max(16 << 10)));
+        larger.extend_from_slice(to);
+        *to = larger;
+    }
+}
+
+async fn drain(mut from: impl AsyncRead + Unpin, to: &mut Vec<u8>) -> Result<(), RunError> {
+    let mut chunk = [0; 4 << 10];
+    loop {
+        let read = from.read(&mut chunk).await.map_err(RunError::Pipes)?;
+        if read == 0 {
+            return Ok(());
+        }
+        let kept = read.min(KEPT_STDERR - to.len());
+        to.extend_from_slice(&chunk[..kept]);
+    }
+}
+
+#[cfg(test)]
+#[path = "process_tests.rs"]
+mod tests;
