@@ -61,6 +61,9 @@ enum Files {
     Directory(Vec<(&'static str, String)>),
 }
 
+/// The providers, or a part of the error.
+type Wanted = Result<Vec<ProviderConfig>, &'static str>;
+
 fn read_files(files: &Files) -> Result<(Config, String), String> {
     let directory = tempfile::tempdir().expect("a directory");
     match files {
@@ -97,7 +100,7 @@ fn configurations() {
     };
     let one = |name: &str, image: &str| of("v1", &[entry(name, &[image], "v1", "")]);
     let audience = "    tokenAttributes:\n      serviceAccountTokenAudience: audience\n";
-    let cases: Vec<(&str, Files, Result<Vec<ProviderConfig>, &str>)> = vec![
+    let cases: Vec<(&str, Files, Wanted)> = vec![
         (
             "upstream: plugin/Test_readCredentialProviderConfig/empty directory with no JSON or YAML files",
             Directory(vec![]),

@@ -12,6 +12,8 @@ mod duration;
 mod metrics;
 mod protocol;
 mod provider;
+#[cfg(test)]
+mod test_support;
 mod validate;
 
 use std::collections::HashMap;

@@ -1,1 +1,267 @@
+//! Tests of [`super::Providers`]: loading, several providers at once, what is known without asking.
 
+use std::fs;
+
+use futures::future::join_all;
+use serde_json::json;
+
+use super::test_support::{Bench, answer, pod};
+use super::*;
+
+#[test]
+fn what_does_not_load() {
+    let mut bench = Bench::new();
+    bench.answering("p", &["r.example"], &answer("Image", None, "r.example"));
+    bench.load();
+    let config = bench.path().join("config");
+    let error =
+        |bin_dir: &Path| Providers::load(&config, bin_dir, bench.options.clone()).expect_err("refused").to_string();
+
+    let nowhere = bench.path().join("nowhere");
+    assert_eq!(error(&nowhere), format!("plugin binary directory {} did not exist", nowhere.display()));
+    let bin = tempfile::tempdir().expect("a directory");
+    let program = bin.path().join("p");
+    assert_eq!(error(bin.path()), format!("plugin binary executable {} did not exist", program.display()));
+    fs::write(&program, "").expect("written");
+    let inspecting = format!("error inspecting binary executable {}: ", program.display());
+    assert_eq!(error(bin.path()), format!("{inspecting}permission denied"));
+    fs::remove_file(&program).expect("removed");
+    fs::create_dir(&program).expect("made");
+    assert_eq!(error(bin.path()), format!("{inspecting}is a directory"));
+}
+
+#[test]
+fn a_configuration_that_makes_no_sense() {
+    let mut bench = Bench::new();
+    bench.add("p", &["r.example"], "")["defaultCacheDuration"] = json!("-1s");
+    assert_eq!(
+        bench.try_load().expect_err("refused").to_string(),
+        "failed to validate credential provider config: providers.defaultCacheDuration: Invalid value: -1s: \
+         defaultCacheDuration must be greater than or equal to 0"
+    );
+    let mut bench = Bench::new();
+    bench.add("p", &["r.example"], "")["tokenAttributes"] =
+        json!({"serviceAccountTokenAudience": "a", "cacheType": "Token", "requireServiceAccount": true});
+    bench.options.service_account_tokens = false;
+    assert!(bench.try_load().expect_err("refused").to_string().contains("feature gate is disabled"));
+}
+
+#[test]
+fn registration() {
+    // upstream: plugin/TestRegisterCredentialProviderPlugin/successful registration
+    let mut bench = Bench::new();
+    bench.answering("test-provider", &["r.example"], &answer("Image", None, "r.example"));
+    assert_eq!(format!("{:?}", bench.load()), "Providers([\"test-provider\"])");
+    // upstream: plugin/TestRegisterCredentialProviderPlugin/duplicate registration should panic
+    bench.answering("test-provider", &["s.example"], &answer("Image", None, "s.example"));
+    assert_eq!(
+        bench.try_load().expect_err("refused").to_string(),
+        "duplicate provider name \"test-provider\" found in configuration file(s)"
+    );
+}
+
+/// What the kubelet builds a keyring of for each pod is the argument of a look-up here.
+#[tokio::test]
+async fn what_a_provider_is_told_of_the_pod() {
+    // upstream: plugin/TestNewExternalCredentialProviderDockerKeyring/no providers registered
+    // There is no such thing as a configuration without providers.
+    assert!(
+        Bench::new().try_load().expect_err("refused").to_string().ends_with("at least 1 item in plugins is required")
+    );
+    // upstream: plugin/TestNewExternalCredentialProviderDockerKeyring/multiple providers registered
+    let mut bench = Bench::new();
+    for name in ["enabled-provider-1", "enabled-provider-2"] {
+        bench.answering(name, &["*.example"], &answer("Image", None, "*.example"));
+    }
+    let providers = bench.load();
+    assert_eq!(providers.would_ask("r.example/a", &pod(&[])), ["enabled-provider-1", "enabled-provider-2"]);
+    // upstream: plugin/TestNewExternalCredentialProviderDockerKeyring/feature gate disabled - pod information should be empty
+    providers.provide("r.example/a", &pod(&[("a", "b")])).await;
+    let request = bench.request("enabled-provider-1");
+    assert_eq!(request.as_object().map(serde_json::Map::len), Some(3), "{request}");
+    // upstream: plugin/TestNewExternalCredentialProviderDockerKeyring/feature gate enabled - pod information should be set
+    bench.add("with-token", &["*.example"], "")["tokenAttributes"] =
+        json!({"serviceAccountTokenAudience": "aud", "cacheType": "Token", "requireServiceAccount": true});
+    let tokens = super::test_support::Tokens::of(&[Ok("token")]);
+    bench.options.tokens = Some(Arc::clone(&tokens) as Arc<dyn TokenSource>);
+    bench.load().provide("r.example/a", &pod(&[])).await;
+    assert_eq!(bench.request("with-token")["serviceAccountToken"], "token");
+    assert_eq!(tokens.asked(), ["ns/sa-name sa-uid for aud and pod pod-uid"]);
+}
+
+#[tokio::test]
+async fn lookups() {
+    let image = "test.registry.io/image";
+    let token = json!({"serviceAccountTokenAudience": "a", "cacheType": "Token", "requireServiceAccount": true});
+    let account = |provider: &str| format!("credential provider {provider} for service account ns/sa-name");
+    let mut empty = answer("Image", None, "x");
+    empty["auth"] = json!({});
+    let cases = [
+        // upstream: plugin/TestExternalCredentialProviderKeyringLookupNoProviders
+        ("no provider is for the image", vec![("p", "other.example", false, None)], vec![]),
+        (
+            "upstream: plugin/TestExternalCredentialProviderKeyringLookupWithProviders/single provider with config",
+            vec![("p", "test.registry.io", false, None)],
+            vec!["credential provider p".to_owned()],
+        ),
+        (
+            "upstream: plugin/TestExternalCredentialProviderKeyringLookupWithProviders/single provider with service account coordinates",
+            vec![("p", "test.registry.io", true, None)],
+            vec![account("p")],
+        ),
+        (
+            "upstream: plugin/TestExternalCredentialProviderKeyringLookupWithProviders/multiple providers",
+            vec![("q", "test.registry.io", true, None), ("p", "*.registry.io", true, None)],
+            vec![account("q"), account("p")],
+        ),
+        (
+            "upstream: plugin/TestExternalCredentialProviderKeyringLookupWithProviders/provider with empty config",
+            vec![("p", "test.registry.io", false, Some(&empty))],
+            vec![],
+        ),
+    ];
+    for (name, entries, want) in cases {
+        let mut bench = Bench::new();
+        for (provider, pattern, with_token, instead) in &entries {
+            let good = answer("Image", None, pattern);
+            let entry = bench.answering(provider, &[pattern], instead.unwrap_or(&good));
+            if *with_token {
+                entry["tokenAttributes"] = token.clone();
+            }
+        }
+        bench.options.tokens = Some(super::test_support::Tokens::of(&[Ok("t1"), Ok("t2")]));
+        let provided = bench.load().provide(image, &pod(&[])).await;
+        let sources: Vec<String> = provided.entries.iter().map(|entry| entry.source.to_string()).collect();
+        assert_eq!(sources, want, "{name}");
+        assert!(provided.notes.is_empty(), "{name}: {:?}", provided.notes);
+    }
+}
+
+// upstream: plugin/TestExternalCredentialProviderKeyringLookupConcurrency
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn fifty_lookups_at_once() {
+    let mut bench = Bench::new();
+    bench.answering("p", &["test.registry.io"], &answer("Registry", None, "test.registry.io"));
+    let providers = bench.load();
+    let tracker = tokio_util::task::TaskTracker::new();
+    let tasks: Vec<_> = (0..10)
+        .map(|_| {
+            let providers = providers.clone();
+            tracker.spawn(async move {
+                for _ in 0..5 {
+                    let provided = providers.provide("test.registry.io/image", &Requester::default()).await;
+                    assert_eq!(provided.entries.len(), 1);
+                }
+            })
+        })
+        .collect();
+    for task in join_all(tasks).await {
+        task.expect("no panic");
+    }
+    // Whoever came while it ran shared the run; whoever came later found its answer.
+    assert!(bench.runs("p").len() < 10, "{} runs", bench.runs("p").len());
+}
+
+/// One that fails takes nothing from the others.
+#[tokio::test]
+async fn the_order_is_the_configurations_and_a_failure_is_a_note() {
+    let mut bench = Bench::new();
+    bench.answering(
+        "slow",
+        &["r.example"],
+        &json!({
+            "kind": "CredentialProviderResponse",
+            "apiVersion": super::test_support::V1,
+            "cacheKeyType": "Image",
+            "auth": {"z.example": {}, "a.example": {}, "r.example": {"username": "u", "password": "p"}},
+        }),
+    );
+    bench.add("broken", &["r.example"], "exit 1");
+    bench.answering("other", &["s.example"], &answer("Image", None, "s.example"));
+    bench.answering("last", &["r.example"], &answer("Image", None, "r.example/a"));
+    let providers = bench.load();
+    let provided = providers.provide("r.example/a", &Requester::default()).await;
+    let locations: Vec<&str> = provided.entries.iter().map(|e| e.location.as_str()).collect();
+    assert_eq!(locations, ["a.example", "r.example", "z.example", "r.example/a"]);
+    assert_eq!(
+        provided.notes,
+        [Note::new("error execing credential provider plugin broken for image r.example/a: exit status 1")]
+    );
+    assert!(bench.runs("other").is_empty());
+
+    // What the caches hold is known without asking; the rest would be asked.
+    let (known, would_ask) = providers.peek("r.example/a", &Requester::default());
+    assert_eq!((known.entries, would_ask), (provided.entries, vec!["broken".to_owned()]));
+    assert_eq!(bench.runs("slow").len(), 1);
+}
+
+#[test]
+fn environments() {
+    let text = |pairs: &[(OsString, OsString)]| {
+        pairs.iter().map(|(n, v)| format!("{}={}", n.display(), v.display())).collect::<Vec<_>>().join(" ")
+    };
+    let os = |pairs: &[(&str, &str)]| pairs.iter().map(|(n, v)| (n.into(), v.into())).collect::<Vec<_>>();
+    let plain =
+        |pairs: &[(&str, &str)]| pairs.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect::<Vec<_>>();
+    let system = [("HOME", "/home/foo"), ("PATH", "/usr/bin")];
+    let key = [("SUPER_SECRET_STRONG_ACCESS_KEY", "123456789")];
+    let with_key = [system[0], system[1], ("SUPER_SECRET_STRONG_ACCESS_KEY", "1111")];
+    type Pairs<'a> = &'a [(&'a str, &'a str)];
+    let cases: [(&str, Pairs<'_>, Pairs<'_>, &str); 5] = [
+        (
+            "upstream: plugin/Test_ExecPluginEnvVars/positive append system env vars",
+            &system,
+            &key,
+            "HOME=/home/foo PATH=/usr/bin SUPER_SECRET_STRONG_ACCESS_KEY=123456789",
+        ),
+        (
+            "upstream: plugin/Test_ExecPluginEnvVars/positive no env vars provided in plugin",
+            &system,
+            &[],
+            "HOME=/home/foo PATH=/usr/bin",
+        ),
+        (
+            "upstream: plugin/Test_ExecPluginEnvVars/positive no system env vars but env vars are provided in plugin",
+            &[],
+            &key,
+            "SUPER_SECRET_STRONG_ACCESS_KEY=123456789",
+        ),
+        ("upstream: plugin/Test_ExecPluginEnvVars/positive no system or plugin provided env vars", &[], &[], ""),
+        (
+            "upstream: plugin/Test_ExecPluginEnvVars/positive plugin provided vars takes priority",
+            &with_key,
+            &key,
+            "HOME=/home/foo PATH=/usr/bin SUPER_SECRET_STRONG_ACCESS_KEY=1111 SUPER_SECRET_STRONG_ACCESS_KEY=123456789",
+        ),
+    ];
+    for (name, system, provider, want) in cases {
+        assert_eq!(text(&environment(&os(system), &plain(provider))), want, "{name}");
+    }
+    let secrets =
+        hidden(&os(&[("A_TOKEN", "12345"), ("my_password", "hunter2"), ("PATH", "/usr/bin"), ("KEY", "abc")]));
+    assert_eq!(secrets, [Secret::new("12345"), Secret::new("hunter2")]);
+}
+
+/// Arguments and environment reach the program, the later value holds.
+#[tokio::test]
+async fn arguments_and_environment() {
+    let mut bench = Bench::new();
+    let entry = bench.add("p", &["r.example"], "echo \"$VALUE $*\" >\"$DIR/seen\"");
+    entry["args"] = json!(["get-credentials", "--v=5", "two words"]);
+    entry["env"] = json!([{"name": "VALUE", "value": "configured"}]);
+    bench.options.environment.push(("VALUE".into(), "inherited".into()));
+    bench.load().provide("r.example/a", &Requester::default()).await;
+    let seen = fs::read_to_string(bench.path().join("seen")).expect("written");
+    assert_eq!(seen, "configured get-credentials --v=5 two words\n");
+}
+
+#[test]
+fn debug_shows_no_environment() {
+    let mut bench = Bench::new();
+    bench.options.environment.push(("A".into(), "swordfish".into()));
+    let entry = bench.add("p", &["r.example"], "");
+    entry["env"] = json!([{"name": "B", "value": "swordfish"}]);
+    entry["args"] = json!(["--password=swordfish"]);
+    let shown = format!("{:?} {:?}", bench.load(), bench.options);
+    assert!(!shown.contains("swordfish"), "{shown}");
+}

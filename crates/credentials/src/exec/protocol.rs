@@ -87,6 +87,10 @@ pub(super) enum ResponseError {
 
 /// Reads an answer. As strict as the kubelet: a field that it does not know, or one that comes twice, is an error.
 pub(super) fn response(stdout: &[u8], api_version: &str) -> Result<Response, ResponseError> {
+    // A structure could be given as a list of its values as well.
+    if !stdout.trim_ascii_start().starts_with(b"{") {
+        return Err(ResponseError::NotAnObject);
+    }
     let kind: TypeMeta = serde_json::from_slice(stdout).map_err(|_| ResponseError::NotAnObject)?;
     let actual = kind.api_version.unwrap_or_default();
     if actual != api_version {
@@ -107,17 +111,24 @@ pub(super) fn response(stdout: &[u8], api_version: &str) -> Result<Response, Res
             None => None,
             Some(text) => Some(GoDuration::parse(&text).ok_or(ResponseError::Decode)?),
         },
-        auth: wire
-            .auth
-            .map(|auth| auth.0)
-            .unwrap_or_default()
-            .into_iter()
-            .map(|(pattern, entry)| {
-                let entry = entry.unwrap_or_default();
-                (pattern, (entry.username.unwrap_or_default(), Secret::new(entry.password.unwrap_or_default())))
-            })
-            .collect(),
+        auth: credentials(wire.auth)?,
     })
+}
+
+fn credentials(auth: Option<Credentials>) -> Result<BTreeMap<String, (String, Secret)>, ResponseError> {
+    let mut found = BTreeMap::new();
+    for (pattern, fields) in auth.map(|auth| auth.0).unwrap_or_default() {
+        let (mut username, mut password) = (String::new(), Secret::default());
+        for (name, value) in fields.map(|fields| fields.0).unwrap_or_default() {
+            match name.as_str() {
+                "username" => username = value.unwrap_or_default(),
+                "password" => password = Secret::new(value.unwrap_or_default()),
+                _ => return Err(ResponseError::Decode),
+            }
+        }
+        found.insert(pattern, (username, password));
+    }
+    Ok(found)
 }
 
 /// Every password of an answer, even of one that is not quite right: never shown, should it also stand elsewhere.
@@ -161,15 +172,11 @@ struct Wire {
     _api_version: Option<String>,
     cache_key_type: Option<String>,
     cache_duration: Option<String>,
-    auth: Option<Once<Option<Entry>>>,
+    auth: Option<Credentials>,
 }
 
-#[derive(Default, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Entry {
-    username: Option<String>,
-    password: Option<String>,
-}
+/// The fields of credentials, by pattern of images. Maps and not structures, which could be given as lists.
+type Credentials = Once<Option<Once<Option<String>>>>;
 
 /// A map in which no key comes twice.
 struct Once<T>(BTreeMap<String, T>);

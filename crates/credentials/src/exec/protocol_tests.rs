@@ -1,1 +1,156 @@
+//! Tests of the credential provider protocol, byte for byte where the kubelet's is.
 
+use super::*;
+
+fn api(version: &str) -> String {
+    format!("{GROUP}{version}")
+}
+
+#[test]
+fn requests() {
+    let annotations: BTreeMap<String, String> =
+        [("domain.io/annotation2", "value2"), ("domain.io/annotation1", "value1")]
+            .map(|(n, v)| (n.into(), v.into()))
+            .into();
+    let none = BTreeMap::new();
+    let cases = [
+        ("upstream: plugin/Test_encodeRequest/successful with v1alpha1", "v1alpha1", "", &none, ""),
+        ("upstream: plugin/Test_encodeRequest/successful with v1beta1", "v1beta1", "", &none, ""),
+        ("upstream: plugin/Test_encodeRequest/successful with v1", "v1", "", &none, ""),
+        (
+            "upstream: plugin/Test_encodeRequest/successful with v1, with service account token and annotations",
+            "v1",
+            "service-account-token",
+            &annotations,
+            r#","serviceAccountToken":"service-account-token","serviceAccountAnnotations":{"domain.io/annotation1":"value1","domain.io/annotation2":"value2"}"#,
+        ),
+    ];
+    for (name, version, token, annotations, more) in cases {
+        let token = Secret::new(token);
+        let line = request(&Request { image: "test.registry.io/foobar", token: &token, annotations }, &api(version));
+        let want = format!(
+            "{{\"kind\":\"CredentialProviderRequest\",\"apiVersion\":\"{}\",\"image\":\"test.registry.io/foobar\"{more}}}\n",
+            api(version)
+        );
+        assert_eq!(String::from_utf8_lossy(&line), want, "{name}");
+    }
+}
+
+/// The token must not be left behind in memory that a growing buffer gave back.
+#[test]
+fn a_request_never_grows_its_buffer() {
+    let wild: String = "\u{1}\"\\\u{7f}é".repeat(200);
+    let annotations = BTreeMap::from([(wild.clone(), wild.clone()), (String::new(), String::new())]);
+    let token = Secret::new(wild.clone());
+    let line = request(&Request { image: &wild, token: &token, annotations: &annotations }, &api("v1"));
+    let room = 6 * (3 * wild.len() + wild.len() + 16) + 512;
+    assert!(line.len() < room && line.capacity() == room, "{} of {}", line.len(), line.capacity());
+    let back: serde_json::Value = serde_json::from_slice(&line).expect("JSON");
+    assert_eq!(back["serviceAccountToken"], wild.as_str());
+}
+
+fn good(version: &str) -> String {
+    format!(
+        r#"{{"kind":"CredentialProviderResponse","apiVersion":"{}","cacheKeyType":"Registry","cacheDuration":"1m","auth":{{"*.registry.io":{{"username":"user","password":"password"}}}}}}"#,
+        api(version)
+    )
+}
+
+#[test]
+fn responses() {
+    let want = || {
+        Ok(Response {
+            cache_key_type: Some(CacheKeyType::Registry),
+            cache_duration: GoDuration::parse("1m"),
+            auth: BTreeMap::from([("*.registry.io".to_owned(), ("user".to_owned(), Secret::new("password")))]),
+        })
+    };
+    let cases = [
+        ("upstream: plugin/Test_decodeResponse/success with v1", good("v1"), api("v1"), want()),
+        ("upstream: plugin/Test_decodeResponse/success with v1beta1", good("v1beta1"), api("v1beta1"), want()),
+        ("upstream: plugin/Test_decodeResponse/success with v1alpha1", good("v1alpha1"), api("v1alpha1"), want()),
+        (
+            "upstream: plugin/Test_decodeResponse/wrong Kind",
+            good("v1beta1").replace("CredentialProviderResponse", "WrongKind"),
+            api("v1beta1"),
+            Err(ResponseError::Decode),
+        ),
+        (
+            "upstream: plugin/Test_decodeResponse/wrong Group",
+            good("v1beta1").replace("credentialprovider.", "foobar."),
+            "foobar.kubelet.k8s.io/v1beta1".to_owned(),
+            Err(ResponseError::Decode),
+        ),
+    ];
+    for (name, text, version, want) in cases {
+        assert_eq!(response(text.as_bytes(), &version), want, "{name}");
+    }
+}
+
+#[test]
+fn what_is_left_out() {
+    let head = format!(r#""kind":"CredentialProviderResponse","apiVersion":"{}""#, api("v1"));
+    let read = |rest: &str| response(format!("{{{head}{rest}}}").as_bytes(), &api("v1")).expect("read");
+    for rest in ["", r#","cacheDuration":null,"auth":null,"cacheKeyType":null"#, r#","auth":{}"#] {
+        let got = read(rest);
+        assert!(got.auth.is_empty() && got.cache_duration.is_none() && got.cache_key_type.is_none(), "{rest}");
+    }
+    let got = read(r#","cacheKeyType":"image","auth":{"a":null,"b":{"username":null}}"#);
+    assert_eq!(got.cache_key_type, None);
+    assert!(got.auth.values().all(|(user, password)| user.is_empty() && password.is_empty()));
+    for (word, want) in [("Image", CacheKeyType::Image), ("Global", CacheKeyType::Global)] {
+        assert_eq!(read(&format!(r#","cacheKeyType":"{word}""#)).cache_key_type, Some(want));
+    }
+}
+
+#[test]
+fn garbage_is_refused_and_not_quoted() {
+    let head = format!(r#""kind":"CredentialProviderResponse","apiVersion":"{}""#, api("v1"));
+    let not_an_object = "error reading GVK from response: it is not a JSON object with kind and apiVersion";
+    let decode = "error decoding credential provider plugin response from stdout";
+    let version = |actual: &str| {
+        format!(
+            "apiVersion from credential plugin response did not match expected apiVersion:{}, actual apiVersion:{actual}",
+            api("v1")
+        )
+    };
+    let cases = [
+        ("nothing", String::new(), not_an_object.to_owned()),
+        ("text", "swordfish".into(), not_an_object.into()),
+        ("a list", "[\"swordfish\"]".into(), not_an_object.into()),
+        ("a wrong type", r#"{"kind":5}"#.into(), not_an_object.into()),
+        ("two answers", format!("{}{}", good("v1"), good("v1")), not_an_object.into()),
+        (
+            "a list of the right values",
+            format!(r#"["CredentialProviderResponse","{}"]"#, api("v1")),
+            not_an_object.into(),
+        ),
+        ("a list for a credential", format!(r#"{{{head},"auth":{{"a":["swordfish"]}}}}"#), decode.into()),
+        ("no version", "{}".into(), version("")),
+        ("another version", good("v1beta1"), version(&api("v1beta1"))),
+        ("a secret as the version", r#"{"apiVersion":"swordfish"}"#.into(), version("<hidden>")),
+        ("one that looks like a path", r#"{"apiVersion":"swordfish/v1swordfish"}"#.into(), version("<hidden>")),
+        ("an unknown field", format!(r#"{{{head},"swordfish":1}}"#), decode.into()),
+        (
+            "an unknown field of a credential",
+            format!(r#"{{{head},"auth":{{"a":{{"token":"swordfish"}}}}}}"#),
+            decode.into(),
+        ),
+        ("a field twice", format!(r#"{{{head},"cacheKeyType":"Image","cacheKeyType":"Image"}}"#), decode.into()),
+        ("a pattern twice", format!(r#"{{{head},"auth":{{"a":{{}},"a":{{}}}}}}"#), decode.into()),
+        ("no duration", format!(r#"{{{head},"cacheDuration":"swordfish"}}"#), decode.into()),
+        ("a number as the duration", format!(r#"{{{head},"cacheDuration":60}}"#), decode.into()),
+        ("a password that is none", format!(r#"{{{head},"auth":{{"a":{{"password":5}}}}}}"#), decode.into()),
+    ];
+    for (name, text, want) in cases {
+        let error = response(text.as_bytes(), &api("v1")).expect_err(name).to_string();
+        assert_eq!(error, want, "{name}");
+    }
+}
+
+#[test]
+fn passwords_are_found_in_what_is_not_quite_right() {
+    let found = |text: &str| passwords(text.as_bytes()).iter().map(|s| s.expose().to_owned()).collect::<Vec<_>>();
+    assert_eq!(found(&good("v7").replace("cacheKeyType", "unknown")), ["password"]);
+    assert!(found("swordfish").is_empty());
+}

@@ -40,13 +40,10 @@ impl fmt::Debug for HelperOptions {
     }
 }
 
-/// Why a helper gave no answer. Names the helper and quotes nothing of its answer.
-#[derive(Debug, thiserror::Error)]
-#[error("credential helper docker-credential-{helper}: {cause}")]
-pub struct HelperError {
-    helper: String,
-    cause: String,
-}
+/// Why a helper gave no answer. Does not name the helper, which the caller does, and quotes nothing of its answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct HelperError(String);
 
 /// What every helper's name begins with.
 const PREFIX: &str = "docker-credential-";
@@ -63,7 +60,7 @@ const IDENTITY: &str = "<token>";
 /// # Errors
 /// The helper is missing, fails, takes too long, or prints something that is no answer.
 pub async fn get(helper: &str, server: &str, options: &HelperOptions) -> Result<Option<RegistryAuth>, HelperError> {
-    ask(helper, server, options).await.map_err(|cause| HelperError { helper: helper.to_owned(), cause })
+    ask(helper, server, options).await.map_err(HelperError)
 }
 
 async fn ask(helper: &str, server: &str, options: &HelperOptions) -> Result<Option<RegistryAuth>, String> {
@@ -93,7 +90,7 @@ async fn ask(helper: &str, server: &str, options: &HelperOptions) -> Result<Opti
         cause = format!("{cause}: {said}");
     }
     // What it printed may be an answer all the same, and then stand in the complaint as well.
-    let secret = serde_json::from_slice::<Wire>(&ran.stdout).map(|wire| Secret::new(wire.secret)).unwrap_or_default();
+    let (_, secret) = read(&ran.stdout).unwrap_or_default();
     let complaint = ran.complaint(&[secret.expose()]);
     Err(if complaint.is_empty() { cause } else { format!("{cause}: {complaint}") })
 }
@@ -111,6 +108,14 @@ async fn find(name: &str, options: &HelperOptions) -> Result<PathBuf, String> {
     Err("it is not in any directory of PATH, or may not be executed".to_owned())
 }
 
+/// User name and secret. The parser's own words would quote what it met.
+fn read(stdout: &[u8]) -> Option<(String, Secret)> {
+    // A structure could be given as a list of its values as well.
+    let object = Some(stdout).filter(|text| text.trim_ascii_start().starts_with(b"{"))?;
+    let Wire { username, secret } = serde_json::from_slice(object).ok()?;
+    Some((username, Secret::new(secret)))
+}
+
 /// What helpers print. More fields than these are none of our business.
 #[derive(serde::Deserialize)]
 struct Wire {
@@ -121,10 +126,7 @@ struct Wire {
 }
 
 fn answer(stdout: &[u8]) -> Result<Option<RegistryAuth>, String> {
-    // The parser's own words would quote what it met.
-    let Wire { username, secret } =
-        serde_json::from_slice(stdout).map_err(|_| "its answer is not the JSON that helpers print".to_owned())?;
-    let secret = Secret::new(secret);
+    let (username, secret) = read(stdout).ok_or("its answer is not the JSON that helpers print")?;
     Ok(match username.as_str() {
         "" if secret.is_empty() => None,
         IDENTITY => Some(RegistryAuth { identity_token: secret, ..RegistryAuth::default() }),
