@@ -120,6 +120,15 @@ fn answer_keys() {
     }
 }
 
+// upstream: plugin/Test_CacheKeyGeneration/image cache key without service account
+// upstream: plugin/Test_CacheKeyGeneration/image cache key with ServiceAccount cache type
+// upstream: plugin/Test_CacheKeyGeneration/image cache key with Token cache type
+// upstream: plugin/Test_CacheKeyGeneration/registry cache key without service account
+// upstream: plugin/Test_CacheKeyGeneration/registry cache key with ServiceAccount cache type
+// upstream: plugin/Test_CacheKeyGeneration/registry cache key with Token cache type
+// upstream: plugin/Test_CacheKeyGeneration/global cache key without service account
+// upstream: plugin/Test_CacheKeyGeneration/global cache key with ServiceAccount cache type
+// upstream: plugin/Test_CacheKeyGeneration/global cache key with Token cache type
 #[test]
 fn images_registries_and_all_with_every_kind_of_account() {
     let hash = token_hash("token");
@@ -139,15 +148,6 @@ fn images_registries_and_all_with_every_kind_of_account() {
     assert_eq!(hash, "sha256:3c469e9d6c5875d37a43f353d4f88e61fcf812c66eee3457465a40b0da4153e0");
     assert_eq!(token_hash(""), "");
     let image = "registry.io/team/image";
-    // upstream: plugin/Test_CacheKeyGeneration/image cache key without service account
-    // upstream: plugin/Test_CacheKeyGeneration/image cache key with ServiceAccount cache type
-    // upstream: plugin/Test_CacheKeyGeneration/image cache key with Token cache type
-    // upstream: plugin/Test_CacheKeyGeneration/registry cache key without service account
-    // upstream: plugin/Test_CacheKeyGeneration/registry cache key with ServiceAccount cache type
-    // upstream: plugin/Test_CacheKeyGeneration/registry cache key with Token cache type
-    // upstream: plugin/Test_CacheKeyGeneration/global cache key without service account
-    // upstream: plugin/Test_CacheKeyGeneration/global cache key with ServiceAccount cache type
-    // upstream: plugin/Test_CacheKeyGeneration/global cache key with Token cache type
     for (base, want) in [
         (image, "\x00\x16registry.io/team/image"),
         (registry(image), "\x00\x0bregistry.io"),
@@ -168,6 +168,9 @@ fn a_text_that_is_too_long_for_a_key() {
     assert!(answer_key(&long[1..], &Key::default()).is_ok());
 }
 
+// upstream: plugin/Test_getCachedCredentials_pluginUsingServiceAccount/It should return not expired credential
+// upstream: plugin/Test_getCachedCredentials_pluginUsingServiceAccount/It should not return expired credential
+// upstream: plugin/Test_getCachedCredentials_pluginUsingServiceAccount/It should delete expired credential during purge
 #[tokio::test(start_paused = true)]
 async fn answers_expire() {
     for with_account in [false, true] {
@@ -180,7 +183,6 @@ async fn answers_expire() {
         let minutes = |n: u64| Duration::from_secs(60 * n);
         // (row, how long it lasts, then how much later, asked for, answer, how many are kept)
         let cases = [
-            // upstream: plugin/Test_getCachedCredentials_pluginUsingServiceAccount/It should return not expired credential
             (
                 "upstream: plugin/Test_getCachedCredentials/It should return not expired credential",
                 "image1",
@@ -190,7 +192,6 @@ async fn answers_expire() {
                 Some("image1"),
                 1,
             ),
-            // upstream: plugin/Test_getCachedCredentials_pluginUsingServiceAccount/It should not return expired credential
             (
                 "upstream: plugin/Test_getCachedCredentials/It should not return expired credential",
                 "image2",
@@ -200,7 +201,6 @@ async fn answers_expire() {
                 None,
                 1,
             ),
-            // upstream: plugin/Test_getCachedCredentials_pluginUsingServiceAccount/It should delete expired credential during purge
             (
                 "upstream: plugin/Test_getCachedCredentials/It should delete expired credential during purge",
                 "image3",

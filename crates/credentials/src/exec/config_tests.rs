@@ -306,6 +306,7 @@ fn token_attributes_are_read() {
 }
 
 /// The hash runs over each file's length and bytes, so that moving a boundary between files changes it.
+// upstream: plugin/Test_readCredentialProviderConfig/the hash of the files
 #[test]
 fn the_hash_of_the_files() {
     let text = json("a", "r.example", "v1", "1m");

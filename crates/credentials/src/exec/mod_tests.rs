@@ -46,13 +46,13 @@ fn a_configuration_that_makes_no_sense() {
     assert!(bench.try_load().expect_err("refused").to_string().contains("feature gate is disabled"));
 }
 
+// upstream: plugin/TestRegisterCredentialProviderPlugin/successful registration
+// upstream: plugin/TestRegisterCredentialProviderPlugin/duplicate registration should panic
 #[test]
 fn registration() {
-    // upstream: plugin/TestRegisterCredentialProviderPlugin/successful registration
     let mut bench = Bench::new();
     bench.answering("test-provider", &["r.example"], &answer("Image", None, "r.example"));
     assert_eq!(format!("{:?}", bench.load()), "Providers([\"test-provider\"])");
-    // upstream: plugin/TestRegisterCredentialProviderPlugin/duplicate registration should panic
     bench.answering("test-provider", &["s.example"], &answer("Image", None, "s.example"));
     assert_eq!(
         bench.try_load().expect_err("refused").to_string(),
@@ -61,25 +61,25 @@ fn registration() {
 }
 
 /// What the kubelet builds a keyring of for each pod is the argument of a look-up here.
+// upstream: plugin/TestNewExternalCredentialProviderDockerKeyring/no providers registered
+// upstream: plugin/TestNewExternalCredentialProviderDockerKeyring/multiple providers registered
+// upstream: plugin/TestNewExternalCredentialProviderDockerKeyring/feature gate disabled - pod information should be empty
+// upstream: plugin/TestNewExternalCredentialProviderDockerKeyring/feature gate enabled - pod information should be set
 #[tokio::test]
 async fn what_a_provider_is_told_of_the_pod() {
-    // upstream: plugin/TestNewExternalCredentialProviderDockerKeyring/no providers registered
     // There is no such thing as a configuration without providers.
     assert!(
         Bench::new().try_load().expect_err("refused").to_string().ends_with("at least 1 item in plugins is required")
     );
-    // upstream: plugin/TestNewExternalCredentialProviderDockerKeyring/multiple providers registered
     let mut bench = Bench::new();
     for name in ["enabled-provider-1", "enabled-provider-2"] {
         bench.answering(name, &["*.example"], &answer("Image", None, "*.example"));
     }
     let providers = bench.load();
     assert_eq!(providers.would_ask("r.example/a", &pod(&[])), ["enabled-provider-1", "enabled-provider-2"]);
-    // upstream: plugin/TestNewExternalCredentialProviderDockerKeyring/feature gate disabled - pod information should be empty
     providers.provide("r.example/a", &pod(&[("a", "b")])).await;
     let request = bench.request("enabled-provider-1");
     assert_eq!(request.as_object().map(serde_json::Map::len), Some(3), "{request}");
-    // upstream: plugin/TestNewExternalCredentialProviderDockerKeyring/feature gate enabled - pod information should be set
     bench.add("with-token", &["*.example"], "")["tokenAttributes"] =
         json!({"serviceAccountTokenAudience": "aud", "cacheType": "Token", "requireServiceAccount": true});
     let tokens = super::test_support::Tokens::of(&[Ok("token")]);
@@ -89,6 +89,7 @@ async fn what_a_provider_is_told_of_the_pod() {
     assert_eq!(tokens.asked(), ["ns/sa-name sa-uid for aud and pod pod-uid"]);
 }
 
+// upstream: plugin/TestExternalCredentialProviderKeyringLookupNoProviders
 #[tokio::test]
 async fn lookups() {
     let image = "test.registry.io/image";
@@ -97,7 +98,6 @@ async fn lookups() {
     let mut empty = answer("Image", None, "x");
     empty["auth"] = json!({});
     let cases = [
-        // upstream: plugin/TestExternalCredentialProviderKeyringLookupNoProviders
         ("no provider is for the image", vec![("p", "other.example", false, None)], vec![]),
         (
             "upstream: plugin/TestExternalCredentialProviderKeyringLookupWithProviders/single provider with config",
