@@ -203,7 +203,7 @@ fn environments() {
     let os = |pairs: &[(&str, &str)]| pairs.iter().map(|(n, v)| (n.into(), v.into())).collect::<Vec<_>>();
     let plain =
         |pairs: &[(&str, &str)]| pairs.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect::<Vec<_>>();
-    let system = [("HOME", "/home/foo"), ("PATH", "/usr/bin")];
+    let system = [("HOME", "/root"), ("PATH", "/usr/bin")];
     let key = [("SUPER_SECRET_STRONG_ACCESS_KEY", "123456789")];
     let with_key = [system[0], system[1], ("SUPER_SECRET_STRONG_ACCESS_KEY", "1111")];
     type Pairs<'a> = &'a [(&'a str, &'a str)];
@@ -212,13 +212,13 @@ fn environments() {
             "upstream: plugin/Test_ExecPluginEnvVars/positive append system env vars",
             &system,
             &key,
-            "HOME=/home/foo PATH=/usr/bin SUPER_SECRET_STRONG_ACCESS_KEY=123456789",
+            "HOME=/root PATH=/usr/bin SUPER_SECRET_STRONG_ACCESS_KEY=123456789",
         ),
         (
             "upstream: plugin/Test_ExecPluginEnvVars/positive no env vars provided in plugin",
             &system,
             &[],
-            "HOME=/home/foo PATH=/usr/bin",
+            "HOME=/root PATH=/usr/bin",
         ),
         (
             "upstream: plugin/Test_ExecPluginEnvVars/positive no system env vars but env vars are provided in plugin",
@@ -231,7 +231,7 @@ fn environments() {
             "upstream: plugin/Test_ExecPluginEnvVars/positive plugin provided vars takes priority",
             &with_key,
             &key,
-            "HOME=/home/foo PATH=/usr/bin SUPER_SECRET_STRONG_ACCESS_KEY=1111 SUPER_SECRET_STRONG_ACCESS_KEY=123456789",
+            "HOME=/root PATH=/usr/bin SUPER_SECRET_STRONG_ACCESS_KEY=1111 SUPER_SECRET_STRONG_ACCESS_KEY=123456789",
         ),
     ];
     for (name, system, provider, want) in cases {
