@@ -8,6 +8,7 @@
 mod redact;
 
 use std::ffi::OsString;
+use std::fmt;
 use std::io;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -42,13 +43,19 @@ pub(crate) struct Run<'a> {
 }
 
 /// What a program did that came to its end.
-#[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) status: ExitStatus,
     /// Wiped when it goes.
     pub(crate) stdout: Zeroizing<Vec<u8>>,
     stderr: Vec<u8>,
     secrets: Vec<Zeroizing<String>>,
+}
+
+impl fmt::Debug for Ran {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Neither of the outputs: they may be secrets.
+        f.debug_struct("Ran").field("status", &self.status).finish_non_exhaustive()
+    }
 }
 
 impl Ran {

@@ -94,8 +94,8 @@ async fn endless_output_ends() {
 async fn time_is_up_for_the_whole_group() {
     let program = program("echo $$ >$DIR/pid; sleep 1000 & echo $! >$DIR/child; wait");
     let started = Instant::now();
-    let error = run_with(&program, b"", Duration::from_millis(300)).await.expect_err("too slow");
-    assert_eq!(error.to_string(), "gave no answer within 300ms and was killed");
+    let error = run_with(&program, b"", Duration::from_secs(2)).await.expect_err("too slow");
+    assert_eq!(error.to_string(), "gave no answer within 2s and was killed");
     assert!(started.elapsed() < Duration::from_secs(30));
     gone(&program, "pid").await;
     gone(&program, "child").await;

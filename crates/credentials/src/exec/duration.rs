@@ -115,6 +115,8 @@ fn decimal(f: &mut fmt::Formatter<'_>, total: u64, unit: u64, name: &str) -> fmt
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -172,6 +174,20 @@ mod tests {
             "1sm",
         ] {
             assert_eq!(GoDuration::parse(text), None, "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_can_be_read(nanoseconds: i64) {
+            let duration = GoDuration(nanoseconds);
+            prop_assert_eq!(GoDuration::parse(&duration.to_string()), Some(duration));
+        }
+
+        #[test]
+        fn no_text_makes_it_panic(text in "\\PC*", likely in "[-+]?([0-9.]{0,25}(ns|us|µs|ms|s|m|h)?){0,4}") {
+            let _ = GoDuration::parse(&text);
+            let _ = GoDuration::parse(&likely);
         }
     }
 

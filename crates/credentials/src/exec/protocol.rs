@@ -145,15 +145,11 @@ pub(super) fn passwords(stdout: &[u8]) -> Vec<Secret> {
     loose.into_iter().flat_map(|l| l.auth.into_values()).map(|entry| Secret::new(entry.password)).collect()
 }
 
-/// A version that is fit to be shown; anything else could be a part of a secret.
+/// A version that is fit to be shown, which is one of this protocol; anything else could be a part of a secret.
 fn shown(api_version: &str) -> String {
-    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '-' | '/');
-    let version = api_version.rsplit('/').next().unwrap_or_default();
-    let looks_right = api_version.len() <= 80
-        && api_version.chars().all(plain)
-        && version.len() <= 10
-        && version.strip_prefix('v').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
-    if looks_right || api_version.is_empty() { api_version.to_owned() } else { "<hidden>".to_owned() }
+    let version = api_version.strip_prefix(GROUP).and_then(|version| version.strip_prefix('v'));
+    let fit = version.is_some_and(|v| v.len() <= 10 && v.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit()));
+    if fit || api_version.is_empty() { api_version.to_owned() } else { "<hidden>".to_owned() }
 }
 
 #[derive(serde::Deserialize)]

@@ -1,5 +1,7 @@
 //! Tests of the credential provider protocol, byte for byte where the kubelet's is.
 
+use proptest::prelude::*;
+
 use super::*;
 
 fn api(version: &str) -> String {
@@ -129,7 +131,7 @@ fn garbage_is_refused_and_not_quoted() {
         ("no version", "{}".into(), version("")),
         ("another version", good("v1beta1"), version(&api("v1beta1"))),
         ("a secret as the version", r#"{"apiVersion":"swordfish"}"#.into(), version("<hidden>")),
-        ("one that looks like a path", r#"{"apiVersion":"swordfish/v1swordfish"}"#.into(), version("<hidden>")),
+        ("another group", r#"{"apiVersion":"swordfish/v1"}"#.into(), version("<hidden>")),
         ("an unknown field", format!(r#"{{{head},"swordfish":1}}"#), decode.into()),
         (
             "an unknown field of a credential",
@@ -153,4 +155,49 @@ fn passwords_are_found_in_what_is_not_quite_right() {
     let found = |text: &str| passwords(text.as_bytes()).iter().map(|s| s.expose().to_owned()).collect::<Vec<_>>();
     assert_eq!(found(&good("v7").replace("cacheKeyType", "unknown")), ["password"]);
     assert!(found("swordfish").is_empty());
+}
+
+/// Values as JSON can have them, with the names that the protocol knows.
+fn any_json() -> impl Strategy<Value = serde_json::Value> {
+    let word = prop_oneof![
+        Just("kind".to_owned()),
+        Just("apiVersion".to_owned()),
+        Just("auth".to_owned()),
+        Just("password".to_owned()),
+        Just("cacheDuration".to_owned()),
+        Just(KIND.to_owned()),
+        Just(api("v1")),
+        "swordfish.{0,3}",
+    ];
+    let leaf = prop_oneof![
+        Just(serde_json::Value::Null),
+        any::<bool>().prop_map(Into::into),
+        any::<i64>().prop_map(Into::into),
+        word.clone().prop_map(Into::into),
+    ];
+    leaf.prop_recursive(4, 32, 6, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Into::into),
+            prop::collection::vec((word.clone(), inner), 0..6)
+                .prop_map(|pairs| serde_json::Value::Object(pairs.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    /// Whatever a provider prints, no error quotes it, and nothing panics.
+    #[test]
+    fn no_error_quotes_an_answer(mut value in any_json(), with_head: bool, cut in 0_usize..400) {
+        if let (true, Some(fields)) = (with_head, value.as_object_mut()) {
+            fields.insert("kind".to_owned(), KIND.into());
+            fields.insert("apiVersion".to_owned(), api("v1").into());
+        }
+        let text = value.to_string();
+        for text in [text.as_bytes(), &text.as_bytes()[..cut.min(text.len())]] {
+            if let Err(error) = response(text, &api("v1")) {
+                prop_assert!(!error.to_string().contains("swordfish"), "{}", error);
+            }
+            let _ = passwords(text);
+        }
+    }
 }

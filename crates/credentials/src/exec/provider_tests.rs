@@ -492,16 +492,30 @@ async fn one_that_hangs() {
 #[tokio::test]
 async fn one_that_does_not_read_its_request() {
     let mut bench = Bench::new();
+    let good = answer("Image", None, "r.example");
+    bench.answering("p", &["r.example"], &good)["tokenAttributes"] = attributes("Token", true, &[]);
+    bench.replace("p", &format!("exec 0<&-; cat <<'END'\n{good}\nEND"));
+    // More than a pipe holds.
+    let token = "t".repeat(300_000);
+    bench.options.tokens = Some(Tokens::of(&[Ok(&token)]));
+    let provided = bench.load().provide("r.example/a", &pod(&[])).await;
+    assert_eq!(words(&provided), ["r.example user:password from credential provider p for service account ns/sa-name"]);
+}
+
+#[tokio::test]
+async fn annotations_that_no_cache_key_can_hold() {
+    let mut bench = Bench::new();
     bench.answering("p", &["r.example"], &answer("Image", None, "r.example"))["tokenAttributes"] =
-        attributes("Token", true, &["big"]);
+        attributes("ServiceAccount", true, &["big"]);
     bench.options.tokens = Some(Tokens::of(&[Ok("token")]));
-    // More than a pipe holds, and fewer than a cache key can.
-    bench.replace("p", &format!("exec 0<&-; cat <<'END'\n{}\nEND", answer("Image", None, "r.example")));
     let big = "x".repeat(60_000);
-    let pod = pod(&[("big", &big), ("domain.io/optional", &big)]);
-    let provided = bench.load().provide("r.example/a", &pod).await;
-    // The account's key is longer than an answer's key can hold, which is said; the pull goes on without it.
-    assert!(words(&provided)[0].contains("longer than a cache key can hold"), "{:?}", words(&provided));
+    let provided = bench.load().provide("r.example/a", &pod(&[("big", &big), ("domain.io/optional", &big)])).await;
+    let note = &provided.notes[0].text;
+    assert!(
+        note.starts_with("credential provider p: ") && note.ends_with("longer than a cache key can hold"),
+        "{note}"
+    );
+    assert!(provided.entries.is_empty() && bench.runs("p").is_empty());
 }
 
 /// The clock is asked before and after a run; what comes between is what the metrics show.
