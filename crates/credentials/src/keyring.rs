@@ -87,7 +87,7 @@ pub struct Candidates {
 /// What is known without running a program.
 #[derive(Clone, Debug, Default)]
 pub struct Preview {
-    /// In the order in which they are to be tried, without those of helpers and providers.
+    /// In the order in which they are to be tried, without those of helpers and of providers that would be asked.
     pub candidates: Vec<Candidate>,
     /// The helpers and providers that would be asked, in words.
     pub would_ask: Vec<String>,
@@ -181,11 +181,12 @@ impl Keyring {
         if let Some((helper, server)) = helper_for(repository, &node) {
             would_ask.push(format!("{} for {server}", NodeSource::Helper(helper.to_owned())));
         }
-        if let Some(providers) = &self.options.providers {
-            let names = providers.would_ask(repository, requester).into_iter();
-            would_ask.extend(names.map(|name| NodeSource::Provider(name).to_string()));
-        }
         self.add_node(repository, &node, &mut found);
+        if let Some(providers) = &self.options.providers {
+            let (known, names) = providers.peek(repository, requester);
+            self.add_provided(repository, known, &mut found);
+            would_ask.extend(names.into_iter().map(|name| NodeSource::Provider(name).to_string()));
+        }
         self.finish(&mut found);
         Ok(Preview { candidates: found.candidates, would_ask, notes: found.notes })
     }

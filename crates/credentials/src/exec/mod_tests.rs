@@ -265,3 +265,45 @@ fn debug_shows_no_environment() {
     let shown = format!("{:?} {:?}", bench.load(), bench.options);
     assert!(!shown.contains("swordfish"), "{shown}");
 }
+
+/// The keyring narrows what providers answer to the image, most specific first, and passes their notes on.
+#[tokio::test]
+async fn providers_in_a_keyring() {
+    let mut bench = Bench::new();
+    let mut wide = answer("Image", None, "r.example");
+    wide["auth"] = json!({
+        "r.example": {"username": "wide", "password": "1"},
+        "r.example/team": {"username": "narrow", "password": "2"},
+        "r.example/tea": {"username": "beside", "password": "3"},
+        "s.example": {"username": "elsewhere", "password": "4"},
+        "not a host": {"username": "nowhere", "password": "swordfish"},
+    });
+    bench.answering("p", &["*.example"], &wide);
+    bench.add("broken", &["*.example"], "exit 1");
+    let providers = Some(bench.load());
+    let keyring = crate::Keyring::new(crate::KeyringOptions { providers, ..Default::default() });
+    let users = |candidates: &[crate::Candidate]| {
+        candidates.iter().map(|c| format!("{} from {}", c.auth.username, c.source)).collect::<Vec<_>>()
+    };
+    let (image, requester) = ("r.example/team/app:1.0", Requester::default());
+
+    let before = keyring.preview(image, &requester).await.expect("a name");
+    assert!(before.candidates.is_empty() && bench.runs("p").is_empty());
+    assert_eq!(before.would_ask, ["credential provider p", "credential provider broken"]);
+
+    let found = keyring.candidates(image, &requester).await.expect("a name");
+    let want = ["narrow from credential provider p", "wide from credential provider p"];
+    assert_eq!(users(&found.candidates), want);
+    assert_eq!(bench.request("p")["image"], "r.example/team/app");
+    let notes: Vec<String> = found.notes.iter().map(ToString::to_string).collect();
+    assert_eq!(notes.len(), 2, "{notes:?}");
+    assert!(notes.iter().any(|note| note.ends_with("r.example/team/app: exit status 1")), "{notes:?}");
+    assert!(notes.iter().all(|note| !note.contains("swordfish") && !note.contains("not a host")), "{notes:?}");
+
+    let after = keyring.preview(image, &requester).await.expect("a name");
+    assert_eq!(
+        (users(&after.candidates), after.would_ask),
+        (want.map(str::to_owned).to_vec(), vec!["credential provider broken".to_owned()])
+    );
+    assert_eq!(bench.runs("p").len(), 1);
+}
