@@ -22,7 +22,6 @@ mod metrics;
 mod options;
 mod outcome;
 mod policy;
-#[expect(dead_code, reason = "what the puller will use")]
 mod pull;
 mod records;
 mod request;

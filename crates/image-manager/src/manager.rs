@@ -5,7 +5,7 @@ use std::borrow::Borrow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use credentials::Keyring;
-use cri_api::{ImageService, ImageSpec};
+use cri_api::{Error, ImageService, ImageSpec, Kind};
 use tracing::Instrument as _;
 
 use crate::backoff::{Backoff, Failure, Marks, Subject};
@@ -13,9 +13,9 @@ use crate::look::{Found, Look};
 use crate::outcome::Outcome;
 use crate::pull::{Mark, PullFailed, Puller, Recheck, Wanted};
 use crate::{
-    Access, BackoffEntry, BackoffSelector, Clock, Decision, Doubt, EnsureImageError, EnsureImageRequest, EnsuredImage,
-    EventRecorder, EventRef, EventType, Grant, Metrics, ObjectRef, Options, Presence, PullFailure, PullPolicy,
-    PullRecords, PullTiming, RefuseReason, RegistryFingerprint, decide,
+    Access, Attempt, BackoffEntry, BackoffSelector, Clock, Decision, Doubt, EnsureImageError, EnsureImageRequest,
+    EnsuredImage, EventRecorder, EventRef, EventType, Grant, Metrics, ObjectRef, Options, Presence, PullFailure,
+    PullPolicy, PullRecords, PullTiming, RefuseReason, RegistryFingerprint, decide,
 };
 
 /// Makes sure that images are there.
@@ -52,7 +52,13 @@ impl ImageManager {
     pub fn new(service: Arc<dyn ImageService>, events: Arc<dyn EventRecorder>, options: Options) -> Self {
         let Options { puller, clock, keyring, records, metrics, backoff, registry_fingerprint } = options;
         Self {
-            puller: Puller::new(Arc::clone(&service), puller, Arc::clone(&clock)),
+            puller: Puller::new(
+                Arc::clone(&service),
+                records.clone(),
+                puller,
+                Arc::clone(&clock),
+                Arc::clone(&metrics),
+            ),
             service,
             events,
             clock,
@@ -312,6 +318,15 @@ impl ImageManager {
         let source = match failed {
             PullFailed::Attempts(failure) => failure,
             PullFailed::Throttled => PullFailure::throttled(),
+            PullFailed::Record(source) => {
+                let what = format!("Failed to record image pull intent for container image {:?}", request.image);
+                let error = Error::from_source(Kind::Internal, &*source).context(what);
+                PullFailure::new(vec![Attempt { source: None, error }])
+            }
+            PullFailed::ShuttingDown => {
+                let error = Error::new(Kind::Cancelled, failed.to_string());
+                PullFailure::new(vec![Attempt { source: None, error }])
+            }
         };
         let source = source.with_notes(found.notes.iter().map(ToString::to_string).collect());
         let (cause, retry_after) = (source.cause(), source.retry_after());

@@ -1,78 +1,224 @@
-//! [`Puller`]: brings images, for everybody who wants them.
+//! [`Puller`]: brings images, for everybody who wants them: in an order, within limits, and each of them once.
 //!
 //! It decides nothing about whether an image is to be pulled and tells no events: the manager does both, and calls it.
+//! A pull is a job of its own. Requests for the same image with the same credentials share one; each of them may go away
+//! when it likes, and the job ends when the last one has. What a job does is in [`job`], who shares one in [`key`], whose
+//! turn it is in [`order`], how fast pulls may begin in [`bucket`], whether one is too slow in [`progress`].
 
+mod attempts;
+mod bucket;
+mod hub;
+mod job;
+mod key;
 mod options;
+mod order;
+mod progress;
+mod table;
+mod throttle;
+mod time;
+mod turns;
 mod wanted;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use cri_api::{ImageService, ImageSpec, PullImageRequest};
-use tokio::sync::Semaphore;
+use cri_api::{Error, ImageService, ImageSpec, Kind};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
 
 pub use options::PullerOptions;
 pub(crate) use wanted::{Mark, PullFailed, Pulled, Recheck, Wanted};
 
-use crate::{Attempt, Clock, PullFailure};
+use self::attempts::Try;
+use self::hub::Hub;
+use self::job::{Ending, Work};
+use self::key::Key;
+use self::table::{Job, Started, Table};
+use self::throttle::Throttle;
+use self::time::Timeline;
+use self::turns::Turns;
+use crate::{Attempt, Clock, Metrics, PullFailure, PullRecords};
 
 /// Brings images.
 pub(crate) struct Puller {
+    shared: Arc<Shared>,
+    table: Arc<Table>,
+    turns: Arc<Turns>,
+    /// Numbers of requests that share nothing.
+    alone: AtomicU64,
+}
+
+/// What jobs need.
+struct Shared {
     service: Arc<dyn ImageService>,
-    clock: Clock,
-    turns: Semaphore,
+    records: Option<PullRecords>,
+    options: PullerOptions,
+    time: Timeline,
+    throttle: Throttle,
+    metrics: Arc<Metrics>,
+    /// How many pulls brought an image.
+    ended: AtomicU64,
+    tracker: TaskTracker,
+    shutdown: CancellationToken,
 }
 
 impl Puller {
-    pub(crate) fn new(service: Arc<dyn ImageService>, options: PullerOptions, clock: Clock) -> Arc<Self> {
-        let limit = options.limit().unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
-        Arc::new(Self { service, clock, turns: Semaphore::new(limit) })
+    /// A puller of images behind `service`, which keeps records where there are any.
+    pub(crate) fn new(
+        service: Arc<dyn ImageService>,
+        records: Option<PullRecords>,
+        options: PullerOptions,
+        clock: Clock,
+        metrics: Arc<Metrics>,
+    ) -> Arc<Self> {
+        let time = Timeline::new(clock);
+        let limits =
+            order::Limits { total: options.limit(), per_registry: options.registry_limit(), ageing: options.ageing };
+        let turns = Turns::new(limits, time.clone(), Arc::clone(&metrics));
+        let throttle = Throttle::new(options.qps, options.burst, time.clone(), Arc::clone(&metrics));
+        let shared = Shared {
+            service,
+            records,
+            options,
+            time,
+            throttle,
+            metrics,
+            ended: AtomicU64::new(0),
+            tracker: TaskTracker::new(),
+            shutdown: CancellationToken::new(),
+        };
+        Arc::new(Self { shared: Arc::new(shared), table: Arc::default(), turns, alone: AtomicU64::new(0) })
     }
 
-    /// Changes with every pull that ends. Taken before the caller looks whether an image is here.
+    /// Changes with every pull that brings an image. Taken before the caller looks whether an image is here.
     pub(crate) fn mark(&self) -> Mark {
-        Mark::default()
+        self.shared.mark()
     }
 
-    /// Brings an image. Dropping the future leaves the pull, which goes on as long as others want it.
-    pub(crate) async fn pull(&self, wanted: Wanted) -> Result<Pulled, PullFailed> {
-        let waited = self.turns.available_permits() == 0;
-        let _turn = self.turns.acquire().await.expect("nobody closes this semaphore");
-        if waited
-            && let Some(recheck) = &wanted.recheck
-            && let Some(image_ref) = recheck().await
-        {
-            let pulling = std::time::Duration::ZERO;
-            return Ok(Pulled { image_ref, used: None, size: None, pulling, found: true, coalesced: false });
+    /// Brings an image, or waits for the pull that does. Dropping the future leaves the pull, which goes on as long as
+    /// others want it, and a while after.
+    pub(crate) async fn pull(&self, mut wanted: Wanted) -> Result<Pulled, PullFailed> {
+        if self.shared.shutdown.is_cancelled() {
+            return Err(PullFailed::ShuttingDown);
         }
-        let begun = (self.clock)();
-        let mut tries: Vec<_> = (0..wanted.candidates.len()).map(Some).collect();
-        if tries.is_empty() {
-            tries.push(None);
+        let alone = (!self.shared.options.coalesce).then(|| self.alone.fetch_add(1, Ordering::Relaxed));
+        let key = Key::of(&wanted, alone);
+        let recheck = wanted.recheck.take();
+        let mut ticket = self.table.join(key, recheck, wanted.mark, || self.start(&wanted));
+        if ticket.joined {
+            self.shared.metrics.coalesced();
+            self.turns.raise(ticket.job().place, wanted.priority);
         }
-        let mut attempts = Vec::new();
-        for used in tries {
-            let request = PullImageRequest {
-                image: wanted.spec.clone(),
-                auth: used.map(|used| wanted.candidates[used].auth.clone()),
-                sandbox: wanted.sandbox.clone(),
-                progress: wanted.progress.clone(),
-            };
-            match self.service.pull_image(request).await {
-                Ok(image_ref) => {
-                    let pulling = (self.clock)() - begun;
-                    let spec = ImageSpec { image: image_ref.clone(), ..wanted.spec.clone() };
-                    let size = self.service.image_status(&spec, false).await.ok();
-                    let size = size.and_then(|status| status.image).map(|image| image.size);
-                    return Ok(Pulled { image_ref, used, size, pulling, found: false, coalesced: false });
+        let seat = ticket.job().hub.join(wanted.progress.clone());
+        let ending = ticket.answer().await;
+        drop(seat);
+        self.answer(&wanted, ending, ticket.joined).await
+    }
+
+    /// Ends every pull, and waits until they have ended.
+    pub(crate) async fn shutdown(&self) {
+        self.shared.shutdown.cancel();
+        self.shared.tracker.close();
+        self.shared.tracker.wait().await;
+    }
+
+    fn start(&self, wanted: &Wanted) -> Started {
+        let registry = oci::Reference::parse(&wanted.spec.image).map(|name| name.domain().to_owned());
+        let registry = registry.unwrap_or_else(|_| wanted.spec.image.clone());
+        let place = self.turns.join(&registry, wanted.priority);
+        let hub = Hub::new(self.shared.time.clone(), Arc::clone(&self.shared.metrics));
+        let job = Job::new(hub, place.id());
+        let span = tracing::info_span!("image_pull", image = wanted.image, registry, priority = wanted.priority);
+        let work = Work {
+            shared: Arc::clone(&self.shared),
+            place,
+            image: wanted.image.clone(),
+            spec: wanted.spec.clone(),
+            sandbox: wanted.sandbox.clone(),
+            candidates: Arc::clone(&wanted.candidates),
+        };
+        let tracker = self.shared.tracker.clone();
+        Started { job, run: Box::new(move |finish| drop(tracker.spawn(work.run(finish).instrument(span)))) }
+    }
+
+    /// What a job's end is for one who waited for it.
+    async fn answer(&self, wanted: &Wanted, ending: Option<Ending>, coalesced: bool) -> Result<Pulled, PullFailed> {
+        match ending {
+            Some(Ending::Pulled { image_ref, used, size, pulling, recorded }) => {
+                if coalesced {
+                    self.record(wanted, &image_ref, used, recorded).await;
                 }
-                Err(error) => {
-                    attempts.push(Attempt { source: used.map(|used| wanted.candidates[used].source.clone()), error })
-                }
+                Ok(Pulled { image_ref, used, size, pulling, found: false, coalesced })
+            }
+            Some(Ending::Found(image_ref)) => {
+                let pulling = std::time::Duration::ZERO;
+                Ok(Pulled { image_ref, used: None, size: None, pulling, found: true, coalesced })
+            }
+            Some(Ending::Failed(tries)) => Err(failure(wanted, &tries).into()),
+            Some(Ending::Throttled) => Err(PullFailed::Throttled),
+            Some(Ending::Unrecorded(error)) => Err(PullFailed::Record(error)),
+            Some(Ending::ShuttingDown) => Err(PullFailed::ShuttingDown),
+            None => {
+                let error = Error::new(Kind::Internal, "the pull panicked: this is a fault of the program");
+                Err(failure(wanted, &[Try { candidate: None, error }]).into())
             }
         }
-        Err(PullFailure::new(attempts).into())
     }
 
-    /// Ends every pull, and waits for their ends.
-    pub(crate) async fn shutdown(&self) {}
+    /// Records a pull for one who joined it, under its own name and with its own credential, unless that is what was
+    /// recorded for the pull itself.
+    async fn record(
+        &self,
+        wanted: &Wanted,
+        image_ref: &str,
+        used: Option<usize>,
+        recorded: Option<(String, Option<credentials::Source>)>,
+    ) {
+        let Some(records) = &self.shared.records else { return };
+        // The same index is the same credential, though perhaps of another source: the key says so.
+        let candidate = used.and_then(|index| wanted.candidates.get(index));
+        let source = candidate.map(|candidate| &candidate.source);
+        if recorded.is_some_and(|(image, of)| image == wanted.image && of.as_ref() == source) {
+            return;
+        }
+        if let Err(error) = records.add(&wanted.image, image_ref, candidate).await {
+            tracing::error!(image = wanted.image, %error, "a pulled image could not be recorded for one who waited for it");
+        }
+    }
 }
+
+impl Shared {
+    fn mark(&self) -> Mark {
+        Mark(self.ended.load(Ordering::Acquire))
+    }
+
+    /// A pull brought an image.
+    fn ended(&self) {
+        self.ended.fetch_add(1, Ordering::Release);
+    }
+
+    /// Size of a pulled image, for messages: whether it is known changes nothing.
+    async fn size(&self, spec: ImageSpec) -> Option<u64> {
+        match self.service.image_status(&spec, false).await {
+            Ok(status) => status.image.map(|image| image.size),
+            Err(error) => {
+                tracing::debug!(image = spec.image, %error, "size of a pulled image is not known");
+                None
+            }
+        }
+    }
+}
+
+/// The causes as one who waited is told them: with the sources of its own credentials.
+fn failure(wanted: &Wanted, tries: &[Try]) -> PullFailure {
+    let attempt = |Try { candidate, error }: &Try| {
+        let source = candidate.and_then(|index| wanted.candidates.get(index)).map(|candidate| candidate.source.clone());
+        Attempt { source, error: error.clone() }
+    };
+    PullFailure::new(tries.iter().map(attempt).collect())
+}
+
+#[cfg(test)]
+#[path = "tests/mod.rs"]
+mod tests;

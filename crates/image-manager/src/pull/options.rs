@@ -28,8 +28,8 @@ pub struct PullerOptions {
     pub coalesce: bool,
     /// Ends a pull of which layers are being fetched, and no byte came for so long. Needs a service that tells progress.
     pub progress_deadline: Option<Duration>,
-    /// Ends a pull whose layers come more slowly, in bytes per second over half a minute. Needs a service that tells
-    /// progress. `None` and 0: it may be as slow as it is.
+    /// Ends a pull whose layers come more slowly, in bytes per second over half a minute, and are not unpacked any
+    /// faster either. Needs a service that tells progress. `None` and 0: it may be as slow as it is.
     pub minimum_rate: Option<u64>,
     /// Ends a pull that takes longer, every attempt included, the wait for its turn not.
     pub deadline: Option<Duration>,

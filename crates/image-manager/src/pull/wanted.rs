@@ -8,7 +8,7 @@ use std::time::Duration;
 use credentials::Candidate;
 use cri_api::{ImageSpec, PodSandboxConfig, ProgressSink};
 
-use crate::PullFailure;
+use crate::{PullFailure, RecordsError};
 
 /// Asked when a pull that waited gets its turn: the image ref, where the image is here by now and the pod may have it.
 pub(crate) type Recheck = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Option<String>> + Send>> + Send + Sync>;
@@ -36,6 +36,23 @@ pub(crate) struct Wanted {
     /// What the puller knew before the caller looked whether the image is here. Where pulls have ended since then, that
     /// look may be out of date, and [`Wanted::recheck`] is asked even where nothing had to be waited for.
     pub(crate) mark: Mark,
+}
+
+#[cfg(test)]
+impl Wanted {
+    /// An anonymous pull of an image that need not be looked for.
+    pub(super) fn new(spec: ImageSpec) -> Self {
+        Self {
+            image: spec.image.clone(),
+            spec,
+            sandbox: None,
+            candidates: Arc::new([]),
+            priority: 0,
+            progress: ProgressSink::default(),
+            recheck: None,
+            mark: Mark::default(),
+        }
+    }
 }
 
 impl fmt::Debug for Wanted {
@@ -75,4 +92,10 @@ pub(crate) enum PullFailed {
     /// Too many pulls begin already; in the kubelet's words.
     #[error("pull QPS exceeded")]
     Throttled,
+    /// Nothing was pulled, because it could not be written down beforehand.
+    #[error("record the intent to pull")]
+    Record(#[source] Arc<RecordsError>),
+    /// The puller ends.
+    #[error("the image manager is shutting down")]
+    ShuttingDown,
 }

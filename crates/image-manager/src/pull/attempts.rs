@@ -1,0 +1,76 @@
+//! [`Attempts`]: tries one credential after the other until a pull succeeds, and gives a pull up that breaks a limit.
+//! It does not choose credentials and does not log them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use credentials::Candidate;
+use cri_api::{Error, ImageService, Kind, PullImageRequest};
+
+use super::hub::Hub;
+use super::progress::{Exceeded, Limits};
+use super::throttle::Throttle;
+use super::time::Timeline;
+
+/// One attempt that failed.
+#[derive(Clone, Debug)]
+pub(super) struct Try {
+    /// Which candidate it was; `None`: anonymous.
+    pub(super) candidate: Option<usize>,
+    pub(super) error: Error,
+}
+
+/// What attempts need.
+pub(super) struct Attempts<'a> {
+    pub(super) service: &'a dyn ImageService,
+    pub(super) throttle: &'a Throttle,
+    pub(super) time: &'a Timeline,
+    pub(super) hub: &'a Hub,
+    pub(super) limits: Limits,
+    pub(super) deadline: Option<Duration>,
+}
+
+impl Attempts<'_> {
+    /// Pulls with each candidate in turn, or anonymously where there is none. Answers the image ref and which candidate
+    /// worked, or every cause. The first attempt's token is the caller's to take.
+    pub(super) async fn make(
+        &self,
+        request: &PullImageRequest,
+        candidates: &[Candidate],
+    ) -> Result<(String, Option<usize>), Arc<[Try]>> {
+        let deadline = self.deadline.map(|limit| (limit, self.time.now().saturating_add(limit)));
+        let mut tries = Vec::new();
+        for index in 0..candidates.len().max(1) {
+            let candidate = candidates.get(index).map(|_| index);
+            if index > 0 {
+                // However long it takes: a pull does not fail half-way because others begin. A bucket that never holds a
+                // token has refused the first attempt.
+                let _ = self.throttle.pass(Duration::MAX).await;
+                self.hub.reset();
+            }
+            let auth = candidates.get(index).map(|candidate| candidate.auth.clone());
+            let request = PullImageRequest { auth, progress: self.hub.sink(), ..request.clone() };
+            let exceeded = tokio::select! {
+                result = self.service.pull_image(request) => match result {
+                    Ok(image_ref) => return Ok((image_ref, candidate)),
+                    Err(error) => {
+                        tries.push(Try { candidate, error });
+                        continue;
+                    }
+                },
+                exceeded = self.hub.exceeded(self.limits) => exceeded,
+                exceeded = self.overdue(deadline) => exceeded,
+            };
+            // The next credential would be as slow.
+            tries.push(Try { candidate, error: Error::new(Kind::DeadlineExceeded, exceeded.to_string()) });
+            break;
+        }
+        Err(tries.into())
+    }
+
+    async fn overdue(&self, deadline: Option<(Duration, Duration)>) -> Exceeded {
+        let Some((limit, at)) = deadline else { return std::future::pending().await };
+        self.time.until(at).await;
+        Exceeded::Long { limit, seen: self.hub.seen() }
+    }
+}

@@ -1,0 +1,82 @@
+//! [`Bucket`]: a token bucket, initially full. A token may be taken in advance, when the wait for it is short enough;
+//! how long that is, is known beforehand. Pure: time is handed in, nothing waits here.
+//! [`Throttle`](super::throttle::Throttle) waits.
+
+use std::time::Duration;
+
+/// A token bucket.
+#[derive(Clone, Debug)]
+pub(super) struct Bucket {
+    /// Tokens per second, above 0.
+    rate: f64,
+    /// How many it holds.
+    burst: f64,
+    /// What is in it as of `at`; below 0 where tokens were taken in advance.
+    tokens: f64,
+    /// By the clock of the bucket's owner.
+    at: Duration,
+    /// When the last token that was taken in advance is there.
+    last: Duration,
+}
+
+/// A token that was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Token {
+    /// When it is there: not before this the taker may go on.
+    pub(super) ready: Duration,
+}
+
+impl Bucket {
+    /// A bucket of `rate` tokens per second. `None`: with a rate of 0 (or below, or none at all) nothing is limited.
+    pub(super) fn new(rate: f64, burst: u32) -> Option<Self> {
+        let burst = f64::from(burst);
+        (rate > 0.0).then_some(Self { rate, burst, tokens: burst, at: Duration::ZERO, last: Duration::ZERO })
+    }
+
+    /// Takes a token that is there after `patience` at the latest. `None`: there will be none by then. A bucket that
+    /// holds nothing never gives any.
+    pub(super) fn take(&mut self, now: Duration, patience: Duration) -> Option<Token> {
+        if self.burst < 1.0 {
+            return None;
+        }
+        self.fill(now);
+        let missing = (1.0 - self.tokens).max(0.0);
+        // A rate so small that the wait is no duration is a wait for ever.
+        let wait = Duration::try_from_secs_f64(missing / self.rate).ok()?;
+        if wait > patience {
+            return None;
+        }
+        let ready = now.checked_add(wait)?;
+        self.tokens -= 1.0;
+        self.last = self.last.max(ready);
+        Some(Token { ready })
+    }
+
+    /// Gives a token back that was not used. Where others were taken behind it, only what they leave of it: they wait
+    /// for their times all the same, and more than the rate would pass if somebody else came in between.
+    pub(super) fn give_back(&mut self, token: Token, now: Duration) {
+        if token.ready <= now {
+            return;
+        }
+        self.fill(now);
+        let behind = self.rate * self.last.saturating_sub(token.ready).as_secs_f64();
+        let left = 1.0 - behind;
+        if left > 0.0 {
+            self.tokens = (self.tokens + left).min(self.burst);
+        }
+        if token.ready == self.last {
+            let step = Duration::try_from_secs_f64(self.rate.recip()).unwrap_or(Duration::MAX);
+            self.last = self.last.saturating_sub(step).max(now);
+        }
+    }
+
+    fn fill(&mut self, now: Duration) {
+        let passed = now.saturating_sub(self.at);
+        self.tokens = (self.tokens + passed.as_secs_f64() * self.rate).min(self.burst);
+        self.at = self.at.max(now);
+    }
+}
+
+#[cfg(test)]
+#[path = "bucket_tests.rs"]
+mod tests;

@@ -1,0 +1,61 @@
+//! Who is told what.
+
+use cri_api::LayerState;
+use oci::Digest;
+use tokio::time::Instant;
+
+use super::*;
+
+fn hub() -> Hub {
+    Hub::new(Timeline::new(Arc::new(Instant::now)), Metrics::new())
+}
+
+fn recorder() -> (ProgressSink, Arc<Mutex<Vec<PullEvent>>>) {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let into = Arc::clone(&seen);
+    (ProgressSink::new(move |event| into.lock().unwrap().push(event)), seen)
+}
+
+fn layer(state: LayerState) -> PullEvent {
+    PullEvent::Layer { digest: Digest::sha256(b"layer"), state }
+}
+
+#[test]
+fn early_and_late_are_told_the_same_from_then_on() {
+    let hub = hub();
+    let (early, early_seen) = recorder();
+    let _early = hub.join(early);
+    hub.sink().tell(layer(LayerState::Waiting));
+    hub.sink().tell(layer(LayerState::Fetching));
+    let (late, late_seen) = recorder();
+    let seat = hub.join(late);
+    hub.sink().tell(PullEvent::Committing);
+    drop(seat);
+    hub.sink().tell(layer(LayerState::Done));
+    assert_eq!(early_seen.lock().unwrap().len(), 4);
+    assert_eq!(*late_seen.lock().unwrap(), [layer(LayerState::Fetching), PullEvent::Committing], "none after it left");
+}
+
+#[test]
+fn another_attempt_begins_with_nothing() {
+    let hub = hub();
+    hub.sink().tell(PullEvent::Committing);
+    hub.reset();
+    let (sink, seen) = recorder();
+    let _seat = hub.join(sink);
+    assert!(seen.lock().unwrap().is_empty());
+}
+
+#[test]
+fn a_sink_that_panics_harms_nobody() {
+    let hub = hub();
+    let _bad = hub.join(ProgressSink::new(|_| panic!("a sink that fails")));
+    let (good, seen) = recorder();
+    let _good = hub.join(good);
+    hub.sink().tell(PullEvent::Committing);
+    hub.sink().tell(layer(LayerState::Done));
+    assert_eq!(seen.lock().unwrap().len(), 2);
+    assert_eq!(hub.lock().sinks.len(), 1, "it is told nothing more");
+    let _late = hub.join(ProgressSink::new(|_| panic!("a sink that fails on what it missed")));
+    assert_eq!(hub.lock().sinks.len(), 1);
+}

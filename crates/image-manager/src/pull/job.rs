@@ -1,0 +1,210 @@
+//! [`Work`]: one pull, from its place in the line to its end. Turn, a second look, token, intent, attempts, record, size.
+//! It knows nothing of who waits for it, but that somebody does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use credentials::{Candidate, Source};
+use cri_api::{ImageSpec, PodSandboxConfig, PullImageRequest};
+use tracing::Instrument as _;
+
+use super::attempts::{Attempts, Try};
+use super::progress::Limits;
+use super::table::Finish;
+use super::turns::Place;
+use super::{Mark, Shared};
+use crate::{Attempt, Cause, Metrics, PullFailure, PullIntent, RecordsError};
+
+/// How a job ended; everybody who waits for it is told the same.
+#[derive(Clone, Debug)]
+pub(super) enum Ending {
+    /// The image was pulled.
+    Pulled {
+        image_ref: String,
+        used: Option<usize>,
+        size: Option<u64>,
+        pulling: Duration,
+        /// What is recorded of it: under which name, and with which credential's source.
+        recorded: Option<(String, Option<Source>)>,
+    },
+    /// It was found present.
+    Found(String),
+    /// Every attempt failed.
+    Failed(Arc<[Try]>),
+    /// There was no token.
+    Throttled,
+    /// Its intent could not be recorded.
+    Unrecorded(Arc<RecordsError>),
+    /// The puller ends.
+    ShuttingDown,
+}
+
+/// A job.
+pub(super) struct Work {
+    pub(super) shared: Arc<Shared>,
+    pub(super) place: Place,
+    /// The name by which it was first asked for.
+    pub(super) image: String,
+    pub(super) spec: ImageSpec,
+    pub(super) sandbox: Option<PodSandboxConfig>,
+    pub(super) candidates: Arc<[Candidate]>,
+}
+
+/// An image that was pulled, and is not recorded yet.
+struct Brought {
+    image_ref: String,
+    used: Option<usize>,
+    pulling: Duration,
+    intent: Option<PullIntent>,
+}
+
+impl Work {
+    /// Runs to the end, or until nobody waits any more.
+    pub(super) async fn run(mut self, mut finish: Finish) {
+        let linger = self.shared.options.linger;
+        let linger = if self.shared.options.coalesce { linger } else { Duration::ZERO };
+        let shared = Arc::clone(&self.shared);
+        let brought = tokio::select! {
+            // What was brought is recorded, even if everybody goes away at the same moment.
+            biased;
+            brought = self.bring(&finish) => brought,
+            () = shared.shutdown.cancelled() => Err(Some(Ending::ShuttingDown)),
+            () = finish.abandoned(linger) => {
+                tracing::debug!(image = self.image, "the pull is given up: nobody waits for it any more");
+                Err(None)
+            }
+        };
+        finish.ending = match brought {
+            Ok(brought) => Some(self.keep(brought).await),
+            Err(ending) => ending,
+        };
+        if let Some(cause) = finish.ending.as_ref().and_then(cause) {
+            shared.metrics.failed(cause);
+        }
+    }
+
+    /// Pulls the image when its turn comes. `Err` is the end; in it `None`, when nobody waits any more.
+    async fn bring(&mut self, finish: &Finish) -> Result<Brought, Option<Ending>> {
+        let span = tracing::info_span!("wait_for_turn", image = self.image);
+        let waited = self.place.turn().instrument(span).await;
+        if self.shared.shutdown.is_cancelled() {
+            // The turn came because those before it ended.
+            return Err(Some(Ending::ShuttingDown));
+        }
+        if finish.retire() {
+            return Err(None);
+        }
+        finish.job().begin();
+        self.look_again(finish, waited).await?;
+
+        let shared = &*self.shared;
+        shared.throttle.pass(shared.options.pull_wait).await.map_err(|_| Some(Ending::Throttled))?;
+        let intent = match &shared.records {
+            Some(records) => {
+                let intent = records.intend(&self.image).await;
+                Some(intent.map_err(|error| Some(Ending::Unrecorded(Arc::new(error))))?)
+            }
+            None => None,
+        };
+
+        let _in_flight = InFlight::new(&shared.metrics);
+        let begun = shared.time.now();
+        let request = PullImageRequest {
+            image: self.spec.clone(),
+            auth: None,
+            sandbox: self.sandbox.clone(),
+            progress: finish.job().hub.sink(),
+        };
+        let attempts = Attempts {
+            service: &*shared.service,
+            throttle: &shared.throttle,
+            time: &shared.time,
+            hub: &finish.job().hub,
+            limits: Limits {
+                idle: shared.options.progress_deadline,
+                rate: shared.options.minimum_rate.filter(|&rate| rate > 0),
+            },
+            deadline: shared.options.deadline,
+        };
+        let span = tracing::info_span!("pull_image", image = self.spec.image);
+        let result = attempts.make(&request, &self.candidates).instrument(span).await;
+        let pulling = shared.time.now().saturating_sub(begun);
+        match result {
+            Ok((image_ref, used)) => {
+                shared.ended();
+                Ok(Brought { image_ref, used, pulling, intent })
+            }
+            Err(tries) => {
+                if let Some(intent) = intent {
+                    intent.failed().await;
+                }
+                Err(Some(Ending::Failed(tries)))
+            }
+        }
+    }
+
+    /// Asks those whose look at the image may be out of date whether they need the pull at all. `Err`: none is left.
+    async fn look_again(&self, finish: &Finish, waited: bool) -> Result<(), Option<Ending>> {
+        let now = self.shared.mark();
+        let outdated = |mark: Mark| waited || mark != now;
+        while let Some((seat, recheck)) = finish.job().recheck(outdated) {
+            // What is not here for one is pulled for all of them.
+            let Some(image_ref) = recheck().await else { return Ok(()) };
+            finish.job().serve(seat, Ending::Found(image_ref));
+            if finish.retire() {
+                return Err(None);
+            }
+        }
+        Ok(())
+    }
+
+    /// Records what was brought, and lets the next one have its turn.
+    async fn keep(self, brought: Brought) -> Ending {
+        let Brought { image_ref, used, pulling, intent } = brought;
+        let candidate = used.and_then(|index| self.candidates.get(index));
+        let recorded = match intent {
+            None => None,
+            Some(intent) => match intent.pulled(&image_ref, candidate).await {
+                Ok(()) => Some((self.image.clone(), candidate.map(|candidate| candidate.source.clone()))),
+                Err(error) => {
+                    // The intent stays on the disk: until the next start nothing proves who may have the image.
+                    tracing::error!(image = self.image, %error, "a pulled image could not be recorded");
+                    None
+                }
+            },
+        };
+        let Self { shared, place, spec, .. } = self;
+        drop(place);
+        let size = shared.size(ImageSpec { image: image_ref.clone(), ..spec }).await;
+        Ending::Pulled { image_ref, used, size, pulling, recorded }
+    }
+}
+
+/// Why a job failed, if it did.
+fn cause(ending: &Ending) -> Option<Cause> {
+    match ending {
+        Ending::Pulled { .. } | Ending::Found(_) | Ending::ShuttingDown => None,
+        Ending::Failed(tries) => {
+            let attempt = |of: &Try| Attempt { source: None, error: of.error.clone() };
+            Some(PullFailure::new(tries.iter().map(attempt).collect()).cause())
+        }
+        Ending::Throttled => Some(Cause::Throttled),
+        Ending::Unrecorded(_) => Some(Cause::Other),
+    }
+}
+
+/// Counts a pull while it runs.
+struct InFlight<'a>(&'a Metrics);
+
+impl<'a> InFlight<'a> {
+    fn new(metrics: &'a Metrics) -> Self {
+        metrics.in_flight(1);
+        Self(metrics)
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.in_flight(-1);
+    }
+}

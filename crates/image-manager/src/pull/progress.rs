@@ -1,0 +1,239 @@
+//! [`Progress`]: where a pull stands, by what its service told, and whether that is fast enough. Pure: time is handed
+//! in. The [`Hub`](super::hub::Hub) keeps one for each pull.
+//!
+//! A service that tells nothing is judged by nothing; nor is a pull while none of its layers is being fetched, because
+//! it commits, unpacks, or waits for what another pull brings.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::time::Duration;
+
+use cri_api::{LayerState, PullEvent};
+use oci::Digest;
+
+use crate::go_duration::GoDuration;
+
+/// Over how long the rate is measured.
+pub(super) const WINDOW: Duration = Duration::from_secs(30);
+/// How far apart the measurements are.
+const STEP: Duration = Duration::from_secs(1);
+
+/// What is fast enough.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Limits {
+    /// No byte and no other change for so long.
+    pub(super) idle: Option<Duration>,
+    /// Bytes per second over [`WINDOW`].
+    pub(super) rate: Option<u64>,
+}
+
+/// A limit that was not kept, and what was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Exceeded {
+    Idle { limit: Duration, idle: Duration, seen: Seen },
+    Slow { limit: u64, rate: u64, seen: Seen },
+    Long { limit: Duration, seen: Seen },
+}
+
+/// How far a pull had come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// Whether the service told anything.
+    told: bool,
+    /// Bytes of layers that came.
+    done: u64,
+    /// Bytes of layers that were to come.
+    of: u64,
+}
+
+/// Where a pull stands.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    resolved: Option<PullEvent>,
+    layers: HashMap<Digest, Layer>,
+    committing: bool,
+    /// How many layers are being fetched.
+    fetching: usize,
+    /// When something changed last.
+    changed: Duration,
+    /// All that ever came.
+    sum: Sum,
+    /// When there was how much of it, oldest first. Begins anew when fetching does.
+    measured: VecDeque<(Duration, Sum)>,
+}
+
+#[derive(Debug, Default)]
+struct Layer {
+    state: Option<LayerState>,
+    done: u64,
+    unpacked: u64,
+}
+
+/// Bytes of all layers.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    done: u64,
+    unpacked: u64,
+}
+
+impl Progress {
+    /// Takes note of an event. Answers how many bytes came with it.
+    pub(super) fn see(&mut self, event: &PullEvent, now: Duration) -> u64 {
+        let (was_fetching, mut came) = (self.fetching(), 0);
+        match event {
+            PullEvent::Resolved { .. } => self.resolved = Some(event.clone()),
+            PullEvent::Layer { digest, state } => {
+                let layer = self.layers.entry(digest.clone()).or_default();
+                let before = layer.state.replace(*state);
+                if before == Some(*state) {
+                    return 0;
+                }
+                self.fetching -= usize::from(before == Some(LayerState::Fetching));
+                self.fetching += usize::from(*state == LayerState::Fetching);
+            }
+            PullEvent::Bytes { digest, done } => {
+                let layer = self.layers.entry(digest.clone()).or_default();
+                if layer.done == *done {
+                    return 0;
+                }
+                came = more(&mut layer.done, *done);
+                self.sum.done += came;
+            }
+            PullEvent::Unpacked { digest, done } => {
+                let layer = self.layers.entry(digest.clone()).or_default();
+                if layer.unpacked == *done {
+                    return 0;
+                }
+                self.sum.unpacked += more(&mut layer.unpacked, *done);
+            }
+            PullEvent::Committing => self.committing = true,
+        }
+        self.changed = now;
+        if self.fetching() && !was_fetching {
+            self.measured.clear();
+        }
+        if self.fetching() {
+            self.measure(now);
+        }
+        came
+    }
+
+    /// What a late joiner is told: the present state in short form.
+    pub(super) fn replay(&self) -> impl Iterator<Item = PullEvent> {
+        let layers = self.layers.iter().flat_map(|(digest, layer)| {
+            let state = layer.state.map(|state| PullEvent::Layer { digest: digest.clone(), state });
+            let bytes = (layer.done > 0).then(|| PullEvent::Bytes { digest: digest.clone(), done: layer.done });
+            let unpacked = PullEvent::Unpacked { digest: digest.clone(), done: layer.unpacked };
+            state.into_iter().chain(bytes).chain((layer.unpacked > 0).then_some(unpacked))
+        });
+        self.resolved.clone().into_iter().chain(layers).chain(self.committing.then_some(PullEvent::Committing))
+    }
+
+    /// Whether the limits are kept; if so, when to look again.
+    ///
+    /// # Errors
+    /// The limit that was not kept.
+    pub(super) fn judge(&mut self, limits: Limits, now: Duration) -> Result<Duration, Exceeded> {
+        let mut again = Duration::MAX;
+        if let Some(limit) = limits.idle {
+            let since = if self.fetching() { self.changed } else { now };
+            let idle = now.saturating_sub(since);
+            if idle >= limit && self.fetching() {
+                return Err(Exceeded::Idle { limit, idle, seen: self.seen() });
+            }
+            again = again.min(since + limit);
+        }
+        if let Some(limit) = limits.rate {
+            if self.fetching() {
+                self.measure(now);
+            }
+            match self.measured.front() {
+                Some((since, then)) if self.fetching() && now.saturating_sub(*since) >= WINDOW => {
+                    // Few compressed bytes can stand for a great many files: where the disk is what takes its time, the
+                    // registry is not to blame.
+                    let bytes = (self.sum.done - then.done).max(self.sum.unpacked - then.unpacked);
+                    let millis = u64::try_from(now.saturating_sub(*since).as_millis()).unwrap_or(u64::MAX);
+                    let rate = bytes.saturating_mul(1000) / millis;
+                    if rate < limit {
+                        return Err(Exceeded::Slow { limit, rate, seen: self.seen() });
+                    }
+                    again = again.min(now + STEP);
+                }
+                Some((since, _)) if self.fetching() => again = again.min(*since + WINDOW),
+                _ => again = again.min(now + WINDOW),
+            }
+        }
+        // A deadline of nothing must not make its watcher spin.
+        Ok(again.max(now + Duration::from_millis(10)))
+    }
+
+    /// How far it has come.
+    pub(super) fn seen(&self) -> Seen {
+        let here = |digest: &Digest| {
+            let state = self.layers.get(digest).and_then(|layer| layer.state);
+            matches!(state, Some(LayerState::Present | LayerState::WaitingForOther))
+        };
+        let of = match &self.resolved {
+            Some(PullEvent::Resolved { layers, .. }) => {
+                layers.iter().filter(|(digest, _)| !here(digest)).map(|(_, size)| size).sum()
+            }
+            _ => 0,
+        };
+        let done = self.layers.values().map(|layer| layer.done).sum();
+        Seen { told: self.resolved.is_some() || !self.layers.is_empty(), done, of }
+    }
+
+    fn fetching(&self) -> bool {
+        self.fetching > 0 && !self.committing
+    }
+
+    /// Notes how many bytes there are now, and forgets what lies more than a window back, but for the youngest of it.
+    fn measure(&mut self, now: Duration) {
+        if self.measured.back().is_none_or(|(at, _)| now.saturating_sub(*at) >= STEP) {
+            self.measured.push_back((now, self.sum));
+        }
+        while self.measured.get(1).is_some_and(|(at, _)| now.saturating_sub(*at) >= WINDOW) {
+            self.measured.pop_front();
+        }
+    }
+}
+
+/// Goes on to `now`, and answers how much that is. What begins again starts at a lower number: all of it is new.
+fn more(before: &mut u64, now: u64) -> u64 {
+    let before = std::mem::replace(before, now);
+    now.checked_sub(before).unwrap_or(now)
+}
+
+impl fmt::Display for Exceeded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Idle { limit, idle, seen } => write!(
+                f,
+                "the pull made no progress for {} (no-progress deadline: {}){seen}",
+                GoDuration(*idle),
+                GoDuration(*limit),
+            ),
+            Self::Slow { limit, rate, seen } => write!(
+                f,
+                "the pull is too slow: {rate} bytes per second over {} (minimum rate: {limit}){seen}",
+                GoDuration(WINDOW),
+            ),
+            Self::Long { limit, seen } => {
+                write!(f, "the pull took longer than {} (total deadline){seen}", GoDuration(*limit))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self { told: false, .. } => Ok(()),
+            Self { done, of, .. } => write!(f, "; {done} of {of} bytes had come"),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "progress_tests.rs"]
+mod tests;

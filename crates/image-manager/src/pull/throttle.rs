@@ -1,0 +1,62 @@
+//! [`Throttle`]: waits for a token of the [`Bucket`]. Every attempt to pull takes one, as in the kubelet.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::bucket::{Bucket, Token};
+use super::time::Timeline;
+use crate::Metrics;
+
+/// Limits how many pulls begin per second.
+pub(super) struct Throttle {
+    /// Guards the bucket. `None`: nothing is limited.
+    bucket: Option<Mutex<Bucket>>,
+    time: Timeline,
+    metrics: Arc<Metrics>,
+}
+
+/// There will be no token in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Refused;
+
+/// A token whose time has not come. Dropping it gives it back.
+struct Reservation<'a> {
+    throttle: &'a Throttle,
+    bucket: &'a Mutex<Bucket>,
+    token: Token,
+}
+
+impl Throttle {
+    pub(super) fn new(qps: f64, burst: u32, time: Timeline, metrics: Arc<Metrics>) -> Self {
+        Self { bucket: Bucket::new(qps, burst).map(Mutex::new), time, metrics }
+    }
+
+    /// Waits for a token, when it is there after `patience` at the latest; otherwise refuses at once.
+    pub(super) async fn pass(&self, patience: Duration) -> Result<(), Refused> {
+        let Some(bucket) = &self.bucket else { return Ok(()) };
+        let now = self.time.now();
+        let Some(token) = lock(bucket).take(now, patience) else {
+            self.metrics.throttled();
+            return Err(Refused);
+        };
+        if token.ready > now {
+            self.metrics.throttled();
+            tracing::debug!(wait = ?(token.ready - now), "waits for its turn by the rate of pulls");
+            let reservation = Reservation { throttle: self, bucket, token };
+            self.time.until(token.ready).await;
+            drop(reservation);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        // A token whose time has come is used: the bucket knows.
+        lock(self.bucket).give_back(self.token, self.throttle.time.now());
+    }
+}
+
+fn lock(bucket: &Mutex<Bucket>) -> MutexGuard<'_, Bucket> {
+    bucket.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,108 @@
+//! [`Turns`]: waits in the [`Line`] for the right to pull. It decides no order and knows nothing of pulls.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::order::{Id, Limits, Line};
+use super::time::Timeline;
+use crate::Metrics;
+
+/// The line, and those who wait in it.
+pub(super) struct Turns {
+    /// Guards the line together with its waiters.
+    state: Mutex<State>,
+    time: Timeline,
+    metrics: Arc<Metrics>,
+}
+
+struct State {
+    line: Line,
+    waiters: HashMap<Id, oneshot::Sender<()>>,
+}
+
+/// A place in the line, and later the right to pull. Dropping it is leaving.
+pub(super) struct Place {
+    turns: Arc<Turns>,
+    id: Id,
+    since: Duration,
+    granted: Option<oneshot::Receiver<()>>,
+}
+
+impl Turns {
+    pub(super) fn new(limits: Limits, time: Timeline, metrics: Arc<Metrics>) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::new(State { line: Line::new(limits), waiters: HashMap::new() }), time, metrics })
+    }
+
+    /// Joins the line. Where there is room, the turn comes at once.
+    pub(super) fn join(self: &Arc<Self>, registry: &str, priority: i32) -> Place {
+        let since = self.time.now();
+        let mut state = self.lock();
+        let id = state.line.join(registry, priority, since);
+        let (sender, granted) = oneshot::channel();
+        state.waiters.insert(id, sender);
+        self.metrics.queue_length(1);
+        self.admit(&mut state);
+        let waits = state.waiters.contains_key(&id);
+        drop(state);
+        Place { turns: Arc::clone(self), id, since, granted: waits.then_some(granted) }
+    }
+
+    /// Gives who waits at least this priority.
+    pub(super) fn raise(&self, id: Id, priority: i32) {
+        self.lock().line.raise(id, priority);
+    }
+
+    /// How many wait.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.lock().line.waiting()
+    }
+
+    fn admit(&self, state: &mut State) {
+        while let Some(id) = state.line.admit(self.time.now()) {
+            if let Some(waiter) = state.waiters.remove(&id) {
+                self.metrics.queue_length(-1);
+                // Where it has just gone away, it gives the turn back as soon as it can have this lock.
+                let _ = waiter.send(());
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    /// What others raise it by.
+    pub(super) fn id(&self) -> Id {
+        self.id
+    }
+
+    /// Waits for the turn. Answers whether it had to be waited for.
+    pub(super) async fn turn(&mut self) -> bool {
+        let Some(granted) = &mut self.granted else {
+            self.turns.metrics.queue_waited(Duration::ZERO);
+            return false;
+        };
+        // The sender goes without a word only when this place leaves, and it is still here.
+        let _ = granted.await;
+        self.granted = None;
+        self.turns.metrics.queue_waited(self.turns.time.now().saturating_sub(self.since));
+        true
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut state = self.turns.lock();
+        if state.waiters.remove(&self.id).is_some() {
+            self.turns.metrics.queue_length(-1);
+        }
+        state.line.leave(self.id);
+        self.turns.admit(&mut state);
+    }
+}
