@@ -79,13 +79,10 @@ pub(super) fn answer_key(base: &str, account: &Key) -> Result<Key, TooLong> {
     Key::default().add(base.as_bytes())?.add(&account.0)
 }
 
-/// The key under which a run is shared by all that want the same at once.
-pub(super) fn flight_key(
-    image: &str,
-    token_hash: &str,
-    annotations: &BTreeMap<String, String>,
-) -> Result<Key, TooLong> {
-    Key::default().add(image.as_bytes())?.add(token_hash.as_bytes())?.add_all(annotations)
+/// The key under which a run is shared by all that want the same at once. (The kubelet's has the annotations instead of
+/// the account's key, which holds them.)
+pub(super) fn flight_key(image: &str, token_hash: &str, account: &Key) -> Result<Key, TooLong> {
+    Key::default().add(image.as_bytes())?.add(token_hash.as_bytes())?.add(&account.0)
 }
 
 /// The hash of a token; empty where there is none.

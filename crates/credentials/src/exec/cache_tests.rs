@@ -161,6 +161,16 @@ fn images_registries_and_all_with_every_kind_of_account() {
 }
 
 #[test]
+fn flight_keys() {
+    let account = account("n", "s", "u", &[], None);
+    assert_eq!(
+        text(&flight_key("i", "h", &account).expect("short")),
+        "\x00\x01i\x00\x01h\x00\x0d\x00\x01n\x00\x01s\x00\x01u\x00\x00\x00\x00"
+    );
+    assert_eq!(text(&flight_key("i", "", &Key::default()).expect("short")), "\x00\x01i\x00\x00\x00\x00");
+}
+
+#[test]
 fn a_text_that_is_too_long_for_a_key() {
     let long = "x".repeat(1 << 16);
     let error = answer_key(&long, &Key::default()).expect_err("too long");

@@ -28,7 +28,7 @@ type Answer = Arc<[(String, RegistryAuth)]>;
 /// A run of the program that several may wait for.
 type Flight = Shared<BoxFuture<'static, Outcome>>;
 /// What came of a run; the error is a line for people.
-type Outcome = Result<Arc<Response>, Arc<str>>;
+type Outcome = Result<Answer, Arc<str>>;
 
 /// One provider.
 pub(super) struct Provider {
@@ -84,6 +84,16 @@ impl Account<'_> {
     }
 }
 
+/// What a run is for.
+struct Question {
+    image: String,
+    token: Secret,
+    annotations: BTreeMap<String, String>,
+    account_key: Key,
+    /// Whether the token may come back as the password.
+    may_echo: bool,
+}
+
 /// What can be said of a look-up without a token and without running anything.
 pub(super) enum Known {
     /// The provider is not for this image, or not for this pod.
@@ -121,14 +131,16 @@ impl Provider {
             return Ok(self.entries(&answer, account));
         }
 
-        let flight = match account {
-            Some(account) => flight_key(image, &hash, &account.annotations),
-            None => answer_key(image, &Key::default()),
-        }
-        .map_err(|e| self.line(&format!("error generating singleflight key: {e}")))?;
-        let annotations = account.map(|a| a.annotations.clone()).unwrap_or_default();
-        let response = self.flight(flight, image, &token, annotations).await.map_err(|line| line.to_string())?;
-        let answer = self.accept(&response, image, &token, account, &account_key)?;
+        let question = Question {
+            image: image.to_owned(),
+            annotations: account.map(|a| a.annotations.clone()).unwrap_or_default(),
+            may_echo: account.is_none_or(|a| a.token_use.per_token),
+            token,
+            account_key,
+        };
+        let flight = flight_key(image, &hash, &question.account_key)
+            .map_err(|e| self.line(&format!("error generating singleflight key: {e}")))?;
+        let answer = self.flight(flight, question).await.map_err(|line| line.to_string())?;
         Ok(self.entries(&answer, account))
     }
 
@@ -189,24 +201,22 @@ impl Provider {
     }
 
     /// The run that is under way for this key, or a new one.
-    fn flight(
-        self: &Arc<Self>,
-        key: Key,
-        image: &str,
-        token: &Secret,
-        annotations: BTreeMap<String, String>,
-    ) -> Flight {
+    fn flight(self: &Arc<Self>, key: Key, question: Question) -> Flight {
         let mut flights = self.flights();
         if let Some(flight) = flights.get(&key).and_then(WeakShared::upgrade) {
             return flight;
         }
+        // One that ended since the cache was looked into has left its answer there.
+        if let Ok(Some(answer)) = self.cache.get(&question.image, &question.account_key, (self.clock)()) {
+            return std::future::ready(Ok(answer)).boxed().shared();
+        }
         // Those that everybody left.
         flights.retain(|_, flight| flight.upgrade().is_some());
-        let (this, image, token, own) = (Arc::clone(self), image.to_owned(), token.clone(), key.clone());
+        let (this, own) = (Arc::clone(self), key.clone());
         let flight = async move {
-            let outcome = this.run(&image, &token, &annotations).await;
+            let outcome = this.ask(&question).await;
             this.flights().remove(&own);
-            outcome
+            outcome.map_err(Arc::from)
         }
         .boxed()
         .shared();
@@ -219,7 +229,8 @@ impl Provider {
         self.flights.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn run(&self, image: &str, token: &Secret, annotations: &BTreeMap<String, String>) -> Outcome {
+    async fn ask(&self, question: &Question) -> Result<Answer, String> {
+        let Question { image, token, annotations, .. } = question;
         debug!(provider = self.name, image, "asking a credential provider");
         let input = protocol::request(&Request { image, token, annotations }, &self.api_version);
         let mut secrets: Vec<&str> = self.hidden.iter().map(Secret::expose).collect();
@@ -235,11 +246,11 @@ impl Provider {
         })
         .await;
         self.metrics.ran(&self.name, (self.clock)().saturating_duration_since(begun));
-        let outcome = self.read(result, image);
-        if outcome.is_err() {
+        let answer = self.read(result, image).and_then(|response| self.accept(&response, question));
+        if answer.is_err() {
             self.metrics.failed(&self.name);
         }
-        outcome.map(Arc::new).map_err(Arc::from)
+        answer
     }
 
     fn read(&self, result: Result<Ran, RunError>, image: &str) -> Result<Response, String> {
@@ -256,16 +267,9 @@ impl Provider {
     }
 
     /// Checks an answer, and keeps it for as long as it says.
-    fn accept(
-        &self,
-        response: &Response,
-        image: &str,
-        token: &Secret,
-        account: Option<&Account<'_>>,
-        account_key: &Key,
-    ) -> Result<Answer, String> {
-        let per_token = account.is_some_and(|account| account.token_use.per_token);
-        if !token.is_empty() && !per_token && response.auth.values().any(|(_, password)| password == token) {
+    fn accept(&self, response: &Response, question: &Question) -> Result<Answer, String> {
+        let Question { image, token, may_echo, account_key, .. } = question;
+        if !may_echo && !token.is_empty() && response.auth.values().any(|(_, password)| password == token) {
             return Err(self.line(&format!(
                 "it returned the service account token as the password for image {image:?}, which is not allowed when \
                  service account cache type is not set to 'Token'"
