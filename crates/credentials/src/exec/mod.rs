@@ -1,7 +1,7 @@
 //! [`Providers`]: the kubelet's exec credential providers. A CredentialProviderConfig names programs; for an image that
 //! one of them matches, it is handed a request on its standard input and prints credentials with a cache duration.
 //!
-//! A provider that fails yields no credentials and a [`Note`](crate::Note): it never fails a pull by itself. What a
+//! A provider that fails yields no credentials and a [`Note`]: it never fails a pull by itself. What a
 //! provider prints to its standard output is never shown to anybody. Which of the credentials are for which image is
 //! decided by the keyring, which calls this.
 
