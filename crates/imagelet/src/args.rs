@@ -99,7 +99,15 @@ pub(crate) enum Command {
     /// Show the configuration in force
     ///
     /// Written as YAML that can be used as a configuration file; with -o table, also where each value comes from.
-    Config,
+    Config(ShowConfig),
+}
+
+/// How the configuration is shown.
+#[derive(Debug, Args)]
+pub(crate) struct ShowConfig {
+    /// Write the reference page of all settings instead
+    #[arg(long, hide = true)]
+    pub(crate) reference: bool,
 }
 
 /// Make sure that the images of pods are present

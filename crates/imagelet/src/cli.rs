@@ -40,7 +40,7 @@ pub(crate) async fn run(app: &App, command: &Command) -> Outcome {
         Command::Export(args) => export::run(app, args).await,
         Command::Completion(args) => completion::run(app.printer, args),
         Command::Version => version::run(app.printer),
-        Command::Config => config::run(app),
+        Command::Config(args) => config::run(app, args),
     }
 }
 

@@ -1,19 +1,22 @@
-//! The configuration in force: defaults, then the file, then `IMAGELET_…` variables, then flags. Refuses unknown
-//! fields, bad values and contradictions, and says where each value came from. Reads one file; acts on nothing.
-//! Called by `main` before anything else is opened.
+//! The configuration in force: defaults, then a kubelet's configuration where one is named, then our own file, then
+//! `IMAGELET_…` variables, then flags. Refuses unknown fields, bad values and contradictions, and says where each value
+//! came from. Reads files; acts on nothing. Called by `main` before anything else is opened.
 
+mod check;
 pub(crate) mod flags;
+mod kubelet;
+mod model;
+pub(crate) mod reference;
 pub(crate) mod settings;
 pub(crate) mod value;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use crate::environment::Environment;
 use crate::exit::{Code, Failure};
 use crate::yaml::{self, Node, Value};
+pub(crate) use model::{Config, Durability, LogFormat, LogLevel, PathMatch};
 use settings::{SETTINGS, Setting};
 use value::{Raw, Wrong};
 
@@ -23,59 +26,6 @@ pub(crate) const API_VERSION: &str = "imagelet.dev/v1alpha1";
 pub(crate) const KIND: &str = "ImageletConfiguration";
 /// Read when no other file is named, if it is there.
 pub(crate) const DEFAULT_FILE: &str = "/etc/imagelet/config.yaml";
-
-/// What survives a power cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Durability {
-    Full,
-    Relaxed,
-}
-
-/// What one layer may hold at most: above it a pull fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Limits {
-    pub(crate) layer_bytes: u64,
-    pub(crate) layer_entries: usize,
-    pub(crate) path_depth: usize,
-    pub(crate) header_bytes: u64,
-}
-
-/// Form of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LogFormat {
-    Text,
-    Json,
-}
-
-/// What is logged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LogLevel {
-    Error,
-    Warn,
-    Info,
-    Debug,
-    Trace,
-}
-
-/// Everything that can be configured. The fields are those of [`SETTINGS`].
-#[derive(Clone, Debug)]
-pub(crate) struct Config {
-    pub(crate) root: PathBuf,
-    pub(crate) image_service_endpoint: Option<String>,
-    pub(crate) container_runtime_endpoint: Option<String>,
-    pub(crate) runtime_request_timeout: Duration,
-    pub(crate) registry_config_paths: Vec<PathBuf>,
-    pub(crate) serialize_image_pulls: Option<bool>,
-    pub(crate) max_parallel_image_pulls: Option<usize>,
-    pub(crate) max_parallel_layers: usize,
-    pub(crate) platform: oci::Platform,
-    pub(crate) durability: Durability,
-    pub(crate) limits: Limits,
-    pub(crate) log_format: LogFormat,
-    pub(crate) log_level: LogLevel,
-    /// Where the values came from, by field; absent ones are defaults.
-    pub(crate) origins: BTreeMap<&'static str, Origin>,
-}
 
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,7 +48,7 @@ impl fmt::Display for Origin {
 /// Values from the command line and the environment, in the order of [`SETTINGS`].
 pub(crate) type Given = Vec<(&'static Setting, Origin, String)>;
 
-/// Why there is no configuration. One line that names field, value and what is allowed.
+/// Why there is no configuration. Each finding is one line that names field, value and what is allowed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ConfigError {
     #[error("read configuration {}: {message}", path.display())]
@@ -107,8 +57,8 @@ pub(crate) enum ConfigError {
     Shape { path: PathBuf, line: Option<u64>, message: String },
     #[error("{}: {value} is not allowed, must be {allowed}", name(origin, field))]
     Value { origin: Origin, field: &'static str, value: String, allowed: String },
-    #[error("invalid configuration: {0}")]
-    Contradiction(String),
+    #[error("{}", .0.join("\n"))]
+    Invalid(Vec<String>),
 }
 
 /// How a setting is called where it was set.
@@ -126,65 +76,32 @@ impl From<ConfigError> for Failure {
             ConfigError::Value { origin: Origin::Flag(_), .. } => Code::Usage,
             _ => Code::Config,
         };
-        Self::new(code, error.to_string())
+        let failures = error.to_string().lines().map(|line| Self::new(code, line)).collect();
+        Self::all(failures).unwrap_or_else(|| Self::new(code, "the configuration is wrong"))
     }
 }
 
-impl Config {
-    /// What holds where nothing is said.
-    pub(crate) fn defaults(environment: &Environment) -> Self {
-        let engine = image_service::EngineOptions::default();
-        let limits = &engine.store.limits;
-        Self {
-            root: environment.default_root(),
-            image_service_endpoint: None,
-            container_runtime_endpoint: None,
-            runtime_request_timeout: Duration::from_secs(120),
-            registry_config_paths: vec!["/etc/imagelet/certs.d".into(), "/etc/containerd/certs.d".into()],
-            serialize_image_pulls: None,
-            max_parallel_image_pulls: None,
-            max_parallel_layers: engine.max_parallel_layers,
-            platform: oci::Platform::host(),
-            durability: Durability::Full,
-            limits: Limits {
-                layer_bytes: limits.layer_bytes,
-                layer_entries: usize::try_from(limits.entries).unwrap_or(usize::MAX),
-                path_depth: limits.path_depth,
-                header_bytes: limits.pax_header_bytes as u64,
-            },
-            log_format: LogFormat::Text,
-            log_level: LogLevel::Info,
-            origins: BTreeMap::new(),
-        }
-    }
+/// A configuration file that was read: one document of the right kind.
+struct Document {
+    path: PathBuf,
+    node: Node,
+}
 
-    /// The configuration in force. `file` was asked for by name; otherwise the default file counts if it exists.
-    pub(crate) fn load(environment: &Environment, file: Option<&Path>, given: Given) -> Result<Self, ConfigError> {
-        let mut config = Self::defaults(environment);
-        let path = file.unwrap_or(Path::new(DEFAULT_FILE));
-        match std::fs::read_to_string(path) {
-            Ok(text) => config.apply_file(path, &text)?,
-            Err(error) if file.is_none() && error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(ConfigError::Read { path: path.to_owned(), message: error.to_string() }),
-        }
-        for (setting, origin, text) in given {
-            config.apply(setting, origin, Raw::Text(&text))?;
-        }
-        config.check()?;
-        Ok(config)
-    }
-
-    fn apply_file(&mut self, path: &Path, text: &str) -> Result<(), ConfigError> {
+impl Document {
+    /// Reads a file whose head must be this.
+    fn read(path: &Path, api_version: &str, kind: &str) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| ConfigError::Read { path: path.to_owned(), message: error.to_string() })?;
         let shape = |line, message: String| ConfigError::Shape { path: path.to_owned(), line, message };
-        let documents = yaml::documents(text).map_err(|e| shape(e.position.map(|p| p.line), e.message))?;
-        let [document] = documents.as_slice() else {
+        let mut documents = yaml::documents(&text).map_err(|e| shape(e.position.map(|p| p.line), e.message))?;
+        let (1, Some(node)) = (documents.len(), documents.pop()) else {
             return Err(shape(None, format!("{} documents instead of one", documents.len())));
         };
-        let Value::Map(entries) = &document.value else {
-            return Err(shape(Some(document.position.line), format!("a map was expected, not {}", document.value)));
-        };
-        for (field, want) in [("apiVersion", API_VERSION), ("kind", KIND)] {
-            match document.get(field) {
+        if !matches!(node.value, Value::Map(_)) {
+            return Err(shape(Some(node.position.line), format!("a map was expected, not {}", node.value)));
+        }
+        for (field, want) in [("apiVersion", api_version), ("kind", kind)] {
+            match node.get(field) {
                 Some(Node { value: Value::Text(got), .. }) if got == want => {}
                 Some(Node { value, position }) => {
                     let message = format!("{field}: {value} is not allowed, must be {want}");
@@ -193,21 +110,79 @@ impl Config {
                 None => return Err(shape(None, format!("{field} is missing, must be {want}"))),
             }
         }
-        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        let base = absolute.parent().unwrap_or(Path::new("/"));
-        for (key, node) in entries.iter().filter(|(key, _)| key != "apiVersion" && key != "kind") {
+        Ok(Self { path: path.to_owned(), node })
+    }
+
+    /// The fields below the head, in their order.
+    fn fields(&self) -> impl Iterator<Item = (&str, &Node)> {
+        let entries: &[(String, Node)] = match &self.node.value {
+            Value::Map(entries) => entries,
+            _ => &[],
+        };
+        entries.iter().map(|(key, node)| (key.as_str(), node)).filter(|(key, _)| *key != "apiVersion" && *key != "kind")
+    }
+
+    /// The directory against which relative paths count.
+    fn base(&self) -> PathBuf {
+        let absolute = std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone());
+        absolute.parent().unwrap_or(Path::new("/")).to_owned()
+    }
+
+    fn origin(&self, node: &Node) -> Origin {
+        Origin::File { path: self.path.clone(), line: node.position.line }
+    }
+
+    fn error<T>(&self, node: &Node, message: String) -> Result<T, ConfigError> {
+        Err(ConfigError::Shape { path: self.path.clone(), line: Some(node.position.line), message })
+    }
+}
+
+impl Config {
+    /// The configuration in force. `file` was asked for by name; otherwise the default file counts if it exists.
+    pub(crate) fn load(environment: &Environment, file: Option<&Path>, given: Given) -> Result<Self, ConfigError> {
+        let mut config = Self::defaults(environment);
+        let path = file.unwrap_or(Path::new(DEFAULT_FILE));
+        let own = match file.is_some() || path.exists() {
+            true => Some(Document::read(path, API_VERSION, KIND)?),
+            false => None,
+        };
+        // Which kubelet's file is meant is known before it can be read, and it counts less than what names it.
+        if let Some(own) = &own {
+            config.apply_file(own)?;
+        }
+        for (setting, origin, text) in &given {
+            config.apply(setting, origin.clone(), Raw::Text(text))?;
+        }
+        if let Some(path) = config.kubelet_config.take() {
+            let mut whole = Self::defaults(environment);
+            kubelet::apply(&mut whole, &path)?;
+            if let Some(own) = &own {
+                whole.apply_file(own)?;
+            }
+            for (setting, origin, text) in given {
+                whole.apply(setting, origin, Raw::Text(&text))?;
+            }
+            config = whole;
+        }
+        match check::findings(&config) {
+            findings if findings.is_empty() => Ok(config),
+            findings => Err(ConfigError::Invalid(findings)),
+        }
+    }
+
+    fn apply_file(&mut self, document: &Document) -> Result<(), ConfigError> {
+        let base = document.base();
+        for (key, node) in document.fields() {
             let fields: Vec<(String, &Node)> = match &node.value {
                 Value::Map(inner) => inner.iter().map(|(k, node)| (format!("{key}.{k}"), node)).collect(),
-                _ => vec![(key.clone(), node)],
+                _ => vec![(key.to_owned(), node)],
             };
             for (field, node) in fields {
-                let line = node.position.line;
                 let Some(setting) = SETTINGS.iter().find(|s| s.field == field) else {
                     let known: Vec<&str> = SETTINGS.iter().map(|s| s.field).collect();
-                    return Err(shape(Some(line), format!("unknown field {field:?}; known: {}", known.join(", "))));
+                    return document.error(node, format!("unknown field {field:?}; known: {}", known.join(", ")));
                 };
-                let origin = Origin::File { path: path.to_owned(), line };
-                self.apply(setting, origin, Raw::Node { value: &node.value, base })?;
+                self.apply(setting, document.origin(node), Raw::Node { value: &node.value, base: &base })?;
             }
         }
         Ok(())
@@ -223,15 +198,6 @@ impl Config {
                 Err(ConfigError::Value { origin, field: setting.field, value: raw.to_string(), allowed })
             }
         }
-    }
-
-    /// What no single value shows.
-    fn check(&self) -> Result<(), ConfigError> {
-        if let (Some(true), Some(n @ 2..)) = (self.serialize_image_pulls, self.max_parallel_image_pulls) {
-            let text = format!("maxParallelImagePulls {n} must be 1 or absent while serializeImagePulls is true");
-            return Err(ConfigError::Contradiction(text));
-        }
-        Ok(())
     }
 }
 

@@ -1,5 +1,8 @@
 //! Tables of configurations: what is taken, what is refused and with which words.
 
+use std::time::Duration;
+
+use super::model::{BackOff, Credentials, Limits, Pulls};
 use super::*;
 
 const HEAD: &str = "apiVersion: imagelet.dev/v1alpha1\nkind: ImageletConfiguration\n";
@@ -23,21 +26,136 @@ fn setting(field: &str) -> &'static Setting {
 }
 
 #[test]
+fn the_kubelet_validates_in_these_words() {
+    let cases: [(&str, &[&str]); 14] = [
+        ("registryPullQPS: -1\n", &["registryPullQPS (--registry-qps) -1 must not be a negative number (c.yaml:3)"]),
+        ("registryBurst: -1\n", &["registryBurst (--registry-burst) -1 must not be a negative number (c.yaml:3)"]),
+        ("maxPods: -1\n", &["maxPods (--max-pods) -1 must not be a negative number (c.yaml:3)"]),
+        ("maxPods: 5000000000\n", &["maxPods 5000000000 must not be larger than 2147483647 (c.yaml:3)"]),
+        ("maxParallelImagePulls: 0\n", &["maxParallelImagePulls 0 must be a positive number (c.yaml:3)"]),
+        (
+            "serializeImagePulls: true\nmaxParallelImagePulls: 2\n",
+            &[
+                "maxParallelImagePulls cannot be larger than 1 unless SerializeImagePulls (--serialize-image-pulls) is set to \
+               false (c.yaml:4)",
+            ],
+        ),
+        (
+            "imagePullCredentialsVerificationPolicy: Sometimes\n",
+            &[
+                "option \"Sometimes\" specified for imagePullCredentialsVerificationPolicy. Valid options are \"NeverVerify\", \
+               \"NeverVerifyPreloadedImages\", \"NeverVerifyAllowlistedImages\" or \"AlwaysVerify\" (c.yaml:3)",
+            ],
+        ),
+        (
+            "preloadedImagesVerificationAllowlist: [a.example/x]\n",
+            &["can't set `preloadedImagesVerificationAllowlist` if `imagePullCredentialsVerificationPolicy` is not \
+               \"NeverVerifyAllowlistedImages\" (c.yaml:3)"],
+        ),
+        (
+            "imagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages\n\
+             preloadedImagesVerificationAllowlist: [a.example/x:1]\n",
+            &[
+                "invalid image pattern in `preloadedImagesVerificationAllowlist`: neither tag nor digest is accepted in an \
+               image reference: a.example/x:1 (c.yaml:4)",
+            ],
+        ),
+        (
+            "imagePullBackOff: {initial: 10m}\n",
+            &["imagePullBackOff.initial 10m must not be longer than imagePullBackOff.max 5m (c.yaml:3)"],
+        ),
+        (
+            "imageCredentialProviderConfig: /p\n",
+            &[
+                "imageCredentialProviderConfig is set and imageCredentialProviderBinDir is not: the providers' programs lie \
+               there (c.yaml:3)",
+            ],
+        ),
+        (
+            "imageCredentialProviderBinDir: /p\n",
+            &[
+                "imageCredentialProviderBinDir is set and imageCredentialProviderConfig is not: it says which providers \
+               there are (c.yaml:3)",
+            ],
+        ),
+        ("serializeImagePulls: true\nmaxParallelImagePulls: 1\n", &[]),
+        (
+            "registryBurst: -1\nmaxParallelImagePulls: -3\n",
+            &[
+                "registryBurst (--registry-burst) -1 must not be a negative number (c.yaml:3)",
+                "maxParallelImagePulls -3 must be a positive number (c.yaml:4)",
+            ],
+        ),
+    ];
+    for (text, want) in cases {
+        let lines = match load(&format!("{HEAD}{text}"), Vec::new()) {
+            Ok(_) => Vec::new(),
+            Err(ConfigError::Invalid(lines)) => lines,
+            Err(other) => panic!("{text}: {other}"),
+        };
+        let placed = |line: String| {
+            let (message, place) = line.rsplit_once(" (").expect("a place");
+            let (_, number) = place.rsplit_once(':').expect("a line number");
+            format!("{message} (c.yaml:{number}")
+        };
+        let lines: Vec<String> = lines.into_iter().map(placed).collect();
+        let want: Vec<String> = want.iter().map(|line| format!("invalid configuration: {line}")).collect();
+        assert_eq!(lines, want, "{text}");
+    }
+}
+
+#[test]
 fn every_field_is_taken() {
     let text = format!(
         "{HEAD}root: /srv/images\nimageServiceEndpoint: unix:///run/x.sock\n\
          containerRuntimeEndpoint: unix:///run/y.sock\nruntimeRequestTimeout: 1m30s\n\
-         registryConfigPaths: [/a, /b]\nserializeImagePulls: false\nmaxParallelImagePulls: 4\nmaxParallelLayers: 7\n\
+         registryConfigPaths: [/a, /b]\nmaxPods: 30\nadminSocket: /run/a.sock\nmetricsAddress: 127.0.0.1:9\n\
+         serializeImagePulls: false\nmaxParallelImagePulls: 4\nmaxParallelImagePullsPerRegistry: 2\nregistryPullQPS: 7\n\
+         registryBurst: 8\nregistryPullWait: 9s\ncoalesceImagePulls: false\npullLinger: 1s\npullAgeing: 2s\n\
+         imagePullProgressDeadline: 3s\nimagePullMinimumRate: 4Ki\nimagePullDeadline: 5s\n\
+         imagePullBackOff: {{initial: 1s, max: 2s, byCause: false, eventPerCheck: true}}\n\
+         imagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages\n\
+         preloadedImagesVerificationAllowlist: [a.example/x, b.example/*]\n\
+         imageCredentialProviderConfig: p.yaml\nimageCredentialProviderBinDir: /bin\n\
+         credentials: {{pathMatch: compat, anonymousFallback: true, dockerConfigPaths: [/c, d], helperTimeout: 4s}}\n\
+         secretsDirectory: /s\nserviceAccountTokenDirectory: /t\nmaxParallelLayers: 7\n\
          platform: linux/arm64\ndurability: relaxed\n\
          limits: {{layerBytes: 1Gi, layerEntries: 10, pathDepth: 5, headerBytes: 4096}}\nlogging:\n  format: json\n  level: debug\n"
     );
     let config = load(&text, Vec::new()).expect("taken");
-    let unset: Vec<_> = SETTINGS.iter().filter(|s| !config.origins.contains_key(s.field)).map(|s| s.field).collect();
-    assert!(unset.is_empty(), "not in the test: {unset:?}");
+    let unset = SETTINGS.iter().filter(|s| !config.origins.contains_key(s.field)).map(|s| s.field);
+    assert_eq!(unset.collect::<Vec<_>>(), ["kubeletConfig"], "only this one has tests of its own");
+    let defaults = Config::defaults(&Environment::default());
+    let same = SETTINGS.iter().filter(|s| (s.show)(&config) == (s.show)(&defaults)).map(|s| s.field);
+    assert_eq!(same.collect::<Vec<_>>(), ["kubeletConfig"], "a value that is not the default arrives");
     assert_eq!(config.root, Path::new("/srv/images"));
     assert_eq!(config.runtime_request_timeout, Duration::from_secs(90));
     assert_eq!(config.registry_config_paths, [Path::new("/a"), Path::new("/b")]);
-    assert_eq!((config.serialize_image_pulls, config.max_parallel_image_pulls), (Some(false), Some(4)));
+    let second = Duration::from_secs;
+    let pulls = Pulls {
+        serialize: Some(false),
+        max_parallel: Some(4),
+        qps: Some(7),
+        burst: Some(8),
+        wait: second(9),
+        per_registry: Some(2),
+        linger: second(1),
+        ageing: second(2),
+        coalesce: false,
+        progress_deadline: second(3),
+        minimum_rate: 4096,
+        deadline: second(5),
+    };
+    assert_eq!(config.pulls, pulls);
+    let back_off = BackOff { initial: second(1), max: second(2), by_cause: false, event_per_check: true };
+    assert_eq!(config.back_off, back_off);
+    assert_eq!(config.verification.allowlist, ["a.example/x", "b.example/*"]);
+    let Credentials { docker_config_paths, provider_config, .. } = &config.credentials;
+    assert!(docker_config_paths.as_ref().is_some_and(|p| p[0] == Path::new("/c") && p[1].is_absolute()));
+    assert!(
+        provider_config.as_ref().is_some_and(|p| p.is_absolute() && p.ends_with("p.yaml")),
+        "from the file's place"
+    );
     assert_eq!((config.max_parallel_layers, config.durability), (7, Durability::Relaxed));
     assert_eq!((config.log_format, config.log_level), (LogFormat::Json, LogLevel::Debug));
     assert_eq!(config.platform.to_string(), "linux/arm64");
@@ -74,10 +192,6 @@ fn what_is_refused() {
             "c.yaml:4: runtimeRequestTimeout: 120 is not allowed, must be a duration such as 90s or 2m30s, from 1ms to 24h",
         ),
         ("root: ''\n", "c.yaml:3: root: \"\" is not allowed, must be a path"),
-        (
-            "serializeImagePulls: true\nmaxParallelImagePulls: 2\n",
-            "invalid configuration: maxParallelImagePulls 2 must be 1 or absent while serializeImagePulls is true",
-        ),
         ("root: /a\nroot: /b\n", "configuration c.yaml:4: the key \"root\" stands twice"),
     ];
     for (text, want) in cases {
@@ -137,7 +251,7 @@ fn a_wrong_flag_is_usage_and_a_wrong_variable_is_configuration() {
 
 #[test]
 fn names_follow_one_rule() {
-    for setting in SETTINGS {
+    for setting in SETTINGS.iter() {
         let want = format!("IMAGELET_{}", setting.flag.replace('-', "_").to_uppercase());
         assert_eq!(setting.variable, want);
     }
@@ -149,7 +263,7 @@ fn the_example_shows_the_defaults() {
     let root = Environment { privileged: true, ..Environment::default() };
     let (example, defaults) = (Config::load(&root, Some(&path), Vec::new()).expect("loads"), Config::defaults(&root));
     let text = std::fs::read_to_string(path).expect("read above");
-    for setting in SETTINGS {
+    for setting in SETTINGS.iter() {
         assert_eq!((setting.show)(&example), (setting.show)(&defaults), "{}", setting.field);
         let field = setting.field.rsplit('.').next().unwrap_or_default();
         assert!(text.contains(&format!("{field}:")), "{} is not in the example", setting.field);

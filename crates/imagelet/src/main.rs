@@ -12,6 +12,7 @@ mod logging;
 mod manifest;
 mod output;
 mod progress;
+mod secrets;
 mod signals;
 mod yaml;
 
@@ -51,6 +52,10 @@ fn main() -> ExitCode {
     let stderr = progress.multi().map(Stderr::with_bars).unwrap_or_default();
     let service = matches!(cli.command, Command::Serve(_) | Command::Registry(_));
     logging::start(&config, stderr.clone(), service, environment.no_color);
+
+    for note in &config.notes {
+        tracing::info!("{note}");
+    }
 
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,

@@ -1,13 +1,21 @@
-//! Pods from manifests: which images a Pod, or the pod template of a workload, needs and under which policy. Strict
-//! where a mistake would mean that an image is forgotten: unknown kinds, missing images, names that stand twice.
-//! Pulls nothing, and leaves image names to whoever pulls. Called by `ensure` and `explain`.
+//! Objects from manifests: which images a Pod, or the pod template of a workload, needs and under which policy, and the
+//! Secrets and ServiceAccounts that it may name. Strict where a mistake would mean that an image is forgotten: unknown
+//! kinds, missing images, names that stand twice. Pulls nothing, leaves image names to whoever pulls, and never shows
+//! what is in a Secret. Called by `ensure`, `explain` and the secrets directory.
+
+mod place;
+mod pod;
+mod secret;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
+use credentials::{PullSecret, ServiceAccount};
 use image_manager::PullPolicy;
 
 use crate::yaml::{self, Node, Position, Value};
+use place::Place;
+pub(crate) use secret::unknown_account;
 
 /// Kinds that hold a pod: the API versions in which they came, and the way to the pod.
 const KINDS: [(&str, &[&str], &[&str]); 8] = [
@@ -61,6 +69,11 @@ pub(crate) struct Pod {
     pub(crate) annotations: BTreeMap<String, String>,
     /// In the order in which the kubelet comes to them: volumes, ephemeral, init and normal containers.
     pub(crate) images: Vec<PodImage>,
+    /// `imagePullSecrets`, by name and in their order.
+    pub(crate) pull_secrets: Vec<String>,
+    /// Name of the account under which it runs.
+    pub(crate) service_account: String,
+    pub(crate) priority: i32,
 }
 
 impl Pod {
@@ -119,6 +132,58 @@ impl PodImage {
     }
 }
 
+/// A Secret, with the place where it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SecretObject {
+    pub(crate) source: Source,
+    pub(crate) secret: PullSecret,
+}
+
+/// A ServiceAccount, with the place where it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AccountObject {
+    pub(crate) source: Source,
+    pub(crate) account: ServiceAccount,
+    /// `imagePullSecrets`, by name and in their order.
+    pub(crate) pull_secrets: Vec<String>,
+}
+
+/// What manifests hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Objects {
+    pub(crate) pods: Vec<Pod>,
+    pub(crate) secrets: Vec<SecretObject>,
+    pub(crate) accounts: Vec<AccountObject>,
+}
+
+impl Objects {
+    /// With everything of `other` behind.
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.pods.extend(other.pods);
+        self.secrets.extend(other.secrets);
+        self.accounts.extend(other.accounts);
+    }
+
+    /// The first object that was given before.
+    pub(crate) fn duplicate(&self) -> Option<ManifestError> {
+        let mut seen = BTreeMap::new();
+        self.keys().find_map(|(kind, namespace, name, source)| {
+            let first = seen.insert((kind, namespace, name), source)?;
+            let message = format!("{kind} {namespace}/{name} was given before, at {first}");
+            Some(ManifestError::Object { at: source.clone(), message })
+        })
+    }
+
+    /// Kind, namespace, name and place of every object.
+    fn keys(&self) -> impl Iterator<Item = (&str, &str, &str, &Source)> {
+        let pods = self.pods.iter().map(|p| (p.kind.as_str(), p.namespace.as_str(), p.name.as_str(), &p.source));
+        let secrets = self.secrets.iter().map(|s| ("Secret", &*s.secret.namespace, &*s.secret.name, &s.source));
+        let accounts = self.accounts.iter();
+        let accounts = accounts.map(|a| ("ServiceAccount", &*a.account.namespace, &*a.account.name, &a.source));
+        pods.chain(secrets).chain(accounts)
+    }
+}
+
 /// Why a manifest is refused: one line that says where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ManifestError {
@@ -126,70 +191,72 @@ pub(crate) enum ManifestError {
     Yaml { file: String, position: Option<Position>, message: String },
     #[error("{}: there is no pod in it", shown(file))]
     Empty { file: String },
+    #[error("there is no pod in any of the manifests")]
+    NoPod,
     #[error("{at}: {message}")]
     Object { at: Source, message: String },
 }
 
-/// The pods of one file, at least one.
-pub(crate) fn parse(file: &str, text: &str, others: OtherKinds) -> Result<Vec<Pod>, ManifestError> {
+/// The objects of one file, at least one.
+pub(crate) fn parse(file: &str, text: &str, others: OtherKinds) -> Result<Objects, ManifestError> {
+    let objects = read(file, text, Expected::Pods(others))?;
+    if objects == Objects::default() {
+        return Err(ManifestError::Empty { file: file.to_owned() });
+    }
+    Ok(objects)
+}
+
+/// The Secrets and ServiceAccounts of one file that has nothing else.
+pub(crate) fn parse_secrets(file: &str, text: &str) -> Result<Objects, ManifestError> {
+    read(file, text, Expected::Secrets)
+}
+
+fn read(file: &str, text: &str, expected: Expected) -> Result<Objects, ManifestError> {
     let documents = yaml::documents(text).map_err(|e| ManifestError::Yaml {
         file: file.to_owned(),
         position: e.position,
         message: e.message,
     })?;
-    let mut pods = Vec::new();
+    let mut objects = Objects::default();
     for (index, node) in documents.iter().enumerate() {
         let place = Place { file, document: index + 1 };
-        place.object(node, None, others, &mut pods)?;
+        place.object(node, None, expected, &mut objects)?;
     }
-    if pods.is_empty() {
-        return Err(ManifestError::Empty { file: file.to_owned() });
-    }
-    Ok(pods)
+    Ok(objects)
 }
 
-/// Refuses an object that stands in the manifests more than once: only one of them can be meant.
-pub(crate) fn refuse_duplicates(pods: &[Pod]) -> Result<(), ManifestError> {
-    let mut seen = BTreeMap::new();
-    for pod in pods {
-        let key = (&pod.kind, &pod.namespace, &pod.name);
-        if let Some(first) = seen.insert(key, &pod.source) {
-            let message = format!("{} {}/{} was given before, at {first}", pod.kind, pod.namespace, pod.name);
-            return Err(ManifestError::Object { at: pod.source.clone(), message });
-        }
+/// Refuses an object that stands in the manifests more than once, of which only one can be meant, and manifests without
+/// any pod.
+pub(crate) fn check(objects: &Objects) -> Result<(), ManifestError> {
+    match objects.duplicate() {
+        Some(error) => Err(error),
+        None if objects.pods.is_empty() => Err(ManifestError::NoPod),
+        None => Ok(()),
     }
-    Ok(())
 }
 
-/// Which document of which file is being read.
-#[derive(Clone, Copy)]
-struct Place<'a> {
-    file: &'a str,
-    document: usize,
+/// What a file is read for.
+#[derive(Clone, Copy, Debug)]
+enum Expected {
+    Pods(OtherKinds),
+    Secrets,
 }
 
 /// Kind and API version that the objects of a typed list (`PodList`) have without saying so.
 type Inherited<'a> = Option<(&'a str, &'a str)>;
 
 impl Place<'_> {
-    fn source(&self, node: &Node) -> Source {
-        Source { file: self.file.to_owned(), document: self.document, line: node.position.line }
-    }
-
-    fn error<T>(&self, node: &Node, message: impl Into<String>) -> Result<T, ManifestError> {
-        Err(ManifestError::Object { at: self.source(node), message: message.into() })
-    }
-
     /// Reads an object, or the objects of a list.
     fn object(
         &self,
         node: &Node,
         inherited: Inherited<'_>,
-        others: OtherKinds,
-        pods: &mut Vec<Pod>,
+        expected: Expected,
+        objects: &mut Objects,
     ) -> Result<(), ManifestError> {
         if !matches!(node.value, Value::Map(_)) {
-            return self.error(node, format!("an object was expected, not {}", node.value));
+            // Not the value: a file that is no manifest may be a secret as a whole.
+            return self.error(node, format!("an object was expected, not {}", node.value.kind()));
         }
         let Some(kind) = self.text(node, "kind", "kind")?.or(inherited.map(|i| i.0)) else {
             return self.error(node, "kind is missing");
@@ -200,10 +267,31 @@ impl Place<'_> {
         if let Some(of) = kind.strip_suffix("List") {
             let inherited = (!of.is_empty()).then_some((of, version));
             for item in self.list(node, "items", "items")? {
-                self.object(item, inherited, others, pods)?;
+                self.object(item, inherited, expected, objects)?;
             }
             return Ok(());
         }
+        match (kind, expected) {
+            ("Secret", _) if version == "v1" => objects.secrets.push(self.secret(node)?),
+            ("ServiceAccount", _) if version == "v1" => objects.accounts.push(self.account(node)?),
+            (_, Expected::Secrets) => {
+                return self
+                    .error(node, format!("kind {kind} ({version}) is none of Secret, ServiceAccount, List (v1)"));
+            }
+            (_, Expected::Pods(others)) => self.workload(node, kind, version, others, &mut objects.pods)?,
+        }
+        Ok(())
+    }
+
+    /// Reads an object that should hold a pod.
+    fn workload(
+        &self,
+        node: &Node,
+        kind: &str,
+        version: &str,
+        others: OtherKinds,
+        pods: &mut Vec<Pod>,
+    ) -> Result<(), ManifestError> {
         match KINDS.iter().find(|(name, ..)| *name == kind) {
             Some((_, versions, way)) if versions.contains(&version) => pods.push(self.pod(node, kind, way)?),
             _ if others == OtherKinds::Skip => {}
@@ -214,7 +302,8 @@ impl Place<'_> {
             None => {
                 let known: Vec<&str> = KINDS.iter().map(|(name, ..)| *name).collect();
                 let message = format!(
-                    "kind {kind} ({version}) holds no pod; known: {}, List (--skip-other-kinds passes over others)",
+                    "kind {kind} ({version}) holds no pod; known: {}, Secret, ServiceAccount, List (--skip-other-kinds \
+                     passes over others)",
                     known.join(", ")
                 );
                 return self.error(node, message);
@@ -222,136 +311,6 @@ impl Place<'_> {
         }
         Ok(())
     }
-
-    /// Reads an object of a known kind; `way` leads to its pod or pod template.
-    fn pod(&self, node: &Node, kind: &str, way: &[&str]) -> Result<Pod, ManifestError> {
-        let name = match self.text_in(node, "metadata", "name")? {
-            Some(name) => name.to_owned(),
-            None => match self.text_in(node, "metadata", "generateName")? {
-                Some(prefix) => format!("{prefix}*"),
-                None => return self.error(node, format!("{kind} has no metadata.name")),
-            },
-        };
-        let namespace = self.text_in(node, "metadata", "namespace")?.unwrap_or("default").to_owned();
-        let uid = match self.text_in(node, "metadata", "uid")? {
-            Some(uid) => uid.to_owned(),
-            None => made_uid(kind, &namespace, &name),
-        };
-        let mut pod = node;
-        for (depth, step) in way.iter().enumerate() {
-            match pod.get(step) {
-                Some(next) => pod = next,
-                None => return self.error(pod, format!("{kind} {name} has no {}", way[..=depth].join("."))),
-            }
-        }
-        let path = way.iter().chain(&["spec"]).copied().collect::<Vec<_>>().join(".");
-        let Some(spec) = pod.get("spec") else { return self.error(pod, format!("{kind} {name} has no {path}")) };
-        if !matches!(spec.value, Value::Map(_)) {
-            return self.error(spec, format!("{path} of {kind} {name} must be a map, not {}", spec.value));
-        }
-        let images = self.images(spec, &path)?;
-        if !images.iter().any(|image| image.role == Role::Container) {
-            return self.error(node, format!("{kind} {name} has no containers"));
-        }
-        let annotations = self.annotations(pod)?;
-        Ok(Pod { source: self.source(node), kind: kind.to_owned(), namespace, name, uid, annotations, images })
-    }
-
-    fn annotations(&self, pod: &Node) -> Result<BTreeMap<String, String>, ManifestError> {
-        let Some(node) = pod.get("metadata").and_then(|m| m.get("annotations")) else { return Ok(BTreeMap::new()) };
-        let Value::Map(entries) = &node.value else {
-            return self.error(node, format!("metadata.annotations must be a map, not {}", node.value));
-        };
-        let mut annotations = BTreeMap::new();
-        for (key, value) in entries {
-            let Value::Text(text) = &value.value else {
-                return self.error(value, format!("metadata.annotations: {key} must be text, not {}", value.value));
-            };
-            annotations.insert(key.clone(), text.clone());
-        }
-        Ok(annotations)
-    }
-
-    /// Everything in a pod's spec that needs an image.
-    fn images(&self, spec: &Node, path: &str) -> Result<Vec<PodImage>, ManifestError> {
-        let mut images: Vec<PodImage> = Vec::new();
-        for role in [Role::Volume, Role::Ephemeral, Role::Init, Role::Container] {
-            let field = role.field();
-            for (index, entry) in self.list(spec, field, &format!("{path}.{field}"))?.iter().enumerate() {
-                let path = format!("{path}.{field}[{index}]");
-                let (holder, image_field, policy_field) = match role {
-                    Role::Volume => match entry.get("image") {
-                        Some(image) => (image, "reference", "pullPolicy"),
-                        None => continue,
-                    },
-                    _ => (entry, "image", "imagePullPolicy"),
-                };
-                let Some(name) = self.text(entry, "name", &format!("{path}.name"))? else {
-                    return self.error(entry, format!("{path} has no name"));
-                };
-                let inner = if role == Role::Volume { format!("{path}.image") } else { path.clone() };
-                let image = self.text(holder, image_field, &format!("{inner}.{image_field}"))?;
-                let Some(image) = image.filter(|image| !image.is_empty()) else {
-                    return self.error(entry, format!("{path} {name:?} has no {image_field}"));
-                };
-                let policy = self.policy(holder, policy_field, &format!("{inner}.{policy_field}"), image)?;
-                // Containers share one space of names, volumes have their own.
-                let twice =
-                    |other: &&PodImage| other.name == name && (other.role == Role::Volume) == (role == Role::Volume);
-                if let Some(other) = images.iter().find(twice) {
-                    let first = other.role.field();
-                    return self.error(entry, format!("{path}: the name {name:?} is taken in {first} already"));
-                }
-                images.push(PodImage { role, name: name.to_owned(), image: image.to_owned(), policy });
-            }
-        }
-        Ok(images)
-    }
-
-    fn policy(&self, node: &Node, key: &str, path: &str, image: &str) -> Result<PullPolicy, ManifestError> {
-        let Some(text) = self.text(node, key, path)?.filter(|text| !text.is_empty()) else {
-            return Ok(PullPolicy::default_for(image));
-        };
-        match text.parse() {
-            Ok(policy) => Ok(policy),
-            Err(_) => {
-                let at = node.get(key).unwrap_or(node);
-                self.error(at, format!("{path}: {text:?} is not allowed, must be Always, IfNotPresent or Never"))
-            }
-        }
-    }
-
-    /// Text below `key`; `path` names it in errors.
-    fn text<'n>(&self, node: &'n Node, key: &str, path: &str) -> Result<Option<&'n str>, ManifestError> {
-        match node.get(key) {
-            None => Ok(None),
-            Some(Node { value: Value::Text(text), .. }) => Ok(Some(text)),
-            Some(other) => self.error(other, format!("{path} must be text, not {}", other.value)),
-        }
-    }
-
-    /// Text below `outer.key`.
-    fn text_in<'n>(&self, node: &'n Node, outer: &str, key: &str) -> Result<Option<&'n str>, ManifestError> {
-        match node.get(outer) {
-            None => Ok(None),
-            Some(inner) => self.text(inner, key, &format!("{outer}.{key}")),
-        }
-    }
-
-    /// The list below `key`, or an empty one.
-    fn list<'n>(&self, node: &'n Node, key: &str, path: &str) -> Result<&'n [Node], ManifestError> {
-        match node.get(key) {
-            None => Ok(&[]),
-            Some(Node { value: Value::List(list), .. }) => Ok(list),
-            Some(other) => self.error(other, format!("{path} must be a list, not {}", other.value)),
-        }
-    }
-}
-
-/// A uid for an object that has none: the same object gives the same uid, so that records and logs can be compared.
-fn made_uid(kind: &str, namespace: &str, name: &str) -> String {
-    let digest = oci::Digest::sha256(format!("{kind}\0{namespace}\0{name}").as_bytes());
-    digest.hex()[..32].to_owned()
 }
 
 #[cfg(test)]

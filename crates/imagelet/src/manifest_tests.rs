@@ -3,7 +3,7 @@
 use super::*;
 
 fn pods(text: &str) -> Vec<Pod> {
-    parse("f.yaml", text, OtherKinds::Refuse).unwrap_or_else(|e| panic!("{e}\n{text}"))
+    parse("f.yaml", text, OtherKinds::Refuse).unwrap_or_else(|e| panic!("{e}\n{text}")).pods
 }
 
 fn error(text: &str) -> String {
@@ -117,7 +117,7 @@ fn mistakes_are_named_with_their_place() {
         (
             "apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {template: odd}\n".to_owned(),
             "f.yaml:1: document 1: kind Service (v1) holds no pod; known: Pod, ReplicationController, Deployment, \
-             ReplicaSet, StatefulSet, DaemonSet, Job, CronJob, List (--skip-other-kinds passes over others)",
+             ReplicaSet, StatefulSet, DaemonSet, Job, CronJob, Secret, ServiceAccount, List (--skip-other-kinds passes over others)",
         ),
         (
             format!("{}---\napiVersion: apps/v2\nkind: Deployment\n", SMALL),
@@ -126,7 +126,7 @@ fn mistakes_are_named_with_their_place() {
         ),
         ("kind: Pod\n".to_owned(), "f.yaml:1: document 1: apiVersion of Pod is missing"),
         ("apiVersion: v1\n".to_owned(), "f.yaml:1: document 1: kind is missing"),
-        ("just text\n".to_owned(), "f.yaml:1: document 1: an object was expected, not \"just text\""),
+        ("just text\n".to_owned(), "f.yaml:1: document 1: an object was expected, not text"),
         (String::new(), "f.yaml: there is no pod in it"),
         ("apiVersion: v1\nkind: Pod\nspec: {}\n".to_owned(), "f.yaml:1: document 1: Pod has no metadata.name"),
         ("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n".to_owned(), "f.yaml:1: document 1: Pod p has no spec"),
@@ -193,7 +193,7 @@ fn bad_yaml_names_file_and_line() {
 #[test]
 fn other_kinds_can_be_passed_over() {
     let text = format!("apiVersion: v1\nkind: Service\nmetadata: 3\nspec: {{template: odd}}\n---\n{SMALL}");
-    let pods = parse("f", &text, OtherKinds::Skip).expect("parses");
+    let pods = parse("f", &text, OtherKinds::Skip).expect("parses").pods;
     assert_eq!((pods.len(), pods[0].source.document), (1, 2));
     let nothing = parse("f", "apiVersion: v1\nkind: Service\n", OtherKinds::Skip).expect_err("refused");
     assert_eq!(nothing.to_string(), "f: there is no pod in it");
@@ -203,9 +203,9 @@ fn other_kinds_can_be_passed_over() {
 fn one_object_cannot_be_given_twice() {
     let text = SMALL.replace("NAME", "a");
     let mut all = parse("one.yaml", &text, OtherKinds::Refuse).expect("parses");
-    refuse_duplicates(&all).expect("one is fine");
+    check(&all).expect("one is fine");
     all.extend(parse("two.yaml", &text, OtherKinds::Refuse).expect("parses"));
-    let error = refuse_duplicates(&all).expect_err("refused").to_string();
+    let error = check(&all).expect_err("refused").to_string();
     assert_eq!(error, "two.yaml:1: document 1: Pod default/a was given before, at one.yaml:1: document 1");
 }
 
@@ -217,14 +217,133 @@ fn a_made_uid_is_stable_and_differs() {
     assert_eq!(uid("a").len(), 32);
 }
 
+#[test]
+fn what_decides_who_may_have_images_and_when() {
+    let pod = |spec: &str| {
+        let text = format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec: {{containers: [{{name: c, image: i}}]{spec}}}\n"
+        );
+        let mut pods = pods(&text);
+        let pod = pods.remove(0);
+        (pod.pull_secrets.join(","), pod.service_account, pod.priority)
+    };
+    let cases = [
+        ("", ("", "default", 0)),
+        (", imagePullSecrets: [{name: a}, {name: b}, {name: ''}, {}, ~]", ("a,b", "default", 0)),
+        (", serviceAccountName: web, serviceAccount: old", ("", "web", 0)),
+        (", serviceAccountName: '', serviceAccount: old", ("", "old", 0)),
+        (", priorityClassName: system-node-critical", ("", "default", 2_000_001_000)),
+        (", priorityClassName: system-cluster-critical", ("", "default", 2_000_000_000)),
+        (", priorityClassName: ours", ("", "default", 0)),
+        (", priorityClassName: system-node-critical, priority: -7", ("", "default", -7)),
+    ];
+    for (spec, (secrets, account, priority)) in cases {
+        assert_eq!(pod(spec), (secrets.to_owned(), account.to_owned(), priority), "{spec}");
+    }
+    for (spec, want) in [
+        ("imagePullSecrets: {name: a}", "spec.imagePullSecrets must be a list, not a map"),
+        ("imagePullSecrets: [a]", "spec.imagePullSecrets[0] must be a map with a name, not \"a\""),
+        ("imagePullSecrets: [{name: 1}]", "spec.imagePullSecrets[0].name must be text, not 1"),
+        ("priority: high", "spec.priority must be a whole number of 32 bits, not \"high\""),
+        ("priority: 3000000000", "spec.priority must be a whole number of 32 bits, not 3000000000"),
+    ] {
+        let text = format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec:\n  containers: [{{name: c, image: i}}]\n  {spec}\n"
+        );
+        assert_eq!(error(&text), format!("f.yaml:6: document 1: {want}"));
+    }
+}
+
+#[test]
+fn secrets_and_accounts() {
+    let text = "\
+apiVersion: v1
+kind: Secret
+metadata: {name: regcred, namespace: shop, uid: u1}
+type: kubernetes.io/dockerconfigjson
+data:
+  .dockerconfigjson: e30K
+  folded: |
+    aGVs
+    bG8=
+  other: /w==
+  nothing:
+stringData:
+  .dockerconfigjson: '{\"auths\": {}}'
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: web, annotations: {a: b}}
+imagePullSecrets: [{name: regcred}, {name: ''}]
+secrets: [{name: web-token}]
+";
+    let objects = parse("f.yaml", text, OtherKinds::Refuse).expect("parses");
+    let SecretObject { source, secret } = &objects.secrets[0];
+    assert_eq!(
+        (source.line, secret.namespace.as_str(), secret.name.as_str(), secret.uid.as_str()),
+        (1, "shop", "regcred", "u1")
+    );
+    assert_eq!(secret.kind, "kubernetes.io/dockerconfigjson");
+    let data: Vec<_> = secret.data.iter().map(|(key, value)| (key.as_str(), value.expose())).collect();
+    assert_eq!(data, [(".dockerconfigjson", "{\"auths\": {}}"), ("folded", "hello"), ("nothing", "")]);
+    let AccountObject { account, pull_secrets, .. } = &objects.accounts[0];
+    assert_eq!((account.namespace.as_str(), account.name.as_str()), ("default", "web"));
+    assert_eq!((account.annotations.len(), pull_secrets.as_slice()), (1, ["regcred".to_owned()].as_slice()));
+    assert!(matches!(check(&objects), Err(ManifestError::NoPod)));
+    assert!(!format!("{objects:?}").contains("hello"));
+}
+
+#[test]
+fn bad_secrets_are_named_with_their_place_and_never_shown() {
+    let cases = [
+        ("data: {a: '!s3cret'}", "Secret default/x: data.a is not base64"),
+        ("data: {a: czNjcmV0}\nstringData: [s3cret]", "Secret default/x: stringData must be a map, not a list"),
+        ("data: s3cret", "Secret default/x: data must be a map, not text"),
+        ("data: {.dockercfg: /w==}", "Secret default/x: data..dockercfg is not UTF-8 text"),
+        ("stringData: {a: 12345}", "Secret default/x: stringData.a must be text, not a number"),
+        ("stringData: {a: [s3cret]}", "Secret default/x: stringData.a must be text, not a list"),
+        ("type: [s3cret]", "Secret default/x: type must be text, not a list"),
+    ];
+    for (body, want) in cases {
+        let got = error(&format!("apiVersion: v1\nkind: Secret\nmetadata: {{name: x}}\n{body}\n"));
+        assert!(got.starts_with("f.yaml:") && got.ends_with(&format!(": document 1: {want}")), "{got}");
+        assert!(!got.contains("s3cret") && !got.contains("12345"), "{got}");
+    }
+    assert_eq!(error("apiVersion: v1\nkind: Secret\n"), "f.yaml:1: document 1: Secret has no metadata.name");
+    let twice = "apiVersion: v1\nkind: Secret\nmetadata: {name: x}\n---\n".repeat(2);
+    let objects = parse("f.yaml", &twice, OtherKinds::Refuse).expect("parses");
+    let got = check(&objects).expect_err("refused").to_string();
+    assert_eq!(got, "f.yaml:5: document 2: Secret default/x was given before, at f.yaml:1: document 1");
+}
+
+/// A whole file with a secret in several forms.
+const SECRETS: &str = "apiVersion: v1\nkind: Secret\nmetadata: {name: x, namespace: y}\ntype: Opaque\ndata:\n  \
+                       .dockercfg: QjY0X0lTX1NFQ1JFVA==\nstringData:\n  a: PLAIN_IS_SECRET\n  b: |\n    BLOCK_IS_SECRET\n    \
+                       more\n";
+
 proptest::proptest! {
+    /// Whatever happens to a file of secrets, no error shows what was in it.
+    #[test]
+    fn a_damaged_secret_is_not_shown(at in 0..SECRETS.len(), cut in 0_usize..8, put in "[-\\[\\]{}:,&*!|>'\"#~@`% \n\ta-z0-9]{0,6}") {
+        let end = (at + cut).min(SECRETS.len());
+        let text = format!("{}{put}{}", &SECRETS[..at], &SECRETS[end..]);
+        for result in [parse("f.yaml", &text, OtherKinds::Refuse), parse_secrets("f.yaml", &text)] {
+            if let Err(error) = result {
+                let line = error.to_string();
+                for part in ["QjY0X0l", "PLAIN_IS", "BLOCK_IS", "_SECRET"] {
+                    proptest::prop_assert!(!line.contains(part), "{line}\n{text}");
+                }
+            }
+        }
+    }
+
     /// Whatever is written into a manifest, the answer is pods or one line that says where; never a panic.
     #[test]
     fn a_damaged_manifest_gives_one_line(at in 0..SMALL.len(), cut in 0_usize..20, put in "[-\\[\\]{}:,&*!|>'\"#~ \n\ta-z0-9]{0,12}") {
         let end = (at + cut).min(SMALL.len());
         let text = format!("{}{put}{}", &SMALL[..at], &SMALL[end..]);
         match parse("f.yaml", &text, OtherKinds::Refuse) {
-            Ok(pods) => proptest::prop_assert!(pods.iter().all(|pod| !pod.images.is_empty())),
+            Ok(objects) => proptest::prop_assert!(objects.pods.iter().all(|pod| !pod.images.is_empty())),
             Err(error) => {
                 let line = error.to_string();
                 proptest::prop_assert!(line.starts_with("f.yaml") && !line.contains('\n'), "{line}");

@@ -4,12 +4,16 @@
 use serde_json::{Map, Value, json};
 
 use crate::app::App;
+use crate::args::ShowConfig;
 use crate::config::settings::SETTINGS;
-use crate::config::{API_VERSION, Config, KIND};
+use crate::config::{API_VERSION, Config, KIND, reference};
 use crate::exit::Outcome;
 use crate::output::{Format, Table};
 
-pub(crate) fn run(app: &App) -> Outcome {
+pub(crate) fn run(app: &App, args: &ShowConfig) -> Outcome {
+    if args.reference {
+        return app.printer.lines([reference::page().trim_end()]);
+    }
     match app.printer.format {
         Some(Format::Table | Format::Wide) => app.printer.lines([table(&app.config).render().trim_end()]),
         _ => app.printer.document(Format::Yaml, &document(&app.config)),
@@ -21,7 +25,7 @@ fn document(config: &Config) -> Value {
     let mut map = Map::new();
     map.insert("apiVersion".into(), json!(API_VERSION));
     map.insert("kind".into(), json!(KIND));
-    for setting in SETTINGS {
+    for setting in SETTINGS.iter() {
         let value = (setting.show)(config);
         if value.is_null() {
             continue;
@@ -43,15 +47,9 @@ fn document(config: &Config) -> Value {
 
 fn table(config: &Config) -> Table {
     let mut table = Table::new(&["FIELD", "VALUE", "FROM"]);
-    for setting in SETTINGS {
-        let value = match (setting.show)(config) {
-            Value::Null => String::new(),
-            Value::String(text) => text,
-            Value::Array(list) => list.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(":"),
-            other => other.to_string(),
-        };
+    for setting in SETTINGS.iter() {
         let origin = config.origins.get(setting.field).map_or_else(|| "default".to_owned(), ToString::to_string);
-        table.row([setting.field.to_owned(), value, origin]);
+        table.row([setting.field.to_owned(), setting.shown(config), origin]);
     }
     table
 }

@@ -78,7 +78,7 @@ impl Report for Ensured {
 }
 
 pub(super) async fn run(app: &App, args: &Ensure) -> Outcome {
-    let needs = pods::read(&args.manifests.files, args.manifests.skip_other_kinds).await?;
+    let needs = pods::read(app, &args.manifests.files, args.manifests.skip_other_kinds).await?;
     let backend = app.backend().await?;
     app.note_unprivileged(backend);
     let manager = manager(app, backend.service());
@@ -110,8 +110,8 @@ pub(super) async fn run(app: &App, args: &Ensure) -> Outcome {
 /// waits for the disk of a command that a person started.
 pub(super) fn manager(app: &App, service: Arc<dyn cri_api::ImageService>) -> ImageManager {
     let puller = PullerOptions {
-        serialize: app.config.serialize_image_pulls.unwrap_or(false),
-        max_parallel: app.config.max_parallel_image_pulls,
+        serialize: app.config.pulls.serialize.unwrap_or(false),
+        max_parallel: app.config.pulls.max_parallel.and_then(|n| usize::try_from(n).ok()),
         ..PullerOptions::default()
     };
     ImageManager::new(service, Arc::new(LogRecorder), Options { puller, ..Options::default() })

@@ -2,11 +2,14 @@
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use image_manager::{EnsureImageRequest, ObjectRef, PodRef};
 
-use crate::exit::{Failure, Outcome};
-use crate::manifest::{self, OtherKinds, Pod, PodImage, Role};
+use crate::app::App;
+use crate::exit::{Code, Failure, Outcome};
+use crate::manifest::{self, Objects, OtherKinds, Pod, PodImage, Role};
+use crate::secrets::{Resolved, SecretStore, read_directory};
 use crate::yaml::MAX_BYTES;
 
 /// A need for an image, with the pod that it belongs to.
@@ -17,6 +20,9 @@ pub(super) struct Need {
     pub(super) namespace: String,
     pub(super) image: PodImage,
     reference: PodRef,
+    priority: i32,
+    /// What the pod's names of secrets and of its account stand for.
+    access: Arc<Resolved>,
 }
 
 impl Need {
@@ -31,40 +37,64 @@ impl Need {
             pod: self.reference.clone(),
             object: Some(object),
             policy: self.image.policy,
+            secrets: self.access.secrets.clone(),
+            service_account: self.access.account.clone(),
+            missing_secrets: self.access.missing.clone(),
+            priority: self.priority,
             ..EnsureImageRequest::new(&self.image.image)
         }
     }
 }
 
-/// Reads all files and answers every need in them, in their order.
-pub(super) async fn read(files: &[PathBuf], skip_other_kinds: bool) -> Outcome<Vec<Need>> {
+/// Reads all files and answers every need in them, in their order. The pods' secrets come from the same files, and from
+/// the secrets directory.
+pub(super) async fn read(app: &App, files: &[PathBuf], skip_other_kinds: bool) -> Outcome<Vec<Need>> {
     let from_stdin = files.iter().filter(|file| is_stdin(file)).count();
     if from_stdin > 1 {
         return Err(Failure::usage("-f -: standard input can be read only once"));
     }
     let files = files.to_vec();
     let others = if skip_other_kinds { OtherKinds::Skip } else { OtherKinds::Refuse };
-    let read = tokio::task::spawn_blocking(move || read_all(&files, others));
-    let pods = read.await.map_err(|_| Failure::failed("read manifests: the reader panicked"))??;
-    Ok(pods.into_iter().flat_map(needs).collect())
+    let directory = app.config.credentials.secrets_directory.clone();
+    let read = tokio::task::spawn_blocking(move || {
+        let mut objects = read_all(&files, others)?;
+        let pods = std::mem::take(&mut objects.pods);
+        let mut secrets = SecretStore::default();
+        secrets.add(objects);
+        if let Some(directory) = directory {
+            secrets.add(secrets_of(&directory)?);
+        }
+        Ok(pods.into_iter().flat_map(|pod| needs(pod, &secrets)).collect())
+    });
+    read.await.map_err(|_| Failure::failed("read manifests: the reader panicked"))?
+}
+
+/// What lies in the secrets directory. What cannot be used there is told; pods that need it will miss it.
+fn secrets_of(directory: &Path) -> Outcome<Objects> {
+    let read = read_directory(directory)
+        .map_err(|error| Failure::new(Code::Config, format!("secretsDirectory {}: {error}", directory.display())))?;
+    for problem in read.problems.iter().cloned().chain(read.duplicates()) {
+        tracing::warn!("{problem}");
+    }
+    Ok(read.objects)
 }
 
 fn is_stdin(file: &Path) -> bool {
     file.as_os_str() == "-"
 }
 
-fn read_all(files: &[PathBuf], others: OtherKinds) -> Outcome<Vec<Pod>> {
-    let mut pods = Vec::new();
+fn read_all(files: &[PathBuf], others: OtherKinds) -> Outcome<Objects> {
+    let mut objects = Objects::default();
     for file in files {
         let name = file.display().to_string();
         let text = read_text(file).map_err(|error| {
             let shown = if is_stdin(file) { "standard input" } else { &name };
             Failure::failed(format!("read {shown}: {error}"))
         })?;
-        pods.extend(manifest::parse(&name, &text, others).map_err(|e| Failure::failed(e.to_string()))?);
+        objects.extend(manifest::parse(&name, &text, others).map_err(|e| Failure::failed(e.to_string()))?);
     }
-    manifest::refuse_duplicates(&pods).map_err(|e| Failure::failed(e.to_string()))?;
-    Ok(pods)
+    manifest::check(&objects).map_err(|e| Failure::failed(e.to_string()))?;
+    Ok(objects)
 }
 
 fn read_text(file: &Path) -> std::io::Result<String> {
@@ -80,11 +110,19 @@ fn read_text(file: &Path) -> std::io::Result<String> {
     String::from_utf8(bytes).map_err(|_| std::io::Error::other("it is not UTF-8 text"))
 }
 
-fn needs(pod: Pod) -> Vec<Need> {
+fn needs(pod: Pod, secrets: &SecretStore) -> Vec<Need> {
     let title = pod.title();
-    let Pod { namespace, name, uid, annotations, images, .. } = pod;
+    let access = Arc::new(secrets.resolve(&pod));
+    let Pod { namespace, name, uid, annotations, images, priority, .. } = pod;
     let reference = PodRef { namespace: namespace.clone(), name, uid, annotations };
-    let need = |image| Need { pod: title.clone(), namespace: namespace.clone(), image, reference: reference.clone() };
+    let need = |image| Need {
+        pod: title.clone(),
+        namespace: namespace.clone(),
+        image,
+        reference: reference.clone(),
+        priority,
+        access: Arc::clone(&access),
+    };
     images.into_iter().map(need).collect()
 }
 
@@ -96,29 +134,38 @@ mod tests {
     fn requests_say_whom_they_are_for() {
         let text = "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop, uid: u1, annotations: {k: v}}\nspec:\n  \
                     containers: [{name: main, image: 'a:1', imagePullPolicy: Never}]\n  \
-                    volumes: [{name: data, image: {reference: 'b:2'}}]\n";
-        let pods = manifest::parse("f", text, OtherKinds::Refuse).expect("parses");
-        let requests: Vec<_> = pods.into_iter().flat_map(needs).map(|need| need.request()).collect();
+                    volumes: [{name: data, image: {reference: 'b:2'}}]\n  \
+                    imagePullSecrets: [{name: regcred}, {name: lost}]\n  priority: 7\n---\n\
+                    apiVersion: v1\nkind: Secret\nmetadata: {name: regcred, namespace: shop}\n";
+        let mut objects = manifest::parse("f", text, OtherKinds::Refuse).expect("parses");
+        let pods = std::mem::take(&mut objects.pods);
+        let mut store = SecretStore::default();
+        store.add(objects);
+        let requests: Vec<_> = pods.into_iter().flat_map(|pod| needs(pod, &store)).map(|need| need.request()).collect();
         let about: Vec<_> = requests.iter().map(|r| r.object.clone().expect("set").field_path).collect();
         assert_eq!(about, ["", "spec.containers{main}"]);
         let main = &requests[1];
         assert_eq!((main.image.as_str(), main.policy.as_str()), ("a:1", "Never"));
         assert_eq!((main.pod.namespace.as_str(), main.pod.uid.as_str()), ("shop", "u1"));
+        let secrets: Vec<_> = main.secrets.iter().map(|s| s.name.as_str()).collect();
+        assert_eq!(
+            (secrets.as_slice(), main.missing_secrets.as_slice()),
+            (["regcred"].as_slice(), ["lost".to_owned()].as_slice())
+        );
+        assert_eq!((main.priority, main.service_account.as_ref().map(|a| a.name.as_str())), (7, Some("default")));
         assert_eq!(main.pod.annotations.get("k").map(String::as_str), Some("v"));
     }
 
-    #[tokio::test]
-    async fn files_that_cannot_be_read_are_named() {
+    #[test]
+    fn files_that_cannot_be_read_are_named() {
         let directory = tempfile::tempdir().expect("temporary directory");
         let path = |name: &str| directory.path().join(name);
         std::fs::write(path("bin"), [0xff, 0xfe]).expect("written");
         let cases = [(path("none"), "No such file"), (path("bin"), "not UTF-8"), (path(""), "Is a directory")];
         for (file, want) in cases {
-            let failure = read(std::slice::from_ref(&file), false).await.expect_err("refused");
+            let failure = read_all(std::slice::from_ref(&file), OtherKinds::Refuse).expect_err("refused");
             let line = &failure.lines()[0];
             assert!(line.starts_with(&format!("read {}: ", file.display())) && line.contains(want), "{line}");
         }
-        let twice = read(&["-".into(), "-".into()], false).await.expect_err("refused");
-        assert_eq!(twice.lines(), ["-f -: standard input can be read only once"]);
     }
 }

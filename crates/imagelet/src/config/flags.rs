@@ -4,8 +4,9 @@
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
-use super::settings::SETTINGS;
-use super::{Given, Origin};
+use super::settings::{Group, SETTINGS};
+use super::{Config, Given, Origin};
+use crate::environment::Environment;
 
 /// What was given for settings on the command line and in the environment.
 #[derive(Clone, Debug, Default)]
@@ -15,7 +16,7 @@ impl SettingFlags {
     /// The values with the rows that they belong to.
     pub(crate) fn given(&self) -> Given {
         let row = |(index, from_flag, text): &(usize, bool, String)| {
-            let setting = &SETTINGS[*index];
+            let setting = SETTINGS[*index];
             let origin = if *from_flag { Origin::Flag(setting.flag) } else { Origin::Variable(setting.variable) };
             (setting, origin, text.clone())
         };
@@ -34,8 +35,9 @@ impl FromArgMatches for SettingFlags {
         for (index, setting) in SETTINGS.iter().enumerate() {
             if let Some(values) = matches.get_many::<String>(setting.flag) {
                 let from_flag = matches.value_source(setting.flag) == Some(ValueSource::CommandLine);
-                // Lists are the only settings that take several values; a colon joins them as in a variable.
-                let text = values.map(String::as_str).collect::<Vec<_>>().join(":");
+                // Lists are the only settings that take several values; they are joined as in a variable.
+                let separator = setting.list.map(String::from).unwrap_or_default();
+                let text = values.map(String::as_str).collect::<Vec<_>>().join(&separator);
                 self.0.push((index, from_flag, text));
             }
         }
@@ -45,25 +47,37 @@ impl FromArgMatches for SettingFlags {
 
 impl Args for SettingFlags {
     fn augment_args(mut command: Command) -> Command {
-        for setting in SETTINGS {
+        let defaults = Config::defaults(&Environment::default());
+        for setting in SETTINGS.iter() {
+            let (help, default) = setting.help_and_default(&defaults);
+            let help = default.map_or_else(|| help.to_owned(), |default| format!("{help} [default: {default}]"));
             let mut arg = Arg::new(setting.flag)
                 .long(setting.flag)
                 .env(setting.variable)
                 .hide_env_values(true)
-                .help(setting.help)
+                .help(help)
                 .value_name(setting.value_name)
                 .global(true)
-                .help_heading("Configuration");
+                // `-h` stays readable; `--help` has them all.
+                .hide_short_help(!matches!(setting.group, Group::Node | Group::Logging))
+                .help_heading(setting.group.title());
             if let Some(short) = setting.short {
                 arg = arg.short(short);
             }
-            arg = match setting.value_name {
-                "BOOL" => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
-                "DIR" if setting.field.ends_with('s') => arg.action(ArgAction::Append),
-                _ => arg,
-            };
+            if setting.value_name == "BOOL" {
+                arg = arg.num_args(0..=1).require_equals(true).default_missing_value("true");
+            }
+            if setting.value_name == "N" {
+                // So that it is told what is allowed, and not that there is no flag of this name.
+                arg = arg.allow_negative_numbers(true);
+            }
+            if setting.list.is_some() {
+                arg = arg.action(ArgAction::Append);
+            }
             arg = arg.value_hint(match setting.value_name {
                 "DIR" => clap::ValueHint::DirPath,
+                "FILE" => clap::ValueHint::FilePath,
+                "PATH" => clap::ValueHint::AnyPath,
                 _ => clap::ValueHint::Other,
             });
             command = command.arg(arg);

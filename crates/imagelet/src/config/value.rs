@@ -16,7 +16,7 @@ pub(crate) struct Wrong(pub(crate) String);
 /// A value as it came in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Raw<'a> {
-    /// From a flag or a variable. Lists are separated by colons, as in `PATH`.
+    /// From a flag or a variable. Lists of paths are separated by colons, as in `PATH`.
     Text(&'a str),
     /// From the file in the directory `base`, against which relative paths count.
     Node { value: &'a Value, base: &'a Path },
@@ -46,6 +46,34 @@ impl Raw<'_> {
         value
             .filter(|n| range.contains(n))
             .ok_or_else(|| Wrong(format!("a whole number from {} to {}", range.start(), range.end())))
+    }
+
+    /// A whole number of any size and sign; whoever uses it says what is allowed.
+    pub(crate) fn integer(self) -> Result<i64, Wrong> {
+        let value = match self {
+            Self::Text(text) => text.parse().ok().filter(|_| !text.starts_with('+')),
+            Self::Node { value: Value::Number(n), .. } => n.as_i64(),
+            Self::Node { .. } => None,
+        };
+        value.ok_or_else(|| Wrong("a whole number".into()))
+    }
+
+    /// Any text.
+    pub(crate) fn text(self, allowed: &str) -> Result<String, Wrong> {
+        self.string().map(str::to_owned).ok_or_else(|| Wrong(allowed.to_owned()))
+    }
+
+    /// Several texts, or none. Commas separate them in flags and variables.
+    pub(crate) fn words(self) -> Result<Vec<String>, Wrong> {
+        let words: Option<Vec<String>> = match self {
+            Self::Text("") => Some(Vec::new()),
+            Self::Text(text) => Some(text.split(',').map(str::to_owned).collect()),
+            Self::Node { value: Value::List(nodes), base } => {
+                nodes.iter().map(|node| Raw::Node { value: &node.value, base }.string().map(str::to_owned)).collect()
+            }
+            Self::Node { .. } => None,
+        };
+        words.ok_or_else(|| Wrong("a list of texts".into()))
     }
 
     /// A number of bytes within a range: a whole number, or one with a Kubernetes suffix such as `64Gi`.

@@ -1,0 +1,87 @@
+//! What no single value shows, and what the kubelet validates after it has read everything, in its words. Pure.
+//! Called by [`super::Config::load`].
+
+use image_manager::Allowlist;
+
+use super::Config;
+
+/// The kubelet's names for [`image_manager::VerificationPolicy`].
+pub(super) const POLICIES: [&str; 4] =
+    ["NeverVerify", "NeverVerifyPreloadedImages", "NeverVerifyAllowlistedImages", "AlwaysVerify"];
+
+/// Everything that is wrong, a line each, with the place where it was set.
+pub(super) fn findings(config: &Config) -> Vec<String> {
+    let mut findings = Vec::new();
+    let mut found = |field: &str, message: String| {
+        let origin = config.origins.get(field).map(|origin| format!(" ({origin})")).unwrap_or_default();
+        findings.push(format!("invalid configuration: {message}{origin}"));
+    };
+    let negative = "must not be a negative number";
+    if config.max_pods < 0 {
+        found("maxPods", format!("maxPods (--max-pods) {} {negative}", config.max_pods));
+    }
+    if let Some(burst @ ..0) = config.pulls.burst {
+        found("registryBurst", format!("registryBurst (--registry-burst) {burst} {negative}"));
+    }
+    if let Some(qps @ ..0) = config.pulls.qps {
+        found("registryPullQPS", format!("registryPullQPS (--registry-qps) {qps} {negative}"));
+    }
+    for (field, value) in [
+        ("registryPullQPS", config.pulls.qps),
+        ("registryBurst", config.pulls.burst),
+        ("maxParallelImagePulls", config.pulls.max_parallel),
+        ("maxPods", Some(config.max_pods)),
+    ] {
+        if let Some(value) = value.filter(|value| *value > i64::from(i32::MAX)) {
+            found(field, format!("{field} {value} must not be larger than {}", i32::MAX));
+        }
+    }
+    match (config.pulls.serialize, config.pulls.max_parallel) {
+        (_, Some(number @ ..=0)) => {
+            found("maxParallelImagePulls", format!("maxParallelImagePulls {number} must be a positive number"));
+        }
+        (Some(true), Some(2..)) => found(
+            "maxParallelImagePulls",
+            "maxParallelImagePulls cannot be larger than 1 unless SerializeImagePulls (--serialize-image-pulls) is set to \
+             false"
+                .to_owned(),
+        ),
+        _ => {}
+    }
+    verification(config, &mut found);
+    if config.back_off.initial > config.back_off.max {
+        let (initial, max) = (super::value::show_duration(config.back_off.initial), config.back_off.max);
+        let max = super::value::show_duration(max);
+        found(
+            "imagePullBackOff.initial",
+            format!("imagePullBackOff.initial {initial} must not be longer than imagePullBackOff.max {max}"),
+        );
+    }
+    let (one, other) = ("imageCredentialProviderConfig", "imageCredentialProviderBinDir");
+    match (&config.credentials.provider_config, &config.credentials.provider_bin_dir) {
+        (Some(_), None) => found(one, format!("{one} is set and {other} is not: the providers' programs lie there")),
+        (None, Some(_)) => found(other, format!("{other} is set and {one} is not: it says which providers there are")),
+        _ => {}
+    }
+    findings
+}
+
+/// `imagePullCredentialsVerificationPolicy` and its allowlist.
+fn verification(config: &Config, found: &mut impl FnMut(&str, String)) {
+    let (policy, allowlist) = (&config.verification.policy, &config.verification.allowlist);
+    let [a, b, c, d] = POLICIES;
+    if !POLICIES.contains(&policy.as_str()) {
+        let field = "imagePullCredentialsVerificationPolicy";
+        found(
+            field,
+            format!("option {policy:?} specified for {field}. Valid options are {a:?}, {b:?}, {c:?} or {d:?}"),
+        );
+    }
+    let field = "preloadedImagesVerificationAllowlist";
+    if !allowlist.is_empty() && policy != c {
+        let message = format!("can't set `{field}` if `imagePullCredentialsVerificationPolicy` is not {c:?}");
+        found(field, message);
+    } else if let Err(error) = Allowlist::parse(allowlist) {
+        found(field, format!("invalid image pattern in `{field}`: {error}"));
+    }
+}

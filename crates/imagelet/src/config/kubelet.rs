@@ -1,0 +1,157 @@
+//! A kubelet's own configuration file (KubeletConfiguration of kubelet.config.k8s.io/v1beta1): which of its fields mean
+//! something here. Takes a field only with the meaning that it has for the kubelet; what does not concern images is
+//! passed over and told in one line; a name that the kubelet does not have is an error. Called by
+//! [`super::Config::load`].
+
+mod fields;
+
+use std::path::Path;
+
+use super::model::Config;
+use super::settings::SETTINGS;
+use super::value::Raw;
+use super::{ConfigError, Document, Origin};
+use crate::yaml::{Node, Value};
+use fields::{FIELDS, Shape};
+
+const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
+const KIND: &str = "KubeletConfiguration";
+
+/// The fields that both have, under the same name. Here: whether a zero means something (otherwise it is the default).
+const TAKEN: [(&str, bool); 10] = [
+    ("containerRuntimeEndpoint", false),
+    ("imagePullCredentialsVerificationPolicy", false),
+    ("imageServiceEndpoint", false),
+    ("maxParallelImagePulls", true),
+    ("maxPods", false),
+    ("preloadedImagesVerificationAllowlist", false),
+    ("registryBurst", false),
+    ("registryPullQPS", true),
+    ("runtimeRequestTimeout", false),
+    ("serializeImagePulls", true),
+];
+const POLICY: &str = "imagePullCredentialsVerificationPolicy";
+/// The feature gate without which the kubelet verifies nothing.
+const GATE: &str = "KubeletEnsureSecretPulledImages";
+
+/// Takes what concerns images from the file into `config`, in which nothing else is set yet.
+pub(super) fn apply(config: &mut Config, path: &Path) -> Result<(), ConfigError> {
+    let document = Document::read(path, API_VERSION, KIND)?;
+    let base = document.base();
+    let (mut passed_over, mut gate) = (Vec::new(), None);
+    for (key, node) in document.fields() {
+        known(&document, "", key, node, FIELDS)?;
+        if node.value == Value::Null {
+            continue;
+        }
+        match TAKEN.iter().find(|(name, _)| *name == key) {
+            Some((_, zero_counts)) if *zero_counts || !is_zero(&node.value) => {
+                let setting = SETTINGS.iter().find(|s| s.field == key).expect("a test looks up every one of them");
+                config.apply(setting, document.origin(node), Raw::Node { value: &node.value, base: &base })?;
+            }
+            Some(_) => {}
+            None if key == "featureGates" && node.get(GATE).is_some() => gate = node.get(GATE),
+            None => passed_over.push(key),
+        }
+    }
+    if let Some(node) = gate {
+        self::gate(config, &document, node)?;
+    }
+    // The kubelet's images are where its containers are, unless it has an endpoint for images alone.
+    if config.image_service_endpoint.is_none()
+        && let Some(origin) = config.origins.get("containerRuntimeEndpoint").cloned()
+    {
+        config.image_service_endpoint.clone_from(&config.container_runtime_endpoint);
+        config.origins.insert("imageServiceEndpoint", origin);
+    }
+    if !passed_over.is_empty() {
+        let (path, names) = (path.display(), passed_over.join(", "));
+        config
+            .notes
+            .push(format!("kubelet configuration {path}: passed over, as it does not concern imagelet: {names}"));
+    }
+    Ok(())
+}
+
+/// The gate of credential verification: closed, every pod may have what is on the node.
+fn gate(config: &mut Config, document: &Document, node: &Node) -> Result<(), ConfigError> {
+    match node.value {
+        Value::Bool(true) => Ok(()),
+        Value::Bool(false) => {
+            for field in [POLICY, "preloadedImagesVerificationAllowlist"] {
+                if let Some(origin) = config.origins.get(field) {
+                    return Err(ConfigError::Invalid(vec![format!(
+                        "invalid configuration: `{field}` must not be set if {GATE} feature gate is not enabled ({origin})"
+                    )]));
+                }
+            }
+            "NeverVerify".clone_into(&mut config.verification.policy);
+            let Origin::File { path, line } = document.origin(node) else { return Ok(()) };
+            config.origins.insert(POLICY, Origin::File { path, line });
+            Ok(())
+        }
+        _ => document.error(node, format!("featureGates.{GATE}: {} is not allowed, must be true or false", node.value)),
+    }
+}
+
+/// Go's zero value of a field.
+fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(value) => !value,
+        Value::Number(number) => number.as_i64() == Some(0),
+        Value::Text(text) => text.is_empty() || text == "0" || text == "0s",
+        Value::List(list) => list.is_empty(),
+        Value::Map(map) => map.is_empty(),
+    }
+}
+
+/// Refuses a name that the kubelet does not have, on every level whose names are known.
+fn known(
+    document: &Document,
+    outer: &str,
+    key: &str,
+    node: &Node,
+    fields: &[(&str, Shape)],
+) -> Result<(), ConfigError> {
+    let Some((_, shape)) = fields.iter().find(|(name, _)| *name == key) else {
+        let names = fields.iter().map(|(name, _)| *name);
+        let hint = closest(key, names).map(|name| format!("; did you mean {outer}{name}?")).unwrap_or_default();
+        return document.error(node, format!("{KIND} has no field {:?}{hint}", format!("{outer}{key}")));
+    };
+    let below = format!("{outer}{key}.");
+    let inside = |node: &Node, fields: &[(&str, Shape)]| match &node.value {
+        Value::Map(entries) => entries.iter().try_for_each(|(k, n)| known(document, &below, k, n, fields)),
+        Value::Null => Ok(()),
+        other => document.error(node, format!("{outer}{key}: a map was expected, not {other}")),
+    };
+    match (shape, &node.value) {
+        (Shape::Any, _) | (Shape::List(_), Value::Null) => Ok(()),
+        (Shape::Map(fields), _) => inside(node, fields),
+        (Shape::List(fields), Value::List(list)) => list.iter().try_for_each(|node| inside(node, fields)),
+        (Shape::List(_), other) => document.error(node, format!("{outer}{key}: a list was expected, not {other}")),
+    }
+}
+
+/// The name that was probably meant: the same but for case, or with at most two letters wrong.
+fn closest<'a>(wrong: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let distance = |name: &str| {
+        let (a, b): (Vec<char>, Vec<char>) =
+            (wrong.to_lowercase().chars().collect(), name.to_lowercase().chars().collect());
+        let mut row: Vec<usize> = (0..=b.len()).collect();
+        for (i, x) in a.iter().enumerate() {
+            let mut before = std::mem::replace(&mut row[0], i + 1);
+            for (j, y) in b.iter().enumerate() {
+                let replaced = before + usize::from(x != y);
+                before = row[j + 1];
+                row[j + 1] = replaced.min(before + 1).min(row[j] + 1);
+            }
+        }
+        row[b.len()]
+    };
+    names.map(|name| (distance(name), name)).min().filter(|(distance, _)| *distance <= 2).map(|(_, name)| name)
+}
+
+#[cfg(test)]
+#[path = "kubelet_tests.rs"]
+mod tests;

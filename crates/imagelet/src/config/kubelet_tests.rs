@@ -1,0 +1,180 @@
+//! Kubelets' configurations: what is taken and with which meaning, what is passed over, what is refused.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::*;
+use crate::config::{Given, settings::Setting};
+use crate::environment::Environment;
+
+const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+
+/// Loads a kubelet's file, beside one of ours.
+fn load_with(kubelet: &str, own: &str, given: Given) -> Result<Config, String> {
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let (theirs, ours) = (directory.path().join("kubelet.yaml"), directory.path().join("own.yaml"));
+    std::fs::write(&theirs, kubelet).expect("written");
+    let head = "apiVersion: imagelet.dev/v1alpha1\nkind: ImageletConfiguration\nkubeletConfig: kubelet.yaml\n";
+    std::fs::write(&ours, format!("{head}{own}")).expect("written");
+    Config::load(&Environment::default(), Some(&ours), given)
+        .map_err(|error| error.to_string().replace(&format!("{}/", directory.path().display()), ""))
+}
+
+fn load(kubelet: &str) -> Result<Config, String> {
+    load_with(&format!("{HEAD}{kubelet}"), "", Vec::new())
+}
+
+fn setting(field: &str) -> &'static Setting {
+    SETTINGS.iter().find(|s| s.field == field).unwrap_or_else(|| panic!("{field} is no setting"))
+}
+
+#[test]
+fn what_is_taken_exists_on_both_sides() {
+    for (name, _) in TAKEN {
+        setting(name);
+        assert!(FIELDS.iter().any(|(field, _)| *field == name), "{name}");
+    }
+    assert!(FIELDS.is_sorted_by_key(|(name, _)| name), "in the order of the alphabet");
+}
+
+#[test]
+fn a_real_file_is_taken_and_the_rest_is_told_in_one_line() {
+    let config = load(
+        "authentication: {anonymous: {enabled: false}, webhook: {cacheTTL: 0s, enabled: true}, x509: {clientCAFile: /a}}\n\
+         cgroupDriver: systemd\nclusterDNS: [10.96.0.10]\ncontainerRuntimeEndpoint: unix:///run/containerd/containerd.sock\n\
+         crashLoopBackOff: {}\nevictionHard: {imagefs.available: 15%}\nfileCheckFrequency: 0s\n\
+         imageGCHighThresholdPercent: 85\nimageMinimumGCAge: 0s\nlogging: {flushFrequency: 0, options: {json: {infoBufferSize: \"0\"}}, verbosity: 0}\n\
+         memorySwap: {}\nmaxParallelImagePulls: 5\nmaxPods: 250\nregistryBurst: 20\nregistryPullQPS: 0\n\
+         runtimeRequestTimeout: 0s\nserializeImagePulls: false\nshutdownGracePeriodByPodPriority: [{priority: 1, shutdownGracePeriodSeconds: 2}]\n\
+         staticPodPath: ~\n",
+    )
+    .expect("taken");
+    assert_eq!((config.pulls.max_parallel, config.pulls.serialize), (Some(5), Some(false)));
+    assert_eq!((config.pulls.qps, config.pulls.burst, config.max_pods), (Some(0), Some(20), 250));
+    assert_eq!(config.runtime_request_timeout, Duration::from_secs(120), "zero is the default");
+    let socket = Some("unix:///run/containerd/containerd.sock");
+    assert_eq!(config.container_runtime_endpoint.as_deref(), socket);
+    assert_eq!(config.image_service_endpoint.as_deref(), socket, "the kubelet's images are where its containers are");
+    let [note] = config.notes.as_slice() else { panic!("one line: {:?}", config.notes) };
+    assert!(
+        note.ends_with(
+            "kubelet.yaml: passed over, as it does not concern imagelet: authentication, cgroupDriver, clusterDNS, \
+             crashLoopBackOff, evictionHard, fileCheckFrequency, imageGCHighThresholdPercent, imageMinimumGCAge, logging, \
+             memorySwap, shutdownGracePeriodByPodPriority"
+        ),
+        "{note}"
+    );
+    assert!(config.origins["maxPods"].to_string().ends_with("kubelet.yaml:15"), "{}", config.origins["maxPods"]);
+    assert!(!config.origins.contains_key("runtimeRequestTimeout"));
+}
+
+#[test]
+fn json_is_taken_too() {
+    let text = format!("{{\"apiVersion\": \"{API_VERSION}\",\n\"kind\": \"{KIND}\",\n\"maxPods\": 7}}");
+    let config = load_with(&text, "", Vec::new()).expect("taken");
+    assert_eq!(config.max_pods, 7);
+    assert!(config.notes.is_empty());
+}
+
+#[test]
+fn it_counts_less_than_everything_else() {
+    let kubelet =
+        format!("{HEAD}maxPods: 1\nregistryBurst: 2\nregistryPullQPS: 3\nimageServiceEndpoint: unix:///k.sock\n");
+    let given = vec![
+        (setting("registryBurst"), Origin::Variable("IMAGELET_REGISTRY_BURST"), "20".to_owned()),
+        (setting("imageServiceEndpoint"), Origin::Flag("image-endpoint"), String::new()),
+    ];
+    let config = load_with(&kubelet, "registryPullQPS: 30\n", given).expect("taken");
+    assert_eq!((config.max_pods, config.pulls.burst, config.pulls.qps), (1, Some(20), Some(30)));
+    assert_eq!(config.image_service_endpoint, None, "the empty endpoint is the embedded store");
+    let from = |field: &str| config.origins[field].to_string();
+    assert!(from("maxPods").ends_with("kubelet.yaml:3"), "{}", from("maxPods"));
+    assert!(from("registryPullQPS").ends_with("own.yaml:4"), "{}", from("registryPullQPS"));
+    assert_eq!(from("registryBurst"), "IMAGELET_REGISTRY_BURST");
+    assert!(config.kubelet_config.is_some_and(|path| path.is_absolute() && path.ends_with("kubelet.yaml")));
+}
+
+#[test]
+fn a_flag_names_the_file_as_well() {
+    let file = tempfile::NamedTempFile::new().expect("temporary file");
+    std::fs::write(file.path(), format!("{HEAD}maxPods: 9\n")).expect("written");
+    let path = file.path().display().to_string();
+    let given = vec![(setting("kubeletConfig"), Origin::Flag("kubelet-config"), path)];
+    let config = load_with("", "", given).expect("the file of the flag, not the one of our file");
+    assert_eq!(config.max_pods, 9);
+}
+
+#[test]
+fn the_gate_of_verification() {
+    let config = load("featureGates: {KubeletEnsureSecretPulledImages: false, ImageVolume: true}\n").expect("taken");
+    assert_eq!(config.verification.policy, "NeverVerify");
+    assert!(config.notes.is_empty());
+    let config = load("featureGates: {KubeletEnsureSecretPulledImages: true}\n").expect("taken");
+    assert_eq!(config.verification.policy, "NeverVerifyPreloadedImages");
+    let error = load(
+        "imagePullCredentialsVerificationPolicy: AlwaysVerify\nfeatureGates: {KubeletEnsureSecretPulledImages: false}\n",
+    );
+    assert_eq!(
+        error.expect_err("refused"),
+        "invalid configuration: `imagePullCredentialsVerificationPolicy` must not be set if \
+         KubeletEnsureSecretPulledImages feature gate is not enabled (kubelet.yaml:3)"
+    );
+}
+
+#[test]
+fn what_is_refused() {
+    let cases = [
+        (
+            "registryPullQps: 3\n",
+            "configuration kubelet.yaml:3: KubeletConfiguration has no field \"registryPullQps\"; did you mean \
+             registryPullQPS?",
+        ),
+        (
+            "maxParalelImagePulls: 3\n",
+            "configuration kubelet.yaml:3: KubeletConfiguration has no field \"maxParalelImagePulls\"; did you mean \
+             maxParallelImagePulls?",
+        ),
+        ("frobnicate: 3\n", "configuration kubelet.yaml:3: KubeletConfiguration has no field \"frobnicate\""),
+        (
+            "authentication:\n  webhook:\n    enable: true\n",
+            "configuration kubelet.yaml:5: KubeletConfiguration has no field \"authentication.webhook.enable\"; did you \
+             mean authentication.webhook.enabled?",
+        ),
+        (
+            "reservedMemory:\n- numaNode: 0\n- numaNod: 0\n",
+            "configuration kubelet.yaml:5: KubeletConfiguration has no field \"reservedMemory.numaNod\"; did you mean \
+             reservedMemory.numaNode?",
+        ),
+        ("tracing: 3\n", "configuration kubelet.yaml:3: tracing: a map was expected, not 3"),
+        (
+            "registerWithTaints: {}\n",
+            "configuration kubelet.yaml:3: registerWithTaints: a list was expected, not a map",
+        ),
+        ("maxPods: many\n", "kubelet.yaml:3: maxPods: \"many\" is not allowed, must be a whole number"),
+        (
+            "maxPods: -1\n",
+            "invalid configuration: maxPods (--max-pods) -1 must not be a negative number (kubelet.yaml:3)",
+        ),
+        (
+            "maxParallelImagePulls: 0\n",
+            "invalid configuration: maxParallelImagePulls 0 must be a positive number (kubelet.yaml:3)",
+        ),
+        (
+            "featureGates: {KubeletEnsureSecretPulledImages: maybe}\n",
+            "configuration kubelet.yaml:3: featureGates.KubeletEnsureSecretPulledImages: \"maybe\" is not allowed, must be \
+             true or false",
+        ),
+    ];
+    for (text, want) in cases {
+        assert_eq!(load(text).expect_err(text), want);
+    }
+    let error = load_with("apiVersion: v1\nkind: Pod\n", "", Vec::new()).expect_err("refused");
+    assert_eq!(
+        error,
+        "configuration kubelet.yaml:1: apiVersion: \"v1\" is not allowed, must be kubelet.config.k8s.io/v1beta1"
+    );
+    let missing = Path::new("/nowhere/kubelet.yaml");
+    let given = vec![(setting("kubeletConfig"), Origin::Flag("kubelet-config"), missing.display().to_string())];
+    let error = load_with("", "", given).expect_err("refused");
+    assert!(error.starts_with("read configuration /nowhere/kubelet.yaml: No such file"), "{error}");
+}

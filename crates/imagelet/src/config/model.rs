@@ -1,0 +1,198 @@
+//! What can be configured, as plain values: one field for each row of [`super::settings`]. Checks nothing. Read by
+//! whoever opens stores, connects, pulls or logs.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::Origin;
+use crate::environment::Environment;
+
+/// What survives a power cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Durability {
+    Full,
+    Relaxed,
+}
+
+/// What one layer may hold at most: above it a pull fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    pub(crate) layer_bytes: u64,
+    pub(crate) layer_entries: usize,
+    pub(crate) path_depth: usize,
+    pub(crate) header_bytes: u64,
+}
+
+/// Form of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
+}
+
+/// What is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+/// Whether and when pulls go. What is `None` has a default that depends on who pulls: an agent has the kubelet's, a
+/// command that a person started has no limits. Numbers are as they were written; [`super::check`] looks at them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pulls {
+    pub(crate) serialize: Option<bool>,
+    pub(crate) max_parallel: Option<i64>,
+    pub(crate) qps: Option<i64>,
+    pub(crate) burst: Option<i64>,
+    pub(crate) wait: Duration,
+    pub(crate) per_registry: Option<usize>,
+    pub(crate) linger: Duration,
+    pub(crate) ageing: Duration,
+    pub(crate) coalesce: bool,
+    /// Zero: none. So are the following two.
+    pub(crate) progress_deadline: Duration,
+    pub(crate) minimum_rate: u64,
+    pub(crate) deadline: Duration,
+}
+
+/// What happens after a pull that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BackOff {
+    pub(crate) initial: Duration,
+    pub(crate) max: Duration,
+    pub(crate) by_cause: bool,
+    pub(crate) event_per_check: bool,
+}
+
+/// Which pods may have an image that is on the node already. As written: the kubelet's validation words its own errors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Verification {
+    pub(crate) policy: String,
+    pub(crate) allowlist: Vec<String>,
+}
+
+/// How a credential's path matches an image's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PathMatch {
+    /// `reg/a` is for `reg/a` and `reg/a/b`.
+    Segments,
+    /// As upstream: `reg/a` is for `reg/ab` as well.
+    Compat,
+}
+
+/// Where credentials come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Credentials {
+    pub(crate) path_match: PathMatch,
+    pub(crate) anonymous_fallback: bool,
+    /// `None`: the kubelet's search paths.
+    pub(crate) docker_config_paths: Option<Vec<PathBuf>>,
+    pub(crate) helper_timeout: Duration,
+    pub(crate) provider_config: Option<PathBuf>,
+    pub(crate) provider_bin_dir: Option<PathBuf>,
+    pub(crate) secrets_directory: Option<PathBuf>,
+    pub(crate) token_directory: Option<PathBuf>,
+}
+
+/// Everything that can be configured.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) root: PathBuf,
+    pub(crate) kubelet_config: Option<PathBuf>,
+    pub(crate) image_service_endpoint: Option<String>,
+    pub(crate) container_runtime_endpoint: Option<String>,
+    pub(crate) runtime_request_timeout: Duration,
+    pub(crate) registry_config_paths: Vec<PathBuf>,
+    /// Pods that the node holds: the caches of pull records are measured by it.
+    pub(crate) max_pods: i64,
+    pub(crate) admin_socket: Option<PathBuf>,
+    pub(crate) metrics_address: Option<SocketAddr>,
+    pub(crate) pulls: Pulls,
+    pub(crate) back_off: BackOff,
+    pub(crate) verification: Verification,
+    pub(crate) credentials: Credentials,
+    pub(crate) max_parallel_layers: usize,
+    pub(crate) platform: oci::Platform,
+    pub(crate) durability: Durability,
+    pub(crate) limits: Limits,
+    pub(crate) log_format: LogFormat,
+    pub(crate) log_level: LogLevel,
+    /// Where the values came from, by field; absent ones are defaults.
+    pub(crate) origins: BTreeMap<&'static str, Origin>,
+    /// What is to be told when there is a log.
+    pub(crate) notes: Vec<String>,
+}
+
+/// The kubelet's `maxPods`.
+pub(crate) const DEFAULT_MAX_PODS: i64 = 110;
+/// The kubelet's default `imagePullCredentialsVerificationPolicy`.
+pub(crate) const DEFAULT_POLICY: &str = "NeverVerifyPreloadedImages";
+
+impl Config {
+    /// What holds where nothing is said.
+    pub(crate) fn defaults(environment: &Environment) -> Self {
+        let engine = image_service::EngineOptions::default();
+        let limits = &engine.store.limits;
+        Self {
+            root: environment.default_root(),
+            kubelet_config: None,
+            image_service_endpoint: None,
+            container_runtime_endpoint: None,
+            runtime_request_timeout: Duration::from_secs(120),
+            registry_config_paths: vec!["/etc/imagelet/certs.d".into(), "/etc/containerd/certs.d".into()],
+            max_pods: DEFAULT_MAX_PODS,
+            admin_socket: None,
+            metrics_address: None,
+            pulls: Pulls {
+                serialize: None,
+                max_parallel: None,
+                qps: None,
+                burst: None,
+                wait: Duration::from_secs(30),
+                per_registry: None,
+                linger: Duration::from_millis(500),
+                ageing: Duration::from_secs(60),
+                coalesce: true,
+                progress_deadline: Duration::from_secs(300),
+                minimum_rate: 0,
+                deadline: Duration::ZERO,
+            },
+            back_off: BackOff {
+                initial: Duration::from_secs(10),
+                max: Duration::from_secs(300),
+                by_cause: true,
+                event_per_check: false,
+            },
+            verification: Verification { policy: DEFAULT_POLICY.to_owned(), allowlist: Vec::new() },
+            credentials: Credentials {
+                path_match: PathMatch::Segments,
+                anonymous_fallback: false,
+                docker_config_paths: None,
+                helper_timeout: Duration::from_secs(30),
+                provider_config: None,
+                provider_bin_dir: None,
+                secrets_directory: None,
+                token_directory: None,
+            },
+            max_parallel_layers: engine.max_parallel_layers,
+            platform: oci::Platform::host(),
+            durability: Durability::Full,
+            limits: Limits {
+                layer_bytes: limits.layer_bytes,
+                layer_entries: usize::try_from(limits.entries).unwrap_or(usize::MAX),
+                path_depth: limits.path_depth,
+                header_bytes: limits.pax_header_bytes as u64,
+            },
+            log_format: LogFormat::Text,
+            log_level: LogLevel::Info,
+            origins: BTreeMap::new(),
+            notes: Vec::new(),
+        }
+    }
+}

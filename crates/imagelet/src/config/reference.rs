@@ -1,0 +1,75 @@
+//! The reference page of the configuration, `docs/configuration.md`, made from the table of settings, so that it cannot
+//! say anything else than the program does. Called by `imagelet config --reference` and by the test that compares.
+
+use std::fmt::Write as _;
+
+use super::model::Config;
+use super::settings::SETTINGS;
+use crate::environment::Environment;
+
+const HEAD: &str = "\
+# Configuration
+<!-- Written by `imagelet config --reference`; a test compares. Change crates/imagelet/src/config/settings/ instead. -->
+
+Defaults, then a kubelet's configuration file (`--kubelet-config`), then `/etc/imagelet/config.yaml` (or `--config FILE`), then
+variables, then flags: the later word counts. `imagelet config -o table` shows what is in force and where each value came
+from. Durations are Go's (`90s`, `2m30s`), sizes are numbers of bytes or have a suffix (`64Gi`). In the file, relative paths
+count from the file's directory, and a dot in a field's name goes into a map:
+
+```yaml
+apiVersion: imagelet.dev/v1alpha1
+kind: ImageletConfiguration
+imagePullBackOff:
+  max: 2m
+```
+
+An unknown field, a bad value or a contradiction is an error (exit code 64) that names the place, and nothing is done.
+
+*Agent* below means a process that stays, *one-shot* a command such as `imagelet ensure`. An agent has the kubelet's defaults;
+a one-shot command pulls everything at the same time and without a limit on the rate, because a person waits for it.
+
+## A kubelet's configuration file
+`--kubelet-config FILE` takes a KubeletConfiguration (kubelet.config.k8s.io/v1beta1). These fields count, with the kubelet's
+meaning, zero values included: `containerRuntimeEndpoint`, `imageServiceEndpoint`, `runtimeRequestTimeout`,
+`serializeImagePulls`, `maxParallelImagePulls`, `registryPullQPS`, `registryBurst`, `maxPods`,
+`imagePullCredentialsVerificationPolicy`, `preloadedImagesVerificationAllowlist` and the feature gate
+`KubeletEnsureSecretPulledImages`. As for the kubelet, the images are behind `containerRuntimeEndpoint` where no
+`imageServiceEndpoint` is given; `--image-endpoint=` (empty) keeps them in the embedded store. All other fields are passed over and
+named in one line; a field that KubeletConfiguration does not have is an error. The credential providers' settings are flags
+of the kubelet, and flags here.
+";
+
+/// The page.
+pub(crate) fn page() -> String {
+    let defaults = Config::defaults(&Environment { privileged: true, ..Environment::default() });
+    let mut page = HEAD.to_owned();
+    let mut group = None;
+    for setting in SETTINGS.iter() {
+        if group != Some(setting.group) {
+            group = Some(setting.group);
+            let title = setting.group.title();
+            let head = "| field | flag | default | meaning |\n|---|---|---|---|";
+            let _ = write!(page, "\n## {title}\n{head}\n");
+        }
+        let (help, default) = setting.help_and_default(&defaults);
+        let flag = match setting.short {
+            Some(short) => format!("`-{short}`, `--{}`", setting.flag),
+            None => format!("`--{}`", setting.flag),
+        };
+        let cell = |text: &str| text.replace('|', "\\|");
+        let default = default.map(|text| cell(&text)).unwrap_or_default();
+        let _ = writeln!(page, "| `{}` | {flag} | {default} | {} |", setting.field, cell(help));
+    }
+    page.push_str("\nThe variable of a flag is its name in capitals after `IMAGELET_`: `--registry-qps` is `IMAGELET_REGISTRY_QPS`.\n");
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_page_is_up_to_date() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+        let written = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(written == super::page(), "run: cargo run -p imagelet -- config --reference > docs/configuration.md");
+    }
+}

@@ -1,0 +1,134 @@
+//! The rows about the embedded engine, and about the log.
+
+use serde_json::json;
+
+use super::{Group, Setting, word};
+use crate::config::value::show_bytes;
+use crate::config::{Durability, LogFormat, LogLevel};
+
+/// Largest limit on a layer: what fits a file system.
+const MAX_LAYER: u64 = 1 << 60;
+
+const DURABILITIES: [(&str, Durability); 2] = [("full", Durability::Full), ("relaxed", Durability::Relaxed)];
+const LOG_FORMATS: [(&str, LogFormat); 2] = [("text", LogFormat::Text), ("json", LogFormat::Json)];
+const LOG_LEVELS: [(&str, LogLevel); 5] = [
+    ("error", LogLevel::Error),
+    ("warn", LogLevel::Warn),
+    ("info", LogLevel::Info),
+    ("debug", LogLevel::Debug),
+    ("trace", LogLevel::Trace),
+];
+
+pub(super) static ROWS: &[Setting] = &[
+    Setting {
+        field: "maxParallelLayers",
+        flag: "max-parallel-layers",
+        variable: "IMAGELET_MAX_PARALLEL_LAYERS",
+        short: None,
+        value_name: "N",
+        list: None,
+        group: Group::Engine,
+        help: "How many layers the embedded engine fetches and unpacks at the same time",
+        apply: |c, raw| raw.count(1..=256).map(|v| c.max_parallel_layers = v),
+        show: |c| json!(c.max_parallel_layers),
+    },
+    Setting {
+        field: "platform",
+        flag: "platform",
+        variable: "IMAGELET_PLATFORM",
+        short: None,
+        value_name: "OS/ARCH[/VARIANT]",
+        list: None,
+        group: Group::Engine,
+        help: "Platform that is taken from an index [default: the machine's]",
+        apply: |c, raw| {
+            raw.parsed("a platform such as linux/arm64", str::parse::<oci::Platform>).map(|v| c.platform = v)
+        },
+        show: |c| json!(c.platform.to_string()),
+    },
+    Setting {
+        field: "durability",
+        flag: "durability",
+        variable: "IMAGELET_DURABILITY",
+        short: None,
+        value_name: "full|relaxed",
+        list: None,
+        group: Group::Engine,
+        help: "full: an image that was reported survives a power cut; relaxed: the last ones may be lost, none is \
+               ever half",
+        apply: |c, raw| raw.choice(&DURABILITIES).map(|v| c.durability = v),
+        show: |c| word(&DURABILITIES, c.durability),
+    },
+    Setting {
+        field: "limits.layerBytes",
+        flag: "limit-layer-bytes",
+        variable: "IMAGELET_LIMIT_LAYER_BYTES",
+        short: None,
+        value_name: "BYTES",
+        list: None,
+        group: Group::Engine,
+        help: "Inflated bytes of a layer at most",
+        apply: |c, raw| raw.bytes(1..=MAX_LAYER).map(|v| c.limits.layer_bytes = v),
+        show: |c| json!(show_bytes(c.limits.layer_bytes)),
+    },
+    Setting {
+        field: "limits.layerEntries",
+        flag: "limit-layer-entries",
+        variable: "IMAGELET_LIMIT_LAYER_ENTRIES",
+        short: None,
+        value_name: "N",
+        list: None,
+        group: Group::Engine,
+        help: "Files, directories and other entries of a layer at most",
+        apply: |c, raw| raw.count(1..=1_000_000_000).map(|v| c.limits.layer_entries = v),
+        show: |c| json!(c.limits.layer_entries),
+    },
+    Setting {
+        field: "limits.pathDepth",
+        flag: "limit-path-depth",
+        variable: "IMAGELET_LIMIT_PATH_DEPTH",
+        short: None,
+        value_name: "N",
+        list: None,
+        group: Group::Engine,
+        help: "Components of a path in a layer at most",
+        apply: |c, raw| raw.count(1..=2048).map(|v| c.limits.path_depth = v),
+        show: |c| json!(c.limits.path_depth),
+    },
+    Setting {
+        field: "limits.headerBytes",
+        flag: "limit-header-bytes",
+        variable: "IMAGELET_LIMIT_HEADER_BYTES",
+        short: None,
+        value_name: "BYTES",
+        list: None,
+        group: Group::Engine,
+        help: "Bytes of an extended (PAX) header in a layer at most",
+        apply: |c, raw| raw.bytes(1024..=1 << 30).map(|v| c.limits.header_bytes = v),
+        show: |c| json!(show_bytes(c.limits.header_bytes)),
+    },
+    Setting {
+        field: "logging.format",
+        flag: "log-format",
+        variable: "IMAGELET_LOG_FORMAT",
+        short: None,
+        value_name: "text|json",
+        list: None,
+        group: Group::Logging,
+        help: "Form of the log on stderr",
+        apply: |c, raw| raw.choice(&LOG_FORMATS).map(|v| c.log_format = v),
+        show: |c| word(&LOG_FORMATS, c.log_format),
+    },
+    Setting {
+        field: "logging.level",
+        flag: "log-level",
+        variable: "IMAGELET_LOG_LEVEL",
+        short: None,
+        value_name: "LEVEL",
+        list: None,
+        group: Group::Logging,
+        help: "What is logged: error, warn, info, debug or trace",
+        apply: |c, raw| raw.choice(&LOG_LEVELS).map(|v| c.log_level = v),
+        show: |c| word(&LOG_LEVELS, c.log_level),
+    },
+];

@@ -1,0 +1,77 @@
+//! [`SecretStore`]: the Secrets and ServiceAccounts that pods may name, from the manifests of a command and from the
+//! secrets directory; answers what a pod's names stand for, as API server and kubelet together would. Knows nothing of
+//! registries. Called by the readers of pods.
+
+mod directory;
+#[cfg_attr(not(test), expect(dead_code, reason = "credential providers will ask"))]
+mod tokens;
+
+use std::collections::BTreeMap;
+
+use credentials::{PullSecret, ServiceAccount};
+
+use crate::manifest::{AccountObject, Objects, Pod, SecretObject, unknown_account};
+pub(crate) use directory::read as read_directory;
+
+/// By namespace and name.
+type Key = (String, String);
+
+/// Secrets and accounts by name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SecretStore {
+    secrets: BTreeMap<Key, PullSecret>,
+    accounts: BTreeMap<Key, (ServiceAccount, Vec<String>)>,
+}
+
+/// What a pod's names stand for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Resolved {
+    /// Its pull secrets, those that were found, in its order.
+    pub(crate) secrets: Vec<PullSecret>,
+    /// The names of those that were not.
+    pub(crate) missing: Vec<String>,
+    /// Its account.
+    pub(crate) account: Option<ServiceAccount>,
+}
+
+impl SecretStore {
+    /// Adds what is not there yet: whoever is added first counts.
+    pub(crate) fn add(&mut self, objects: Objects) {
+        for SecretObject { secret, .. } in objects.secrets {
+            self.secrets.entry((secret.namespace.clone(), secret.name.clone())).or_insert(secret);
+        }
+        for AccountObject { account, pull_secrets, .. } in objects.accounts {
+            let key = (account.namespace.clone(), account.name.clone());
+            self.accounts.entry(key).or_insert((account, pull_secrets));
+        }
+    }
+
+    /// What the names in `pod` stand for, in its namespace. As the admission of service accounts has it, a pod that
+    /// lists no pull secrets has those of its account.
+    pub(crate) fn resolve(&self, pod: &Pod) -> Resolved {
+        let account = self.accounts.get(&(pod.namespace.clone(), pod.service_account.clone()));
+        let names = match account {
+            Some((_, names)) if pod.pull_secrets.is_empty() => names,
+            _ => &pod.pull_secrets,
+        };
+        let mut resolved =
+            Resolved {
+                account: Some(account.map_or_else(
+                    || unknown_account(&pod.namespace, &pod.service_account),
+                    |(account, _)| account.clone(),
+                )),
+                ..Resolved::default()
+            };
+        for name in names {
+            match self.secrets.get(&(pod.namespace.clone(), name.clone())) {
+                Some(secret) => resolved.secrets.push(secret.clone()),
+                None => resolved.missing.push(name.clone()),
+            }
+        }
+        resolved
+    }
+}
+
+#[cfg(test)]
+#[path = "secrets_tests.rs"]
+mod tests;

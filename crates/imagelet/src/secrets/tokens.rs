@@ -1,0 +1,117 @@
+//! [`TokenDirectory`]: service account tokens that somebody else puts on the node as files, for credential providers
+//! which want one. Makes no token itself and keeps none: a file is read each time, so that a renewed one counts.
+//! Called by the keyring's providers.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use credentials::exec::{TokenError, TokenSource};
+use credentials::{Requester, ServiceAccount};
+use futures::future::BoxFuture;
+use oci::Secret;
+
+/// No token is longer.
+const MAX_TOKEN: u64 = 1 << 20;
+
+/// `DIR/NAMESPACE/NAME/AUDIENCE`.
+#[derive(Clone, Debug)]
+pub(crate) struct TokenDirectory {
+    directory: PathBuf,
+}
+
+impl TokenDirectory {
+    pub(crate) fn new(directory: PathBuf) -> Self {
+        Self { directory }
+    }
+
+    /// Where the token lies. The audience is mostly a URL: `/` and `:` are written as `_`.
+    fn path(&self, account: &ServiceAccount, audience: &str) -> Result<PathBuf, TokenError> {
+        let audience = audience.replace(['/', ':'], "_");
+        let mut path = self.directory.clone();
+        for part in [account.namespace.as_str(), account.name.as_str(), audience.as_str()] {
+            if part.is_empty() || part == "." || part == ".." || part.contains(['/', '\0']) {
+                return Err(TokenError(format!("there is no file for a token of {part:?}")));
+            }
+            path.push(part);
+        }
+        Ok(path)
+    }
+}
+
+impl TokenSource for TokenDirectory {
+    fn token<'a>(
+        &'a self,
+        account: &'a ServiceAccount,
+        audience: &'a str,
+        _requester: &'a Requester,
+    ) -> BoxFuture<'a, Result<Secret, TokenError>> {
+        Box::pin(async move {
+            let path = self.path(account, audience)?;
+            let read = tokio::task::spawn_blocking(move || read(&path).map_err(|error| (path, error))).await;
+            match read {
+                Ok(Ok(token)) => Ok(token),
+                Ok(Err((path, error))) => Err(TokenError(format!("read token {}: {error}", path.display()))),
+                Err(_) => Err(TokenError("read token: the reader panicked".to_owned())),
+            }
+        })
+    }
+}
+
+/// The token in the file: one line, of which the end does not count.
+fn read(path: &Path) -> io::Result<Secret> {
+    use std::io::Read as _;
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(MAX_TOKEN + 1).read_to_string(&mut text).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidData => io::Error::other("it is not UTF-8 text"),
+        _ => error,
+    })?;
+    let token = text.trim_end();
+    if text.len() as u64 > MAX_TOKEN || token.is_empty() || token.contains(char::is_whitespace) {
+        return Err(io::Error::other("it is no token"));
+    }
+    Ok(Secret::new(token))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn account(namespace: &str, name: &str) -> ServiceAccount {
+        ServiceAccount { namespace: namespace.into(), name: name.into(), ..ServiceAccount::default() }
+    }
+
+    #[tokio::test]
+    async fn tokens_lie_by_account_and_audience() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let tokens = TokenDirectory::new(directory.path().to_owned());
+        let place = directory.path().join("shop/web");
+        std::fs::create_dir_all(&place).expect("made");
+        std::fs::write(place.join("https___registry.example_5000"), "t0ken\n").expect("written");
+        let requester = Requester::default();
+        let audience = "https://registry.example:5000";
+        let token = tokens.token(&account("shop", "web"), audience, &requester).await.expect("found");
+        assert_eq!(token.expose(), "t0ken");
+        std::fs::write(place.join("https___registry.example_5000"), "renewed").expect("written");
+        let token = tokens.token(&account("shop", "web"), audience, &requester).await.expect("found");
+        assert_eq!(token.expose(), "renewed");
+
+        for (account, audience, want) in [
+            (account("shop", "other"), audience, "No such file"),
+            (account("..", "web"), audience, "there is no file for a token of \"..\""),
+            (account("shop", "web/../web"), audience, "there is no file for"),
+            (account("shop", "web"), "..", "there is no file for"),
+            (account("shop", "web"), "", "there is no file for"),
+        ] {
+            let error = tokens.token(&account, audience, &requester).await.expect_err(want).to_string();
+            assert!(error.contains(want), "{error}");
+        }
+        for bad in ["", "\n", "two words", "\u{0}\u{1} \n x"] {
+            std::fs::write(place.join("a"), bad).expect("written");
+            let error = tokens.token(&account("shop", "web"), "a", &requester).await.expect_err("refused").to_string();
+            assert!(error.ends_with("it is no token"), "{error}");
+        }
+        std::fs::write(place.join("a"), [0xff, b's', b'3']).expect("written");
+        let error = tokens.token(&account("shop", "web"), "a", &requester).await.expect_err("refused").to_string();
+        assert!(error.ends_with("it is not UTF-8 text"), "{error}");
+    }
+}
