@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 
 use crate::{
-    FsInfo, Image, ImageFilter, ImageLayers, ImageSpec, ImageStatus, ImageUsage, MountRequest, MountedImage, PullImageRequest,
-    Result,
+    FsInfo, Image, ImageFilter, ImageLayers, ImageSpec, ImageStatus, ImageUsage, MountRequest, MountedImage,
+    PullImageRequest, Result,
 };
 
 /// Where images live: the embedded engine, a remote CRI runtime, or a fake.

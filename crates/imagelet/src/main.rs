@@ -10,6 +10,7 @@ mod exit;
 mod layout_registry;
 mod logging;
 mod manifest;
+mod memory;
 mod output;
 mod progress;
 mod secrets;
@@ -42,6 +43,10 @@ fn main() -> ExitCode {
         _ => {}
     }
 
+    // Before anything secret is read.
+    if let Err(error) = memory::keep_to_itself() {
+        return end(Err(error), LogFormat::Text, &Stderr::default());
+    }
     let environment = Environment::read();
     let config = match Config::load(&environment, cli.global.config.as_deref(), cli.settings.given()) {
         Ok(config) => config,

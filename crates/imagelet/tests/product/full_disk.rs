@@ -3,9 +3,9 @@
 use std::fs;
 use std::io::Write as _;
 
-use crate::support::Imagelet;
 use crate::support::disk::{ext4, free};
 use crate::support::scene::Scene;
+use crate::support::{Imagelet, Packing};
 
 /// Bytes that no compressor makes smaller, the same every time.
 fn noise(length: usize) -> Vec<u8> {
@@ -27,8 +27,8 @@ fn a_pull_that_does_not_fit_leaves_the_store_as_it_was() {
     let disk = ext4(&s.scratch, "small", 64);
     let imagelet = Imagelet::on(&disk.join("store"));
     let (small, kept) = s.push_file("disk/small:1", "a", "small");
-    // A hundred MiB that a few hundred KiB stand for: nothing tells beforehand that it is too much.
-    let (big, _) = s.push_file("disk/big:1", "same", "the same again\n".repeat(7 << 20));
+    // Seventy-five MiB that a few hundred KiB stand for: nothing tells beforehand that it is too much.
+    let (big, _) = s.push_file("disk/big:1", "same", "the same again\n".repeat(5 << 20));
     imagelet.ok(&["pull", &small]);
     let before = free(&disk);
     let said = imagelet.fails(1, &["pull", &big]);
@@ -49,7 +49,8 @@ fn a_pull_that_cannot_fit_fetches_nothing() {
     let s = Scene::new();
     let disk = ext4(&s.scratch, "small", 64);
     let imagelet = Imagelet::on(&disk.join("store"));
-    let (big, image) = s.push_file("disk/big:1", "noise", noise(100 << 20));
+    let image = s.layout.image(&[s.file_layer("noise", noise(80 << 20), Packing::Plain)]);
+    let big = s.registry.push(&s.layout, &image, "disk/big:1");
     let said = imagelet.fails(1, &["pull", &big]);
     let needed = image.blobs[0].size.to_string();
     let root = disk.join("store").display().to_string();

@@ -21,8 +21,8 @@ fn hosts_file(s: &Scene, host: &str, text: &str) -> String {
 fn a_registry_with_tls_and_a_password() {
     let s = Scene::new();
     let (_, image) = s.push_file("guarded/one:1", "a", "one");
-    let guarded = GuardedRegistry::start(&s.scratch.join("registry"), USER, PASSWORD);
-    let name = format!("{}/guarded/one:1", guarded.host);
+    let guarded = GuardedRegistry::start(&s.scratch.join("registry"), &[(USER, PASSWORD)]);
+    let name = guarded.name("guarded/one:1");
     let creds = format!("{USER}:{PASSWORD}");
 
     // Nobody vouches for the certificate. Loopback is plain HTTP unless a file says otherwise.
@@ -31,8 +31,8 @@ fn a_registry_with_tls_and_a_password() {
     let said = careful.fails(69, &["pull", &name, "--creds", &creds]);
     assert!(said.contains(&guarded.host) && said.contains("certificate"), "{said}");
 
-    let text = format!("server = \"https://{}\"\nca = \"{}\"\n", guarded.host, guarded.authority.display());
-    let imagelet = s.imagelet.clone().global("--registry-config-path", &hosts_file(&s, &guarded.host, &text));
+    let trusting = guarded.hosts_file(&s.scratch.join("certs.d"));
+    let imagelet = s.imagelet.clone().global("--registry-config-path", &trusting);
     let anonymous = imagelet.fails(77, &["pull", &name]);
     assert!(anonymous.contains(&guarded.host), "{anonymous}");
     let wrong = imagelet.fails(77, &["pull", &name, "--creds", &format!("{USER}:wrong-{PASSWORD}")]);
@@ -53,6 +53,14 @@ fn a_registry_with_tls_and_a_password() {
         .global("--registry-config-path", &hosts_file(&s, &guarded.host, &skipped))
         .env("IMAGELET_CREDS", &creds);
     careless.ok(&["pull", &name]);
+
+    // Revoked: the image is here, but the registry was asked and said no.
+    guarded.set_users(&[("somebody-else", PASSWORD)]);
+    guarded.asked();
+    imagelet.fails(77, &["pull", &name, "--creds", &creds]);
+    let asked = guarded.asked();
+    assert!(asked.iter().any(|a| a.is_manifest_of("guarded/one")), "{asked:?}");
+    assert!(asked.iter().all(|a| a.status == 401 && !a.is_blob()), "{asked:?}");
 }
 
 #[test]

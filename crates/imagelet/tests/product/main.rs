@@ -5,6 +5,7 @@
 
 mod bad_input;
 mod conformance;
+mod crowd;
 mod documents;
 mod ensure;
 mod full_disk;
@@ -12,6 +13,7 @@ mod hosts;
 mod interrupt;
 mod kill;
 mod layout;
+mod memory;
 mod pull_real;
 mod remote;
 mod serve;

@@ -1,5 +1,6 @@
-//! A TCP proxy with a gate: what clients send waits while the gate is shut. So a test knows that a pull is under way, and
-//! knows when whoever asked has gone away. Understands no HTTP.
+//! A TCP proxy with a gate: what clients send waits while the gate is shut, and what they are answered can be held back
+//! after a number of bytes. So a test knows that a pull is under way, and knows when whoever asked has gone away.
+//! Understands no HTTP.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,6 +13,8 @@ use tokio::sync::watch;
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
     shut: bool,
+    /// Each connection is answered so many bytes and no more.
+    answered: Option<u64>,
     waiting: usize,
     ever_waited: bool,
 }
@@ -56,9 +59,20 @@ impl Gate {
         });
     }
 
-    /// Opens it again.
+    /// From now on, each connection is answered so many bytes in all; what comes after them waits.
+    pub(crate) fn hold_answers_after(&self, bytes: u64) {
+        self.state.send_modify(|s| {
+            s.answered = Some(bytes);
+            s.ever_waited = false;
+        });
+    }
+
+    /// Opens it again, in both directions.
     pub(crate) fn open(&self) {
-        self.state.send_modify(|s| s.shut = false);
+        self.state.send_modify(|s| {
+            s.shut = false;
+            s.answered = None;
+        });
     }
 
     /// Ends when something waits before the gate, or has waited since it was shut.
@@ -83,8 +97,20 @@ async fn carry(client: TcpStream, target: String, state: Arc<watch::Sender<State
     let Ok(server) = TcpStream::connect(&target).await else { return };
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
+    let answers = Arc::clone(&state);
     let back = tokio::spawn(async move {
-        let _ = tokio::io::copy(&mut from_server, &mut to_client).await;
+        let mut buffer = vec![0; 1 << 16];
+        let mut passed = 0;
+        while let Ok(n @ 1..) = from_server.read(&mut buffer).await {
+            if answers.borrow().answered.is_some_and(|limit| passed + n as u64 > limit) {
+                let _waiting = Waiting::begin(&answers);
+                let _ = answers.subscribe().wait_for(|s| s.answered.is_none()).await;
+            }
+            if to_client.write_all(&buffer[..n]).await.is_err() {
+                break;
+            }
+            passed += n as u64;
+        }
     });
     let mut buffer = vec![0; 1 << 16];
     while let Ok(n @ 1..) = from_client.read(&mut buffer).await {
@@ -102,17 +128,31 @@ async fn pass(client: &mut tokio::net::tcp::OwnedReadHalf, state: &watch::Sender
     if !changes.borrow_and_update().shut {
         return true;
     }
-    state.send_modify(|s| {
-        s.waiting += 1;
-        s.ever_waited = true;
-    });
+    let _waiting = Waiting::begin(state);
     let mut one = [0; 1];
     let mut opened = std::pin::pin!(async move { changes.wait_for(|s| !s.shut).await.is_ok() });
-    let stays = tokio::select! {
+    tokio::select! {
         opened = &mut opened => opened,
         // Bytes that come while it waits stay where they are; an end of file is an end.
         n = client.peek(&mut one) => matches!(n, Ok(1..)) && opened.await,
-    };
-    state.send_modify(|s| s.waiting -= 1);
-    stays
+    }
+}
+
+/// Something waits before the gate while this lives.
+struct Waiting<'a>(&'a watch::Sender<State>);
+
+impl<'a> Waiting<'a> {
+    fn begin(state: &'a watch::Sender<State>) -> Self {
+        state.send_modify(|s| {
+            s.waiting += 1;
+            s.ever_waited = true;
+        });
+        Self(state)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|s| s.waiting -= 1);
+    }
 }

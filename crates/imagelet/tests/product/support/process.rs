@@ -92,15 +92,19 @@ impl Daemon {
     /// Waits for a line, from the first one on, of which `wanted` makes something.
     #[track_caller]
     pub(crate) fn wait_for<T>(&self, what: &str, wanted: impl Fn(&str) -> Option<T>) -> T {
+        self.wait_until(what, |lines| lines.iter().find_map(|l| wanted(l)))
+    }
+
+    /// Waits until `wanted` makes something of all lines so far.
+    #[track_caller]
+    pub(crate) fn wait_until<T>(&self, what: &str, wanted: impl Fn(&[String]) -> Option<T>) -> T {
         let (all, changed) = &*self.lines.0;
         let until = Instant::now() + PATIENCE;
         let mut lines = all.lock().expect("no panic under the lock");
-        let mut seen = 0;
         loop {
-            if let Some(found) = lines[seen..].iter().find_map(|l| wanted(l)) {
+            if let Some(found) = wanted(&lines) {
                 return found;
             }
-            seen = lines.len();
             let left = until.saturating_duration_since(Instant::now());
             assert!(!left.is_zero(), "{}: no line says {what}:\n{}", self.name, lines.join("\n"));
             lines = changed.wait_timeout(lines, left).expect("no panic under the lock").0;
@@ -153,6 +157,16 @@ pub(crate) fn wait(child: &mut Child, patience: Duration) -> Option<std::process
         let _ = rustix::event::poll(&mut ready, Some(&patience));
     }
     child.try_wait().expect("it is our child")
+}
+
+/// Looks again and again until something is so, for what tells nobody when it happens.
+#[track_caller]
+pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < until, "it never comes to this: {what}");
+        thread::park_timeout(Duration::from_millis(5));
+    }
 }
 
 /// A directory for one test. At its end everything that is mounted below is unmounted, and it is removed.

@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::front::Front;
 use super::images::{Image, Layout};
@@ -15,7 +16,7 @@ pub(crate) struct DockerRegistry {
     front: Front,
     /// Where the registry itself listens.
     inner: String,
-    _daemon: Daemon,
+    daemon: Daemon,
 }
 
 impl DockerRegistry {
@@ -23,7 +24,7 @@ impl DockerRegistry {
     #[track_caller]
     pub(crate) fn start(directory: &Path) -> Self {
         let (daemon, inner) = start_daemon(directory, "", "");
-        Self { front: Front::start(&inner), inner, _daemon: daemon }
+        Self { front: Front::start(&inner), inner, daemon }
     }
 
     /// `127.0.0.1:PORT`.
@@ -101,6 +102,12 @@ impl DockerRegistry {
         (status, head, answer[end + 4..].to_vec())
     }
 
+    /// Waits until the registry's own access log, pushes included, has what `wanted` makes something of.
+    #[track_caller]
+    pub(crate) fn accesses_until<T>(&self, what: &str, wanted: impl Fn(&[Access]) -> Option<T>) -> T {
+        self.daemon.wait_until(what, |lines| wanted(&accesses(lines)))
+    }
+
     /// `METHOD path` of every request so far but those of [`DockerRegistry::push`].
     pub(crate) fn requests(&self) -> Vec<String> {
         self.front.requests()
@@ -113,16 +120,20 @@ pub(crate) struct GuardedRegistry {
     pub(crate) host: String,
     /// The authority that clients must trust, as a file.
     pub(crate) authority: PathBuf,
-    _daemon: Daemon,
+    /// The password file, which it reads again when it changes.
+    users: PathBuf,
+    /// How many lines of the access log were told already.
+    told: AtomicUsize,
+    daemon: Daemon,
 }
 
 impl GuardedRegistry {
-    /// Starts one on the directory that [`DockerRegistry::start`] had, for this user and password.
+    /// Starts one on the directory that [`DockerRegistry::start`] had, for these users and their passwords.
     #[track_caller]
-    pub(crate) fn start(directory: &Path, user: &str, password: &str) -> Self {
+    pub(crate) fn start(directory: &Path, users: &[(&str, &str)]) -> Self {
         let file = |name: &str| directory.join(name);
         let (authority, authority_key) = (file("ca.pem"), file("ca.key"));
-        let (certificate, key, users) = (file("cert.pem"), file("key.pem"), file("htpasswd"));
+        let (certificate, key, passwords) = (file("cert.pem"), file("key.pem"), file("htpasswd"));
         make_certificate(&authority, &authority_key, &["-subj", "/CN=test authority"]);
         let signed_by = [
             "-CA",
@@ -137,12 +148,99 @@ impl GuardedRegistry {
             "basicConstraints=critical,CA:FALSE",
         ];
         make_certificate(&certificate, &key, &signed_by);
-        fs::write(&users, run(tool("htpasswd").args(["-Bbn", user, password]))).expect("write a password file");
+        write_passwords(&passwords, users);
         let tls = format!(", tls: {{certificate: {}, key: {}}}", certificate.display(), key.display());
-        let auth = format!("auth: {{htpasswd: {{realm: guarded, path: {}}}}}\n", users.display());
+        let auth = format!("auth: {{htpasswd: {{realm: guarded, path: {}}}}}\n", passwords.display());
         let (daemon, host) = start_daemon(directory, &tls, &auth);
-        Self { host, authority, _daemon: daemon }
+        Self { host, authority, users: passwords, told: AtomicUsize::new(0), daemon }
     }
+
+    /// The whole name of an image here.
+    pub(crate) fn name(&self, name: &str) -> String {
+        format!("{}/{name}", self.host)
+    }
+
+    /// From now on these users and passwords are good, and no others.
+    #[track_caller]
+    pub(crate) fn set_users(&self, users: &[(&str, &str)]) {
+        write_passwords(&self.users, users);
+    }
+
+    /// Writes `hosts.toml` with its authority below `certs`; the answer is `certs`, for `--registry-config-path`.
+    #[track_caller]
+    pub(crate) fn hosts_file(&self, certs: &Path) -> String {
+        let directory = certs.join(&self.host);
+        fs::create_dir_all(&directory).expect("create a directory of hosts");
+        let text = format!("server = \"https://{}\"\nca = \"{}\"\n", self.host, self.authority.display());
+        fs::write(directory.join("hosts.toml"), text).expect("write a hosts file");
+        certs.display().to_string()
+    }
+
+    /// What its access log has of everything that was answered since this was asked last.
+    #[track_caller]
+    pub(crate) fn asked(&self) -> Vec<Access> {
+        // A request that stands for nothing: when its line is there, all lines before it are.
+        let marker = format!("/v2/marker/manifests/{}", self.told.load(Ordering::Relaxed));
+        let script = format!(
+            "printf 'GET {marker} HTTP/1.0\\r\\n\\r\\n' | openssl s_client -quiet -connect {} -CAfile {} 2>&1",
+            self.host,
+            self.authority.display()
+        );
+        run(tool("bash").args(["-c", &script]));
+        let mut all = self.daemon.wait_until("the marker in the access log", |lines| {
+            let all = accesses(lines);
+            all.iter().any(|a| a.path == marker).then_some(all)
+        });
+        let mut new = all.split_off(self.told.swap(all.len(), Ordering::Relaxed));
+        new.retain(|access| access.path != marker);
+        new
+    }
+}
+
+/// One line of the registry's access log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Access {
+    pub(crate) method: String,
+    pub(crate) path: String,
+    pub(crate) status: u16,
+    /// Bytes of the body that were sent.
+    pub(crate) bytes: u64,
+}
+
+impl Access {
+    /// Whether it asked for a manifest of this repository.
+    pub(crate) fn is_manifest_of(&self, repository: &str) -> bool {
+        self.path.starts_with(&format!("/v2/{repository}/manifests/"))
+    }
+
+    /// Whether it asked for any blob.
+    pub(crate) fn is_blob(&self) -> bool {
+        self.path.contains("/blobs/sha256:")
+    }
+}
+
+fn accesses(lines: &[String]) -> Vec<Access> {
+    let read = |line: &String| {
+        // The combined log format: host - user [time] "METHOD path protocol" status length "referrer" "agent"
+        let (_, rest) = line.split_once("] \"")?;
+        let (request, rest) = rest.split_once("\" ")?;
+        let [method, path, protocol] = request.split(' ').collect::<Vec<_>>().try_into().ok()?;
+        protocol.starts_with("HTTP/").then_some(())?;
+        let mut numbers = rest.split(' ');
+        let (status, bytes) = (numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?);
+        Some(Access { method: method.to_owned(), path: path.to_owned(), status, bytes })
+    };
+    lines.iter().filter_map(read).collect()
+}
+
+/// Writes a password file in one step: the registry may be reading it.
+#[track_caller]
+fn write_passwords(file: &Path, users: &[(&str, &str)]) {
+    // A low cost: the registry computes it for every request.
+    let entries = users.iter().map(|(user, password)| run(tool("htpasswd").args(["-BbnC", "4", user, password])));
+    let new = file.with_extension("new");
+    fs::write(&new, entries.collect::<String>()).expect("write a password file");
+    fs::rename(&new, file).expect("put a password file in place");
 }
 
 /// Makes a key and a certificate for it.
@@ -164,7 +262,7 @@ fn start_daemon(directory: &Path, http: &str, more: &str) -> (Daemon, String) {
     let config = directory.join("config.yml");
     let text = format!(
         "version: 0.1\n\
-         log: {{level: info, formatter: json, accesslog: {{disabled: true}}}}\n\
+         log: {{level: info, formatter: json, accesslog: {{disabled: false}}}}\n\
          storage: {{filesystem: {{rootdirectory: {}}}, delete: {{enabled: true}}}}\n\
          http: {{addr: '127.0.0.1:0', secret: loopback{http}}}\n{more}",
         directory.join("data").display()
