@@ -102,6 +102,11 @@ impl Digest {
         &self.hex
     }
 
+    /// Whether `text` is a digest, for those who do not need one made.
+    pub(crate) fn check(text: &str) -> Result<(), DigestError> {
+        split(text).map(|_| ())
+    }
+
     /// The first twelve hex digits, for tables that people read.
     #[must_use]
     pub fn short(&self) -> &str {
@@ -122,21 +127,27 @@ impl FromStr for Digest {
     type Err = DigestError;
 
     fn from_str(text: &str) -> Result<Self, DigestError> {
-        let (name, hex) = text.split_once(':').ok_or(DigestError::Format)?;
-        if name.is_empty() || hex.is_empty() {
-            return Err(DigestError::Format);
-        }
-        let Some(algorithm) = Algorithm::from_name(name) else {
-            return Err(if has_digest_form(text) { DigestError::Unsupported } else { DigestError::Format });
-        };
-        if hex.len() != algorithm.hex_len() {
-            return Err(DigestError::Length);
-        }
-        if !hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
-            return Err(DigestError::Format);
-        }
+        let (algorithm, hex) = split(text)?;
         Ok(Self { algorithm, hex: hex.into() })
     }
+}
+
+/// The algorithm and the hex digits of a digest's text.
+fn split(text: &str) -> Result<(Algorithm, &str), DigestError> {
+    let (name, hex) = text.split_once(':').ok_or(DigestError::Format)?;
+    if name.is_empty() || hex.is_empty() {
+        return Err(DigestError::Format);
+    }
+    let Some(algorithm) = Algorithm::from_name(name) else {
+        return Err(if has_digest_form(text) { DigestError::Unsupported } else { DigestError::Format });
+    };
+    if hex.len() != algorithm.hex_len() {
+        return Err(DigestError::Length);
+    }
+    if !hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
+        return Err(DigestError::Format);
+    }
+    Ok((algorithm, hex))
 }
 
 impl fmt::Display for Digest {

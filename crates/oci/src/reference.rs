@@ -2,6 +2,7 @@
 //! one: [`parse_image_name`] (normal form), [`apply_default_tag`] (what CRI is sent) and [`trim_tag_and_digest`] (keys
 //! of credential mappings). Error texts are those of the peers, because people search for them.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
@@ -51,10 +52,11 @@ pub struct ImageNameError {
 }
 
 /// A parsed image name in normal form: always with a domain, tag and digest only where the text had them.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reference {
-    domain: String,
-    path: String,
+    /// Domain and path in one text, since most who ask want both.
+    repository: String,
+    domain_end: usize,
     tag: Option<String>,
     digest: Option<Digest>,
 }
@@ -65,38 +67,25 @@ impl Reference {
     /// # Errors
     /// See [`ReferenceError`].
     pub fn parse(text: &str) -> Result<Self, ReferenceError> {
-        if text.is_empty() {
-            return Err(ReferenceError::Empty);
-        }
-        if text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
-            return Err(ReferenceError::Identifier(text.to_owned()));
-        }
-        let (domain, remainder) = split_domain(text);
-        let before_tag = remainder.split(':').next().unwrap_or_default();
-        if before_tag.contains(|c: char| c.is_uppercase()) {
-            return Err(ReferenceError::Uppercase(before_tag.to_owned()));
-        }
-        let parts = Parts::split(&remainder)?;
-        if !is_domain(&domain) || !is_path(parts.path) {
-            return Err(ReferenceError::Format);
-        }
-        if parts.path.len() > MAX_PATH {
-            return Err(ReferenceError::TooLong);
-        }
-        let digest = parts.digest.map(str::parse).transpose()?;
-        Ok(Self { domain, path: parts.path.to_owned(), tag: parts.tag.map(str::to_owned), digest })
+        let normal = Normal::of(text)?;
+        Ok(Self {
+            repository: normal.repository(),
+            domain_end: normal.domain.len(),
+            tag: normal.tag.map(str::to_owned),
+            digest: normal.digest.map(str::parse).transpose()?,
+        })
     }
 
     /// The registry host, with port where there is one: `docker.io`, `127.0.0.1:5000`.
     #[must_use]
     pub fn domain(&self) -> &str {
-        &self.domain
+        &self.repository[..self.domain_end]
     }
 
     /// The repository within the registry: `library/busybox`.
     #[must_use]
     pub fn path(&self) -> &str {
-        &self.path
+        &self.repository[self.domain_end + 1..]
     }
 
     /// The tag, if the text had one.
@@ -114,7 +103,7 @@ impl Reference {
     /// Domain and path: `docker.io/library/busybox`.
     #[must_use]
     pub fn repository(&self) -> String {
-        format!("{}/{}", self.domain, self.path)
+        self.repository.clone()
     }
 
     /// With tag `latest` where there is neither tag nor digest.
@@ -139,13 +128,31 @@ impl Reference {
     /// The same repository by this digest, without tag.
     #[must_use]
     pub fn at_digest(&self, digest: Digest) -> Self {
-        Self { domain: self.domain.clone(), path: self.path.clone(), tag: None, digest: Some(digest) }
+        Self { repository: self.repository.clone(), domain_end: self.domain_end, tag: None, digest: Some(digest) }
+    }
+}
+
+impl Ord for Reference {
+    /// By domain, path, tag and digest, in this order.
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.domain(), self.path(), &self.tag, &self.digest).cmp(&(
+            other.domain(),
+            other.path(),
+            &other.tag,
+            &other.digest,
+        ))
+    }
+}
+
+impl PartialOrd for Reference {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 
 impl fmt::Display for Reference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.domain, self.path)?;
+        f.write_str(&self.repository)?;
         if let Some(tag) = &self.tag {
             write!(f, ":{tag}")?;
         }
@@ -180,12 +187,11 @@ pub struct ImageName {
 /// # Errors
 /// [`ImageNameError`], which names the text.
 pub fn parse_image_name(image: &str) -> Result<ImageName, ImageNameError> {
-    let reference =
-        Reference::parse(image).map_err(|source| ImageNameError { name: image.to_owned(), source })?.with_default_tag();
+    let normal = Normal::of(image).map_err(|source| ImageNameError { name: image.to_owned(), source })?;
     Ok(ImageName {
-        repository: reference.repository(),
-        tag: reference.tag.unwrap_or_default(),
-        digest: reference.digest.map(|d| d.to_string()).unwrap_or_default(),
+        repository: normal.repository(),
+        tag: normal.tag_or_default().to_owned(),
+        digest: normal.digest.unwrap_or_default().to_owned(),
     })
 }
 
@@ -195,12 +201,16 @@ pub fn parse_image_name(image: &str) -> Result<ImageName, ImageNameError> {
 /// # Errors
 /// [`ImageNameError`], which names the text.
 pub fn apply_default_tag(image: &str) -> Result<String, ImageNameError> {
-    let name = parse_image_name(image)?;
-    let suffix = format!(":{}", name.tag);
-    if name.digest.is_empty() && !name.tag.is_empty() && !image.ends_with(&suffix) {
-        return Ok(format!("{image}{suffix}"));
+    let normal = Normal::of(image).map_err(|source| ImageNameError { name: image.to_owned(), source })?;
+    let tag = normal.tag_or_default();
+    if normal.digest.is_some() || image.strip_suffix(tag).is_some_and(|before| before.ends_with(':')) {
+        return Ok(image.to_owned());
     }
-    Ok(image.to_owned())
+    let mut tagged = String::with_capacity(image.len() + 1 + tag.len());
+    tagged.push_str(image);
+    tagged.push(':');
+    tagged.push_str(tag);
+    Ok(tagged)
 }
 
 /// The name in the user's own spelling without tag and digest, by the plain grammar (no default domain).
@@ -211,46 +221,106 @@ pub fn trim_tag_and_digest(image: &str) -> Result<String, ReferenceError> {
     if image.is_empty() {
         return Err(ReferenceError::Empty);
     }
-    let plain = |text: &str| -> Result<String, ReferenceError> {
-        // A colon before the first slash belongs to the domain's port.
-        let (domain, rest) = match text.split_once('/') {
-            Some((first, rest)) if is_domain(first) => (Some(first), rest),
-            _ => (None, text),
-        };
-        let parts = Parts::split(rest)?;
-        if !is_path(parts.path) {
-            return Err(ReferenceError::Format);
+    match plain_name_end(image) {
+        Ok(end) => Ok(image[..end].to_owned()),
+        Err(ReferenceError::Format) if plain_name_end(&image.to_lowercase()).is_ok() => {
+            Err(ReferenceError::PlainUppercase)
         }
-        if parts.path.len() > MAX_PATH {
-            return Err(ReferenceError::TooLong);
-        }
-        if let Some(digest) = parts.digest {
-            digest.parse::<Digest>()?;
-        }
-        Ok(match domain {
-            Some(domain) => format!("{domain}/{}", parts.path),
-            None => parts.path.to_owned(),
-        })
-    };
-    plain(image).map_err(|error| match error {
-        ReferenceError::Format if plain(&image.to_lowercase()).is_ok() => ReferenceError::PlainUppercase,
-        other => other,
-    })
+        Err(other) => Err(other),
+    }
 }
 
-/// Domain and remainder. The part before the first slash is a domain only if it looks like one.
-fn split_domain(text: &str) -> (String, String) {
+/// Where the name ends, and tag and digest begin, by the plain grammar.
+fn plain_name_end(text: &str) -> Result<usize, ReferenceError> {
+    // A colon before the first slash belongs to the domain's port.
+    let (before, rest) = match text.split_once('/') {
+        Some((first, rest)) if is_domain(first) => (first.len() + 1, rest),
+        _ => (0, text),
+    };
+    let parts = Parts::split(rest)?;
+    if !is_path(parts.path) {
+        return Err(ReferenceError::Format);
+    }
+    if parts.path.len() > MAX_PATH {
+        return Err(ReferenceError::TooLong);
+    }
+    parts.digest.map_or(Ok(()), Digest::check)?;
+    Ok(before + parts.path.len())
+}
+
+/// A checked name in normal form, still lying in its text.
+struct Normal<'a> {
+    domain: &'a str,
+    /// `library/` where the default registry leaves it out.
+    official: &'static str,
+    path: &'a str,
+    tag: Option<&'a str>,
+    digest: Option<&'a str>,
+}
+
+impl<'a> Normal<'a> {
+    fn of(text: &'a str) -> Result<Self, ReferenceError> {
+        if text.is_empty() {
+            return Err(ReferenceError::Empty);
+        }
+        if text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
+            return Err(ReferenceError::Identifier(text.to_owned()));
+        }
+        let (domain, official, remainder) = split_domain(text);
+        let before_tag = remainder.split(':').next().unwrap_or_default();
+        if has_uppercase(before_tag) {
+            return Err(ReferenceError::Uppercase(format!("{official}{before_tag}")));
+        }
+        let Parts { path, tag, digest } = Parts::split(remainder)?;
+        if !is_domain(domain) || !is_path(path) {
+            return Err(ReferenceError::Format);
+        }
+        if official.len() + path.len() > MAX_PATH {
+            return Err(ReferenceError::TooLong);
+        }
+        digest.map_or(Ok(()), Digest::check)?;
+        Ok(Self { domain, official, path, tag, digest })
+    }
+
+    fn repository(&self) -> String {
+        let Self { domain, official, path, .. } = self;
+        let mut repository = String::with_capacity(domain.len() + 1 + official.len() + path.len());
+        for part in [*domain, "/", *official, *path] {
+            repository.push_str(part);
+        }
+        repository
+    }
+
+    /// As the kubelet has it: no tag beside a digest alone.
+    fn tag_or_default(&self) -> &'a str {
+        self.tag.unwrap_or(if self.digest.is_some() { "" } else { DEFAULT_TAG })
+    }
+}
+
+/// Domain, what is to be put before the remainder, and the remainder. The part before the first slash is a domain only if
+/// it looks like one.
+fn split_domain(text: &str) -> (&str, &'static str, &str) {
     let (domain, remainder) = match text.split_once('/') {
-        Some((first, rest)) if first.contains(['.', ':']) || first == "localhost" || first.to_lowercase() != first => {
+        Some((first, rest))
+            if first.bytes().any(|b| matches!(b, b'.' | b':'))
+                || first == "localhost"
+                || is_changed_by_lowercase(first) =>
+        {
             (first, rest)
         }
         _ => (DEFAULT_DOMAIN, text),
     };
     let domain = if domain == LEGACY_DEFAULT_DOMAIN { DEFAULT_DOMAIN } else { domain };
-    if domain == DEFAULT_DOMAIN && !remainder.contains('/') {
-        return (domain.to_owned(), format!("{OFFICIAL_PREFIX}{remainder}"));
-    }
-    (domain.to_owned(), remainder.to_owned())
+    let official = if domain == DEFAULT_DOMAIN && !remainder.contains('/') { OFFICIAL_PREFIX } else { "" };
+    (domain, official, remainder)
+}
+
+fn has_uppercase(text: &str) -> bool {
+    if text.is_ascii() { text.bytes().any(|b| b.is_ascii_uppercase()) } else { text.contains(char::is_uppercase) }
+}
+
+fn is_changed_by_lowercase(text: &str) -> bool {
+    if text.is_ascii() { text.bytes().any(|b| b.is_ascii_uppercase()) } else { text.to_lowercase() != text }
 }
 
 /// `path[:tag][@digest]` cut into its parts; tag and digest have the right form, the path is not looked at.

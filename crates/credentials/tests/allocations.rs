@@ -1,0 +1,44 @@
+//! How many allocations a look-up takes: those of its answer, however many entries there are. The kubelet makes eight for
+//! each entry. In a program of its own, because it counts every allocation.
+
+use allocation_counter::measure;
+use imagelet_credentials::{Index, Keyring, KeyringOptions, PathMatch, PullSecret, Requester};
+use oci::Secret;
+
+#[test]
+fn the_number_of_entries_costs_no_allocation() {
+    for size in [1, 10_000] {
+        let mut index = Index::new(PathMatch::Segments);
+        for at in 0..size {
+            index.insert(&format!("registry-{at}.example.com"), at).expect("is a location");
+            index.insert(&format!("*.region-{at}.example.com/team"), at).expect("is a location");
+        }
+        let index_takes = |image: &str, found: usize, most: u64| {
+            let taken = measure(|| assert_eq!(index.lookup(image).len(), found, "{image}")).count_total;
+            assert!(taken <= most, "{size} entries, {image}: {taken} allocations");
+        };
+        index_takes("registry-0.example.com/app", 1, 2);
+        index_takes("x.region-0.example.com/team/app", 1, 2);
+        index_takes("elsewhere.example.com/app", 0, 0);
+    }
+}
+
+#[test]
+fn a_pull_secret_is_not_parsed_again() {
+    let payload = r#"{"reg.example.com": {"username": "ada", "password": "swordfish"}}"#;
+    let secret = PullSecret {
+        namespace: "shop".into(),
+        name: "pull".into(),
+        uid: "1".into(),
+        kind: "kubernetes.io/dockercfg".into(),
+        data: [(".dockercfg".to_owned(), Secret::new(payload))].into(),
+    };
+    let pod = Requester { secrets: vec![secret], ..Requester::default() };
+    let keyring = Keyring::new(KeyringOptions::default());
+    let look =
+        || assert_eq!(keyring.secrets_only("reg.example.com/app:1", &pod).expect("is right").candidates.len(), 1);
+    look();
+    // The image's two parts, four lists, and the six texts of the candidate.
+    let taken = measure(look).count_total;
+    assert!(taken <= 12, "{taken} allocations");
+}
