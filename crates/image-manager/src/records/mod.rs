@@ -1,19 +1,66 @@
-//! [`PullRecords`]: who pulled what with which credential, as files that outlive the process (KEP-2535): pull intents
-//! before a pull, pulled records after it, and the question whether a pod may use an image that is already here.
+//! [`PullRecords`]: who pulled what with which credential, as files that outlive the process (KEP-2535): a pull intent
+//! before a pull, a pulled record after it, and the question whether a pod may use an image that is already here.
+//!
+//! Directory, names and content of the files are the kubelet's (`pulling/` and `pulled/`, JSON `v1beta1`), so that
+//! records can move between the two; not both at once. Several imagelet processes may share a directory:
+//!
+//! - a file is replaced as a whole, under a lock of its directory, by a draft with a name that no other process uses;
+//! - a record is merged with what is on disk at that moment, not with what memory has;
+//! - an intent is in use as long as a process that lives shares its lock (`pulling.rs`);
+//! - memory counts only as long as the directory's time of change is the one under which it was filled; a hit costs one
+//!   `fstat`. Files are replaced, never written over: who edits one in place is noticed at the next change beside it.
+//!   This needs a local file system, whose clock is that of this kernel.
+//!
+//! What a kill leaves behind, and what becomes of it:
+//!
+//! | killed | on disk | recovery |
+//! |---|---|---|
+//! | while the intent is written | a draft | removed by the next [`PullRecords::open`] |
+//! | during the pull | the intent | [`PullRecords::recover`] keeps it: the image is not there |
+//! | between pull and record | the intent, the image | [`PullRecords::recover`] writes a record without credentials: the registry is asked the next time |
+//! | between record and end | intent and record | [`PullRecords::recover`] removes the intent |
+//!
+//! It decides nothing about pulling, knows no runtime and no registry, and holds hashes of credentials, never one
+//! itself. The manager and the puller call it.
 
+mod cache;
+mod check;
 mod error;
+mod files;
+mod format;
+mod intent;
+mod merge;
 mod policy;
+mod pulled;
+mod pulling;
+mod recover;
+mod stripes;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use credentials::Candidate;
+use oci::trim_tag_and_digest;
+use tokio::runtime::Handle;
+use tokio_util::task::TaskTracker;
 
-use crate::{Access, Doubt};
+use crate::{Access, Doubt, Grant, Metrics, MustPullResult, RecordKind};
+
+use check::Before;
+use format::Recorded;
+use pulled::{Held, Look, Pulled};
+use pulling::{Lease, Pulling};
+use stripes::Stripes;
 
 pub use error::RecordsError;
+pub use intent::PullIntent;
 pub use policy::{Allowlist, AllowlistError, VerificationPolicy};
+
+/// How many writers may be at work at once, at most. More only wait for the same disk.
+const STRIPES: usize = 64;
 
 /// Tells the time of day; handed in by the binary.
 pub type WallClock = Arc<dyn Fn() -> jiff::Timestamp + Send + Sync>;
@@ -21,20 +68,22 @@ pub type WallClock = Arc<dyn Fn() -> jiff::Timestamp + Send + Sync>;
 /// Where records are kept, and how.
 #[derive(Clone)]
 pub struct RecordsOptions {
-    /// The directory of `pulling` and `pulled`; made where it is missing.
+    /// The directory of `pulling` and `pulled` (`image_manager` in the kubelet's root); made where it is missing.
     pub directory: PathBuf,
     /// For which images credentials are verified.
     pub policy: VerificationPolicy,
-    /// How many intents are kept in memory.
+    /// How many intents are kept in memory; with more the files are asked.
     pub max_intents: usize,
-    /// How many records are kept in memory.
+    /// How many records are kept in memory; with more the files are asked.
     pub max_records: usize,
     /// The time that records carry.
     pub wall_clock: WallClock,
+    /// Where numbers of records and answers are counted.
+    pub metrics: Arc<Metrics>,
 }
 
 impl RecordsOptions {
-    /// The kubelet's defaults (110 pods) for records in `directory`.
+    /// Records in `directory`, with the kubelet's defaults for a node of 110 pods, and metrics of their own.
     #[must_use]
     pub fn new(directory: impl Into<PathBuf>, wall_clock: WallClock) -> Self {
         Self {
@@ -43,48 +92,134 @@ impl RecordsOptions {
             max_intents: 220,
             max_records: 550,
             wall_clock,
+            metrics: Metrics::new(),
         }
     }
 }
 
-/// Pull intents and pulled records.
+impl fmt::Debug for RecordsOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecordsOptions")
+            .field("directory", &self.directory)
+            .field("policy", &self.policy)
+            .field("max_intents", &self.max_intents)
+            .field("max_records", &self.max_records)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Pull intents and pulled records. Cheap to clone; all clones are one.
 #[derive(Clone)]
 pub struct PullRecords {
-    options: Arc<RecordsOptions>,
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    policy: VerificationPolicy,
+    pulled: Pulled,
+    pulling: Pulling,
+    /// Guards the files of an image (intents) or image ref (records).
+    stripes: Stripes,
+    /// Guards how many pulls of an image this process has; held for look-ups and changes of the map alone.
+    in_flight: Mutex<HashMap<String, InFlight>>,
+    /// Everything that was begun and has to be ended.
+    tracker: TaskTracker,
+    /// Where that runs; a guard may be dropped on any thread.
+    runtime: Handle,
+    metrics: Arc<Metrics>,
+    told_intents: AtomicI64,
+    told_records: AtomicI64,
+}
+
+struct InFlight {
+    count: usize,
+    lease: Lease,
 }
 
 impl PullRecords {
-    /// Opens the directory.
+    /// Opens the directory: makes it where it is missing, clears what killed processes left half written, brings
+    /// files of older kubelets to the present version, and reads what memory has room for. A file that cannot be read
+    /// is left where it is; the image it is about has to be verified.
     ///
     /// # Errors
-    /// [`RecordsError`].
+    /// [`RecordsError`], if the directory cannot be made, read or written.
     pub async fn open(options: RecordsOptions) -> Result<Self, RecordsError> {
-        tokio::fs::create_dir_all(&options.directory).await.map_err(RecordsError::io("make", &options.directory))?;
-        Ok(Self { options: Arc::new(options) })
+        let RecordsOptions { directory, policy, max_intents, max_records, wall_clock, metrics } = options;
+        let (pulled, pulling) = blocking(move || {
+            let pulling = Pulling::open(directory.join("pulling"), max_intents)?;
+            let pulled = Pulled::open(directory.join("pulled"), max_records, wall_clock)?;
+            Ok((pulled, pulling))
+        })
+        .await?;
+        let inner = Arc::new(Inner {
+            policy,
+            pulled,
+            pulling,
+            stripes: Stripes::new(STRIPES),
+            in_flight: Mutex::default(),
+            tracker: TaskTracker::new(),
+            runtime: Handle::current(),
+            metrics,
+            told_intents: AtomicI64::new(0),
+            told_records: AtomicI64::new(0),
+        });
+        inner.on_blocking(Inner::recount).await?;
+        Ok(Self { inner })
     }
 
-    /// Turns intents that a killed process left behind into records.
+    /// Turns intents that a killed process left into records without credentials, where the image is there (`images`
+    /// is everything that the runtime has), so that the registry is asked before anybody uses it. Intents in use are
+    /// left alone, and so are those whose image is not there: a runtime may still be at it. How many went.
     ///
     /// # Errors
-    /// [`RecordsError`].
-    pub async fn recover(&self, _images: &[cri_api::Image]) -> Result<usize, RecordsError> {
-        Ok(0)
+    /// [`RecordsError`]: the first; the others were tried all the same.
+    pub async fn recover(&self, images: &[cri_api::Image]) -> Result<usize, RecordsError> {
+        let images = recover::Images::of(images);
+        self.inner.on_blocking(move |inner| recover::recover(inner, &images)).await
     }
 
-    /// Whether a pod may use an image that is here.
+    /// Whether a pod may use `image` (as its container names it), which is here as `image_ref`. `candidates` are the
+    /// pod's credentials; they are asked for only when the rules need them. An empty `image_ref` is an image that is
+    /// not here. What cannot be read must be verified.
+    ///
+    /// When the pod has a recorded secret in another place or with another content, the record learns that in the
+    /// background. A hit in memory never waits.
     ///
     /// # Errors
     /// Those of `candidates`.
     pub async fn access<E>(
         &self,
         image: &str,
-        _image_ref: &str,
-        _candidates: impl AsyncFnOnce() -> Result<Arc<[Candidate]>, E>,
+        image_ref: &str,
+        candidates: impl AsyncFnOnce() -> Result<Arc<[Candidate]>, E>,
     ) -> Result<Access, E> {
-        Ok(self.options.policy.exempts(image, false).map_or(Access::MustVerify(Doubt::NoRecord), Access::Granted))
+        if image_ref.is_empty() {
+            return Ok(Access::MustVerify(Doubt::NoRecord));
+        }
+        let result = self.check(image, image_ref, candidates).await;
+        self.inner.metrics.must_pull_check(match &result {
+            Ok((_, Checked::Broken)) | Err(_) => MustPullResult::Error,
+            Ok((Access::Granted(Grant::NodeAccessible | Grant::CredentialMatches), _)) => {
+                MustPullResult::CredentialRecordFound
+            }
+            Ok((Access::Granted(_), _)) => MustPullResult::CredentialPolicyAllowed,
+            Ok((Access::MustVerify(_), _)) => MustPullResult::MustAuthenticate,
+        });
+        let (access, checked) = result?;
+        if let Checked::Learnt(check::Lesson { name, secret }) = checked {
+            let inner = Arc::clone(&self.inner);
+            let image_ref = image_ref.to_owned();
+            let added = Recorded { secrets: vec![secret], ..Recorded::default() };
+            self.inner.background(async move {
+                if let Err(error) = inner.learn(&image_ref, Some(name), Some(added)).await {
+                    tracing::warn!(%error, image_ref, "a pulled record could not learn a secret");
+                }
+            });
+        }
+        Ok(access)
     }
 
-    /// [`PullRecords::access`] without writing anything.
+    /// [`PullRecords::access`] without writing or counting anything.
     ///
     /// # Errors
     /// Those of `candidates`.
@@ -94,50 +229,287 @@ impl PullRecords {
         image_ref: &str,
         candidates: impl AsyncFnOnce() -> Result<Arc<[Candidate]>, E>,
     ) -> Result<Access, E> {
-        self.access(image, image_ref, candidates).await
+        if image_ref.is_empty() {
+            return Ok(Access::MustVerify(Doubt::NoRecord));
+        }
+        self.check(image, image_ref, candidates).await.map(|(access, _)| access)
     }
 
-    /// Writes down that `image` is going to be pulled.
+    /// Writes down that `image` is going to be pulled; it is on disk to stay when this answers. Dropping the future
+    /// takes it back.
+    ///
+    /// # Errors
+    /// [`RecordsError`]; nothing may be pulled then.
+    pub async fn intend(&self, image: &str) -> Result<PullIntent, RecordsError> {
+        let inner = Arc::clone(&self.inner);
+        let image = image.to_owned();
+        // As a task, so that the file is not left without a guard when nobody waits any more.
+        self.inner
+            .task(async move {
+                inner.begin(&image).await?;
+                Ok(PullIntent::new(inner, image))
+            })
+            .await?
+    }
+
+    /// Writes down that `image` was pulled with a credential (`None`: without one), though by another request: for one
+    /// that joined it. Dropping the future does not stop it.
     ///
     /// # Errors
     /// [`RecordsError`].
-    pub async fn intend(&self, _image: &str) -> Result<PullIntent, RecordsError> {
-        Ok(PullIntent {})
+    pub async fn add(&self, image: &str, image_ref: &str, used: Option<&Candidate>) -> Result<(), RecordsError> {
+        let inner = Arc::clone(&self.inner);
+        let (image, image_ref, used) = (image.to_owned(), image_ref.to_owned(), check::recorded(used));
+        self.inner.task(async move { inner.record(&image, &image_ref, used).await }).await?
     }
 
-    /// Writes down that `image` was pulled with a credential.
+    /// Removes the records of images that are gone. `present` is **every** image that is still on disk, in use and
+    /// pinned ones and those that nobody looked at included: a record that is missing makes an image free for all pods
+    /// under the default policy, so only what is certainly gone may lose its record. (The kubelet passes the images that
+    /// garbage collection looked at and left, and loses records of those that it did not look at.) Records written or
+    /// affirmed by a pull at or after `before`, the time at which `present` began to be made, stay. How many went.
     ///
     /// # Errors
-    /// [`RecordsError`].
-    pub async fn add(&self, _image: &str, _image_ref: &str, _used: Option<&Candidate>) -> Result<(), RecordsError> {
+    /// [`RecordsError`]: the first; the others were tried all the same.
+    pub async fn prune(&self, present: &BTreeSet<String>, before: jiff::Timestamp) -> Result<usize, RecordsError> {
+        let present = present.clone();
+        self.inner
+            .on_blocking(move |inner| {
+                let pruned = inner.pulled.prune(&present, before);
+                inner.recount()?;
+                pruned
+            })
+            .await
+    }
+
+    /// Waits until everything that was begun is on disk: intents whose guards were dropped, lessons of records.
+    pub async fn settle(&self) {
+        self.inner.tracker.close();
+        self.inner.tracker.wait().await;
+        self.inner.tracker.reopen();
+    }
+
+    /// The rules, in the kubelet's order.
+    async fn check<E>(
+        &self,
+        image: &str,
+        image_ref: &str,
+        candidates: impl AsyncFnOnce() -> Result<Arc<[Candidate]>, E>,
+    ) -> Result<(Access, Checked), E> {
+        let broken = (Access::MustVerify(Doubt::RecordUnreadable), Checked::Broken);
+        let (held, pulled_by_us) = match self.inner.known(image, image_ref).await {
+            Ok(known) => known,
+            Err(error) => {
+                tracing::error!(%error, image, image_ref, "what is recorded about an image cannot be read");
+                return Ok(broken);
+            }
+        };
+        if let Some(grant) = self.inner.policy.exempts(image, pulled_by_us) {
+            return Ok((Access::Granted(grant), Checked::Plainly));
+        }
+        let Some(held) = held else { return Ok((Access::MustVerify(Doubt::NoRecord), Checked::Plainly)) };
+        match check::before_asking(&held, image) {
+            Ok(Before::Decided(access)) => Ok((access, Checked::Plainly)),
+            Ok(Before::Ask(named)) => {
+                let (access, lesson) = named.with(&candidates().await?);
+                Ok((access, lesson.map_or(Checked::Plainly, Checked::Learnt)))
+            }
+            Err(error) => {
+                tracing::error!(%error, image, "an image name cannot be looked for in its record");
+                Ok(broken)
+            }
+        }
+    }
+}
+
+impl fmt::Debug for PullRecords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PullRecords").field("policy", &self.inner.policy).finish_non_exhaustive()
+    }
+}
+
+/// What else came out of a check.
+enum Checked {
+    Plainly,
+    /// The record should learn something.
+    Learnt(check::Lesson),
+    /// Something could not be read.
+    Broken,
+}
+
+impl Inner {
+    /// The record of an image, and whether the image was pulled by us: there is a record or an intent.
+    async fn known(self: &Arc<Self>, image: &str, image_ref: &str) -> Result<(Option<Arc<Held>>, bool), RecordsError> {
+        let held = self.look(image_ref).await?;
+        // Only one policy makes a difference between an intent and nothing.
+        if held.is_some() || self.policy != VerificationPolicy::NeverVerifyPreloadedImages {
+            let pulled = held.is_some();
+            return Ok((held, pulled));
+        }
+        if self.intended(image).await? {
+            return Ok((None, true));
+        }
+        // A record is written before its intent goes. So if there was one between the two looks, the record is there.
+        let held = self.look(image_ref).await?;
+        let pulled = held.is_some();
+        Ok((held, pulled))
+    }
+
+    async fn look(self: &Arc<Self>, image_ref: &str) -> Result<Option<Arc<Held>>, RecordsError> {
+        match self.pulled.look(image_ref)? {
+            Look::Found(held) => Ok(Some(held)),
+            Look::Absent => Ok(None),
+            Look::Unknown => {
+                let image_ref = image_ref.to_owned();
+                self.on_blocking(move |inner| inner.pulled.read(&image_ref)).await
+            }
+        }
+    }
+
+    async fn intended(self: &Arc<Self>, image: &str) -> Result<bool, RecordsError> {
+        if self.in_flight().contains_key(image) {
+            return Ok(true);
+        }
+        match self.pulling.look(image)? {
+            Some(exists) => Ok(exists),
+            None => {
+                let image = image.to_owned();
+                self.on_blocking(move |inner| inner.pulling.exists(&image)).await
+            }
+        }
+    }
+
+    /// One pull more.
+    async fn begin(self: &Arc<Self>, image: &str) -> Result<(), RecordsError> {
+        let _turn = self.stripes.turn(image).await;
+        let name = image.to_owned();
+        let lease = self.on_blocking(move |inner| {
+            let lease = inner.pulling.hold(&name)?;
+            inner.recount_intents()?;
+            Ok(lease)
+        });
+        let lease = lease.await?;
+        let mut in_flight = self.in_flight();
+        let count = in_flight.get(image).map_or(0, |pull| pull.count) + 1;
+        in_flight.insert(image.to_owned(), InFlight { count, lease });
         Ok(())
     }
 
-    /// Removes the records of images that are gone.
-    ///
-    /// # Errors
-    /// [`RecordsError`].
-    pub async fn prune(&self, _present: &BTreeSet<String>, _before: jiff::Timestamp) -> Result<usize, RecordsError> {
-        Ok(0)
+    /// One pull less; the last takes the intent away.
+    async fn finish(self: &Arc<Self>, image: &str) {
+        let _turn = self.stripes.turn(image).await;
+        let Some(lease) = self.leave(image) else { return };
+        let name = image.to_owned();
+        let released = self.on_blocking(move |inner| {
+            inner.pulling.release(&name, lease)?;
+            inner.recount_intents()
+        });
+        if let Err(error) = released.await {
+            tracing::warn!(%error, image, "a pull intent stays behind");
+        }
     }
 
-    /// Waits until everything that was begun is on disk.
-    pub async fn settle(&self) {}
-}
+    /// One pull less; the intent stays.
+    async fn abandon(self: &Arc<Self>, image: &str) {
+        let _turn = self.stripes.turn(image).await;
+        drop(self.leave(image));
+    }
 
-/// A pull that is going on. Dropped without an outcome it counts as failed.
-#[derive(Debug)]
-pub struct PullIntent {}
+    /// The lease, if this was the last pull of the image.
+    fn leave(&self, image: &str) -> Option<Lease> {
+        let mut in_flight = self.in_flight();
+        let pull = in_flight.get_mut(image)?;
+        pull.count -= 1;
+        if pull.count > 0 {
+            return None;
+        }
+        in_flight.remove(image).map(|pull| pull.lease)
+    }
 
-impl PullIntent {
-    /// The pull succeeded.
-    ///
-    /// # Errors
-    /// [`RecordsError`].
-    pub async fn pulled(self, _image_ref: &str, _used: Option<&Candidate>) -> Result<(), RecordsError> {
+    fn in_flight(&self) -> MutexGuard<'_, HashMap<String, InFlight>> {
+        // Nothing that panics is called with it held.
+        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn record(self: &Arc<Self>, image: &str, image_ref: &str, added: Recorded) -> Result<(), RecordsError> {
+        let name =
+            trim_tag_and_digest(image).map_err(|source| RecordsError::Name { image: image.to_owned(), source })?;
+        self.learn(image_ref, Some(name), Some(added)).await
+    }
+
+    async fn learn(
+        self: &Arc<Self>,
+        image_ref: &str,
+        name: Option<String>,
+        added: Option<Recorded>,
+    ) -> Result<(), RecordsError> {
+        let _turn = self.stripes.turn(image_ref).await;
+        let image_ref = image_ref.to_owned();
+        self.on_blocking(move |inner| inner.update(&image_ref, name.as_deref(), added.as_ref())).await
+    }
+
+    /// Blocks.
+    fn update(&self, image_ref: &str, name: Option<&str>, added: Option<&Recorded>) -> Result<(), RecordsError> {
+        if self.pulled.update(image_ref, name, added)? {
+            self.told_records.fetch_add(1, Ordering::Relaxed);
+            self.metrics.on_disk(0, 1);
+        }
+        self.tell_usage();
         Ok(())
     }
 
-    /// The pull failed.
-    pub async fn failed(self) {}
+    /// Counts what is on disk; other processes change it as well. Blocks.
+    fn recount(&self) -> Result<(), RecordsError> {
+        let records = i64::try_from(self.pulled.count()?).unwrap_or(i64::MAX);
+        self.metrics.on_disk(0, records - self.told_records.swap(records, Ordering::Relaxed));
+        self.recount_intents()
+    }
+
+    /// Blocks.
+    fn recount_intents(&self) -> Result<(), RecordsError> {
+        let intents = i64::try_from(self.pulling.count()?).unwrap_or(i64::MAX);
+        self.metrics.on_disk(intents - self.told_intents.swap(intents, Ordering::Relaxed), 0);
+        self.tell_usage();
+        Ok(())
+    }
+
+    fn tell_usage(&self) {
+        self.metrics.in_memory_usage(RecordKind::Intents, self.pulling.usage());
+        self.metrics.in_memory_usage(RecordKind::Records, self.pulled.usage());
+    }
+
+    /// Runs what has to be ended once it was begun, also when nobody waits for it any more.
+    async fn task<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> Result<T, RecordsError> {
+        joined(self.tracker.spawn_on(task, &self.runtime).await)
+    }
+
+    /// The same for which nobody waits, save [`PullRecords::settle`].
+    fn background(&self, task: impl Future<Output = ()> + Send + 'static) {
+        drop(self.tracker.spawn_on(task, &self.runtime));
+    }
+
+    async fn on_blocking<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self) -> Result<T, RecordsError> + Send + 'static,
+    ) -> Result<T, RecordsError> {
+        let inner = Arc::clone(self);
+        blocking(move || work(&inner)).await
+    }
 }
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, RecordsError> + Send + 'static,
+) -> Result<T, RecordsError> {
+    joined(tokio::task::spawn_blocking(work).await)?
+}
+
+fn joined<T>(result: Result<T, tokio::task::JoinError>) -> Result<T, RecordsError> {
+    result.map_err(|error| match error.try_into_panic() {
+        Ok(panic) => std::panic::resume_unwind(panic),
+        Err(_) => RecordsError::Closed,
+    })
+}
+
+#[cfg(test)]
+#[path = "tests/mod.rs"]
+mod tests;

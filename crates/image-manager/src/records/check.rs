@@ -1,0 +1,150 @@
+//! Whether a record grants an image to a pod. Pure; the order is that of the kubelet's `MustAttemptImagePull` from the
+//! point on where the record is known. A name counts in every spelling: what was recorded for `nginx` holds for
+//! `docker.io/library/nginx`.
+
+use credentials::{Candidate, SecretCoordinates, ServiceAccountCoordinates, Source};
+use oci::{Reference, ReferenceError, trim_tag_and_digest};
+
+use super::format::{Recorded, RecordedAccount, RecordedSecret};
+use super::pulled::Held;
+use crate::{Access, Doubt, Grant};
+
+/// From this number of secrets on a record does not grow by being looked at.
+const GROWS_TO: usize = 100;
+
+/// What is recorded about an image under a name and its other spellings.
+#[derive(Debug)]
+pub(super) struct Named<'a> {
+    /// As it is spelled.
+    exact: Option<(&'a str, &'a Recorded)>,
+    /// The same repository, spelled otherwise.
+    others: Vec<(&'a str, &'a Recorded)>,
+}
+
+/// What can be said before the pod's credentials are asked for.
+#[derive(Debug)]
+pub(super) enum Before<'a> {
+    Decided(Access),
+    Ask(Named<'a>),
+}
+
+/// A secret that a record should learn, and the name under which.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Lesson {
+    pub(super) name: String,
+    pub(super) secret: RecordedSecret,
+}
+
+/// Looks for `image` in a record.
+pub(super) fn before_asking<'a>(held: &'a Held, image: &str) -> Result<Before<'a>, ReferenceError> {
+    let name = trim_tag_and_digest(image)?;
+    let mapping = &held.record.mapping;
+    if mapping.is_empty() {
+        return Ok(Before::Decided(Access::MustVerify(Doubt::NoRecord)));
+    }
+    let exact = mapping.get_key_value(&name).map(|(name, recorded)| (name.as_str(), recorded));
+    if exact.is_some_and(|(_, recorded)| recorded.node_pods_accessible) {
+        return Ok(Before::Decided(Access::Granted(Grant::NodeAccessible)));
+    }
+    let named = Named { exact, others: other_spellings(held, &name, exact.is_some()) };
+    if named.all().any(|(_, recorded)| recorded.node_pods_accessible) {
+        return Ok(Before::Decided(Access::Granted(Grant::NodeAccessible)));
+    }
+    if named.all().next().is_none() {
+        return Ok(Before::Decided(Access::MustVerify(Doubt::NotRecordedByThisName)));
+    }
+    if named.all().all(|(_, recorded)| recorded.is_empty()) {
+        return Ok(Before::Decided(Access::MustVerify(Doubt::NoRecord)));
+    }
+    Ok(Before::Ask(named))
+}
+
+/// Names of the record that mean the same repository as `name`, apart from `name` itself.
+fn other_spellings<'a>(held: &'a Held, name: &str, is_recorded: bool) -> Vec<(&'a str, &'a Recorded)> {
+    if held.record.mapping.len() == usize::from(is_recorded) {
+        return Vec::new();
+    }
+    let Ok(wanted) = Reference::parse(name).map(|name| name.repository()) else { return Vec::new() };
+    held.names()
+        .filter(|(other, _, repository)| *other != name && *repository == Some(wanted.as_str()))
+        .map(|(other, recorded, _)| (other, recorded))
+        .collect()
+}
+
+impl<'a> Named<'a> {
+    fn all(&self) -> impl Iterator<Item = (&'a str, &'a Recorded)> {
+        self.exact.into_iter().chain(self.others.iter().copied())
+    }
+
+    /// Whether the pod has a credential that is recorded, and what the record should learn from it.
+    pub(super) fn with(&self, candidates: &[Candidate]) -> (Access, Option<Lesson>) {
+        for (name, recorded) in self.all() {
+            for (coordinates, hash) in secrets(candidates) {
+                if let Some(is_known) = by_secret(recorded, coordinates, hash) {
+                    let lesson = (!is_known)
+                        .then(|| Lesson { name: name.to_owned(), secret: recorded_secret(coordinates, hash) });
+                    return (Access::Granted(Grant::CredentialMatches), lesson);
+                }
+            }
+            if account(candidates).is_some_and(|account| recorded.accounts.iter().any(|known| is_same(known, account)))
+            {
+                return (Access::Granted(Grant::CredentialMatches), None);
+            }
+        }
+        (Access::MustVerify(Doubt::NoMatchingCredential), None)
+    }
+}
+
+/// Whether a secret is recorded; `Some(true)` exactly as it is, `Some(false)` with something that the record should
+/// learn. The same content counts wherever it is kept. The same object counts with another content, too: it was changed
+/// by somebody who may, and the kubelet does not ask the registry again.
+fn by_secret(recorded: &Recorded, coordinates: &SecretCoordinates, hash: &str) -> Option<bool> {
+    let grows = recorded.secrets.len() < GROWS_TO;
+    recorded.secrets.iter().find_map(|known| {
+        let same_place =
+            known.uid == coordinates.uid && known.namespace == coordinates.namespace && known.name == coordinates.name;
+        let same_hash = !known.credential_hash.is_empty() && known.credential_hash == hash;
+        if same_hash {
+            return Some(same_place || !grows);
+        }
+        // An empty hash is one that could not be made; it is not worth writing the same again.
+        (same_place && grows).then_some(known.credential_hash == hash)
+    })
+}
+
+fn secrets(candidates: &[Candidate]) -> impl Iterator<Item = (&SecretCoordinates, &str)> {
+    candidates.iter().filter_map(|candidate| match &candidate.source {
+        Source::Secret(coordinates) => Some((coordinates, candidate.hash.as_str())),
+        Source::ServiceAccount { .. } | Source::Node(_) => None,
+    })
+}
+
+fn account(candidates: &[Candidate]) -> Option<&ServiceAccountCoordinates> {
+    candidates.iter().find_map(|candidate| match &candidate.source {
+        Source::ServiceAccount { account, .. } => Some(account),
+        Source::Secret(_) | Source::Node(_) => None,
+    })
+}
+
+fn is_same(known: &RecordedAccount, account: &ServiceAccountCoordinates) -> bool {
+    known.uid == account.uid && known.namespace == account.namespace && known.name == account.name
+}
+
+fn recorded_secret(coordinates: &SecretCoordinates, hash: &str) -> RecordedSecret {
+    let SecretCoordinates { namespace, name, uid } = coordinates.clone();
+    RecordedSecret { uid, namespace, name, credential_hash: hash.to_owned() }
+}
+
+/// What a pull with this credential puts into the record.
+pub(super) fn recorded(used: Option<&Candidate>) -> Recorded {
+    match used.map(|candidate| (&candidate.source, &candidate.hash)) {
+        None | Some((Source::Node(_), _)) => Recorded::node(),
+        Some((Source::Secret(coordinates), hash)) => {
+            Recorded { secrets: vec![recorded_secret(coordinates, hash)], ..Recorded::default() }
+        }
+        Some((Source::ServiceAccount { account, .. }, _)) => {
+            let ServiceAccountCoordinates { namespace, name, uid } = account.clone();
+            Recorded { accounts: vec![RecordedAccount { uid, namespace, name }], ..Recorded::default() }
+        }
+    }
+}

@@ -1,0 +1,405 @@
+//! [`Directory`]: the files of one directory, read and replaced as wholes. It knows nothing of what is in them.
+//!
+//! A file appears by rename, after its content is on disk, and the directory is written out after it: a reader sees
+//! the old file or the new one, also after a power cut. Several processes may work in one directory: they change it
+//! under an advisory lock of the directory, and find each other's changes by its [`DirectoryStamp`].
+//!
+//! Everything here blocks and is called on threads that may, save [`Directory::stamp`] and [`Directory::read_now`],
+//! which never wait for a disk. What is asked of the system for its coarse clock is not the time of day: it is the
+//! clock by which the file system stamps its changes, and serves to tell whether two changes could bear one stamp.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, IoSliceMut, Read as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{self, AtFlags, FileType, FlockOperation, Mode, OFlags, ResolveFlags, Stat};
+use rustix::io::{Errno, ReadWriteFlags};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::RecordsError;
+use super::format::{DRAFT, is_draft, is_record};
+
+/// No record is nearly as big: a hundred secrets are 20 kB.
+const MAX_SIZE: u64 = 16 << 20;
+/// How often a draft is written again that somebody took away.
+const TRIES: usize = 8;
+
+/// Seconds and nanoseconds since 1970, by the clock of the file system.
+type Moment = (i64, u64);
+
+/// When a directory last changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct DirectoryStamp {
+    modified: Moment,
+    changed: Moment,
+    settled: bool,
+}
+
+impl DirectoryStamp {
+    /// Whether nothing changed since this stamp, according to a later one.
+    pub(super) fn still_is(&self, later: &Self) -> bool {
+        self.settled && (self.modified, self.changed) == (later.modified, later.changed)
+    }
+}
+
+/// Which file it is, and in which state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FileStamp {
+    inode: u64,
+    size: u64,
+    modified: Moment,
+    changed: Moment,
+    settled: bool,
+}
+
+impl FileStamp {
+    fn of(stat: &Stat, now: Moment) -> Self {
+        let changed = (stat.st_ctime, stat.st_ctime_nsec);
+        Self {
+            inode: stat.st_ino,
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            modified: (stat.st_mtime, stat.st_mtime_nsec),
+            changed,
+            settled: settled(changed, now),
+        }
+    }
+
+    /// Whether the file is the same as at this stamp, according to a later one.
+    fn still_is(&self, later: &Self) -> bool {
+        self.settled && Self { settled: true, ..*later } == *self
+    }
+
+    /// Seconds since 1970 at which the content was written or affirmed.
+    pub(super) fn modified_second(&self) -> i64 {
+        self.modified.0
+    }
+}
+
+/// A file that was read. As long as this is held, no other file can be taken for it.
+#[derive(Debug)]
+pub(super) struct Content {
+    pub(super) bytes: Vec<u8>,
+    pub(super) stamp: FileStamp,
+    file: OwnedFd,
+}
+
+impl Content {
+    /// The open file.
+    pub(super) fn into_file(self) -> OwnedFd {
+        self.file
+    }
+}
+
+/// What can be said about a file without waiting.
+#[derive(Debug)]
+pub(super) enum Now {
+    /// It is the one that was seen before.
+    Unchanged,
+    /// It is this.
+    Is(Content),
+    /// It is not there.
+    Absent,
+    /// Only the disk knows, or somebody who may wait for errors.
+    Unknown,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Directory {
+    path: PathBuf,
+    fd: OwnedFd,
+}
+
+/// The lock of a directory; falls when dropped.
+#[derive(Debug)]
+pub(super) struct Lock(#[expect(dead_code, reason = "closing it unlocks")] OwnedFd);
+
+/// A file that is on disk under a name that nobody reads. Removed when dropped.
+#[derive(Debug)]
+pub(super) struct Draft<'a> {
+    directory: &'a Directory,
+    name: String,
+    /// `None`: it has its right name.
+    file: Option<OwnedFd>,
+}
+
+impl Directory {
+    /// Opens the directory, makes it where it is missing, and removes drafts that killed processes left.
+    pub(super) fn open(path: PathBuf) -> Result<Self, RecordsError> {
+        let fail = |operation| RecordsError::io(operation, &path);
+        let missing = !path.is_dir();
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(fail("make directory"))?;
+        if missing && let Some(parent) = path.parent() {
+            File::open(parent).and_then(|parent| parent.sync_all()).map_err(fail("make durable"))?;
+        }
+        let fd = fs::open(&path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+            .map_err(|errno| fail("open directory")(errno.into()))?;
+        let mode = fs::fstat(&fd).map_err(|errno| fail("look at")(errno.into()))?.st_mode;
+        if mode & 0o077 != 0 {
+            tracing::warn!(path = %path.display(), "others could read pull records; they no longer can");
+            fs::fchmod(&fd, Mode::RWXU).map_err(|errno| fail("restrict the mode of")(errno.into()))?;
+        }
+        let directory = Self { path, fd };
+        directory.remove_left_drafts().map_err(directory.fail("clear drafts of"))?;
+        Ok(directory)
+    }
+
+    pub(super) fn path_of(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    fn fail(&self, operation: &'static str) -> impl FnOnce(io::Error) -> RecordsError {
+        RecordsError::io(operation, &self.path)
+    }
+
+    /// When it last changed.
+    pub(super) fn stamp(&self) -> Result<DirectoryStamp, RecordsError> {
+        let now = now();
+        let stat = fs::fstat(&self.fd).map_err(|errno| self.fail("look at directory")(errno.into()))?;
+        if stat.st_nlink == 0 {
+            return Err(self.fail("use directory")(io::Error::new(io::ErrorKind::NotFound, "it was removed")));
+        }
+        let modified = (stat.st_mtime, stat.st_mtime_nsec);
+        let changed = (stat.st_ctime, stat.st_ctime_nsec);
+        Ok(DirectoryStamp { modified, changed, settled: settled(modified.max(changed), now) })
+    }
+
+    /// The names of all records, in no order.
+    pub(super) fn names(&self) -> Result<Vec<String>, RecordsError> {
+        self.list(is_record).map_err(self.fail("list"))
+    }
+
+    fn list(&self, wanted: fn(&str) -> bool) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::Dir::read_from(&self.fd)? {
+            let entry = entry?;
+            if entry.file_type() == FileType::Directory {
+                continue;
+            }
+            if let Ok(name) = entry.file_name().to_str()
+                && wanted(name)
+            {
+                names.push(name.to_owned());
+            }
+        }
+        Ok(names)
+    }
+
+    /// Reads a file; `None` if there is none.
+    pub(super) fn read(&self, name: &str) -> Result<Option<Content>, RecordsError> {
+        self.read_file(name).map_err(RecordsError::io("read", self.path_of(name)))
+    }
+
+    fn read_file(&self, name: &str) -> io::Result<Option<Content>> {
+        let now = now();
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let file = match fs::openat(&self.fd, name, flags, Mode::empty()) {
+            Ok(file) => file,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
+        };
+        let stat = fs::fstat(&file)?;
+        let stamp = checked(&stat, now)?;
+        let mut bytes = Vec::with_capacity(usize::try_from(stamp.size).unwrap_or(0) + 1);
+        let file = File::from(file);
+        (&file).take(MAX_SIZE + 1).read_to_end(&mut bytes)?;
+        Ok(Some(Content { bytes, stamp, file: file.into() }))
+    }
+
+    /// Reads a file if that needs no disk. `seen`: a stamp of it, so that it need not be read again.
+    pub(super) fn read_now(&self, name: &str, seen: Option<&FileStamp>) -> Now {
+        let now = now();
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let Ok(path) = CString::new(name) else { return Now::Unknown };
+        let file = match fs::openat2(&self.fd, &path, flags, Mode::empty(), ResolveFlags::CACHED) {
+            Ok(file) => file,
+            Err(Errno::NOENT) => return Now::Absent,
+            Err(_) => return Now::Unknown,
+        };
+        let Ok(stat) = fs::fstat(&file) else { return Now::Unknown };
+        let Ok(stamp) = checked(&stat, now) else { return Now::Unknown };
+        if seen.is_some_and(|seen| seen.still_is(&stamp)) {
+            return Now::Unchanged;
+        }
+        let Ok(size) = usize::try_from(stamp.size) else { return Now::Unknown };
+        let mut bytes = vec![0; size];
+        let read = rustix::io::preadv2(&file, &mut [IoSliceMut::new(&mut bytes)], 0, ReadWriteFlags::NOWAIT);
+        if read != Ok(size) {
+            return Now::Unknown;
+        }
+        Now::Is(Content { bytes, stamp, file })
+    }
+
+    /// Waits until nobody else changes the directory.
+    pub(super) fn lock(&self) -> Result<Lock, RecordsError> {
+        let lock = || -> io::Result<OwnedFd> {
+            // A file description of its own: threads of one process shut each other out as well.
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let fd = fs::openat(&self.fd, c".", flags, Mode::empty())?;
+            rustix::io::retry_on_intr(|| fs::flock(&fd, FlockOperation::LockExclusive))?;
+            Ok(fd)
+        };
+        lock().map(Lock).map_err(self.fail("lock"))
+    }
+
+    /// Writes a file that is to become `name`, down to the disk.
+    pub(super) fn draft(&self, name: &str, bytes: &[u8]) -> Result<Draft<'_>, RecordsError> {
+        self.write_draft(name, bytes).map_err(RecordsError::io("write", self.path_of(name)))
+    }
+
+    fn write_draft(&self, name: &str, bytes: &[u8]) -> io::Result<Draft<'_>> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        for _ in 0..TRIES {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let name = format!("{name}.{}-{number}{DRAFT}", std::process::id());
+            let file = match fs::openat(&self.fd, &name, flags, Mode::RUSR | Mode::WUSR) {
+                Ok(file) => file,
+                // Another process with our number, in another namespace.
+                Err(Errno::EXIST) => continue,
+                Err(errno) => return Err(errno.into()),
+            };
+            let draft = Draft { directory: self, name, file: Some(file) };
+            let file = draft.file.as_ref().expect("it was just put there");
+            // Whoever clears up knows by this that somebody is at it.
+            fs::flock(file, FlockOperation::NonBlockingLockShared)?;
+            let mut rest = bytes;
+            while !rest.is_empty() {
+                let written = rustix::io::retry_on_intr(|| rustix::io::write(file, rest))?;
+                rest = &rest[written..];
+            }
+            fs::fsync(file)?;
+            return Ok(draft);
+        }
+        Err(Errno::EXIST.into())
+    }
+
+    /// Removes a file; whether there was one.
+    pub(super) fn remove(&self, name: &str) -> Result<bool, RecordsError> {
+        match fs::unlinkat(&self.fd, name, AtFlags::empty()) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(RecordsError::io("remove", self.path_of(name))(errno.into())),
+        }
+    }
+
+    /// Whether `name` is still the file that was read. The caller holds the lock.
+    pub(super) fn is_still(&self, name: &str, content: Option<&Content>) -> Result<bool, RecordsError> {
+        let stat = match fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Some(stat),
+            Err(Errno::NOENT) => None,
+            Err(errno) => return Err(RecordsError::io("look at", self.path_of(name))(errno.into())),
+        };
+        // The number alone tells, since the file that was read is held open.
+        Ok(stat.map(|stat| stat.st_ino) == content.map(|content| content.stamp.inode))
+    }
+
+    /// Notes on the file itself that what is in it was affirmed at `second`.
+    pub(super) fn touch(&self, name: &str, second: i64) -> Result<(), RecordsError> {
+        let time = rustix::fs::Timespec { tv_sec: second, tv_nsec: 0 };
+        let times = rustix::fs::Timestamps { last_access: time, last_modification: time };
+        fs::utimensat(&self.fd, name, &times, AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|errno| RecordsError::io("touch", self.path_of(name))(errno.into()))
+    }
+
+    /// Makes names durable.
+    pub(super) fn sync(&self) -> Result<(), RecordsError> {
+        fs::fsync(&self.fd).map_err(|errno| self.fail("make durable")(errno.into()))
+    }
+
+    fn remove_left_drafts(&self) -> io::Result<()> {
+        for name in self.list(is_draft)? {
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+            let Ok(file) = fs::openat(&self.fd, &name, flags, Mode::empty()) else { continue };
+            if fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+                tracing::debug!(path = %self.path_of(&name).display(), "a draft that a killed process left is removed");
+                match fs::unlinkat(&self.fd, &name, AtFlags::empty()) {
+                    Ok(()) | Err(Errno::NOENT) => {}
+                    Err(errno) => return Err(errno.into()),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Draft<'_> {
+    /// Gives it its name. The caller holds the lock, and syncs the directory when that is released. `None`: somebody
+    /// took the draft away.
+    pub(super) fn place(mut self, name: &str) -> Result<Option<OwnedFd>, RecordsError> {
+        let directory = self.directory;
+        match fs::renameat(&directory.fd, &self.name, &directory.fd, name) {
+            Ok(()) => Ok(self.file.take()),
+            Err(Errno::NOENT) => {
+                self.file = None;
+                Ok(None)
+            }
+            Err(errno) => Err(RecordsError::io("rename", directory.path_of(name))(errno.into())),
+        }
+    }
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        if self.file.is_some()
+            && let Err(error) = self.directory.remove(&self.name)
+        {
+            tracing::warn!(%error, "a draft stays behind");
+        }
+    }
+}
+
+/// The stamp of a file that was just opened.
+pub(super) fn stamp_of(file: &OwnedFd) -> io::Result<FileStamp> {
+    let now = now();
+    Ok(FileStamp::of(&fs::fstat(file)?, now))
+}
+
+/// Takes a lock on a file that many may hold. Never waits: whoever wants it alone holds the directory's lock.
+pub(super) fn share(file: &OwnedFd) -> io::Result<()> {
+    Ok(fs::flock(file, FlockOperation::NonBlockingLockShared)?)
+}
+
+/// Whether nobody holds the lock of [`share`].
+pub(super) fn is_unshared(file: &OwnedFd) -> io::Result<bool> {
+    match fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+fn checked(stat: &Stat, now: Moment) -> io::Result<FileStamp> {
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no regular file"));
+    }
+    let stamp = FileStamp::of(stat, now);
+    if stamp.size > MAX_SIZE {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is far too big"));
+    }
+    Ok(stamp)
+}
+
+/// The clock of file stamps.
+fn now() -> Moment {
+    let time = clock_gettime(ClockId::RealtimeCoarse);
+    (time.tv_sec, u64::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// Whether any change after `now` bears another stamp than `changed`.
+fn settled(changed: Moment, now: Moment) -> bool {
+    if changed.1 == 0 {
+        // The file system may know full seconds only, or every other.
+        now.0 > changed.0 + 2
+    } else {
+        now > changed
+    }
+}
+
+#[cfg(test)]
+#[path = "files_tests.rs"]
+mod tests;

@@ -1,0 +1,232 @@
+//! The two documents on disk, `ImagePullIntent` and `ImagePulledRecord`, as the kubelet writes them: one line of JSON,
+//! its order of fields, `v1beta1` written and `v1alpha1` still read. Pure; it refuses unknown and repeated fields, as
+//! the kubelet's strict decoding does.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use jiff::Timestamp;
+use oci::Digest;
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+const BETA: &str = "kubelet.config.k8s.io/v1beta1";
+const ALPHA: &str = "kubelet.config.k8s.io/v1alpha1";
+pub(super) const INTENT: &str = "ImagePullIntent";
+pub(super) const RECORD: &str = "ImagePulledRecord";
+const PREFIX: &str = "sha256-";
+pub(super) const DRAFT: &str = ".tmp";
+
+/// The name of the file for an image (intents) or an image ref (records).
+pub(super) fn file_name(key: &str) -> String {
+    format!("{PREFIX}{}", Digest::sha256(key.as_bytes()).hex())
+}
+
+/// Whether a file of this name is one of ours. Everything else in the directory is left alone.
+pub(super) fn is_record(name: &str) -> bool {
+    name.starts_with(PREFIX) && !name.ends_with(DRAFT)
+}
+
+/// Whether a file of this name is a draft that was to become a record.
+pub(super) fn is_draft(name: &str) -> bool {
+    name.starts_with(PREFIX) && name.ends_with(DRAFT)
+}
+
+/// Which version a file has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Version {
+    /// Written by older kubelets; read, and written anew when the directory is opened.
+    Alpha,
+    /// Written by us.
+    Beta,
+}
+
+/// What is known about an image that was pulled.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct PulledRecord {
+    /// When it last changed; full seconds.
+    pub(super) last_updated: Option<Timestamp>,
+    /// What the runtime calls the image.
+    pub(super) image_ref: String,
+    /// By name without tag and digest, in the spelling in which it was asked for: what it was pulled with. Empty: it
+    /// was pulled under circumstances that nobody saw to the end.
+    pub(super) mapping: BTreeMap<String, Recorded>,
+}
+
+/// What an image was pulled with.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(super) struct Recorded {
+    /// Pull secrets, sorted by namespace, name, uid.
+    #[serde(rename = "kubernetesSecrets", skip_serializing_if = "Vec::is_empty")]
+    pub(super) secrets: Vec<RecordedSecret>,
+    /// Service accounts, sorted in the same way.
+    #[serde(rename = "kubernetesServiceAccounts", skip_serializing_if = "Vec::is_empty")]
+    pub(super) accounts: Vec<RecordedAccount>,
+    /// Without a credential, or with one of the node: every pod may use it. The lists are empty then.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) node_pods_accessible: bool,
+}
+
+impl Recorded {
+    /// For every pod of the node.
+    pub(super) fn node() -> Self {
+        Self { node_pods_accessible: true, ..Self::default() }
+    }
+
+    /// Whether it says nothing at all.
+    pub(super) fn is_empty(&self) -> bool {
+        self.secrets.is_empty() && self.accounts.is_empty() && !self.node_pods_accessible
+    }
+}
+
+/// A pull secret with the hash of the credential that it held.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(super) struct RecordedSecret {
+    pub(super) uid: String,
+    pub(super) namespace: String,
+    pub(super) name: String,
+    /// Empty where hashing failed; such a hash equals none.
+    pub(super) credential_hash: String,
+}
+
+impl fmt::Debug for RecordedSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the hash: a weak password could be found from it.
+        write!(f, "RecordedSecret({}/{} {})", self.namespace, self.name, self.uid)
+    }
+}
+
+/// A service account.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RecordedAccount {
+    pub(super) uid: String,
+    pub(super) namespace: String,
+    pub(super) name: String,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct IntentOut<'a> {
+    kind: &'static str,
+    api_version: &'static str,
+    image: &'a str,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct IntentIn {
+    kind: String,
+    api_version: String,
+    image: String,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RecordOut<'a> {
+    kind: &'static str,
+    api_version: &'static str,
+    last_updated_time: Option<String>,
+    image_ref: &'a str,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    credential_mapping: &'a BTreeMap<String, Recorded>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct RecordIn {
+    kind: String,
+    api_version: String,
+    last_updated_time: Option<Timestamp>,
+    image_ref: String,
+    #[serde(deserialize_with = "unique")]
+    credential_mapping: BTreeMap<String, Recorded>,
+}
+
+/// The file of an intent.
+pub(super) fn encode_intent(image: &str) -> Vec<u8> {
+    line(&IntentOut { kind: INTENT, api_version: BETA, image })
+}
+
+/// The image of an intent's file.
+pub(super) fn decode_intent(bytes: &[u8]) -> Result<(String, Version), String> {
+    let IntentIn { kind, api_version, image } = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
+    Ok((image, version(&kind, INTENT, &api_version)?))
+}
+
+/// The file of a record.
+pub(super) fn encode_record(record: &PulledRecord) -> Vec<u8> {
+    line(&RecordOut {
+        kind: RECORD,
+        api_version: BETA,
+        last_updated_time: record.last_updated.map(|time| full_seconds(time).to_string()),
+        image_ref: &record.image_ref,
+        credential_mapping: &record.mapping,
+    })
+}
+
+/// The record in a file.
+pub(super) fn decode_record(bytes: &[u8]) -> Result<(PulledRecord, Version), String> {
+    let RecordIn { kind, api_version, last_updated_time, image_ref, credential_mapping } =
+        serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
+    let version = version(&kind, RECORD, &api_version)?;
+    Ok((PulledRecord { last_updated: last_updated_time, image_ref, mapping: credential_mapping }, version))
+}
+
+/// Files carry full seconds; whoever compares with them does so in full seconds.
+pub(super) fn full_seconds(time: Timestamp) -> Timestamp {
+    // Before 1970 the part below a second counts backwards.
+    let second = time.as_second() - i64::from(time.subsec_nanosecond() < 0);
+    Timestamp::from_second(second).unwrap_or(Timestamp::MIN)
+}
+
+fn line(document: &impl Serialize) -> Vec<u8> {
+    let mut bytes = serde_json::to_vec(document).expect("strings, lists and maps with text keys have a JSON form");
+    bytes.push(b'\n');
+    bytes
+}
+
+fn version(kind: &str, wanted: &str, api_version: &str) -> Result<Version, String> {
+    if kind != wanted {
+        return Err(format!("its kind is {kind:?}"));
+    }
+    match api_version {
+        BETA => Ok(Version::Beta),
+        ALPHA => Ok(Version::Alpha),
+        other => Err(format!("its apiVersion is {other:?}")),
+    }
+}
+
+/// A map whose keys are all different; null is an empty one.
+fn unique<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, Recorded>, D::Error> {
+    struct Unique;
+    impl<'de> Visitor<'de> for Unique {
+        type Value = BTreeMap<String, Recorded>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a map of credentials")
+        }
+
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(BTreeMap::new())
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
+            let mut map = BTreeMap::new();
+            while let Some((name, recorded)) = access.next_entry::<String, Recorded>()? {
+                if map.contains_key(&name) {
+                    return Err(A::Error::custom(format_args!("duplicate field `{name}`")));
+                }
+                map.insert(name, recorded);
+            }
+            Ok(map)
+        }
+    }
+    deserializer.deserialize_any(Unique)
+}
+
+#[cfg(test)]
+#[path = "format_tests.rs"]
+mod tests;

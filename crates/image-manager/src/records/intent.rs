@@ -1,0 +1,77 @@
+//! [`PullIntent`]: a pull that is going on, as a guard. [`PullRecords::intend`](super::PullRecords::intend) makes it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use credentials::Candidate;
+
+use super::check::recorded;
+use super::{Inner, RecordsError};
+
+/// A pull that is going on. Dropped without an outcome it counts as failed; what is to be done then is done in the
+/// background, and [`PullRecords::settle`](super::PullRecords::settle) waits for it.
+#[must_use = "dropping it says that the pull failed"]
+pub struct PullIntent {
+    /// `None`: the outcome was told.
+    inner: Option<Arc<Inner>>,
+    image: String,
+}
+
+impl PullIntent {
+    pub(super) fn new(inner: Arc<Inner>, image: String) -> Self {
+        Self { inner: Some(inner), image }
+    }
+
+    /// The image, as it was asked for.
+    #[must_use]
+    pub fn image(&self) -> &str {
+        &self.image
+    }
+
+    /// The pull succeeded: the image is called `image_ref`, and `used` opened it (`None`: it needed no credential). The
+    /// record is on disk before the intent goes. Dropping the future does not stop it.
+    ///
+    /// # Errors
+    /// [`RecordsError`], if the record cannot be written. The intent stays then, so that nobody takes the image for one
+    /// that was always here, and the next start can make a record of it.
+    pub async fn pulled(mut self, image_ref: &str, used: Option<&Candidate>) -> Result<(), RecordsError> {
+        let Some(inner) = self.inner.take() else { return Ok(()) };
+        let (image, image_ref, used) = (std::mem::take(&mut self.image), image_ref.to_owned(), recorded(used));
+        Arc::clone(&inner)
+            .task(async move {
+                let written = inner.record(&image, &image_ref, used).await;
+                match &written {
+                    Ok(()) => inner.finish(&image).await,
+                    Err(error) => {
+                        tracing::error!(%error, image, image_ref, "a pulled image could not be recorded");
+                        inner.abandon(&image).await;
+                    }
+                }
+                written
+            })
+            .await?
+    }
+
+    /// The pull failed. Dropping the future does not stop it.
+    pub async fn failed(mut self) {
+        let Some(inner) = self.inner.take() else { return };
+        let image = std::mem::take(&mut self.image);
+        // It can only fail because the process ends; the intent is found at the next start then.
+        let _closed = Arc::clone(&inner).task(async move { inner.finish(&image).await }).await;
+    }
+}
+
+impl Drop for PullIntent {
+    fn drop(&mut self) {
+        if let Some(inner) = self.inner.take() {
+            let image = std::mem::take(&mut self.image);
+            Arc::clone(&inner).background(async move { inner.finish(&image).await });
+        }
+    }
+}
+
+impl fmt::Debug for PullIntent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PullIntent").field("image", &self.image).finish_non_exhaustive()
+    }
+}

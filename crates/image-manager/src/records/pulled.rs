@@ -1,0 +1,343 @@
+//! [`Pulled`]: the pulled records, on disk and in memory. It does not judge who may use what. [`PullRecords`] asks it.
+//!
+//! [`PullRecords`]: super::PullRecords
+
+use std::collections::{BTreeSet, HashSet};
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use jiff::Timestamp;
+use oci::Reference;
+
+use super::cache::{Cache, Known};
+use super::files::{Content, Directory, FileStamp, Now, stamp_of};
+use super::format::{PulledRecord, RECORD, Recorded, Version, decode_record, encode_record, file_name, full_seconds};
+use super::merge::{first, merge};
+use super::{RecordsError, WallClock};
+
+/// How often a record is merged again that another process changed in the meantime.
+const TRIES: usize = 32;
+
+/// A record in memory.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) record: PulledRecord,
+    repositories: OnceLock<Vec<Option<String>>>,
+}
+
+impl Held {
+    pub(super) fn new(record: PulledRecord) -> Self {
+        Self { record, repositories: OnceLock::new() }
+    }
+
+    /// Every name of the record with what is recorded under it, and the repository that it means.
+    pub(super) fn names(&self) -> impl Iterator<Item = (&str, &Recorded, Option<&str>)> {
+        let repositories = self.repositories.get_or_init(|| {
+            let repository = |name: &String| Reference::parse(name).ok().map(|name| name.repository());
+            self.record.mapping.keys().map(repository).collect()
+        });
+        let names = self.record.mapping.iter().zip(repositories);
+        names.map(|((name, recorded), repository)| (name.as_str(), recorded, repository.as_deref()))
+    }
+}
+
+/// What a look without waiting finds.
+#[derive(Debug)]
+pub(super) enum Look {
+    Found(Arc<Held>),
+    Absent,
+    /// Somebody who may wait has to look.
+    Unknown,
+}
+
+/// See the module.
+pub(super) struct Pulled {
+    directory: Directory,
+    /// Guards what is known of the directory; held for look-ups and changes of the map alone.
+    cache: Mutex<Cache<Arc<Held>>>,
+    wall_clock: WallClock,
+}
+
+impl Pulled {
+    /// Opens the directory, migrates old files, and reads what memory has room for.
+    pub(super) fn open(path: PathBuf, capacity: usize, wall_clock: WallClock) -> Result<Self, RecordsError> {
+        let pulled = Self { directory: Directory::open(path)?, cache: Mutex::new(Cache::new(capacity)), wall_clock };
+        pulled.load(true)?;
+        Ok(pulled)
+    }
+
+    fn cache(&self) -> MutexGuard<'_, Cache<Arc<Held>>> {
+        // Nothing that panics is called with it held, and an entry is put in whole.
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How full the memory is, in percent.
+    pub(super) fn usage(&self) -> i64 {
+        let cache = self.cache();
+        i64::try_from(cache.len() * 100 / cache.capacity()).unwrap_or(100)
+    }
+
+    /// The record of an image, if that can be told without waiting for a disk.
+    pub(super) fn look(&self, image_ref: &str) -> Result<Look, RecordsError> {
+        let stamp = self.directory.stamp()?;
+        let (generation, stale) = {
+            let mut cache = self.cache();
+            let generation = cache.generation(stamp);
+            match cache.get(image_ref, generation) {
+                Known::Fresh(held) => return Ok(Look::Found(held)),
+                Known::Absent => return Ok(Look::Absent),
+                Known::Stale(held, file) => (generation, Some((held, file))),
+                Known::Unknown => (generation, None),
+            }
+        };
+        match (self.directory.read_now(&file_name(image_ref), stale.as_ref().map(|(_, file)| file)), stale) {
+            (Now::Unchanged, Some((held, _))) => {
+                self.cache().renew(image_ref, generation);
+                Ok(Look::Found(held))
+            }
+            (Now::Is(content), _) => Ok(self.admit(image_ref, &content, generation)?.map_or(Look::Absent, Look::Found)),
+            (Now::Absent, stale) => {
+                if stale.is_some() {
+                    self.cache().forget(image_ref);
+                }
+                Ok(Look::Absent)
+            }
+            (Now::Unknown | Now::Unchanged, _) => Ok(Look::Unknown),
+        }
+    }
+
+    /// The record of an image. Blocks.
+    pub(super) fn read(&self, image_ref: &str) -> Result<Option<Arc<Held>>, RecordsError> {
+        let stamp = self.directory.stamp()?;
+        let generation = self.cache().generation(stamp);
+        match self.directory.read(&file_name(image_ref)) {
+            Ok(Some(content)) => self.admit(image_ref, &content, generation),
+            Ok(None) => {
+                self.cache().forget(image_ref);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes what a file says into memory. A record of another image counts as none.
+    fn admit(&self, image_ref: &str, content: &Content, generation: u64) -> Result<Option<Arc<Held>>, RecordsError> {
+        let record = match decode_record(&content.bytes) {
+            Ok((record, _)) => record,
+            Err(what) => {
+                self.cache().forget(image_ref);
+                return Err(self.unreadable(&file_name(image_ref), what));
+            }
+        };
+        if record.image_ref != image_ref {
+            self.cache().forget(image_ref);
+            return Ok(None);
+        }
+        let held = Arc::new(Held::new(record));
+        self.cache().put(image_ref, Arc::clone(&held), content.stamp, generation);
+        Ok(Some(held))
+    }
+
+    fn unreadable(&self, name: &str, what: String) -> RecordsError {
+        RecordsError::Content { path: self.directory.path_of(name), kind: RECORD, what }
+    }
+
+    /// Adds what `name` (without tag and digest) was pulled with to the record of an image. Whether a file was made
+    /// that was not there. Blocks.
+    pub(super) fn update(
+        &self,
+        image_ref: &str,
+        name: Option<&str>,
+        added: Option<&Recorded>,
+    ) -> Result<bool, RecordsError> {
+        let file = file_name(image_ref);
+        for _ in 0..TRIES {
+            let found = self.directory.read(&file)?;
+            let known = found.as_ref().and_then(|content| match decode_record(&content.bytes) {
+                Ok((record, Version::Beta | Version::Alpha)) => (record.image_ref == image_ref).then_some(record),
+                Err(what) => {
+                    let error = self.unreadable(&file, what);
+                    tracing::warn!(%error, image_ref, "a pulled record is written anew");
+                    None
+                }
+            });
+            let now = (self.wall_clock)();
+            let record = match (&known, name) {
+                (None, _) => Some(first(image_ref, name, added, now)),
+                (Some(known), Some(name)) => merge(known, name, added, now),
+                (Some(_), None) => None,
+            };
+            let Some(record) = record else {
+                // Nothing is new, but the pull is: pruning that began before it must not take the record away.
+                let lock = self.directory.lock()?;
+                if !self.directory.is_still(&file, found.as_ref())? {
+                    continue;
+                }
+                self.directory.touch(&file, now.as_second())?;
+                drop(lock);
+                return Ok(false);
+            };
+            if let Some(placed) = self.replace(&file, &record, found.as_ref())? {
+                self.directory.sync()?;
+                // Of no generation: another process may have replaced it by now, and the next look compares.
+                self.cache().put(image_ref, Arc::new(Held::new(record)), placed, 0);
+                return Ok(found.is_none());
+            }
+        }
+        let busy = std::io::Error::new(std::io::ErrorKind::ResourceBusy, "others change it all the time");
+        Err(RecordsError::io("write", self.directory.path_of(&file))(busy))
+    }
+
+    /// Puts `record` in the place of the file that was read; `None` if that is no longer the one.
+    fn replace(
+        &self,
+        file: &str,
+        record: &PulledRecord,
+        found: Option<&Content>,
+    ) -> Result<Option<FileStamp>, RecordsError> {
+        let draft = self.directory.draft(file, &encode_record(record))?;
+        let _lock = self.directory.lock()?;
+        if !self.directory.is_still(file, found)? {
+            return Ok(None);
+        }
+        let Some(placed) = draft.place(file)? else { return Ok(None) };
+        if let Some(second) = record.last_updated.map(Timestamp::as_second) {
+            self.directory.touch(file, second)?;
+        }
+        stamp_of(&placed).map(Some).map_err(RecordsError::io("look at", self.directory.path_of(file)))
+    }
+
+    /// Removes the records of images that are not `present`, unless they were written at or after `before`. How many
+    /// went. Blocks.
+    pub(super) fn prune(&self, present: &BTreeSet<String>, before: Timestamp) -> Result<usize, RecordsError> {
+        let keep: HashSet<String> = present.iter().map(|image_ref| file_name(image_ref)).collect();
+        let before = full_seconds(before);
+        let names = self.directory.names()?;
+        let mut removed = 0;
+        let mut failed = None;
+        for name in names.iter().filter(|name| !keep.contains(*name)) {
+            match self.prune_one(name, before) {
+                Ok(true) => removed += 1,
+                Ok(false) => {}
+                // No image that is present has this record, so nobody misses what is in it.
+                Err(error @ RecordsError::Content { .. }) => tracing::debug!(%error, "left where it is"),
+                Err(error) => {
+                    tracing::warn!(%error, "a pulled record is left where it is");
+                    failed = failed.or(Some(error));
+                }
+            }
+        }
+        self.load(false)?;
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(removed),
+        }
+    }
+
+    fn prune_one(&self, name: &str, before: Timestamp) -> Result<bool, RecordsError> {
+        let Some(content) = self.directory.read(name)? else { return Ok(false) };
+        let (record, _) = decode_record(&content.bytes).map_err(|what| self.unreadable(name, what))?;
+        if file_name(&record.image_ref) != name {
+            // It is nobody's record.
+            return Ok(false);
+        }
+        let _lock = self.directory.lock()?;
+        if !self.directory.is_still(name, Some(&content))? {
+            return Ok(false);
+        }
+        let affirmed = stamp_of(&content.into_file())
+            .map_err(RecordsError::io("look at", self.directory.path_of(name)))?
+            .modified_second();
+        let newer = record.last_updated.is_some_and(|updated| updated >= before) || affirmed >= before.as_second();
+        if newer {
+            return Ok(false);
+        }
+        let removed = self.directory.remove(name)?;
+        self.cache().forget(&record.image_ref);
+        Ok(removed)
+    }
+
+    /// How many records there are. Blocks.
+    pub(super) fn count(&self) -> Result<usize, RecordsError> {
+        Ok(self.directory.names()?.len())
+    }
+
+    /// Reads all records, as far as there is room. With `migrate` those of the old version are written anew.
+    fn load(&self, migrate: bool) -> Result<(), RecordsError> {
+        let stamp = self.directory.stamp()?;
+        let generation = {
+            let mut cache = self.cache();
+            let generation = cache.generation(stamp);
+            if !migrate && cache.authoritative(generation) {
+                return Ok(());
+            }
+            generation
+        };
+        let mut names = self.directory.names()?;
+        let capacity = self.cache().capacity();
+        if !migrate && names.len() > capacity {
+            return Ok(());
+        }
+        names.sort_unstable();
+        let read = self.read_all(&names, migrate);
+        let mut complete = names.len() <= capacity;
+        let mut cache = self.cache();
+        for (name, result) in names.iter().zip(read) {
+            match result {
+                Ok(Some((record, _))) if file_name(&record.image_ref) != *name => {
+                    // Nobody would find it under this name.
+                }
+                Ok(Some((record, stamp))) if cache.len() < capacity || !migrate => {
+                    let image_ref = record.image_ref.clone();
+                    cache.put(&image_ref, Arc::new(Held::new(record)), stamp, generation);
+                }
+                Ok(Some(_) | None) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "a pulled record is not used");
+                    complete = false;
+                }
+            }
+        }
+        cache.listed(generation, complete);
+        Ok(())
+    }
+
+    /// Reads files on as many threads as are worth it.
+    fn read_all(
+        &self,
+        names: &[String],
+        migrate: bool,
+    ) -> Vec<Result<Option<(PulledRecord, FileStamp)>, RecordsError>> {
+        let one = |name: &String| self.read_one(name, migrate);
+        let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(8).min(names.len() / 128 + 1);
+        if threads == 1 {
+            return names.iter().map(one).collect();
+        }
+        std::thread::scope(|scope| {
+            let parts: Vec<_> = names
+                .chunks(names.len().div_ceil(threads))
+                .map(|part| scope.spawn(move || part.iter().map(one).collect::<Vec<_>>()))
+                .collect();
+            let join = |part: std::thread::ScopedJoinHandle<'_, _>| match part.join() {
+                Ok(read) => read,
+                Err(panic) => std::panic::resume_unwind(panic),
+            };
+            parts.into_iter().flat_map(join).collect()
+        })
+    }
+
+    fn read_one(&self, name: &str, migrate: bool) -> Result<Option<(PulledRecord, FileStamp)>, RecordsError> {
+        let Some(content) = self.directory.read(name)? else { return Ok(None) };
+        let (record, version) = decode_record(&content.bytes).map_err(|what| self.unreadable(name, what))?;
+        let mut stamp = content.stamp;
+        if migrate
+            && version == Version::Alpha
+            && let Some(placed) = self.replace(name, &record, Some(&content))?
+        {
+            self.directory.sync()?;
+            stamp = placed;
+        }
+        Ok(Some((record, stamp)))
+    }
+}

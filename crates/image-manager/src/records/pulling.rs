@@ -1,0 +1,239 @@
+//! [`Pulling`]: the pull intents, on disk and in memory. An intent says: this image may appear, and whoever finds it
+//! must not take it for one that was always here.
+//!
+//! As long as a pull goes on its process shares a lock on the intent's file. So an intent that several processes have
+//! goes with the last of them, and one that a killed process left is told from one that is in use.
+
+use std::collections::{HashMap, HashSet};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use oci::Reference;
+
+use super::RecordsError;
+use super::files::{Directory, DirectoryStamp, is_unshared, share};
+use super::format::{INTENT, Version, decode_intent, encode_intent, file_name};
+
+/// How often a file is written again that somebody took away.
+const TRIES: usize = 8;
+
+/// A share in the file of an intent; falls when dropped.
+#[derive(Debug)]
+pub(super) struct Lease(#[expect(dead_code, reason = "closing it lets go")] OwnedFd);
+
+/// See the module.
+pub(super) struct Pulling {
+    directory: Directory,
+    capacity: usize,
+    /// Guards what is known of the directory; held for look-ups and changes of the maps alone.
+    seen: Mutex<Seen>,
+}
+
+/// The directory as it was listed last.
+#[derive(Debug, Default)]
+struct Seen {
+    /// `None`: there are more than memory has room for.
+    stamp: Option<DirectoryStamp>,
+    intents: Arc<Intents>,
+    /// How many there were.
+    count: usize,
+}
+
+/// A whole listing.
+#[derive(Debug, Default)]
+struct Intents {
+    /// Image by file name; the content of a file follows from its name, so that no file is read twice.
+    images: HashMap<String, Arc<str>>,
+    /// Every image, as it was asked for and in normal form.
+    names: HashSet<Arc<str>>,
+    /// Files that cannot be read.
+    broken: HashMap<String, String>,
+}
+
+impl Pulling {
+    /// Opens the directory and migrates old files.
+    pub(super) fn open(path: PathBuf, capacity: usize) -> Result<Self, RecordsError> {
+        let directory = Directory::open(path)?;
+        let pulling = Self { directory, capacity: capacity.max(1), seen: Mutex::default() };
+        pulling.migrate()?;
+        pulling.list()?;
+        Ok(pulling)
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        // Nothing that panics is called with it held, and a listing is put in whole.
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How full the memory is, in percent.
+    pub(super) fn usage(&self) -> i64 {
+        let count = self.seen().count.min(self.capacity);
+        i64::try_from(count * 100 / self.capacity).unwrap_or(100)
+    }
+
+    /// How many intents there are. Blocks.
+    pub(super) fn count(&self) -> Result<usize, RecordsError> {
+        self.list()?;
+        Ok(self.seen().count)
+    }
+
+    /// Whether there is an intent for an image, in any spelling, if that can be told without waiting for a disk.
+    pub(super) fn look(&self, image: &str) -> Result<Option<bool>, RecordsError> {
+        let stamp = self.directory.stamp()?;
+        let intents = {
+            let seen = self.seen();
+            if !seen.stamp.is_some_and(|known| known.still_is(&stamp)) {
+                return Ok(None);
+            }
+            Arc::clone(&seen.intents)
+        };
+        self.judge(&intents, image).map(Some)
+    }
+
+    /// The same, with waiting. Blocks.
+    pub(super) fn exists(&self, image: &str) -> Result<bool, RecordsError> {
+        let intents = self.list()?;
+        self.judge(&intents, image)
+    }
+
+    fn judge(&self, intents: &Intents, image: &str) -> Result<bool, RecordsError> {
+        if intents.names.is_empty() && intents.broken.is_empty() {
+            return Ok(false);
+        }
+        if intents.names.contains(image) || normal(image).is_some_and(|name| intents.names.contains(name.as_str())) {
+            return Ok(true);
+        }
+        let file = file_name(image);
+        match intents.broken.get(&file) {
+            Some(what) => Err(self.unreadable(&file, what.clone())),
+            None => Ok(false),
+        }
+    }
+
+    /// Every image with an intent. Blocks.
+    pub(super) fn images(&self) -> Result<Vec<Arc<str>>, RecordsError> {
+        Ok(self.list()?.images.values().cloned().collect())
+    }
+
+    /// Lists the directory, and keeps the list if there is room.
+    fn list(&self) -> Result<Arc<Intents>, RecordsError> {
+        let stamp = self.directory.stamp()?;
+        let known = Arc::clone(&self.seen().intents);
+        let mut intents = Intents::default();
+        for file in self.directory.names()? {
+            let image = match known.images.get(&file) {
+                Some(image) => Arc::clone(image),
+                None => match self.read(&file) {
+                    Ok(Some(image)) => image.into(),
+                    Ok(None) => continue,
+                    Err(RecordsError::Content { what, path, .. }) => {
+                        tracing::warn!(path = %path.display(), what, "a pull intent cannot be read");
+                        intents.broken.insert(file, what);
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                },
+            };
+            if let Some(name) = normal(&image) {
+                intents.names.insert(name.into());
+            }
+            intents.names.insert(Arc::clone(&image));
+            intents.images.insert(file, image);
+        }
+        let intents = Arc::new(intents);
+        let count = intents.images.len() + intents.broken.len();
+        *self.seen() = if count <= self.capacity {
+            Seen { stamp: Some(stamp), intents: Arc::clone(&intents), count }
+        } else {
+            Seen { count, ..Seen::default() }
+        };
+        Ok(intents)
+    }
+
+    /// The image of an intent's file. A file under another image's name is nobody's.
+    fn read(&self, file: &str) -> Result<Option<String>, RecordsError> {
+        let Some(content) = self.directory.read(file)? else { return Ok(None) };
+        let (image, _) = decode_intent(&content.bytes).map_err(|what| self.unreadable(file, what))?;
+        Ok((file_name(&image) == file).then_some(image))
+    }
+
+    fn unreadable(&self, file: &str, what: String) -> RecordsError {
+        RecordsError::Content { path: self.directory.path_of(file), kind: INTENT, what }
+    }
+
+    /// Makes sure that there is an intent, on disk to stay, and takes a share in it. Blocks.
+    pub(super) fn hold(&self, image: &str) -> Result<Lease, RecordsError> {
+        let file = file_name(image);
+        let mut draft = None;
+        for _ in 0..TRIES {
+            let lock = self.directory.lock()?;
+            let there = self
+                .directory
+                .read(&file)?
+                .filter(|content| decode_intent(&content.bytes).is_ok_and(|(found, _)| found == image));
+            let held = match (there, draft.take()) {
+                (Some(content), _) => Some(content.into_file()),
+                (None, None) => {
+                    drop(lock);
+                    draft = Some(self.directory.draft(&file, &encode_intent(image))?);
+                    continue;
+                }
+                // `None`: somebody took the draft away.
+                (None, Some(draft)) => draft.place(&file)?,
+            };
+            let Some(held) = held else { continue };
+            share(&held).map_err(RecordsError::io("lock", self.directory.path_of(&file)))?;
+            drop(lock);
+            self.directory.sync()?;
+            return Ok(Lease(held));
+        }
+        let gone = std::io::Error::new(std::io::ErrorKind::NotFound, "somebody takes it away all the time");
+        Err(RecordsError::io("write", self.directory.path_of(&file))(gone))
+    }
+
+    /// Gives back a share, and removes the intent if nobody else has one; whether it did. Blocks.
+    pub(super) fn release(&self, image: &str, lease: impl Into<Option<Lease>>) -> Result<bool, RecordsError> {
+        let file = file_name(image);
+        let _lock = self.directory.lock()?;
+        drop(lease.into());
+        if self.is_in_use(&file)? {
+            return Ok(false);
+        }
+        self.directory.remove(&file)
+    }
+
+    /// Whether a process that lives has a share in the intent for `image`. Blocks.
+    pub(super) fn is_held(&self, image: &str) -> Result<bool, RecordsError> {
+        let _lock = self.directory.lock()?;
+        self.is_in_use(&file_name(image))
+    }
+
+    /// The caller holds the directory's lock.
+    fn is_in_use(&self, file: &str) -> Result<bool, RecordsError> {
+        let Some(content) = self.directory.read(file)? else { return Ok(false) };
+        is_unshared(&content.into_file())
+            .map(|free| !free)
+            .map_err(RecordsError::io("lock", self.directory.path_of(file)))
+    }
+
+    /// Writes files of the old version anew. What cannot be read stays as it is.
+    fn migrate(&self) -> Result<(), RecordsError> {
+        for file in self.directory.names()? {
+            let Some(content) = self.directory.read(&file)? else { continue };
+            let Ok((image, Version::Alpha)) = decode_intent(&content.bytes) else { continue };
+            let draft = self.directory.draft(&file, &encode_intent(&image))?;
+            let _lock = self.directory.lock()?;
+            if self.directory.is_still(&file, Some(&content))? && !self.is_in_use(&file)? {
+                draft.place(&file)?;
+                self.directory.sync()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The form that all spellings of an image have in common.
+pub(super) fn normal(image: &str) -> Option<String> {
+    Reference::parse(image).ok().map(|reference| reference.canonical().to_string())
+}
