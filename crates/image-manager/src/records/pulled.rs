@@ -107,6 +107,15 @@ impl Pulled {
         }
     }
 
+    /// What memory says of an image.
+    #[cfg(test)]
+    pub(super) fn known(&self, image_ref: &str) -> Result<Known<Arc<Held>>, RecordsError> {
+        let stamp = self.directory.stamp()?;
+        let mut cache = self.cache();
+        let generation = cache.generation(stamp);
+        Ok(cache.get(image_ref, generation))
+    }
+
     /// The record of an image. Blocks.
     pub(super) fn read(&self, image_ref: &str) -> Result<Option<Arc<Held>>, RecordsError> {
         let stamp = self.directory.stamp()?;

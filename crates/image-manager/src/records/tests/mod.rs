@@ -11,6 +11,7 @@ mod sharing;
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::fs;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -43,7 +44,8 @@ impl Node {
         let root = tempfile::tempdir().unwrap();
         let node = Self { root, clock: Arc::new(AtomicI64::new(NOW)), metrics: Metrics::new() };
         for directory in ["pulling", "pulled"] {
-            fs::create_dir_all(node.directory().join(directory)).unwrap();
+            let path = node.directory().join(directory);
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(path).unwrap();
         }
         node
     }
