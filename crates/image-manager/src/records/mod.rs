@@ -45,6 +45,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use credentials::Candidate;
 use oci::trim_tag_and_digest;
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
 
 use crate::{Access, Doubt, Grant, Metrics, MustPullResult, RecordKind};
@@ -241,15 +242,15 @@ impl PullRecords {
     /// # Errors
     /// [`RecordsError`]; nothing may be pulled then.
     pub async fn intend(&self, image: &str) -> Result<PullIntent, RecordsError> {
-        let inner = Arc::clone(&self.inner);
-        let image = image.to_owned();
-        // As a task, so that the file is not left without a guard when nobody waits any more.
-        self.inner
-            .task(async move {
-                inner.begin(&image).await?;
-                Ok(PullIntent::new(inner, image))
-            })
-            .await?
+        let (inner, image) = (Arc::clone(&self.inner), image.to_owned());
+        let (tell, told) = oneshot::channel();
+        // As a task, so that the file is not left without a guard when nobody waits any more. The guard is handed over
+        // within it, so that one which nobody takes is dropped before the task counts as done.
+        self.inner.background(async move {
+            let intent = inner.begin(&image).await.map(|()| PullIntent::new(inner, image));
+            drop(tell.send(intent));
+        });
+        told.await.map_err(|_| RecordsError::Closed)?
     }
 
     /// Writes down that `image` was pulled with a credential (`None`: without one), though by another request: for one

@@ -189,8 +189,8 @@ async fn record_image_pulled() {
         assert_eq!(node.intent_path(row.image).exists(), row.in_flight > 1, "{}", row.name);
         let bytes = fs::read(node.directory().join("pulled").join(row.file)).unwrap();
         let (record, _) = decode_record(&bytes).unwrap();
-        let want: Vec<_> = row.want.iter().map(|(name, recorded)| ((*name).to_owned(), recorded.clone())).collect();
-        assert_eq!(record.mapping.into_iter().collect::<Vec<_>>(), want, "{}", row.name);
+        let want = row.want.iter().map(|(name, recorded)| ((*name).to_owned(), recorded.clone())).collect();
+        assert_eq!(record.mapping, want, "{}", row.name);
         let time = if row.changed { Timestamp::from_second(NOW).unwrap() } else { at(RECORDED) };
         assert_eq!(record.last_updated, Some(time), "{}", row.name);
         drop(more);

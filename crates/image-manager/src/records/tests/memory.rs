@@ -370,7 +370,7 @@ async fn gauges_follow_disk_and_memory() {
     records.prune(&["v1".to_owned(), "v1.2".to_owned()].into(), round).await.unwrap();
     expect(0, 0, 2, 20);
     // What another process does is counted at the next look at everything.
-    let other = node.open().await;
+    let other = PullRecords::open(RecordsOptions { metrics: Metrics::new(), ..node.options() }).await.unwrap();
     other.add(LATEST, "other", None).await.unwrap();
     for i in 0..20 {
         records.add(LATEST, &format!("v{i}-ref"), None).await.unwrap();

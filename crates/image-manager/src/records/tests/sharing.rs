@@ -8,7 +8,7 @@ async fn what_one_writes_the_other_sees_at_once() {
     let node = Node::new();
     let (agent, command) = (node.open().await, node.open().await);
     let pod = [secret("uid", "ns", "name", "hash")];
-    for i in 0..200 {
+    for i in 0..40 {
         let image_ref = format!("id{i}");
         // Fills the agent's memory with the state before, also with what is not there.
         assert_eq!(agent.may(LATEST, &image_ref, &[]).await, PRELOADED, "{i}");
