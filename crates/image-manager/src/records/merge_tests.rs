@@ -203,7 +203,8 @@ fn merging() {
 fn service_accounts() {
     let one = || account("sa1", "default", "serviceaccount1");
     let two = || account("sa2", "kube-system", "serviceaccount2");
-    let rows: [(&str, &[RecordedAccount], &[RecordedAccount], Option<&[RecordedAccount]>); 7] = [
+    type Row<'a> = (&'a str, &'a [RecordedAccount], &'a [RecordedAccount], Option<&'a [RecordedAccount]>);
+    let rows: [Row<'_>; 7] = [
         ("upstream: pullmanager/Test_mergePullServiceAccounts/merge empty slices", &[], &[], None),
         (
             "upstream: pullmanager/Test_mergePullServiceAccounts/add new service account to empty slice",

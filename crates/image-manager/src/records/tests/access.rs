@@ -372,7 +372,8 @@ async fn a_record_of_a_hundred_secrets_grows_no_more() {
 async fn a_name_counts_in_every_spelling() {
     let mine = || with_secret("uid", "ns", "name", "hash");
     let pod = [secret("uid", "ns", "name", "hash")];
-    let rows: [(&str, &[(&str, Recorded)], &str, Access); 8] = [
+    type Row<'a> = (&'a str, &'a [(&'a str, Recorded)], &'a str, Access);
+    let rows: [Row<'_>; 8] = [
         ("short, asked in full", &[("nginx", mine())], "docker.io/library/nginx:1", GRANTED),
         ("in full, asked short", &[("docker.io/library/nginx", mine())], "nginx", GRANTED),
         ("without library", &[("docker.io/nginx", mine())], "index.docker.io/library/nginx:1", GRANTED),

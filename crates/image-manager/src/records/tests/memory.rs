@@ -36,6 +36,9 @@ fn settle(node: &Node) {
     }
 }
 
+/// Names the case of the kubelet that the lines below mirror.
+fn mirrors(_case: &str) {}
+
 impl PullRecords {
     /// Whether a missing intent and a missing record are a definite no.
     fn authority(&self) -> (bool, bool) {
@@ -156,14 +159,18 @@ async fn intents_are_looked_up() {
     for (name, image, exists) in rows {
         assert_eq!(look(image), Some(exists), "{name}: from memory");
     }
-    // upstream: pullmanager/Test_cachedPullRecordsAccessor_ImagePullIntentExists/intent exists in delegate, nonauthoritative cache gets updated
+    mirrors(
+        "upstream: pullmanager/Test_cachedPullRecordsAccessor_ImagePullIntentExists/intent exists in delegate, nonauthoritative cache gets updated",
+    );
     node.left_intent("test.repo/late:tag");
     settle(&node);
     assert_eq!(look("test.repo/late:tag"), None, "memory knows that it does not know");
     assert!(records.inner.pulling.exists("test.repo/late:tag").unwrap());
     assert_eq!(look("test.repo/late:tag"), Some(true), "and now it does");
     assert_eq!(look("test.repo/other:tag"), Some(false));
-    // upstream: pullmanager/Test_cachedPullRecordsAccessor_ImagePullIntentExists/intent does not exist in cache, delegate returns error on GET
+    mirrors(
+        "upstream: pullmanager/Test_cachedPullRecordsAccessor_ImagePullIntentExists/intent does not exist in cache, delegate returns error on GET",
+    );
     fs::write(node.intent_path("test.repo/broken:tag"), "{").unwrap();
     records.inner.pulling.exists("test.repo/broken:tag").unwrap_err();
     assert!(!records.inner.pulling.exists("test.repo/other:tag").unwrap());
@@ -176,11 +183,13 @@ async fn records_are_looked_up() {
     many(&node, 0, 3);
     let records = bounded(&node).await;
     let pulled = &records.inner.pulled;
-    // upstream: pullmanager/Test_cachedPullRecordsAccessor_GetImagePulledRecord/pulled record exists in cache
+    mirrors("upstream: pullmanager/Test_cachedPullRecordsAccessor_GetImagePulledRecord/pulled record exists in cache");
     assert!(matches!(pulled.known("ref-1").unwrap(), Known::Fresh(_)));
-    // upstream: pullmanager/Test_cachedPullRecordsAccessor_GetImagePulledRecord/pulled record does not exist
+    mirrors("upstream: pullmanager/Test_cachedPullRecordsAccessor_GetImagePulledRecord/pulled record does not exist");
     assert!(matches!(pulled.look("ref-87").unwrap(), Look::Absent));
-    // upstream: pullmanager/Test_cachedPullRecordsAccessor_GetImagePulledRecord/pulled record exists in delegate, nonauthoritative cache gets updated
+    mirrors(
+        "upstream: pullmanager/Test_cachedPullRecordsAccessor_GetImagePulledRecord/pulled record exists in delegate, nonauthoritative cache gets updated",
+    );
     node.old_record(&recorded_as("ref-22", TEST, Recorded::node()));
     settle(&node);
     assert!(matches!(pulled.known("ref-22").unwrap(), Known::Unknown));
@@ -190,10 +199,14 @@ async fn records_are_looked_up() {
     assert!(matches!(pulled.known("ref-1").unwrap(), Known::Stale(..)));
     assert_eq!(records.may(TEST, "ref-1", &[]).await, FOR_ALL);
     assert!(matches!(pulled.known("ref-1").unwrap(), Known::Fresh(_)));
-    // upstream: pullmanager/Test_cachedPullRecordsAccessor_GetImagePulledRecord/pulled record not cached and not in delegate, delegate returns error on read
+    mirrors(
+        "upstream: pullmanager/Test_cachedPullRecordsAccessor_GetImagePulledRecord/pulled record not cached and not in delegate, delegate returns error on read",
+    );
     fs::create_dir(node.record_path("doesnotexist")).unwrap();
     assert_eq!(records.may(TEST, "doesnotexist", &[]).await, UNREADABLE);
-    // upstream: pullmanager/Test_cachedPullRecordsAccessor_GetImagePulledRecord/pulled record not cached, exists in delegate, delegate returns error
+    mirrors(
+        "upstream: pullmanager/Test_cachedPullRecordsAccessor_GetImagePulledRecord/pulled record not cached, exists in delegate, delegate returns error",
+    );
     fs::write(node.record_path("ref-3"), "{").unwrap();
     assert_eq!(records.may(TEST, "ref-3", &[]).await, UNREADABLE);
     assert!(!matches!(pulled.known("ref-3").unwrap(), Known::Fresh(_)));
@@ -201,7 +214,9 @@ async fn records_are_looked_up() {
 
 #[tokio::test]
 async fn a_listing_makes_memory_authoritative_again() {
-    // upstream: pullmanager/Test_cachedPullRecordsAccessor_ListImagePulledRecords/initial cache error gets cleared by successful imagePulledRecords list from delegate
+    mirrors(
+        "upstream: pullmanager/Test_cachedPullRecordsAccessor_ListImagePulledRecords/initial cache error gets cleared by successful imagePulledRecords list from delegate",
+    );
     let node = Node::new();
     fs::write(node.record_path("broken"), "{").unwrap();
     many(&node, 0, 3);
@@ -209,14 +224,16 @@ async fn a_listing_makes_memory_authoritative_again() {
     assert_eq!(records.authority(), (true, false));
     let present: BTreeSet<String> = (0..3).map(|i| format!("ref-{i}")).collect();
     let prune = async || records.prune(&present, at(RECORDED)).await.unwrap();
-    // upstream: pullmanager/Test_cachedPullRecordsAccessor_ListImagePulledRecords/initial cache error, partial imagePulledRecords listed from delegate with an error
+    mirrors(
+        "upstream: pullmanager/Test_cachedPullRecordsAccessor_ListImagePulledRecords/initial cache error, partial imagePulledRecords listed from delegate with an error",
+    );
     prune().await;
     assert_eq!(records.authority(), (true, false));
     fs::remove_file(node.record_path("broken")).unwrap();
     settle(&node);
     prune().await;
     assert_eq!(records.authority(), (true, true));
-    // upstream: pullmanager/Test_cachedPullRecordsAccessor_ListImagePulledRecords/delegate returns empty list
+    mirrors("upstream: pullmanager/Test_cachedPullRecordsAccessor_ListImagePulledRecords/delegate returns empty list");
     for i in 0..3 {
         fs::remove_file(node.record_path(&format!("ref-{i}"))).unwrap();
     }
@@ -232,81 +249,134 @@ async fn a_listing_of_intents_makes_memory_authoritative_again() {
     let node = Node::new();
     many(&node, 4, 0);
     let records = bounded(&node).await;
-    // upstream: pullmanager/Test_cachedPullRecordsAccessor_ListImagePullIntents/successful intents list from delegate, start authoritative
+    mirrors(
+        "upstream: pullmanager/Test_cachedPullRecordsAccessor_ListImagePullIntents/successful intents list from delegate, start authoritative",
+    );
     assert_eq!(records.inner.pulling.images().unwrap().len(), 4);
-    assert_eq!(records.authority().0, true);
-    // upstream: pullmanager/Test_cachedPullRecordsAccessor_ListImagePullIntents/successful intents list from delegate, start non-authoritative
+    assert!(records.authority().0);
+    mirrors(
+        "upstream: pullmanager/Test_cachedPullRecordsAccessor_ListImagePullIntents/successful intents list from delegate, start non-authoritative",
+    );
     node.left_intent("test.repo/late:tag");
     settle(&node);
-    assert_eq!(records.authority().0, false);
+    assert!(!records.authority().0);
     assert_eq!(records.inner.pulling.images().unwrap().len(), 5);
-    assert_eq!(records.authority().0, true);
-    // upstream: pullmanager/Test_cachedPullRecordsAccessor_ListImagePullIntents/partial intents listed from delegate with an error, start authoritative
-    fs::create_dir_all(node.directory().join("gone")).unwrap();
+    assert!(records.authority().0);
+    mirrors(
+        "upstream: pullmanager/Test_cachedPullRecordsAccessor_ListImagePullIntents/partial intents listed from delegate with an error, start authoritative",
+    );
     fs::write(node.intent_path("test.repo/broken:tag"), "{").unwrap();
     settle(&node);
     assert_eq!(records.inner.pulling.images().unwrap().len(), 5, "the others are listed");
-    // upstream: pullmanager/Test_cachedPullRecordsAccessor_ListImagePullIntents/delegate returns empty list
+    assert!(records.authority().0);
+    mirrors(
+        "upstream: pullmanager/Test_cachedPullRecordsAccessor_ListImagePullIntents/partial intents listed from delegate with an error, start non-authoritative",
+    );
+    std::os::unix::fs::symlink("elsewhere", node.intent_path("test.repo/link:tag")).unwrap();
+    settle(&node);
+    records.inner.pulling.images().unwrap_err();
+    assert!(!records.authority().0);
+    mirrors("upstream: pullmanager/Test_cachedPullRecordsAccessor_ListImagePullIntents/delegate returns empty list");
     for entry in fs::read_dir(node.directory().join("pulling")).unwrap() {
         fs::remove_file(entry.unwrap().path()).unwrap();
     }
     settle(&node);
     assert_eq!(records.inner.pulling.images().unwrap().len(), 0);
-    assert_eq!(records.authority().0, true);
+    assert!(records.authority().0);
 }
 
 #[tokio::test]
 async fn what_is_written_is_on_disk_and_in_memory() {
     let node = Node::new();
     let records = bounded(&node).await;
-    // upstream: pullmanager/Test_cachedPullRecordsAccessor_WriteImagePulledRecord/successful write through an empty cache to delegate
+    mirrors(
+        "upstream: pullmanager/Test_cachedPullRecordsAccessor_WriteImagePulledRecord/successful write through an empty cache to delegate",
+    );
     records.add(LATEST, "someref-1", Some(&secret("u", "n", "m", "h"))).await.unwrap();
     assert_eq!(records.remembered().1, 1);
     assert_eq!(node.files("pulled"), names(&["someref-1"]));
-    // upstream: pullmanager/Test_cachedPullRecordsAccessor_WriteImagePulledRecord/rewrite cached pulled record, write through to delegate
+    mirrors(
+        "upstream: pullmanager/Test_cachedPullRecordsAccessor_WriteImagePulledRecord/rewrite cached pulled record, write through to delegate",
+    );
     records.add(LATEST, "someref-1", None).await.unwrap();
     assert_eq!(records.may(LATEST, "someref-1", &[]).await, FOR_ALL);
     assert_eq!(node.record("someref-1").mapping[TEST], Recorded::node());
-    // upstream: pullmanager/Test_cachedPullRecordsAccessor_WriteImagePulledRecord/write to cache that's already populated
+    mirrors(
+        "upstream: pullmanager/Test_cachedPullRecordsAccessor_WriteImagePulledRecord/write to cache that's already populated",
+    );
     records.add(LATEST, "newref", None).await.unwrap();
     assert_eq!(records.remembered().1, 2);
-    // upstream: pullmanager/Test_cachedPullRecordsAccessor_WriteImagePulledRecord/write to delegate returns error
+    mirrors(
+        "upstream: pullmanager/Test_cachedPullRecordsAccessor_WriteImagePulledRecord/write to delegate returns error",
+    );
     fs::create_dir(node.record_path("blocked")).unwrap();
     records.add(LATEST, "blocked", None).await.unwrap_err();
     assert_eq!(records.remembered().1, 2);
-    // upstream: pullmanager/Test_cachedPullRecordsAccessor_DeleteImagePulledRecord/attempt to delete a non-existent imagePulledRecord from the cache
+    mirrors(
+        "upstream: pullmanager/Test_cachedPullRecordsAccessor_DeleteImagePulledRecord/attempt to delete a non-existent imagePulledRecord from the cache",
+    );
     let round = Timestamp::from_second(NOW + 1).unwrap();
     let present = ["someref-1".to_owned(), "newref".to_owned(), "blocked".to_owned()].into();
     assert_eq!(records.prune(&present, round).await.unwrap(), 0);
-    // upstream: pullmanager/Test_cachedPullRecordsAccessor_DeleteImagePulledRecord/delete an existing pulled record from the cache
+    mirrors(
+        "upstream: pullmanager/Test_cachedPullRecordsAccessor_DeleteImagePulledRecord/delete an existing pulled record from the cache",
+    );
     let present = ["newref".to_owned()].into();
     assert_eq!(records.prune(&present, round).await.unwrap(), 1);
     assert_eq!(records.remembered().1, 1);
     assert_eq!(records.may(LATEST, "someref-1", &[]).await, PRELOADED);
+    mirrors(
+        "upstream: pullmanager/Test_cachedPullRecordsAccessor_DeleteImagePulledRecord/error deleting an imagePulledRecord from delegate",
+    );
+    std::os::unix::fs::symlink("elsewhere", node.record_path("link")).unwrap();
+    records.prune(&BTreeSet::new(), round).await.unwrap_err();
+    assert!(node.record_path("link").is_symlink());
+    assert!(!node.record_path("newref").exists(), "the others are removed all the same");
+    assert_eq!(records.may(LATEST, "link", &[]).await, UNREADABLE);
 }
 
 #[tokio::test]
 async fn intents_that_are_written_are_on_disk_and_in_memory() {
     let node = Node::new();
     let records = bounded(&node).await;
-    // upstream: pullmanager/Test_cachedPullRecordsAccessor_WriteImagePullIntent/successful write through an empty cache to delegate
+    mirrors(
+        "upstream: pullmanager/Test_cachedPullRecordsAccessor_WriteImagePullIntent/successful write through an empty cache to delegate",
+    );
     let first = records.intend("test.repo/org1/project1:tag").await.unwrap();
     assert_eq!(records.remembered().0, 2);
-    // upstream: pullmanager/Test_cachedPullRecordsAccessor_WriteImagePullIntent/write to cache that's already populated
+    mirrors(
+        "upstream: pullmanager/Test_cachedPullRecordsAccessor_WriteImagePullIntent/write to cache that's already populated",
+    );
     let second = records.intend("test.repo/org1/newimage:tag").await.unwrap();
     assert_eq!(records.remembered().0, 4);
-    // upstream: pullmanager/Test_cachedPullRecordsAccessor_WriteImagePullIntent/write to delegate returns error
+    mirrors(
+        "upstream: pullmanager/Test_cachedPullRecordsAccessor_WriteImagePullIntent/write to delegate returns error",
+    );
     fs::create_dir(node.intent_path("blocked")).unwrap();
     records.intend("blocked").await.unwrap_err();
     assert_eq!(records.pulls_of("blocked"), 0);
-    // upstream: pullmanager/Test_cachedPullRecordsAccessor_DeleteImagePullIntent/delete an existing intent from the cache
+    mirrors(
+        "upstream: pullmanager/Test_cachedPullRecordsAccessor_DeleteImagePullIntent/delete an existing intent from the cache",
+    );
     first.failed().await;
     assert_eq!(records.remembered().0, 2);
-    // upstream: pullmanager/Test_cachedPullRecordsAccessor_DeleteImagePullIntent/attempt to delete a non-existent intent from the cache
+    mirrors(
+        "upstream: pullmanager/Test_cachedPullRecordsAccessor_DeleteImagePullIntent/attempt to delete a non-existent intent from the cache",
+    );
     fs::remove_file(node.intent_path("test.repo/org1/newimage:tag")).unwrap();
     second.failed().await;
     assert_eq!(records.remembered().0, 0);
     assert_eq!(records.pulls_of("test.repo/org1/newimage:tag"), 0);
+    mirrors(
+        "upstream: pullmanager/Test_cachedPullRecordsAccessor_DeleteImagePullIntent/error deleting an intent from delegate",
+    );
+    let image = "test.repo/org1/project3:tag";
+    let third = records.intend(image).await.unwrap();
+    fs::remove_file(node.intent_path(image)).unwrap();
+    std::os::unix::fs::symlink("elsewhere", node.intent_path(image)).unwrap();
+    third.failed().await;
+    assert_eq!(records.pulls_of(image), 0, "it is told in the log");
+    assert_eq!(records.may(image, "id", &[]).await, NO_RECORD, "and what stays counts");
 }
 
 #[tokio::test]
@@ -315,7 +385,9 @@ async fn more_than_memory_has_room_for() {
     many(&node, INTENTS, RECORDS);
     let records = bounded(&node).await;
     assert_eq!(records.authority(), (true, true));
-    // upstream: pullmanager/Test_cachedPullRecordsAccessor_WriteImagePulledRecord/exceeding the cache size turns it from authoritative to non-authoritative
+    mirrors(
+        "upstream: pullmanager/Test_cachedPullRecordsAccessor_WriteImagePulledRecord/exceeding the cache size turns it from authoritative to non-authoritative",
+    );
     records.add(LATEST, "newref", None).await.unwrap();
     settle(&node);
     assert_eq!(records.authority(), (true, false));
@@ -323,7 +395,9 @@ async fn more_than_memory_has_room_for() {
     for i in 0..RECORDS {
         assert_eq!(records.may(TEST, &format!("ref-{i}"), &[]).await, FOR_ALL, "{i}: from the file where need be");
     }
-    // upstream: pullmanager/Test_cachedPullRecordsAccessor_WriteImagePullIntent/exceeding the cache size turns it from authoritative to non-authoritative
+    mirrors(
+        "upstream: pullmanager/Test_cachedPullRecordsAccessor_WriteImagePullIntent/exceeding the cache size turns it from authoritative to non-authoritative",
+    );
     let intent = records.intend("new.repo/neworg/newimage:tag").await.unwrap();
     settle(&node);
     assert_eq!(records.authority(), (false, false));
@@ -377,4 +451,43 @@ async fn gauges_follow_disk_and_memory() {
     }
     records.recover(&[]).await.unwrap();
     expect(0, 0, 23, 100);
+}
+
+/// The kubelet's check allocates 37 times in memory and 83 times on files.
+#[test]
+fn a_hit_allocates_next_to_nothing() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let node = Node::new();
+    node.old_record(&testimageref());
+    settle(&node);
+    let records = runtime.block_on(node.open());
+    let forgetful = runtime.block_on(PullRecords::open(RecordsOptions { max_records: 1, ..node.options() })).unwrap();
+    let pod: Arc<[Candidate]> = Arc::from([secret("testsecretuid", "default", "pull-secret", "testsecrethash")]);
+    let count = |records: &PullRecords, image_ref: &str| {
+        let mut answer = None;
+        let info = allocation_counter::measure(|| {
+            let access =
+                std::pin::pin!(records.access(LATEST, image_ref, async || { Ok::<_, Infallible>(Arc::clone(&pod)) }));
+            let context = &mut std::task::Context::from_waker(std::task::Waker::noop());
+            answer = Some(access.poll(context).map(Result::unwrap));
+        });
+        (info.count_total, answer.unwrap())
+    };
+    let (allocations, access) = count(&records, "testimageref");
+    assert_eq!(access, std::task::Poll::Ready(GRANTED), "at the first poll");
+    assert!(allocations <= 3, "{allocations}");
+    let (allocations, access) = count(&records, "unknown");
+    assert_eq!(access, std::task::Poll::Ready(PRELOADED));
+    assert!(allocations <= 1, "{allocations}");
+
+    // Memory has room for another record alone, so that each look reads a file, where the file system can do so
+    // without waiting.
+    node.old_record(&anonpull());
+    settle(&node);
+    runtime.block_on(forgetful.may(LATEST, "testimage-anonpull", &[]));
+    let (allocations, access) = count(&forgetful, "testimageref");
+    if access.is_ready() {
+        assert_eq!(access, std::task::Poll::Ready(GRANTED));
+        assert!(allocations <= 40, "{allocations}");
+    }
 }
