@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use credentials::{Candidate, SecretCoordinates, Source};
 use criterion::{Criterion, criterion_group, criterion_main};
-use image_manager::{Access, Doubt, Grant, PullRecords, RecordsOptions};
+use imagelet_image_manager::{Access, Doubt, Grant, PullRecords, RecordsOptions};
 use jiff::Timestamp;
 use oci::{Digest, RegistryAuth};
 use tokio::runtime::Runtime;
