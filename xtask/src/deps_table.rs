@@ -147,8 +147,9 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
     },
     Wrapper {
         packages: &["hyper"],
-        owners: &["imagelet-cri-grpc", "imagelet-registry"],
-        reason: "below gRPC, where the server tracks every task of its connections, and below registry's tests",
+        owners: &["imagelet-cri-grpc", "imagelet-registry", "imagelet"],
+        reason: "below gRPC, where the server tracks every task of its connections; below registry's tests; and for the one \
+                 request that a command of the binary asks over an admin socket, where no registry is meant",
     },
     Wrapper { packages: &["axum"], owners: &["imagelet"], reason: "only the binary serves HTTP" },
     Wrapper { packages: &["redb"], owners: &["imagelet-store"], reason: "only store keeps records" },

@@ -184,7 +184,7 @@ pub(crate) fn parse_endpoint(text: &str) -> Outcome<Endpoint> {
 }
 
 /// A path as it stands in a URL.
-fn encoded(path: &std::path::Path) -> String {
+pub(crate) fn encoded(path: &std::path::Path) -> String {
     let path = path.to_string_lossy();
     path.replace('%', "%25").replace('?', "%3F").replace('#', "%23")
 }

@@ -93,6 +93,11 @@ pub(crate) enum Command {
     Registry(Registry),
     Import(Import),
     Export(Export),
+    Backoff(Backoff),
+    /// Show the metrics of the process that serves images or waits for them
+    ///
+    /// In the text format of Prometheus, from the admin socket of that process; see --metrics-address for a scraper.
+    Metrics,
     Completion(Completion),
     /// Show the version
     Version,
@@ -336,6 +341,47 @@ pub(crate) enum ExportFormat {
     DockerArchive,
 }
 
+/// Show which images are not pulled for some time, and why
+///
+/// After a failed pull the next one waits: 10 seconds, then twice as long each time, up to 5 minutes. Asks the process
+/// that waits, such as `ensure --wait`, over its admin socket.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  imagelet backoff
+  imagelet backoff reset --pod shop/web
+  imagelet backoff reset --registry registry.example:5000")]
+pub(crate) struct Backoff {
+    #[command(subcommand)]
+    pub(crate) action: Option<BackoffAction>,
+}
+
+/// What can be done about it.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BackoffAction {
+    Reset(BackoffReset),
+}
+
+/// Forget back-off: the next request pulls, and who waits asks at once
+///
+/// Prints how many entries were forgotten.
+#[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("whose").required(true).args(["image", "pod", "registry", "all"])))]
+pub(crate) struct BackoffReset {
+    /// Of this image, as the pod names it
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) image: Option<String>,
+    /// Of this pod
+    #[arg(long, value_name = "NAMESPACE/NAME")]
+    pub(crate) pod: Option<String>,
+    /// Of all images from this registry
+    #[arg(long, value_name = "HOST")]
+    pub(crate) registry: Option<String>,
+    /// Of everything
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
 /// Write a completion script
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -399,6 +445,16 @@ mod tests {
     fn a_credential_is_not_shown() {
         let cli = parse("pull x --creds user:s3cret").expect("parses");
         assert!(!format!("{cli:?}").contains("s3cret"), "{cli:?}");
+    }
+
+    #[test]
+    fn a_reset_says_whose() {
+        for line in ["backoff reset", "backoff reset --all --image x", "backoff reset x", "backoff list"] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+        for line in ["backoff", "backoff reset --all", "backoff -o json", "backoff reset --pod a/b -o yaml"] {
+            assert!(parse(line).is_ok(), "{line}");
+        }
     }
 
     #[test]

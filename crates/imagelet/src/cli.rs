@@ -1,6 +1,7 @@
 //! The commands, one file each: they ask the image service, and say what came of it. Decisions about images are made
 //! elsewhere. Called by `main`.
 
+mod backoff;
 pub(crate) mod completion;
 mod config;
 mod df;
@@ -10,6 +11,7 @@ mod export;
 mod images;
 mod import;
 mod inspect;
+mod metrics;
 mod mount;
 mod pods;
 mod pull;
@@ -38,6 +40,8 @@ pub(crate) async fn run(app: &App, command: &Command) -> Outcome {
         Command::Registry(args) => registry::run(app, args).await,
         Command::Import(args) => import::run(app, args).await,
         Command::Export(args) => export::run(app, args).await,
+        Command::Backoff(args) => backoff::run(app, args).await,
+        Command::Metrics => metrics::run(app).await,
         Command::Completion(args) => completion::run(app.printer, args),
         Command::Version => version::run(app.printer),
         Command::Config(args) => config::run(app, args),

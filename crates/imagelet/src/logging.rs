@@ -6,6 +6,7 @@ use std::io::{self, IsTerminal as _, Write};
 use indicatif::MultiProgress;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::FmtSpan;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
@@ -47,7 +48,7 @@ impl MakeWriter<'_> for Stderr {
     }
 }
 
-/// Starts the log. Services stamp their lines with the time; commands that a person waits for do not.
+/// Starts the log. Services stamp their lines with the time; commands that a person waits for do only in detail.
 pub(crate) fn start(config: &Config, stderr: Stderr, stamped: bool, no_color: bool) {
     let level = match config.log_level {
         LogLevel::Error => LevelFilter::ERROR,
@@ -60,8 +61,12 @@ pub(crate) fn start(config: &Config, stderr: Stderr, stamped: bool, no_color: bo
     let targets = Targets::new().with_default(level.min(LevelFilter::WARN)).with_target("imagelet", level);
     let registry = tracing_subscriber::registry().with(targets);
     let ansi = !no_color && io::stderr().is_terminal();
+    // How long requests and waits took is told when they end, to those who want details. Lines without time have none.
+    let details = level >= LevelFilter::DEBUG;
+    let spans = if details { FmtSpan::CLOSE } else { FmtSpan::NONE };
     let layer = tracing_subscriber::fmt::layer().with_writer(stderr).with_ansi(ansi).with_target(false);
-    match (config.log_format, stamped) {
+    let layer = layer.with_span_events(spans);
+    match (config.log_format, stamped || details) {
         (LogFormat::Json, _) => registry.with(layer.json().flatten_event(true).with_current_span(false)).init(),
         (LogFormat::Text, true) => registry.with(layer).init(),
         (LogFormat::Text, false) => registry.with(layer.without_time()).init(),

@@ -1,6 +1,7 @@
 //! The binary: reads the command line, the environment and the configuration, starts log and signals, runs one command
 //! and ends with its exit code. Holds no rule of its own; the commands are in [`cli`].
 
+mod admin;
 mod app;
 mod args;
 mod cli;

@@ -1,4 +1,4 @@
-//! The socket in the file system: made with mode 0660, taken over from a dead process but never from a living one,
+//! The socket in the file system: made for its owner and group, or its owner alone, taken over from a dead process but never from a living one,
 //! and removed at the end if it is still ours.
 //!
 //! Two processes that start at the same moment take turns by a lock on the directory. It never creates a directory and
@@ -19,7 +19,9 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use crate::Endpoint;
 
 /// Owner and group may connect.
-const MODE: Mode = Mode::from_raw_mode(0o660);
+const SHARED: Mode = Mode::from_raw_mode(0o660);
+/// The owner alone may connect.
+const PRIVATE: Mode = Mode::from_raw_mode(0o600);
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
 /// How long another process may hold the directory's lock; it needs it for a few system calls.
@@ -72,11 +74,23 @@ pub struct Listener {
     identity: (u64, u64),
 }
 
-/// Makes the socket of `endpoint` and listens on it.
+/// Makes the socket of `endpoint`, to which owner and group may connect, and listens on it.
 ///
 /// # Errors
 /// See [`BindError`].
 pub fn bind(endpoint: &Endpoint) -> Result<Listener, BindError> {
+    bind_with(endpoint, SHARED)
+}
+
+/// Makes the socket of `endpoint`, to which its owner alone may connect, and listens on it: for what is not CRI.
+///
+/// # Errors
+/// See [`BindError`].
+pub fn bind_private(endpoint: &Endpoint) -> Result<Listener, BindError> {
+    bind_with(endpoint, PRIVATE)
+}
+
+fn bind_with(endpoint: &Endpoint, mode: Mode) -> Result<Listener, BindError> {
     let path = endpoint.path();
     let _lock = lock_directory(path.parent().unwrap_or(Path::new("/")))?;
     clear(endpoint)?;
@@ -85,12 +99,12 @@ pub fn bind(endpoint: &Endpoint) -> Result<Listener, BindError> {
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
         .map_err(failed("make a socket for"))?;
     // The file that bind makes has this mode, less the umask: at no moment may others connect.
-    rustix::fs::fchmod(&socket, MODE).map_err(failed("set the mode of"))?;
+    rustix::fs::fchmod(&socket, mode).map_err(failed("set the mode of"))?;
     let address = SocketAddrUnix::new(path).map_err(failed("use socket path"))?;
     rustix::net::bind(&socket, &address).map_err(failed("bind"))?;
     let identity = identity_of(path).map_err(|e| io_error("inspect", path, e))?;
     let listener = Listener { socket: socket.into(), endpoint: endpoint.clone(), identity };
-    rustix::fs::chmod(path, MODE).map_err(failed("set the mode of"))?;
+    rustix::fs::chmod(path, mode).map_err(failed("set the mode of"))?;
     rustix::net::listen(&listener.socket, BACKLOG).map_err(failed("listen on"))?;
     Ok(listener)
 }
@@ -103,7 +117,10 @@ impl Listener {
     }
 
     /// The same open socket, for the reactor. It does not block.
-    pub(super) fn try_clone(&self) -> io::Result<UnixListener> {
+    ///
+    /// # Errors
+    /// When the process has no descriptor left.
+    pub fn try_clone(&self) -> io::Result<UnixListener> {
         self.socket.try_clone()
     }
 }

@@ -21,7 +21,7 @@ use tokio_util::task::TaskTracker;
 use connection::Connections;
 use served::Served;
 
-pub use listener::{BindError, Listener, bind};
+pub use listener::{BindError, Listener, bind, bind_private};
 #[cfg(test)]
 pub(crate) use runtime::batches;
 

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::support::endpoint_in;
 use crate::Endpoint;
-use crate::server::{BindError, bind};
+use crate::server::{BindError, bind, bind_private};
 
 fn inode(path: &Path) -> u64 {
     fs::symlink_metadata(path).unwrap().ino()
@@ -20,13 +20,15 @@ fn inode(path: &Path) -> u64 {
 fn the_socket_has_its_mode_and_goes_with_the_listener() {
     let dir = TempDir::new().unwrap();
     let endpoint = endpoint_in(&dir);
-    let listener = bind(&endpoint).unwrap();
-    let found = fs::symlink_metadata(endpoint.path()).unwrap();
-    assert!(found.file_type().is_socket());
-    assert_eq!(found.permissions().mode() & 0o7777, 0o660);
-    assert_eq!(listener.endpoint(), &endpoint);
-    drop(listener);
-    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left");
+    for (listener, mode) in [(bind as fn(&_) -> _, 0o660), (bind_private, 0o600)] {
+        let listener = listener(&endpoint).unwrap();
+        let found = fs::symlink_metadata(endpoint.path()).unwrap();
+        assert!(found.file_type().is_socket());
+        assert_eq!(found.permissions().mode() & 0o7777, mode);
+        assert_eq!(listener.endpoint(), &endpoint);
+        drop(listener);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left");
+    }
 }
 
 #[test]

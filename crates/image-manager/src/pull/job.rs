@@ -85,7 +85,7 @@ impl Work {
 
     /// Pulls the image when its turn comes. `Err` is the end; in it `None`, when nobody waits any more.
     async fn bring(&mut self, finish: &Finish) -> Result<Brought, Option<Ending>> {
-        let span = tracing::info_span!("wait_for_turn", image = self.image);
+        let span = tracing::debug_span!("wait_for_turn", image = self.image);
         let waited = self.place.turn().instrument(span).await;
         if self.shared.shutdown.is_cancelled() {
             // The turn came because those before it ended.
@@ -126,7 +126,7 @@ impl Work {
             },
             deadline: shared.options.deadline,
         };
-        let span = tracing::info_span!("pull_image", image = self.spec.image);
+        let span = tracing::debug_span!("pull_image", image = self.spec.image);
         let result = attempts.make(&request, &self.candidates).instrument(span).await;
         let pulling = shared.time.now().saturating_sub(begun);
         match result {

@@ -129,7 +129,7 @@ impl Puller {
         let place = self.turns.join(&registry, wanted.priority);
         let hub = Hub::new(self.shared.time.clone(), Arc::clone(&self.shared.metrics));
         let job = Job::new(hub, place.id());
-        let span = tracing::info_span!("image_pull", image = wanted.image, registry, priority = wanted.priority);
+        let span = tracing::debug_span!("image_pull", image = wanted.image, registry, priority = wanted.priority);
         let work = Work {
             shared: Arc::clone(&self.shared),
             place,

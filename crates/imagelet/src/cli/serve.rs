@@ -5,7 +5,9 @@ use std::sync::Arc;
 use cri_grpc::Endpoint;
 use cri_grpc::client::connect_runtime_service;
 use cri_grpc::server::{self, BindError, ServerOptions};
+use image_manager::{Instrumented, Metrics};
 
+use crate::admin::{Admin, Places};
 use crate::app::{App, Backend, parse_endpoint};
 use crate::args::Serve;
 use crate::exit::{Code, Failure, Outcome, chain, code_of};
@@ -23,7 +25,10 @@ pub(super) async fn run(app: &App, args: &Serve) -> Outcome {
     {
         return Err(Failure::usage(format!("--listen: {endpoint} is the endpoint that the images come from")));
     }
-    let mut options = ServerOptions::new(backend.service(), env!("CARGO_PKG_VERSION"));
+    let metrics = Metrics::new();
+    // Whoever asks here decides for himself: what there is to count is the service.
+    let service = Instrumented::new(backend.service(), Arc::clone(&metrics), Arc::new(tokio::time::Instant::now));
+    let mut options = ServerOptions::new(Arc::new(service.with_pulls()), env!("CARGO_PKG_VERSION"));
     if let Some(text) = &app.config.container_runtime_endpoint {
         let behind = parse_endpoint(text)?;
         let runtime = connect_runtime_service(&behind, app.client_options()).await;
@@ -31,10 +36,11 @@ pub(super) async fn run(app: &App, args: &Serve) -> Outcome {
         options.runtime = Some(Arc::new(runtime));
     }
     let listener = server::bind(&endpoint).map_err(|error| bind_failure(&endpoint, &error))?;
+    let admin = Admin::new(&metrics, backend.service()).start(&Places::of(&app.config), &app.stop).await?;
     app.printer.lines([endpoint.to_string()])?;
-    server::serve_on(listener, options, app.stop.clone())
-        .await
-        .map_err(|error| Failure::caused(Code::Failed, "serve", &error))
+    let served = server::serve_on(listener, options, app.stop.clone()).await;
+    admin.stop().await;
+    served.map_err(|error| Failure::caused(Code::Failed, "serve", &error))
 }
 
 fn bind_failure(endpoint: &Endpoint, error: &BindError) -> Failure {

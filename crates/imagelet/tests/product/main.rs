@@ -3,6 +3,7 @@
 //! something is missing. No test reaches beyond loopback, uses a fixed port, or waits by the clock.
 #![expect(clippy::disallowed_methods, reason = "these tests start programs: that is what they are for")]
 
+mod admin;
 mod bad_input;
 mod conformance;
 mod crowd;

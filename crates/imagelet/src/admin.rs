@@ -1,0 +1,203 @@
+//! The admin endpoint: health, metrics and back-off of a process that goes on, over HTTP on a unix socket of its owner,
+//! and, where that is wished, metrics and health alone over TCP. It asks the managers and decides nothing.
+//! Commands that go on start it; `imagelet metrics` and `imagelet backoff` ask it.
+//!
+//! `GET /healthz`, `/livez`: the process answers. `GET /readyz`: the image service behind it does, too. `GET /metrics`.
+//! `GET /backoff`, `POST /backoff/reset`: see [`backoff`].
+
+pub(crate) mod backoff;
+pub(crate) mod client;
+mod exposition;
+mod process;
+mod routes;
+
+use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use cri_api::ImageService;
+use cri_grpc::Endpoint;
+use cri_grpc::server::{self, BindError, Listener};
+use image_manager::{ImageManager, Metrics};
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::app::encoded;
+use crate::config::Config;
+use crate::exit::{Code, Failure, Outcome};
+
+/// How long answers that are under way may take once everything ends.
+const CLOSE_TIME: Duration = Duration::from_secs(1);
+/// Name of the socket in the root.
+const SOCKET: &str = "admin.sock";
+
+/// Where an admin endpoint is.
+#[derive(Clone, Debug)]
+pub(crate) struct Places {
+    /// The socket of the owner.
+    pub(crate) socket: PathBuf,
+    /// Whether it was asked for, so that it must be had.
+    pub(crate) asked_for: bool,
+    /// Where metrics and health are for everybody.
+    pub(crate) tcp: Option<SocketAddr>,
+}
+
+impl Places {
+    /// As configured, or in the root.
+    pub(crate) fn of(config: &Config) -> Self {
+        Self {
+            socket: config.admin_socket.clone().unwrap_or_else(|| config.root.join(SOCKET)),
+            asked_for: config.admin_socket.is_some(),
+            tcp: config.metrics_address,
+        }
+    }
+}
+
+/// What an admin endpoint answers from.
+pub(crate) struct Admin {
+    registry: Registry,
+    service: Arc<dyn ImageService>,
+    manager: Option<Arc<ImageManager>>,
+}
+
+impl Admin {
+    /// Shows these metrics, and whether `service` answers. It is asked at each look, so it is not the counted one.
+    pub(crate) fn new(metrics: &Metrics, service: Arc<dyn ImageService>) -> Self {
+        let mut registry = Registry::default();
+        metrics.register(&mut registry);
+        let version = [("version", env!("CARGO_PKG_VERSION"))];
+        registry.register("imagelet_build", "The version that runs", Info::new(version));
+        registry.register_collector(Box::new(process::Process));
+        Self { registry, service, manager: None }
+    }
+
+    /// Shows the back-off of this manager as well.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for commands that wait with pods, which come next"))]
+    #[must_use]
+    pub(crate) fn with_manager(self, manager: Arc<ImageManager>) -> Self {
+        Self { manager: Some(manager), ..self }
+    }
+
+    /// Listens at these places, and answers until `stop` or its own end. A socket that somebody else answers on is left
+    /// to him: with a line in the log where it is the default one, with a failure where it was asked for.
+    pub(crate) async fn start(self, places: &Places, stop: &CancellationToken) -> Outcome<Running> {
+        let stop = stop.child_token();
+        let Self { registry, service, manager } = self;
+        let state = Arc::new(routes::State { registry, service, manager, stop: stop.clone() });
+        let tasks = TaskTracker::new();
+        let path = &places.socket;
+        let socket = match bind(path).await {
+            Ok(socket) => Some(socket),
+            Err(failure) if places.asked_for => return Err(failure),
+            Err(failure) => {
+                tracing::warn!("no admin endpoint: {}", failure.lines().join("; "));
+                None
+            }
+        };
+        let tcp = match places.tcp {
+            None => None,
+            Some(address) => Some(bind_tcp(address).await?),
+        };
+        if let Some(socket) = &socket {
+            let listener = socket.try_clone().and_then(tokio::net::UnixListener::from_std);
+            let listener = listener.map_err(|error| failed(path, &error))?;
+            tasks.spawn(answer(listener, routes::all(Arc::clone(&state)), stop.clone()));
+            tracing::debug!("admin endpoint on {}", path.display());
+        }
+        let address = tcp.as_ref().map(|(_, address)| *address);
+        if let Some((listener, address)) = tcp {
+            tasks.spawn(answer(listener, routes::public(state), stop.clone()));
+            tracing::info!("metrics on http://{address}/metrics");
+        }
+        tasks.close();
+        Ok(Running { stop, tasks, tcp: address, _socket: socket })
+    }
+}
+
+/// An admin endpoint that answers. Dropping it ends it at once.
+pub(crate) struct Running {
+    stop: CancellationToken,
+    tasks: TaskTracker,
+    /// Where metrics are served to everybody.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the port that the system chose is for tests"))]
+    tcp: Option<SocketAddr>,
+    /// Takes the socket out of the file system when it is dropped.
+    _socket: Option<Listener>,
+}
+
+impl Running {
+    /// Takes no more questions, and comes back when those that were asked are answered.
+    pub(crate) async fn stop(self) {
+        self.stop.cancel();
+        self.tasks.wait().await;
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// Makes the socket, and its directory where that is missing; both are for their owner alone.
+async fn bind(path: &Path) -> Outcome<Listener> {
+    let endpoint = Endpoint::parse(&format!("unix://{}", encoded(path))).map_err(|error| failed(path, &error))?;
+    let directory = path.parent().unwrap_or(Path::new("/")).to_owned();
+    let bound = tokio::task::spawn_blocking(move || {
+        // What is there keeps its mode: it may be a directory for sockets of many.
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory).map_err(|source| BindError::Io {
+            operation: "create directory",
+            path: directory,
+            source,
+        })?;
+        server::bind_private(&endpoint)
+    });
+    match bound.await {
+        Ok(bound) => bound.map_err(|error| failed(path, &error)),
+        Err(_) => Err(Failure::failed(format!("listen on {}: the task panicked", path.display()))),
+    }
+}
+
+async fn bind_tcp(address: SocketAddr) -> Outcome<(tokio::net::TcpListener, SocketAddr)> {
+    let listener = tokio::net::TcpListener::bind(address).await;
+    let bound = listener.and_then(|listener| listener.local_addr().map(|address| (listener, address)));
+    bound.map_err(|error| failed(Path::new(&address.to_string()), &error))
+}
+
+/// A place on which nobody can listen. The permission to do so is told apart from everything else.
+fn failed(place: &Path, error: &(dyn std::error::Error + 'static)) -> Failure {
+    let mut causes = std::iter::successors(Some(error), |error| error.source());
+    let denied = causes.any(|cause| {
+        cause.downcast_ref::<std::io::Error>().is_some_and(|io| io.kind() == std::io::ErrorKind::PermissionDenied)
+    });
+    let code = if denied { Code::NotPermitted } else { Code::Failed };
+    Failure::caused(code, format!("listen on {}", place.display()), error)
+}
+
+/// Answers until it is stopped, and then no longer than [`CLOSE_TIME`].
+async fn answer<L>(listener: L, routes: Router, stop: CancellationToken)
+where
+    L: axum::serve::Listener,
+    L::Addr: std::fmt::Debug,
+{
+    let end = async {
+        stop.cancelled().await;
+        tokio::time::sleep(CLOSE_TIME).await;
+    };
+    let serve = axum::serve(listener, routes).with_graceful_shutdown(stop.clone().cancelled_owned());
+    tokio::select! {
+        served = serve => if let Err(error) = served {
+            tracing::warn!(%error, "the admin endpoint ended");
+        },
+        () = end => tracing::debug!("an admin connection was cut off"),
+    }
+}
+
+#[cfg(test)]
+#[path = "admin_tests.rs"]
+mod tests;

@@ -1,0 +1,105 @@
+//! What is asked of the admin endpoint, and what is answered. No rule of its own. Called by axum; made by
+//! [`crate::admin`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::RawQuery;
+use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Router, extract};
+use cri_api::ImageService;
+use image_manager::ImageManager;
+use prometheus_client::registry::Registry;
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use super::backoff::{self, List, NOBODY_DECIDES, Reset};
+use super::exposition::Form;
+
+/// How long the image service may take to say that it is there.
+const READY_TIME: Duration = Duration::from_secs(2);
+
+/// What the routes answer from.
+pub(super) struct State {
+    pub(super) registry: Registry,
+    pub(super) service: Arc<dyn ImageService>,
+    /// Where back-off is kept, if it is kept here.
+    pub(super) manager: Option<Arc<ImageManager>>,
+    /// Cancelled when the process is about to end.
+    pub(super) stop: CancellationToken,
+}
+
+/// For the owner.
+pub(super) fn all(state: Arc<State>) -> Router {
+    let own = Router::new().route("/backoff", get(list)).route("/backoff/reset", post(reset));
+    own.with_state(Arc::clone(&state)).merge(public(state))
+}
+
+/// For everybody who reaches the address.
+pub(super) fn public(state: Arc<State>) -> Router {
+    let alive = || async { "ok\n" };
+    let routes = Router::new().route("/healthz", get(alive)).route("/livez", get(alive));
+    routes.route("/readyz", get(ready)).route("/metrics", get(metrics)).with_state(state)
+}
+
+type Of = extract::State<Arc<State>>;
+
+pub(super) async fn ready(extract::State(state): Of) -> Response {
+    if state.stop.is_cancelled() {
+        return refused(StatusCode::SERVICE_UNAVAILABLE, "not ready: about to end");
+    }
+    match tokio::time::timeout(READY_TIME, state.service.image_fs_info()).await {
+        Ok(Ok(_)) => "ok\n".into_response(),
+        Ok(Err(error)) => {
+            let text = format!("not ready: the image service: {}", error.message());
+            refused(StatusCode::SERVICE_UNAVAILABLE, &text)
+        }
+        Err(_) => refused(StatusCode::SERVICE_UNAVAILABLE, "not ready: the image service does not answer"),
+    }
+}
+
+async fn metrics(extract::State(state): Of, headers: HeaderMap) -> Response {
+    let accepts = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let form = Form::accepted(&accepts.collect::<Vec<_>>().join(","));
+    match form.write(&state.registry) {
+        Ok(text) => ([(CONTENT_TYPE, form.content_type()), (CACHE_CONTROL, "no-store")], text).into_response(),
+        Err(_) => refused(StatusCode::INTERNAL_SERVER_ERROR, "the metrics cannot be written"),
+    }
+}
+
+async fn list(extract::State(state): Of) -> Response {
+    let list = match &state.manager {
+        Some(manager) => List { entries: manager.backoff().into_iter().map(Into::into).collect(), note: None },
+        None => List { entries: Vec::new(), note: Some(NOBODY_DECIDES.to_owned()) },
+    };
+    json(&list)
+}
+
+async fn reset(extract::State(state): Of, RawQuery(query): RawQuery) -> Response {
+    let selector = match backoff::selector(query.as_deref().unwrap_or_default()) {
+        Ok(selector) => selector,
+        Err(message) => return refused(StatusCode::BAD_REQUEST, &message),
+    };
+    let done = match &state.manager {
+        Some(manager) => Reset { reset: manager.reset_backoff(&selector), note: None },
+        None => Reset { reset: 0, note: Some(NOBODY_DECIDES.to_owned()) },
+    };
+    if state.manager.is_some() {
+        tracing::info!(entries = done.reset, "back-off forgotten on request: {}", backoff::query(&selector));
+    }
+    json(&done)
+}
+
+fn json(value: &impl Serialize) -> Response {
+    match serde_json::to_string(value) {
+        Ok(text) => ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], text + "\n").into_response(),
+        Err(_) => refused(StatusCode::INTERNAL_SERVER_ERROR, "the answer cannot be written"),
+    }
+}
+
+fn refused(status: StatusCode, line: &str) -> Response {
+    (status, format!("{line}\n")).into_response()
+}

@@ -1,0 +1,178 @@
+//! The admin endpoint of a real agent, by the commands that ask it and by a plain HTTP client: metrics, health, back-off,
+//! and what becomes of the socket.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::support::scene::Scene;
+use crate::support::{Imagelet, Scratch};
+
+fn mode(path: &Path) -> u32 {
+    fs::symlink_metadata(path).unwrap_or_else(|e| panic!("{}: {e}", path.display())).permissions().mode() & 0o7777
+}
+
+/// The value of a sample, which must be there.
+#[track_caller]
+fn sample(text: &str, name: &str) -> f64 {
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in\n{text}"))
+}
+
+/// A request as curl makes it.
+fn get(socket: &Path, target: &str, accept: &str) -> String {
+    let mut stream = UnixStream::connect(socket).expect("connect to the admin socket");
+    write!(stream, "GET {target} HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\nConnection: close\r\n\r\n")
+        .expect("written");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("an answer");
+    text
+}
+
+#[test]
+fn an_agent_counts_what_it_serves() {
+    let s = Scene::new();
+    let (name, _) = s.push_file("admin/one:1", "a", vec![7_u8; 1 << 20]);
+    let socket = s.scratch.join("cri.sock");
+    let mut agent = s.imagelet.serve(&socket);
+    let through = Imagelet::remote(&format!("unix://{}", socket.display()));
+    through.ok(&["pull", &name]);
+    through.fails(1, &["pull", &s.registry.name("admin/missing:1")]);
+    through.ok(&["images"]);
+
+    let text = s.imagelet.ok(&["metrics"]);
+    assert_eq!(sample(&text, "kubelet_runtime_operations_total{operation_type=\"pull_image\"}"), 2.0);
+    assert_eq!(sample(&text, "kubelet_runtime_operations_errors_total{operation_type=\"pull_image\"}"), 1.0);
+    assert!(sample(&text, "kubelet_runtime_operations_total{operation_type=\"list_images\"}") >= 1.0);
+    assert_eq!(sample(&text, "kubelet_runtime_operations_duration_seconds_count{operation_type=\"pull_image\"}"), 2.0);
+    assert_eq!(sample(&text, "kubelet_image_pull_duration_seconds_count{image_size_in_bytes=\"0-10MB\"}"), 1.0);
+    assert_eq!(sample(&text, "imagelet_pull_failures_total{cause=\"not_found\"}"), 1.0);
+    assert_eq!(sample(&text, "imagelet_pulls_in_flight"), 0.0);
+    assert!(sample(&text, "imagelet_pulled_bytes_total") > 500.0, "a layer came:\n{text}");
+    assert!(sample(&text, "process_resident_memory_bytes") > 1e6);
+    for line in ["# TYPE kubelet_runtime_operations_total counter", "# TYPE imagelet_pull_queue_wait_seconds histogram"]
+    {
+        assert!(text.lines().any(|l| l == line), "{line} in\n{text}");
+    }
+
+    let admin = s.scratch.join("store/admin.sock");
+    let scraped = get(&admin, "/metrics", "application/openmetrics-text; version=1.0.0");
+    assert!(scraped.starts_with("HTTP/1.1 200 OK\r\n"), "{scraped}");
+    assert!(
+        scraped.contains("content-type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n"),
+        "{scraped}"
+    );
+    assert!(scraped.ends_with("\n# EOF\n"), "{scraped}");
+    for target in ["/healthz", "/livez", "/readyz"] {
+        let answer = get(&admin, target, "*/*");
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nok\n"), "{target}: {answer}");
+    }
+
+    assert!(fs::symlink_metadata(&admin).expect("it is there").file_type().is_socket());
+    assert_eq!((mode(&admin), mode(&s.scratch.join("store"))), (0o600, 0o700));
+    agent.stop();
+    assert!(!admin.exists(), "an agent that ends in order takes its socket along");
+}
+
+#[test]
+fn an_agent_keeps_no_back_off_and_says_so() {
+    let s = Scene::new();
+    let _agent = s.imagelet.serve(&s.scratch.join("cri.sock"));
+    let done = s.imagelet.run(&["backoff"]);
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "POD   IMAGE   CAUSE   FAILURES   NEXT TRY   MESSAGE\n"));
+    let note = "no back-off is kept here: whoever asks for images on this socket decides when to ask again";
+    assert!(done.stderr.contains(note), "{}", done.stderr);
+    let list: Value = serde_json::from_str(&s.imagelet.ok(&["backoff", "-o", "json"])).expect("JSON");
+    assert_eq!(list, json!({"entries": [], "note": note}));
+    assert_eq!(s.imagelet.ok(&["backoff", "reset", "--all"]), "0\n");
+}
+
+#[test]
+fn where_nobody_answers_the_line_says_who_would() {
+    let scratch = Scratch::new();
+    let imagelet = Imagelet::on(&scratch.join("store"));
+    let socket = scratch.join("store/admin.sock");
+    let check = |imagelet: &Imagelet, socket: &Path| {
+        for args in [&["metrics"][..], &["backoff"], &["backoff", "reset", "--image", "x"]] {
+            let line = imagelet.fails(69, args);
+            assert!(
+                line.contains(&socket.display().to_string()) && line.contains("imagelet serve"),
+                "{args:?}: {line}"
+            );
+        }
+    };
+    check(&imagelet, &socket);
+    fs::create_dir(scratch.join("store")).expect("a directory");
+    drop(UnixListener::bind(&socket).expect("a socket"));
+    check(&imagelet, &socket);
+    let other = scratch.join("elsewhere.sock");
+    check(&imagelet.clone().global("--admin-socket", &other.display().to_string()), &other);
+}
+
+#[test]
+fn the_socket_of_a_killed_agent_is_replaced_and_that_of_a_living_one_left() {
+    let s = Scene::new();
+    let admin = s.scratch.directory("run").join("admin.sock");
+    let imagelet = s.imagelet.clone().global("--admin-socket", &admin.display().to_string());
+    imagelet.serve(&s.scratch.join("cri.sock")).kill();
+    assert!(admin.exists(), "what a killed agent leaves");
+    let mut agent = imagelet.serve(&s.scratch.join("cri.sock"));
+    sample(&imagelet.ok(&["metrics"]), "imagelet_pulls_in_flight");
+
+    let listen = format!("unix://{}", s.scratch.join("second.sock").display());
+    let second = Imagelet::on(&s.scratch.join("other")).global("--admin-socket", &admin.display().to_string());
+    let line = second.fails(1, &["serve", "--listen", &listen]);
+    let pid = agent.pid().to_string();
+    assert!(
+        line.contains("another process answers on") && line.contains("admin.sock") && line.contains(&pid),
+        "{line}"
+    );
+    sample(&imagelet.ok(&["metrics"]), "imagelet_pulls_in_flight");
+    agent.stop();
+}
+
+#[test]
+fn metrics_over_tcp_are_a_matter_of_the_configuration() {
+    let s = Scene::new();
+    let imagelet = s.imagelet.clone().global("--metrics-address", "127.0.0.1:0");
+    let agent = imagelet.serve(&s.scratch.join("cri.sock"));
+    let url = agent.wait_for("where the metrics are", |line| {
+        let (_, rest) = line.split_once("metrics on http://")?;
+        Some(rest.trim_end_matches("/metrics").to_owned())
+    });
+    let ask = |target: &str| {
+        let mut stream = std::net::TcpStream::connect(&url).expect("connect");
+        write!(stream, "GET {target} HTTP/1.0\r\n\r\n").expect("written");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("an answer");
+        text
+    };
+    assert!(ask("/metrics").contains("content-type: text/plain; version=0.0.4; charset=utf-8\r\n"));
+    assert!(ask("/readyz").ends_with("ok\n"));
+    assert!(ask("/backoff").starts_with("HTTP/1.0 404"), "back-off is the owner's matter");
+}
+
+#[test]
+fn details_say_how_long_things_took() {
+    let s = Scene::new();
+    let (name, _) = s.push_file("admin/spans:1", "a", "a");
+    let pod = format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec: {{containers: [{{name: c, image: {name}}}]}}\n"
+    );
+    let ensure = |level: &str| {
+        let done = s.imagelet.clone().global("--log-level", level).run_with_input(&["ensure", "-f", "-"], &pod);
+        assert_eq!(done.code, Some(0), "{}", done.stderr);
+        done.stderr
+    };
+    let said = ensure("debug");
+    let ended = |what: &str| said.lines().filter(|l| l.contains(what) && l.contains("}: close time.busy=")).count();
+    assert_eq!(ended("outcome=\"pulled\"}: close "), 1, "{said}");
+    assert_eq!(ended(":wait_for_turn{"), 1, "{said}");
+    assert!(said.lines().any(|l| l.contains("DEBUG EnsureImageExists{pod=default/p ")), "{said}");
+    let said = ensure("info");
+    assert!(!said.contains("time.busy"), "nobody asked for details:\n{said}");
+}
