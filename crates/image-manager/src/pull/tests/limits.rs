@@ -2,9 +2,9 @@
 
 use super::*;
 
+// upstream: images/TestMaxParallelImagePullsLimit
 #[tokio::test(start_paused = true)]
 async fn at_most_five_at_a_time() {
-    // upstream: images/TestMaxParallelImagePullsLimit
     let mut rig = Rig::new(PullerOptions { max_parallel: Some(5), coalesce: false, ..free() });
     let gate = rig.fake.faults().hold(CallKind::PullImage);
     for _ in 0..7 {

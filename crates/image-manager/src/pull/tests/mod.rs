@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::*;
 
+mod counting;
 mod failing;
 mod limits;
 mod sharing;

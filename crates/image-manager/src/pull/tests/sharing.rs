@@ -121,9 +121,9 @@ async fn different_credentials_are_verified_one_by_one() {
     assert_eq!(rig.pulled().len(), 3, "right, wrong, anonymous");
 }
 
+// upstream: images/TestParallelPodPullingTimeRecorderWithErr
 #[tokio::test(start_paused = true)]
 async fn without_coalescing_everybody_pulls() {
-    // upstream: images/TestParallelPodPullingTimeRecorderWithErr
     let mut rig = Rig::new(PullerOptions { coalesce: false, ..free() });
     let gate = rig.fake.faults().hold(CallKind::PullImage);
     rig.fake.faults().fail_times(CallKind::PullImage, 1, Error::new(cri_api::Kind::Unavailable, "pull error"));
