@@ -9,7 +9,6 @@ use cri_api::{ImageSpec, PodSandboxConfig, PullImageRequest};
 use tracing::Instrument as _;
 
 use super::attempts::{Attempts, Try};
-use super::progress::Limits;
 use super::table::Finish;
 use super::turns::Place;
 use super::{Mark, Shared};
@@ -120,11 +119,8 @@ impl Work {
             throttle: &shared.throttle,
             time: &shared.time,
             hub: &finish.job().hub,
-            limits: Limits {
-                idle: shared.options.progress_deadline,
-                rate: shared.options.minimum_rate.filter(|&rate| rate > 0),
-            },
-            deadline: shared.options.deadline,
+            limits: shared.options.speed(),
+            deadline: shared.options.overall(),
         };
         let span = tracing::debug_span!("pull_image", image = self.spec.image);
         let result = attempts.make(&request, &self.candidates).instrument(span).await;

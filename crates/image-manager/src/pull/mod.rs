@@ -108,6 +108,7 @@ impl Puller {
         let mut ticket = self.table.join(key, recheck, wanted.mark, || self.start(&wanted));
         if ticket.joined {
             self.shared.metrics.coalesced();
+            tracing::debug!(image = wanted.image, "joins a pull of another");
             self.turns.raise(ticket.job().place, wanted.priority);
         }
         let seat = ticket.job().hub.join(wanted.progress.clone());
@@ -200,7 +201,11 @@ impl Shared {
 
     /// Size of a pulled image, for messages: whether it is known changes nothing.
     async fn size(&self, spec: ImageSpec) -> Option<u64> {
-        match self.service.image_status(&spec, false).await {
+        let status = tokio::select! {
+            status = self.service.image_status(&spec, false) => status,
+            () = self.shutdown.cancelled() => return None,
+        };
+        match status {
             Ok(status) => status.image.map(|image| image.size),
             Err(error) => {
                 tracing::debug!(image = spec.image, %error, "size of a pulled image is not known");

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use super::progress;
+
 /// How pulls are ordered, limited and shared.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PullerOptions {
@@ -10,7 +12,8 @@ pub struct PullerOptions {
     pub serialize: bool,
     /// Where they are not serial: at most so many (`maxParallelImagePulls`); `None` and 0: no limit.
     pub max_parallel: Option<usize>,
-    /// At most so many of one registry at a time; `None` and 0: no limit. Who waits for a registry holds up nobody else.
+    /// At most so many of one registry at a time (`maxParallelImagePullsPerRegistry`); `None` and 0: no limit. Who waits
+    /// for a registry holds up nobody else.
     pub per_registry: Option<usize>,
     /// How many pulls may begin per second (`registryPullQPS`); 0: as many as there are.
     pub qps: f64,
@@ -22,16 +25,19 @@ pub struct PullerOptions {
     pub pull_wait: Duration,
     /// How long a pull goes on after the last request for it went away (`pullLinger`).
     pub linger: Duration,
-    /// Who waited for a turn longer than this goes before all others, whatever their priority.
+    /// Who waited for a turn longer than this (`pullAgeing`) goes before all others, whatever their priority.
     pub ageing: Duration,
-    /// Whether requests for the same image share one pull. The kubelet's do not.
+    /// Whether requests for the same image share one pull (`coalesceImagePulls`). The kubelet's do not.
     pub coalesce: bool,
-    /// Ends a pull of which layers are being fetched, and no byte came for so long. Needs a service that tells progress.
+    /// Ends a pull of which layers are being fetched, and no byte came for so long (`imagePullProgressDeadline`). Needs a
+    /// service that tells progress. `None` and 0: it may stall for ever.
     pub progress_deadline: Option<Duration>,
     /// Ends a pull whose layers come more slowly, in bytes per second over half a minute, and are not unpacked any
-    /// faster either. Needs a service that tells progress. `None` and 0: it may be as slow as it is.
+    /// faster either (`imagePullMinimumRate`). Needs a service that tells progress. `None` and 0: it may be as slow as it
+    /// is.
     pub minimum_rate: Option<u64>,
-    /// Ends a pull that takes longer, every attempt included, the wait for its turn not.
+    /// Ends a pull that takes longer, every attempt included, the wait for its turn not (`imagePullDeadline`). `None` and
+    /// 0: it may take its time.
     pub deadline: Option<Duration>,
 }
 
@@ -56,12 +62,25 @@ impl Default for PullerOptions {
 
 impl PullerOptions {
     /// How many pulls may run at a time; `None`: no limit.
-    pub(crate) fn limit(&self) -> Option<usize> {
+    pub(super) fn limit(&self) -> Option<usize> {
         if self.serialize { Some(1) } else { self.max_parallel.filter(|&limit| limit > 0) }
     }
 
+    /// What is fast enough.
+    pub(super) fn speed(&self) -> progress::Limits {
+        progress::Limits {
+            idle: self.progress_deadline.filter(|limit| !limit.is_zero()),
+            rate: self.minimum_rate.filter(|&limit| limit > 0),
+        }
+    }
+
+    /// How long a pull may take; `None`: no limit.
+    pub(super) fn overall(&self) -> Option<Duration> {
+        self.deadline.filter(|limit| !limit.is_zero())
+    }
+
     /// How many of one registry; `None`: no limit.
-    pub(crate) fn registry_limit(&self) -> Option<usize> {
+    pub(super) fn registry_limit(&self) -> Option<usize> {
         self.per_registry.filter(|&limit| limit > 0)
     }
 }
@@ -79,5 +98,15 @@ mod tests {
         assert_eq!(limit(false, Some(5)), Some(5));
         assert_eq!(limit(false, Some(0)), None);
         assert_eq!(limit(false, None), None);
+
+        let nothing = PullerOptions {
+            per_registry: Some(0),
+            progress_deadline: Some(Duration::ZERO),
+            minimum_rate: Some(0),
+            deadline: Some(Duration::ZERO),
+            ..PullerOptions::default()
+        };
+        let speed = nothing.speed();
+        assert_eq!((nothing.registry_limit(), speed.idle, speed.rate, nothing.overall()), (None, None, None, None));
     }
 }

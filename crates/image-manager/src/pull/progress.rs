@@ -209,17 +209,17 @@ impl fmt::Display for Exceeded {
         match self {
             Self::Idle { limit, idle, seen } => write!(
                 f,
-                "the pull made no progress for {} (no-progress deadline: {}){seen}",
+                "the pull made no progress for {} (imagePullProgressDeadline: {}){seen}",
                 GoDuration(*idle),
                 GoDuration(*limit),
             ),
             Self::Slow { limit, rate, seen } => write!(
                 f,
-                "the pull is too slow: {rate} bytes per second over {} (minimum rate: {limit}){seen}",
+                "the pull is too slow: {rate} bytes per second over {} (imagePullMinimumRate: {limit}){seen}",
                 GoDuration(WINDOW),
             ),
             Self::Long { limit, seen } => {
-                write!(f, "the pull took longer than {} (total deadline){seen}", GoDuration(*limit))
+                write!(f, "the pull took longer than {} (imagePullDeadline){seen}", GoDuration(*limit))
             }
         }
     }

@@ -136,14 +136,14 @@ fn what_was_seen_is_told() {
         (2, bytes("a", 20)),
     ];
     let idle = first_failure(&events, IDLE, 99).expect("it stalls").1;
-    assert_eq!(idle, "the pull made no progress for 1m0s (no-progress deadline: 1m0s); 20 of 1200 bytes had come");
+    assert_eq!(idle, "the pull made no progress for 1m0s (imagePullProgressDeadline: 1m0s); 20 of 1200 bytes had come");
     let slow = first_failure(&events, RATE, 99).expect("it stalls").1;
     assert_eq!(
         slow,
-        "the pull is too slow: 0 bytes per second over 30s (minimum rate: 100); 20 of 1200 bytes had come"
+        "the pull is too slow: 0 bytes per second over 30s (imagePullMinimumRate: 100); 20 of 1200 bytes had come"
     );
     let long = Exceeded::Long { limit: at(5), seen: Seen::default() };
-    assert_eq!(long.to_string(), "the pull took longer than 5s (total deadline)");
+    assert_eq!(long.to_string(), "the pull took longer than 5s (imagePullDeadline)");
 }
 
 #[test]

@@ -72,7 +72,7 @@ async fn a_pull_that_stalls_ends() {
     let options = PullerOptions { progress_deadline: Some(Duration::from_secs(20)), ..free() };
     let script = || [vec![fetching(), done(10), done(20)], vec![Vec::new(); 300]].concat();
     let (outcome, seconds) = pull(script(), options).await;
-    let text = "the pull made no progress for 20s (no-progress deadline: 20s); 20 of 9000 bytes had come";
+    let text = "the pull made no progress for 20s (imagePullProgressDeadline: 20s); 20 of 9000 bytes had come";
     assert_eq!((deadline(outcome).as_str(), seconds), (text, 22));
     let (outcome, seconds) = pull(script(), free()).await;
     assert_eq!((outcome.expect("without a limit it may").used, seconds), (Some(0), 303));
@@ -96,7 +96,7 @@ async fn a_pull_that_trickles_ends() {
     let (outcome, seconds) = pull(script(50), options).await;
     let text = deadline(outcome);
     assert!(text.starts_with("the pull is too slow: "), "{text}");
-    assert!(text.contains("bytes per second over 30s (minimum rate: 100); "), "{text}");
+    assert!(text.contains("bytes per second over 30s (imagePullMinimumRate: 100); "), "{text}");
     assert_eq!(seconds, 30);
     let (outcome, seconds) = pull(script(110), options).await;
     assert!(outcome.is_ok(), "{outcome:?}");
@@ -107,7 +107,7 @@ async fn a_pull_that_trickles_ends() {
 async fn a_pull_that_takes_too_long_ends() {
     let options = PullerOptions { deadline: Some(Duration::from_secs(60)), ..free() };
     let (outcome, seconds) = pull(vec![Vec::new(); 300], options).await;
-    assert_eq!((deadline(outcome).as_str(), seconds), ("the pull took longer than 1m0s (total deadline)", 60));
+    assert_eq!((deadline(outcome).as_str(), seconds), ("the pull took longer than 1m0s (imagePullDeadline)", 60));
     let (outcome, seconds) = pull(vec![Vec::new(); 59], options).await;
     assert!(outcome.is_ok(), "{outcome:?}");
     assert_eq!(seconds, 59);
