@@ -115,6 +115,7 @@ fn there_and_back<P: prost::Message + Default + From<A>, A: From<P> + Clone>(val
 }
 
 proptest! {
+    // upstream: kuberuntime/TestListImagesPinnedField
     #[test]
     fn images(
         image in image(), filter in option::of(spec()), info in map(), spec in spec(),

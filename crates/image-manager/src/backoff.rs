@@ -174,6 +174,7 @@ impl Entry {
 #[derive(Clone, Debug)]
 struct Hold {
     until: Instant,
+    cause: Cause,
     marks: Marks,
     message: String,
 }
@@ -218,7 +219,7 @@ impl Backoff {
         let entry = self.entries.get(&key(subject)).filter(|entry| entry.marks == subject.marks && now < entry.until());
         let own = entry.map(|e| Held { cause: e.cause, message: e.message.clone(), until: e.until(), tell: false });
         let hold = self.hold(subject, now);
-        let held = hold.map(|h| Held { cause: Cause::RateLimited, message: h.message, until: h.until, tell: false });
+        let held = hold.map(|h| Held { cause: h.cause, message: h.message, until: h.until, tell: false });
         match (own, held) {
             (Some(own), Some(held)) if held.until > own.until => Some(held),
             (own, held) => own.or(held),
@@ -232,17 +233,17 @@ impl Backoff {
         let options = self.options;
         let before = self.entries.get(&key(subject)).filter(|entry| !entry.is_forgotten(now, &options));
         let before = before.filter(|entry| entry.failures > 0);
+        let failures = before.map_or(1, |entry| entry.failures.saturating_add(1));
+        let base = before.map_or(options.initial, |entry| entry.base.saturating_mul(2)).min(options.max);
         let cap = match options.by_cause && failure.cause.passes_by_itself() {
             true => options.passing_max.min(options.max),
             false => options.max,
         };
-        let base = before.map_or(options.initial, |entry| entry.base.saturating_mul(2)).min(options.max);
         let mut window = base.min(cap);
         let asked = failure.retry_after.filter(|_| options.by_cause).map(|asked| asked.min(options.retry_after_max));
         if let Some(asked) = asked {
             window = window.max(asked);
-            let hold = Hold { until: now + asked, marks: subject.marks, message: failure.message.to_owned() };
-            self.holds.insert(subject.registry.to_owned(), hold);
+            self.leave_alone(subject, failure, now + asked);
         }
         let entry = Entry {
             namespace: subject.namespace.to_owned(),
@@ -251,7 +252,7 @@ impl Backoff {
             marks: subject.marks,
             cause: failure.cause,
             message: failure.message.to_owned(),
-            failures: before.map_or(1, |entry| entry.failures.saturating_add(1)),
+            failures,
             base,
             window,
             updated: now,
@@ -261,15 +262,16 @@ impl Backoff {
         self.insert(key(subject), entry, now);
     }
 
-    /// Notes a success. As in the kubelet the entry stays: an image that fails now and then does not begin anew.
-    pub(crate) fn succeeded(&mut self, subject: &Subject<'_>, now: Instant) {
+    /// Notes that the pod has its image. As in the kubelet the entry stays: an image that fails now and then does not
+    /// begin anew.
+    pub(crate) fn succeeded(&mut self, uid: &str, image: &str, now: Instant) {
         if self.entries.is_empty() {
             return;
         }
-        if let Some(entry) = self.entries.get_mut(&key(subject)) {
+        if let Some(entry) = self.entries.get_mut(&Key { uid: uid.to_owned(), image: image.to_owned() }) {
             entry.succeeded = true;
         }
-        self.sweep(now);
+        self.sweep_sometimes(now);
     }
 
     /// Everybody who waits or has waited for a next try, by pod and image.
@@ -291,10 +293,7 @@ impl Backoff {
                 remaining: entry.until().saturating_duration_since(now),
             })
             .collect();
-        list.sort_by(|a, b| {
-            let order = |e: &BackoffEntry| (e.namespace.clone(), e.name.clone(), e.image.clone(), e.uid.clone());
-            order(a).cmp(&order(b))
-        });
+        list.sort_by(|a, b| (&a.namespace, &a.name, &a.image, &a.uid).cmp(&(&b.namespace, &b.name, &b.image, &b.uid)));
         list
     }
 
@@ -325,6 +324,15 @@ impl Backoff {
         before - self.entries.len()
     }
 
+    /// Keeps what the subject's registry asked for.
+    fn leave_alone(&mut self, subject: &Subject<'_>, failure: Failure<'_>, until: Instant) {
+        if self.holds.len() >= self.options.max_entries.max(1) && !self.holds.contains_key(subject.registry) {
+            return;
+        }
+        let hold = Hold { until, cause: failure.cause, marks: subject.marks, message: failure.message.to_owned() };
+        self.holds.insert(subject.registry.to_owned(), hold);
+    }
+
     /// What the subject's registry asked for, as far as it still holds.
     fn hold(&self, subject: &Subject<'_>, now: Instant) -> Option<Hold> {
         let hold = self.holds.get(subject.registry)?;
@@ -344,7 +352,7 @@ impl Backoff {
             name: subject.name.to_owned(),
             registry: subject.registry.to_owned(),
             marks: subject.marks,
-            cause: Cause::RateLimited,
+            cause: hold.cause,
             message: hold.message.clone(),
             failures: before.map_or(0, |entry| entry.failures),
             base: before.map_or(self.options.initial, |entry| entry.base),

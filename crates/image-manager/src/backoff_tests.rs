@@ -75,7 +75,7 @@ fn a_success_does_not_begin_anew() {
     let mut backoff = Backoff::new(BackoffOptions::default());
     let begin = Instant::now();
     backoff.failed(&subject("u"), failure(Cause::NotFound), begin);
-    backoff.succeeded(&subject("u"), begin + 10 * S);
+    backoff.succeeded("u", "r.example/a", begin + 10 * S);
     assert_eq!(backoff.list(begin + 10 * S), [], "nobody waits any more");
     backoff.failed(&subject("u"), failure(Cause::NotFound), begin + 20 * S);
     assert_eq!(backoff.list(begin + 20 * S)[0].window, 20 * S);
@@ -127,6 +127,11 @@ fn a_registry_that_names_a_time_is_left_alone_by_every_pod() {
     assert!(!backoff.check(&other, now + 2 * S).expect("held").tell);
     let listed: Vec<(String, u32)> = backoff.list(now + 2 * S).into_iter().map(|e| (e.name, e.failures)).collect();
     assert_eq!(listed, [("db".to_owned(), 0), ("web".to_owned(), 1)]);
+    let unavailable = Failure { retry_after: Some(45 * S), ..failure(Cause::Unavailable) };
+    let busy = Subject { registry: "t.example", image: "t.example/a", ..subject("u") };
+    backoff.failed(&busy, unavailable, now);
+    let held = backoff.peek(&Subject { uid: "v", ..busy }, now).expect("held");
+    assert_eq!((held.until, held.cause), (now + 45 * S, Cause::Unavailable), "whatever it failed of");
     // Another registry, and the same one in another configuration, are not.
     let elsewhere = Subject { registry: "s.example", image: "s.example/a", ..subject("u") };
     assert_eq!(backoff.check(&elsewhere, now), None);

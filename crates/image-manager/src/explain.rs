@@ -9,7 +9,7 @@ use std::time::Duration;
 use credentials::{Candidate, Preview, Source};
 
 use crate::look::Look;
-use crate::manager::{registry, tagged};
+use crate::manager::{registry, spec_of_look};
 use crate::{
     Access, Cause, Decision, Doubt, EnsureImageError, EnsureImageRequest, Grant, ImageManager, Presence, PullPolicy,
     decide,
@@ -74,9 +74,10 @@ impl ImageManager {
         request: &EnsureImageRequest,
         explanation: &mut Explanation,
     ) -> Result<Decision, EnsureImageError> {
-        let image = tagged(request)?;
-        explanation.sent = Some(image.clone());
-        explanation.presence = self.presence(request, &image).await?;
+        let spec = spec_of_look(request)?;
+        explanation.sent = Some(spec.image.clone());
+        explanation.presence = self.presence(request, &spec).await?;
+        let image = spec.image;
         let preview = match &self.keyring {
             Some(keyring) => keyring.preview(&image, &request.requester()).await,
             None => Ok(Preview::default()),

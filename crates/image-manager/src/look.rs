@@ -46,7 +46,11 @@ impl<'a> Look<'a> {
     pub(crate) async fn found(&mut self) -> Result<Found, EnsureImageError> {
         if self.found.is_none() {
             let answer = match self.keyring {
-                Some(keyring) => keyring.candidates(self.image, requester(&mut self.requester, self.request)).await,
+                Some(keyring) => {
+                    let requester = requester(&mut self.requester, self.request);
+                    // Boxed, so that requests which need no credential do not carry the room for a look-up.
+                    Box::pin(keyring.candidates(self.image, requester)).await
+                }
                 None => Ok(credentials::Candidates::default()),
             };
             let found = answer.map(|answer| Found { candidates: answer.candidates.into(), notes: answer.notes.into() });

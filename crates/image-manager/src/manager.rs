@@ -2,6 +2,7 @@
 //! has it pulled when that was decided, and tells events. The order of its steps is the kubelet's (v1.36).
 
 use std::borrow::Borrow;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use credentials::Keyring;
@@ -30,6 +31,8 @@ pub struct ImageManager {
     registry_fingerprint: Option<RegistryFingerprint>,
     /// Guards everybody's back-off.
     backoff: Mutex<Backoff>,
+    /// How many entries that has, so that a request for what is here need not lock it.
+    backed_off: AtomicUsize,
 }
 
 /// What is counted of one request, whatever becomes of it: also when its caller goes away.
@@ -67,6 +70,7 @@ impl ImageManager {
             metrics,
             registry_fingerprint,
             backoff: Mutex::new(Backoff::new(backoff)),
+            backed_off: AtomicUsize::new(0),
         }
     }
 
@@ -121,6 +125,7 @@ impl ImageManager {
     }
 
     fn count_backoff(&self, backoff: &Backoff) {
+        self.backed_off.store(backoff.len(), Ordering::Relaxed);
         self.metrics.backoff_entries(backoff.len());
     }
 
@@ -145,15 +150,15 @@ impl ImageManager {
         request: &EnsureImageRequest,
         sample: &mut Sample<'_>,
     ) -> Result<EnsuredImage, EnsureImageError> {
-        let image = tagged(request)?;
+        let spec = spec_of_look(request)?;
         let mark = self.puller.mark();
-        let presence = self.presence(request, &image).await?;
+        let presence = self.presence(request, &spec).await?;
         sample.present = match &presence {
             Presence::NotChecked => None,
             Presence::Absent => Some(false),
             Presence::Present { .. } => Some(true),
         };
-        let mut look = Look::new(self.keyring.as_deref(), request, &image);
+        let mut look = Look::new(self.keyring.as_deref(), request, &spec.image);
         let access = self.access(request, &presence, &mut look).await?;
         match decide(request.policy, presence, access) {
             Decision::UseLocal { image_ref, .. } => {
@@ -175,18 +180,16 @@ impl ImageManager {
         }
     }
 
-    /// Looks for the image where the policy asks for it. Annotations are for pulls: no runtime reads them in a look.
+    /// Looks for the image where the policy asks for it.
     pub(crate) async fn presence(
         &self,
         request: &EnsureImageRequest,
-        image: &str,
+        spec: &ImageSpec,
     ) -> Result<Presence, EnsureImageError> {
         if request.policy == PullPolicy::Always {
             return Ok(Presence::NotChecked);
         }
-        let runtime_handler = request.runtime_handler.clone();
-        let spec = ImageSpec { image: image.to_owned(), runtime_handler, ..ImageSpec::default() };
-        match self.service.image_status(&spec, false).await {
+        match self.service.image_status(spec, false).await {
             Ok(status) => Ok(match status.image {
                 Some(image) => Presence::Present { image_ref: image.id },
                 None => Presence::Absent,
@@ -225,6 +228,7 @@ impl ImageManager {
     }
 
     fn use_local(&self, request: &EnsureImageRequest, image_ref: String) -> EnsuredImage {
+        self.note_success(request);
         let message = self.tell(request, Outcome::AlreadyPresent { verified: self.records.is_some() });
         EnsuredImage { image_ref, message, pulled: false, credential: None, timing: None, size: None }
     }
@@ -237,7 +241,7 @@ impl ImageManager {
     ) -> Result<EnsuredImage, EnsureImageError> {
         let registry = registry(look.image());
         let subject = self.subject(request, &registry, look);
-        self.wait_for_backoff(request, &subject)?;
+        self.respect_backoff(request, &subject)?;
         let found = look.found().await?;
         self.tell_what_is_missing(request, &found);
         self.tell(request, Outcome::Pulling);
@@ -267,7 +271,7 @@ impl ImageManager {
             return Ok(self.use_local(request, pulled.image_ref));
         }
         let ended = (self.clock)();
-        self.note_success(&subject);
+        self.note_success(request);
         let timing = PullTiming { pulling: pulled.pulling, with_waiting: ended - asked };
         let PullTiming { pulling, with_waiting } = timing;
         self.metrics.pull_duration(pulled.size, with_waiting);
@@ -284,7 +288,7 @@ impl ImageManager {
     }
 
     /// Before anything is written, and before any program is asked for a credential.
-    fn wait_for_backoff(&self, request: &EnsureImageRequest, subject: &Subject<'_>) -> Result<(), EnsureImageError> {
+    fn respect_backoff(&self, request: &EnsureImageRequest, subject: &Subject<'_>) -> Result<(), EnsureImageError> {
         let held = {
             let mut backoff = self.lock_backoff();
             let held = backoff.check(subject, (self.clock)());
@@ -300,9 +304,13 @@ impl ImageManager {
         Err(error)
     }
 
-    fn note_success(&self, subject: &Subject<'_>) {
+    /// The pod does not wait any more, however it came to its image.
+    fn note_success(&self, request: &EnsureImageRequest) {
+        if self.backed_off.load(Ordering::Relaxed) == 0 {
+            return;
+        }
         let mut backoff = self.lock_backoff();
-        backoff.succeeded(subject, (self.clock)());
+        backoff.succeeded(&request.pod.uid, &request.image, (self.clock)());
         self.count_backoff(&backoff);
     }
 
@@ -318,14 +326,12 @@ impl ImageManager {
         let source = match failed {
             PullFailed::Attempts(failure) => failure,
             PullFailed::Throttled => PullFailure::throttled(),
-            PullFailed::Record(source) => {
-                let what = format!("Failed to record image pull intent for container image {:?}", request.image);
-                let error = Error::from_source(Kind::Internal, &*source).context(what);
-                PullFailure::new(vec![Attempt { source: None, error }])
-            }
+            // Nothing was tried, so that nothing is waited for.
+            PullFailed::Record(source) => return EnsureImageError::Record { image, source },
             PullFailed::ShuttingDown => {
                 let error = Error::new(Kind::Cancelled, failed.to_string());
-                PullFailure::new(vec![Attempt { source: None, error }])
+                let source = PullFailure::new(vec![Attempt { source: None, error }]);
+                return EnsureImageError::Pull { image, source };
             }
         };
         let source = source.with_notes(found.notes.iter().map(ToString::to_string).collect());
@@ -434,10 +440,13 @@ fn outcome_word(result: &Result<EnsuredImage, EnsureImageError>) -> &'static str
     }
 }
 
-/// The name that the runtime is sent: with its default tag but otherwise as the user spelled it, so that the runtime
-/// applies its own default registry.
-pub(crate) fn tagged(request: &EnsureImageRequest) -> Result<String, EnsureImageError> {
-    oci::apply_default_tag(&request.image).map_err(|source| EnsureImageError::InvalidImageName { source })
+/// What the runtime is asked for: the name with its default tag but otherwise as the user spelled it, so that the runtime
+/// applies its own default registry. Annotations and the user's own spelling are for pulls: no runtime reads them in a
+/// look.
+pub(crate) fn spec_of_look(request: &EnsureImageRequest) -> Result<ImageSpec, EnsureImageError> {
+    let image =
+        oci::apply_default_tag(&request.image).map_err(|source| EnsureImageError::InvalidImageName { source })?;
+    Ok(ImageSpec { image, runtime_handler: request.runtime_handler.clone(), ..ImageSpec::default() })
 }
 
 /// The host that an image comes from.

@@ -110,6 +110,23 @@ async fn calls_have_a_deadline_and_pulls_have_none() {
     soon(pull).await.unwrap().unwrap();
 }
 
+// upstream: kuberuntime/TestListImagesWithError
+// upstream: kuberuntime/TestGetImageRefWithError
+// upstream: kuberuntime/TestRemoveImageWithError
+#[tokio::test]
+async fn errors_of_every_call_cross_the_wire() {
+    let fake = offering();
+    let server = Running::fake(&fake);
+    let client = server.client().await;
+    let error = Error::new(Kind::Unavailable, "test-error");
+    for kind in [CallKind::ListImages, CallKind::ImageStatus, CallKind::RemoveImage] {
+        fake.faults().fail(kind, error.clone());
+    }
+    assert_eq!(soon(client.list_images(None)).await.unwrap_err(), error);
+    assert_eq!(soon(client.image_status(&ImageSpec::new(NAME), false)).await.unwrap_err(), error);
+    assert_eq!(soon(client.remove_image(&ImageSpec::new(NAME))).await.unwrap_err(), error);
+}
+
 #[tokio::test]
 async fn errors_cross_the_wire_whole() {
     let fake = offering();

@@ -1,7 +1,5 @@
 //! Back-off beyond upstream's table: what the manager makes of causes, events and changes.
 
-use std::sync::atomic::AtomicU64;
-
 use cri_api::{Error, Kind};
 
 use super::*;
@@ -108,4 +106,15 @@ async fn a_success_keeps_what_the_next_failure_doubles() {
     rig.fake.faults().fail(CallKind::PullImage, Error::new(Kind::NotFound, "404"));
     rig.ensure(request("missing_image", PullPolicy::Always)).await.expect_err("404");
     assert_eq!(rig.manager.backoff()[0].window, Duration::from_secs(20));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_finds_the_image_by_other_means_waits_no_more() {
+    let rig = Rig::with(product());
+    rig.fake.faults().fail_times(CallKind::PullImage, 1, Error::new(Kind::NotFound, "404"));
+    rig.ensure(request("missing_image", PullPolicy::IfNotPresent)).await.expect_err("404");
+    rig.fake.preload("missing_image", &FakeImage::new("missing"));
+    rig.pass(10);
+    rig.ensure(request("missing_image", PullPolicy::IfNotPresent)).await.expect("imported");
+    assert_eq!(rig.manager.backoff(), []);
 }

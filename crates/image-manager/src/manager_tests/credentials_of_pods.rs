@@ -28,6 +28,8 @@ async fn credentials_are_tried_in_order_until_one_works() {
     assert_eq!(users(&rig), [Some("ada".to_owned()), Some("grace".to_owned())]);
 }
 
+// upstream: kuberuntime/TestPullImageWithError
+// upstream: kuberuntime/TestPullWithSecretsWithError/secret provided, pull failed
 #[tokio::test]
 async fn every_cause_is_told_with_its_source_and_no_secret() {
     let rig = Rig::with_keyring(SERIAL);
@@ -103,6 +105,7 @@ async fn a_secret_of_a_wrong_type_is_named_where_a_pull_fails() {
     assert_eq!(users(&rig), [None]);
 }
 
+// upstream: kuberuntime/TestPullWithSecretsWithError/invalid docker secret
 #[tokio::test]
 async fn a_secret_that_cannot_be_read_fails_the_request_before_the_pull() {
     let rig = Rig::with_keyring(SERIAL);
@@ -120,4 +123,56 @@ async fn a_secret_that_cannot_be_read_fails_the_request_before_the_pull() {
     // Where no credential is needed nobody minds.
     asked.image = "present_image".into();
     rig.ensure(asked).await.expect("present");
+}
+
+/// The node's docker configuration has this credential, the pod that one; which does the runtime get?
+#[tokio::test]
+async fn pull_with_secrets() {
+    let index = "index.docker.io/v1/";
+    let default = Some((index, "built-in"));
+    let passed = |kind: &str, key: &str, content: &str| PullSecret {
+        kind: kind.into(),
+        data: [(key.to_owned(), oci::Secret::new(content))].into(),
+        ..secret("passed", "nobody")
+    };
+    let entry = r#"{"index.docker.io/v1/":{"email":"e","auth":"cGFzc2VkLXVzZXI6cGFzc2VkLXBhc3N3b3Jk"}}"#;
+    let old = passed("kubernetes.io/dockercfg", ".dockercfg", entry);
+    let new = passed("kubernetes.io/dockerconfigjson", ".dockerconfigjson", &format!(r#"{{"auths":{entry}}}"#));
+    let cases = [
+        ("upstream: kuberuntime/TestPullWithSecrets/no matching secrets", None, vec![], None),
+        ("upstream: kuberuntime/TestPullWithSecrets/default keyring secrets", default, vec![], Some("built-in")),
+        (
+            "upstream: kuberuntime/TestPullWithSecrets/default keyring secrets unused",
+            Some(("extraneous", "built-in")),
+            vec![],
+            None,
+        ),
+        (
+            "upstream: kuberuntime/TestPullWithSecrets/builtin keyring secrets, but use passed",
+            default,
+            vec![old],
+            Some("passed-user"),
+        ),
+        (
+            "upstream: kuberuntime/TestPullWithSecrets/builtin keyring secrets, but use passed with new docker config",
+            default,
+            vec![new],
+            Some("passed-user"),
+        ),
+    ];
+    for (case, node, secrets, want) in cases {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let mut options = KeyringOptions::default();
+        if let Some((location, user)) = node {
+            let text = format!(r#"{{"auths":{{"{location}":{{"username":"{user}","password":"p"}}}}}}"#);
+            std::fs::write(directory.path().join("config.json"), text).expect("written");
+            options.node_files.search.push(directory.path().to_owned());
+        }
+        let keyring = Some(Arc::new(Keyring::new(options)));
+        let rig = Rig::with(Options { puller: SERIAL, keyring, ..Options::default() });
+        let mut asked = request("present_image", PullPolicy::Always);
+        asked.secrets = secrets;
+        rig.ensure(asked).await.expect("public");
+        assert_eq!(users(&rig), [want.map(str::to_owned)], "{case}");
+    }
 }

@@ -8,14 +8,16 @@ use cri_api::testing::{Call, CallKind, FakeImage, FakeImageService};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::*;
-use crate::{BackoffOptions, ObjectRef, PodRef, PullerOptions, RingRecorder};
+use crate::{BackoffOptions, ObjectRef, PodRef, PullerOptions, RecordsOptions, RingRecorder, VerificationPolicy};
 
 mod backoff;
 mod credentials_of_pods;
 mod explain;
 mod queues;
 mod requests;
+mod spans;
 mod upstream;
+mod verification;
 
 /// As in the kubelet, without limits.
 const SERIAL: PullerOptions = PullerOptions {
@@ -33,7 +35,6 @@ const SERIAL: PullerOptions = PullerOptions {
     deadline: None,
 };
 const PARALLEL: PullerOptions = PullerOptions { serialize: false, ..SERIAL };
-const PULLERS: [PullerOptions; 3] = [SERIAL, PARALLEL, PullerOptions { max_parallel: Some(1), ..PARALLEL }];
 
 /// Upstream's fixture: 1 s doubling to 60 s, an event for each check.
 const UPSTREAM: BackoffOptions = BackoffOptions {
@@ -52,7 +53,10 @@ struct Rig {
     ring: Arc<RingRecorder>,
     manager: Arc<ImageManager>,
     present_id: String,
+    metrics: Arc<Metrics>,
     seconds: Arc<AtomicU64>,
+    /// Where records are kept, where there are any.
+    _directory: Option<tempfile::TempDir>,
 }
 
 impl Rig {
@@ -66,6 +70,33 @@ impl Rig {
         Self::with(Options { puller, keyring, backoff: UPSTREAM, ..Options::default() })
     }
 
+    /// The same with records in an empty directory.
+    async fn with_records(options: Options, policy: VerificationPolicy) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let clock = Arc::new(|| jiff::Timestamp::UNIX_EPOCH);
+        let kept = RecordsOptions { policy, ..RecordsOptions::new(directory.path().join("image_manager"), clock) };
+        let records = PullRecords::open(kept).await.expect("an empty directory");
+        Self { _directory: Some(directory), ..Self::with(Options { records: Some(records), ..options }) }
+    }
+
+    /// What was counted of requests: policy, presence, whether a pull was required, and how often.
+    fn samples(&self) -> Vec<(String, String, String, u64)> {
+        let mut registry = prometheus_client::registry::Registry::default();
+        self.metrics.register(&mut registry);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).expect("a string takes everything");
+        let line = |line: &str| {
+            let labels = line.strip_prefix("kubelet_image_manager_ensure_image_requests_total{")?;
+            let (labels, count) = labels.split_once("} ")?;
+            let value = |label: &str| {
+                let (_, rest) = labels.split_once(&format!("{label}=\"")).expect("the label is there");
+                rest.split('"').next().unwrap_or_default().to_owned()
+            };
+            Some((value("pull_policy"), value("present_locally"), value("pull_required"), count.parse().ok()?))
+        };
+        text.lines().filter_map(line).collect()
+    }
+
     /// Every request of [`Rig::ensure`] comes a second after the one before it, beside what tokio's clock tells.
     fn with(options: Options) -> Self {
         let fake = FakeImageService::new();
@@ -76,9 +107,10 @@ impl Rig {
         let seconds = Arc::new(AtomicU64::new(0));
         let passed = Arc::clone(&seconds);
         let now = move || tokio::time::Instant::now() + Duration::from_secs(passed.load(Ordering::Relaxed));
+        let metrics = Arc::clone(&options.metrics);
         let options = Options { clock: Arc::new(now), ..options };
         let manager = Arc::new(ImageManager::new(Arc::new(fake.clone()), events, options));
-        Self { fake, ring, manager, present_id, seconds }
+        Self { fake, ring, manager, present_id, metrics, seconds, _directory: None }
     }
 
     /// Lets time pass.

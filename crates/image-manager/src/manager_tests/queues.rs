@@ -7,9 +7,9 @@ use cri_api::{Error, Kind, ProgressSink};
 
 use super::*;
 
+// upstream: images/TestMaxParallelImagePullsLimit
 #[tokio::test]
 async fn max_parallel_image_pulls_limit() {
-    // Upstream TestMaxParallelImagePullsLimit.
     let rig = Rig::new(PullerOptions { max_parallel: Some(5), ..PARALLEL });
     let gate = rig.fake.faults().hold(CallKind::PullImage);
     let mut tasks = JoinSet::new();
@@ -158,9 +158,9 @@ async fn a_pull_that_waited_pulls_where_nobody_can_tell() {
     assert_eq!(rig.pulled_names().len(), 2);
 }
 
+// upstream: images/TestParallelPodPullingTimeRecorderWithErr
 #[tokio::test]
 async fn two_pods_and_one_failure() {
-    // Upstream TestParallelPodPullingTimeRecorderWithErr, as far as it is about pulls.
     let rig = Rig::new(PARALLEL);
     let gate = rig.fake.faults().hold(CallKind::PullImage);
     rig.fake.faults().fail_times(CallKind::PullImage, 1, Error::new(Kind::Unavailable, "pull error"));

@@ -4,6 +4,7 @@ use cri_api::PodSandboxConfig;
 
 use super::*;
 
+// upstream: kuberuntime/TestPullImage
 #[tokio::test]
 async fn answers_the_image_ref_that_the_runtime_uses() {
     let rig = Rig::new(SERIAL);
@@ -18,18 +19,25 @@ async fn answers_the_image_ref_that_the_runtime_uses() {
     assert_eq!(again.image_ref, pulled.image_ref);
 }
 
+// upstream: images/TestPullAndListImageWithPodAnnotations
+// upstream: images/TestPullAndListImageWithRuntimeHandlerInImageCriAPIFeatureGate
+// upstream: kuberuntime/TestPullThenListWithAnnotations
 #[tokio::test]
 async fn the_runtime_is_sent_the_user_s_spelling_with_the_default_tag() {
-    // Upstream TestApplyDefaultImageTag, TestPullAndListImageWithPodAnnotations and
-    // TestPullAndListImageWithRuntimeHandlerInImageCriAPIFeatureGate.
     let rig = Rig::new(SERIAL);
     let image = FakeImage::new("root");
     rig.fake.publish("root:tag", &image);
     rig.fake.publish("root:latest", &image);
     let by_digest = format!("root@{}", image.digest());
     let by_both = format!("root:latest@{}", image.digest());
-    let cases = [("root", "root:latest"), ("root:tag", "root:tag"), (&by_digest, &by_digest), (&by_both, &by_both)];
-    for (given, sent) in cases {
+    let cases = [
+        ("upstream: images/TestApplyDefaultImageTag/root", "root", "root:latest"),
+        ("upstream: images/TestApplyDefaultImageTag/root:tag", "root:tag", "root:tag"),
+        ("upstream: images/TestApplyDefaultImageTag/root@sha", &by_digest, &by_digest),
+        ("upstream: images/TestApplyDefaultImageTag/root:latest@sha", &by_both, &by_both),
+        ("upstream: images/TestApplyDefaultImageTag/root:latest", "root:latest", "root:latest"),
+    ];
+    for (case, given, sent) in cases {
         rig.fake.forget_calls();
         let mut request = request(given, PullPolicy::Always);
         request.pod.annotations.insert("kubernetes.io/example".into(), "yes".into());
@@ -38,7 +46,7 @@ async fn the_runtime_is_sent_the_user_s_spelling_with_the_default_tag() {
         rig.ensure(request).await.expect("on offer");
         let calls = rig.fake.calls();
         let Some(Call::PullImage(spec, None)) = calls.first() else { panic!("no anonymous pull: {calls:?}") };
-        assert_eq!(spec.image, sent);
+        assert_eq!(spec.image, sent, "{case}");
         assert_eq!(spec.user_specified_image, given);
         assert_eq!(spec.runtime_handler, "kata");
         assert_eq!(spec.annotations["kubernetes.io/example"], "yes");

@@ -22,6 +22,8 @@ struct Case {
     fault: Option<(CallKind, Error)>,
     limits: Option<(f64, u32)>,
     steps: Vec<Step>,
+    /// What is counted of each request: whether the image is present, and whether a pull is required.
+    counted: (&'static str, &'static str),
 }
 
 const LOOK: &[CallKind] = &[CallKind::ImageStatus];
@@ -46,7 +48,17 @@ fn thrice(make: impl Fn() -> Step) -> Vec<Step> {
 #[expect(clippy::too_many_lines, reason = "one table")]
 fn cases() -> Vec<Case> {
     use PullPolicy::{Always, IfNotPresent, Never};
-    let case = |name, image, policy, steps| Case { name, image, policy, fault: None, limits: None, steps };
+    let case = |name, image, policy, steps| {
+        let counted = match (policy, image) {
+            (Always, _) => ("unknown", "true"),
+            (IfNotPresent, "present_image") => ("true", "false"),
+            (IfNotPresent, _) => ("false", "true"),
+            (Never, "present_image") => ("true", "false"),
+            (Never, _) => ("false", "unknown"),
+        };
+        Case { name, image, policy, fault: None, limits: None, steps, counted }
+    };
+    let unknown = ("unknown", "unknown");
     let invalid = |says| vec![step(&[], Some("InvalidImageName"), &["InspectFailed"], says)];
     vec![
         case(
@@ -89,6 +101,7 @@ fn cases() -> Vec<Case> {
         ),
         Case {
             fault: Some((CallKind::ImageStatus, Error::new(Kind::Unknown, "inspection failed"))),
+            counted: unknown,
             ..case(
                 "upstream: images/TestImagePullPrecheck/image missing, pull if not present, fail on image inspect",
                 "missing_image",
@@ -122,30 +135,52 @@ fn cases() -> Vec<Case> {
                 thrice(|| step(PULL, None, &["Pulling", "Pulled"], "Successfully pulled image \"present_image\"")),
             )
         },
-        case(
-            "upstream: images/TestImagePullPrecheck/invalid image name, no pull",
-            "FAILED_IMAGE",
-            Always,
-            invalid(
-                "Failed to apply default image tag \"FAILED_IMAGE\": couldn't parse image name \"FAILED_IMAGE\": \
-                 invalid reference format: repository name (library/FAILED_IMAGE) must be lowercase",
-            ),
-        ),
-        case(
-            "upstream: images/TestImagePullPrecheck/invalid image name with http, no pull",
-            "http://url",
-            Always,
-            invalid(
-                "Failed to apply default image tag \"http://url\": couldn't parse image name \"http://url\": \
-                 invalid reference format",
-            ),
-        ),
-        case(
-            "upstream: images/TestImagePullPrecheck/invalid image name with sha256, no pull",
-            "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
-            Always,
-            invalid("cannot specify 64-byte hexadecimal strings"),
-        ),
+        Case {
+            limits: Some((2000.0, 0)),
+            ..case(
+                "upstream: images/TestImagePullPrecheck/image present and excessive qps rate, pull",
+                "present_image",
+                Always,
+                {
+                    let refused = || step(&[], Some("ErrImagePull"), &["Pulling", "Failed"], "pull QPS exceeded");
+                    let says = "Back-off pulling image \"present_image\": ErrImagePull: pull QPS exceeded";
+                    vec![refused(), refused(), step(&[], Some("ImagePullBackOff"), &["BackOff"], says)]
+                },
+            )
+        },
+        Case {
+            counted: unknown,
+            ..case(
+                "upstream: images/TestImagePullPrecheck/invalid image name, no pull",
+                "FAILED_IMAGE",
+                Always,
+                invalid(
+                    "Failed to apply default image tag \"FAILED_IMAGE\": couldn't parse image name \"FAILED_IMAGE\": \
+                     invalid reference format: repository name (library/FAILED_IMAGE) must be lowercase",
+                ),
+            )
+        },
+        Case {
+            counted: unknown,
+            ..case(
+                "upstream: images/TestImagePullPrecheck/invalid image name with http, no pull",
+                "http://url",
+                Always,
+                invalid(
+                    "Failed to apply default image tag \"http://url\": couldn't parse image name \"http://url\": \
+                     invalid reference format",
+                ),
+            )
+        },
+        Case {
+            counted: unknown,
+            ..case(
+                "upstream: images/TestImagePullPrecheck/invalid image name with sha256, no pull",
+                "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+                Always,
+                invalid("cannot specify 64-byte hexadecimal strings"),
+            )
+        },
         Case {
             fault: Some((CallKind::PullImage, Error::new(Kind::Unknown, "SignatureValidationFailed"))),
             ..case(
@@ -166,23 +201,65 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-#[tokio::test]
-async fn upstream_table() {
-    for puller in PULLERS {
-        for case in cases() {
-            run(puller, &case).await;
-        }
+// upstream: images/TestSerializedPuller
+#[tokio::test(start_paused = true)]
+async fn serialized_puller() {
+    run_all(SERIAL).await;
+}
+
+// upstream: images/TestParallelPuller
+#[tokio::test(start_paused = true)]
+async fn parallel_puller() {
+    run_all(PARALLEL).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn parallel_puller_with_a_limit() {
+    run_all(PullerOptions { max_parallel: Some(1), ..PARALLEL }).await;
+}
+
+/// Every case without records, and with records whose policy allows everything.
+async fn run_all(puller: PullerOptions) {
+    for case in cases() {
+        let puller = case.limits.map_or(puller, |(qps, burst)| PullerOptions { qps, burst, ..puller });
+        let options = || Options { puller, backoff: UPSTREAM, ..Options::default() };
+        run(&Rig::with(options()), &case, "without records").await;
+        run(&Rig::with_records(options(), VerificationPolicy::NeverVerify).await, &case, "with records").await;
     }
 }
 
-async fn run(puller: PullerOptions, case: &Case) {
-    let puller = case.limits.map_or(puller, |(qps, burst)| PullerOptions { qps, burst, ..puller });
-    let rig = Rig::new(puller);
+// upstream: images/TestEnsureImageRequestsMetrics
+#[tokio::test(start_paused = true)]
+async fn every_request_is_counted_once() {
+    for case in cases() {
+        let puller = case.limits.map_or(SERIAL, |(qps, burst)| PullerOptions { qps, burst, ..SERIAL });
+        let rig = Rig::with(Options { puller, backoff: UPSTREAM, ..Options::default() });
+        run(&rig, &case, "for the metrics").await;
+        let policy = case.policy.as_str().to_lowercase();
+        let (present, required) = case.counted;
+        let want = (policy, present.to_owned(), required.to_owned(), case.steps.len() as u64);
+        assert_eq!(rig.samples(), [want], "{}", case.name);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_goes_away_is_counted_too() {
+    let rig = Rig::new(SERIAL);
+    let gate = rig.fake.faults().hold(CallKind::PullImage);
+    let mut tasks = JoinSet::new();
+    rig.start(&mut tasks, request("missing_image", PullPolicy::IfNotPresent)).await;
+    gate.until_waiting(1).await;
+    assert_eq!(rig.samples(), []);
+    tasks.shutdown().await;
+    assert_eq!(rig.samples(), [("ifnotpresent".to_owned(), "false".to_owned(), "true".to_owned(), 1)]);
+}
+
+async fn run(rig: &Rig, case: &Case, how: &str) {
     if let Some((kind, error)) = &case.fault {
         rig.fake.faults().fail(*kind, error.clone());
     }
     for (index, step) in case.steps.iter().enumerate() {
-        let what = format!("{} step {index} with {puller:?}", case.name);
+        let what = format!("{} step {index} {how}", case.name);
         let events_before = rig.ring.events().last().map_or(0, |e| e.number);
         rig.fake.forget_calls();
         let result = rig.ensure(request(case.image, case.policy)).await;

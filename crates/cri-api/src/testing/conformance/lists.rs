@@ -16,6 +16,7 @@ pub(super) async fn image_is_listed_right_after_its_pull(bench: &Bench<'_>) -> O
 }
 
 /// critest "listImage should get exactly 3 image in the result list".
+// upstream: kuberuntime/TestListImages
 pub(super) async fn three_images_are_listed_with_one_tag_each(bench: &Bench<'_>) -> Outcome {
     let before: BTreeSet<String> = bench.list(None).await?.into_iter().map(|image| image.id).collect();
     for fixture in fixtures::LISTED {
@@ -108,6 +109,7 @@ pub(super) async fn empty_filter_lists_everything(bench: &Bench<'_>) -> Outcome 
 }
 
 /// What the list shows of an image is what its status shows.
+// upstream: kuberuntime/TestImageSize
 pub(super) async fn list_and_status_agree(bench: &Bench<'_>) -> Outcome {
     for fixture in [&fixtures::TAGGED, &fixtures::USER_UID, &fixtures::INDEXED] {
         let image = bench.pulled(fixture).await?;

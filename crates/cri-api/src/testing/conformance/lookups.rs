@@ -8,6 +8,8 @@ use crate::{ImageSpec, Kind};
 const NO_SUCH_ID: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
 
 /// critest "image status should support all kinds of references".
+// upstream: kuberuntime/TestGetImageRef
+// upstream: kuberuntime/TestGetImageRefReturnsImageIdNotRepoDigest
 pub(super) async fn every_reference_gives_the_same_status(bench: &Bench<'_>) -> Outcome {
     for name in bench.names(&fixtures::MANY_NAMES) {
         bench.pull(&name).await?;
@@ -26,6 +28,7 @@ pub(super) async fn every_reference_gives_the_same_status(bench: &Bench<'_>) -> 
 }
 
 /// Absence is an answer, not an error.
+// upstream: kuberuntime/TestGetImageRefImageNotAvailableLocally
 pub(super) async fn absent_images_have_no_status(bench: &Bench<'_>) -> Outcome {
     bench.pulled(&fixtures::TAGGED).await?;
     let repository = bench.repository(fixtures::TAGGED.names[0].0);

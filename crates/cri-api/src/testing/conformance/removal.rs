@@ -12,6 +12,7 @@ use crate::{ImageSpec, Kind, PullImageRequest};
 const NO_SUCH_ID: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
 
 /// critest "not listed and no status immediately after removal".
+// upstream: kuberuntime/TestRemoveImage
 pub(super) async fn removed_image_is_gone_at_once(bench: &Bench<'_>) -> Outcome {
     let image = bench.pulled(&fixtures::TAGGED).await?;
     bench.remove(&image.id).await?;
@@ -77,6 +78,7 @@ pub(super) async fn removal_by_any_reference_works(bench: &Bench<'_>) -> Outcome
 }
 
 /// critest "RemoveImage should not return an error if not found".
+// upstream: kuberuntime/TestRemoveImageNoOpIfImageNotLocal
 pub(super) async fn removal_of_an_absent_image_is_no_error(bench: &Bench<'_>) -> Outcome {
     let repository = bench.repository("conformance/never-pulled");
     let absent =

@@ -1,0 +1,144 @@
+//! What a request for an image costs beside the runtime: `EnsureImageExists` with the image present, and the decision
+//! alone. Prints how many allocations a request makes. Run by `cargo bench -p imagelet-image-manager --bench ensure`.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use allocation_counter::measure;
+use async_trait::async_trait;
+use credentials::{Keyring, KeyringOptions};
+use cri_api::{FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, PullImageRequest, Result};
+use criterion::{Criterion, criterion_group, criterion_main};
+use imagelet_image_manager::{
+    Access, EnsureImageRequest, EventRecorder, EventRef, Grant, ImageManager, ObjectRef, Options, PodRef, Presence,
+    PullPolicy, PullRecords, RecordsOptions, RingRecorder, VerificationPolicy, decide,
+};
+use tokio::runtime::{Builder, Runtime};
+
+const ID: &str = "sha256:9b871de323e37aa0eb6dc2ca6f8b8ff2f1df2e5a0e6a2e1b0d6d28c0a1f3d7f1";
+const IMAGE: &str = "registry.k8s.io/kube-apiserver:v1.36.2";
+
+/// An image service in which every image is present. It costs as little as one can: the fake of the tests writes every
+/// call down.
+struct Everything;
+
+#[async_trait]
+impl ImageService for Everything {
+    async fn list_images(&self, _: Option<&ImageFilter>) -> Result<Vec<Image>> {
+        Ok(Vec::new())
+    }
+
+    async fn image_status(&self, _: &ImageSpec, _: bool) -> Result<ImageStatus> {
+        let image = Image { id: ID.to_owned(), size: 1, ..Image::default() };
+        Ok(ImageStatus { image: Some(image), ..ImageStatus::default() })
+    }
+
+    async fn pull_image(&self, _: PullImageRequest) -> Result<String> {
+        Ok(ID.to_owned())
+    }
+
+    async fn remove_image(&self, _: &ImageSpec) -> Result<()> {
+        Ok(())
+    }
+
+    async fn image_fs_info(&self) -> Result<FsInfo> {
+        Ok(FsInfo::default())
+    }
+}
+
+struct Nobody;
+
+impl EventRecorder for Nobody {
+    fn record(&self, event: EventRef<'_>) {
+        black_box(event);
+    }
+}
+
+fn request() -> EnsureImageRequest {
+    let annotations = [("kubernetes.io/config.source", "api"), ("kubernetes.io/config.seen", "2026-07-01")];
+    let pod = PodRef {
+        namespace: "kube-system".into(),
+        name: "kube-apiserver-node-1".into(),
+        uid: "0f3ee0d6-2a8b-4a9f-8f0e-7a4b4d1f2c11".into(),
+        annotations: annotations.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+    };
+    EnsureImageRequest {
+        object: Some(ObjectRef::container(&pod, "kube-apiserver")),
+        pod,
+        policy: PullPolicy::IfNotPresent,
+        ..EnsureImageRequest::new(IMAGE)
+    }
+}
+
+async fn records(directory: &tempfile::TempDir, policy: VerificationPolicy, recorded: bool) -> PullRecords {
+    let options = RecordsOptions {
+        policy,
+        ..RecordsOptions::new(directory.path().join("image_manager"), Arc::new(jiff::Timestamp::now))
+    };
+    let records = PullRecords::open(options).await.expect("a fresh directory");
+    if recorded {
+        records.add(IMAGE, ID, None).await.expect("recorded");
+    }
+    records
+}
+
+fn manager(events: Arc<dyn EventRecorder>, records: Option<PullRecords>) -> ImageManager {
+    let keyring = Some(Arc::new(Keyring::new(KeyringOptions::default())));
+    ImageManager::new(Arc::new(Everything), events, Options { keyring, records, ..Options::default() })
+}
+
+#[expect(clippy::print_stderr, reason = "criterion has no place for a count")]
+fn bench(c: &mut Criterion, runtime: &Runtime, name: &str, manager: &ImageManager) {
+    const ROUNDS: usize = 1000;
+    let request = request();
+    let once = async || drop(black_box(manager.ensure_image_exists(black_box(&request)).await.expect("present")));
+    runtime.block_on(async {
+        // What fills up first, such as the ring of events, is not a request's cost.
+        for _ in 0..ROUNDS {
+            once().await;
+        }
+    });
+    let counted = measure(|| {
+        for _ in 0..ROUNDS {
+            runtime.block_on(once());
+        }
+    });
+    let each = |count: u64| count as f64 / ROUNDS as f64;
+    eprintln!("{name}: {} allocations, {} bytes per request", each(counted.count_total), each(counted.bytes_total));
+    c.bench_function(name, |b| {
+        b.iter_custom(|rounds| {
+            runtime.block_on(async {
+                let begun = std::time::Instant::now();
+                for _ in 0..rounds {
+                    once().await;
+                }
+                begun.elapsed()
+            })
+        });
+    });
+}
+
+fn ensure(c: &mut Criterion) {
+    let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let ring = || Arc::new(RingRecorder::new(256));
+    bench(c, &runtime, "ensure present, no records, no recorder", &manager(Arc::new(Nobody), None));
+    bench(c, &runtime, "ensure present, no records, ring", &manager(ring(), None));
+    let kept = runtime.block_on(records(&directory, VerificationPolicy::default(), false));
+    bench(c, &runtime, "ensure present, preloaded, ring", &manager(ring(), Some(kept)));
+    let kept = runtime.block_on(records(&directory, VerificationPolicy::AlwaysVerify, true));
+    bench(c, &runtime, "ensure present, recorded, ring", &manager(ring(), Some(kept)));
+}
+
+fn decision(c: &mut Criterion) {
+    c.bench_function("decide", |b| {
+        b.iter(|| {
+            let presence = Presence::Present { image_ref: String::new() };
+            decide(black_box(PullPolicy::IfNotPresent), presence, black_box(Access::Granted(Grant::NodeAccessible)))
+        });
+    });
+    c.bench_function("apply_default_tag", |b| b.iter(|| oci::apply_default_tag(black_box(IMAGE))));
+}
+
+criterion_group!(benches, ensure, decision);
+criterion_main!(benches);
