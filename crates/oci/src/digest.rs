@@ -7,6 +7,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use sha2::Digest as _;
 
+use crate::grammar::{is_digest_text, is_lower_hex};
+
 /// The digest algorithms that images use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Algorithm {
@@ -114,15 +116,6 @@ impl Digest {
     }
 }
 
-/// Whether `text` has the general form of a digest: components of letters and digits, a colon, at least 32 hex digits.
-fn has_digest_form(text: &str) -> bool {
-    let Some((algorithm, hex)) = text.split_once(':') else { return false };
-    let components = algorithm.split(['+', '.', '_', '-']).all(|part| {
-        part.starts_with(|c: char| c.is_ascii_alphabetic()) && part.bytes().all(|b| b.is_ascii_alphanumeric())
-    });
-    components && hex.len() >= 32 && hex.bytes().all(|b| b.is_ascii_hexdigit())
-}
-
 impl FromStr for Digest {
     type Err = DigestError;
 
@@ -139,12 +132,12 @@ fn split(text: &str) -> Result<(Algorithm, &str), DigestError> {
         return Err(DigestError::Format);
     }
     let Some(algorithm) = Algorithm::from_name(name) else {
-        return Err(if has_digest_form(text) { DigestError::Unsupported } else { DigestError::Format });
+        return Err(if is_digest_text(text) { DigestError::Unsupported } else { DigestError::Format });
     };
     if hex.len() != algorithm.hex_len() {
         return Err(DigestError::Length);
     }
-    if !hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
+    if !is_lower_hex(hex) {
         return Err(DigestError::Format);
     }
     Ok((algorithm, hex))

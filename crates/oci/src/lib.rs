@@ -10,6 +10,7 @@ mod auth;
 mod config;
 mod descriptor;
 mod digest;
+mod grammar;
 mod manifest;
 pub mod media_type;
 mod platform;

@@ -6,6 +6,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
+use crate::grammar::{is_digest_text, is_domain, is_path, is_tag};
 use crate::{Digest, DigestError};
 
 const DEFAULT_DOMAIN: &str = "docker.io";
@@ -13,7 +14,6 @@ const LEGACY_DEFAULT_DOMAIN: &str = "index.docker.io";
 const OFFICIAL_PREFIX: &str = "library/";
 const DEFAULT_TAG: &str = "latest";
 const MAX_PATH: usize = 255;
-const MAX_TAG: usize = 128;
 
 /// Why a text is no reference.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -238,13 +238,7 @@ fn plain_name_end(text: &str) -> Result<usize, ReferenceError> {
         _ => (0, text),
     };
     let parts = Parts::split(rest)?;
-    if !is_path(parts.path) {
-        return Err(ReferenceError::Format);
-    }
-    if parts.path.len() > MAX_PATH {
-        return Err(ReferenceError::TooLong);
-    }
-    parts.digest.map_or(Ok(()), Digest::check)?;
+    Parts::check(parts.path, parts.path.len(), parts.digest)?;
     Ok(before + parts.path.len())
 }
 
@@ -267,18 +261,22 @@ impl<'a> Normal<'a> {
             return Err(ReferenceError::Identifier(text.to_owned()));
         }
         let (domain, official, remainder) = split_domain(text);
-        let before_tag = remainder.split(':').next().unwrap_or_default();
-        if has_uppercase(before_tag) {
-            return Err(ReferenceError::Uppercase(format!("{official}{before_tag}")));
-        }
+        Self::checked(domain, official, remainder).map_err(|error| {
+            // Told before anything else that is wrong; a path that fits has none, so that only errors pay for the look.
+            let before_tag = remainder.split(':').next().unwrap_or_default();
+            match before_tag.contains(char::is_uppercase) {
+                true => ReferenceError::Uppercase(format!("{official}{before_tag}")),
+                false => error,
+            }
+        })
+    }
+
+    fn checked(domain: &'a str, official: &'static str, remainder: &'a str) -> Result<Self, ReferenceError> {
         let Parts { path, tag, digest } = Parts::split(remainder)?;
-        if !is_domain(domain) || !is_path(path) {
+        if !is_domain(domain) {
             return Err(ReferenceError::Format);
         }
-        if official.len() + path.len() > MAX_PATH {
-            return Err(ReferenceError::TooLong);
-        }
-        digest.map_or(Ok(()), Digest::check)?;
+        Parts::check(path, official.len() + path.len(), digest)?;
         Ok(Self { domain, official, path, tag, digest })
     }
 
@@ -315,10 +313,6 @@ fn split_domain(text: &str) -> (&str, &'static str, &str) {
     (domain, official, remainder)
 }
 
-fn has_uppercase(text: &str) -> bool {
-    if text.is_ascii() { text.bytes().any(|b| b.is_ascii_uppercase()) } else { text.contains(char::is_uppercase) }
-}
-
 fn is_changed_by_lowercase(text: &str) -> bool {
     if text.is_ascii() { text.bytes().any(|b| b.is_ascii_uppercase()) } else { text.to_lowercase() != text }
 }
@@ -345,77 +339,16 @@ impl<'a> Parts<'a> {
         }
         Ok(Self { path, tag, digest })
     }
-}
 
-fn is_tag(tag: &str) -> bool {
-    let word = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
-    tag.len() <= MAX_TAG
-        && tag.bytes().next().is_some_and(word)
-        && tag.bytes().all(|b| word(b) || b == b'.' || b == b'-')
-}
-
-/// The form of a digest in the grammar; whether it is a known algorithm of the right length is asked later.
-fn is_digest_text(text: &str) -> bool {
-    let Some((algorithm, hex)) = text.split_once(':') else { return false };
-    let component = |part: &str| {
-        part.starts_with(|c: char| c.is_ascii_alphabetic()) && part.bytes().all(|b| b.is_ascii_alphanumeric())
-    };
-    algorithm.split(['+', '.', '_', '-']).all(component)
-        && hex.len() >= 32
-        && hex.bytes().all(|b| b.is_ascii_hexdigit())
-}
-
-fn is_domain(text: &str) -> bool {
-    let (host, port) = match text.strip_prefix('[') {
-        Some(rest) => {
-            let Some((address, after)) = rest.split_once(']') else { return false };
-            if address.is_empty() || !address.bytes().all(|b| b.is_ascii_hexdigit() || b == b':') {
-                return false;
-            }
-            match after.strip_prefix(':') {
-                Some(port) => (None, Some(port)),
-                None if after.is_empty() => (None, None),
-                None => return false,
-            }
+    /// What is left to be asked about a path, whose length is counted by the caller, and a digest.
+    fn check(path: &str, length: usize, digest: Option<&str>) -> Result<(), ReferenceError> {
+        if !is_path(path) {
+            return Err(ReferenceError::Format);
         }
-        None => match text.split_once(':') {
-            Some((host, port)) => (Some(host), Some(port)),
-            None => (Some(text), None),
-        },
-    };
-    let component = |part: &str| {
-        part.starts_with(|c: char| c.is_ascii_alphanumeric())
-            && part.ends_with(|c: char| c.is_ascii_alphanumeric())
-            && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
-    };
-    host.is_none_or(|host| host.split('.').all(component))
-        && port.is_none_or(|port| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()))
-}
-
-fn is_path(text: &str) -> bool {
-    text.split('/').all(is_path_component)
-}
-
-/// Runs of lower-case letters and digits, joined by `.`, `_`, `__` or any number of `-`.
-fn is_path_component(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    let alnum = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    let mut at = 0;
-    loop {
-        let run = bytes[at..].iter().take_while(|b| alnum(b)).count();
-        if run == 0 {
-            return false;
+        if length > MAX_PATH {
+            return Err(ReferenceError::TooLong);
         }
-        at += run;
-        if at == bytes.len() {
-            return true;
-        }
-        at += match &bytes[at..] {
-            [b'_', b'_', ..] => 2,
-            [b'_' | b'.', ..] => 1,
-            [b'-', ..] => bytes[at..].iter().take_while(|b| **b == b'-').count(),
-            _ => return false,
-        };
+        Ok(digest.map_or(Ok(()), Digest::check)?)
     }
 }
 
