@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, Hash as _, Hasher as _, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -101,15 +102,21 @@ pub struct Keyring {
     secrets: PullSecrets,
     node: NodeConfigs,
     /// By helper and registry.
-    answers: Mutex<HashMap<(String, String), AnswerSlot>>,
+    answers: Mutex<HashMap<(String, String), Arc<AnswerSlot>>>,
     hasher: RandomState,
 }
 
-type AnswerSlot = Arc<tokio::sync::Mutex<Option<Answer>>>;
+/// What one helper says of one registry.
+#[derive(Default)]
+struct AnswerSlot {
+    /// How many runs have ended. Whoever waited while one failed takes its failure; whoever comes later has it run again.
+    ended: AtomicU64,
+    /// Held while the helper runs.
+    answer: tokio::sync::Mutex<Option<Answer>>,
+}
 
-/// What a helper said.
 struct Answer {
-    auth: Option<RegistryAuth>,
+    auth: Result<Option<RegistryAuth>, Note>,
     at: Instant,
     generation: u64,
 }
@@ -288,22 +295,25 @@ impl Keyring {
             }
             answers.entry((helper.to_owned(), server.to_owned())).or_default().clone()
         };
-        // Held while the helper runs: whoever asks for the same meanwhile waits for its answer.
-        let mut slot = slot.lock().await;
+        let ended = slot.ended.load(Ordering::Acquire);
+        let mut answer = slot.answer.lock().await;
+        let now = (self.options.clock)();
         let lifetime = self.options.node_cache.min(HELPER_ANSWER);
-        let fresh = |answer: &&Answer| {
-            answer.generation == node.generation && (self.options.clock)().duration_since(answer.at) < lifetime
+        let usable = |answer: &&Answer| match answer.auth {
+            Ok(_) => answer.generation == node.generation && now.duration_since(answer.at) < lifetime,
+            Err(_) => slot.ended.load(Ordering::Acquire) > ended,
         };
-        let auth = match slot.as_ref().filter(fresh) {
-            Some(answer) => answer.auth.clone(),
+        let auth = match answer.as_ref().filter(usable) {
+            Some(answer) => answer.auth.clone()?,
             None => {
-                *slot = None;
-                let auth = helper::get(helper, server, &self.options.helpers)
-                    .await
-                    .map_err(|error| Note::new(format!("{} failed: {error}", NodeSource::Helper(helper.to_owned()))))?;
-                let auth = auth.filter(|auth| !auth.is_anonymous());
-                *slot = Some(Answer { auth: auth.clone(), at: (self.options.clock)(), generation: node.generation });
-                auth
+                let auth = helper::get(helper, server, &self.options.helpers).await;
+                let auth = auth
+                    .map(|auth| auth.filter(|auth| !auth.is_anonymous()))
+                    .map_err(|error| Note::new(format!("{} failed: {error}", NodeSource::Helper(helper.to_owned()))));
+                let at = (self.options.clock)();
+                *answer = Some(Answer { auth: auth.clone(), at, generation: node.generation });
+                slot.ended.fetch_add(1, Ordering::Release);
+                auth?
             }
         };
         Ok(auth.map(|auth| Candidate {

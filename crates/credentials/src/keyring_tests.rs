@@ -297,3 +297,152 @@ async fn nothing_that_is_printed_has_a_secret_in_it() {
     let text = format!("{keyring:?} {found:?} {preview:?} {pod:?}");
     assert!(!text.contains("swordfish") && !text.contains(&found.candidates[0].hash), "{text}");
 }
+
+/// A node whose helper is a script, which writes a line into the file `runs` each time.
+struct Helped {
+    dir: tempfile::TempDir,
+    keyring: Keyring,
+    now: Arc<Mutex<Instant>>,
+}
+
+impl Helped {
+    fn new(config: &str, script: &str) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        fs::write(dir.path().join("config.json"), config).expect("written");
+        crate::test_support::script(dir.path(), "docker-credential-fake", &format!("echo run >> $DIR/runs\n{script}"));
+        let now = Arc::new(Mutex::new(Instant::now()));
+        let clock = now.clone();
+        let keyring = Keyring::new(KeyringOptions {
+            node_files: NodeFiles { search: vec![dir.path().to_owned()], legacy: Vec::new() },
+            helpers: HelperOptions {
+                path: Some(dir.path().into()),
+                environment: vec![("PATH".into(), "/usr/bin:/bin".into()), ("DIR".into(), dir.path().into())],
+                ..HelperOptions::default()
+            },
+            clock: Arc::new(move || *clock.lock().expect("not poisoned")),
+            ..KeyringOptions::default()
+        });
+        Self { dir, keyring, now }
+    }
+
+    fn runs(&self) -> usize {
+        fs::read_to_string(self.dir.path().join("runs")).map_or(0, |text| text.lines().count())
+    }
+}
+
+#[tokio::test]
+async fn a_helper_goes_before_the_files_entries_and_is_run_once_a_minute() {
+    let config = r#"{"auths": {"reg.io": {"username": "file", "password": "p"}}, "credsStore": "fake"}"#;
+    let node = Helped::new(config, r#"read server; echo "{\"Username\": \"for-$server\", \"Secret\": \"swordfish\"}""#);
+    let pod = pod([cfg("x", r#"{"reg.io": {"username": "pod", "password": "p"}}"#)]);
+    for _ in 0..3 {
+        assert_eq!(users(&node.keyring, "reg.io/a", &pod).await, ["pod", "for-reg.io", "file"]);
+        // The file is read once more when its clock has gone on, and is the same.
+        *node.now.lock().expect("not poisoned") += Duration::from_secs(1);
+    }
+    assert_eq!(node.runs(), 1);
+    let found = node.keyring.candidates("reg.io/a", &pod).await.expect("is right").candidates;
+    assert_eq!(found[1].source, Source::Node(NodeSource::Helper("fake".into())));
+    assert_eq!(found[1].hash, credential_hash(&RegistryAuth::basic("for-reg.io", "swordfish")));
+    assert_eq!(users(&node.keyring, "nginx", &pod).await, ["for-https://index.docker.io/v1/"]);
+    assert_eq!(node.runs(), 2);
+    *node.now.lock().expect("not poisoned") += HELPER_ANSWER;
+    assert_eq!(users(&node.keyring, "reg.io/a", &pod).await.len(), 3);
+    assert_eq!(node.runs(), 3);
+    fs::write(node.dir.path().join("config.json"), r#"{"credHelpers": {"reg.io": "fake"}}"#).expect("written");
+    assert_eq!(users(&node.keyring, "reg.io/a", &pod).await, ["pod", "for-reg.io"]);
+    assert_eq!(node.runs(), 4, "a changed file may mean a changed store");
+    assert!(users(&node.keyring, "nginx", &pod).await.is_empty());
+    assert_eq!(node.keyring.preview("reg.io/a", &pod).await.expect("is right").candidates.len(), 1);
+    assert_eq!(node.runs(), 4, "a preview runs nothing");
+}
+
+#[tokio::test]
+async fn a_helper_that_fails_is_noted_and_fails_once_for_all_who_wait() {
+    let node = Helped::new(
+        r#"{"auths": {"reg.io": {"username": "file", "password": "p"}}, "credsStore": "fake"}"#,
+        "until [ -e $DIR/go ]; do sleep 0.01; done; echo swordfish; exit 1",
+    );
+    let pod = pod([]);
+    let asks = futures::future::join_all((0..8).map(|_| node.keyring.candidates("reg.io/a", &pod)));
+    let (answers, ()) = futures::join!(asks, async {
+        crate::test_support::until(|| node.runs() == 1).await;
+        fs::write(node.dir.path().join("go"), "").expect("written");
+    });
+    for answer in answers {
+        let found = answer.expect("a failing helper fails no look-up");
+        assert_eq!(found.candidates[0].auth.username, "file");
+        let [note] = found.notes.as_slice() else { panic!("{:?}", found.notes) };
+        assert!(note.text.starts_with("credential helper docker-credential-fake failed: "), "{note}");
+        assert!(!note.text.contains("swordfish"), "{note}");
+    }
+    assert_eq!(node.runs(), 1);
+    node.keyring.candidates("reg.io/a", &pod).await.expect("is right");
+    assert_eq!(node.runs(), 2, "who comes later has it run again");
+}
+
+#[tokio::test]
+async fn providers_come_last_in_their_own_order() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let bin = dir.path().join("bin");
+    fs::create_dir(&bin).expect("a directory");
+    let answer = |auth: &str| {
+        format!(
+            "cat > /dev/null; echo '{{\"kind\": \"CredentialProviderResponse\", \"apiVersion\": \
+             \"credentialprovider.kubelet.k8s.io/v1\", \"cacheKeyType\": \"Image\", \"cacheDuration\": \"1h\", \"auth\": {auth}}}'"
+        )
+    };
+    let entry = |user: &str| format!(r#"{{"username": "{user}", "password": "p"}}"#);
+    let one = format!(r#"{{"*.io": {}, "other.io": {}}}"#, entry("one-glob"), entry("one-other"));
+    let two = format!(r#"{{"reg.io": {}, "reg.io:x": {}}}"#, entry("two-host"), entry("two-bad"));
+    crate::test_support::script(&bin, "one", &answer(&one));
+    crate::test_support::script(&bin, "two", &answer(&two));
+    crate::test_support::script(&bin, "bad", "exit 3");
+    let provider = |name: &str| {
+        format!(
+            r#"{{"name": "{name}", "matchImages": ["*.io"], "defaultCacheDuration": "1h",
+                "apiVersion": "credentialprovider.kubelet.k8s.io/v1"}}"#
+        )
+    };
+    let config = format!(
+        r#"{{"kind": "CredentialProviderConfig", "apiVersion": "kubelet.config.k8s.io/v1", "providers": [{}]}}"#,
+        ["one", "two", "bad"].map(provider).join(",")
+    );
+    fs::write(dir.path().join("providers.json"), config).expect("written");
+    fs::write(dir.path().join("config.json"), r#"{"auths": {"reg.io": {"username": "file", "password": "p"}}}"#)
+        .expect("written");
+    let options = crate::exec::ExecOptions {
+        environment: vec![("PATH".into(), "/usr/bin:/bin".into())],
+        clock: Arc::new(Instant::now),
+        yaml: Arc::new(|text| serde_json::from_str(text).map_err(|error| error.to_string())),
+        tokens: None,
+        service_account_tokens: true,
+        path_match: PathMatch::Segments,
+        timeout: Duration::from_secs(60),
+    };
+    let providers = Providers::load(&dir.path().join("providers.json"), &bin, options).expect("is right");
+    let keyring = Keyring::new(KeyringOptions {
+        node_files: NodeFiles { search: vec![dir.path().to_owned()], legacy: Vec::new() },
+        providers: Some(providers),
+        ..KeyringOptions::default()
+    });
+    let pod = pod([]);
+    let preview = keyring.preview("reg.io/a", &pod).await.expect("is right");
+    assert_eq!(preview.would_ask, ["one", "two", "bad"].map(|name| format!("credential provider {name}")));
+    let found = keyring.candidates("reg.io/a", &pod).await.expect("is right");
+    let got: Vec<(&str, String)> =
+        found.candidates.iter().map(|c| (c.auth.username.as_str(), c.source.to_string())).collect();
+    assert_eq!(got[0].0, "file");
+    // One index of all providers, as in the kubelet: the greater pattern first.
+    assert_eq!(
+        got[1..],
+        [("two-host", "credential provider two".into()), ("one-glob", "credential provider one".into())]
+    );
+    let notes: Vec<&str> = found.notes.iter().map(|note| note.text.as_str()).collect();
+    assert_eq!(notes.len(), 2, "{notes:?}");
+    assert!(notes[0].contains("bad"), "{notes:?}");
+    assert!(
+        notes[1].contains("provider two is left out") && notes[1].contains("the port is not a number"),
+        "{notes:?}"
+    );
+}
