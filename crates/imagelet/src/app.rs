@@ -154,6 +154,7 @@ impl App {
             hosts_roots: config.registry_config_paths.clone(),
             platform: config.platform.clone(),
             max_parallel_layers: config.max_parallel_layers,
+            check_disk_space: config.check_disk_space,
             user_agent: USER_AGENT.to_owned(),
             ..EngineOptions::default()
         };

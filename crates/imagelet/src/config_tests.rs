@@ -118,7 +118,7 @@ fn every_field_is_taken() {
          preloadedImagesVerificationAllowlist: [a.example/x, b.example/*]\n\
          imageCredentialProviderConfig: p.yaml\nimageCredentialProviderBinDir: /bin\n\
          credentials: {{pathMatch: compat, anonymousFallback: true, dockerConfigPaths: [/c, d], helperTimeout: 4s}}\n\
-         secretsDirectory: /s\nserviceAccountTokenDirectory: /t\nmaxParallelLayers: 7\n\
+         secretsDirectory: /s\nserviceAccountTokenDirectory: /t\nmaxParallelLayers: 7\ncheckDiskSpace: false\n\
          platform: linux/arm64\ndurability: relaxed\n\
          limits: {{layerBytes: 1Gi, layerEntries: 10, pathDepth: 5, headerBytes: 4096}}\nlogging:\n  format: json\n  level: debug\n"
     );
@@ -157,6 +157,7 @@ fn every_field_is_taken() {
         "from the file's place"
     );
     assert_eq!((config.max_parallel_layers, config.durability), (7, Durability::Relaxed));
+    assert!(!config.check_disk_space);
     assert_eq!((config.log_format, config.log_level), (LogFormat::Json, LogLevel::Debug));
     assert_eq!(config.platform.to_string(), "linux/arm64");
     let want = Limits { layer_bytes: 1 << 30, layer_entries: 10, path_depth: 5, header_bytes: 4096 };

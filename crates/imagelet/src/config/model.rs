@@ -118,6 +118,7 @@ pub(crate) struct Config {
     pub(crate) verification: Verification,
     pub(crate) credentials: Credentials,
     pub(crate) max_parallel_layers: usize,
+    pub(crate) check_disk_space: bool,
     pub(crate) platform: oci::Platform,
     pub(crate) durability: Durability,
     pub(crate) limits: Limits,
@@ -181,6 +182,7 @@ impl Config {
                 token_directory: None,
             },
             max_parallel_layers: engine.max_parallel_layers,
+            check_disk_space: engine.check_disk_space,
             platform: oci::Platform::host(),
             durability: Durability::Full,
             limits: Limits {

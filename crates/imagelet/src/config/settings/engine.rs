@@ -33,6 +33,19 @@ pub(super) static ROWS: &[Setting] = &[
         show: |c| json!(c.max_parallel_layers),
     },
     Setting {
+        field: "checkDiskSpace",
+        flag: "check-disk-space",
+        variable: "IMAGELET_CHECK_DISK_SPACE",
+        short: None,
+        value_name: "BOOL",
+        list: None,
+        group: Group::Engine,
+        help: "Refuse a pull of which the compressed layers alone do not fit on the disk, before they are fetched. false: \
+               for a file system that makes layers smaller than their blobs",
+        apply: |c, raw| raw.boolean().map(|v| c.check_disk_space = v),
+        show: |c| json!(c.check_disk_space),
+    },
+    Setting {
         field: "platform",
         flag: "platform",
         variable: "IMAGELET_PLATFORM",
