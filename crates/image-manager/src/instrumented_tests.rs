@@ -143,6 +143,46 @@ async fn a_served_service_counts_its_pulls() {
 }
 
 #[test]
+fn watching_costs_one_allocation() {
+    struct Nothing;
+
+    #[async_trait]
+    impl ImageService for Nothing {
+        async fn list_images(&self, _: Option<&ImageFilter>) -> Result<Vec<Image>> {
+            Ok(Vec::new())
+        }
+
+        async fn image_status(&self, _: &ImageSpec, _: bool) -> Result<ImageStatus> {
+            Ok(ImageStatus::default())
+        }
+
+        async fn pull_image(&self, _: PullImageRequest) -> Result<String> {
+            Ok(String::new())
+        }
+
+        async fn remove_image(&self, _: &ImageSpec) -> Result<()> {
+            Ok(())
+        }
+
+        async fn image_fs_info(&self) -> Result<FsInfo> {
+            Ok(FsInfo::default())
+        }
+    }
+
+    let plain: Arc<dyn ImageService> = Arc::new(Nothing);
+    let watched: Arc<dyn ImageService> =
+        Arc::new(Instrumented::new(Arc::clone(&plain), Metrics::new(), Arc::new(Instant::now)));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let spec = ImageSpec::new(IMAGE);
+    let count = |service: &Arc<dyn ImageService>| {
+        let ask = || drop(runtime.block_on(service.image_status(&spec, false)));
+        ask();
+        allocation_counter::measure(ask).count_total
+    };
+    assert_eq!(count(&watched), count(&plain) + 1, "the box of the future");
+}
+
+#[test]
 fn bytes_of_a_layer_count_once_for_all_who_wait_for_it() {
     let metrics = Metrics::new();
     let running = Arc::<Mutex<Running>>::default();

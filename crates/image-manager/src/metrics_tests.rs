@@ -279,3 +279,20 @@ fn failures_are_counted_by_cause() {
     }
     assert_eq!(lines.next(), None);
 }
+
+#[test]
+fn counting_makes_no_text() {
+    let metrics = Metrics::new();
+    let count = || {
+        metrics.ensure_request(PullPolicy::IfNotPresent, Some(true), Some(false));
+        metrics.must_pull_check(MustPullResult::CredentialRecordFound);
+        metrics.operation(Operation::ImageStatus, Duration::from_millis(1), false);
+        metrics.pull_duration(Some(1), Duration::from_secs(1));
+        metrics.failed(Cause::NotFound);
+        metrics.pulled_bytes(1);
+        metrics.queue_length(1);
+    };
+    count();
+    let again = allocation_counter::measure(count);
+    assert_eq!(again.count_total, 0, "the first use of a series makes it, and no other");
+}

@@ -13,7 +13,6 @@ use super::*;
 mod counting;
 mod failing;
 mod limits;
-mod recording;
 mod sharing;
 mod slow;
 
