@@ -1,5 +1,7 @@
 //! Tables of docker configurations. Rows named `upstream` mirror the kubelet's tests, one by one.
 
+use proptest::prelude::*;
+
 use super::*;
 
 fn shown(entry: &Entry) -> (&str, &str) {
@@ -217,4 +219,22 @@ fn upstream_hashes() {
             "f949b3837a1eb733a951b6aeda0b3327c09ec50c917de9ca35818e8fbf567e29"
         ]
     );
+}
+
+proptest! {
+    #[test]
+    fn whatever_stands_there_an_error_tells_nothing_of_it(
+        pieces in prop::collection::vec(prop::sample::select(vec![
+            "{", "}", "[", "]", ":", ",", "\"", "\\", "null", "1", "\"auths\"", "\"h\"", "\"auth\"", "\"username\"",
+            "\"password\"", "\"swordfish\"", "swordfish", "\"c3dvcmRmaXNo\"", "\"credHelpers\"", "{\"auths\":{\"h\":{", "\n",
+        ]), 0..24),
+    ) {
+        let text = pieces.concat();
+        for parse in [DockerConfig::parse, DockerConfig::parse_legacy] {
+            if let Err(error) = parse(text.as_bytes()) {
+                let shown = format!("{error} {error:?}");
+                prop_assert!(!shown.contains("swordfish") && !shown.contains("c3dv"), "{}", shown);
+            }
+        }
+    }
 }

@@ -13,6 +13,7 @@ use super::*;
 mod counting;
 mod failing;
 mod limits;
+mod recording;
 mod sharing;
 mod slow;
 
