@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use credentials::Keyring;
 use cri_api::{Error, ImageService, ImageSpec, Kind};
+use tokio::sync::Notify;
 use tracing::Instrument as _;
 
 use crate::backoff::{Backoff, Failure, Marks, Subject};
@@ -33,6 +34,8 @@ pub struct ImageManager {
     backoff: Mutex<Backoff>,
     /// How many entries that has, so that a request for what is here need not lock it.
     backed_off: AtomicUsize,
+    /// Wakes who waits for back-off to be forgotten.
+    reset: Notify,
 }
 
 /// What is counted of one request, whatever becomes of it: also when its caller goes away.
@@ -71,6 +74,7 @@ impl ImageManager {
             registry_fingerprint,
             backoff: Mutex::new(Backoff::new(backoff)),
             backed_off: AtomicUsize::new(0),
+            reset: Notify::new(),
         }
     }
 
@@ -112,7 +116,14 @@ impl ImageManager {
         let mut backoff = self.lock_backoff();
         let forgotten = backoff.reset(what);
         self.count_backoff(&backoff);
+        drop(backoff);
+        self.reset.notify_waiters();
         forgotten
+    }
+
+    /// Ends when [`ImageManager::reset_backoff`] is called after this call: for callers that sleep until they ask again.
+    pub fn backoff_was_reset(&self) -> impl Future<Output = ()> + Send {
+        self.reset.notified()
     }
 
     /// Ends every pull, and waits for their ends.

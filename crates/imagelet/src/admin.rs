@@ -77,7 +77,6 @@ impl Admin {
     }
 
     /// Shows the back-off of this manager as well.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for commands that wait with pods, which come next"))]
     #[must_use]
     pub(crate) fn with_manager(self, manager: Arc<ImageManager>) -> Self {
         Self { manager: Some(manager), ..self }

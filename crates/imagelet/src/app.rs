@@ -8,6 +8,7 @@ use std::sync::Arc;
 use cri_api::ImageService;
 use cri_grpc::Endpoint;
 use cri_grpc::client::{ClientOptions, RemoteImageService, connect_image_service};
+use image_manager::EventRecorder;
 use image_service::{Engine, EngineOptions, OpenError, StoreOpenError};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
@@ -17,6 +18,8 @@ use crate::environment::Environment;
 use crate::exit::{Code, Failure, Outcome, code_of};
 use crate::output::Printer;
 use crate::progress::Progress;
+use crate::signals::Signals;
+use crate::wiring::{Managed, Mode};
 
 /// The name under which this program makes itself known to registries and runtimes.
 pub(crate) const USER_AGENT: &str = concat!("imagelet/", env!("CARGO_PKG_VERSION"));
@@ -30,7 +33,10 @@ pub(crate) struct App {
     pub(crate) progress: Progress,
     /// Cancelled when the process is asked to end.
     pub(crate) stop: CancellationToken,
+    /// What asked it.
+    pub(crate) signals: Signals,
     backend: OnceCell<Backend>,
+    managed: OnceCell<Managed>,
 }
 
 /// Where the images are.
@@ -59,9 +65,11 @@ impl App {
         config: Config,
         printer: Printer,
         progress: Progress,
-        stop: CancellationToken,
+        signals: Signals,
     ) -> Self {
-        Self { environment, config, printer, progress, stop, backend: OnceCell::new() }
+        let stop = signals.stop.clone();
+        let (backend, managed) = (OnceCell::new(), OnceCell::new());
+        Self { environment, config, printer, progress, stop, signals, backend, managed }
     }
 
     /// The images that the configuration means; where the embedded root is held by an agent, the agent's.
@@ -87,6 +95,12 @@ impl App {
     /// The image service.
     pub(crate) async fn service(&self) -> Outcome<Arc<dyn ImageService>> {
         Ok(self.backend().await?.service())
+    }
+
+    /// The image manager over the image service, made when it is first asked for.
+    pub(crate) async fn managed(&self, events: Arc<dyn EventRecorder>, mode: Mode) -> Outcome<&Managed> {
+        let make = async || Managed::new(self, self.service().await?, events, mode).await;
+        self.managed.get_or_try_init(make).await
     }
 
     /// Our own engine, for what only it can do; `what` names that.
@@ -132,6 +146,9 @@ impl App {
 
     /// Ends what goes on in the background; private directories of pulls are gone afterwards.
     pub(crate) async fn close(&self) {
+        if let Some(managed) = self.managed.get() {
+            managed.shutdown().await;
+        }
         if let Some(Backend::Embedded(engine)) = self.backend.get() {
             engine.shutdown().await;
         }

@@ -2,6 +2,7 @@
 //! Called by `main`; the commands take their arguments from here.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, ValueParser};
 use clap::{Args, Parser, Subcommand, ValueHint};
@@ -23,7 +24,8 @@ Exit codes:
   69 an endpoint or registry cannot be reached   77 not permitted   130, 143 ended by Ctrl-C or SIGTERM
 
 Every configuration flag is also a field of the file (see `imagelet config`) and an IMAGELET_… variable; flags win over
-variables, variables over the file.";
+variables, variables over the file, the file over a kubelet's configuration (--kubelet-config). `-h` shows the common ones,
+`--help` all.";
 
 /// The kubelet's image half as a program of its own: makes sure that the images which pods need are on the node.
 #[derive(Debug, Parser)]
@@ -121,17 +123,35 @@ pub(crate) struct ShowConfig {
 /// CronJobs and Lists of them, as YAML or JSON. Containers of all kinds and image volumes count. Each image is pulled,
 /// found or refused as its pull policy says; without one, the tag `latest` or no tag means Always, anything else
 /// IfNotPresent. All are ensured at the same time; one that fails does not stop the others.
+///
+/// Pull secrets are Secrets in the same files or in --secrets-dir, by the names in imagePullSecrets, otherwise those of
+/// the pod's service account; then come the node's docker configuration and the credential providers. Nothing limits
+/// the rate of pulls, and all go side by side, unless --registry-qps, --serialize-image-pulls or
+/// --max-parallel-image-pulls say so.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   imagelet ensure -f pod.yaml
   kubectl get deployment web -o yaml | imagelet ensure -f -
   helm template chart/ | imagelet ensure --skip-other-kinds -f -
+  imagelet ensure --wait --timeout 10m -f pod.yaml -f secrets.yaml
 
 Exit code: 0 if every image is present; 69 if every failure is a registry that cannot be reached; otherwise 1.")]
 pub(crate) struct Ensure {
     #[command(flatten)]
     pub(crate) manifests: Manifests,
+    /// Try what fails again, after the same times as a kubelet, until every image is present
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// How long to wait at most, for example 90s or 10m [default: for ever]
+    #[arg(long, value_name = "DURATION", requires = "wait", value_parser = timeout)]
+    pub(crate) timeout: Option<Duration>,
+}
+
+/// A time to wait.
+fn timeout(text: &str) -> Result<Duration, String> {
+    let time = crate::config::value::parse_duration(text).filter(|time| !time.is_zero());
+    time.ok_or_else(|| "it must be a duration such as 90s or 2m30s".to_owned())
 }
 
 /// Where pods are read from.
@@ -148,7 +168,8 @@ pub(crate) struct Manifests {
 /// Pull images
 ///
 /// Asks the registry every time, and fetches what is missing. Prints the image id of each image. Several images are
-/// pulled at the same time; one that fails does not stop the others.
+/// pulled at the same time; one that fails does not stop the others. Without --creds, the credentials are those of the
+/// node: docker's config.json with its helpers, and credential providers.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -439,6 +460,17 @@ mod tests {
         let given = parse("ensure -f x --serialize-image-pulls").expect("parses").settings.given();
         assert_eq!(given[0].2, "true");
         assert_eq!(parse("ensure -f x --serialize-image-pulls=false").expect("parses").settings.given()[0].2, "false");
+    }
+
+    #[test]
+    fn waiting_has_its_time() {
+        let Command::Ensure(ensure) = parse("ensure -f x --wait --timeout 1m30s").expect("parses").command else {
+            panic!("an ensure")
+        };
+        assert_eq!((ensure.wait, ensure.timeout), (true, Some(Duration::from_secs(90))));
+        for line in ["ensure -f x --timeout 1m", "ensure -f x --wait --timeout 90", "ensure -f x --wait --timeout 0s"] {
+            assert!(parse(line).is_err(), "{line}");
+        }
     }
 
     #[test]

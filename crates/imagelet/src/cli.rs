@@ -19,6 +19,7 @@ mod registry;
 mod rmi;
 mod serve;
 pub(crate) mod version;
+mod wait;
 
 use crate::app::App;
 use crate::args::Command;

@@ -1,8 +1,12 @@
 //! What the process is born with, read once: home directories, user, the wish for no colour. The only file that reads
 //! the environment itself; `IMAGELET_…` variables are clap's. Called by `main`.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
+
+/// The variable of `imagelet pull --creds`.
+const CREDENTIAL: &str = "IMAGELET_CREDS";
 
 /// The facts.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +21,23 @@ pub(crate) struct Environment {
     pub(crate) no_color: bool,
     /// Proxies towards registries.
     pub(crate) proxies: Proxies,
+    /// `$PATH`.
+    pub(crate) path: Option<OsString>,
+    /// The working directory.
+    pub(crate) working: Option<PathBuf>,
+    /// All variables.
+    pub(crate) variables: Variables,
+}
+
+/// Every variable, for the programs that the configuration names.
+#[derive(Clone, Default)]
+pub(crate) struct Variables(Vec<(OsString, OsString)>);
+
+impl fmt::Debug for Variables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Any of them may be a password.
+        write!(f, "{} variables", self.0.len())
+    }
 }
 
 /// `HTTP_PROXY` and its like, upper or lower case.
@@ -47,8 +68,16 @@ impl Environment {
             data_home: path("XDG_DATA_HOME"),
             no_color: std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty())
                 || std::env::var_os("TERM").is_some_and(|v| v == "dumb"),
+            path: std::env::var_os("PATH"),
+            working: std::env::current_dir().ok(),
+            variables: Variables(std::env::vars_os().collect()),
             proxies: Proxies { http: proxy("HTTP_PROXY"), https: proxy("HTTPS_PROXY"), no_proxy: proxy("NO_PROXY") },
         }
+    }
+
+    /// The environment of credential helpers and providers: ours, without the credential that was given to us.
+    pub(crate) fn of_children(&self) -> Vec<(OsString, OsString)> {
+        self.variables.0.iter().filter(|(name, _)| name != CREDENTIAL).cloned().collect()
     }
 
     /// Where the embedded store is when nobody says. An ordinary user without a home gets a path of the system, which
@@ -66,6 +95,15 @@ impl Environment {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn children_do_not_get_our_credential() {
+        let variables = [("PATH", "/bin"), (CREDENTIAL, "user:s3cret"), ("X", "y")].map(|(k, v)| (k.into(), v.into()));
+        let environment = Environment { variables: Variables(variables.into()), ..Environment::default() };
+        let names: Vec<_> = environment.of_children().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["PATH", "X"]);
+        assert!(!format!("{environment:?}").contains("s3cret"), "{environment:?}");
+    }
 
     #[test]
     fn roots() {

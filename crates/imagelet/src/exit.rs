@@ -80,6 +80,11 @@ impl Failure {
         }))
     }
 
+    /// The same with another exit code.
+    pub(crate) fn with_code(self, code: Code) -> Self {
+        Self { code, ..self }
+    }
+
     /// The exit code.
     pub(crate) fn code(&self) -> Code {
         self.code

@@ -16,6 +16,7 @@ mod output;
 mod progress;
 mod secrets;
 mod signals;
+mod wiring;
 mod yaml;
 
 use std::process::ExitCode;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
     let progress = Progress::new(cli.global.progress, cli.global.quiet);
     let stderr = progress.multi().map(Stderr::with_bars).unwrap_or_default();
     let service = matches!(cli.command, Command::Serve(_) | Command::Registry(_));
+    let waits = matches!(&cli.command, Command::Ensure(args) if args.wait);
     logging::start(&config, stderr.clone(), service, environment.no_color);
 
     for note in &config.notes {
@@ -69,11 +71,11 @@ fn main() -> ExitCode {
     };
     let outcome = runtime.block_on(async {
         let signals = Signals::listen(&TaskTracker::new()).map_err(|e| Failure::caused(Code::Failed, "signals", &e))?;
-        let app = App::new(environment, config, printer, progress.clone(), signals.stop.clone());
+        let app = App::new(environment, config, printer, progress.clone(), signals.clone());
         let outcome = tokio::select! {
             outcome = cli::run(&app, &cli.command) => outcome,
-            // Services end by themselves when they are asked to; everything else is dropped where it stands.
-            () = signals.stop.cancelled(), if !service => Err(Failure::new(signals.code(), "ended by a signal")),
+            // What goes on ends by itself when it is asked to; everything else is dropped where it stands.
+            () = signals.stop.cancelled(), if !service && !waits => Err(Failure::new(signals.code(), "ended by a signal")),
         };
         app.close().await;
         outcome

@@ -3,7 +3,6 @@
 //! registries. Called by the readers of pods.
 
 mod directory;
-#[cfg_attr(not(test), expect(dead_code, reason = "credential providers will ask"))]
 mod tokens;
 
 use std::collections::BTreeMap;
@@ -12,6 +11,7 @@ use credentials::{PullSecret, ServiceAccount};
 
 use crate::manifest::{AccountObject, Objects, Pod, SecretObject, unknown_account};
 pub(crate) use directory::read as read_directory;
+pub(crate) use tokens::TokenDirectory;
 
 /// By namespace and name.
 type Key = (String, String);

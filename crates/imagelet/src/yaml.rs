@@ -102,6 +102,29 @@ pub(crate) fn documents(text: &str) -> Result<Vec<Node>, YamlError> {
     })
 }
 
+/// One document as JSON, for readers that have types of their own. The error is for people.
+pub(crate) fn json(text: &str) -> Result<serde_json::Value, String> {
+    let at = |e: YamlError| e.position.map_or(e.message.clone(), |p| format!("line {}: {}", p.line, e.message));
+    let mut documents = documents(text).map_err(at)?;
+    match (documents.len(), documents.pop()) {
+        (1, Some(node)) => Ok(node.value.into()),
+        (count, _) => Err(format!("{count} documents instead of one")),
+    }
+}
+
+impl From<Value> for serde_json::Value {
+    fn from(value: Value) -> Self {
+        match value {
+            Value::Null => Self::Null,
+            Value::Bool(value) => Self::Bool(value),
+            Value::Number(value) => Self::Number(value),
+            Value::Text(value) => Self::String(value),
+            Value::List(list) => Self::Array(list.into_iter().map(|node| node.value.into()).collect()),
+            Value::Map(map) => Self::Object(map.into_iter().map(|(key, node)| (key, node.value.into())).collect()),
+        }
+    }
+}
+
 /// Limits that no honest manifest meets. Comments are not kept: their buffer is small, and a long comment in front of
 /// a list entry would count as an attack.
 fn options() -> serde_saphyr::Options {
@@ -256,6 +279,14 @@ mod tests {
         let long: Vec<String> = (0..2000).map(|n| format!("word{n}")).collect();
         let text = serde_json::json!({"a": {"b": long, "c": "x".repeat(5000)}, "d": "y"}).to_string();
         assert_eq!(documents(&text).expect("parses")[0].get("d").expect("d").value, Value::Text("y".into()));
+    }
+
+    #[test]
+    fn one_document_becomes_json() {
+        let got = json("a: [1, x, true, ~, 1.5]\nb: {c: d}\n").expect("parses");
+        assert_eq!(got, serde_json::json!({"a": [1, "x", true, null, 1.5], "b": {"c": "d"}}));
+        assert_eq!(json("a: 1\n---\nb: 2\n"), Err("2 documents instead of one".to_owned()));
+        assert_eq!(json("a: 1\na: 2\n"), Err("line 2: the key \"a\" stands twice".to_owned()));
     }
 
     #[test]

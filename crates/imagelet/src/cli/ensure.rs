@@ -3,15 +3,17 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use image_manager::{EnsureImageError, EnsuredImage, ImageManager, LogRecorder, Options, PullerOptions};
+use image_manager::{EnsureImageError, EnsureImageRequest, EnsuredImage, EventRecorder, EventRef, LogRecorder};
 use serde::Serialize;
 
 use super::pods::{self, Need};
+use super::wait;
 use crate::app::App;
 use crate::args::Ensure;
 use crate::exit::{Code, Failure, Outcome, code_of};
 use crate::manifest::Role;
 use crate::output::{Report, Table, units};
+use crate::wiring::Mode;
 
 /// What became of one need.
 #[derive(Serialize)]
@@ -25,7 +27,7 @@ struct Row {
     role: Role,
     image: String,
     policy: &'static str,
-    /// `present`, `pulled`, or the reason of the failure.
+    /// `present`, `pulled`, `unfinished`, or the reason of the failure.
     result: &'static str,
     #[serde(skip_serializing_if = "String::is_empty")]
     image_ref: String,
@@ -81,40 +83,55 @@ pub(super) async fn run(app: &App, args: &Ensure) -> Outcome {
     let needs = pods::read(app, &args.manifests.files, args.manifests.skip_other_kinds).await?;
     let backend = app.backend().await?;
     app.note_unprivileged(backend);
-    let manager = manager(app, backend.service());
+    // While it waits, each change of state is one line; the events behind them are for the curious.
+    let events: Arc<dyn EventRecorder> = if args.wait { Arc::new(QuietRecorder) } else { Arc::new(LogRecorder) };
+    let managed = app.managed(events, Mode::OneShot).await?;
+    managed.recover(app, &*backend.service()).await?;
     let mut shown = BTreeSet::new();
-    let ensures = needs.iter().map(|need| {
+    let request = |need: &Need| {
         let mut request = need.request();
         // Containers with the same image share one pull, which is shown once.
-        if shown.insert(&need.image.image) {
+        if shown.insert(need.image.image.clone()) {
             request.progress = app.progress.sink(&need.image.image);
         }
-        manager.ensure_image_exists(request)
-    });
-    let results = futures::future::join_all(ensures).await;
+        request
+    };
+    let requests: Vec<EnsureImageRequest> = needs.iter().map(request).collect();
+    let ends: Vec<End> = if args.wait {
+        wait::all(app, managed, &needs, &requests, args.timeout).await?
+    } else {
+        let ensures = requests.iter().map(|request| managed.manager.ensure_image_exists(request));
+        futures::future::join_all(ensures).await.into_iter().map(Some).collect()
+    };
     app.progress.finish();
 
     let mut failures = Vec::new();
     let mut rows = Vec::with_capacity(needs.len());
-    for (need, result) in needs.iter().zip(results) {
-        if let Err(error) = &result {
-            failures.push(failure(need, error));
+    for (need, end) in needs.iter().zip(ends) {
+        match &end {
+            Some(Ok(_)) => {}
+            Some(Err(error)) => failures.push(failure(need, error)),
+            None => failures.push(Failure::failed(format!("{}: {}: not finished", need.pod, need.image.title()))),
         }
-        rows.push(row(need, result));
+        rows.push(row(need, end));
     }
     app.printer.report(&Ensured { containers: rows })?;
-    Failure::all(failures).map_or(Ok(()), Err)
+    let Some(failure) = Failure::all(failures) else { return Ok(()) };
+    // A person or a service manager ended it: the code says so, the lines say what is missing.
+    Err(if app.stop.is_cancelled() { failure.with_code(app.signals.code()) } else { failure })
 }
 
-/// A manager for one command. Pulls go side by side unless the configuration says that they must not: nobody else
-/// waits for the disk of a command that a person started.
-pub(super) fn manager(app: &App, service: Arc<dyn cri_api::ImageService>) -> ImageManager {
-    let puller = PullerOptions {
-        serialize: app.config.pulls.serialize.unwrap_or(false),
-        max_parallel: app.config.pulls.max_parallel.and_then(|n| usize::try_from(n).ok()),
-        ..PullerOptions::default()
-    };
-    ImageManager::new(service, Arc::new(LogRecorder), Options { puller, ..Options::default() })
+/// What became of a need; `None` where the command ended before anything did.
+pub(super) type End = Option<Result<EnsuredImage, EnsureImageError>>;
+
+/// Events as lines of the debug log.
+struct QuietRecorder;
+
+impl EventRecorder for QuietRecorder {
+    fn record(&self, event: EventRef<'_>) {
+        let EventRef { object, reason, message, .. } = event;
+        tracing::debug!(%object, reason, "{message}");
+    }
 }
 
 fn failure(need: &Need, error: &EnsureImageError) -> Failure {
@@ -127,7 +144,7 @@ fn failure(need: &Need, error: &EnsureImageError) -> Failure {
     Failure::new(code, format!("{pod}: {container}: {}: {}", error.reason(), error.message()))
 }
 
-fn row(need: &Need, result: Result<EnsuredImage, EnsureImageError>) -> Row {
+fn row(need: &Need, end: End) -> Row {
     let row = Row {
         pod: need.pod.clone(),
         namespace: need.namespace.clone(),
@@ -141,13 +158,14 @@ fn row(need: &Need, result: Result<EnsuredImage, EnsureImageError>) -> Row {
         message: String::new(),
         title: need.image.title(),
     };
-    match result {
-        Ok(ensured) => Row {
+    match end {
+        Some(Ok(ensured)) => Row {
             result: if ensured.pulled { "pulled" } else { "present" },
             image_ref: ensured.image_ref,
             pull_milliseconds: ensured.timing.map(|timing| timing.with_waiting.as_millis()),
             ..row
         },
-        Err(error) => Row { result: error.reason(), message: error.message(), ..row },
+        Some(Err(error)) => Row { result: error.reason(), message: error.message(), ..row },
+        None => Row { result: "unfinished", ..row },
     }
 }

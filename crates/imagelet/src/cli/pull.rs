@@ -1,16 +1,19 @@
 //! `imagelet pull`: asks the registry for images, all at the same time.
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use cri_api::{ImageService, PullImageRequest};
+use cri_api::{ImageService, Kind, PullImageRequest};
+use image_manager::{EnsureImageRequest, EnsuredImage, EventRecorder, EventRef, ImageManager, ObjectRef, PullPolicy};
 use oci::{Reference, RegistryAuth};
 use serde::Serialize;
 
 use super::image_name;
 use crate::app::App;
 use crate::args::{Creds, Pull};
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Code, Failure, Outcome, code_of};
 use crate::output::{Format, Report, Table, units};
+use crate::wiring::Mode;
 
 /// An image that was pulled.
 #[derive(Serialize)]
@@ -48,10 +51,21 @@ pub(super) async fn run(app: &App, args: &Pull) -> Outcome {
     let auth = args.creds.as_ref().map(|creds| credential(creds, &names)).transpose()?;
     let backend = app.backend().await?;
     app.note_unprivileged(backend);
-    let service = backend.service();
-    let pulls = names.into_iter().map(|name| pull(app, service.as_ref(), name, auth.clone()));
+    let results = match auth {
+        Some(auth) => {
+            let service = backend.service();
+            let pulls = names.into_iter().map(|name| pull_with(app, service.as_ref(), name, auth.clone()));
+            futures::future::join_all(pulls).await
+        }
+        None => {
+            let managed = app.managed(Arc::new(NoEvents), Mode::OneShot).await?;
+            managed.recover(app, &*backend.service()).await?;
+            let pulls = names.into_iter().map(|name| pull(app, &managed.manager, name));
+            futures::future::join_all(pulls).await
+        }
+    };
     let (mut images, mut failures) = (Vec::new(), Vec::new());
-    for result in futures::future::join_all(pulls).await {
+    for result in results {
         match result {
             Ok(pulled) => images.push(pulled),
             Err(failure) => failures.push(failure),
@@ -69,22 +83,49 @@ pub(super) async fn run(app: &App, args: &Pull) -> Outcome {
     Failure::all(failures).map_or(Ok(()), Err)
 }
 
-async fn pull(app: &App, service: &dyn ImageService, image: String, auth: Option<RegistryAuth>) -> Outcome<Pulled> {
+/// A pull with the credentials of the node, for nobody in particular.
+async fn pull(app: &App, manager: &ImageManager, image: String) -> Outcome<Pulled> {
     let begin = Instant::now();
+    let request = EnsureImageRequest {
+        policy: PullPolicy::Always,
+        object: Some(ObjectRef::default()),
+        progress: app.progress.sink(&image),
+        ..EnsureImageRequest::new(&image)
+    };
+    match manager.ensure_image_exists(&request).await {
+        Ok(EnsuredImage { image_ref, credential, .. }) => {
+            let with = credential.map(|source| format!(" with {source}")).unwrap_or_default();
+            tracing::info!("{image}: pulled in {}{with}", units::seconds(begin.elapsed()));
+            Ok(Pulled { image, image_ref })
+        }
+        Err(error) => Err(pull_failure(&image, error.kind(), &error.message())),
+    }
+}
+
+/// A pull with the credential of the command line. It leaves no pulled record: the person who gave it brings the image
+/// to the node for every pod, as with `import`.
+async fn pull_with(app: &App, service: &dyn ImageService, image: String, auth: RegistryAuth) -> Outcome<Pulled> {
+    let begin = Instant::now();
+    let auth = Some(auth);
     let request = PullImageRequest { auth, progress: app.progress.sink(&image), ..PullImageRequest::new(&image) };
-    let image_ref = service.pull_image(request).await.map_err(|error| pull_failure(&image, &error))?;
+    let image_ref =
+        service.pull_image(request).await.map_err(|error| pull_failure(&image, Some(error.kind()), error.message()))?;
     tracing::info!("{image}: pulled in {}", units::seconds(begin.elapsed()));
     Ok(Pulled { image, image_ref })
 }
 
-/// The services name the image in their errors; where one does not, it is added.
-fn pull_failure(image: &str, error: &cri_api::Error) -> Failure {
-    let named = Reference::parse(image).is_ok_and(|r| error.message().contains(r.path()));
-    if named {
-        Failure::new(crate::exit::code_of(error.kind()), error.message())
-    } else {
-        Failure::call(format!("pull {image}"), error)
-    }
+/// There is no object that events could be about.
+struct NoEvents;
+
+impl EventRecorder for NoEvents {
+    fn record(&self, _: EventRef<'_>) {}
+}
+
+/// A pull that failed. The services name the image in their errors; where one does not, it is added.
+fn pull_failure(image: &str, kind: Option<Kind>, message: &str) -> Failure {
+    let named = Reference::parse(image).is_ok_and(|r| message.contains(r.path()));
+    let line = if named { message.to_owned() } else { format!("pull {image}: {message}") };
+    Failure::new(kind.map_or(Code::Failed, code_of), line)
 }
 
 /// The credential, which must be meant for one registry: the others would see it.
@@ -111,7 +152,6 @@ mod tests {
     use oci::Secret;
 
     use super::*;
-    use crate::exit::Code;
 
     #[test]
     fn a_credential_goes_to_one_registry_and_is_not_shown() {

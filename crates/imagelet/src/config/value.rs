@@ -182,7 +182,7 @@ pub(crate) fn show_bytes(count: u64) -> String {
 }
 
 /// Go's spelling of durations: `300ms`, `1.5h`, `2m30s`, `0`.
-fn parse_duration(text: &str) -> Option<Duration> {
+pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     if text == "0" {
         return Some(Duration::ZERO);
     }

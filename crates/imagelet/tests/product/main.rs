@@ -5,6 +5,7 @@
 
 mod admin;
 mod bad_input;
+mod config;
 mod conformance;
 mod crowd;
 mod documents;

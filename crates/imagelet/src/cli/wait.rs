@@ -1,0 +1,116 @@
+//! `imagelet ensure --wait`: asks for every image again and again, as a kubelet's pod worker does, until it is present.
+//! When a pull may be tried is the image manager's decision; this only knows when to ask. Meanwhile it answers on the
+//! admin endpoint. Called by `ensure`.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use image_manager::{EnsureImageError, EnsureImageRequest, ImageManager};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::ensure::End;
+use super::pods::Need;
+use crate::admin::{Admin, Places};
+use crate::app::App;
+use crate::exit::Outcome;
+use crate::wiring::Managed;
+
+/// How often a pod is looked at: the kubelet's back-off period, and up to half of it more.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// Asks for all images until each is present, it cannot become so, the time is over, or the process is asked to end.
+pub(super) async fn all(
+    app: &App,
+    managed: &Managed,
+    needs: &[Need],
+    requests: &[EnsureImageRequest],
+    timeout: Option<Duration>,
+) -> Outcome<Vec<End>> {
+    let admin = Admin::new(&managed.metrics, app.service().await?).with_manager(Arc::clone(&managed.manager));
+    let admin = admin.start(&Places::of(&app.config), &app.stop).await?;
+    let ended = app.stop.child_token();
+    let waits = needs.iter().zip(requests).map(|(need, request)| {
+        let title = format!("{}: {}", need.pod, need.image.title());
+        one(&managed.manager, title, request, &ended)
+    });
+    let all = futures::future::join_all(waits);
+    tokio::pin!(all);
+    let time = async {
+        match timeout {
+            Some(time) => tokio::time::sleep(time).await,
+            None => std::future::pending().await,
+        }
+    };
+    let ends = tokio::select! {
+        ends = &mut all => ends,
+        () = time => {
+            tracing::warn!("the time is over");
+            ended.cancel();
+            all.await
+        }
+    };
+    admin.stop().await;
+    Ok(ends)
+}
+
+/// Asks for one image until it is there. The answer is the last one, if there was any.
+async fn one(
+    manager: &Arc<ImageManager>,
+    title: String,
+    request: &EnsureImageRequest,
+    ended: &CancellationToken,
+) -> End {
+    let mut state = "";
+    let mut last = None;
+    for round in 0_u64.. {
+        // From here on, so that none is missed.
+        let reset = manager.backoff_was_reset();
+        let result = tokio::select! {
+            biased;
+            result = manager.ensure_image_exists(request) => result,
+            () = ended.cancelled() => return last,
+        };
+        let (now, message) = match &result {
+            Ok(ensured) => (if ensured.pulled { "pulled" } else { "present" }, String::new()),
+            Err(error) => (error.reason(), format!(": {}", error.message())),
+        };
+        if now != std::mem::replace(&mut state, now) {
+            match &result {
+                Ok(_) => tracing::info!("{title}: {}: {now}", request.image),
+                Err(_) => tracing::warn!("{title}: {}: {now}{message}", request.image),
+            }
+        }
+        let hopeless = matches!(result, Err(EnsureImageError::InvalidImageName { .. }));
+        if result.is_ok() || hopeless {
+            return Some(result);
+        }
+        last = Some(result);
+        let next = next_look(manager, request, round);
+        tokio::select! {
+            () = ended.cancelled() => return last,
+            () = reset => {}
+            () = tokio::time::sleep_until(next) => {}
+        }
+    }
+    last
+}
+
+/// When to ask again: after the period, or when the back-off ends before that.
+fn next_look(manager: &ImageManager, request: &EnsureImageRequest, round: u64) -> Instant {
+    let regular = Instant::now() + PERIOD + spread(request, round);
+    let held = manager.backoff().into_iter().find(|e| e.uid == request.pod.uid && e.image == request.image);
+    held.map(|entry| entry.until).filter(|until| *until > Instant::now()).map_or(regular, |until| until.min(regular))
+}
+
+/// Up to half a period, so that many pods do not ask at the same moment: by pod, image and round, the same every time.
+fn spread(request: &EnsureImageRequest, round: u64) -> Duration {
+    let mut hasher = DefaultHasher::new();
+    (&request.pod.uid, &request.image, round).hash(&mut hasher);
+    PERIOD.mul_f64(0.5 * f64::from(u16::try_from(hasher.finish() & 0xffff).unwrap_or(0)) / 65536.0)
+}
+
+#[cfg(test)]
+#[path = "wait_tests.rs"]
+mod tests;

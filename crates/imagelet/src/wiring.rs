@@ -1,0 +1,240 @@
+//! From the configuration to an image manager with everything that it needs: keyring, pull records, metrics, limits.
+//! Decides nothing about images. Called by the commands that make images present or say what would happen.
+
+mod fingerprint;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use credentials::exec::{Clock, ExecOptions, ParseYaml, Providers};
+use credentials::helper::HelperOptions;
+use credentials::{Keyring, KeyringOptions, NodeFiles, PathMatch};
+use cri_api::ImageService;
+use image_manager::{
+    Allowlist, BackoffOptions, EventRecorder, ImageManager, Instrumented, Metrics, Options, PullRecords, PullerOptions,
+    RecordsOptions, VerificationPolicy, WallClock,
+};
+use tokio::time::Instant;
+
+use crate::app::App;
+use crate::config::{self, Config};
+use crate::environment::Environment;
+use crate::exit::{Code, Failure, Outcome, chain};
+use crate::secrets::TokenDirectory;
+use crate::yaml;
+
+/// Where pull intents and pulled records lie, below the root: as in the kubelet's.
+const RECORDS: &str = "image_manager";
+/// The kubelet's limits on what it keeps of intents and records in memory.
+const MAX_INTENTS: usize = 1024;
+const MAX_RECORDS: usize = 2000;
+/// How long a credential provider may take, as in the kubelet.
+const PROVIDER_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long node files are believed, as in the kubelet.
+const NODE_CACHE: Duration = Duration::from_secs(300);
+
+/// Who pulls: it decides the limits where none are configured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// A command that a person waits for: no limit on the rate, everything at the same time.
+    OneShot,
+    /// A process that stays: the kubelet's limits.
+    Agent,
+}
+
+/// An image manager and what it was made of.
+pub(crate) struct Managed {
+    pub(crate) manager: Arc<ImageManager>,
+    pub(crate) metrics: Arc<Metrics>,
+    records: PullRecords,
+}
+
+impl std::fmt::Debug for Managed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Managed").finish_non_exhaustive()
+    }
+}
+
+impl Managed {
+    /// A manager of the images behind `service`, which tells its events to `events`.
+    pub(crate) async fn new(
+        app: &App,
+        service: Arc<dyn ImageService>,
+        events: Arc<dyn EventRecorder>,
+        mode: Mode,
+    ) -> Outcome<Self> {
+        let config = &app.config;
+        let clock: Clock = Arc::new(Instant::now);
+        let metrics = Metrics::new();
+        let service: Arc<dyn ImageService> =
+            Arc::new(Instrumented::new(service, Arc::clone(&metrics), Arc::clone(&clock)));
+        let keyring = keyring(config, &app.environment, Arc::clone(&clock), mode).await?;
+        let records = PullRecords::open(records_options(config, &metrics)?).await;
+        let records = records.map_err(|error| Failure::caused(Code::Failed, "open pull records", &error))?;
+        let roots = config.registry_config_paths.clone();
+        let options = Options {
+            puller: puller_options(config, mode),
+            clock,
+            keyring: Some(Arc::new(keyring)),
+            records: Some(records.clone()),
+            metrics: Arc::clone(&metrics),
+            backoff: BackoffOptions {
+                initial: config.back_off.initial,
+                max: config.back_off.max,
+                by_cause: config.back_off.by_cause,
+                event_every_check: config.back_off.event_per_check,
+                ..BackoffOptions::default()
+            },
+            registry_fingerprint: Some(Arc::new(move |domain| fingerprint::of(&roots, domain))),
+        };
+        Ok(Self { manager: Arc::new(ImageManager::new(service, events, options)), metrics, records })
+    }
+
+    /// Finishes what a process that was killed in the middle of a pull has left behind. Before the first pull.
+    pub(crate) async fn recover(&self, app: &App, service: &dyn ImageService) -> Outcome {
+        let directory = app.config.root.join(RECORDS).join("pulling");
+        let left = tokio::task::spawn_blocking(move || {
+            std::fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some())
+        });
+        if !left.await.unwrap_or(true) {
+            return Ok(());
+        }
+        let images = service.list_images(None).await.map_err(|error| Failure::call("list images", &error))?;
+        match self.records.recover(&images).await {
+            Ok(0) => {}
+            Ok(count) => {
+                tracing::info!("{count} pulls were not finished by an earlier process; their images count as pulled")
+            }
+            // The intents stay, and with them the doubt: credentials are verified.
+            Err(error) => tracing::warn!("recover pull records: {}", chain(&error)),
+        }
+        Ok(())
+    }
+
+    /// Ends every pull, and everything that is still being written.
+    pub(crate) async fn shutdown(&self) {
+        self.manager.shutdown().await;
+        self.records.settle().await;
+    }
+}
+
+/// Limits of pulls by the configuration; those that are not set are the mode's.
+fn puller_options(config: &Config, mode: Mode) -> PullerOptions {
+    let pulls = &config.pulls;
+    let number = |value: i64| usize::try_from(value).unwrap_or(usize::MAX);
+    let agent = mode == Mode::Agent;
+    PullerOptions {
+        serialize: pulls.serialize.unwrap_or(agent && pulls.max_parallel.is_none_or(|limit| limit < 2)),
+        max_parallel: pulls.max_parallel.map(number),
+        per_registry: pulls.per_registry,
+        // Checked to be a number of 32 bits.
+        qps: pulls.qps.map_or(if agent { 5.0 } else { 0.0 }, |qps| f64::from(i32::try_from(qps).unwrap_or(i32::MAX))),
+        burst: pulls.burst.filter(|burst| *burst > 0).map_or(10, |burst| u32::try_from(burst).unwrap_or(u32::MAX)),
+        pull_wait: pulls.wait,
+        linger: pulls.linger,
+        ageing: pulls.ageing,
+        coalesce: pulls.coalesce,
+        progress_deadline: Some(pulls.progress_deadline).filter(|time| !time.is_zero()),
+        minimum_rate: Some(pulls.minimum_rate).filter(|rate| *rate > 0),
+        deadline: Some(pulls.deadline).filter(|time| !time.is_zero()),
+    }
+}
+
+/// Where records are kept and whom they let pass.
+fn records_options(config: &Config, metrics: &Arc<Metrics>) -> Outcome<RecordsOptions> {
+    let wall_clock: WallClock = Arc::new(jiff::Timestamp::now);
+    let pods = usize::try_from(config.max_pods).unwrap_or(0);
+    let parallel = config.pulls.max_parallel.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(0);
+    let allowlist = Allowlist::parse(&config.verification.allowlist)
+        .map_err(|error| Failure::caused(Code::Config, "preloadedImagesVerificationAllowlist", &error))?;
+    let policy = match config.verification.policy.as_str() {
+        "NeverVerify" => VerificationPolicy::NeverVerify,
+        "NeverVerifyAllowlistedImages" => VerificationPolicy::NeverVerifyAllowlistedImages(allowlist),
+        "AlwaysVerify" => VerificationPolicy::AlwaysVerify,
+        // The configuration is checked: it is the remaining one.
+        _ => VerificationPolicy::NeverVerifyPreloadedImages,
+    };
+    Ok(RecordsOptions {
+        policy,
+        max_intents: pods.max(parallel).saturating_mul(2).min(MAX_INTENTS),
+        max_records: pods.saturating_mul(5).min(MAX_RECORDS),
+        metrics: Arc::clone(metrics),
+        ..RecordsOptions::new(config.root.join(RECORDS), wall_clock)
+    })
+}
+
+/// Every source of credentials of this node.
+async fn keyring(config: &Config, environment: &Environment, clock: Clock, mode: Mode) -> Outcome<Keyring> {
+    let wanted = &config.credentials;
+    let providers = match (&wanted.provider_config, &wanted.provider_bin_dir) {
+        (Some(file), Some(programs)) => Some(providers(config, environment, &clock, file, programs).await?),
+        // The configuration is checked: both or none.
+        _ => None,
+    };
+    let helpers = HelperOptions {
+        path: environment.path.clone(),
+        environment: environment.of_children(),
+        timeout: wanted.helper_timeout,
+    };
+    Ok(Keyring::new(KeyringOptions {
+        path_match: path_match(config),
+        node_files: node_files(config, environment, mode),
+        node_cache: NODE_CACHE,
+        helpers,
+        providers,
+        anonymous_fallback: wanted.anonymous_fallback,
+        clock,
+    }))
+}
+
+fn path_match(config: &Config) -> PathMatch {
+    match config.credentials.path_match {
+        config::PathMatch::Segments => PathMatch::Segments,
+        config::PathMatch::Compat => PathMatch::Compat,
+    }
+}
+
+async fn providers(
+    config: &Config,
+    environment: &Environment,
+    clock: &Clock,
+    file: &Path,
+    programs: &Path,
+) -> Outcome<Providers> {
+    let tokens = config.credentials.token_directory.clone().map(|path| Arc::new(TokenDirectory::new(path)) as Arc<_>);
+    let parse: ParseYaml = Arc::new(yaml::json);
+    let options = ExecOptions {
+        environment: environment.of_children(),
+        clock: Arc::clone(clock),
+        yaml: parse,
+        path_match: path_match(config),
+        service_account_tokens: true,
+        tokens,
+        timeout: PROVIDER_TIMEOUT,
+    };
+    let (file, programs) = (file.to_owned(), programs.to_owned());
+    let loaded = tokio::task::spawn_blocking(move || Providers::load(&file, &programs, options)).await;
+    let loaded = loaded.map_err(|_| Failure::failed("read credential providers: the reader panicked"))?;
+    loaded.map_err(|error| Failure::caused(Code::Config, "credential providers", &error))
+}
+
+/// Where the node's docker configuration may lie. The kubelet's working directory is a place of the node; that of a
+/// person is any directory, with somebody's `config.json` in it, so a command does not look there.
+fn node_files(config: &Config, environment: &Environment, mode: Mode) -> NodeFiles {
+    if let Some(paths) = &config.credentials.docker_config_paths {
+        return NodeFiles { search: paths.clone(), legacy: paths.clone() };
+    }
+    let working = environment.working.clone().filter(|_| mode == Mode::Agent);
+    let places = |home: Option<PathBuf>, root: &str| {
+        [Some(config.root.clone()), working.clone(), home, Some(root.into())].into_iter().flatten().collect()
+    };
+    NodeFiles {
+        search: places(environment.home.as_ref().map(|home| home.join(".docker")), "/.docker"),
+        legacy: places(environment.home.clone(), "/"),
+    }
+}
+
+#[cfg(test)]
+#[path = "wiring_tests.rs"]
+mod tests;
