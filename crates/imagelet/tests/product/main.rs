@@ -4,6 +4,7 @@
 #![expect(clippy::disallowed_methods, reason = "these tests start programs: that is what they are for")]
 
 mod admin;
+mod backoff;
 mod bad_input;
 mod config;
 mod conformance;
@@ -16,9 +17,12 @@ mod interrupt;
 mod kill;
 mod layout;
 mod memory;
+mod plugins;
 mod pull_real;
 mod remote;
+mod secrets;
 mod serve;
 mod support;
+mod tenants;
 mod tree;
 mod unprivileged;

@@ -4,11 +4,13 @@
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
+use std::time::Duration;
 use std::{fs, path::Path};
 
 use cri_api::{ImageFilter, ImageService, ImageSpec, Kind, PullImageRequest, RuntimeService as _};
 use cri_grpc::Endpoint;
 use cri_grpc::client::{ClientOptions, connect_image_service, connect_runtime_service};
+use registry::testing::{Fault, ImageBuilder, TestRegistry};
 use serde_json::Value;
 
 use crate::support::scene::Scene;
@@ -50,6 +52,19 @@ async fn cri_calls_in_the_order_of_a_node() {
         connect_runtime_service(&endpoint, ClientOptions::default()).await.expect("crictl connects like this");
     assert_eq!(runtime.version().await.expect("a version").runtime_name, "imagelet");
     assert_eq!(runtime.list_containers(None).await.expect("stubs answer"), []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn how_long_a_registry_wants_to_be_left_alone_reaches_the_client() {
+    let s = Scene::new();
+    let registry = TestRegistry::open().await;
+    registry.push("busy/app", "1", &ImageBuilder::tiny("busy"));
+    registry.faults().always("/manifests/", Fault::rate_limited("1800"));
+    let socket = s.scratch.join("cri.sock");
+    let _agent = s.imagelet.serve(&socket);
+    let request = PullImageRequest::new(format!("{}/busy/app:1", registry.host()));
+    let error = client(&socket).await.pull_image(request).await.expect_err("refused");
+    assert_eq!((error.kind(), error.retry_after()), (Kind::ResourceExhausted, Some(Duration::from_secs(1800))));
 }
 
 #[test]

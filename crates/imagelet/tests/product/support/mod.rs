@@ -6,6 +6,7 @@ pub(crate) mod disk;
 pub(crate) mod front;
 pub(crate) mod gate;
 pub(crate) mod images;
+pub(crate) mod manifests;
 pub(crate) mod process;
 pub(crate) mod registry;
 pub(crate) mod scene;

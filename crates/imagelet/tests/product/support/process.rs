@@ -95,6 +95,11 @@ impl Daemon {
         self.wait_until(what, |lines| lines.iter().find_map(|l| wanted(l)))
     }
 
+    /// Every line so far.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.lines.0.0.lock().expect("no panic under the lock").clone()
+    }
+
     /// Waits until `wanted` makes something of all lines so far.
     #[track_caller]
     pub(crate) fn wait_until<T>(&self, what: &str, wanted: impl Fn(&[String]) -> Option<T>) -> T {

@@ -1,0 +1,181 @@
+//! Back-off as an operator meets it: `ensure --wait` against a registry that says when, that refuses, that has nothing
+//! and that is not there; `imagelet backoff` beside it tells why and until when, and `reset` makes it try at once.
+
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use registry::testing::{Fault, ImageBuilder, TestRegistry};
+use rustix::net::{AddressFamily, SocketType};
+use serde_json::Value;
+use tokio::runtime::Runtime;
+
+use crate::support::Imagelet;
+use crate::support::manifests::{Manifests, Pod, PullSecret, forms_of};
+use crate::support::process::{Daemon, Scratch, eventually};
+use crate::support::registry::GuardedRegistry;
+use crate::support::scene::Scene;
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
+}
+
+/// An `ensure --wait` that runs, and the command line beside it.
+struct Waiting {
+    ensure: Daemon,
+    imagelet: Imagelet,
+}
+
+impl Waiting {
+    /// Starts one for these manifests, with this first back-off.
+    #[track_caller]
+    fn start(scratch: &Scratch, imagelet: &Imagelet, manifests: &Manifests, initial: &str) -> Self {
+        let admin = scratch.join("admin.sock").display().to_string();
+        let file = manifests.write(&scratch.join("wait.yaml"));
+        let imagelet = imagelet.clone().global("--admin-socket", &admin);
+        let waiting = ["ensure", "--wait", "--timeout", "60s", "--image-pull-back-off-initial", initial, "-f", &file];
+        Self { ensure: imagelet.daemon(&waiting), imagelet }
+    }
+
+    /// The entry of the one image that waits, as soon as there is one that `wanted` takes.
+    #[track_caller]
+    fn entry(&self, wanted: impl Fn(&Value) -> bool) -> Value {
+        let mut found = Value::Null;
+        eventually("the image waits", || {
+            let done = self.imagelet.run(&["backoff", "-o", "json"]);
+            // Until the first process listens there is nobody to ask.
+            let Ok(list) = serde_json::from_str::<Value>(&done.stdout) else { return false };
+            let entry = list["entries"].get(0).filter(|entry| wanted(entry));
+            found = entry.cloned().unwrap_or_default();
+            !found.is_null()
+        });
+        found
+    }
+
+    #[track_caller]
+    fn comes_to(&self, result: &str) {
+        let wanted = format!(": {result}");
+        self.ensure.wait_for(&format!("{wanted:?}"), |line| line.ends_with(&wanted).then_some(()));
+    }
+
+    #[track_caller]
+    fn reset(&self, whose: &[&str]) -> String {
+        let args: Vec<&str> = ["backoff", "reset"].iter().chain(whose).copied().collect();
+        self.imagelet.ok(&args).trim().to_owned()
+    }
+}
+
+fn pod(image: &str) -> Pod<'_> {
+    Pod { namespace: "shop", name: "web", image, policy: "IfNotPresent", secrets: &[] }
+}
+
+#[test]
+fn a_registry_that_says_when_is_left_alone_until_somebody_resets_it() {
+    let runtime = runtime();
+    let scratch = Scratch::new();
+    let registry = runtime.block_on(TestRegistry::open());
+    registry.push("busy/app", "1", &ImageBuilder::tiny("busy"));
+    registry.push("busy/other", "1", &ImageBuilder::tiny("other"));
+    registry.faults().always("/manifests/", Fault::rate_limited("1800"));
+    let (image, other) = (format!("{}/busy/app:1", registry.host()), format!("{}/busy/other:1", registry.host()));
+    let two = Pod { name: "db", image: &other, ..pod(&image) };
+    let manifests = Manifests::new().pod(pod(&image)).pod(two);
+    let imagelet = Imagelet::on(&scratch.join("store"));
+    let waiting = Waiting::start(&scratch, &imagelet, &manifests, "50ms");
+
+    let entry = waiting.entry(|_| true);
+    assert_eq!(entry["cause"], "rate_limited", "{entry}");
+    let remaining = entry["remainingMilliseconds"].as_u64().expect("a number");
+    assert!((1_700_000..=1_800_000).contains(&remaining), "as long as the registry says: {entry}");
+    let table = waiting.imagelet.ok(&["backoff"]);
+    assert!(table.contains("shop/web") && table.contains("rate_limited"), "{table}");
+    assert!(table.contains("in 30m0s") || table.contains("in 29m"), "{table}");
+    assert!(registry.requests_for("/manifests/").len() <= 2, "each asked once: {:?}", registry.requests());
+
+    registry.faults().clear();
+    let from = Instant::now();
+    assert_ne!(waiting.reset(&["--registry", &registry.host()]), "0");
+    waiting.comes_to("pulled");
+    assert!(from.elapsed() < Duration::from_secs(8), "at once, not at the next look: {:?}", from.elapsed());
+    eventually("both are there", || registry.requests_for("/busy/other/blobs/").len() >= 2);
+}
+
+#[test]
+fn a_registry_that_is_not_there_is_waited_for() {
+    let scratch = Scratch::new();
+    let runtime = runtime();
+    let registry = runtime.block_on(TestRegistry::open());
+    registry.push("late/app", "1", &ImageBuilder::tiny("late"));
+    // A port that is taken and refuses connections: nobody else can come by it.
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    let any = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+    rustix::net::bind(&socket, &any).expect("a free port");
+    let address: std::net::SocketAddr =
+        rustix::net::getsockname(&socket).expect("an address").try_into().expect("of the internet");
+
+    let image = format!("{address}/late/app:1");
+    let imagelet = Imagelet::on(&scratch.join("store"));
+    let waiting = Waiting::start(&scratch, &imagelet, &Manifests::new().pod(pod(&image)), "50ms");
+    let entry = waiting.entry(|_| true);
+    assert_eq!(entry["cause"], "unavailable", "{entry}");
+    assert!(entry["message"].as_str().is_some_and(|m| m.starts_with("RegistryUnavailable")), "{entry}");
+
+    listen(socket, registry.host());
+    waiting.comes_to("pulled");
+    drop(waiting);
+    assert_eq!(imagelet.images().len(), 1);
+}
+
+/// Begins to listen on a bound socket, and passes what comes on to `target`.
+fn listen(socket: OwnedFd, target: String) {
+    rustix::net::listen(&socket, 16).expect("listen");
+    let listener = TcpListener::from(socket);
+    std::thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let server = std::net::TcpStream::connect(&target).expect("the registry is there");
+            let (mut to, mut back) = (server.try_clone().expect("a socket"), client.try_clone().expect("a socket"));
+            std::thread::spawn(move || std::io::copy(&mut &server, &mut back));
+            std::thread::spawn(move || std::io::copy(&mut &client, &mut to));
+        }
+    });
+}
+
+#[test]
+fn a_password_that_becomes_good_and_an_image_that_is_pushed_are_waited_for() {
+    let s = Scene::new();
+    s.push_file("guarded/app:1", "data", "guarded");
+    const USER: &str = "keeper";
+    const PASSWORD: &str = "portcullis-and-moat";
+    let guarded = GuardedRegistry::start(&s.scratch.join("registry"), &[(USER, "another")]);
+    let certs = guarded.hosts_file(&s.scratch.join("certs.d"));
+    let image = guarded.name("guarded/app:1");
+    let manifests = Manifests::new().pod(Pod { secrets: &["pull"], ..pod(&image) }).secret(PullSecret {
+        namespace: "shop",
+        name: "pull",
+        uid: "uid-of-pull",
+        registry: &guarded.host,
+        user: USER,
+        password: PASSWORD,
+    });
+    let imagelet = s.imagelet.clone().global("--registry-config-path", &certs);
+    let waiting = Waiting::start(&s.scratch, &imagelet, &manifests, "50ms");
+    // It doubles: the second failure has the longer window.
+    let entry = waiting.entry(|entry| entry["failures"].as_u64() >= Some(2));
+    assert_eq!(entry["cause"], "unauthenticated", "{entry}");
+    assert!(entry["windowMilliseconds"].as_u64() >= Some(100), "{entry}");
+    for secret in forms_of(USER, PASSWORD) {
+        assert!(!entry.to_string().contains(&secret), "{entry}");
+    }
+    guarded.set_users(&[(USER, PASSWORD)]);
+    waiting.comes_to("pulled");
+    drop(waiting);
+
+    let image = s.registry.name("later/app:1");
+    let waiting = Waiting::start(&s.scratch, &imagelet, &Manifests::new().pod(pod(&image)), "4m");
+    let entry = waiting.entry(|_| true);
+    assert_eq!((&entry["cause"], &entry["failures"]), (&"not_found".into(), &1.into()), "{entry}");
+    s.push_file("later/app:1", "data", "later");
+    assert_eq!(waiting.reset(&["--pod", "shop/other"]), "0", "nobody's");
+    assert_eq!(waiting.reset(&["--pod", "shop/web"]), "1");
+    waiting.comes_to("pulled");
+}

@@ -1,0 +1,278 @@
+//! Credentials from programs: exec credential providers and docker credential helpers, as real scripts, good ones, ones
+//! that hang and ones that print garbage. A bad one fails nothing by itself, is told, and tells no secret.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::manifests::{Manifests, Pod, docker_config, forms_of};
+use crate::support::process::{eventually, signal};
+use crate::support::registry::GuardedRegistry;
+use crate::support::scene::Scene;
+use crate::support::{Imagelet, Scratch};
+
+const USER: &str = "robot";
+const PASSWORD: &str = "clank-and-whirr";
+/// What a bad program prints beside everything else.
+const SPILLED: &str = "spilled-by-the-program";
+
+/// A guarded registry with one image, a directory of programs, and a pod without secrets.
+struct Workshop {
+    imagelet: Imagelet,
+    registry: GuardedRegistry,
+    image: String,
+    programs: PathBuf,
+    s: Scene,
+}
+
+impl Workshop {
+    fn new() -> Self {
+        let s = Scene::new();
+        s.push_file("workshop/app:1", "data", "made by hand");
+        let registry = GuardedRegistry::start(&s.scratch.join("registry"), &[(USER, PASSWORD)]);
+        let certs = registry.hosts_file(&s.scratch.join("certs.d"));
+        let programs = s.scratch.directory("programs");
+        let path = format!("{}:/usr/bin:/bin", programs.display());
+        let imagelet = s.imagelet.clone().global("--registry-config-path", &certs).env("PATH", &path);
+        let image = registry.name("workshop/app:1");
+        Self { imagelet, registry, image, programs, s }
+    }
+
+    /// A program: a shell script that knows where it may leave notes.
+    fn program(&self, name: &str, body: &str) {
+        let path = self.programs.join(name);
+        let notes = self.s.scratch.path().display();
+        fs::write(&path, format!("#!/bin/sh\nnotes={notes}\n{body}\n")).expect("write a program");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("make it executable");
+    }
+
+    fn note(&self, name: &str) -> String {
+        fs::read_to_string(self.s.scratch.join(name)).unwrap_or_default()
+    }
+
+    fn pod(&self) -> String {
+        let pod = Pod { namespace: "shop", name: "web", image: &self.image, policy: "IfNotPresent", secrets: &[] };
+        Manifests::new().pod(pod).write(&self.s.scratch.join("pod.yaml"))
+    }
+
+    /// imagelet with these credential providers, in this order.
+    fn with_providers(&self, providers: &[Value]) -> Imagelet {
+        let config = json!({
+            "apiVersion": "kubelet.config.k8s.io/v1",
+            "kind": "CredentialProviderConfig",
+            "providers": providers,
+        });
+        let path = self.s.scratch.join("providers.json");
+        fs::write(&path, config.to_string()).expect("write a provider configuration");
+        self.imagelet
+            .clone()
+            .global("--image-credential-provider-config", &path.display().to_string())
+            .global("--image-credential-provider-bin-dir", &self.programs.display().to_string())
+    }
+
+    fn provider(&self, name: &str) -> Value {
+        json!({
+            "name": name,
+            "apiVersion": "credentialprovider.kubelet.k8s.io/v1",
+            "matchImages": [self.registry.host],
+            "defaultCacheDuration": "1m",
+            "args": ["get-credentials"],
+            "env": [{"name": "FLAVOUR", "value": "oak"}],
+        })
+    }
+
+    fn response(&self) -> Value {
+        json!({
+            "apiVersion": "credentialprovider.kubelet.k8s.io/v1",
+            "kind": "CredentialProviderResponse",
+            "cacheKeyType": "Registry",
+            "auth": {self.registry.host.clone(): {"username": USER, "password": PASSWORD}},
+        })
+    }
+
+    /// A good provider, which keeps what it is given.
+    fn good_provider(&self, name: &str) -> Value {
+        let response = self.response();
+        self.program(
+            name,
+            &format!("cat > $notes/request; echo \"$1 $FLAVOUR\" > $notes/call\ncat <<'END'\n{response}\nEND"),
+        );
+        self.provider(name)
+    }
+
+    /// imagelet which reads this docker configuration of the node.
+    fn with_docker_config(&self, config: &Value) -> Imagelet {
+        let directory = self.s.scratch.directory("docker");
+        fs::write(directory.join("config.json"), config.to_string()).expect("write a docker configuration");
+        self.imagelet.clone().global("--docker-config-path", &directory.display().to_string())
+    }
+}
+
+/// No secret of these tests stands in a text.
+#[track_caller]
+fn tells_no_secret(text: &str) {
+    for secret in forms_of(USER, PASSWORD).iter().map(String::as_str).chain([SPILLED]) {
+        assert!(!text.contains(secret), "it tells {secret}:\n{text}");
+    }
+}
+
+/// Whether the process whose id a program noted has ended.
+#[track_caller]
+fn is_gone(pid: &str) -> bool {
+    let pid = pid.trim();
+    assert!(!pid.is_empty(), "the program has noted its process id");
+    // A zombie is dead, too; whoever inherited it will find it.
+    let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    state.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('Z'))
+}
+
+#[test]
+fn a_credential_provider_brings_the_image() {
+    let w = Workshop::new();
+    let imagelet = w.with_providers(&[w.good_provider("carpenter")]);
+    imagelet.ok(&["ensure", "-f", &w.pod()]);
+    assert_eq!(imagelet.ids().len(), 1);
+    let request: Value = serde_json::from_str(&w.note("request")).expect("a request is JSON");
+    let want = json!({
+        "kind": "CredentialProviderRequest",
+        "apiVersion": "credentialprovider.kubelet.k8s.io/v1",
+        "image": w.image.trim_end_matches(":1"),
+    });
+    for (key, value) in want.as_object().expect("an object") {
+        assert_eq!(&request[key], value, "{request}");
+    }
+    assert_eq!(w.note("call"), "get-credentials oak\n");
+}
+
+#[test]
+fn providers_that_fail_are_told_and_stop_nobody() {
+    let w = Workshop::new();
+    w.program("mute", &format!("echo {SPILLED}; echo nothing good"));
+    w.program("sick", &format!("echo no key in the drawer >&2; echo {SPILLED}; exit 3"));
+    let other_version = json!({"apiVersion": "credentialprovider.kubelet.k8s.io/v1beta1", "kind": "CredentialProviderResponse",
+        "cacheKeyType": "Image", "auth": {"*.invalid": {"username": "x", "password": SPILLED}}});
+    w.program("old", &format!("cat <<'END'\n{other_version}\nEND"));
+    let bad = [w.provider("mute"), w.provider("sick"), w.provider("old")];
+
+    // Alone, they leave the pull without a credential, and its error says why.
+    let imagelet = w.with_providers(&bad);
+    let done = imagelet.run(&["--log-level", "trace", "ensure", "-f", &w.pod()]);
+    assert_eq!(done.code, Some(1), "{}", done.stderr);
+    assert!(done.stderr.contains("ErrImagePull"), "{}", done.stderr);
+    for name in ["mute", "sick", "old"] {
+        assert!(done.stderr.contains(name), "{name} is not told of:\n{}", done.stderr);
+    }
+    tells_no_secret(&done.stderr);
+    tells_no_secret(&done.stdout);
+
+    // Beside a good one nobody misses them.
+    let [mute, sick, old] = bad;
+    let imagelet = w.with_providers(&[mute, sick, old, w.good_provider("carpenter")]);
+    imagelet.ok(&["ensure", "-f", &w.pod()]);
+    assert_eq!(imagelet.ids().len(), 1);
+}
+
+#[test]
+fn a_provider_that_hangs_is_ended_with_the_command() {
+    let w = Workshop::new();
+    w.program("sleeper", "echo $$ > $notes/sleeper\nexec sleep 1000");
+    let imagelet = w.with_providers(&[w.provider("sleeper")]);
+    let mut ensure = imagelet.spawn(&["ensure", "-f", &w.pod()]);
+    eventually("the provider is started", || !w.note("sleeper").is_empty());
+    let from = Instant::now();
+    signal(ensure.id(), rustix::process::Signal::TERM);
+    let status = crate::support::cli::end_of(&mut ensure);
+    assert_eq!(status.code(), Some(143), "{status}");
+    assert!(from.elapsed() < Duration::from_secs(3), "it took {:?}", from.elapsed());
+    eventually("the provider ends with the command", || is_gone(&w.note("sleeper")));
+}
+
+#[test]
+fn a_broken_provider_configuration_is_refused_at_once() {
+    let scratch = Scratch::new();
+    let programs = scratch.directory("programs");
+    let config = scratch.join("providers.yaml");
+    let imagelet = Imagelet::on(&scratch.join("store"))
+        .global("--image-credential-provider-config", &config.display().to_string())
+        .global("--image-credential-provider-bin-dir", &programs.display().to_string());
+    let pod = Pod { namespace: "a", name: "b", image: "r.invalid/x:1", policy: "IfNotPresent", secrets: &[] };
+    let pod = Manifests::new().pod(pod).write(&scratch.join("pod.yaml"));
+    for (text, names) in [
+        ("kind: CredentialProviderConfig\napiVersion: kubelet.config.k8s.io/v1\nproviders: []\n", "provider"),
+        (
+            "kind: CredentialProviderConfig\napiVersion: kubelet.config.k8s.io/v1\nproviders:\n- name: missing\n  \
+             apiVersion: credentialprovider.kubelet.k8s.io/v1\n  matchImages: [r.invalid]\n  defaultCacheDuration: 1m\n",
+            "missing",
+        ),
+        ("kind: CredentialProviderConfig\napiVersion: kubelet.config.k8s.io/v1\nproviders: none\n", "providers"),
+    ] {
+        fs::write(&config, text).expect("write a provider configuration");
+        let said = imagelet.fails(64, &["ensure", "-f", &pod]);
+        assert!(said.contains(names), "{text}: {said}");
+    }
+}
+
+/// A credential helper as docker has them: `docker-credential-NAME get`, the server on standard input.
+fn helper(w: &Workshop, name: &str, body: &str) {
+    w.program(&format!("docker-credential-{name}"), body);
+}
+
+#[test]
+fn a_docker_credential_helper_brings_the_image() {
+    let w = Workshop::new();
+    let answer = json!({"ServerURL": w.registry.host, "Username": USER, "Secret": PASSWORD});
+    helper(&w, "safe", &format!("echo \"$1 $(cat)\" > $notes/helper\ncat <<'END'\n{answer}\nEND"));
+    let imagelet = w.with_docker_config(&json!({"credHelpers": {w.registry.host.clone(): "safe"}}));
+    let preview = imagelet.ok(&["explain", "-f", &w.pod(), "-o", "yaml"]);
+    assert_eq!(w.note("helper"), "", "explain starts no program");
+    assert!(preview.contains("safe"), "it says who would be asked:\n{preview}");
+    imagelet.ok(&["ensure", "-f", &w.pod()]);
+    assert_eq!(imagelet.ids().len(), 1);
+    assert_eq!(w.note("helper"), format!("get {}\n", w.registry.host));
+}
+
+#[test]
+fn a_store_for_everything_and_a_helper_that_has_nothing() {
+    let w = Workshop::new();
+    helper(&w, "none", "echo 'credentials not found in native keychain'; exit 1");
+    let answer = json!({"ServerURL": w.registry.host, "Username": USER, "Secret": PASSWORD});
+    helper(&w, "all", &format!("cat > /dev/null\ncat <<'END'\n{answer}\nEND"));
+    let imagelet = w.with_docker_config(&json!({"credsStore": "all", "credHelpers": {"other.example": "none"}}));
+    imagelet.ok(&["ensure", "-f", &w.pod()]);
+    imagelet.ok(&["rmi", "--all"]);
+    // Nothing found is no failure: what else there is counts.
+    let mut config = docker_config(&[(&w.registry.host, USER, PASSWORD)]);
+    config["credHelpers"] = json!({"other.example": "none"});
+    let imagelet = w.with_docker_config(&config);
+    imagelet.ok(&["ensure", "-f", &w.pod()]);
+}
+
+#[test]
+fn helpers_that_hang_or_print_garbage_are_told_and_stop_nobody() {
+    let w = Workshop::new();
+    helper(&w, "garbage", &format!("echo '{{{SPILLED}'"));
+    helper(&w, "stuck", "echo $$ > $notes/stuck\nexec sleep 1000");
+    for (name, hangs) in [("garbage", false), ("stuck", true)] {
+        let imagelet = w
+            .with_docker_config(&json!({"credHelpers": {w.registry.host.clone(): name}}))
+            .global("--credential-helper-timeout", "300ms");
+        let from = Instant::now();
+        let done = imagelet.run(&["--log-level", "trace", "ensure", "-f", &w.pod()]);
+        assert!(from.elapsed() < Duration::from_secs(10), "it took {:?}", from.elapsed());
+        assert_eq!(done.code, Some(1), "{}", done.stderr);
+        assert!(done.stderr.contains("ErrImagePull") && done.stderr.contains(name), "{}", done.stderr);
+        tells_no_secret(&done.stderr);
+        tells_no_secret(&done.stdout);
+        if hangs {
+            assert!(is_gone(&w.note("stuck")), "the helper is ended when its time is up");
+        }
+    }
+    // A good provider beside them.
+    let providers = w.with_providers(&[w.good_provider("carpenter")]);
+    let directory = w.s.scratch.join("docker").display().to_string();
+    let imagelet = providers.global("--docker-config-path", &directory).global("--credential-helper-timeout", "300ms");
+    imagelet.ok(&["ensure", "-f", &w.pod()]);
+}

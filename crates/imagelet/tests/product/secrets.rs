@@ -1,0 +1,238 @@
+//! No secret in any output: every way in which a password comes to imagelet, every place where it could come out again,
+//! at the log's most talkative level.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::json;
+
+use crate::support::Imagelet;
+use crate::support::cli::Done;
+use crate::support::manifests::{Manifests, Pod, PullSecret, docker_config, forms_of};
+use crate::support::registry::GuardedRegistry;
+use crate::support::scene::Scene;
+
+/// User and password of every source, good ones and refused ones.
+const SECRETS: [(&str, &str); 8] = [
+    ("by-secret", "hemlock+nightshade"),
+    ("by-rotated-secret", "foxglove&monkshood"),
+    ("by-node-file", "larkspur/oleander"),
+    ("by-helper", "yew%20laburnum"),
+    ("by-provider", "mandrake=henbane"),
+    ("by-variable", "belladonna:aconite"),
+    ("wrong-secret", "daphne~spurge"),
+    ("wrong-node-file", "ragwort^ivy"),
+];
+
+fn password(user: &str) -> &'static str {
+    SECRETS.iter().find(|(name, _)| *name == user).expect("it is in the list").1
+}
+
+/// What must stand nowhere.
+fn needles(host: &str) -> Vec<String> {
+    let mut needles: Vec<String> = SECRETS.iter().flat_map(|(user, password)| forms_of(user, password)).collect();
+    for (user, password) in SECRETS {
+        needles.push(STANDARD.encode(password));
+        needles.push(STANDARD.encode(docker_config(&[(host, user, password)]).to_string()));
+    }
+    needles
+}
+
+/// Everything that was seen, with the name of where.
+struct Seen {
+    needles: Vec<String>,
+    texts: usize,
+}
+
+impl Seen {
+    #[track_caller]
+    fn check(&mut self, what: &str, bytes: &[u8]) {
+        self.texts += 1;
+        let text = String::from_utf8_lossy(bytes);
+        for needle in &self.needles {
+            assert!(!text.contains(needle.as_str()), "{what} tells {needle:?}:\n{text}");
+        }
+    }
+
+    #[track_caller]
+    fn run(&mut self, imagelet: &Imagelet, code: i32, args: &[&str]) -> Done {
+        let done = imagelet.run(args);
+        let what = format!("imagelet {args:?}");
+        assert_eq!(done.code, Some(code), "{what}:\n{}{}", done.stdout, done.stderr);
+        self.check(&format!("{what}, standard output"), done.stdout.as_bytes());
+        self.check(&format!("{what}, standard error"), done.stderr.as_bytes());
+        done
+    }
+
+    /// Every file below a directory, by name and content.
+    #[track_caller]
+    fn files(&mut self, directory: &Path) -> usize {
+        let mut files = 0;
+        for entry in fs::read_dir(directory).unwrap_or_else(|e| panic!("{}: {e}", directory.display())) {
+            let path = entry.expect("an entry").path();
+            self.check("a file's name", path.as_os_str().as_encoded_bytes());
+            if path.is_dir() && !path.is_symlink() {
+                files += self.files(&path);
+            } else if path.is_file() && !path.is_symlink() {
+                files += 1;
+                self.check(&path.display().to_string(), &fs::read(&path).expect("read a file"));
+            }
+        }
+        files
+    }
+}
+
+#[test]
+fn no_output_and_no_file_tells_a_password() {
+    let s = Scene::new();
+    let images = ["secret", "rotated", "node-file", "helper", "provider", "variable", "refused"];
+    for image in images {
+        s.push_file(&format!("quiet/{image}:1"), "data", image);
+    }
+    let good: Vec<(&str, &str)> = SECRETS.iter().copied().filter(|(user, _)| user.starts_with("by-")).collect();
+    let registry = GuardedRegistry::start(&s.scratch.join("registry"), &good);
+    let host = registry.host.as_str();
+    let certs = registry.hosts_file(&s.scratch.join("certs.d"));
+    let mut seen = Seen { needles: needles(host), texts: 0 };
+
+    // Programs that have passwords.
+    let programs = s.scratch.directory("programs");
+    let program = |name: &str, answer: &serde_json::Value| {
+        let path = programs.join(name);
+        fs::write(&path, format!("#!/bin/sh\ncat > /dev/null\ncat <<'END'\n{answer}\nEND\n")).expect("write a program");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("make it executable");
+    };
+    program(
+        "docker-credential-box",
+        &json!({"ServerURL": host, "Username": "by-helper", "Secret": password("by-helper")}),
+    );
+    program(
+        "provider",
+        &json!({"kind": "CredentialProviderResponse", "apiVersion": "credentialprovider.kubelet.k8s.io/v1",
+            "cacheKeyType": "Registry",
+            "auth": {host: {"username": "by-provider", "password": password("by-provider")}}}),
+    );
+    let providers = s.scratch.join("providers.json");
+    let config = json!({"kind": "CredentialProviderConfig", "apiVersion": "kubelet.config.k8s.io/v1", "providers": [
+        {"name": "provider", "apiVersion": "credentialprovider.kubelet.k8s.io/v1", "matchImages": [host],
+         "defaultCacheDuration": "1m"}]});
+    fs::write(&providers, config.to_string()).expect("write a provider configuration");
+    let docker = |name: &str, config: serde_json::Value| {
+        let directory = s.scratch.directory(name);
+        fs::write(directory.join("config.json"), config.to_string()).expect("write a docker configuration");
+        directory.display().to_string()
+    };
+    let by_file = docker("docker-file", docker_config(&[(host, "by-node-file", password("by-node-file"))]));
+    let by_helper = docker("docker-helper", json!({"credHelpers": {host: "box"}}));
+    let wrong_file = docker("docker-wrong", docker_config(&[(host, "wrong-node-file", password("wrong-node-file"))]));
+
+    let manifest = |image: &str, users: &[&str], policy: &str| {
+        let names: Vec<String> = (0..users.len()).map(|n| format!("pull-{n}")).collect();
+        let secrets: Vec<&str> = names.iter().map(String::as_str).collect();
+        let image = registry.name(&format!("quiet/{image}:1"));
+        let mut manifests =
+            Manifests::new().pod(Pod { namespace: "quiet", name: "pod", image: &image, policy, secrets: &secrets });
+        for (name, user) in names.iter().zip(users) {
+            let (uid, password) = (format!("uid-{name}"), password(user));
+            let (namespace, registry) = ("quiet", host);
+            manifests = manifests.secret(PullSecret { namespace, name, uid: &uid, registry, user, password });
+        }
+        manifests.write(&s.scratch.join("manifests.yaml"))
+    };
+
+    // The search finds what it looks for, where it stands openly.
+    let open = fs::read_to_string(manifest("secret", &["by-secret"], "Always")).expect("a manifest");
+    assert!(seen.needles.iter().any(|needle| open.contains(needle.as_str())), "{open}");
+    let open = fs::read_to_string(s.scratch.join("docker-file/config.json")).expect("a docker configuration");
+    assert!(seen.needles.iter().any(|needle| open.contains(needle.as_str())), "{open}");
+
+    for format in ["text", "json"] {
+        let imagelet = s
+            .imagelet
+            .clone()
+            .global("--registry-config-path", &certs)
+            .global("--log-level", "trace")
+            .global("--log-format", format)
+            .env("PATH", &format!("{}:/usr/bin:/bin", programs.display()));
+        let with_file = imagelet.clone().global("--docker-config-path", &by_file);
+        let with_helper = imagelet.clone().global("--docker-config-path", &by_helper);
+        let with_wrong_file = imagelet.clone().global("--docker-config-path", &wrong_file);
+        let with_provider = imagelet
+            .clone()
+            .global("--image-credential-provider-config", &providers.display().to_string())
+            .global("--image-credential-provider-bin-dir", &programs.display().to_string());
+
+        // Good ones, alone and behind refused ones.
+        let pull = "IfNotPresent";
+        seen.run(&imagelet, 0, &["ensure", "-f", &manifest("secret", &["by-secret"], pull)]);
+        seen.run(&imagelet, 0, &["ensure", "-f", &manifest("rotated", &["wrong-secret", "by-rotated-secret"], pull)]);
+        seen.run(&with_file, 0, &["ensure", "-f", &manifest("node-file", &["wrong-secret"], pull)]);
+        seen.run(&with_helper, 0, &["ensure", "-f", &manifest("helper", &[], pull)]);
+        seen.run(&with_provider, 0, &["ensure", "-f", &manifest("provider", &[], pull)]);
+        let variable = format!("by-variable:{}", password("by-variable"));
+        let image = registry.name("quiet/variable:1");
+        seen.run(&imagelet.clone().env("IMAGELET_CREDS", &variable), 0, &["pull", &image]);
+        seen.run(&imagelet, 0, &["pull", &image, "--creds", &variable]);
+
+        // Refused ones; what they say goes to people and to events.
+        let refused = manifest("refused", &["wrong-secret"], "Always");
+        let done = seen.run(&with_wrong_file, 1, &["ensure", "-f", &refused]);
+        assert!(done.stderr.contains("ErrImagePull"), "{}", done.stderr);
+        seen.run(&with_wrong_file, 1, &["ensure", "-o", "yaml", "-f", &refused]);
+        seen.run(&with_wrong_file, 0, &["explain", "-o", "json", "-f", &refused]);
+        seen.run(&with_provider, 0, &["explain", "-f", &manifest("provider", &["by-secret"], "Always")]);
+
+        for output in ["table", "wide", "json", "yaml", "name"] {
+            seen.run(&imagelet, 0, &["images", "-o", output]);
+        }
+        seen.run(&imagelet, 0, &["inspect", &registry.name("quiet/secret:1")]);
+        seen.run(&with_provider.clone().env("IMAGELET_CREDS", &variable), 0, &["config"]);
+        seen.run(&with_file, 0, &["config", "-o", "table"]);
+        // Nonsense where a secret should be: the error must not quote it.
+        let broken = format!("apiVersion: v1\nkind: Secret\nmetadata: {{name: s}}\nstringData: {{a: [{variable}]}}\n");
+        let path = s.scratch.join("broken.yaml");
+        fs::write(&path, broken).expect("write a manifest");
+        let done = imagelet.run(&["ensure", "-f", &path.display().to_string()]);
+        seen.check("a broken secret", done.stderr.as_bytes());
+        seen.run(&imagelet, 0, &["rmi", "--all"]);
+    }
+    let files = seen.files(&s.scratch.join("store"));
+    assert!(files > 5, "records, database and lock were looked into: {files}");
+    let records = s.scratch.join("store/image_manager/pulled");
+    assert!(fs::read_dir(records).expect("pulled records").count() > 0);
+    assert!(seen.texts > 50);
+}
+
+#[test]
+fn an_agent_tells_no_password() {
+    let s = Scene::new();
+    s.push_file("quiet/variable:1", "data", "variable");
+    let user = "by-variable";
+    let registry = GuardedRegistry::start(&s.scratch.join("registry"), &[(user, password(user))]);
+    let certs = registry.hosts_file(&s.scratch.join("certs.d"));
+    let mut seen = Seen { needles: needles(&registry.host), texts: 0 };
+    let admin = s.scratch.join("admin.sock").display().to_string();
+    let imagelet = s
+        .imagelet
+        .clone()
+        .global("--registry-config-path", &certs)
+        .global("--log-level", "trace")
+        .global("--admin-socket", &admin);
+    let mut agent = imagelet.serve(&s.scratch.join("cri.sock"));
+    let image = registry.name("quiet/variable:1");
+    let good = format!("{user}:{}", password(user));
+    let wrong = format!("wrong-secret:{}", password("wrong-secret"));
+    seen.run(&imagelet.clone().env("IMAGELET_CREDS", &good), 0, &["pull", &image]);
+    seen.run(&imagelet.clone().env("IMAGELET_CREDS", &wrong), 77, &["pull", &image]);
+    seen.run(&imagelet, 0, &["metrics"]);
+    seen.run(&imagelet, 0, &["backoff", "-o", "json"]);
+    seen.run(&imagelet, 0, &["inspect", &image]);
+    agent.stop();
+    let log = agent.lines().join("\n");
+    assert!(log.contains("PullImage"), "the agent's log has its calls:\n{log}");
+    seen.check("the agent's log", log.as_bytes());
+    seen.files(&s.scratch.join("store"));
+}
