@@ -23,6 +23,7 @@ use oci::RegistryAuth;
 use super::format::{
     PulledRecord, RecordedAccount, RecordedSecret, decode_record, encode_intent, encode_record, file_name,
 };
+use super::pulled::Look;
 use super::*;
 
 const TEST: &str = "docker.io/testing/test";
@@ -208,7 +209,7 @@ fn account(uid: &str, namespace: &str, name: &str) -> Candidate {
 fn node_file(hash: &str) -> Candidate {
     Candidate {
         auth: RegistryAuth::default(),
-        source: Source::Node(NodeSource::File("/root/.docker/config.json".into())),
+        source: Source::Node(NodeSource::File("/etc/imagelet/config.json".into())),
         hash: hash.to_owned(),
     }
 }

@@ -1,0 +1,257 @@
+//! [`Inner`]: what the clones of [`PullRecords`](super::PullRecords) share: files, memory, the pulls of this process, and
+//! the work that was begun. It orders steps; what is granted is judged in `check.rs`.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use oci::trim_tag_and_digest;
+use tokio::runtime::Handle;
+use tokio_util::task::TaskTracker;
+
+use super::format::Recorded;
+use super::pulled::{Held, Look, Pulled};
+use super::pulling::{Lease, Pulling};
+use super::stripes::Stripes;
+use super::{RecordsError, RecordsOptions, VerificationPolicy};
+use crate::{Metrics, RecordKind};
+
+/// How many writers may be at work at once, at most. More only wait for the same disk.
+const STRIPES: usize = 64;
+
+/// See the module.
+pub(super) struct Inner {
+    pub(super) policy: VerificationPolicy,
+    pub(super) pulled: Pulled,
+    pub(super) pulling: Pulling,
+    /// Guards the files of an image (intents) or image ref (records).
+    stripes: Stripes,
+    /// Guards how many pulls of an image this process has; held for look-ups and changes of the map alone.
+    in_flight: Mutex<HashMap<String, InFlight>>,
+    /// Everything that was begun and has to be ended.
+    pub(super) tracker: TaskTracker,
+    /// Where that runs; a guard may be dropped on any thread.
+    runtime: Handle,
+    pub(super) metrics: Arc<Metrics>,
+    told_intents: AtomicI64,
+    told_records: AtomicI64,
+}
+
+/// Pulls of one image.
+pub(super) struct InFlight {
+    pub(super) count: usize,
+    lease: Lease,
+}
+
+impl Inner {
+    /// Opens both directories.
+    pub(super) async fn open(options: RecordsOptions) -> Result<Arc<Self>, RecordsError> {
+        let RecordsOptions { directory, policy, max_intents, max_records, wall_clock, metrics } = options;
+        let (pulled, pulling) = blocking(move || {
+            let pulling = Pulling::open(directory.join("pulling"), max_intents)?;
+            let pulled = Pulled::open(directory.join("pulled"), max_records, wall_clock)?;
+            Ok((pulled, pulling))
+        })
+        .await?;
+        Ok(Arc::new(Self {
+            policy,
+            pulled,
+            pulling,
+            stripes: Stripes::new(STRIPES),
+            in_flight: Mutex::default(),
+            tracker: TaskTracker::new(),
+            runtime: Handle::current(),
+            metrics,
+            told_intents: AtomicI64::new(0),
+            told_records: AtomicI64::new(0),
+        }))
+    }
+
+    /// The record of an image, and whether the image was pulled by us: there is a record or an intent.
+    pub(super) async fn known(
+        self: &Arc<Self>,
+        image: &str,
+        image_ref: &str,
+    ) -> Result<(Option<Arc<Held>>, bool), RecordsError> {
+        let held = self.look(image_ref).await?;
+        // Only one policy makes a difference between an intent and nothing.
+        if held.is_some() || self.policy != VerificationPolicy::NeverVerifyPreloadedImages {
+            let pulled = held.is_some();
+            return Ok((held, pulled));
+        }
+        if self.intended(image).await? {
+            return Ok((None, true));
+        }
+        // A record is written before its intent goes. So if there was one between the two looks, the record is there.
+        let held = self.look(image_ref).await?;
+        let pulled = held.is_some();
+        Ok((held, pulled))
+    }
+
+    async fn look(self: &Arc<Self>, image_ref: &str) -> Result<Option<Arc<Held>>, RecordsError> {
+        match self.pulled.look(image_ref)? {
+            Look::Found(held) => Ok(Some(held)),
+            Look::Absent => Ok(None),
+            Look::Unknown => {
+                let image_ref = image_ref.to_owned();
+                self.on_blocking(move |inner| inner.pulled.read(&image_ref)).await
+            }
+        }
+    }
+
+    async fn intended(self: &Arc<Self>, image: &str) -> Result<bool, RecordsError> {
+        if self.in_flight().contains_key(image) {
+            return Ok(true);
+        }
+        match self.pulling.look(image)? {
+            Some(exists) => Ok(exists),
+            None => {
+                let image = image.to_owned();
+                self.on_blocking(move |inner| inner.pulling.exists(&image)).await
+            }
+        }
+    }
+
+    /// One pull more.
+    pub(super) async fn begin(self: &Arc<Self>, image: &str) -> Result<(), RecordsError> {
+        let _turn = self.stripes.turn(image).await;
+        let name = image.to_owned();
+        let lease = self.on_blocking(move |inner| {
+            let lease = inner.pulling.hold(&name)?;
+            inner.recount_intents()?;
+            Ok(lease)
+        });
+        let lease = lease.await?;
+        let mut in_flight = self.in_flight();
+        let count = in_flight.get(image).map_or(0, |pull| pull.count) + 1;
+        in_flight.insert(image.to_owned(), InFlight { count, lease });
+        Ok(())
+    }
+
+    /// One pull less; the last takes the intent away.
+    pub(super) async fn finish(self: &Arc<Self>, image: &str) {
+        let _turn = self.stripes.turn(image).await;
+        let Some(lease) = self.leave(image) else { return };
+        let name = image.to_owned();
+        let released = self.on_blocking(move |inner| {
+            inner.pulling.release(&name, lease)?;
+            inner.recount_intents()
+        });
+        if let Err(error) = released.await {
+            tracing::warn!(%error, image, "a pull intent stays behind");
+        }
+    }
+
+    /// One pull less; the intent stays.
+    pub(super) async fn abandon(self: &Arc<Self>, image: &str) {
+        let _turn = self.stripes.turn(image).await;
+        drop(self.leave(image));
+    }
+
+    /// The lease, if this was the last pull of the image.
+    fn leave(&self, image: &str) -> Option<Lease> {
+        let mut in_flight = self.in_flight();
+        let pull = in_flight.get_mut(image)?;
+        pull.count -= 1;
+        if pull.count > 0 {
+            return None;
+        }
+        in_flight.remove(image).map(|pull| pull.lease)
+    }
+
+    pub(super) fn in_flight(&self) -> MutexGuard<'_, HashMap<String, InFlight>> {
+        // Nothing that panics is called with it held.
+        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) async fn record(
+        self: &Arc<Self>,
+        image: &str,
+        image_ref: &str,
+        added: Recorded,
+    ) -> Result<(), RecordsError> {
+        let name =
+            trim_tag_and_digest(image).map_err(|source| RecordsError::Name { image: image.to_owned(), source })?;
+        self.learn(image_ref, Some(name), Some(added)).await
+    }
+
+    pub(super) async fn learn(
+        self: &Arc<Self>,
+        image_ref: &str,
+        name: Option<String>,
+        added: Option<Recorded>,
+    ) -> Result<(), RecordsError> {
+        let _turn = self.stripes.turn(image_ref).await;
+        let image_ref = image_ref.to_owned();
+        self.on_blocking(move |inner| inner.update(&image_ref, name.as_deref(), added.as_ref())).await
+    }
+
+    /// Blocks.
+    pub(super) fn update(
+        &self,
+        image_ref: &str,
+        name: Option<&str>,
+        added: Option<&Recorded>,
+    ) -> Result<(), RecordsError> {
+        if self.pulled.update(image_ref, name, added)? {
+            self.told_records.fetch_add(1, Ordering::Relaxed);
+            self.metrics.on_disk(0, 1);
+        }
+        self.tell_usage();
+        Ok(())
+    }
+
+    /// Counts what is on disk; other processes change it as well. Blocks.
+    pub(super) fn recount(&self) -> Result<(), RecordsError> {
+        let records = i64::try_from(self.pulled.count()?).unwrap_or(i64::MAX);
+        self.metrics.on_disk(0, records - self.told_records.swap(records, Ordering::Relaxed));
+        self.recount_intents()
+    }
+
+    /// Blocks.
+    fn recount_intents(&self) -> Result<(), RecordsError> {
+        let intents = i64::try_from(self.pulling.count()?).unwrap_or(i64::MAX);
+        self.metrics.on_disk(intents - self.told_intents.swap(intents, Ordering::Relaxed), 0);
+        self.tell_usage();
+        Ok(())
+    }
+
+    fn tell_usage(&self) {
+        self.metrics.in_memory_usage(RecordKind::Intents, self.pulling.usage());
+        self.metrics.in_memory_usage(RecordKind::Records, self.pulled.usage());
+    }
+
+    /// Runs what has to be ended once it was begun, also when nobody waits for it any more.
+    pub(super) async fn task<T: Send + 'static>(
+        &self,
+        task: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, RecordsError> {
+        joined(self.tracker.spawn_on(task, &self.runtime).await)
+    }
+
+    /// The same for which nobody waits, save [`PullRecords::settle`].
+    pub(super) fn background(&self, task: impl Future<Output = ()> + Send + 'static) {
+        drop(self.tracker.spawn_on(task, &self.runtime));
+    }
+
+    pub(super) async fn on_blocking<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self) -> Result<T, RecordsError> + Send + 'static,
+    ) -> Result<T, RecordsError> {
+        let inner = Arc::clone(self);
+        blocking(move || work(&inner)).await
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, RecordsError> + Send + 'static,
+) -> Result<T, RecordsError> {
+    joined(tokio::task::spawn_blocking(work).await)?
+}
+
+fn joined<T>(result: Result<T, tokio::task::JoinError>) -> Result<T, RecordsError> {
+    result.map_err(|error| match error.try_into_panic() {
+        Ok(panic) => std::panic::resume_unwind(panic),
+        Err(_) => RecordsError::Closed,
+    })
+}
