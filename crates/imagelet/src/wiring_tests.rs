@@ -60,7 +60,7 @@ fn records_are_kept_for_as_many_pods_as_the_node_holds() {
 #[test]
 fn node_files_are_where_the_kubelet_has_them() {
     let environment =
-        Environment { home: Some("/home/u".into()), working: Some("/work".into()), ..Environment::default() };
+        Environment { home: Some("/people/u".into()), working: Some("/work".into()), ..Environment::default() };
     let shown = |text: &str, mode| {
         let NodeFiles { search, legacy } = node_files(&config(text), &environment, mode);
         let list = |paths: Vec<PathBuf>| paths.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(":");
@@ -69,9 +69,9 @@ fn node_files_are_where_the_kubelet_has_them() {
     let want = |search: &str, legacy: &str| (search.to_owned(), legacy.to_owned());
     assert_eq!(
         shown("root: /data\n", Mode::Agent),
-        want("/data:/work:/home/u/.docker:/.docker", "/data:/work:/home/u:/")
+        want("/data:/work:/people/u/.docker:/.docker", "/data:/work:/people/u:/")
     );
-    assert_eq!(shown("root: /data\n", Mode::OneShot), want("/data:/home/u/.docker:/.docker", "/data:/home/u:/"));
+    assert_eq!(shown("root: /data\n", Mode::OneShot), want("/data:/people/u/.docker:/.docker", "/data:/people/u:/"));
     let text = "credentials: {dockerConfigPaths: [/a, /b]}\n";
     assert_eq!(shown(text, Mode::Agent), want("/a:/b", "/a:/b"));
 }

@@ -94,7 +94,7 @@ fn secrets_come_with_the_manifests_or_lie_in_a_directory() {
     assert_eq!(result, "ErrImagePull", "{all}");
     let (result, all) = g.ensure(&g.imagelet, &(g.pod(names) + &secrets));
     assert_eq!(result, "pulled", "{all}");
-    assert_eq!(g.imagelet.ids(), [g.id.clone()]);
+    assert_eq!(g.imagelet.ids().join(" "), g.id);
 
     // The account's secrets are the pod's when it has none itself.
     g.forget();
@@ -249,4 +249,59 @@ fn waiting_ends_when_the_image_comes_or_the_time_is_over() {
     let mut said = String::new();
     waiting.stderr.take().expect("piped").read_to_string(&mut said).expect("read");
     assert!(said.contains("error: pod/web: main: "), "{said}");
+}
+
+#[test]
+fn a_provider_gets_the_token_of_the_pods_account() {
+    let g = Guarded::new();
+    let programs = g.scene.scratch.directory("programs");
+    let answer = serde_json::json!({
+        "kind": "CredentialProviderResponse",
+        "apiVersion": "credentialprovider.kubelet.k8s.io/v1",
+        "cacheKeyType": "Registry",
+        "cacheDuration": "0s",
+        "auth": { &g.registry.host: { "username": USER, "password": PASSWORD } },
+    });
+    // Only who shows the token of the account gets the password.
+    let script = format!(
+        "#!/bin/sh\nread -r request\ncase $request in\n*'\"serviceAccountToken\":\"t0ken-of-builder\"'*) printf '%s' '{answer}';;\n\
+         *) echo 'no token' >&2; exit 1;;\nesac\n"
+    );
+    fs::write(programs.join("vault"), script).expect("written");
+    fs::set_permissions(programs.join("vault"), fs::Permissions::from_mode(0o755)).expect("permissions");
+    let config = format!(
+        "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n- name: vault\n  \
+         apiVersion: credentialprovider.kubelet.k8s.io/v1\n  matchImages: ['{}']\n  defaultCacheDuration: 0s\n  \
+         tokenAttributes: {{serviceAccountTokenAudience: 'https://vault.example:1', cacheType: Token, requireServiceAccount: \
+         true}}\n",
+        g.registry.host
+    );
+    let config = g.write("providers.yaml", &config);
+    let tokens = g.scene.scratch.directory("tokens/shop/builder");
+    fs::write(tokens.join("https___vault.example_1"), "t0ken-of-builder\n").expect("written");
+    let with_provider = g
+        .imagelet
+        .clone()
+        .global("--image-credential-provider-config", &config)
+        .global("--image-credential-provider-bin-dir", &programs.display().to_string())
+        .global("--service-account-token-dir", &g.scene.scratch.join("tokens").display().to_string());
+
+    let pod = g.pod("  serviceAccountName: builder\n");
+    let file = g.write("explained.yaml", &pod);
+    let explained = with_provider.ok(&["explain", "-f", &file]);
+    assert!(explained.contains("ask credential provider vault"), "{explained}");
+    let (result, all) = g.ensure(&with_provider, &g.pod("  serviceAccountName: stranger\n"));
+    assert_eq!(result, "ErrImagePull", "{all}");
+    let (result, all) = g.ensure(&with_provider, &pod);
+    assert_eq!(result, "pulled", "{all}");
+    assert!(!all.contains("t0ken-of-builder"), "{all}");
+    // It came for one account: another one must show that it may have it, and cannot.
+    let (result, all) = g.ensure(&with_provider, &g.pod("  serviceAccountName: stranger\n"));
+    assert_eq!(result, "ErrImagePull", "{all}");
+    let (result, all) = g.ensure(&with_provider, &pod);
+    assert_eq!(result, "present", "{all}");
+
+    let broken = with_provider.global("--image-credential-provider-config", "/nowhere");
+    let said = broken.fails(64, &["ensure", "-f", &file]);
+    assert!(said.contains("credential providers: ") && said.contains("/nowhere"), "{said}");
 }
