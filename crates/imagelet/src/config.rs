@@ -142,10 +142,8 @@ impl Config {
     pub(crate) fn load(environment: &Environment, file: Option<&Path>, given: Given) -> Result<Self, ConfigError> {
         let mut config = Self::defaults(environment);
         let path = file.unwrap_or(Path::new(DEFAULT_FILE));
-        let own = match file.is_some() || path.exists() {
-            true => Some(Document::read(path, API_VERSION, KIND)?),
-            false => None,
-        };
+        let there = file.is_some() || path.try_exists().unwrap_or(true);
+        let own = if there { Some(Document::read(path, API_VERSION, KIND)?) } else { None };
         // Which kubelet's file is meant is known before it can be read, and it counts less than what names it.
         if let Some(own) = &own {
             config.apply_file(own)?;

@@ -3,6 +3,7 @@
 
 mod fingerprint;
 
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,6 +71,7 @@ impl Managed {
         let service: Arc<dyn ImageService> =
             Arc::new(Instrumented::new(service, Arc::clone(&metrics), Arc::clone(&clock)));
         let keyring = keyring(config, &app.environment, Arc::clone(&clock), mode).await?;
+        make_root(config.root.clone()).await?;
         let records = PullRecords::open(records_options(config, &metrics)?).await;
         let records = records.map_err(|error| Failure::caused(Code::Failed, "open pull records", &error))?;
         let roots = config.registry_config_paths.clone();
@@ -117,6 +119,19 @@ impl Managed {
         self.manager.shutdown().await;
         self.records.settle().await;
     }
+}
+
+/// Makes the root where it is missing, for its owner alone: with the images behind an endpoint, nobody has made it yet.
+async fn make_root(root: PathBuf) -> Outcome {
+    let made = tokio::task::spawn_blocking(move || {
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&root);
+        made.map_err(|error| Failure::new(exit_code(&error), format!("make {}: {error}", root.display())))
+    });
+    made.await.map_err(|_| Failure::failed("make the root: the task panicked"))?
+}
+
+fn exit_code(error: &std::io::Error) -> Code {
+    if error.kind() == std::io::ErrorKind::PermissionDenied { Code::NotPermitted } else { Code::Failed }
 }
 
 /// Limits of pulls by the configuration; those that are not set are the mode's.

@@ -75,3 +75,16 @@ fn node_files_are_where_the_kubelet_has_them() {
     let text = "credentials: {dockerConfigPaths: [/a, /b]}\n";
     assert_eq!(shown(text, Mode::Agent), want("/a:/b", "/a:/b"));
 }
+
+#[tokio::test]
+async fn the_root_is_for_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let root = directory.path().join("a/root");
+    make_root(root.clone()).await.expect("made");
+    assert_eq!(std::fs::metadata(&root).expect("there").permissions().mode() & 0o777, 0o700);
+    make_root(root).await.expect("it may be there already");
+    std::fs::write(directory.path().join("file"), "").expect("written");
+    let failure = make_root(directory.path().join("file/root")).await.expect_err("refused");
+    assert!(failure.lines()[0].starts_with("make /"), "{failure:?}");
+}
