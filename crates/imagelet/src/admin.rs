@@ -21,7 +21,7 @@ use axum::Router;
 use cri_api::ImageService;
 use cri_grpc::Endpoint;
 use cri_grpc::server::{self, BindError, Listener};
-use image_manager::{ImageManager, Metrics};
+use image_manager::ImageManager;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
@@ -66,10 +66,11 @@ pub(crate) struct Admin {
 }
 
 impl Admin {
-    /// Shows these metrics, and whether `service` answers. It is asked at each look, so it is not the counted one.
-    pub(crate) fn new(metrics: &Metrics, service: Arc<dyn ImageService>) -> Self {
+    /// Shows the metrics that `register` puts in, and whether `service` answers. It is asked at each look, so it is not
+    /// the counted one.
+    pub(crate) fn new(register: impl FnOnce(&mut Registry), service: Arc<dyn ImageService>) -> Self {
         let mut registry = Registry::default();
-        metrics.register(&mut registry);
+        register(&mut registry);
         let version = [("version", env!("CARGO_PKG_VERSION"))];
         registry.register("imagelet_build", "The version that runs", Info::new(version));
         registry.register_collector(Box::new(process::Process));

@@ -16,6 +16,7 @@ use image_manager::{
     Allowlist, BackoffOptions, EventRecorder, ImageManager, Instrumented, Metrics, Options, PullRecords, PullerOptions,
     RecordsOptions, VerificationPolicy, WallClock,
 };
+use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 
 use crate::app::App;
@@ -47,7 +48,9 @@ pub(crate) enum Mode {
 /// An image manager and what it was made of.
 pub(crate) struct Managed {
     pub(crate) manager: Arc<ImageManager>,
-    pub(crate) metrics: Arc<Metrics>,
+    metrics: Arc<Metrics>,
+    /// They count for themselves.
+    providers: Option<Providers>,
     records: PullRecords,
 }
 
@@ -70,7 +73,8 @@ impl Managed {
         let metrics = Metrics::new();
         let service: Arc<dyn ImageService> =
             Arc::new(Instrumented::new(service, Arc::clone(&metrics), Arc::clone(&clock)));
-        let keyring = keyring(config, &app.environment, Arc::clone(&clock), mode).await?;
+        let providers = providers(config, &app.environment, &clock).await?;
+        let keyring = keyring(config, &app.environment, Arc::clone(&clock), mode, providers.clone());
         make_root(config.root.clone()).await?;
         let records = PullRecords::open(records_options(config, &metrics)?).await;
         let records = records.map_err(|error| Failure::caused(Code::Failed, "open pull records", &error))?;
@@ -90,7 +94,15 @@ impl Managed {
             },
             registry_fingerprint: Some(Arc::new(move |domain| fingerprint::of(&roots, domain))),
         };
-        Ok(Self { manager: Arc::new(ImageManager::new(service, events, options)), metrics, records })
+        Ok(Self { manager: Arc::new(ImageManager::new(service, events, options)), metrics, providers, records })
+    }
+
+    /// Puts everything that is counted into `registry`.
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        self.metrics.register(registry);
+        if let Some(providers) = &self.providers {
+            providers.register(registry);
+        }
     }
 
     /// Finishes what a process that was killed in the middle of a pull has left behind. Before the first pull.
@@ -180,19 +192,20 @@ fn records_options(config: &Config, metrics: &Arc<Metrics>) -> Outcome<RecordsOp
 }
 
 /// Every source of credentials of this node.
-async fn keyring(config: &Config, environment: &Environment, clock: Clock, mode: Mode) -> Outcome<Keyring> {
+fn keyring(
+    config: &Config,
+    environment: &Environment,
+    clock: Clock,
+    mode: Mode,
+    providers: Option<Providers>,
+) -> Keyring {
     let wanted = &config.credentials;
-    let providers = match (&wanted.provider_config, &wanted.provider_bin_dir) {
-        (Some(file), Some(programs)) => Some(providers(config, environment, &clock, file, programs).await?),
-        // The configuration is checked: both or none.
-        _ => None,
-    };
     let helpers = HelperOptions {
         path: environment.path.clone(),
         environment: environment.of_children(),
         timeout: wanted.helper_timeout,
     };
-    Ok(Keyring::new(KeyringOptions {
+    Keyring::new(KeyringOptions {
         path_match: path_match(config),
         node_files: node_files(config, environment, mode),
         node_cache: NODE_CACHE,
@@ -200,7 +213,7 @@ async fn keyring(config: &Config, environment: &Environment, clock: Clock, mode:
         providers,
         anonymous_fallback: wanted.anonymous_fallback,
         clock,
-    }))
+    })
 }
 
 fn path_match(config: &Config) -> PathMatch {
@@ -210,13 +223,12 @@ fn path_match(config: &Config) -> PathMatch {
     }
 }
 
-async fn providers(
-    config: &Config,
-    environment: &Environment,
-    clock: &Clock,
-    file: &Path,
-    programs: &Path,
-) -> Outcome<Providers> {
+async fn providers(config: &Config, environment: &Environment, clock: &Clock) -> Outcome<Option<Providers>> {
+    // The configuration is checked: both or none.
+    let (Some(file), Some(programs)) = (&config.credentials.provider_config, &config.credentials.provider_bin_dir)
+    else {
+        return Ok(None);
+    };
     let tokens = config.credentials.token_directory.clone().map(|path| Arc::new(TokenDirectory::new(path)) as Arc<_>);
     let parse: ParseYaml = Arc::new(yaml::json);
     let options = ExecOptions {
@@ -231,7 +243,7 @@ async fn providers(
     let (file, programs) = (file.to_owned(), programs.to_owned());
     let loaded = tokio::task::spawn_blocking(move || Providers::load(&file, &programs, options)).await;
     let loaded = loaded.map_err(|_| Failure::failed("read credential providers: the reader panicked"))?;
-    loaded.map_err(|error| Failure::caused(Code::Config, "credential providers", &error))
+    loaded.map(Some).map_err(|error| Failure::caused(Code::Config, "credential providers", &error))
 }
 
 /// Where the node's docker configuration may lie. The kubelet's working directory is a place of the node; that of a

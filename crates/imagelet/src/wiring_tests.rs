@@ -1,5 +1,7 @@
 //! From settings to options: what each mode has by default, and what is taken from where.
 
+use std::path::Path;
+
 use super::*;
 
 fn config(text: &str) -> Config {

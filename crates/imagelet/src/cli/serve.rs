@@ -36,7 +36,9 @@ pub(super) async fn run(app: &App, args: &Serve) -> Outcome {
         options.runtime = Some(Arc::new(runtime));
     }
     let listener = server::bind(&endpoint).map_err(|error| bind_failure(&endpoint, &error))?;
-    let admin = Admin::new(&metrics, backend.service()).start(&Places::of(&app.config), &app.stop).await?;
+    let admin = Admin::new(|registry| metrics.register(registry), backend.service())
+        .start(&Places::of(&app.config), &app.stop)
+        .await?;
     app.printer.lines([endpoint.to_string()])?;
     let served = server::serve_on(listener, options, app.stop.clone()).await;
     admin.stop().await;

@@ -28,8 +28,8 @@ pub(super) async fn all(
     requests: &[EnsureImageRequest],
     timeout: Option<Duration>,
 ) -> Outcome<Vec<End>> {
-    let admin = Admin::new(&managed.metrics, app.service().await?).with_manager(Arc::clone(&managed.manager));
-    let admin = admin.start(&Places::of(&app.config), &app.stop).await?;
+    let admin = Admin::new(|registry| managed.register(registry), app.service().await?);
+    let admin = admin.with_manager(Arc::clone(&managed.manager)).start(&Places::of(&app.config), &app.stop).await?;
     let ended = app.stop.child_token();
     let waits = needs.iter().zip(requests).map(|(need, request)| {
         let title = format!("{}: {}", need.pod, need.image.title());

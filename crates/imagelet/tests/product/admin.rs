@@ -6,9 +6,13 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::time::Instant;
 
 use serde_json::{Value, json};
 
+use crate::support::cli::end_of;
+use crate::support::images;
+use crate::support::process::PATIENCE;
 use crate::support::scene::Scene;
 use crate::support::{Imagelet, Scratch};
 
@@ -175,4 +179,67 @@ fn details_say_how_long_things_took() {
     assert!(said.lines().any(|l| l.contains("DEBUG EnsureImageExists{pod=default/p ")), "{said}");
     let said = ensure("info");
     assert!(!said.contains("time.busy"), "nobody asked for details:\n{said}");
+}
+
+#[test]
+fn who_waits_pulls_as_soon_as_back_off_is_forgotten() {
+    let s = Scene::new();
+    let name = s.registry.name("admin/late:1");
+    let manifest = s.scratch.join("pod.yaml");
+    let pod = format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: web, namespace: shop}}\n\
+         spec: {{containers: [{{name: c, image: {name}}}]}}\n"
+    );
+    fs::write(&manifest, pod).expect("write a manifest");
+    // Longer than any test waits: only a reset can end it.
+    let waiting =
+        s.imagelet.clone().global("--image-pull-back-off-initial", "1h").global("--image-pull-back-off-max", "1h");
+    let programs = s.scratch.directory("providers");
+    images::write(&programs.join("never"), "#!/bin/sh\nexit 1\n");
+    fs::set_permissions(programs.join("never"), fs::Permissions::from_mode(0o755)).expect("chmod");
+    let providers = s.scratch.join("providers.yaml");
+    let text = "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n- name: never\n  \
+                apiVersion: credentialprovider.kubelet.k8s.io/v1\n  matchImages: [elsewhere.test]\n  defaultCacheDuration: 1m\n";
+    fs::write(&providers, text).expect("write a configuration");
+    let waiting = waiting
+        .global("--image-credential-provider-config", &providers.display().to_string())
+        .global("--image-credential-provider-bin-dir", &programs.display().to_string());
+    let mut child = waiting.spawn(&["ensure", "--wait", "-f", &manifest.display().to_string()]);
+    let until = Instant::now() + PATIENCE;
+    let entry = loop {
+        let done = s.imagelet.run(&["backoff", "-o", "json"]);
+        let list: Value = serde_json::from_str(&done.stdout).unwrap_or_default();
+        if list["entries"][0].is_object() {
+            break list["entries"][0].clone();
+        }
+        assert!(done.code == Some(0) || done.code == Some(69), "{}", done.stderr);
+        assert!(Instant::now() < until, "nothing is in back-off: {}{}", done.stdout, done.stderr);
+    };
+    assert_eq!((&entry["namespace"], &entry["pod"]), (&json!("shop"), &json!("web")));
+    assert_eq!((&entry["image"], &entry["cause"]), (&json!(name), &json!("not_found")));
+    assert_eq!((&entry["failures"], &entry["windowMilliseconds"]), (&json!(1), &json!(3_600_000)));
+    let table = s.imagelet.ok(&["backoff"]);
+    let row = table.lines().nth(1).unwrap_or_else(|| panic!("no row:\n{table}"));
+    let words: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!(words[..5], ["shop/web", name.as_str(), "not_found", "1", "in"], "{table}");
+    let metrics = s.imagelet.ok(&["metrics"]);
+    assert_eq!(sample(&metrics, "imagelet_backoff_entries"), 1.0);
+    assert_eq!(sample(&metrics, "imagelet_pull_failures_total{cause=\"not_found\"}"), 1.0);
+
+    assert!(metrics.contains("\nkubelet_credential_provider_config_info{hash=\"sha256:"), "{metrics}");
+    assert_eq!(sample(&metrics, "kubelet_imagemanager_ondisk_pullintents"), 0.0);
+    let request = "pull_policy=\"ifnotpresent\",present_locally=\"false\",pull_required=\"true\"";
+    let requests = format!("kubelet_image_manager_ensure_image_requests_total{{{request}}}");
+    assert!(sample(&metrics, &requests) >= 1.0, "{metrics}");
+    assert!(sample(&metrics, "kubelet_runtime_operations_total{operation_type=\"image_status\"}") >= 1.0, "{metrics}");
+
+    let (_, image) = s.push_file("admin/late:1", "a", "late");
+    assert_eq!(s.imagelet.ok(&["backoff", "reset", "--image", "another"]), "0\n");
+    assert_eq!(
+        s.imagelet.ok(&["backoff", "reset", "--pod", "shop/web", "-o", "json"]).replace(['\n', ' '], ""),
+        "{\"reset\":1}"
+    );
+    assert!(end_of(&mut child).success(), "who waited asked again and got it");
+    assert_eq!(s.imagelet.ids(), [image.id]);
+    s.imagelet.fails(69, &["backoff"]);
 }
