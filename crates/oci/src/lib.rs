@@ -23,5 +23,6 @@ pub use digest::{Algorithm, Digest, DigestError, Hasher, Verifier, VerifyError, 
 pub use manifest::{Document, Index, Manifest, ManifestError};
 pub use platform::{Platform, PlatformError};
 pub use reference::{
-    ImageName, ImageNameError, Reference, ReferenceError, apply_default_tag, parse_image_name, trim_tag_and_digest,
+    ImageName, ImageNameError, Reference, ReferenceError, apply_default_tag, bare_name, parse_image_name,
+    trim_tag_and_digest,
 };

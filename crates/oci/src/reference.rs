@@ -218,11 +218,19 @@ pub fn apply_default_tag(image: &str) -> Result<String, ImageNameError> {
 /// # Errors
 /// [`ReferenceError`].
 pub fn trim_tag_and_digest(image: &str) -> Result<String, ReferenceError> {
+    bare_name(image).map(str::to_owned)
+}
+
+/// The same as [`trim_tag_and_digest`], as the part of `image` that it is.
+///
+/// # Errors
+/// [`ReferenceError`].
+pub fn bare_name(image: &str) -> Result<&str, ReferenceError> {
     if image.is_empty() {
         return Err(ReferenceError::Empty);
     }
     match plain_name_end(image) {
-        Ok(end) => Ok(image[..end].to_owned()),
+        Ok(end) => Ok(&image[..end]),
         Err(ReferenceError::Format) if plain_name_end(&image.to_lowercase()).is_ok() => {
             Err(ReferenceError::PlainUppercase)
         }

@@ -3,7 +3,7 @@
 //! `docker.io/library/nginx`.
 
 use credentials::{Candidate, SecretCoordinates, ServiceAccountCoordinates, Source};
-use oci::{Reference, ReferenceError, trim_tag_and_digest};
+use oci::{Reference, ReferenceError, bare_name};
 
 use super::format::{Recorded, RecordedAccount, RecordedSecret};
 use super::pulled::Held;
@@ -37,16 +37,16 @@ pub(super) struct Lesson {
 
 /// Looks for `image` in a record.
 pub(super) fn before_asking<'a>(held: &'a Held, image: &str) -> Result<Before<'a>, ReferenceError> {
-    let name = trim_tag_and_digest(image)?;
+    let name = bare_name(image)?;
     let mapping = &held.record.mapping;
     if mapping.is_empty() {
         return Ok(Before::Decided(Access::MustVerify(Doubt::NoRecord)));
     }
-    let exact = mapping.get_key_value(&name).map(|(name, recorded)| (name.as_str(), recorded));
+    let exact = mapping.get_key_value(name).map(|(name, recorded)| (name.as_str(), recorded));
     if exact.is_some_and(|(_, recorded)| recorded.node_pods_accessible) {
         return Ok(Before::Decided(Access::Granted(Grant::NodeAccessible)));
     }
-    let named = Named { exact, others: other_spellings(held, &name, exact.is_some()) };
+    let named = Named { exact, others: other_spellings(held, name, exact.is_some()) };
     if named.all().any(|(_, recorded)| recorded.node_pods_accessible) {
         return Ok(Before::Decided(Access::Granted(Grant::NodeAccessible)));
     }
