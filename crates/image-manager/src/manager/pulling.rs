@@ -1,0 +1,184 @@
+//! The half of a request that pulls: back-off, credentials, the puller, and what becomes of its answer. Whether to pull
+//! was decided before; [`ImageManager`]'s steps call it.
+
+use std::sync::Arc;
+
+use cri_api::{Error, ImageSpec, Kind};
+
+use super::ImageManager;
+use crate::backoff::{Failure, Marks, Subject};
+use crate::look::{Found, Look};
+use crate::outcome::Outcome;
+use crate::pull::{Mark, PullFailed, Recheck, Wanted};
+use crate::{
+    Access, Attempt, EnsureImageError, EnsureImageRequest, EnsuredImage, ObjectRef, PullFailure, PullPolicy, PullTiming,
+};
+
+impl ImageManager {
+    pub(super) async fn pull(
+        &self,
+        request: &EnsureImageRequest,
+        look: &mut Look<'_>,
+        mark: Mark,
+    ) -> Result<EnsuredImage, EnsureImageError> {
+        let registry = registry(look.image());
+        let subject = self.subject(request, &registry, look);
+        self.respect_backoff(request, &subject)?;
+        let found = look.found().await?;
+        self.tell_what_is_missing(request, &found);
+        self.tell(request, Outcome::Pulling);
+        let asked = (self.clock)();
+        let spec = ImageSpec {
+            image: look.image().to_owned(),
+            annotations: request.pod.annotations.clone(),
+            user_specified_image: request.image.clone(),
+            runtime_handler: request.runtime_handler.clone(),
+            image_ref: String::new(),
+        };
+        let wanted = Wanted {
+            image: request.image.clone(),
+            recheck: (request.policy == PullPolicy::IfNotPresent).then(|| self.recheck(request, &spec, &found)),
+            spec,
+            sandbox: request.sandbox.clone(),
+            candidates: Arc::clone(&found.candidates),
+            priority: request.priority,
+            progress: request.progress.clone(),
+            mark,
+        };
+        let pulled = match self.puller.pull(wanted).await {
+            Ok(pulled) => pulled,
+            Err(failed) => return Err(self.pull_failed(request, &subject, &found, failed)),
+        };
+        if pulled.found {
+            return Ok(self.use_local(request, pulled.image_ref));
+        }
+        let ended = (self.clock)();
+        self.note_success(request);
+        let timing = PullTiming { pulling: pulled.pulling, with_waiting: ended - asked };
+        let PullTiming { pulling, with_waiting } = timing;
+        self.metrics.pull_duration(pulled.size, with_waiting);
+        let message = self.tell(request, Outcome::Pulled { pulling, with_waiting, size: pulled.size });
+        let used = pulled.used.and_then(|used| found.candidates.get(used));
+        Ok(EnsuredImage {
+            image_ref: pulled.image_ref,
+            message,
+            pulled: true,
+            credential: used.map(|candidate| candidate.source.clone()),
+            timing: Some(timing),
+            size: pulled.size,
+        })
+    }
+
+    /// Before anything is written, and before any program is asked for a credential.
+    fn respect_backoff(&self, request: &EnsureImageRequest, subject: &Subject<'_>) -> Result<(), EnsureImageError> {
+        let held = {
+            let mut backoff = self.lock_backoff();
+            let held = backoff.check(subject, (self.clock)());
+            self.count_backoff(&backoff);
+            held
+        };
+        let Some(held) = held else { return Ok(()) };
+        let image = request.image.clone();
+        let error = EnsureImageError::BackOff { image, last: held.message, cause: held.cause, until: held.until };
+        if held.tell {
+            self.tell(request, Outcome::Failed(&error));
+        }
+        Err(error)
+    }
+
+    /// Begins a new window where there was an attempt, and makes the error.
+    fn pull_failed(
+        &self,
+        request: &EnsureImageRequest,
+        subject: &Subject<'_>,
+        found: &Found,
+        failed: PullFailed,
+    ) -> EnsureImageError {
+        let image = request.image.clone();
+        let source = match failed {
+            PullFailed::Attempts(failure) => failure,
+            PullFailed::Throttled => PullFailure::throttled(),
+            // Nothing was tried, so that nothing is waited for.
+            PullFailed::Record(source) => return EnsureImageError::Record { image, source },
+            PullFailed::ShuttingDown => {
+                let error = Error::new(Kind::Cancelled, failed.to_string());
+                let source = PullFailure::new(vec![Attempt { source: None, error }]);
+                return EnsureImageError::Pull { image, source };
+            }
+        };
+        let source = source.with_notes(found.notes.iter().map(ToString::to_string).collect());
+        let (cause, retry_after) = (source.cause(), source.retry_after());
+        let error = EnsureImageError::Pull { image, source };
+        let message = format!("{}: {}", error.reason(), error.message());
+        let mut backoff = self.lock_backoff();
+        backoff.failed(subject, Failure { cause, retry_after, message: &message }, (self.clock)());
+        self.count_backoff(&backoff);
+        error
+    }
+
+    pub(crate) fn subject<'a>(
+        &self,
+        request: &'a EnsureImageRequest,
+        registry: &'a str,
+        look: &mut Look<'_>,
+    ) -> Subject<'a> {
+        let fingerprint = self.registry_fingerprint.as_ref();
+        Subject {
+            namespace: &request.pod.namespace,
+            name: &request.pod.name,
+            uid: &request.pod.uid,
+            image: &request.image,
+            registry,
+            marks: Marks {
+                keyring: look.fingerprint(),
+                registry: fingerprint.map_or(0, |fingerprint| fingerprint(registry)),
+            },
+        }
+    }
+
+    /// Looks again when the turn has come: whoever was before may have brought it. Where the service cannot tell, the
+    /// pull will.
+    fn recheck(&self, request: &EnsureImageRequest, spec: &ImageSpec, found: &Found) -> Recheck {
+        let (service, records) = (Arc::clone(&self.service), self.records.clone());
+        let (image, spec, candidates) = (request.image.clone(), spec.clone(), Arc::clone(&found.candidates));
+        Arc::new(move || {
+            let (service, records) = (Arc::clone(&service), records.clone());
+            let (image, spec, candidates) = (image.clone(), spec.clone(), Arc::clone(&candidates));
+            Box::pin(async move {
+                let image_ref = match service.image_status(&spec, false).await {
+                    Ok(status) => status.image?.id,
+                    Err(error) => {
+                        tracing::debug!(image, %error, "pull without a second look");
+                        return None;
+                    }
+                };
+                let Some(records) = records else { return Some(image_ref) };
+                let candidates = async || Ok::<_, std::convert::Infallible>(candidates);
+                match records.access(&image, &image_ref, candidates).await {
+                    Ok(Access::Granted(_)) => Some(image_ref),
+                    Ok(Access::MustVerify(_)) => None,
+                }
+            })
+        })
+    }
+
+    /// Pull secrets that nobody found, and what the look-up left out.
+    fn tell_what_is_missing(&self, request: &EnsureImageRequest, found: &Found) {
+        for note in found.notes.iter() {
+            let pod = format_args!("{}/{}", request.pod.namespace, request.pod.name);
+            tracing::warn!(%pod, image = request.image, "{note}");
+        }
+        if request.missing_secrets.is_empty() {
+            return;
+        }
+        let (kind, reason, message) = Outcome::MissingSecrets(&request.missing_secrets).event(&request.image);
+        // As in the kubelet it is about the pod, whichever container needs the image.
+        let pod = request.object.as_ref().map(|_| ObjectRef::pod(&request.pod));
+        self.record(request, pod.as_ref(), kind, reason, &message);
+    }
+}
+
+/// The host that an image comes from.
+pub(crate) fn registry(image: &str) -> String {
+    oci::Reference::parse(image).map_or_else(|_| String::new(), |reference| reference.domain().to_owned())
+}
