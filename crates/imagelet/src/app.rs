@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cri_api::ImageService;
 use cri_grpc::Endpoint;
@@ -24,6 +25,9 @@ use crate::wiring::{Managed, Mode};
 /// The name under which this program makes itself known to registries and runtimes.
 pub(crate) const USER_AGENT: &str = concat!("imagelet/", env!("CARGO_PKG_VERSION"));
 
+/// A `Retry-After` that is waited out within a pull although somebody would come again.
+const BRIEF: Duration = Duration::from_secs(2);
+
 /// A running command's surroundings.
 #[derive(Debug)]
 pub(crate) struct App {
@@ -35,6 +39,9 @@ pub(crate) struct App {
     pub(crate) stop: CancellationToken,
     /// What asked it.
     pub(crate) signals: Signals,
+    /// Whether somebody keeps back-off: a kubelet in front, or our own manager that tries again. Then a registry's wish to
+    /// be left alone ends a pull with that error, and does not keep the place of others while it is waited out.
+    pub(crate) backs_off: bool,
     backend: OnceCell<Backend>,
     managed: OnceCell<Managed>,
 }
@@ -66,10 +73,11 @@ impl App {
         printer: Printer,
         progress: Progress,
         signals: Signals,
+        backs_off: bool,
     ) -> Self {
         let stop = signals.stop.clone();
         let (backend, managed) = (OnceCell::new(), OnceCell::new());
-        Self { environment, config, printer, progress, stop, signals, backend, managed }
+        Self { environment, config, printer, progress, stop, signals, backs_off, backend, managed }
     }
 
     /// The images that the configuration means; where the embedded root is held by an agent, the agent's.
@@ -176,6 +184,9 @@ impl App {
             ..EngineOptions::default()
         };
         options.max_layers = options.max_layers.max(config.max_parallel_layers);
+        if self.backs_off {
+            options.retry.max_retry_after = BRIEF;
+        }
         options.store.agent_socket = agent_socket;
         options.store.durability = match config.durability {
             Durability::Full => image_service::Durability::Full,

@@ -71,7 +71,7 @@ fn main() -> ExitCode {
     };
     let outcome = runtime.block_on(async {
         let signals = Signals::listen(&TaskTracker::new()).map_err(|e| Failure::caused(Code::Failed, "signals", &e))?;
-        let app = App::new(environment, config, printer, progress.clone(), signals.clone());
+        let app = App::new(environment, config, printer, progress.clone(), signals.clone(), service || waits);
         let outcome = tokio::select! {
             outcome = cli::run(&app, &cli.command) => outcome,
             // What goes on ends by itself when it is asked to; everything else is dropped where it stands.

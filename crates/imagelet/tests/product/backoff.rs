@@ -101,6 +101,19 @@ fn a_registry_that_says_when_is_left_alone_until_somebody_resets_it() {
 }
 
 #[test]
+fn a_command_that_nobody_repeats_waits_as_the_registry_asks() {
+    let scratch = Scratch::new();
+    let runtime = runtime();
+    let registry = runtime.block_on(TestRegistry::open());
+    registry.push("busy/app", "1", &ImageBuilder::tiny("busy"));
+    registry.faults().once("/manifests/", Fault::rate_limited("3"));
+    let file = Manifests::new().pod(pod(&format!("{}/busy/app:1", registry.host()))).write(&scratch.join("pod.yaml"));
+    let from = Instant::now();
+    Imagelet::on(&scratch.join("store")).ok(&["ensure", "-f", &file]);
+    assert!(from.elapsed() >= Duration::from_secs(3), "it asked too early: {:?}", from.elapsed());
+}
+
+#[test]
 fn a_registry_that_is_not_there_is_waited_for() {
     let scratch = Scratch::new();
     let runtime = runtime();

@@ -4,7 +4,7 @@
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{fs, path::Path};
 
 use cri_api::{ImageFilter, ImageService, ImageSpec, Kind, PullImageRequest, RuntimeService as _};
@@ -59,12 +59,15 @@ async fn how_long_a_registry_wants_to_be_left_alone_reaches_the_client() {
     let s = Scene::new();
     let registry = TestRegistry::open().await;
     registry.push("busy/app", "1", &ImageBuilder::tiny("busy"));
-    registry.faults().always("/manifests/", Fault::rate_limited("1800"));
+    registry.faults().always("/manifests/", Fault::rate_limited("30"));
     let socket = s.scratch.join("cri.sock");
     let _agent = s.imagelet.serve(&socket);
     let request = PullImageRequest::new(format!("{}/busy/app:1", registry.host()));
+    let from = Instant::now();
     let error = client(&socket).await.pull_image(request).await.expect_err("refused");
-    assert_eq!((error.kind(), error.retry_after()), (Kind::ResourceExhausted, Some(Duration::from_secs(1800))));
+    assert_eq!((error.kind(), error.retry_after()), (Kind::ResourceExhausted, Some(Duration::from_secs(30))));
+    assert!(from.elapsed() < Duration::from_secs(20), "it is not waited out here: {:?}", from.elapsed());
+    assert_eq!(registry.requests_for("/manifests/").len(), 1);
 }
 
 #[test]
