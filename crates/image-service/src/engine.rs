@@ -18,7 +18,7 @@ use crate::flight::Flights;
 use crate::known::Known;
 use crate::options::EngineOptions;
 use crate::pull::PullKey;
-use crate::pull::layer::{LayerKey, ReadyLayer};
+use crate::pull::layer::{LayerKey, ReadyLayer, ReadyLayers};
 use crate::room::Room;
 
 /// The embedded image service. Clones share it. It needs a tokio runtime that lives as long as it does.
@@ -34,6 +34,8 @@ pub(crate) struct Shared {
     pub(crate) background: Background,
     pub(crate) pulls: Flights<PullKey, Digest>,
     pub(crate) layers: Flights<LayerKey, ReadyLayer>,
+    /// What jobs made and no commit has taken yet.
+    pub(crate) ready: ReadyLayers,
     /// One for each layer in flight.
     pub(crate) slots: Semaphore,
     /// What layers in flight still need on the disk.
@@ -74,6 +76,7 @@ impl Engine {
             background,
             pulls: Flights::new(tracker.clone(), token.clone()),
             layers: Flights::new(tracker.clone(), token.clone()),
+            ready: ReadyLayers::default(),
             slots: Semaphore::new(options.max_layers),
             room: Room::default(),
             token,

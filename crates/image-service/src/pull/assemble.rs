@@ -265,11 +265,11 @@ impl Assembly<'_> {
     /// Joins or starts the job of a blob.
     fn start(&self, n: usize, blob: &Blob) -> (bool, BoxFuture<'static, Waited>) {
         let job = LayerJob {
+            key: blob.key.clone(),
             shared: Arc::clone(self.shared),
             lease: Arc::clone(self.lease),
             source: Arc::clone(self.source),
             descriptor: blob.descriptor.clone(),
-            algorithm: blob.key.algorithm,
         };
         let ticket = self.shared.layers.join(&blob.key, |context| job.run(context));
         let led = ticket.led;

@@ -2,7 +2,8 @@
 //! is visible at its end: the layer belongs to those who wait for it, and goes when they do. It knows no image.
 //! Started by [`super::assemble`].
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use cri_api::{Error, Kind, LayerState, PullEvent, Result};
@@ -55,27 +56,53 @@ impl ReadyLayer {
     }
 }
 
+/// Layers that are unpacked and not yet committed: a pull that comes between the end of a job and the commit of whoever
+/// wanted it takes the layer from here, instead of fetching it again.
+#[derive(Default)]
+pub(crate) struct ReadyLayers(Mutex<HashMap<LayerKey, Waiting>>);
+
+/// A layer as long as some pull has it, and its diff id.
+type Waiting = (Weak<Held<Arc<UnpackedLayer>>>, Digest);
+
+impl ReadyLayers {
+    fn find(&self, key: &LayerKey) -> Option<ReadyLayer> {
+        let layers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (kept, diff_id) = layers.get(key)?;
+        Some(ReadyLayer { kept: kept.upgrade()?, diff_id: diff_id.clone() })
+    }
+
+    fn keep(&self, key: LayerKey, layer: &ReadyLayer) {
+        let mut layers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        layers.retain(|_, (kept, _)| kept.strong_count() > 0);
+        layers.insert(key, (Arc::downgrade(&layer.kept), layer.diff_id.clone()));
+    }
+}
+
 /// What a job needs.
 pub(crate) struct LayerJob {
+    pub(crate) key: LayerKey,
     pub(crate) shared: Arc<Shared>,
     pub(crate) lease: Arc<Held<Lease>>,
     pub(crate) source: Arc<dyn Source>,
     pub(crate) descriptor: Descriptor,
-    pub(crate) algorithm: Algorithm,
 }
 
 impl LayerJob {
     pub(crate) async fn run(self, context: Context) -> Result<ReadyLayer> {
-        let digest = self.descriptor.digest.clone();
-        let result = self.work(&context).await;
-        if result.is_ok() {
+        let (digest, key, shared) = (self.descriptor.digest.clone(), self.key.clone(), Arc::clone(&self.shared));
+        let result = match shared.ready.find(&key) {
+            Some(layer) => Ok(layer),
+            None => self.work(&context).await,
+        };
+        if let Ok(layer) = &result {
+            shared.ready.keep(key, layer);
             context.hub.layer(&digest, LayerState::Done);
         }
         result.map_err(|error| error.context(format_args!("layer {digest}")))
     }
 
     async fn work(self, context: &Context) -> Result<ReadyLayer> {
-        let Self { shared, lease, source, descriptor, algorithm } = self;
+        let Self { key: LayerKey { algorithm, .. }, shared, lease, source, descriptor } = self;
         let Context { token, hub } = context;
         let opened = async {
             let slot = shared.slots.acquire().await.map_err(|_| cancelled())?;

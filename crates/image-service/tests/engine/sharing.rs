@@ -72,6 +72,30 @@ async fn a_layer_of_two_images_is_fetched_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_layer_that_waits_for_its_image_is_not_fetched_again() {
+    let node = Node::start().await;
+    let base = layer("a/x", 1, 800_000).build();
+    let digest = base.descriptor.digest.clone();
+    let one = image().layer(base.clone()).layer(layer("b/y", 2, 800_000)).build();
+    node.registry.push("one", "v1", &one);
+    node.registry.push("two", "v1", &image().layer(base).layer(layer("b/y", 3, 1000)).build());
+    // The first image has its base, and not yet its other layer: nothing is committed.
+    node.registry.faults().once(&path(&blob(&one, 1)), Fault::HangAfter { after: 500_000 });
+    let (one, watch) = node.start_pull("one:v1");
+    watch.until_layer(&digest, LayerState::Done).await;
+    let (two, _) = node.start_pull("two:v1");
+    let two = two.await.expect("no panic").expect("pulls");
+    assert_eq!(node.file(&two, "a/x"), Some(noise(1, 800_000)));
+    assert!(node.status("one:v1").await.is_none());
+    node.registry.faults().release();
+    let one = one.await.expect("no panic").expect("pulls");
+    assert_eq!(node.file(&one, "a/x"), Some(noise(1, 800_000)));
+    assert_eq!(node.registry.requests_for(&digest.to_string()).len(), 1);
+    assert_eq!(node.entries("layers").len(), 3);
+    node.check_clean().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn who_waits_for_a_layer_keeps_it_when_the_other_leaves() {
     let node = Node::start().await;
     let base = layer("a/x", 1, 800_000).build();
