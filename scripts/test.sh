@@ -49,8 +49,8 @@ tests() { # all tests; the runner's closing lines are kept for whoever calls thi
   local log=target/test-output.txt result=0
   if cargo nextest --version >/dev/null 2>&1; then
     cargo nextest run --locked --workspace --status-level slow --final-status-level slow 2>&1 | tee "$log" || result=1
-    # From the last rule on: the summary, and the names of what failed.
-    tac "$log" | awk '{ print } /^(─)+$/ { exit }' | tac >"$summary"
+    # From the last rule on: the summary, and the names of what failed. One program: a pipe into one that ends early can break.
+    awk '/^(─)+$/ { kept = "" } { kept = kept $0 "\n" } END { printf "%s", kept }' "$log" >"$summary"
   else
     cargo test --locked --workspace --no-fail-fast 2>&1 | tee "$log" || result=1
     grep -E '^test result:|^error: [0-9]+ target' "$log" >"$summary" || true
