@@ -100,10 +100,12 @@ impl ImageManager {
             policy = request.policy.as_str(),
             outcome = tracing::field::Empty,
         );
-        let result = self.ensure(request).instrument(span.clone()).await;
-        if !span.is_disabled() {
-            span.record("outcome", outcome_word(&result));
+        if span.is_disabled() {
+            // Not wrapped: that would move the whole future once more, for every request.
+            return self.ensure(request).await;
         }
+        let result = Box::pin(self.ensure(request)).instrument(span.clone()).await;
+        span.record("outcome", outcome_word(&result));
         result
     }
 
