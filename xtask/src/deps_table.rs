@@ -109,6 +109,14 @@ pub(crate) const BORDERS: &[Border] = &[
         reason: "image-manager decides: no wire format, no HTTP, no store, no Kubernetes client types",
     },
     Border {
+        package: "imagelet-kuberuntime",
+        uses: &["imagelet-oci", "imagelet-cri-api", "imagelet-image-manager"],
+        tests_use: &[],
+        third_party: None,
+        never_reaches: &["tonic", "prost", "reqwest", "axum", "redb", "k8s-openapi", "imagelet-image-service"],
+        reason: "kuberuntime runs pods over the waist: no wire format, no engine",
+    },
+    Border {
         package: "imagelet",
         uses: &[
             "imagelet-oci",
@@ -117,6 +125,7 @@ pub(crate) const BORDERS: &[Border] = &[
             "imagelet-credentials",
             "imagelet-image-manager",
             "imagelet-image-service",
+            "imagelet-kuberuntime",
         ],
         tests_use: &["imagelet-registry"],
         third_party: None,
