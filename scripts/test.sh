@@ -9,6 +9,9 @@ mkdir -p target
 rm -f "$summary"
 [ "$(id -u)" -eq 0 ] || echo "test.sh: not root: the product tests that mount or start containerd will fail"
 
+free=$(df --output=avail -BG . | tr -dc '0-9\n' | tail -1) # a full disk ends a build in strange ways: say so before
+[ "$free" -ge 12 ] || echo "test.sh: only $free GiB are free here; the build and the tests take about 12"
+
 step() { # step NAME COMMAND…   runs it, shows how long it took, stops everything when it fails
   local name=$1 from=$SECONDS result=0
   shift
