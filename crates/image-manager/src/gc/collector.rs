@@ -55,6 +55,8 @@ pub(super) struct Found {
     pub(super) containers: Vec<Container>,
     pub(super) detected: Detected,
     pub(super) layers: Option<ImageLayers>,
+    /// By which the round selects.
+    pub(super) rules: Rules,
 }
 
 impl ImageGcManager {
@@ -124,29 +126,7 @@ impl ImageGcManager {
     /// # Errors
     /// [`GcError`]; what could be done has been done.
     pub async fn garbage_collect(&self) -> Result<GcReport, GcError> {
-        let began = (self.options.wall_clock)();
-        let mut state = self.state().await?;
-        let mut found = self.find(&mut state).await?;
-        let mut report = GcReport::default();
-        let mut errors = Vec::new();
-        if !self.options.policy.max_age.is_zero() {
-            let goal = Goal::OlderThan(self.options.policy.max_age);
-            let failures = self.remove_all(&mut state, &mut found, goal, &mut report).await;
-            if !failures.is_empty() {
-                let (limit, failures) = (self.options.policy.max_age, failures.join(", "));
-                errors.push(GcError::AgeRemoval { limit, failures });
-            }
-        }
-        match self.measure().await {
-            Ok((path, space)) => {
-                let shortage = Shortage::at(space, &self.options.policy);
-                if let Err(error) = self.free(&mut state, &mut found, &path, space, shortage, &mut report).await {
-                    errors.push(error);
-                }
-            }
-            Err(error) => errors.push(error),
-        }
-        self.finish(state, &found, began, report, errors).await
+        done(self.collect_by(None, None).await?)
     }
 
     /// For disk pressure: removes what is least missed until the low mark, wherever the high one is; everything that
@@ -169,7 +149,7 @@ impl ImageGcManager {
             }
             Err(error) => errors.push(error),
         }
-        self.finish(state, &found, began, report, errors).await
+        done(self.finish(state, &found, began, report, errors).await)
     }
 
     /// Removes towards a goal that a person set. [`Goal::Free`] counts what is really freed.
@@ -177,22 +157,47 @@ impl ImageGcManager {
     /// # Errors
     /// [`GcError`].
     pub async fn collect(&self, goal: Goal) -> Result<GcReport, GcError> {
+        done(self.collect_by(Some(goal), None).await?)
+    }
+
+    /// The same, or with `None` a round, for images that are here for `min_age` at least, where that is given. What was done
+    /// comes back whether all of it could be done or not.
+    ///
+    /// # Errors
+    /// [`GcError`]; nothing has been done.
+    pub async fn collect_by(
+        &self,
+        goal: Option<Goal>,
+        min_age: Option<Duration>,
+    ) -> Result<(GcReport, Option<GcError>), GcError> {
         let began = (self.options.wall_clock)();
         let mut state = self.state().await?;
         let mut found = self.find(&mut state).await?;
+        found.rules.min_age = min_age.unwrap_or(found.rules.min_age);
         let mut report = GcReport::default();
         let mut errors = Vec::new();
+        let by_age = goal.is_none().then_some(self.options.policy.max_age).filter(|age| !age.is_zero());
+        if let Some(limit) = by_age {
+            let failures = self.remove_all(&mut state, &mut found, Goal::OlderThan(limit), &mut report).await;
+            if !failures.is_empty() {
+                let failures = failures.join(", ");
+                errors.push(GcError::AgeRemoval { limit, failures });
+            }
+        }
         match goal {
-            Goal::Free(bytes) => match self.measure().await {
+            None | Some(Goal::Free(_)) => match self.measure().await {
                 Ok((path, space)) => {
-                    let shortage = Shortage { bytes, inodes: 0 };
+                    let shortage = match goal {
+                        Some(Goal::Free(bytes)) => Shortage { bytes, inodes: 0 },
+                        _ => Shortage::at(space, &self.options.policy),
+                    };
                     if let Err(error) = self.free(&mut state, &mut found, &path, space, shortage, &mut report).await {
                         errors.push(error);
                     }
                 }
                 Err(error) => errors.push(error),
             },
-            Goal::AllUnused | Goal::OlderThan(_) => {
+            Some(goal @ (Goal::AllUnused | Goal::OlderThan(_))) => {
                 let failures = self.remove_all(&mut state, &mut found, goal, &mut report).await;
                 if !failures.is_empty() {
                     let failures = failures.join(", ");
@@ -201,7 +206,7 @@ impl ImageGcManager {
                 }
             }
         }
-        self.finish(state, &found, began, report, errors).await
+        Ok(self.finish(state, &found, began, report, errors).await)
     }
 
     /// What [`ImageGcManager::collect`] would do, or with `None` what a round would, and for every image why. Removes
@@ -210,9 +215,21 @@ impl ImageGcManager {
     /// # Errors
     /// [`GcError`].
     pub async fn plan(&self, goal: Option<Goal>) -> Result<Outline, GcError> {
+        self.plan_by(goal, None).await
+    }
+
+    /// The same for images that are here for `min_age` at least, where that is given.
+    ///
+    /// # Errors
+    /// [`GcError`].
+    pub async fn plan_by(&self, goal: Option<Goal>, min_age: Option<Duration>) -> Result<Outline, GcError> {
         let mut state = self.state().await?;
-        let found = self.find(&mut state).await?;
-        self.store(&state).await?;
+        let mut found = self.find(&mut state).await?;
+        found.rules.min_age = min_age.unwrap_or(found.rules.min_age);
+        if let Err(error) = self.store(&state).await {
+            // With the disk full there is still a plan to make.
+            tracing::warn!("what was seen of usage is not written down: {}", chain(&error));
+        }
         let measured = self.measure().await;
         let now = (self.options.wall_clock)();
         let goals = match (goal, &measured) {
@@ -230,9 +247,14 @@ impl ImageGcManager {
             return Ok(Outline::default());
         }
         let sketch = Sketch::new(self, &state, &found, &BTreeSet::new());
-        let plans: Vec<Plan> =
-            goals.iter().map(|goal| select(&sketch.inventory(), &self.rules(), *goal, now)).collect();
-        Ok(outline::outline(&found.images, &state.history, &plans, measured.ok().map(|(_, space)| space)))
+        let plans: Vec<Plan> = goals.iter().map(|goal| select(&sketch.inventory(), &found.rules, *goal, now)).collect();
+        Ok(outline::outline(
+            &found.images,
+            &state.history,
+            &plans,
+            found.layers.is_some(),
+            measured.ok().map(|(_, space)| space),
+        ))
     }
 
     /// Pins by pattern: what fits is not collected, on whatever service. Says whether it was not pinned before.
@@ -326,7 +348,7 @@ impl ImageGcManager {
         let now = (self.options.wall_clock)();
         let always = AlwaysUsed { sandbox_image: &self.options.sandbox_image, volumes: &[] };
         let detected = detect(&mut state.history, &images, &containers, always, now);
-        Ok(Found { images, containers, detected, layers })
+        Ok(Found { images, containers, detected, layers, rules: self.rules() })
     }
 
     /// The image file system, and how full it is.
@@ -350,7 +372,7 @@ impl ImageGcManager {
         Ok(space)
     }
 
-    pub(super) fn rules(&self) -> Rules {
+    fn rules(&self) -> Rules {
         Rules {
             min_age: self.options.policy.min_age,
             minimum_copies: self.options.minimum_copies,
@@ -366,7 +388,7 @@ impl ImageGcManager {
         began: Timestamp,
         mut report: GcReport,
         mut errors: Vec<GcError>,
-    ) -> Result<GcReport, GcError> {
+    ) -> (GcReport, Option<GcError>) {
         if let Some(records) = &self.options.records {
             // Everything that is still here, in use and pinned included: a record must outlive any image that it is about.
             let present: BTreeSet<String> = found.images.iter().map(|image| image.id.clone()).collect();
@@ -381,11 +403,12 @@ impl ImageGcManager {
         drop(state);
         let took = Duration::try_from((self.options.wall_clock)().duration_since(began)).unwrap_or_default();
         self.options.metrics.round(took, report.wanted_bytes, errors.is_empty());
-        match errors.len() {
-            0 => Ok(report),
-            1 => Err(errors.swap_remove(0)),
-            _ => Err(GcError::Several(errors)),
-        }
+        let error = match errors.len() {
+            0 => None,
+            1 => Some(errors.swap_remove(0)),
+            _ => Some(GcError::Several(errors)),
+        };
+        (report, error)
     }
 
     /// The kubelet tells of failed collections from the second one in a row: at the start there may be no statistics yet.
@@ -435,6 +458,11 @@ impl Found {
         });
         self.detected = Detected::new(users);
     }
+}
+
+/// A round that did all that it should, or why not.
+fn done((report, error): (GcReport, Option<GcError>)) -> Result<GcReport, GcError> {
+    error.map_or(Ok(report), Err)
 }
 
 /// The result of a blocking task. Such a task does not panic; should it, that is the caller's panic.

@@ -17,6 +17,11 @@ pub struct Outline {
     pub wanted_bytes: u64,
     /// Bytes that would be freed, as far as is known.
     pub frees_bytes: u64,
+    /// Whether that is known to the byte; otherwise shared layers count for each image, and a removal measures.
+    pub exact: bool,
+    /// The file system as it is, where it could be measured.
+    #[serde(skip)]
+    pub disk: Option<DiskSpace>,
     /// Percent of the file system used now, where it could be measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub used_percent: Option<u64>,
@@ -53,7 +58,13 @@ pub struct Row {
 }
 
 /// Joins the plans of one round: what an earlier one removes is not the later ones' any more.
-pub(super) fn outline(images: &[Image], history: &UsageHistory, plans: &[Plan], disk: Option<DiskSpace>) -> Outline {
+pub(super) fn outline(
+    images: &[Image],
+    history: &UsageHistory,
+    plans: &[Plan],
+    exact: bool,
+    disk: Option<DiskSpace>,
+) -> Outline {
     let mut rows: Vec<Row> = Vec::new();
     let mut gone = vec![false; images.len()];
     let (mut wanted, mut frees) = (0_u64, 0_u64);
@@ -76,7 +87,8 @@ pub(super) fn outline(images: &[Image], history: &UsageHistory, plans: &[Plan], 
     for kept in last.iter().filter(|kept| !gone[kept.image]) {
         rows.push(row(&images[kept.image], history, kept.because.word(), kept.because.to_string(), None));
     }
-    Outline { wanted_bytes: wanted, frees_bytes: frees, used_percent: disk.map(DiskSpace::used_percent), images: rows }
+    let used_percent = disk.map(DiskSpace::used_percent);
+    Outline { wanted_bytes: wanted, frees_bytes: frees, exact, disk, used_percent, images: rows }
 }
 
 fn row(image: &Image, history: &UsageHistory, decision: &'static str, why: String, frees: Option<u64>) -> Row {
