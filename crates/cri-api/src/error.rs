@@ -74,13 +74,14 @@ pub struct Error {
     kind: Kind,
     message: String,
     retry_after: Option<Duration>,
+    needed_bytes: Option<u64>,
 }
 
 impl Error {
     /// An error of this kind.
     #[must_use]
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), retry_after: None }
+        Self { kind, message: message.into(), retry_after: None, needed_bytes: None }
     }
 
     /// An error whose message is that of `source` and of everything below it, joined by `: `.
@@ -96,7 +97,7 @@ impl Error {
             }
             next = cause.source();
         }
-        Self { kind, message, retry_after: None }
+        Self { kind, message, retry_after: None, needed_bytes: None }
     }
 
     /// The same error from a peer that asks not to be called again for so long.
@@ -109,6 +110,25 @@ impl Error {
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
+    }
+
+    /// The same error of a disk that is full, from a call that needs about so many free bytes to succeed.
+    #[must_use]
+    pub fn with_needed_bytes(self, needed_bytes: u64) -> Self {
+        Self { needed_bytes: Some(needed_bytes), ..self }
+    }
+
+    /// How many bytes must be free for the same call to succeed, as far as that is known. `None`: it is not, or the
+    /// disk is not what was lacking.
+    #[must_use]
+    pub fn needed_bytes(&self) -> Option<u64> {
+        self.needed_bytes
+    }
+
+    /// The same error with another message.
+    #[must_use]
+    pub fn with_message(self, message: impl Into<String>) -> Self {
+        Self { message: message.into(), ..self }
     }
 
     /// The kind.
@@ -141,8 +161,9 @@ mod tests {
         struct Outer(#[source] std::io::Error);
         let e = Error::from_source(Kind::Internal, &Outer(std::io::Error::other("disk on fire")));
         assert_eq!(e.to_string(), "open store: disk on fire");
-        let e = e.with_retry_after(Duration::from_secs(7)).context("pull");
+        let e = e.with_retry_after(Duration::from_secs(7)).with_needed_bytes(4096).context("pull");
         assert_eq!(e.message(), "pull: open store: disk on fire");
         assert_eq!((e.kind(), e.retry_after()), (Kind::Internal, Some(Duration::from_secs(7))));
+        assert_eq!(e.with_message("x").needed_bytes(), Some(4096));
     }
 }

@@ -62,6 +62,9 @@ pub struct Image {
     pub spec: Option<ImageSpec>,
     /// Garbage collection should leave it alone. An explicit removal is obeyed all the same.
     pub pinned: bool,
+    /// When it came to this node, in nanoseconds since the epoch, where the service knows. CRI cannot say it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pulled_at: Option<i64>,
 }
 
 /// Restricts a list of images.

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 
 use crate::{
-    FsInfo, Image, ImageFilter, ImageLayers, ImageSpec, ImageStatus, ImageUsage, MountRequest, MountedImage,
-    PullImageRequest, Result,
+    CheckReport, CheckRequest, CheckSink, FsInfo, Image, ImageFilter, ImageLayers, ImageSpec, ImageStatus, ImageUsage,
+    MountRequest, MountedImage, PullImageRequest, Result,
 };
 
 /// Where images live: the embedded engine, a remote CRI runtime, or a fake.
@@ -62,6 +62,13 @@ pub trait ImageService: Send + Sync + 'static {
     /// Pins an image, or takes the pin away, where the implementation keeps pins. `Ok(None)`: it does not.
     async fn pin_image(&self, image: &ImageSpec, pinned: bool) -> Result<Option<()>> {
         let _ = (image, pinned);
+        Ok(None)
+    }
+
+    /// Looks whether everything that is kept is what it was, and repairs it where that is asked for; `Ok(None)`: it is
+    /// not kept here. Dropping the future ends the check after the piece that it is at; what was repaired stays so.
+    async fn check_images(&self, request: &CheckRequest, progress: &CheckSink) -> Result<Option<CheckReport>> {
+        let _ = (request, progress);
         Ok(None)
     }
 

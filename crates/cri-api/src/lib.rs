@@ -6,6 +6,7 @@
 //! implementation runs.
 #![deny(missing_docs)]
 
+mod check;
 mod error;
 mod image;
 mod image_service;
@@ -14,6 +15,7 @@ mod runtime;
 #[cfg(feature = "testing")]
 pub mod testing;
 
+pub use check::{CheckProgress, CheckReport, CheckRequest, CheckSink, Problem, ProblemKind};
 pub use error::{Error, Kind, Result};
 pub use image::{
     FilesystemUsage, FsInfo, Image, ImageFilter, ImageLayers, ImageSpec, ImageStatus, ImageUsage, LayersOf,

@@ -53,13 +53,15 @@ impl From<pb::Image> for api::Image {
     fn from(image: pb::Image) -> Self {
         let pb::Image { id, repo_tags, repo_digests, size, uid, username, spec, pinned } = image;
         let uid = uid.map(|uid| uid.value);
-        Self { id, repo_tags, repo_digests, size, uid, username, spec: spec.map(Into::into), pinned }
+        let spec = spec.map(Into::into);
+        // CRI does not say when an image came.
+        Self { id, repo_tags, repo_digests, size, uid, username, spec, pinned, pulled_at: None }
     }
 }
 
 impl From<api::Image> for pb::Image {
     fn from(image: api::Image) -> Self {
-        let api::Image { id, repo_tags, repo_digests, size, uid, username, spec, pinned } = image;
+        let api::Image { id, repo_tags, repo_digests, size, uid, username, spec, pinned, pulled_at: _ } = image;
         let uid = uid.map(|value| pb::Int64Value { value });
         Self { id, repo_tags, repo_digests, size, uid, username, spec: spec.map(Into::into), pinned }
     }

@@ -30,7 +30,7 @@ prop_compose! {
         id in text(), repo_tags in vec(text(), 0..3), repo_digests in vec(text(), 0..3), size: u64,
         uid in option::of(any::<i64>()), username in text(), spec in option::of(spec()), pinned: bool,
     ) -> api::Image {
-        api::Image { id, repo_tags, repo_digests, size, uid, username, spec, pinned }
+        api::Image { id, repo_tags, repo_digests, size, uid, username, spec, pinned, pulled_at: None }
     }
 }
 

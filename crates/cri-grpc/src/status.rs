@@ -23,6 +23,9 @@ const MAX_MESSAGE: usize = 4096;
 /// Retry-After travels in it.
 const PUSHBACK: &str = "grpc-retry-pushback-ms";
 
+/// The trailer in which this program's server says how many bytes must be free for the call to succeed.
+const NEEDED_BYTES: &str = "imagelet-needed-bytes";
+
 /// The error as it is sent.
 pub(crate) fn to_status(error: &Error) -> Status {
     let message = clip(error.message());
@@ -32,6 +35,9 @@ pub(crate) fn to_status(error: &Error) -> Status {
         // Clients read it as an int32: a longer wait is cut, to some 24 days.
         let milliseconds = i32::try_from(after.as_millis()).unwrap_or(i32::MAX);
         status.metadata_mut().insert(PUSHBACK, MetadataValue::from(milliseconds));
+    }
+    if let Some(bytes) = error.needed_bytes() {
+        status.metadata_mut().insert(NEEDED_BYTES, MetadataValue::from(bytes));
     }
     status
 }
@@ -52,10 +58,18 @@ pub(crate) fn from_status(status: &Status) -> Error {
         "" => Error::new(kind, format!("the peer answered {kind} without a message")),
         _ => Error::new(kind, message),
     };
-    match pushback(status.metadata()) {
+    let error = match pushback(status.metadata()) {
         Some(after) => error.with_retry_after(after),
         None => error,
+    };
+    match needed_bytes(status.metadata()) {
+        Some(bytes) => error.with_needed_bytes(bytes),
+        None => error,
     }
+}
+
+fn needed_bytes(trailers: &MetadataMap) -> Option<u64> {
+    trailers.get(NEEDED_BYTES)?.to_str().ok()?.parse().ok()
 }
 
 /// How long the peer wants to be left alone. A negative number means «do not retry» to a channel that retries by
@@ -161,6 +175,19 @@ mod tests {
             let mut status = Status::unavailable("x");
             status.metadata_mut().insert(PUSHBACK, text.parse().unwrap());
             assert_eq!(from_status(&status).retry_after(), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_full_disk_lacked_comes_back() {
+        for bytes in [0, 1 << 30, u64::MAX] {
+            let error = Error::new(Kind::ResourceExhausted, "no space left").with_needed_bytes(bytes);
+            assert_eq!(from_status(&to_status(&error)), error);
+        }
+        for text in ["-1", "", "much", "99999999999999999999999"] {
+            let mut status = Status::resource_exhausted("x");
+            status.metadata_mut().insert(NEEDED_BYTES, text.parse().unwrap());
+            assert_eq!(from_status(&status).needed_bytes(), None, "{text:?}");
         }
     }
 

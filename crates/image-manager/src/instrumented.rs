@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use cri_api::{
-    FsInfo, Image, ImageFilter, ImageLayers, ImageService, ImageSpec, ImageStatus, ImageUsage, MountRequest,
-    MountedImage, ProgressSink, PullEvent, PullImageRequest, Result,
+    CheckReport, CheckRequest, CheckSink, FsInfo, Image, ImageFilter, ImageLayers, ImageService, ImageSpec,
+    ImageStatus, ImageUsage, MountRequest, MountedImage, ProgressSink, PullEvent, PullImageRequest, Result,
 };
 use oci::Digest;
 use tokio::time::Instant;
@@ -131,6 +131,10 @@ impl ImageService for Instrumented {
 
     async fn pin_image(&self, image: &ImageSpec, pinned: bool) -> Result<Option<()>> {
         self.service.pin_image(image, pinned).await
+    }
+
+    async fn check_images(&self, request: &CheckRequest, progress: &CheckSink) -> Result<Option<CheckReport>> {
+        self.service.check_images(request, progress).await
     }
 
     async fn mount_image(&self, request: &MountRequest) -> Result<Option<MountedImage>> {

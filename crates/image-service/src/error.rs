@@ -80,11 +80,7 @@ pub(crate) fn one_line(error: Error) -> Error {
         return error;
     }
     let text: String = error.message().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    let told = Error::new(error.kind(), text);
-    match error.retry_after() {
-        Some(after) => told.with_retry_after(after),
-        None => told,
-    }
+    error.with_message(text)
 }
 
 pub(crate) fn from_store(root: &Path, error: &StoreError) -> Error {

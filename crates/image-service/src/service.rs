@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use cri_api::{
-    Error, FilesystemUsage, FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, ImageUsage, Kind,
-    MountRequest, MountedImage, PullImageRequest, Result,
+    Error, FilesystemUsage, FsInfo, Image, ImageFilter, ImageLayers, ImageService, ImageSpec, ImageStatus, ImageUsage,
+    Kind, LayersOf, MountRequest, MountedImage, PullImageRequest, Result,
 };
-use oci::{ImageConfig, Reference};
+use oci::{Digest, ImageConfig, Reference};
 use store::ImageRecord;
 
 use crate::engine::{Engine, Shared};
@@ -105,6 +105,33 @@ impl ImageService for Engine {
         self.0.background.run(usage).await
     }
 
+    async fn image_layers(&self) -> Result<Option<ImageLayers>> {
+        let store = self.0.store.clone();
+        let layers = move || store.layers_of_images().map_err(|e| error::from_store(store.root(), &e));
+        let found = self.0.background.run(layers).await?;
+        let of = |(id, own_bytes, layers): (Digest, u64, Vec<u32>)| (id.to_string(), LayersOf { own_bytes, layers });
+        Ok(Some(ImageLayers { layers: found.layers, images: found.images.into_iter().map(of).collect() }))
+    }
+
+    async fn remove_images(&self, images: &[ImageSpec]) -> Vec<Result<()>> {
+        let (shared, images) = (Arc::clone(&self.0), images.to_vec());
+        let count = images.len();
+        let remove = move || Ok(remove_all(&shared, &images));
+        // Only a task that was ended at shutdown has no answer: then nothing more was removed.
+        self.0.background.run(remove).await.unwrap_or_else(|error| vec![Err(error); count])
+    }
+
+    async fn pin_image(&self, image: &ImageSpec, pinned: bool) -> Result<Option<()>> {
+        let (store, text) = (self.0.store.clone(), image.image.clone());
+        let pin = move || {
+            let Some(record) = store.resolve(&text).map_err(|e| error::from_resolve(store.root(), &e))? else {
+                return Err(Error::new(Kind::NotFound, format!("image {text:?} is not present")));
+            };
+            store.set_pinned(&record.id, pinned).map_err(|e| error::from_store(store.root(), &e)).map(Some)
+        };
+        self.0.background.run(pin).await
+    }
+
     async fn mount_image(&self, request: &MountRequest) -> Result<Option<MountedImage>> {
         self.0.check_handler(&request.image)?;
         let (store, request) = (self.0.store.clone(), request.clone());
@@ -134,6 +161,35 @@ impl Shared {
     }
 }
 
+/// Removes images, each with its own result.
+fn remove_all(shared: &Shared, images: &[ImageSpec]) -> Vec<Result<()>> {
+    let store = &shared.store;
+    let mut results: Vec<Result<()>> = Vec::with_capacity(images.len());
+    let (mut records, mut places) = (Vec::new(), Vec::new());
+    for image in images {
+        match store.resolve(&image.image) {
+            Ok(Some(record)) => {
+                places.push(results.len());
+                records.push(record);
+                results.push(Ok(()));
+            }
+            Ok(None) => results.push(Ok(())),
+            Err(error) => results.push(Err(error::from_resolve(store.root(), &error))),
+        }
+    }
+    let ids: Vec<Digest> = records.iter().map(|record| record.id.clone()).collect();
+    for ((place, record), removed) in places.into_iter().zip(&records).zip(store.remove_images(&ids)) {
+        match removed {
+            Ok(removed) => {
+                tracing::debug!(image = %record.id, bytes = removed.freed_bytes, "removed");
+                shared.known.forget(record);
+            }
+            Err(error) => results[place] = Err(error::from_store(store.root(), &error)),
+        }
+    }
+    results
+}
+
 fn text_of(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
@@ -150,6 +206,7 @@ fn to_image(record: &ImageRecord) -> Image {
         username,
         spec: None,
         pinned: record.pinned,
+        pulled_at: Some(record.created_at_unix_nanos),
     }
 }
 

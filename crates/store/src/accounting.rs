@@ -1,12 +1,23 @@
 //! What images take on the disk. Nothing is measured here: the numbers were written down when layers were committed.
 
+use std::collections::HashMap;
+
 use oci::Digest;
 
 use crate::commit::RECORDS_ROOM;
-use crate::db::Records;
+use crate::db::{DbError, Records};
 use crate::error::StoreError;
 use crate::open::Store;
-use crate::records::Totals;
+use crate::records::{LayerId, Totals};
+
+/// Answer of [`Store::layers_of_images`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LayersOfImages {
+    /// Bytes on disk of each layer.
+    pub layers: Vec<u64>,
+    /// Of each image: its id, bytes that are its own, and numbers of its layers, each once.
+    pub images: Vec<(Digest, u64, Vec<u32>)>,
+}
 
 impl Store {
     /// Bytes that only this image has, and bytes that it shares with other images. Their sum is the image's size.
@@ -35,6 +46,29 @@ impl Store {
         let room =
             room.map_err(|source| StoreError::io("ask for the free space of", &self.inner.layout.path, source))?;
         Ok(room.map(|bytes| bytes.saturating_sub(RECORDS_ROOM)))
+    }
+
+    /// What each image has, by numbers of layers, and what each layer takes on disk.
+    ///
+    /// # Errors
+    /// The database could not be read.
+    pub fn layers_of_images(&self) -> Result<LayersOfImages, StoreError> {
+        self.inner.db.read(|records| {
+            let mut found = LayersOfImages::default();
+            let mut numbers: HashMap<LayerId, u32> = HashMap::new();
+            for (id, entry) in records.layers()? {
+                let number =
+                    u32::try_from(found.layers.len()).map_err(|_| DbError::Corrupt("too many layers".into()))?;
+                numbers.insert(id, number);
+                found.layers.push(entry.stats.disk_bytes);
+            }
+            for (id, entry) in records.images()? {
+                // A damaged image may name a layer that has no record: that one frees nothing.
+                let layers = entry.distinct_layers().iter().filter_map(|layer| numbers.get(layer).copied()).collect();
+                found.images.push((id, entry.document_bytes, layers));
+            }
+            Ok(found)
+        })
     }
 
     /// What all images take together. One record is read, however many images there are.

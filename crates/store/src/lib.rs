@@ -31,6 +31,7 @@ mod sweep;
 pub mod tar;
 pub mod unpack;
 
+pub use accounting::LayersOfImages;
 pub use commit::{ImageCommit, LayerSource};
 pub use error::{CommitError, OpenError, ResolveError, StoreError};
 pub use ingest::{LayerIngest, UnpackedLayer};

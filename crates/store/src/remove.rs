@@ -9,7 +9,16 @@ use redb::WriteTransaction;
 use crate::db::{DbError, Records, RecordsMut};
 use crate::error::StoreError;
 use crate::open::Store;
-use crate::records::{ImageEntry, LayerEntry, LayerId, Removed};
+use crate::records::{ImageEntry, LayerEntry, LayerId, MountEntry, Removed};
+
+/// How many images one transaction takes. It bounds the time for which nobody else can write.
+const BATCH: usize = 64;
+
+/// What the records lost with one image.
+struct Gone {
+    document_bytes: u64,
+    layers: Vec<(LayerId, LayerEntry)>,
+}
 
 impl Store {
     /// Removes an image with all its names. What it alone had is deleted when this returns. An image that is not there
@@ -19,42 +28,82 @@ impl Store {
     /// [`StoreError::InUse`] when it is mounted, or disk and database errors. After an error of the disk the image is gone
     /// all the same, and the next open deletes what remained.
     pub fn remove_image(&self, id: &Digest) -> Result<Removed, StoreError> {
+        self.remove_batch(std::slice::from_ref(id))?.swap_remove(0)
+    }
+
+    /// Removes images as [`Store::remove_image`] does each, many in one transaction. One that cannot be removed does not
+    /// keep the others. Answers in the order of the request; what two of them shared counts for the later one.
+    pub fn remove_images(&self, ids: &[Digest]) -> Vec<Result<Removed, StoreError>> {
+        let mut results = Vec::with_capacity(ids.len());
+        for batch in ids.chunks(BATCH) {
+            match self.remove_batch(batch) {
+                Ok(of_batch) => results.extend(of_batch),
+                // One by one, so that each error is told with its image.
+                Err(_) => results.extend(batch.iter().map(|id| self.remove_image(id))),
+            }
+        }
+        results
+    }
+
+    fn remove_batch(&self, ids: &[Digest]) -> Result<Vec<Result<Removed, StoreError>>, StoreError> {
         let mounting = self.inner.mounting.lock().unwrap_or_else(PoisonError::into_inner);
         let mounts = self.inner.live_mounts()?;
+        let in_use = |id: &Digest, layers: &[LayerId]| {
+            let holds =
+                |mount: &MountEntry| mount.image == *id || layers.iter().any(|layer| mount.layers.contains(layer));
+            mounts.iter().find(|(_, mount)| holds(mount)).map(|(target, _)| target.clone())
+        };
         let mut leases = self.inner.lease_table();
-        let outcome = self.inner.db.write(|transaction| {
-            let Some(entry) = transaction.image(id)? else { return Ok(None) };
-            if let Some((target, _)) = mounts.iter().find(|(_, mount)| mount.image == *id) {
-                return Err(StoreError::InUse { id: id.clone(), target: target.clone() });
-            }
-            let unused = unrecord_image(transaction, id, &entry)?;
-            let of_mount = |layer: &LayerId| mounts.iter().find(|(_, mount)| mount.layers.contains(layer));
-            if let Some((target, _)) = unused.iter().find_map(|(layer, _)| of_mount(layer)) {
-                return Err(StoreError::InUse { id: id.clone(), target: target.clone() });
-            }
-            let mut totals = transaction.totals()?;
-            let mut gone = Vec::new();
-            let mut kept = Vec::new();
-            for (layer, layer_entry) in unused {
-                if leases.holds(layer) {
-                    kept.push(layer);
+        let (removals, kept) = self.inner.db.write(|transaction| {
+            let (mut removals, mut kept) = (Vec::with_capacity(ids.len()), Vec::new());
+            for id in ids {
+                let Some(entry) = transaction.image(id)? else {
+                    removals.push(Ok(Gone { document_bytes: 0, layers: Vec::new() }));
+                    continue;
+                };
+                let alone = layers_of_it_alone(transaction, &entry)?;
+                if let Some(target) = in_use(id, &alone) {
+                    removals.push(Err(StoreError::InUse { id: id.clone(), target }));
                     continue;
                 }
-                transaction.delete_layer(layer, &layer_entry)?;
-                totals.drop_layer(&layer_entry.stats);
-                gone.push((layer, layer_entry));
+                let unused = unrecord_image(transaction, id, &entry)?;
+                let mut totals = transaction.totals()?;
+                let mut gone = Gone { document_bytes: entry.document_bytes, layers: Vec::new() };
+                for (layer, layer_entry) in unused {
+                    if leases.holds(layer) {
+                        kept.push(layer);
+                        continue;
+                    }
+                    transaction.delete_layer(layer, &layer_entry)?;
+                    totals.drop_layer(&layer_entry.stats);
+                    gone.layers.push((layer, layer_entry));
+                }
+                transaction.put_totals(&totals)?;
+                removals.push(Ok(gone));
             }
-            transaction.put_totals(&totals)?;
-            Ok(Some((entry.document_bytes, gone, kept)))
+            Ok::<_, StoreError>((removals, kept))
         })?;
-        let Some((document_bytes, gone, kept)) = outcome else { return Ok(Removed::default()) };
         leases.orphans.extend(kept);
         drop(leases);
         drop(mounting);
-        let mut removed = self.inner.delete_layers(&gone)?;
-        removed.freed_bytes += document_bytes;
-        Ok(removed)
+        let delete = |gone: Gone| {
+            let mut removed = self.inner.delete_layers(&gone.layers)?;
+            removed.freed_bytes += gone.document_bytes;
+            Ok(removed)
+        };
+        Ok(removals.into_iter().map(|removal| removal.and_then(delete)).collect())
     }
+}
+
+/// The layers that nobody has when this image goes.
+fn layers_of_it_alone(transaction: &WriteTransaction, entry: &ImageEntry) -> Result<Vec<LayerId>, DbError> {
+    let mut alone = Vec::new();
+    for layer in entry.distinct_layers() {
+        if transaction.layer_of_image(layer)?.references <= 1 {
+            alone.push(layer);
+        }
+    }
+    Ok(alone)
 }
 
 /// Takes an image out of the records, and its references from its layers. Answers the layers that now have none; their

@@ -245,6 +245,7 @@ impl Store {
             username,
             spec: Some(present.spec.clone()),
             pinned: present.pinned,
+            pulled_at: None,
         })
     }
 

@@ -125,3 +125,34 @@ fn what_only_a_lease_kept_does_not_survive_a_reopening() {
     check_accounts(&store);
     drop(lease);
 }
+
+#[test]
+fn many_go_at_once_and_one_that_is_not_there_keeps_none() {
+    let (_top, store) = store();
+    let shared = plain_layer("shared", &[1; 50_000]);
+    let pull = |number: u8| {
+        let own = plain_layer(&format!("own-{number}"), &[number; 20_000]);
+        Image::new(&format!("image {number}"), &[shared.clone(), own]).pull(&store, &format!("r.example/i:{number}"))
+    };
+    // More than one transaction takes.
+    let images: Vec<_> = (0..70).map(pull).collect();
+    let known = store.layers_of_images().expect("read");
+    assert_eq!((known.layers.len(), known.images.len()), (71, 70));
+    let bytes: u64 = known.layers.iter().sum::<u64>() + known.images.iter().map(|(_, own, _)| own).sum::<u64>();
+    assert_eq!(bytes, store.totals().expect("read").bytes);
+
+    let mut ids: Vec<Digest> = images.iter().skip(1).map(|image| image.id.clone()).collect();
+    ids.insert(3, Digest::sha256(b"never"));
+    let removed = store.remove_images(&ids);
+    assert_eq!(removed.len(), 70);
+    for (number, removed) in removed.iter().enumerate() {
+        let freed = removed.as_ref().expect("removed").freed_bytes;
+        // The shared layer stays with the first image.
+        assert!(if number == 3 { freed == 0 } else { (20_000..50_000).contains(&freed) }, "{number}: {freed}");
+    }
+    assert_eq!(store.images().expect("listed").len(), 1);
+    check_accounts(&store);
+    assert!(store.remove_image(&images[0].id).expect("removed").freed_bytes > 70_000);
+    assert_eq!(store.totals().expect("read").bytes, 0);
+    assert_eq!(list(&store.root().join("layers")), Vec::<String>::new());
+}

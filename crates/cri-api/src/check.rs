@@ -1,0 +1,161 @@
+//! Plain types of a check: what an image service that keeps its images itself finds when it looks at all of them. CRI has
+//! nothing of the kind. Asked for with [`ImageService::check_images`](crate::ImageService::check_images).
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// What to look at, and what to do about it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CheckRequest {
+    /// Make damaged images absent, delete what belongs to nothing, correct counts. What is whole stays.
+    pub repair: bool,
+    /// Also compare every file, directory and link with the layer from which it came.
+    pub deep: bool,
+    /// Only what was written last before an unclean stop. Nothing is checked when the last stop was a clean one.
+    pub since_unclean_only: bool,
+}
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CheckReport {
+    /// Layers that were read.
+    pub layers_checked: u64,
+    /// Bytes of their content.
+    pub bytes_checked: u64,
+    /// Images whose documents and names were looked at.
+    pub images_checked: u64,
+    /// Everything that is not as it should be.
+    pub problems: Vec<Problem>,
+    /// Ids of images that lack a layer and wait for being pulled again. Those of earlier repairs are among them.
+    pub incomplete_images: Vec<String>,
+}
+
+impl CheckReport {
+    /// Whether nothing is wrong, or all that was wrong is repaired.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.problems.iter().all(|problem| problem.repaired)
+    }
+}
+
+/// One thing that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Problem {
+    /// What it is.
+    pub kind: ProblemKind,
+    /// What has it: a layer, an image, a name, a path.
+    pub subject: String,
+    /// One line for people.
+    pub detail: String,
+    /// Ids of the images that it concerns.
+    #[serde(default)]
+    pub images: Vec<String>,
+    /// Whether it is no more.
+    #[serde(default)]
+    pub repaired: bool,
+}
+
+/// Kinds of problems. The first ones make images unusable; the others waste space or tell wrong numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ProblemKind {
+    /// A layer is not there.
+    MissingLayer,
+    /// A layer is not what it was.
+    DamagedLayer,
+    /// A config, manifest or index is not what its digest says, or is not there.
+    DamagedDocument,
+    /// A record cannot be read, or refers to one that is not there.
+    DamagedRecord,
+    /// A name leads to no image, or not to the one that has it.
+    WrongName,
+    /// A count or a sum is wrong.
+    WrongCount,
+    /// A layer that no image has.
+    UnusedLayer,
+    /// A directory that no record names.
+    Orphan,
+    /// What a pull that ended left over.
+    LeftOver,
+}
+
+impl ProblemKind {
+    /// Every kind.
+    pub const ALL: [Self; 9] = [
+        Self::MissingLayer,
+        Self::DamagedLayer,
+        Self::DamagedDocument,
+        Self::DamagedRecord,
+        Self::WrongName,
+        Self::WrongCount,
+        Self::UnusedLayer,
+        Self::Orphan,
+        Self::LeftOver,
+    ];
+
+    /// The kind in words.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::MissingLayer => "missing layer",
+            Self::DamagedLayer => "damaged layer",
+            Self::DamagedDocument => "damaged document",
+            Self::DamagedRecord => "damaged record",
+            Self::WrongName => "wrong name",
+            Self::WrongCount => "wrong count",
+            Self::UnusedLayer => "unused layer",
+            Self::Orphan => "orphan",
+            Self::LeftOver => "left over",
+        }
+    }
+}
+
+impl fmt::Display for ProblemKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// How far a check is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CheckProgress {
+    /// Layers that were read.
+    pub layers: u64,
+    /// Layers to read in all.
+    pub layers_total: u64,
+    /// Bytes of their content that were read.
+    pub bytes: u64,
+    /// Bytes to read in all.
+    pub bytes_total: u64,
+}
+
+/// Where the progress of a check goes. The default one forgets it. Called from any thread: it must be quick.
+#[derive(Clone, Default)]
+pub struct CheckSink(Option<Arc<dyn Fn(CheckProgress) + Send + Sync>>);
+
+impl CheckSink {
+    /// A sink that calls `f`.
+    #[must_use]
+    pub fn new(f: impl Fn(CheckProgress) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(f)))
+    }
+
+    /// Tells how far it is.
+    pub fn tell(&self, progress: CheckProgress) {
+        if let Some(f) = &self.0 {
+            f(progress);
+        }
+    }
+}
+
+impl fmt::Debug for CheckSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "CheckSink(set)" } else { "CheckSink(none)" })
+    }
+}
