@@ -8,7 +8,7 @@ demo=(gcc libc6-dev busybox-static ca-certificates tar gzip)
 tests=(
   containerd runc containernetworking-plugins iptables iproute2
   docker-registry apache2-utils openssl
-  skopeo umoci mmdebstrap zstd attr libcap2-bin e2fsprogs mount util-linux procps time
+  skopeo umoci mmdebstrap zstd attr libcap2-bin e2fsprogs xfsprogs mount util-linux procps time faketime
 )
 
 packages=("${demo[@]}")

@@ -10,11 +10,12 @@ use rustix::net::{AddressFamily, SocketType};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-use crate::support::Imagelet;
+use crate::support::images;
 use crate::support::manifests::{Manifests, Pod, PullSecret, forms_of};
-use crate::support::process::{Daemon, Scratch, eventually};
+use crate::support::process::{Daemon, eventually};
 use crate::support::registry::GuardedRegistry;
 use crate::support::scene::Scene;
+use crate::support::{Imagelet, Scratch};
 
 fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
@@ -191,4 +192,52 @@ fn a_password_that_becomes_good_and_an_image_that_is_pushed_are_waited_for() {
     assert_eq!(waiting.reset(&["--pod", "shop/other"]), "0", "nobody's");
     assert_eq!(waiting.reset(&["--pod", "shop/web"]), "1");
     waiting.comes_to("pulled");
+}
+
+#[test]
+fn a_corrected_hosts_file_ends_the_wait() {
+    let scratch = Scratch::new();
+    let runtime = runtime();
+    let registry = runtime.block_on(TestRegistry::open());
+    registry.push("late/app", "1", &ImageBuilder::tiny("late"));
+    let gone = runtime.block_on(TestRegistry::open());
+    gone.faults().always("/v2/", Fault::Drop);
+    // The name of the registry means nothing by itself: only the file says where it is.
+    let certs = scratch.directory("certs.d");
+    let point_to = |host: &str| {
+        images::write(&certs.join("registry.test/hosts.toml"), format!("server = \"http://{host}\"\n"));
+    };
+    point_to(&gone.host());
+    let missing = format!("{}/late/missing:1", registry.host());
+    let manifests =
+        Manifests::new().pod(pod("registry.test/late/app:1")).pod(Pod { name: "db", image: &missing, ..pod(&missing) });
+    let certs = certs.display().to_string();
+    let imagelet = Imagelet::on(&scratch.join("store")).global("--registry-config-path", &certs);
+    let waiting = Waiting::start(&scratch, &imagelet, &manifests, "4m");
+    let all = || {
+        let list: Value = serde_json::from_str(&waiting.imagelet.ok(&["backoff", "-o", "json"])).expect("JSON");
+        list["entries"].as_array().cloned().unwrap_or_default()
+    };
+    let of = |pod: &str| all().into_iter().find(|entry| entry["pod"] == pod).unwrap_or_default();
+    waiting.entry(|_| true);
+    eventually("both wait", || all().len() == 2);
+    assert_eq!((&of("web")["cause"], &of("web")["failures"]), (&"unavailable".into(), &1.into()), "{:?}", all());
+
+    // The other's reset has everybody ask again: with the same file it is not tried again.
+    let asked = gone.requests().len();
+    let look_again = || {
+        let before = registry.requests_for("/late/missing/").len();
+        assert_eq!(waiting.reset(&["--pod", "shop/db"]), "1");
+        eventually("the other was tried again", || registry.requests_for("/late/missing/").len() > before);
+        eventually("the other waits again", || of("db")["failures"] == 1);
+    };
+    look_again();
+    assert_eq!((gone.requests().len(), &of("web")["failures"]), (asked, &1.into()), "{:?}", all());
+
+    point_to(&registry.host());
+    let from = Instant::now();
+    look_again();
+    waiting.comes_to("pulled");
+    assert!(from.elapsed() < Duration::from_secs(8), "at once, not when the back-off ends: {:?}", from.elapsed());
+    assert_eq!(registry.requests_for("/late/app/blobs/").len(), 2, "{:?}", registry.requests());
 }

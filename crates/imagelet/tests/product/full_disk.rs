@@ -1,30 +1,16 @@
 //! A disk that is too small: a clear error, a store as it was, and removal that works with no byte free.
 
 use std::fs;
-use std::io::Write as _;
 
-use crate::support::disk::{ext4, free};
+use crate::support::disk::{Foreign, LoopFs, free};
+use crate::support::random::noise;
 use crate::support::scene::Scene;
 use crate::support::{Imagelet, Packing};
-
-/// Bytes that no compressor makes smaller, the same every time.
-fn noise(length: usize) -> Vec<u8> {
-    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
-    let mut bytes = Vec::with_capacity(length + 8);
-    while bytes.len() < length {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes.truncate(length);
-    bytes
-}
 
 #[test]
 fn a_pull_that_does_not_fit_leaves_the_store_as_it_was() {
     let s = Scene::new();
-    let disk = ext4(&s.scratch, "small", 64);
+    let disk = LoopFs::ext4(64).mount(&s.scratch, "small");
     let imagelet = Imagelet::on(&disk.join("store"));
     let (small, kept) = s.push_file("disk/small:1", "a", "small");
     // Seventy-five MiB that a few hundred KiB stand for: nothing tells beforehand that it is too much.
@@ -47,7 +33,7 @@ fn a_pull_that_does_not_fit_leaves_the_store_as_it_was() {
 #[test]
 fn a_pull_that_cannot_fit_fetches_nothing() {
     let s = Scene::new();
-    let disk = ext4(&s.scratch, "small", 64);
+    let disk = LoopFs::ext4(64).mount(&s.scratch, "small");
     let imagelet = Imagelet::on(&disk.join("store"));
     let image = s.layout.image(&[s.file_layer("noise", noise(80 << 20), Packing::Plain)]);
     let big = s.registry.push(&s.layout, &image, "disk/big:1");
@@ -62,24 +48,51 @@ fn a_pull_that_cannot_fit_fetches_nothing() {
     assert_eq!(imagelet.ids(), Vec::<String>::new());
 }
 
-#[test]
-fn removal_works_on_a_disk_with_no_byte_free() {
+/// What a disk can be out of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Full {
+    OfBytes,
+    OfInodes,
+}
+
+fn removal_works(disk: LoopFs, full: Full) {
     let s = Scene::new();
-    let disk = ext4(&s.scratch, "full", 64);
+    let disk = disk.mount(&s.scratch, "full");
     let imagelet = Imagelet::on(&disk.join("store"));
     let (name, _) = s.push_file("disk/image:1", "noise", noise(20 << 20));
     imagelet.ok(&["pull", &name]);
-    let mut filler = fs::File::create(disk.join("filler")).expect("create a file");
-    for size in [1 << 20, 4096, 1] {
-        while filler.write(&vec![7_u8; size]).is_ok() {}
-    }
-    drop(filler);
-    assert_eq!(free(&disk).0, 0, "the disk is full");
+    let foreign = match full {
+        Full::OfBytes => Foreign::leaving(&disk, 0),
+        Full::OfInodes => Foreign::leaving_inodes(&disk, 0),
+    };
     imagelet.ok(&["rmi", &name]);
     assert_eq!(imagelet.ids(), Vec::<String>::new());
-    assert!(free(&disk).0 > 15 << 20, "the layer's bytes are free again: {:?}", free(&disk));
+    match full {
+        Full::OfBytes => assert!(free(&disk).0 > 15 << 20, "the layer's bytes are free again: {:?}", free(&disk)),
+        Full::OfInodes => assert!(free(&disk).1 > 1, "the layer's inodes are free again: {:?}", free(&disk)),
+    }
     // A pull needs room for its records as well; an operator finds some.
-    fs::remove_file(disk.join("filler")).expect("remove a file");
+    foreign.remove();
     imagelet.ok(&["pull", &name]);
     assert_eq!(imagelet.ids().len(), 1, "and can be used again");
+}
+
+#[test]
+fn removal_works_on_an_ext4_with_no_byte_free() {
+    removal_works(LoopFs::ext4(64), Full::OfBytes);
+}
+
+#[test]
+fn removal_works_on_an_xfs_with_no_byte_free() {
+    removal_works(LoopFs::xfs(320), Full::OfBytes);
+}
+
+#[test]
+fn removal_works_on_an_ext4_with_no_inode_free() {
+    removal_works(LoopFs::ext4(64).inodes(500), Full::OfInodes);
+}
+
+#[test]
+fn removal_works_on_an_xfs_with_no_inode_free() {
+    removal_works(LoopFs::xfs(320).inodes(2000), Full::OfInodes);
 }

@@ -9,26 +9,12 @@ use std::time::{Duration, Instant};
 use crate::support::Packing;
 use crate::support::images::{self, Image};
 use crate::support::process::wait;
+use crate::support::random::Random;
 use crate::support::scene::Scene;
 use crate::support::tree::{self, Tree};
 
 const ROUNDS: usize = 50;
 const SEED: u64 = 0x1DEA_2026_1121;
-
-/// A small generator, so that a seed says everything.
-struct Random(u64);
-
-impl Random {
-    /// A number from 0 to below 1.
-    fn next(&mut self) -> f64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        #[expect(clippy::cast_precision_loss, reason = "a random moment needs no more than 53 bits")]
-        let fraction = (self.0 >> 11) as f64 / (1_u64 << 53) as f64;
-        fraction
-    }
-}
 
 /// A layer of a few hundred files, big and small.
 fn layer(s: &Scene, number: usize) -> images::Layer {

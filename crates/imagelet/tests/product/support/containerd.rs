@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::process::{Daemon, Scratch, need_root, run, tool};
+use super::process::{Daemon, need_root, run, tool};
+use super::scratch::Scratch;
 
 /// A running containerd.
 pub(crate) struct Containerd {

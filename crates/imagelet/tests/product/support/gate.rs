@@ -1,13 +1,17 @@
 //! A TCP proxy with a gate: what clients send waits while the gate is shut, and what they are answered can be held back
-//! after a number of bytes. So a test knows that a pull is under way, and knows when whoever asked has gone away.
-//! Understands no HTTP.
+//! after a number of bytes, or made slow. So a test knows that a pull is under way, and knows when whoever asked has gone
+//! away. Understands no HTTP.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+
+/// In how many pieces a slow answer comes.
+const PIECES_PER_SECOND: u32 = 50;
 
 /// What is known of the gate: whether it is shut, and how many connections wait before it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,6 +19,8 @@ struct State {
     shut: bool,
     /// Each connection is answered so many bytes and no more.
     answered: Option<u64>,
+    /// Each connection is answered so many bytes in a second.
+    rate: Option<usize>,
     waiting: usize,
     ever_waited: bool,
 }
@@ -67,11 +73,17 @@ impl Gate {
         });
     }
 
-    /// Opens it again, in both directions.
+    /// From now on, each connection is answered so many bytes in a second.
+    pub(crate) fn slow_answers(&self, bytes_per_second: usize) {
+        self.state.send_modify(|s| s.rate = Some(bytes_per_second));
+    }
+
+    /// Opens it again, in both directions, wide.
     pub(crate) fn open(&self) {
         self.state.send_modify(|s| {
             s.shut = false;
             s.answered = None;
+            s.rate = None;
         });
     }
 
@@ -101,7 +113,13 @@ async fn carry(client: TcpStream, target: String, state: Arc<watch::Sender<State
     let back = tokio::spawn(async move {
         let mut buffer = vec![0; 1 << 16];
         let mut passed = 0;
-        while let Ok(n @ 1..) = from_server.read(&mut buffer).await {
+        loop {
+            let rate = answers.borrow().rate;
+            let piece = rate.map_or(buffer.len(), |rate| (rate / PIECES_PER_SECOND as usize).clamp(1, buffer.len()));
+            let Ok(n @ 1..) = from_server.read(&mut buffer[..piece]).await else { break };
+            if rate.is_some() {
+                tokio::time::sleep(Duration::from_secs(1) / PIECES_PER_SECOND).await;
+            }
             if answers.borrow().answered.is_some_and(|limit| passed + n as u64 > limit) {
                 let _waiting = Waiting::begin(&answers);
                 let _ = answers.subscribe().wait_for(|s| s.answered.is_none()).await;

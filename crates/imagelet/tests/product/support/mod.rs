@@ -8,12 +8,14 @@ pub(crate) mod gate;
 pub(crate) mod images;
 pub(crate) mod manifests;
 pub(crate) mod process;
+pub(crate) mod random;
 pub(crate) mod registry;
 pub(crate) mod scene;
+pub(crate) mod scratch;
 pub(crate) mod tree;
 
 pub(crate) use cli::Imagelet;
 pub(crate) use containerd::Containerd;
 pub(crate) use images::{Layout, Packing};
-pub(crate) use process::Scratch;
 pub(crate) use registry::DockerRegistry;
+pub(crate) use scratch::Scratch;

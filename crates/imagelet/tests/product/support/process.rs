@@ -1,7 +1,7 @@
 //! Starts programs: tools that run to their end, and daemons that die with their test. Knows none of them by name.
 
 use std::io::{BufRead as _, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
@@ -171,49 +171,5 @@ pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         assert!(Instant::now() < until, "it never comes to this: {what}");
         thread::park_timeout(Duration::from_millis(5));
-    }
-}
-
-/// A directory for one test. At its end everything that is mounted below is unmounted, and it is removed.
-pub(crate) struct Scratch(tempfile::TempDir);
-
-impl Scratch {
-    #[track_caller]
-    pub(crate) fn new() -> Self {
-        let parent = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        std::fs::create_dir_all(parent).expect("create the target's directory for tests");
-        Self(tempfile::Builder::new().prefix("product-").tempdir_in(parent).expect("create a directory for the test"))
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    /// A path below it.
-    pub(crate) fn join(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    /// A new directory below it.
-    #[track_caller]
-    pub(crate) fn directory(&self, name: &str) -> PathBuf {
-        let path = self.join(name);
-        std::fs::create_dir_all(&path).expect("create a directory for the test");
-        path
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        let below: Vec<&str> = mounts
-            .lines()
-            .filter_map(|l| l.split(' ').nth(4))
-            .filter(|m| Path::new(m).starts_with(self.path()))
-            .collect();
-        for mount in below.iter().rev() {
-            let _ = rustix::mount::unmount(*mount, rustix::mount::UnmountFlags::DETACH);
-        }
-        // What an ordinary user's test made may have directories that nobody may enter; root may all the same.
     }
 }

@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use super::images::{self, Image, Layer};
-use super::process::{Scratch, need_root};
+use super::process::need_root;
+use super::scratch::Scratch;
 use super::{DockerRegistry, Imagelet, Layout, Packing};
 
 /// The scene. Fields are dropped in this order: the daemons before their directory.

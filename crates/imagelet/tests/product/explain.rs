@@ -1,0 +1,50 @@
+//! `imagelet explain` touches nothing: not the disk, not the registry, whatever it is asked and whatever is there.
+
+use std::fs;
+use std::path::Path;
+
+use crate::support::manifests::{Manifests, Pod, PullSecret};
+use crate::support::scene::Scene;
+use crate::support::tree::{self, Tree};
+
+/// A tree without what every process changes that opens a store: the lock, which says by whom it is held, and the database,
+/// which notes whether it was closed.
+fn contents(root: &Path) -> Tree {
+    let mut tree = tree::read(root);
+    tree.retain(|path, _| path != Path::new("lock") && path != Path::new("meta.redb"));
+    tree
+}
+
+fn manifest(s: &Scene, image: &str) -> String {
+    let pod = |name, policy| Pod { namespace: "shop", name, image, policy, secrets: &["pull"] };
+    let (registry, user, password) = (s.registry.host(), "keeper", "portcullis");
+    Manifests::new()
+        .pod(pod("if-not-present", "IfNotPresent"))
+        .pod(pod("always", "Always"))
+        .pod(pod("never", "Never"))
+        .secret(PullSecret { namespace: "shop", name: "pull", uid: "uid-of-pull", registry, user, password })
+        .write(&s.scratch.join("pods.yaml"))
+}
+
+#[test]
+fn what_is_there_stays_as_it_is() {
+    let s = Scene::new();
+    let (name, _) = s.push_file("explained/app:1", "a", "a");
+    let (other, _) = s.push_file("explained/other:1", "a", "b");
+    let file = manifest(&s, &name);
+    s.imagelet.run(&["ensure", "-f", &manifest(&s, &other)]);
+    s.imagelet.ok(&["pull", &name]);
+    let asked = s.registry.requests().len();
+    let store = s.scratch.join("store");
+    let before = contents(&store);
+    for _ in 0..2 {
+        s.imagelet.ok(&["explain", "-f", &file]);
+        s.imagelet.ok(&["explain", &other]);
+    }
+    assert_eq!(tree::differences(&before, &contents(&store)), Vec::<String>::new());
+    assert_eq!(s.registry.requests().len(), asked, "{:?}", s.registry.requests());
+    // Nor where it may not write.
+    fs::write(store.join("image_manager/pulling/left"), "x").expect("a foreign file");
+    s.imagelet.ok(&["explain", "-f", &file]);
+    assert!(store.join("image_manager/pulling/left").exists());
+}

@@ -1,0 +1,35 @@
+//! Numbers that only look random: a seed says everything. Bytes that no compressor makes smaller.
+
+/// A small generator.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    fn step(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// A number from 0 to below 1.
+    pub(crate) fn next(&mut self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "a random moment needs no more than 53 bits")]
+        let fraction = (self.step() >> 11) as f64 / (1_u64 << 53) as f64;
+        fraction
+    }
+
+    /// So many bytes of noise.
+    pub(crate) fn bytes(&mut self, length: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(length + 8);
+        while bytes.len() < length {
+            bytes.extend_from_slice(&self.step().to_le_bytes());
+        }
+        bytes.truncate(length);
+        bytes
+    }
+}
+
+/// So many bytes of noise, the same every time.
+pub(crate) fn noise(length: usize) -> Vec<u8> {
+    Random(0x9E37_79B9_7F4A_7C15).bytes(length)
+}

@@ -1,0 +1,131 @@
+//! A directory for one test, and the end of everything that lies in it: mounts, loop devices, containers. A test that was
+//! killed cannot clear up; the next one that makes a directory does it in its place.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::Signal;
+
+use super::process::{signal, tool};
+
+const PREFIX: &str = "product-";
+/// The cgroup below which containers of tests run, one below it for each scratch.
+pub(crate) const CGROUP: &str = "imagelet-product-tests";
+
+/// A directory for one test. At its end everything that is mounted below is unmounted, and it is removed.
+pub(crate) struct Scratch {
+    directory: tempfile::TempDir,
+    /// Locked as long as the test lives: what nobody has locked is left over. Closed after the directory is gone.
+    _mine: File,
+}
+
+impl Scratch {
+    #[track_caller]
+    pub(crate) fn new() -> Self {
+        let parent = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        fs::create_dir_all(parent).expect("create the target's directory for tests");
+        // One after the other: a directory that was just made and is not locked yet would look left over.
+        let turn = File::create(parent.join("product.lock")).expect("create a lock");
+        flock(&turn, FlockOperation::LockExclusive).expect("lock");
+        clear_up_after_the_killed(parent);
+        let directory =
+            tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent).expect("create a directory for the test");
+        let mine = try_lock(directory.path()).expect("nobody else knows the directory");
+        Self { directory, _mine: mine }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// A path below it.
+    pub(crate) fn join(&self, name: &str) -> PathBuf {
+        self.path().join(name)
+    }
+
+    /// A new directory below it.
+    #[track_caller]
+    pub(crate) fn directory(&self, name: &str) -> PathBuf {
+        let path = self.join(name);
+        fs::create_dir_all(&path).expect("create a directory for the test");
+        path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What an ordinary user's test made may have directories that nobody may enter; root may all the same.
+        empty(self.path());
+    }
+}
+
+/// The lock of a scratch; `None` while its test lives. A file of its own: the program locks directories.
+fn try_lock(directory: &Path) -> Option<File> {
+    let file = File::create(directory.join(".mine")).ok()?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
+    Some(file)
+}
+
+fn clear_up_after_the_killed(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().filter_map(Result::ok) {
+        if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
+            continue;
+        }
+        if let Some(_lock) = try_lock(&entry.path()) {
+            empty(&entry.path());
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// Ends what runs in a scratch, unmounts what is mounted there, and lets go of its loop devices. Whatever does not work stays
+/// for the next who tries.
+fn empty(directory: &Path) {
+    if let Some(name) = directory.file_name().and_then(|name| name.to_str()) {
+        end_containers(name);
+    }
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let below: Vec<&str> =
+        mounts.lines().filter_map(|l| l.split(' ').nth(4)).filter(|m| Path::new(m).starts_with(directory)).collect();
+    for mount in below.iter().rev() {
+        let _ = rustix::mount::unmount(*mount, rustix::mount::UnmountFlags::DETACH);
+    }
+    // A loop device goes with its mount, but for one that was made and never mounted.
+    for device in fs::read_dir("/sys/block").into_iter().flatten().filter_map(Result::ok) {
+        let file = fs::read_to_string(device.path().join("loop/backing_file")).unwrap_or_default();
+        if Path::new(file.trim_end()).starts_with(directory) {
+            let _ = tool("losetup").arg("-d").arg(Path::new("/dev").join(device.file_name())).output();
+        }
+    }
+}
+
+/// Kills what runs in the cgroup of a scratch, and the shims that look after it, and removes the cgroup.
+fn end_containers(name: &str) {
+    let cgroup = format!("/{CGROUP}/{name}/");
+    for process in fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok) {
+        let Some(pid) = process.file_name().to_str().and_then(|pid| pid.parse::<u32>().ok()) else { continue };
+        let read = |file: &str| fs::read(process.path().join(file)).unwrap_or_default();
+        let (line, cgroups) = (read("cmdline"), read("cgroup"));
+        let (line, cgroups) = (String::from_utf8_lossy(&line), String::from_utf8_lossy(&cgroups));
+        let is_shim = line.split('\0').next().is_some_and(|program| program.contains("containerd-shim"));
+        if cgroups.contains(&cgroup) || is_shim && line.contains(name) {
+            signal(pid, Signal::KILL);
+        }
+    }
+    // Version 2 has one hierarchy, version 1 one for each controller.
+    let root = Path::new("/sys/fs/cgroup");
+    let controllers = fs::read_dir(root).into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
+    for hierarchy in controllers.chain([root.to_path_buf()]) {
+        remove_cgroup(&hierarchy.join(CGROUP).join(name));
+    }
+}
+
+fn remove_cgroup(path: &Path) {
+    for entry in fs::read_dir(path).into_iter().flatten().filter_map(Result::ok) {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_cgroup(&entry.path());
+        }
+    }
+    let _ = fs::remove_dir(path);
+}
