@@ -226,6 +226,12 @@ impl PullFailure {
         self.attempts.iter().filter_map(|attempt| attempt.error.retry_after()).max()
     }
 
+    /// How many bytes would have to be free for the pull; `None`: that is not what it failed of, or nobody knows.
+    #[must_use]
+    pub fn needed_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// The first cause that has a name. Other causes beside it do not hide it.
     fn named(&self) -> Option<Named> {
         self.attempts.iter().find_map(|attempt| Named::of(attempt.error.message()))

@@ -17,6 +17,7 @@ pub mod gc;
 mod go_duration;
 mod instrumented;
 mod look;
+mod make_room;
 mod manager;
 mod metrics;
 mod options;
@@ -35,6 +36,7 @@ pub use events::{
 };
 pub use explain::{BackoffExplanation, Explanation};
 pub use instrumented::Instrumented;
+pub use make_room::{Hold, MakeRoom, Room};
 pub use manager::ImageManager;
 pub use metrics::{Metrics, MustPullResult, Operation, RecordKind};
 pub use options::{Clock, Options, RegistryFingerprint};

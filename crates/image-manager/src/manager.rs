@@ -20,7 +20,7 @@ use crate::outcome::Outcome;
 use crate::pull::Puller;
 use crate::{
     Access, BackoffEntry, BackoffSelector, Clock, Decision, Doubt, EnsureImageError, EnsureImageRequest, EnsuredImage,
-    EventRecorder, EventRef, EventType, Grant, Metrics, ObjectRef, Options, Presence, PullPolicy, PullRecords,
+    EventRecorder, EventRef, EventType, Grant, MakeRoom, Metrics, ObjectRef, Options, Presence, PullPolicy, PullRecords,
     RefuseReason, RegistryFingerprint, decide,
 };
 
@@ -34,6 +34,7 @@ pub struct ImageManager {
     pub(crate) records: Option<PullRecords>,
     metrics: Arc<Metrics>,
     registry_fingerprint: Option<RegistryFingerprint>,
+    make_room: Option<Arc<dyn MakeRoom>>,
     /// Guards everybody's back-off.
     backoff: Mutex<Backoff>,
     /// How many entries that has, so that a request for what is here need not lock it.
@@ -60,7 +61,7 @@ impl ImageManager {
     /// A manager of the images behind `service`.
     #[must_use]
     pub fn new(service: Arc<dyn ImageService>, events: Arc<dyn EventRecorder>, options: Options) -> Self {
-        let Options { puller, clock, keyring, records, metrics, backoff, registry_fingerprint } = options;
+        let Options { puller, clock, keyring, records, metrics, backoff, registry_fingerprint, make_room } = options;
         Self {
             puller: Puller::new(
                 Arc::clone(&service),
@@ -76,6 +77,7 @@ impl ImageManager {
             records,
             metrics,
             registry_fingerprint,
+            make_room,
             backoff: Mutex::new(Backoff::new(backoff)),
             backed_off: AtomicUsize::new(0),
             reset: Notify::new(),

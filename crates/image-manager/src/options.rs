@@ -6,7 +6,7 @@ use std::sync::Arc;
 use credentials::Keyring;
 use tokio::time::Instant;
 
-use crate::{BackoffOptions, Metrics, PullRecords, PullerOptions};
+use crate::{BackoffOptions, MakeRoom, Metrics, PullRecords, PullerOptions};
 
 /// Tells the time. Only differences are used.
 pub type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
@@ -32,6 +32,8 @@ pub struct Options {
     pub backoff: BackoffOptions,
     /// What else ends a back-off early.
     pub registry_fingerprint: Option<RegistryFingerprint>,
+    /// Frees space for a pull that found the disk full, which is then tried once more; `None`: nobody does.
+    pub make_room: Option<Arc<dyn MakeRoom>>,
 }
 
 impl Default for Options {
@@ -44,6 +46,7 @@ impl Default for Options {
             metrics: Metrics::new(),
             backoff: BackoffOptions::default(),
             registry_fingerprint: None,
+            make_room: None,
         }
     }
 }
@@ -55,6 +58,7 @@ impl fmt::Debug for Options {
             .field("keyring", &self.keyring.is_some())
             .field("records", &self.records.is_some())
             .field("backoff", &self.backoff)
+            .field("make_room", &self.make_room.is_some())
             .finish_non_exhaustive()
     }
 }

@@ -8,14 +8,18 @@ use cri_api::{
     Error, FilesystemUsage, FsInfo, ImageFilter, ImageSpec, ImageStatus, Kind, LayersOf, PullImageRequest, Result,
 };
 
-use super::super::{GcMetrics, GcPolicy, Intervals, KeepRule, Order, RemovedBecause, Says};
-use super::*;
-use crate::{ObjectRef, RingRecorder};
+use std::collections::BTreeSet;
 
-const SECOND: i64 = 1_000_000_000;
+use super::super::{DiskProbe, GcPolicy, GcReport, Goal, KeepRule, Order, RemovedBecause, Says};
+use super::super::report::chain;
+use super::*;
+use crate::{ObjectRef, RingRecorder, WallClock};
+
+pub(in crate::gc) const SECOND: i64 = 1_000_000_000;
+pub(in crate::gc) const GIB: u64 = 1 << 30;
 
 /// Images on a disk of so many bytes.
-struct Shelf {
+pub(in crate::gc) struct Shelf {
     capacity: u64,
     /// Bytes that are no images.
     other: u64,
@@ -24,7 +28,7 @@ struct Shelf {
 }
 
 #[derive(Default)]
-struct Content {
+pub(in crate::gc) struct Content {
     images: Vec<Image>,
     layers: Option<ImageLayers>,
     stuck: BTreeSet<String>,
@@ -44,11 +48,11 @@ impl Shelf {
         self.other + own + layers.iter().map(|&layer| known.layers[layer as usize]).sum::<u64>()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Content> {
+    pub(in crate::gc) fn lock(&self) -> std::sync::MutexGuard<'_, Content> {
         self.content.lock().expect("no test panics with it")
     }
 
-    fn ids(&self) -> Vec<String> {
+    pub(in crate::gc) fn ids(&self) -> Vec<String> {
         self.lock().images.iter().map(|image| image.id.clone()).collect()
     }
 }
@@ -90,19 +94,19 @@ impl ImageService for Shelf {
     }
 }
 
-struct Rig {
-    shelf: Arc<Shelf>,
-    runtime: FakeRuntimeService,
+pub(in crate::gc) struct Rig {
+    pub(in crate::gc) shelf: Arc<Shelf>,
+    pub(in crate::gc) runtime: FakeRuntimeService,
     ring: Arc<RingRecorder>,
     now: Arc<Mutex<Timestamp>>,
-    manager: ImageGcManager,
+    pub(in crate::gc) manager: ImageGcManager,
 }
 
-fn image(id: &str, size: u64) -> Image {
+pub(in crate::gc) fn image(id: &str, size: u64) -> Image {
     Image { id: id.into(), size, repo_tags: vec![format!("r.example/{id}:1")], ..Image::default() }
 }
 
-fn policy(high: i32, low: i32, min_age: u64, max_age: u64) -> GcPolicy {
+pub(in crate::gc) fn policy(high: i32, low: i32, min_age: u64, max_age: u64) -> GcPolicy {
     GcPolicy {
         high_threshold_percent: high,
         low_threshold_percent: low,
@@ -113,8 +117,19 @@ fn policy(high: i32, low: i32, min_age: u64, max_age: u64) -> GcPolicy {
 
 impl Rig {
     /// A shelf of `capacity` bytes; what is not free and no image is something else.
-    fn new(policy: GcPolicy, capacity: u64, available: u64, images: Vec<Image>) -> Self {
+    pub(in crate::gc) fn new(policy: GcPolicy, capacity: u64, available: u64, images: Vec<Image>) -> Self {
         Self::with(policy, capacity, available, Content { images, ..Content::default() }, |_| {})
+    }
+
+    /// The same with other options.
+    pub(in crate::gc) fn changed(
+        policy: GcPolicy,
+        capacity: u64,
+        available: u64,
+        images: Vec<Image>,
+        change: impl FnOnce(&mut GcOptions),
+    ) -> Self {
+        Self::with(policy, capacity, available, Content { images, ..Content::default() }, change)
     }
 
     fn with(
@@ -129,23 +144,18 @@ impl Rig {
         let shelf = Arc::new(Shelf { other, ..shelf });
         let now = Arc::new(Mutex::new(Timestamp::from_second(1_700_000_000).expect("in range")));
         let (clock, disk) = (Arc::clone(&now), Arc::clone(&shelf));
+        let probe: DiskProbe = Arc::new(move |_| {
+                let (inodes, inodes_free) = disk.lock().inodes;
+                let (capacity, available) = (disk.capacity, disk.capacity.saturating_sub(disk.used()));
+                Ok(DiskSpace { capacity, available, inodes, inodes_free, ..DiskSpace::default() })
+            });
+        let wall_clock: WallClock = Arc::new(move || *clock.lock().expect("no test panics with it"));
         let mut options = GcOptions {
             policy,
             order: Order::LeastRecentlyUsed,
-            minimum_copies: 0,
-            keep: Vec::new(),
-            sandbox_image: String::new(),
-            directory: None,
-            wall_clock: Arc::new(move || *clock.lock().expect("no test panics with it")),
-            disk: Arc::new(move |_| {
-                let (inodes, inodes_free) = disk.lock().inodes;
-                Ok(DiskSpace { capacity: disk.capacity, available: disk.capacity - disk.used(), inodes, inodes_free })
-            }),
             settle: Duration::ZERO,
-            records: None,
-            metrics: GcMetrics::new(),
-            intervals: Intervals::default(),
             node: ObjectRef { name: "node-1".into(), ..ObjectRef::default() },
+            ..GcOptions::new(wall_clock, probe)
         };
         change(&mut options);
         let runtime = FakeRuntimeService::new();
@@ -159,12 +169,12 @@ impl Rig {
         Self { shelf, runtime, ring, now, manager }
     }
 
-    fn pass(&self, nanoseconds: i64) {
+    pub(in crate::gc) fn pass(&self, nanoseconds: i64) {
         let mut now = self.now.lock().expect("no test panics with it");
         *now += jiff::SignedDuration::from_nanos(nanoseconds);
     }
 
-    fn use_image(&self, id: &str) {
+    pub(in crate::gc) fn use_image(&self, id: &str) {
         self.runtime.put_container(Container {
             id: format!("c-{id}"),
             image_id: id.into(),
@@ -173,7 +183,7 @@ impl Rig {
         });
     }
 
-    fn events(&self) -> Vec<String> {
+    pub(in crate::gc) fn events(&self) -> Vec<String> {
         let events = self.ring.events().into_iter();
         events.map(|e| format!("{} {} {}", e.event.kind.as_str(), e.event.reason, e.event.message)).collect()
     }

@@ -15,6 +15,8 @@ pub struct AlwaysUsed<'a> {
     pub sandbox_image: &'a str,
     /// Images that pods mount as volumes, by id or name.
     pub volumes: &'a [String],
+    /// Images that pulls are bringing, or have brought a moment ago, by id or name.
+    pub pulls: &'a [String],
 }
 
 /// What one pass found, image by image, in the order of the list it was given.
@@ -34,6 +36,8 @@ pub enum User {
     Sandbox,
     /// A pod has mounted it as a volume.
     Volume,
+    /// A pull is bringing it, or has just done so. It is not used by that, but somebody is about to.
+    Pull,
 }
 
 impl Detected {
@@ -80,6 +84,9 @@ pub fn detect(
         index.mark(&mut users, volume, "", User::Volume);
     }
     index.mark(&mut users, always.sandbox_image, "", User::Sandbox);
+    for pull in always.pulls {
+        index.mark(&mut users, pull, "", User::Pull);
+    }
     record(history, images, containers, &users, now);
     Detected { users }
 }
@@ -95,7 +102,7 @@ fn record(history: &mut UsageHistory, images: &[Image], containers: &[Container]
         }
         let Some(record) = history.records.get_mut(&*key) else { continue };
         record.pass = pass;
-        if *user == User::None {
+        if matches!(user, User::None | User::Pull) {
             continue;
         }
         // A clock that was set back does not take a use away.

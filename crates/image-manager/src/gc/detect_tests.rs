@@ -140,7 +140,7 @@ fn whatever_a_runtime_calls_an_image_is_found() {
 fn sandbox_and_volumes_are_in_use_always() {
     let sandbox = Image { repo_tags: vec!["registry.k8s.io/pause:3.9".into()], ..image("0") };
     let images = [sandbox, image("1"), image("2")];
-    let always = AlwaysUsed { sandbox_image: "registry.k8s.io/pause:3.9", volumes: &["1".to_owned()] };
+    let always = AlwaysUsed { sandbox_image: "registry.k8s.io/pause:3.9", volumes: &["1".to_owned()], pulls: &[] };
     let mut history = UsageHistory::default();
     let found = detect(&mut history, &images, &[], always, at(9));
     assert_eq!([0, 1, 2].map(|number| found.user(number)), [User::Sandbox, User::Volume, User::None]);

@@ -21,6 +21,8 @@ pub struct DiskSpace {
     pub inodes: u64,
     /// Inodes that can be made.
     pub inodes_free: u64,
+    /// Number of the device, to tell file systems apart; 0: not known.
+    pub device: u64,
 }
 
 impl DiskSpace {
@@ -126,7 +128,10 @@ mod tests {
     #[test]
     fn bytes_and_inodes_both_count() {
         let policy = GcPolicy::default();
-        let space = |available, inodes_free| DiskSpace { capacity: 1000, available, inodes: 100, inodes_free };
+        let space = |available, inodes_free| {
+            let inodes = 100;
+            DiskSpace { capacity: 1000, available, inodes, inodes_free, ..DiskSpace::default() }
+        };
         assert!(Shortage::at(space(500, 50), &policy).is_none());
         assert_eq!(Shortage::at(space(100, 50), &policy), Shortage { bytes: 100, inodes: 0 });
         assert_eq!(Shortage::at(space(500, 2), &policy), Shortage { bytes: 0, inodes: 18 });

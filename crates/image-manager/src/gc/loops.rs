@@ -1,4 +1,4 @@
-//! The loops of [`ImageGcManager`]: detection, the image cache and collection, each at once, then on its timer; collection
+//! The loops of [`ImageGcManager`]: detection, the image cache, collection and disk pressure, each at once, then on its timer; collection
 //! also when somebody asks for it. They take no input, and an error of one turn does not end them.
 
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::report::chain;
 impl ImageGcManager {
     /// Runs the loops until `stop`. A turn that has begun is finished.
     pub async fn run(&self, stop: &CancellationToken) {
-        tokio::join!(self.detecting(stop), self.caching(stop), self.collecting(stop));
+        tokio::join!(self.detecting(stop), self.caching(stop), self.collecting(stop), self.pressing(stop));
     }
 
     async fn detecting(&self, stop: &CancellationToken) {
@@ -52,14 +52,14 @@ impl ImageGcManager {
     }
 }
 
-fn turns(period: Duration) -> tokio::time::Interval {
+pub(super) fn turns(period: Duration) -> tokio::time::Interval {
     let mut turns = interval(period.max(Duration::from_millis(1)));
     turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
     turns
 }
 
 /// Waits for the next turn; `false`: there is none any more.
-async fn turn(turns: &mut tokio::time::Interval, stop: &CancellationToken) -> bool {
+pub(super) async fn turn(turns: &mut tokio::time::Interval, stop: &CancellationToken) -> bool {
     tokio::select! {
         biased;
         () = stop.cancelled() => false,

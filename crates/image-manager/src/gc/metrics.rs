@@ -9,19 +9,26 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
+use super::disk::DiskSpace;
 use super::plan::{Because, RemovedBecause};
+use super::trigger::Trigger;
 use crate::metrics::series::{Labels, Series};
 
 const REMOVED: [RemovedBecause; 3] = [RemovedBecause::Age, RemovedBecause::Space, RemovedBecause::Unused];
 const OUTCOMES: [&str; 2] = ["success", "failure"];
+const ROUNDS: usize = OUTCOMES.len() * Trigger::ALL.len();
 
 /// What garbage collection counts.
 #[derive(Debug)]
 pub struct GcMetrics {
     images: Series<Counter, { REMOVED.len() }>,
     bytes: Series<Counter, { REMOVED.len() }>,
-    rounds: Series<Counter, { OUTCOMES.len() }>,
+    rounds: Series<Counter, ROUNDS, 2>,
     duration: Histogram,
+    not_removed: Counter,
+    pressure: Gauge,
+    capacity: Gauge,
+    available: Gauge,
     wanted: Counter,
     kept: Series<Gauge, { Because::WORDS.len() }>,
     used_percent: Gauge,
@@ -34,8 +41,12 @@ impl GcMetrics {
         Arc::new(Self {
             images: Series::new(removed_labels, Counter::default),
             bytes: Series::new(removed_labels, Counter::default),
-            rounds: Series::new(outcome_labels, Counter::default),
+            rounds: Series::new(round_labels, Counter::default),
             duration: Histogram::new(exponential_buckets(0.01, 2.5, 12)),
+            not_removed: Counter::default(),
+            pressure: Gauge::default(),
+            capacity: Gauge::default(),
+            available: Gauge::default(),
             wanted: Counter::default(),
             kept: Series::new(kept_labels, Gauge::default),
             used_percent: Gauge::default(),
@@ -47,10 +58,22 @@ impl GcMetrics {
         let r = registry;
         r.register("kubelet_image_garbage_collected", "Images that were collected, by reason", self.images.clone());
         r.register("imagelet_image_gc_freed_bytes", "Bytes that collection freed, by reason", self.bytes.clone());
-        r.register("imagelet_image_gc_rounds", "Rounds of collection, by outcome", self.rounds.clone());
+        r.register("imagelet_image_gc_rounds", "Rounds of collection, by trigger and outcome", self.rounds.clone());
         r.register("imagelet_image_gc_duration_seconds", "Time that a round of collection took", self.duration.clone());
         r.register("imagelet_image_gc_wanted_bytes", "Bytes that rounds set out to free", self.wanted.clone());
         r.register("imagelet_image_gc_kept_images", "Images that the last round left, by why", self.kept.clone());
+        r.register(
+            "imagelet_image_gc_removal_failures",
+            "Images that collection tried to remove and could not",
+            self.not_removed.clone(),
+        );
+        r.register("imagelet_disk_pressure", "Whether the node says that it has disk pressure", self.pressure.clone());
+        r.register("imagelet_image_fs_capacity_bytes", "Size of the image file system", self.capacity.clone());
+        r.register(
+            "imagelet_image_fs_available_bytes",
+            "Bytes left on the image file system when it was last measured",
+            self.available.clone(),
+        );
         r.register(
             "imagelet_image_fs_used_percent",
             "Percent of the image file system in use when it was last measured",
@@ -66,8 +89,9 @@ impl GcMetrics {
     }
 
     /// A round ended.
-    pub fn round(&self, took: Duration, wanted_bytes: u64, ok: bool) {
-        self.rounds.at(usize::from(!ok)).inc();
+    pub(super) fn round(&self, trigger: Trigger, took: Duration, wanted_bytes: u64, ok: bool) {
+        let trigger = Trigger::ALL.iter().position(|known| *known == trigger).unwrap_or(0);
+        self.rounds.at(trigger * OUTCOMES.len() + usize::from(!ok)).inc();
         self.duration.observe(took.as_secs_f64());
         self.wanted.inc_by(wanted_bytes);
     }
@@ -85,9 +109,22 @@ impl GcMetrics {
         }
     }
 
+    /// An image could not be removed.
+    pub(super) fn not_removed(&self) {
+        self.not_removed.inc();
+    }
+
+    /// Whether there is disk pressure.
+    pub(super) fn disk_pressure(&self, under: bool) {
+        self.pressure.set(i64::from(under));
+    }
+
     /// The file system was measured.
-    pub fn used_percent(&self, percent: u64) {
-        self.used_percent.set(i64::try_from(percent).unwrap_or(100));
+    pub(super) fn measured(&self, space: DiskSpace) {
+        let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        self.used_percent.set(number(space.used_percent()));
+        self.capacity.set(number(space.capacity));
+        self.available.set(number(space.available));
     }
 }
 
@@ -95,8 +132,8 @@ fn removed_labels(index: usize) -> Labels<1> {
     [("reason", REMOVED[index].as_str())]
 }
 
-fn outcome_labels(index: usize) -> Labels<1> {
-    [("outcome", OUTCOMES[index])]
+fn round_labels(index: usize) -> Labels<2> {
+    [("trigger", Trigger::ALL[index / OUTCOMES.len()].as_str()), ("outcome", OUTCOMES[index % OUTCOMES.len()])]
 }
 
 fn kept_labels(index: usize) -> Labels<1> {
@@ -114,17 +151,25 @@ mod tests {
         metrics.register(&mut registry);
         metrics.removed(RemovedBecause::Space, 10);
         metrics.removed(RemovedBecause::Age, 1);
-        metrics.round(Duration::from_millis(20), 12, true);
+        metrics.round(Trigger::Periodic, Duration::from_millis(20), 12, true);
+        metrics.round(Trigger::Pull, Duration::from_millis(20), 0, false);
+        metrics.not_removed();
+        metrics.disk_pressure(true);
         metrics.kept(["in-use", "in-use", "pinned"].into_iter());
-        metrics.used_percent(81);
+        metrics.measured(DiskSpace { capacity: 1000, available: 199, ..DiskSpace::default() });
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).expect("text");
         for line in [
             "kubelet_image_garbage_collected_total{reason=\"age\"} 1",
             "kubelet_image_garbage_collected_total{reason=\"space\"} 1",
             "imagelet_image_gc_freed_bytes_total{reason=\"space\"} 10",
-            "imagelet_image_gc_rounds_total{outcome=\"success\"} 1",
-            "imagelet_image_gc_duration_seconds_count 1",
+            "imagelet_image_gc_rounds_total{trigger=\"periodic\",outcome=\"success\"} 1",
+            "imagelet_image_gc_rounds_total{trigger=\"pull\",outcome=\"failure\"} 1",
+            "imagelet_image_gc_duration_seconds_count 2",
+            "imagelet_image_gc_removal_failures_total 1",
+            "imagelet_disk_pressure 1",
+            "imagelet_image_fs_capacity_bytes 1000",
+            "imagelet_image_fs_available_bytes 199",
             "imagelet_image_gc_wanted_bytes_total 12",
             "imagelet_image_gc_kept_images{reason=\"in-use\"} 2",
             "imagelet_image_gc_kept_images{reason=\"rule\"} 0",

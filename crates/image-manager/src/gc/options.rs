@@ -5,12 +5,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::disk::DiskProbe;
+use super::eviction::Thresholds;
 use super::metrics::GcMetrics;
 use super::policy::GcPolicy;
+use super::relief::ReclaimContainers;
 use super::rules::KeepRule;
 use super::select::Order;
-use crate::{ObjectRef, PullRecords, WallClock};
+use crate::{Clock, ObjectRef, PullRecords, WallClock};
 
 /// How collection works.
 #[derive(Clone)]
@@ -29,6 +33,8 @@ pub struct GcOptions {
     pub directory: Option<PathBuf>,
     /// The time of day.
     pub wall_clock: WallClock,
+    /// The clock by which rounds and pauses are timed.
+    pub clock: Clock,
     /// Measures file systems.
     pub disk: DiskProbe,
     /// How long a removal may take to show on the file system before its effect is taken as it is.
@@ -41,6 +47,68 @@ pub struct GcOptions {
     pub intervals: Intervals,
     /// What node events are about.
     pub node: ObjectRef,
+    /// Disk pressure.
+    pub pressure: PressureOptions,
+    /// How many images a node's status names (`nodeStatusMaxImages`); below zero: all.
+    pub node_status_max_images: i32,
+    /// Answers the images that pods mount as volumes, by id or name. CRI's list of containers does not tell.
+    pub volumes: Option<Volumes>,
+}
+
+/// Answers the images that pods mount as volumes, by id or name.
+pub type Volumes = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
+
+impl GcOptions {
+    /// The kubelet's defaults; everything is kept in memory only.
+    #[must_use]
+    pub fn new(wall_clock: WallClock, disk: DiskProbe) -> Self {
+        Self {
+            policy: GcPolicy::default(),
+            order: Order::default(),
+            minimum_copies: 0,
+            keep: Vec::new(),
+            sandbox_image: String::new(),
+            directory: None,
+            wall_clock,
+            clock: Arc::new(Instant::now),
+            disk,
+            settle: Duration::from_secs(1),
+            records: None,
+            metrics: GcMetrics::new(),
+            intervals: Intervals::default(),
+            node: ObjectRef::default(),
+            pressure: PressureOptions::default(),
+            node_status_max_images: 50,
+            volumes: None,
+        }
+    }
+}
+
+/// When there is disk pressure, and what is done about it.
+#[derive(Clone)]
+pub struct PressureOptions {
+    /// From how little on (`evictionHard`).
+    pub thresholds: Thresholds,
+    /// How long the condition stays after its cause went (`evictionPressureTransitionPeriod`).
+    pub transition: Duration,
+    /// How often it is looked.
+    pub interval: Duration,
+    /// A directory on the file system of the root (`nodefs`); `None`: its signals are not looked at.
+    pub node_directory: Option<PathBuf>,
+    /// Removes containers that have ended, where that helps; `None`: nobody does.
+    pub containers: Option<Arc<dyn ReclaimContainers>>,
+}
+
+impl Default for PressureOptions {
+    fn default() -> Self {
+        Self {
+            thresholds: Thresholds::default(),
+            transition: Duration::from_secs(300),
+            interval: Duration::from_secs(10),
+            node_directory: None,
+            containers: None,
+        }
+    }
 }
 
 /// How often the loops run.

@@ -16,9 +16,12 @@ use super::select::{Goal, select};
 use super::sketch::Sketch;
 use crate::EventType;
 
+/// How many images go before the disk is measured again, where it is known what each frees.
+const BATCH: usize = 64;
+
 impl ImageGcManager {
     /// Removes everything that a goal selects. Answers what failed.
-    pub(super) async fn remove_all(
+    pub(super) async fn remove_selected(
         &self,
         state: &mut State,
         found: &mut Found,
@@ -43,7 +46,10 @@ impl ImageGcManager {
                     self.removed(state, &found.images[number], frees, because, report);
                     gone.push(number);
                 }
-                Err(error) => failures.push(format!("{}: {error}", found.images[number].id)),
+                Err(error) => {
+                    self.options.metrics.not_removed();
+                    failures.push(format!("{}: {error}", found.images[number].id));
+                }
             }
         }
         found.forget(&gone);
@@ -85,27 +91,46 @@ impl ImageGcManager {
             if plan.remove.is_empty() {
                 break;
             }
+            // Where it is known what each frees, the plan is what is needed, and goes in few steps.
+            let exact = found.layers.is_some() && left.inodes == 0;
             let mut gone = Vec::new();
-            for removal in &plan.remove {
-                let image = &found.images[removal.image];
-                match self.images.remove_image(&spec(image)).await {
-                    Ok(()) => {
-                        let after = self.settled(path, space, removal.frees).await?;
-                        let measured = after.available.saturating_sub(space.available);
-                        let bytes = if found.layers.is_some() { removal.frees } else { measured };
-                        freed = freed.saturating_add(bytes);
-                        space = after;
-                        self.removed(state, image, bytes, RemovedBecause::Space, report);
-                        gone.push(removal.image);
-                        if missing(space).is_none() {
-                            found.forget(&gone);
-                            break 'short;
+            for batch in plan.remove.chunks(if exact { BATCH } else { 1 }) {
+                let specs: Vec<ImageSpec> = batch.iter().map(|removal| spec(&found.images[removal.image])).collect();
+                let results = self.images.remove_images(&specs).await;
+                let went = batch.iter().zip(&results).filter(|(_, result)| result.is_ok());
+                let promised: u64 = went.clone().map(|(removal, _)| removal.frees).sum();
+                let all_went = went.clone().count() == batch.len();
+                let after = match went.clone().count() {
+                    0 => space,
+                    _ => self.settled(path, space, promised).await?,
+                };
+                // What is known counts, unless some of it stayed and may hold layers of the others.
+                let mut measured = after.available.saturating_sub(space.available);
+                space = after;
+                for (removal, result) in batch.iter().zip(results) {
+                    let image = &found.images[removal.image];
+                    match result {
+                        Ok(()) => {
+                            let bytes = match (found.layers.is_some(), all_went) {
+                                (true, true) => removal.frees,
+                                (true, false) => removal.frees.min(measured),
+                                (false, _) => measured,
+                            };
+                            measured = measured.saturating_sub(bytes);
+                            freed = freed.saturating_add(bytes);
+                            self.removed(state, image, bytes, RemovedBecause::Space, report);
+                            gone.push(removal.image);
+                        }
+                        Err(error) => {
+                            self.options.metrics.not_removed();
+                            failures.push(format!("{}: {error}", image.id));
+                            failed.insert(image.id.clone());
                         }
                     }
-                    Err(error) => {
-                        failures.push(format!("{}: {error}", image.id));
-                        failed.insert(image.id.clone());
-                    }
+                }
+                if missing(space).is_none() {
+                    found.forget(&gone);
+                    break 'short;
                 }
             }
             found.forget(&gone);

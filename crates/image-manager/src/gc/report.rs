@@ -88,6 +88,9 @@ pub enum GcError {
     /// Several parts of a round failed.
     #[error("{}", .0.iter().map(chain).collect::<Vec<_>>().join("; "))]
     Several(Vec<GcError>),
+    /// The process ends.
+    #[error("the process ends")]
+    ShuttingDown,
     /// The pattern of a pin is none.
     #[error(transparent)]
     Pattern(#[from] PatternError),

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::history::{UsageHistory, UsageRecord};
+use super::pressure::Pressure;
 use super::rules::Pins;
 
 const API_VERSION: &str = "imagelet.dev/v1alpha1";
@@ -24,6 +25,13 @@ pub struct StateError {
     source: io::Error,
 }
 
+impl StateError {
+    /// Whether it failed for lack of space.
+    pub(super) fn is_disk_full(&self) -> bool {
+        matches!(self.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    }
+}
+
 /// The directory of the files.
 #[derive(Clone, Debug)]
 pub struct StateFiles {
@@ -35,7 +43,7 @@ pub struct StateFiles {
 struct Document<T> {
     api_version: String,
     kind: String,
-    images: T,
+    state: T,
 }
 
 impl StateFiles {
@@ -83,6 +91,17 @@ impl StateFiles {
         self.write("pins.json", "ImagePins", pins)
     }
 
+    /// What was stored of disk pressure.
+    pub(super) fn pressure(&self) -> Result<(Pressure, Option<PathBuf>), StateError> {
+        let (pressure, aside) = self.read("pressure.json", "DiskPressure")?;
+        Ok((pressure.unwrap_or_default(), aside))
+    }
+
+    /// Stores what is known of disk pressure.
+    pub(super) fn store_pressure(&self, pressure: Pressure) -> Result<(), StateError> {
+        self.write("pressure.json", "DiskPressure", &pressure)
+    }
+
     fn read<T: DeserializeOwned>(&self, name: &str, kind: &str) -> Result<(Option<T>, Option<PathBuf>), StateError> {
         let path = self.directory.join(name);
         let text = match fs::read(&path) {
@@ -92,7 +111,7 @@ impl StateFiles {
         };
         match serde_json::from_slice::<Document<T>>(&text) {
             Ok(document) if document.api_version == API_VERSION && document.kind == kind => {
-                Ok((Some(document.images), None))
+                Ok((Some(document.state), None))
             }
             // Of a newer version, or broken: it stays for whoever can read it.
             _ => {
@@ -103,9 +122,9 @@ impl StateFiles {
         }
     }
 
-    fn write(&self, name: &str, kind: &str, images: &impl Serialize) -> Result<(), StateError> {
+    fn write(&self, name: &str, kind: &str, state: &impl Serialize) -> Result<(), StateError> {
         let path = self.directory.join(name);
-        let document = Document { api_version: API_VERSION.to_owned(), kind: kind.to_owned(), images };
+        let document = Document { api_version: API_VERSION.to_owned(), kind: kind.to_owned(), state };
         let result = serde_json::to_vec(&document).map_err(io::Error::other).and_then(|text| replace(&path, &text));
         result.map_err(|source| StateError { what: "write", path, source })
     }
@@ -172,7 +191,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("temporary directory");
         let files = StateFiles::new(directory.path());
         let path = directory.path().join("usage.json");
-        let texts = ["{", "{\"apiVersion\":\"imagelet.dev/v9\",\"kind\":\"ImageUsage\",\"images\":{}}", "[]"];
+        let texts = ["{", "{\"apiVersion\":\"imagelet.dev/v9\",\"kind\":\"ImageUsage\",\"state\":{}}", "[]"];
         for (number, text) in texts.iter().enumerate() {
             fs::write(&path, text).expect("written");
             let (history, aside) = files.history().expect("put aside");

@@ -10,8 +10,10 @@ use crate::backoff::{Failure, Marks, Subject};
 use crate::look::{Found, Look};
 use crate::outcome::Outcome;
 use crate::pull::{Mark, PullFailed, Recheck, Wanted};
+use crate::gc::human;
 use crate::{
-    Access, Attempt, EnsureImageError, EnsureImageRequest, EnsuredImage, ObjectRef, PullFailure, PullPolicy, PullTiming,
+    Access, Attempt, Cause, EnsureImageError, EnsureImageRequest, EnsuredImage, ObjectRef, PullFailure, PullPolicy,
+    PullTiming, Room,
 };
 
 impl ImageManager {
@@ -35,19 +37,33 @@ impl ImageManager {
             runtime_handler: request.runtime_handler.clone(),
             image_ref: String::new(),
         };
-        let wanted = Wanted {
+        let wanted = || Wanted {
             image: request.image.clone(),
             recheck: (request.policy == PullPolicy::IfNotPresent).then(|| self.recheck(request, &spec, &found)),
-            spec,
+            spec: spec.clone(),
             sandbox: request.sandbox.clone(),
             candidates: Arc::clone(&found.candidates),
             priority: request.priority,
             progress: request.progress.clone(),
             mark,
         };
-        let pulled = match self.puller.pull(wanted).await {
+        let _hold = self.make_room.as_ref().and_then(|room| room.hold(&spec.image));
+        let mut pulled = self.puller.pull(wanted()).await;
+        let mut tried = None;
+        if let (Err(PullFailed::Attempts(failure)), Some(make_room)) = (&pulled, &self.make_room)
+            && failure.cause() == Cause::DiskFull
+        {
+            // The pull has ended, so that collection waits for nobody; the next one waits for its turn again.
+            let needed = failure.needed_bytes();
+            let room = make_room.make_room(needed).await;
+            if room.helps() {
+                pulled = self.puller.pull(wanted()).await;
+            }
+            tried = Some((needed, room));
+        }
+        let pulled = match pulled {
             Ok(pulled) => pulled,
-            Err(failed) => return Err(self.pull_failed(request, &subject, &found, failed)),
+            Err(failed) => return Err(self.pull_failed(request, &subject, &found, failed, tried)),
         };
         if pulled.found {
             return Ok(self.use_local(request, pulled.image_ref));
@@ -93,6 +109,7 @@ impl ImageManager {
         subject: &Subject<'_>,
         found: &Found,
         failed: PullFailed,
+        tried: Option<(Option<u64>, Room)>,
     ) -> EnsureImageError {
         let image = request.image.clone();
         let source = match failed {
@@ -106,7 +123,9 @@ impl ImageManager {
                 return EnsureImageError::Pull { image, source };
             }
         };
-        let source = source.with_notes(found.notes.iter().map(ToString::to_string).collect());
+        let mut notes: Vec<String> = found.notes.iter().map(ToString::to_string).collect();
+        notes.extend(tried.map(|(needed, room)| note(source.needed_bytes().or(needed), &room)));
+        let source = source.with_notes(notes);
         let (cause, retry_after) = (source.cause(), source.retry_after());
         let error = EnsureImageError::Pull { image, source };
         let message = format!("{}: {}", error.reason(), error.message());
@@ -176,6 +195,18 @@ impl ImageManager {
         let pod = request.object.as_ref().map(|_| ObjectRef::pod(&request.pod));
         self.record(request, pod.as_ref(), kind, reason, &message);
     }
+}
+
+/// What collection did for a pull that found the disk full.
+fn note(needed: Option<u64>, room: &Room) -> String {
+    let needed = needed.map_or_else(String::new, |needed| format!("{} were needed, and ", human(needed)));
+    let images = if room.removed == 1 { "image" } else { "images" };
+    let done = match room.removed {
+        0 => "garbage collection found nothing to remove".to_owned(),
+        count => format!("garbage collection freed {} by removing {count} {images}", human(room.freed_bytes)),
+    };
+    let problem = room.problem.as_ref().map_or_else(String::new, |problem| format!(": {problem}"));
+    format!("{needed}{done}{problem}")
 }
 
 /// The host that an image comes from.

@@ -11,6 +11,7 @@ use super::hub::Hub;
 use super::progress::{Exceeded, Limits};
 use super::throttle::Throttle;
 use super::time::Timeline;
+use crate::Cause;
 
 /// One attempt that failed.
 #[derive(Clone, Debug)]
@@ -54,7 +55,12 @@ impl Attempts<'_> {
                 result = self.service.pull_image(request) => match result {
                     Ok(image_ref) => return Ok((image_ref, candidate)),
                     Err(error) => {
+                        let full = Cause::of(&error) == Cause::DiskFull;
                         tries.push(Try { candidate, error });
+                        if full {
+                            // It would be as full for the next credential.
+                            break;
+                        }
                         continue;
                     }
                 },
