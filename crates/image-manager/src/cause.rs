@@ -52,6 +52,9 @@ impl Cause {
     #[must_use]
     pub fn of(error: &Error) -> Self {
         let message = error.message();
+        if error.needed_bytes().is_some() {
+            return Self::DiskFull;
+        }
         match error.kind() {
             Kind::NotFound => Self::NotFound,
             Kind::Unauthenticated | Kind::PermissionDenied => Self::Unauthenticated,

@@ -229,7 +229,7 @@ impl PullFailure {
     /// How many bytes would have to be free for the pull; `None`: that is not what it failed of, or nobody knows.
     #[must_use]
     pub fn needed_bytes(&self) -> Option<u64> {
-        None
+        self.attempts.iter().filter_map(|attempt| attempt.error.needed_bytes()).max()
     }
 
     /// The first cause that has a name. Other causes beside it do not hide it.

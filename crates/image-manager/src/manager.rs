@@ -20,8 +20,8 @@ use crate::outcome::Outcome;
 use crate::pull::Puller;
 use crate::{
     Access, BackoffEntry, BackoffSelector, Clock, Decision, Doubt, EnsureImageError, EnsureImageRequest, EnsuredImage,
-    EventRecorder, EventRef, EventType, Grant, MakeRoom, Metrics, ObjectRef, Options, Presence, PullPolicy, PullRecords,
-    RefuseReason, RegistryFingerprint, decide,
+    EventRecorder, EventRef, EventType, Grant, MakeRoom, Metrics, ObjectRef, Options, Presence, PullPolicy,
+    PullRecords, RefuseReason, RegistryFingerprint, decide,
 };
 
 /// Makes sure that images are there.

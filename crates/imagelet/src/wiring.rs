@@ -93,6 +93,7 @@ impl Managed {
                 ..BackoffOptions::default()
             },
             registry_fingerprint: Some(Arc::new(move |domain| fingerprint::of(&roots, domain))),
+            make_room: None,
         };
         Ok(Self { manager: Arc::new(ImageManager::new(service, events, options)), metrics, providers, records })
     }

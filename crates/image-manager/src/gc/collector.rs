@@ -289,10 +289,6 @@ impl ImageGcManager {
         space.map(DiskSpace::clamped).map_err(|source| GcError::Disk { path: path.to_owned(), source })
     }
 
-    pub(super) fn has_runtime(&self) -> bool {
-        self.runtime.is_some()
-    }
-
     pub(super) fn tell(&self, kind: EventType, reason: &'static str, message: &str) {
         self.events.record(EventRef { object: &self.options.node, kind, reason, message });
     }

@@ -10,8 +10,8 @@ use cri_api::{
 
 use std::collections::BTreeSet;
 
-use super::super::{DiskProbe, GcPolicy, GcReport, Goal, KeepRule, Order, RemovedBecause, Says};
 use super::super::report::chain;
+use super::super::{DiskProbe, GcPolicy, GcReport, Goal, KeepRule, Order, RemovedBecause, Says};
 use super::*;
 use crate::{ObjectRef, RingRecorder, WallClock};
 
@@ -145,10 +145,10 @@ impl Rig {
         let now = Arc::new(Mutex::new(Timestamp::from_second(1_700_000_000).expect("in range")));
         let (clock, disk) = (Arc::clone(&now), Arc::clone(&shelf));
         let probe: DiskProbe = Arc::new(move |_| {
-                let (inodes, inodes_free) = disk.lock().inodes;
-                let (capacity, available) = (disk.capacity, disk.capacity.saturating_sub(disk.used()));
-                Ok(DiskSpace { capacity, available, inodes, inodes_free, ..DiskSpace::default() })
-            });
+            let (inodes, inodes_free) = disk.lock().inodes;
+            let (capacity, available) = (disk.capacity, disk.capacity.saturating_sub(disk.used()));
+            Ok(DiskSpace { capacity, available, inodes, inodes_free, ..DiskSpace::default() })
+        });
         let wall_clock: WallClock = Arc::new(move || *clock.lock().expect("no test panics with it"));
         let mut options = GcOptions {
             policy,

@@ -186,7 +186,10 @@ mod tests {
         };
         assert_eq!(crossed(space(150, 5), space(100, 5)), [""; 0]);
         assert_eq!(crossed(space(149, 5), space(100, 5)), ["imagefs.available"]);
-        assert_eq!(crossed(space(150, 4), space(99, 4)), ["imagefs.inodesFree", "nodefs.available", "nodefs.inodesFree"]);
+        assert_eq!(
+            crossed(space(150, 4), space(99, 4)),
+            ["imagefs.inodesFree", "nodefs.available", "nodefs.inodesFree"]
+        );
         let as_needed = DiskSpace { inodes: 0, inodes_free: 0, ..space(500, 0) };
         assert_eq!(crossed(as_needed, as_needed), [""; 0]);
         assert!(observe(&Thresholds::default(), Disks::default()).is_empty());
@@ -207,7 +210,11 @@ mod tests {
             (Layout::Shared, vec![], (false, false)),
         ];
         for (layout, signals, (containers, images)) in cases {
-            assert_eq!(layout.reclaim(signals.iter().copied()), Reclaim { containers, images }, "{layout:?} {signals:?}");
+            assert_eq!(
+                layout.reclaim(signals.iter().copied()),
+                Reclaim { containers, images },
+                "{layout:?} {signals:?}"
+            );
         }
     }
 }

@@ -7,10 +7,10 @@ use cri_api::{Error, ImageSpec, Kind};
 
 use super::ImageManager;
 use crate::backoff::{Failure, Marks, Subject};
+use crate::gc::human;
 use crate::look::{Found, Look};
 use crate::outcome::Outcome;
 use crate::pull::{Mark, PullFailed, Recheck, Wanted};
-use crate::gc::human;
 use crate::{
     Access, Attempt, Cause, EnsureImageError, EnsureImageRequest, EnsuredImage, ObjectRef, PullFailure, PullPolicy,
     PullTiming, Room,
