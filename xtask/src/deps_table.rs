@@ -47,7 +47,7 @@ pub(crate) const BORDERS: &[Border] = &[
         package: "imagelet-cri-api",
         uses: &["imagelet-oci"],
         tests_use: &[],
-        third_party: Some(&["async-trait", "serde", "serde_json", "thiserror"]),
+        third_party: Some(&["async-trait", "futures-core", "serde", "serde_json", "thiserror"]),
         never_reaches: IO,
         reason: "cri-api is the waist: traits and plain types, no I/O",
     },

@@ -24,6 +24,14 @@ pub use image::{
 pub use image_service::ImageService;
 pub use progress::{LayerState, ProgressSink, PullEvent};
 pub use runtime::{
-    Condition, Container, ContainerFilter, ContainerMetadata, ContainerState, PodSandbox, PodSandboxConfig,
-    PodSandboxFilter, PodSandboxMetadata, RuntimeHandler, RuntimeService, RuntimeStatus, VersionInfo,
+    AttachRequest, Capabilities, CgroupDriver, Condition, Container, ContainerAttributes, ContainerConfig,
+    ContainerEvent, ContainerEventKind, ContainerEvents, ContainerFilter, ContainerMetadata, ContainerState,
+    ContainerStats, ContainerStatsFilter, ContainerStatus, ContainerUser, CpuUsage, Device, DnsConfig, EnvVar,
+    ExecRequest, ExecSyncOutput, HugepageLimit, IdMapping, IoUsage, LinuxContainerConfig, LinuxContainerResources,
+    LinuxContainerSecurityContext, LinuxPodSandboxConfig, LinuxSandboxSecurityContext, MemoryUsage, Mount,
+    MountPropagation, NamespaceMode, NamespaceOptions, NetworkInterfaceUsage, NetworkUsage, PodSandbox,
+    PodSandboxAttributes, PodSandboxConfig, PodSandboxFilter, PodSandboxMetadata, PodSandboxStats,
+    PodSandboxStatsFilter, PodSandboxStatus, PortMapping, ProcessUsage, Protocol, PsiData, PsiStats, RuntimeConfig,
+    RuntimeFeatures, RuntimeHandler, RuntimeHandlerFeatures, RuntimeService, RuntimeStatus, SecurityProfile,
+    SelinuxOptions, Signal, SupplementalGroupsPolicy, SwapUsage, UserNamespace, VersionInfo,
 };

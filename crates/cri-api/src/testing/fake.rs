@@ -160,6 +160,12 @@ impl FakeImageService {
         *lock(&self.0.abandoned)
     }
 
+    /// The image that a name resolves to, without a call.
+    pub(super) fn look(&self, name: &str) -> Option<Image> {
+        let store = lock(&self.0.store);
+        store.view(&store.resolve(name).ok()??)
+    }
+
     async fn enter(&self, call: Call) -> Result<()> {
         let kind = call.kind();
         lock(&self.0.calls).push(call);

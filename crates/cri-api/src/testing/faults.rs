@@ -1,8 +1,9 @@
-//! Faults that a test injects into a fake: errors, and gates at which calls wait. It knows nothing of what the calls
-//! do; the fakes ask [`Faults::pass`] before they do anything.
+//! Faults that a test injects into a fake: errors, delays, lost answers, absence, and gates at which calls wait. It knows
+//! nothing of what the calls do; the fakes ask [`Faults::pass`] before they do anything.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
 
@@ -31,6 +32,46 @@ pub enum CallKind {
     ListPodSandboxes,
     /// `list_containers`.
     ListContainers,
+    /// `run_pod_sandbox`.
+    RunPodSandbox,
+    /// `stop_pod_sandbox`.
+    StopPodSandbox,
+    /// `remove_pod_sandbox`.
+    RemovePodSandbox,
+    /// `pod_sandbox_status`.
+    PodSandboxStatus,
+    /// `create_container`.
+    CreateContainer,
+    /// `start_container`.
+    StartContainer,
+    /// `stop_container`.
+    StopContainer,
+    /// `remove_container`.
+    RemoveContainer,
+    /// `container_status`.
+    ContainerStatus,
+    /// `exec_sync`.
+    ExecSync,
+    /// `update_container_resources`.
+    UpdateContainerResources,
+    /// `update_pod_sandbox_resources`.
+    UpdatePodSandboxResources,
+    /// `reopen_container_log`.
+    ReopenContainerLog,
+    /// `exec`.
+    Exec,
+    /// `attach`.
+    Attach,
+    /// `port_forward`.
+    PortForward,
+    /// `container_stats` and the list of them.
+    ContainerStats,
+    /// `pod_sandbox_stats` and the list of them.
+    PodSandboxStats,
+    /// `update_runtime_config`.
+    UpdateRuntimeConfig,
+    /// `runtime_config`.
+    RuntimeConfig,
 }
 
 /// Locks a mutex of a fake. A test that panicked while it held one has failed anyway.
@@ -38,62 +79,139 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Errors and gates, by kind of call.
+/// Errors, gates and delays, by kind of call, and for calls of the runtime by what they are about as well.
 #[derive(Debug, Default)]
 pub struct Faults {
-    /// Guards what each kind of call meets next.
-    by_kind: Mutex<HashMap<CallKind, Fault>>,
+    /// Guards what calls meet next. A subject is an id, or a name of a pod or container; `None` is every call of the kind.
+    by_call: Mutex<HashMap<(CallKind, Option<String>), Fault>>,
+    /// Guards the error of every call of any kind: the peer is absent.
+    absent: Mutex<Option<Error>>,
 }
 
 #[derive(Debug, Default)]
 struct Fault {
     gate: Option<Gate>,
+    delay: Duration,
+    /// Before the call does anything; with the number of calls that are left, where it ends by itself.
     error: Option<(Error, Option<usize>)>,
+    /// After the call has done everything: the answer is lost.
+    lost: Option<(Error, Option<usize>)>,
+}
+
+/// The error that a call meets, and one call less that meets it.
+fn take(error: &mut Option<(Error, Option<usize>)>) -> Option<Error> {
+    let (met, times) = error.as_mut()?;
+    let met = met.clone();
+    if let Some(times) = times {
+        *times -= 1;
+        if *times == 0 {
+            *error = None;
+        }
+    }
+    Some(met)
 }
 
 impl Faults {
+    fn change(&self, kind: CallKind, subject: Option<&str>, change: impl FnOnce(&mut Fault)) {
+        change(lock(&self.by_call).entry((kind, subject.map(str::to_owned))).or_default());
+    }
+
     /// Every call of this kind fails, until [`Faults::clear`].
     pub fn fail(&self, kind: CallKind, error: Error) {
-        lock(&self.by_kind).entry(kind).or_default().error = Some((error, None));
+        self.change(kind, None, |fault| fault.error = Some((error, None)));
     }
 
     /// The next `times` calls of this kind fail.
     pub fn fail_times(&self, kind: CallKind, times: usize, error: Error) {
-        lock(&self.by_kind).entry(kind).or_default().error = (times > 0).then_some((error, Some(times)));
+        self.change(kind, None, |fault| fault.error = (times > 0).then_some((error, Some(times))));
+    }
+
+    /// Every call of this kind about one thing fails: an id, or a name of a pod or container.
+    pub fn fail_for(&self, kind: CallKind, subject: &str, error: Error) {
+        self.change(kind, Some(subject), |fault| fault.error = Some((error, None)));
+    }
+
+    /// The next `times` calls of this kind do their work and fail all the same: their answer is lost.
+    pub fn lose_answers(&self, kind: CallKind, times: usize, error: Error) {
+        self.change(kind, None, |fault| fault.lost = (times > 0).then_some((error, Some(times))));
+    }
+
+    /// From now on calls of this kind take so long before they do anything.
+    pub fn delay(&self, kind: CallKind, delay: Duration) {
+        self.change(kind, None, |fault| fault.delay = delay);
+    }
+
+    /// From now on every call of any kind fails at once, until [`Faults::return_to_duty`].
+    pub fn be_absent(&self, error: Error) {
+        *lock(&self.absent) = Some(error);
+    }
+
+    /// The peer answers again.
+    pub fn return_to_duty(&self) {
+        *lock(&self.absent) = None;
     }
 
     /// From now on calls of this kind wait at the gate. A gate that nobody opens is a call that hangs.
     #[must_use = "a gate that is let go hangs its calls for good"]
     pub fn hold(&self, kind: CallKind) -> Gate {
         let gate = Gate::new();
-        lock(&self.by_kind).entry(kind).or_default().gate = Some(gate.clone());
+        self.change(kind, None, |fault| fault.gate = Some(gate.clone()));
+        gate
+    }
+
+    /// From now on calls of this kind about one thing wait at the gate: an id, or a name of a pod or container.
+    #[must_use = "a gate that is let go hangs its calls for good"]
+    pub fn hold_for(&self, kind: CallKind, subject: &str) -> Gate {
+        let gate = Gate::new();
+        self.change(kind, Some(subject), |fault| fault.gate = Some(gate.clone()));
         gate
     }
 
     /// Calls of this kind work again. Calls that wait at a gate go on.
     pub fn clear(&self, kind: CallKind) {
-        if let Some(Fault { gate: Some(gate), .. }) = lock(&self.by_kind).remove(&kind) {
-            gate.open();
-        }
+        lock(&self.by_call).retain(|(other, _), fault| {
+            if *other == kind
+                && let Some(gate) = &fault.gate
+            {
+                gate.open();
+            }
+            *other != kind
+        });
     }
 
-    /// What a call of a fake goes through first: the gate, then the error.
+    /// What a call of a fake goes through first: the gate, the delay, then the error.
     pub(super) async fn pass(&self, kind: CallKind) -> Result<()> {
-        let gate = lock(&self.by_kind).get(&kind).and_then(|fault| fault.gate.clone());
-        if let Some(gate) = gate {
-            gate.pass().await;
-        }
-        let mut by_kind = lock(&self.by_kind);
-        let Some(fault) = by_kind.get_mut(&kind) else { return Ok(()) };
-        let Some((error, times)) = &mut fault.error else { return Ok(()) };
-        let error = error.clone();
-        if let Some(times) = times {
-            *times -= 1;
-            if *times == 0 {
-                fault.error = None;
+        self.pass_about(kind, &[]).await
+    }
+
+    /// The same for a call that is about something.
+    pub(super) async fn pass_about(&self, kind: CallKind, subjects: &[&str]) -> Result<()> {
+        let keys = || std::iter::once(None).chain(subjects.iter().copied().map(Some));
+        for subject in keys() {
+            let met = |fault: &Fault| (fault.gate.clone(), fault.delay);
+            let (gate, delay) =
+                lock(&self.by_call).get(&(kind, subject.map(str::to_owned))).map(met).unwrap_or_default();
+            if let Some(gate) = gate {
+                gate.pass().await;
+            }
+            if !delay.is_zero() {
+                tokio::time::sleep(delay).await;
             }
         }
-        Err(error)
+        if let Some(error) = &*lock(&self.absent) {
+            return Err(error.clone());
+        }
+        let mut by_call = lock(&self.by_call);
+        let mut errors = keys().filter_map(|subject| {
+            by_call.get_mut(&(kind, subject.map(str::to_owned))).and_then(|fault| take(&mut fault.error))
+        });
+        errors.next().map_or(Ok(()), Err)
+    }
+
+    /// What an answer goes through: it may be lost.
+    pub(super) fn answer<T>(&self, kind: CallKind, answer: T) -> Result<T> {
+        let lost = lock(&self.by_call).get_mut(&(kind, None)).and_then(|fault| take(&mut fault.lost));
+        lost.map_or(Ok(answer), Err)
     }
 }
 

@@ -6,12 +6,14 @@
 
 pub mod conformance;
 mod fake;
+mod fake_pods;
 mod fake_registry;
 mod fake_runtime;
 mod faults;
 pub mod fixtures;
 
 pub use fake::{Call, FakeImageService};
+pub use fake_pods::{FakeExec, FakeProcess};
 pub use fake_registry::FakeImage;
 pub use fake_runtime::FakeRuntimeService;
 pub use faults::{CallKind, Faults, Gate};

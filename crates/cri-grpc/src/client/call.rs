@@ -3,6 +3,7 @@
 use std::error::Error as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use cri_api::{Error, Kind, Result};
 use tokio::time::{Instant, timeout};
@@ -71,13 +72,37 @@ impl Caller {
         }
     }
 
+    /// A call about something: `limit` is its time, `None` is no end. The error names the call and what it was about.
+    pub(super) async fn about<T>(
+        &self,
+        name: &str,
+        subject: &str,
+        limit: Option<Duration>,
+        call: impl Future<Output = Answer<Response<T>>> + Send,
+    ) -> Result<T> {
+        let answer = match limit {
+            None => call.await,
+            Some(limit) => match timeout(limit, call).await {
+                Ok(answer) => answer,
+                Err(_) => {
+                    let text = format!("{name} {subject}: no answer from {} within {limit:?}", self.endpoint());
+                    return Err(Error::new(Kind::DeadlineExceeded, text));
+                }
+            },
+        };
+        match answer {
+            Ok(response) => Ok(response.into_inner()),
+            Err(status) => Err(self.error(&status).context(format_args!("{name} {subject}"))),
+        }
+    }
+
     /// A call that only its caller ends.
     pub(super) async fn untimed<T>(&self, call: impl Future<Output = Answer<T>> + Send) -> Result<T> {
         call.await.map_err(|status| self.error(&status))
     }
 
     /// A status of the peer has no source; one that was made on this side names the cause.
-    fn error(&self, status: &Status) -> Error {
+    pub(super) fn error(&self, status: &Status) -> Error {
         let Some(source) = status.source() else {
             return from_status(status);
         };

@@ -2,11 +2,12 @@
 //! runtime; and what all handlers share.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use cri_api::{
-    Condition, Container, ContainerFilter, PodSandbox, PodSandboxFilter, RuntimeService, RuntimeStatus, VersionInfo,
+    Condition, Container, ContainerConfig, ContainerFilter, ContainerStatus, Error, ExecSyncOutput, Kind, PodSandbox,
+    PodSandboxConfig, PodSandboxFilter, PodSandboxStatus, RuntimeService, RuntimeStatus, VersionInfo,
 };
 use prost::Message;
 use tokio_util::sync::CancellationToken;
@@ -121,13 +122,62 @@ impl RuntimeService for NoPods {
         Ok(RuntimeStatus { conditions: conditions.into(), ..RuntimeStatus::default() })
     }
 
+    async fn run_pod_sandbox(&self, _config: &PodSandboxConfig, _runtime_handler: &str) -> cri_api::Result<String> {
+        Err(images_only("RunPodSandbox"))
+    }
+
+    async fn stop_pod_sandbox(&self, _id: &str) -> cri_api::Result<()> {
+        Err(images_only("StopPodSandbox"))
+    }
+
+    async fn remove_pod_sandbox(&self, _id: &str) -> cri_api::Result<()> {
+        Err(images_only("RemovePodSandbox"))
+    }
+
+    async fn pod_sandbox_status(&self, _id: &str, _verbose: bool) -> cri_api::Result<PodSandboxStatus> {
+        Err(images_only("PodSandboxStatus"))
+    }
+
     async fn list_pod_sandboxes(&self, _filter: Option<&PodSandboxFilter>) -> cri_api::Result<Vec<PodSandbox>> {
         Ok(Vec::new())
+    }
+
+    async fn create_container(
+        &self,
+        _sandbox_id: &str,
+        _config: &ContainerConfig,
+        _sandbox_config: &PodSandboxConfig,
+    ) -> cri_api::Result<String> {
+        Err(images_only("CreateContainer"))
+    }
+
+    async fn start_container(&self, _id: &str) -> cri_api::Result<()> {
+        Err(images_only("StartContainer"))
+    }
+
+    async fn stop_container(&self, _id: &str, _timeout: Duration) -> cri_api::Result<()> {
+        Err(images_only("StopContainer"))
+    }
+
+    async fn remove_container(&self, _id: &str) -> cri_api::Result<()> {
+        Err(images_only("RemoveContainer"))
+    }
+
+    async fn container_status(&self, _id: &str, _verbose: bool) -> cri_api::Result<ContainerStatus> {
+        Err(images_only("ContainerStatus"))
+    }
+
+    async fn exec_sync(&self, _id: &str, _command: &[String], _timeout: Duration) -> cri_api::Result<ExecSyncOutput> {
+        Err(images_only("ExecSync"))
     }
 
     async fn list_containers(&self, _filter: Option<&ContainerFilter>) -> cri_api::Result<Vec<Container>> {
         Ok(Vec::new())
     }
+}
+
+fn images_only(call: &str) -> Error {
+    Error::new(Kind::Unimplemented, format!("{call}: this endpoint serves images and runs no pods"))
 }
 
 /// One call: ends with the service's answer, or with `Unavailable` when calls must end. `subject` is for the log.

@@ -1,0 +1,61 @@
+//! Events of containers, as a runtime tells them.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures_core::Stream;
+
+use super::{ContainerStatus, PodSandboxStatus};
+use crate::{Error, Result};
+
+/// What a runtime tells of its containers as it happens. It ends with an error or when the runtime goes away; whoever
+/// listens looks at everything anew then.
+pub type ContainerEvents = Pin<Box<dyn Stream<Item = Result<ContainerEvent>> + Send>>;
+
+/// Something happened to a container or a sandbox.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ContainerEvent {
+    /// Id of the container, or of the sandbox.
+    pub container_id: String,
+    /// What happened.
+    pub kind: ContainerEventKind,
+    /// When, nanoseconds since the epoch.
+    pub created_at: i64,
+    /// The sandbox after it.
+    pub sandbox: Option<PodSandboxStatus>,
+    /// The containers of the sandbox after it.
+    pub containers: Vec<ContainerStatus>,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ContainerEventKind {
+    /// Created.
+    Created,
+    /// Started.
+    Started,
+    /// Ended.
+    Stopped,
+    /// Removed.
+    Deleted,
+    /// Something that is newer than we are: look.
+    #[default]
+    Unknown,
+}
+
+/// The events of a runtime that tells none.
+pub(super) struct Refused(Option<Error>);
+
+impl Refused {
+    pub(super) fn new(error: Error) -> ContainerEvents {
+        Box::pin(Self(Some(error)))
+    }
+}
+
+impl Stream for Refused {
+    type Item = Result<ContainerEvent>;
+
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        Poll::Ready(self.0.take().map(Err))
+    }
+}
