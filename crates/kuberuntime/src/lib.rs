@@ -1,3 +1,26 @@
 //! Pods on a CRI runtime: the model of a pod, what a pod needs done (pure), and the hands that do it over
 //! `cri_api::RuntimeService`. Images are asked of `image_manager` and nobody else. It knows no gRPC, no embedded engine
 //! and no credentials; the binary calls it.
+
+mod defaults;
+mod environment;
+mod field;
+mod hash;
+mod identity;
+pub mod labels;
+pub mod pod;
+mod qos;
+mod quantity;
+mod validate;
+
+pub use defaults::set_defaults;
+pub use environment::{
+    Documents, Environment, EnvironmentError, SkippedKeys, Surroundings, expand, resolve as resolve_environment,
+};
+pub use field::{FieldError, FieldErrors, FieldPath, FieldProblem};
+pub use identity::{
+    CONFIG_HASH_ANNOTATION, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, Origin, admit, make_static,
+};
+pub use qos::{QosClass, oom_score_adj, qos_class};
+pub use quantity::{Quantity, QuantityError, QuantityFormat};
+pub use validate::validate;

@@ -1,0 +1,268 @@
+//! [`resolve`]: what a container's variables come to, from the pod, from its surroundings and from documents that are
+//! handed in; and [`Environment`], with which commands and paths are then filled in. There are no variables for services,
+//! because a node on its own has none. Reads nothing, and shows no value: any of them may be, or hold, a secret. Called
+//! when a container is made.
+
+mod downward;
+mod expand;
+
+use std::collections::BTreeMap;
+
+use oci::Secret;
+
+use crate::pod::{Container, DocumentRef, EnvSource, KeyRef, Pod};
+pub use downward::Surroundings;
+pub(crate) use downward::{ContainerAmount, Place, PodField, amount};
+pub use expand::expand;
+pub(crate) use expand::names as names_in;
+
+/// The ConfigMaps and Secrets of the pod's namespace, by their names.
+#[derive(Clone, Debug, Default)]
+pub struct Documents {
+    /// ConfigMaps: texts by key.
+    pub config_maps: BTreeMap<String, BTreeMap<String, String>>,
+    /// Secrets: values by key; `None`: the value is no text, and only a file can hold it.
+    pub secrets: BTreeMap<String, BTreeMap<String, Option<Secret>>>,
+}
+
+/// The variables of a container, each once, in the order in which their names first came.
+#[derive(Clone, Debug, Default)]
+pub struct Environment {
+    variables: Vec<(String, Secret)>,
+    /// What was left out, for an event.
+    pub skipped: Vec<SkippedKeys>,
+}
+
+/// Keys of a document that are no names of variables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SkippedKeys {
+    /// `configMap` or `secret`.
+    pub kind: &'static str,
+    /// Namespace and name of the document.
+    pub document: String,
+    /// The keys, with their prefix.
+    pub keys: Vec<String>,
+}
+
+/// As the event `InvalidEnvironmentVariableNames` says it.
+impl std::fmt::Display for SkippedKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { kind, document, keys } = self;
+        write!(
+            f,
+            "Keys [{}] from the EnvFrom {kind} {document} were skipped since they are considered invalid environment \
+             variable names.",
+            keys.join(", ")
+        )
+    }
+}
+
+/// Why variables cannot be had. The container waits with `CreateContainerConfigError` and this text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EnvironmentError {
+    /// A ConfigMap is not there.
+    #[error("configmap {0:?} not found")]
+    NoConfigMap(String),
+    /// A Secret is not there.
+    #[error("secret {0:?} not found")]
+    NoSecret(String),
+    /// A document does not have the key.
+    #[error("couldn't find key {key} in {kind} {document}")]
+    NoKey {
+        /// The key.
+        key: String,
+        /// `ConfigMap` or `Secret`.
+        kind: &'static str,
+        /// Namespace and name.
+        document: String,
+    },
+    /// The value of a secret is no text.
+    #[error("key {key} in Secret {document} is not text in UTF-8")]
+    NotText {
+        /// The key.
+        key: String,
+        /// Namespace and name.
+        document: String,
+    },
+    /// A field that nobody can show.
+    #[error("failed to resolve the variable {variable:?}: {what:?} cannot be shown in a variable")]
+    NoField {
+        /// The variable.
+        variable: String,
+        /// The field or resource.
+        what: String,
+    },
+    /// A path, once its variables are filled in, does not stay where it must.
+    #[error("the sub-path {0:?} is absolute or holds \"..\", once its variables are filled in")]
+    NotBelow(String),
+    /// A path refers to a variable that is not there.
+    #[error("missing value for {0:?}")]
+    NoVariable(String),
+}
+
+impl Environment {
+    /// The variables, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Secret)> {
+        self.variables.iter().map(|(name, value)| (name.as_str(), value))
+    }
+
+    /// The value of a variable.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.expose())
+    }
+
+    /// A command or its arguments, with `$(VAR)` filled in.
+    #[must_use]
+    pub fn filled_in(&self, texts: &[String]) -> Vec<String> {
+        texts.iter().map(|text| expand(text, |name| self.get(name))).collect()
+    }
+
+    /// A sub-path with its variables; unlike in a command every one of them must be there.
+    ///
+    /// # Errors
+    /// A variable is missing, or the path leads out of the volume.
+    pub fn path(&self, text: &str) -> Result<String, EnvironmentError> {
+        if let Some(name) = names_in(text).into_iter().find(|name| self.get(name).is_none()) {
+            return Err(EnvironmentError::NoVariable(name));
+        }
+        let path = expand(text, |name| self.get(name));
+        let leads_out = path.starts_with('/') || path.split('/').any(|part| part == "..");
+        if leads_out { Err(EnvironmentError::NotBelow(text.to_owned())) } else { Ok(path) }
+    }
+
+    fn set(&mut self, name: &str, value: Secret) {
+        match self.variables.iter_mut().find(|(known, _)| known == name) {
+            Some((_, old)) => *old = value,
+            None => self.variables.push((name.to_owned(), value)),
+        }
+    }
+}
+
+/// Gives every variable of `container` its value: whole documents first, in order, then single variables, each of which
+/// sees those before it; a later one replaces an earlier one of its name.
+///
+/// # Errors
+/// A document or key that must be there is not.
+pub fn resolve(
+    pod: &Pod,
+    container: &Container,
+    documents: &Documents,
+    around: &Surroundings,
+) -> Result<Environment, EnvironmentError> {
+    let namespace = &pod.metadata.namespace;
+    let mut environment = Environment::default();
+    for from in &container.env_from {
+        if let Some(DocumentRef { name, optional }) = &from.config_map {
+            match documents.config_maps.get(name) {
+                Some(map) => {
+                    let entries = map.iter().map(|(key, value)| (key, Some(Secret::new(value))));
+                    whole(&mut environment, &from.prefix, entries, "configMap", format!("{namespace}/{name}"))?;
+                }
+                None if *optional => {}
+                None => return Err(EnvironmentError::NoConfigMap(name.clone())),
+            }
+        }
+        if let Some(DocumentRef { name, optional }) = &from.secret {
+            match documents.secrets.get(name) {
+                Some(map) => {
+                    let entries = map.iter().map(|(key, value)| (key, value.clone()));
+                    whole(&mut environment, &from.prefix, entries, "secret", format!("{namespace}/{name}"))?;
+                }
+                None if *optional => {}
+                None => return Err(EnvironmentError::NoSecret(name.clone())),
+            }
+        }
+    }
+    for variable in &container.env {
+        let cannot = |what: &str| EnvironmentError::NoField { variable: variable.name.clone(), what: what.to_owned() };
+        let value = match &variable.source {
+            EnvSource::Literal(text) => Some(Secret::new(expand(text, |name| environment.get(name)))),
+            EnvSource::Field(field) => {
+                let read = PodField::parse(&field.field_path, Place::Variable);
+                Some(Secret::new(read.ok_or_else(|| cannot(&field.field_path))?.value(pod, around)))
+            }
+            EnvSource::Resource(reference) => {
+                let value = amount(pod, Some(container), reference, around);
+                Some(Secret::new(value.ok_or_else(|| cannot(&reference.resource))?))
+            }
+            EnvSource::ConfigMapKey(key) => config_map_key(documents, namespace, key)?,
+            EnvSource::SecretKey(key) => secret_key(documents, namespace, key)?,
+            EnvSource::Unclear(_) => return Err(cannot("valueFrom")),
+        };
+        if let Some(value) = value {
+            environment.set(&variable.name, value);
+        }
+    }
+    Ok(environment)
+}
+
+/// All keys of a document.
+fn whole<'k>(
+    environment: &mut Environment,
+    prefix: &str,
+    entries: impl Iterator<Item = (&'k String, Option<Secret>)>,
+    kind: &'static str,
+    document: String,
+) -> Result<(), EnvironmentError> {
+    let mut keys = Vec::new();
+    for (key, value) in entries {
+        let name = format!("{prefix}{key}");
+        if !is_name(&name) {
+            keys.push(name);
+            continue;
+        }
+        match value {
+            Some(value) => environment.set(&name, value),
+            None => return Err(EnvironmentError::NotText { key: key.clone(), document }),
+        }
+    }
+    if !keys.is_empty() {
+        environment.skipped.push(SkippedKeys { kind, document, keys });
+    }
+    Ok(())
+}
+
+fn config_map_key(
+    documents: &Documents,
+    namespace: &str,
+    KeyRef { name, key, optional }: &KeyRef,
+) -> Result<Option<Secret>, EnvironmentError> {
+    let Some(map) = documents.config_maps.get(name) else {
+        return if *optional { Ok(None) } else { Err(EnvironmentError::NoConfigMap(name.clone())) };
+    };
+    match map.get(key) {
+        Some(value) => Ok(Some(Secret::new(value))),
+        None if *optional => Ok(None),
+        None => Err(no_key("ConfigMap", namespace, name, key)),
+    }
+}
+
+fn secret_key(
+    documents: &Documents,
+    namespace: &str,
+    KeyRef { name, key, optional }: &KeyRef,
+) -> Result<Option<Secret>, EnvironmentError> {
+    let Some(map) = documents.secrets.get(name) else {
+        return if *optional { Ok(None) } else { Err(EnvironmentError::NoSecret(name.clone())) };
+    };
+    match map.get(key) {
+        Some(Some(value)) => Ok(Some(value.clone())),
+        Some(None) => Err(EnvironmentError::NotText { key: key.clone(), document: format!("{namespace}/{name}") }),
+        None if *optional => Ok(None),
+        None => Err(no_key("Secret", namespace, name, key)),
+    }
+}
+
+fn no_key(kind: &'static str, namespace: &str, name: &str, key: &str) -> EnvironmentError {
+    EnvironmentError::NoKey { key: key.to_owned(), kind, document: format!("{namespace}/{name}") }
+}
+
+/// Whether a text can name a variable: printable ASCII without `=`.
+pub(crate) fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| (0x20..0x7f).contains(&b) && b != b'=')
+}
+
+#[cfg(test)]
+#[path = "environment_tests.rs"]
+mod tests;

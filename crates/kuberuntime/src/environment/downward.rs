@@ -1,0 +1,202 @@
+//! The downward API: what a pod may know of itself. [`PodField`] and [`ContainerAmount`] are read from their texts (for
+//! validation as well) and resolved from facts that are handed in. Knows no volume and no variable.
+
+use std::fmt::Write as _;
+
+use crate::pod::{Container, Pod, ResourceFieldRef};
+use crate::quantity::Quantity;
+
+/// A field of a pod that variables and files may show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum PodField {
+    Name,
+    Namespace,
+    Uid,
+    Labels,
+    Annotations,
+    Label(String),
+    Annotation(String),
+    NodeName,
+    ServiceAccountName,
+    HostIp,
+    HostIps,
+    PodIp,
+    PodIps,
+}
+
+/// What is known only while the pod runs, and of the node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Surroundings {
+    /// Name of the node.
+    pub node_name: String,
+    /// Addresses of the node, the first one being its own.
+    pub host_ips: Vec<String>,
+    /// Addresses of the pod, the first one being its own.
+    pub pod_ips: Vec<String>,
+    /// Cores of the node that pods may use.
+    pub allocatable_cpu: Quantity,
+    /// Memory of the node that pods may use.
+    pub allocatable_memory: Quantity,
+    /// Disk of the node that pods may use.
+    pub allocatable_ephemeral_storage: Quantity,
+}
+
+/// Which fields are shown where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In a variable.
+    Variable,
+    /// In a file of a volume.
+    File,
+}
+
+impl PodField {
+    /// Reads the way to a field; `None` where there is none that may be shown.
+    pub(crate) fn parse(text: &str, place: Place) -> Option<Self> {
+        let field = match text {
+            "metadata.name" => Self::Name,
+            "metadata.namespace" => Self::Namespace,
+            "metadata.uid" => Self::Uid,
+            "metadata.labels" if place == Place::File => Self::Labels,
+            "metadata.annotations" if place == Place::File => Self::Annotations,
+            "spec.nodeName" if place == Place::Variable => Self::NodeName,
+            "spec.serviceAccountName" if place == Place::Variable => Self::ServiceAccountName,
+            "status.hostIP" if place == Place::Variable => Self::HostIp,
+            "status.hostIPs" if place == Place::Variable => Self::HostIps,
+            "status.podIP" if place == Place::Variable => Self::PodIp,
+            "status.podIPs" if place == Place::Variable => Self::PodIps,
+            _ => {
+                let key = |prefix: &str| text.strip_prefix(prefix)?.strip_suffix("']").map(str::to_owned);
+                let label = key("metadata.labels['").map(Self::Label);
+                return label.or_else(|| key("metadata.annotations['").map(Self::Annotation));
+            }
+        };
+        Some(field)
+    }
+
+    /// The value. What the pod does not have is empty.
+    pub(crate) fn value(&self, pod: &Pod, around: &Surroundings) -> String {
+        let metadata = &pod.metadata;
+        match self {
+            Self::Name => metadata.name.clone(),
+            Self::Namespace => metadata.namespace.clone(),
+            Self::Uid => metadata.uid.clone(),
+            Self::Labels => lines(&metadata.labels),
+            Self::Annotations => lines(&metadata.annotations),
+            Self::Label(key) => metadata.labels.get(key).cloned().unwrap_or_default(),
+            Self::Annotation(key) => metadata.annotations.get(key).cloned().unwrap_or_default(),
+            Self::NodeName => around.node_name.clone(),
+            Self::ServiceAccountName => pod.spec.service_account_name.clone(),
+            Self::HostIp => around.host_ips.first().cloned().unwrap_or_default(),
+            Self::HostIps => around.host_ips.join(","),
+            Self::PodIp => around.pod_ips.first().cloned().unwrap_or_default(),
+            Self::PodIps => around.pod_ips.join(","),
+        }
+    }
+}
+
+/// `key="value"`, one a line, with the value quoted.
+fn lines(map: &std::collections::BTreeMap<String, String>) -> String {
+    let mut text = String::new();
+    for (index, (key, value)) in map.iter().enumerate() {
+        let end = if index == 0 { "" } else { "\n" };
+        let _ = write!(text, "{end}{key}={}", quoted(value));
+    }
+    text
+}
+
+/// A text in quotes as the downward API writes it.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\t' => quoted.push_str("\\t"),
+            c if u32::from(c) < 0x20 || u32::from(c) == 0x7f => {
+                let _ = write!(quoted, "\\x{:02x}", u32::from(c));
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// Which of the two amounts of a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Limit,
+    Request,
+}
+
+/// An amount of a container that variables and files may show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ContainerAmount {
+    side: Side,
+    resource: String,
+}
+
+impl ContainerAmount {
+    /// The names that there are, for complaints.
+    pub(crate) const NAMES: &'static [&'static str] = &[
+        "limits.cpu",
+        "limits.ephemeral-storage",
+        "limits.memory",
+        "requests.cpu",
+        "requests.ephemeral-storage",
+        "requests.memory",
+    ];
+
+    /// Reads `limits.cpu` and the like.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (side, resource) = text.split_once('.')?;
+        let side = match side {
+            "limits" => Side::Limit,
+            "requests" => Side::Request,
+            _ => return None,
+        };
+        let known = matches!(resource, "cpu" | "memory" | "ephemeral-storage") || resource.starts_with("hugepages-");
+        known.then(|| Self { side, resource: resource.to_owned() })
+    }
+
+    /// Whether it is counted in cores.
+    pub(crate) fn is_cores(&self) -> bool {
+        self.resource == "cpu"
+    }
+
+    /// The value in units of the divisor, rounded up. A limit that is not set is what the node has.
+    pub(crate) fn value(&self, container: &Container, divisor: Quantity, around: &Surroundings) -> i64 {
+        let resources = &container.resources;
+        let node = match self.resource.as_str() {
+            "cpu" => around.allocatable_cpu,
+            "memory" => around.allocatable_memory,
+            "ephemeral-storage" => around.allocatable_ephemeral_storage,
+            _ => Quantity::ZERO,
+        };
+        let amount = match self.side {
+            Side::Request => resources.requests.get(&self.resource).copied().unwrap_or_default(),
+            Side::Limit => resources.limits.get(&self.resource).copied().unwrap_or(node),
+        };
+        let divisor = if divisor.is_zero() { Quantity::milli(1000) } else { divisor };
+        amount.divided(divisor, self.is_cores())
+    }
+}
+
+/// What a resource reference of `container`, or of the container that it names, comes to. `None`: there is no such
+/// container or resource, which validation has refused.
+pub(crate) fn amount(
+    pod: &Pod,
+    container: Option<&Container>,
+    reference: &ResourceFieldRef,
+    around: &Surroundings,
+) -> Option<String> {
+    let container = match reference.container_name.as_str() {
+        "" => container?,
+        name => pod.container(name)?.1,
+    };
+    let amount = ContainerAmount::parse(&reference.resource)?;
+    Some(amount.value(container, reference.divisor, around).to_string())
+}

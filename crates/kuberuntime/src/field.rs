@@ -1,0 +1,275 @@
+//! Where in an object something is wrong, and what: [`FieldPath`], [`FieldError`] and [`FieldErrors`], in the forms of
+//! apimachinery (`spec.containers[1].name: Required value`), so that people and tools find what they know. Knows no rule.
+
+use std::fmt;
+
+/// The way to a field: `spec.containers[1].ports[0].containerPort`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FieldPath(String);
+
+impl FieldPath {
+    /// The field `name` of the object itself.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self(name.to_owned())
+    }
+
+    /// The field `name` of the map at this place.
+    #[must_use]
+    pub fn child(&self, name: &str) -> Self {
+        if self.0.is_empty() { Self::new(name) } else { Self(format!("{}.{name}", self.0)) }
+    }
+
+    /// The entry `index` of the list at this place.
+    #[must_use]
+    pub fn index(&self, index: usize) -> Self {
+        Self(format!("{}[{index}]", self.0))
+    }
+
+    /// The entry `key` of the map at this place, where keys are the user's own.
+    #[must_use]
+    pub fn key(&self, key: &str) -> Self {
+        Self(format!("{}[{key}]", self.0))
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether `other` is this place, or one inside of it.
+    #[must_use]
+    pub fn holds(&self, other: &Self) -> bool {
+        let Some(rest) = other.0.strip_prefix(&self.0) else { return false };
+        rest.is_empty() || self.0.is_empty() || rest.starts_with(['.', '['])
+    }
+}
+
+impl fmt::Display for FieldPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_empty() { "the object" } else { &self.0 })
+    }
+}
+
+/// What is wrong with a field.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FieldProblem {
+    /// It is missing.
+    #[error("Required value{}", after(.detail))]
+    Required {
+        /// More; may be empty.
+        detail: String,
+    },
+    /// It is not what it must be.
+    #[error("Invalid value: {value}{}", after(.detail))]
+    Invalid {
+        /// The value as shown: text in quotes.
+        value: String,
+        /// What it must be.
+        detail: String,
+    },
+    /// It is none of those that there are.
+    #[error("Unsupported value: {value:?}{}", choices(.supported))]
+    Unsupported {
+        /// The value.
+        value: String,
+        /// Those that there are.
+        supported: Vec<String>,
+    },
+    /// It stands there twice.
+    #[error("Duplicate value: {value:?}")]
+    Duplicate {
+        /// The value.
+        value: String,
+    },
+    /// It must not be set here.
+    #[error("Forbidden: {detail}")]
+    Forbidden {
+        /// Why.
+        detail: String,
+    },
+    /// It names what is not there.
+    #[error("Not found: {value:?}")]
+    NotFound {
+        /// The name.
+        value: String,
+    },
+    /// It has too many characters.
+    #[error("Too long: may not be more than {max} bytes")]
+    TooLong {
+        /// The limit.
+        max: usize,
+    },
+    /// There is no field of this name.
+    #[error("Unknown field{}", hint(.closest))]
+    Unknown {
+        /// The field that was probably meant.
+        closest: Option<String>,
+    },
+    /// Kubernetes knows it, and pods of this node cannot have it.
+    #[error("Not supported: {reason}")]
+    NotSupported {
+        /// Why.
+        reason: String,
+    },
+}
+
+fn after(detail: &str) -> String {
+    if detail.is_empty() { String::new() } else { format!(": {detail}") }
+}
+
+fn choices(supported: &[String]) -> String {
+    if supported.is_empty() {
+        return String::new();
+    }
+    let quoted: Vec<String> = supported.iter().map(|choice| format!("{choice:?}")).collect();
+    format!(": supported values: {}", quoted.join(", "))
+}
+
+fn hint(closest: &Option<String>) -> String {
+    closest.as_ref().map(|name| format!("; did you mean {name:?}?")).unwrap_or_default()
+}
+
+/// One thing that is wrong, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {problem}")]
+pub struct FieldError {
+    /// Where.
+    pub field: FieldPath,
+    /// What.
+    pub problem: FieldProblem,
+}
+
+/// Everything that is wrong with one object; in a `Result` there is at least one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldErrors(Vec<FieldError>);
+
+impl FieldErrors {
+    /// All of them, in the order in which they were found.
+    pub fn iter(&self) -> std::slice::Iter<'_, FieldError> {
+        self.0.iter()
+    }
+
+    /// Whether nothing is wrong.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// `Ok` when nothing is wrong.
+    pub fn into_result(self) -> Result<(), Self> {
+        if self.0.is_empty() { Ok(()) } else { Err(self) }
+    }
+
+    /// Takes in what a later step found, except at places of which it is known already that something is wrong there: a
+    /// field that could not be read is not told to be missing as well.
+    pub(crate) fn merge(&mut self, later: Self) {
+        let known = self.0.len();
+        for error in later.0 {
+            if !self.0[..known].iter().any(|k| k.field.holds(&error.field) || error.field.holds(&k.field)) {
+                self.0.push(error);
+            }
+        }
+    }
+
+    pub(crate) fn push(&mut self, field: FieldPath, problem: FieldProblem) {
+        self.0.push(FieldError { field, problem });
+    }
+
+    pub(crate) fn required(&mut self, field: FieldPath, detail: impl Into<String>) {
+        self.push(field, FieldProblem::Required { detail: detail.into() });
+    }
+
+    /// `value` is text that is shown in quotes.
+    pub(crate) fn invalid(&mut self, field: FieldPath, value: &str, detail: impl Into<String>) {
+        self.push(field, FieldProblem::Invalid { value: format!("{value:?}"), detail: detail.into() });
+    }
+
+    /// `value` is shown as it is.
+    pub(crate) fn invalid_plain(&mut self, field: FieldPath, value: impl fmt::Display, detail: impl Into<String>) {
+        self.push(field, FieldProblem::Invalid { value: value.to_string(), detail: detail.into() });
+    }
+
+    pub(crate) fn duplicate(&mut self, field: FieldPath, value: impl Into<String>) {
+        self.push(field, FieldProblem::Duplicate { value: value.into() });
+    }
+
+    pub(crate) fn forbidden(&mut self, field: FieldPath, detail: impl Into<String>) {
+        self.push(field, FieldProblem::Forbidden { detail: detail.into() });
+    }
+
+    pub(crate) fn not_found(&mut self, field: FieldPath, value: impl Into<String>) {
+        self.push(field, FieldProblem::NotFound { value: value.into() });
+    }
+
+    pub(crate) fn not_supported(&mut self, field: FieldPath, reason: impl Into<String>) {
+        self.push(field, FieldProblem::NotSupported { reason: reason.into() });
+    }
+
+    pub(crate) fn unsupported(&mut self, field: FieldPath, value: impl Into<String>, supported: &[&str]) {
+        let supported = supported.iter().map(|s| (*s).to_owned()).collect();
+        self.push(field, FieldProblem::Unsupported { value: value.into(), supported });
+    }
+}
+
+impl std::error::Error for FieldErrors {}
+
+/// As aggregates of apimachinery: one as it is, more in brackets.
+impl fmt::Display for FieldErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0[..] {
+            [one] => write!(f, "{one}"),
+            all => {
+                f.write_str("[")?;
+                for (index, error) in all.iter().enumerate() {
+                    write!(f, "{}{error}", if index == 0 { "" } else { ", " })?;
+                }
+                f.write_str("]")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms_are_those_of_apimachinery() {
+        let spec = FieldPath::new("spec");
+        let name = spec.child("containers").index(1).child("name");
+        let mut errors = FieldErrors::default();
+        errors.required(name.clone(), "");
+        errors.invalid(name.clone(), "A b", "must be lower case");
+        errors.invalid_plain(spec.child("priority"), 7, "must be less");
+        errors.unsupported(spec.child("dnsPolicy"), "x", &["Default", "None"]);
+        errors.duplicate(name.clone(), "a");
+        errors.forbidden(FieldPath::new("metadata").child("labels").key("a/b"), "no");
+        let shown: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            shown,
+            [
+                "spec.containers[1].name: Required value",
+                "spec.containers[1].name: Invalid value: \"A b\": must be lower case",
+                "spec.priority: Invalid value: 7: must be less",
+                "spec.dnsPolicy: Unsupported value: \"x\": supported values: \"Default\", \"None\"",
+                "spec.containers[1].name: Duplicate value: \"a\"",
+                "metadata.labels[a/b]: Forbidden: no",
+            ]
+        );
+    }
+
+    #[test]
+    fn one_place_is_told_once() {
+        let mut errors = FieldErrors::default();
+        errors.forbidden(FieldPath::new("spec").child("containers").index(1), "no");
+        let mut later = FieldErrors::default();
+        later.required(FieldPath::new("spec").child("containers").index(1).child("name"), "");
+        later.required(FieldPath::new("spec").child("containers").index(10).child("name"), "");
+        later.required(FieldPath::new("spec").child("containersX"), "");
+        errors.merge(later);
+        assert_eq!(errors.iter().count(), 3);
+        assert!(errors.to_string().starts_with("[spec.containers[1]: Forbidden: no, spec.containers[10].name: "));
+    }
+}

@@ -1,0 +1,179 @@
+//! Who a pod is that comes from a manifest and not from an API server: uid, name, namespace and annotations as the kubelet
+//! makes them, so that an unchanged manifest is the same pod after a restart. [`admit`] is the whole way from a manifest
+//! to a pod that can be run. Reads no file and no clock. Called by pod sources.
+
+use serde_json::Value;
+
+use crate::field::{FieldErrors, FieldPath};
+use crate::hash::fnv128a;
+use crate::pod::Pod;
+use crate::{set_defaults, validate};
+
+/// The hash of the manifest of a static pod.
+pub const CONFIG_HASH_ANNOTATION: &str = "kubernetes.io/config.hash";
+/// Where a pod came from.
+pub const CONFIG_SOURCE_ANNOTATION: &str = "kubernetes.io/config.source";
+/// When it was first seen.
+pub const CONFIG_SEEN_ANNOTATION: &str = "kubernetes.io/config.seen";
+
+/// Where a manifest came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin<'a> {
+    /// A file.
+    File(&'a str),
+    /// An address.
+    Url(&'a str),
+    /// Standard input.
+    Stdin,
+}
+
+impl Origin<'_> {
+    /// The kubelet's name of such sources.
+    #[must_use]
+    pub fn source(self) -> &'static str {
+        match self {
+            Self::File(_) | Self::Stdin => "file",
+            Self::Url(_) => "http",
+        }
+    }
+}
+
+/// The pod of a manifest, ready to be run on `node`: read, named, with its defaults filled in, and valid.
+///
+/// # Errors
+/// Everything that is wrong with it, in the order of the steps, each place once.
+pub fn admit(manifest: &Value, node: &str, origin: Origin<'_>) -> Result<Pod, FieldErrors> {
+    let (mut pod, mut errors) = Pod::read_all(manifest);
+    make_static(&mut pod, manifest, node, origin);
+    set_defaults(&mut pod);
+    if !pod.spec.ephemeral_containers.is_empty() {
+        errors.forbidden(FieldPath::new("spec").child("ephemeralContainers"), "cannot be set on create");
+    }
+    if let Err(found) = validate(&pod) {
+        errors.merge(found);
+    }
+    errors.into_result().map(|()| pod)
+}
+
+/// Gives a pod the uid, the name and the annotations of a static pod. A uid that the manifest has is kept.
+pub fn make_static(pod: &mut Pod, manifest: &Value, node: &str, origin: Origin<'_>) {
+    let metadata = &mut pod.metadata;
+    if metadata.uid.is_empty() {
+        metadata.uid = format!("{:032x}", manifest_hash(manifest, node, origin));
+    }
+    if !metadata.name.is_empty() {
+        metadata.name = format!("{}-{}", metadata.name, node.to_lowercase());
+    }
+    metadata.annotations.insert(CONFIG_HASH_ANNOTATION.to_owned(), metadata.uid.clone());
+    metadata.annotations.insert(CONFIG_SOURCE_ANNOTATION.to_owned(), origin.source().to_owned());
+    node.clone_into(&mut pod.spec.node_name);
+}
+
+/// The hash of everything that a manifest says, however it is laid out, with the node and the place that it came from.
+fn manifest_hash(manifest: &Value, node: &str, origin: Origin<'_>) -> u128 {
+    let mut text = String::new();
+    canonical(manifest, &mut text);
+    match origin {
+        Origin::File(path) => text.push_str(&format!("host:{node}file:{path}")),
+        Origin::Url(url) => text.push_str(&format!("url:{url}")),
+        Origin::Stdin => text.push_str(&format!("host:{node}")),
+    }
+    fnv128a(text.as_bytes())
+}
+
+/// JSON with its keys in order and without what is null.
+fn canonical(value: &Value, text: &mut String) {
+    match value {
+        Value::Object(map) => {
+            let mut entries: Vec<_> = map.iter().filter(|(_, value)| !value.is_null()).collect();
+            entries.sort_by_key(|(key, _)| key.as_str());
+            text.push('{');
+            for (key, value) in entries {
+                text.push_str(&Value::from(key.as_str()).to_string());
+                text.push(':');
+                canonical(value, text);
+                text.push(',');
+            }
+            text.push('}');
+        }
+        Value::Array(list) => {
+            text.push('[');
+            for value in list {
+                canonical(value, text);
+                text.push(',');
+            }
+            text.push(']');
+        }
+        other => text.push_str(&other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn manifest() -> Value {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"},
+               "spec": {"containers": [{"name": "a", "image": "app:1", "env": null}]}})
+    }
+
+    fn uid(manifest: &Value, node: &str, origin: Origin<'_>) -> String {
+        admit(manifest, node, origin).expect("admitted").metadata.uid
+    }
+
+    #[test]
+    fn a_static_pod_is_named_as_the_kubelet_names_it() {
+        let pod = admit(&manifest(), "Edge-1", Origin::File("/etc/pods/web.yaml")).expect("admitted");
+        let metadata = &pod.metadata;
+        assert_eq!((&*metadata.name, &*metadata.namespace, &*pod.spec.node_name), ("web-edge-1", "default", "Edge-1"));
+        assert_eq!(metadata.uid.len(), 32);
+        assert_eq!(metadata.annotations[CONFIG_HASH_ANNOTATION], metadata.uid);
+        assert_eq!(metadata.annotations[CONFIG_SOURCE_ANNOTATION], "file");
+        assert_eq!(pod.title(), format!("web-edge-1_default({})", metadata.uid));
+    }
+
+    #[test]
+    fn the_uid_follows_what_is_said_and_where() {
+        let file = Origin::File("/etc/pods/web.yaml");
+        let base = uid(&manifest(), "n", file);
+        // The same, laid out otherwise.
+        let other: Value = serde_json::from_str(
+            r#"{"spec":{"containers":[{"image":"app:1","name":"a"}]},
+                "kind":"Pod","metadata":{"name":"web","labels":null},"apiVersion":"v1"}"#,
+        )
+        .expect("JSON");
+        assert_eq!(uid(&other, "n", file), base);
+        assert_ne!(uid(&manifest(), "m", file), base);
+        assert_ne!(uid(&manifest(), "n", Origin::File("/etc/pods/other.yaml")), base);
+        assert_ne!(uid(&manifest(), "n", Origin::Url("http://config/pods")), base);
+        let mut changed = manifest();
+        changed["spec"]["containers"][0]["command"] = json!(["x"]);
+        assert_ne!(uid(&changed, "n", file), base);
+        changed["metadata"]["uid"] = json!("given");
+        assert_eq!(uid(&changed, "n", file), "given");
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_told_at_once() {
+        let wrong = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "Web"}, "spec": {
+            "containers": [7, {"name": "a", "image": "", "imagePulPolicy": "Always"}],
+            "ephemeralContainers": [{"name": "d", "image": "x"}],
+            "restartPolicy": "Sometimes",
+        }});
+        let errors = admit(&wrong, "n", Origin::Stdin).expect_err("refused");
+        let shown: Vec<String> = errors.iter().map(|e| e.to_string().chars().take(72).collect()).collect();
+        assert_eq!(
+            shown,
+            [
+                "spec.containers[0]: Invalid value: 7: must be a map",
+                "spec.containers[1].imagePulPolicy: Unknown field; did you mean \"imagePul",
+                "spec.restartPolicy: Unsupported value: \"Sometimes\": supported values: \"A",
+                "spec.ephemeralContainers: Forbidden: cannot be set on create",
+                "metadata.name: Invalid value: \"Web-n\": a lowercase RFC 1123 subdomain mu",
+                "spec.containers[1].image: Required value",
+            ]
+        );
+    }
+}

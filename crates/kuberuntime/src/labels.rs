@@ -1,0 +1,281 @@
+//! What is written on sandboxes and containers so that they can be known again, by this program after a restart and by any
+//! tool that knows the kubelet: its labels and annotations, both ways. Calls no runtime. Called when containers are made
+//! and when statuses are read.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::hash::{fnv32a, fnv64a};
+use crate::pod::{Container, ContainerKind, Handler, Pod};
+
+/// Name of the pod.
+pub const POD_NAME: &str = "io.kubernetes.pod.name";
+/// Namespace of the pod.
+pub const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
+/// Uid of the pod.
+pub const POD_UID: &str = "io.kubernetes.pod.uid";
+/// Name of the container.
+pub const CONTAINER_NAME: &str = "io.kubernetes.container.name";
+
+const HASH: &str = "io.kubernetes.container.hash";
+const RESTART_COUNT: &str = "io.kubernetes.container.restartCount";
+const TERMINATION_MESSAGE_PATH: &str = "io.kubernetes.container.terminationMessagePath";
+const TERMINATION_MESSAGE_POLICY: &str = "io.kubernetes.container.terminationMessagePolicy";
+const PRE_STOP: &str = "io.kubernetes.container.preStopHandler";
+const PORTS: &str = "io.kubernetes.container.ports";
+const KIND: &str = "io.kubernetes.container.type";
+const DELETION_GRACE_PERIOD: &str = "io.kubernetes.pod.deletionGracePeriod";
+const TERMINATION_GRACE_PERIOD: &str = "io.kubernetes.pod.terminationGracePeriod";
+
+type Map = BTreeMap<String, String>;
+
+/// The hash of what a container is made of: when it changes, the container is made anew. As in the kubelet that is its
+/// name and its image; a static pod whose manifest changes otherwise is another pod.
+#[must_use]
+pub fn container_hash(container: &Container) -> u64 {
+    let text = json!({"image": container.image, "name": container.name}).to_string();
+    u64::from(fnv32a(text.as_bytes()))
+}
+
+/// The key under which restarts of a container are counted against each other.
+#[must_use]
+pub fn backoff_key(pod: &Pod, container: &Container) -> String {
+    let amounts = |map: &BTreeMap<String, crate::Quantity>| -> Value {
+        map.iter().map(|(name, quantity)| (name.clone(), Value::from(quantity.to_string()))).collect()
+    };
+    let (metadata, resources) = (&pod.metadata, &container.resources);
+    let text = json!([
+        metadata.name,
+        metadata.namespace,
+        metadata.uid,
+        container.name,
+        container.image,
+        amounts(&resources.limits),
+        amounts(&resources.requests),
+    ]);
+    format!("{:x}", fnv64a(text.to_string().as_bytes()))
+}
+
+/// Labels of a pod's sandbox: the pod's own, and who it is.
+#[must_use]
+pub fn sandbox_labels(pod: &Pod) -> Map {
+    let mut labels = pod.metadata.labels.clone();
+    labels.extend(names(pod));
+    labels
+}
+
+/// Annotations of a pod's sandbox: the pod's own.
+#[must_use]
+pub fn sandbox_annotations(pod: &Pod) -> Map {
+    pod.metadata.annotations.clone()
+}
+
+/// Labels of a container.
+#[must_use]
+pub fn container_labels(pod: &Pod, container: &Container) -> Map {
+    let mut labels: Map = names(pod).into_iter().collect();
+    labels.insert(CONTAINER_NAME.to_owned(), container.name.clone());
+    labels
+}
+
+fn names(pod: &Pod) -> [(String, String); 3] {
+    let metadata = &pod.metadata;
+    [
+        (POD_NAME.to_owned(), metadata.name.clone()),
+        (POD_NAMESPACE.to_owned(), metadata.namespace.clone()),
+        (POD_UID.to_owned(), metadata.uid.clone()),
+    ]
+}
+
+/// Annotations of a container: what is needed to know and to stop it when its pod is no longer known.
+#[must_use]
+pub fn container_annotations(pod: &Pod, kind: ContainerKind, container: &Container, restart_count: u32) -> Map {
+    let mut annotations = Map::new();
+    let mut set = |key: &str, value: String| annotations.insert(key.to_owned(), value);
+    set(HASH, format!("{:x}", container_hash(container)));
+    set(RESTART_COUNT, restart_count.to_string());
+    set(TERMINATION_MESSAGE_PATH, container.termination_message_path.clone());
+    set(TERMINATION_MESSAGE_POLICY, container.termination_message_policy.map_or("", |p| p.as_str()).to_owned());
+    set(KIND, kind.as_str().to_owned());
+    if let Some(seconds) = pod.metadata.deletion_grace_period_seconds {
+        set(DELETION_GRACE_PERIOD, seconds.to_string());
+    }
+    if let Some(seconds) = pod.spec.termination_grace_period_seconds {
+        set(TERMINATION_GRACE_PERIOD, seconds.to_string());
+    }
+    if let Some(handler) = &container.lifecycle.pre_stop {
+        set(PRE_STOP, json!(handler).to_string());
+    }
+    if !container.ports.is_empty() {
+        set(PORTS, json!(container.ports).to_string());
+    }
+    annotations
+}
+
+/// Whose a sandbox or a container is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owner {
+    /// Uid of the pod.
+    pub uid: String,
+    /// Name of the pod.
+    pub name: String,
+    /// Namespace of the pod.
+    pub namespace: String,
+}
+
+impl Owner {
+    /// Reads labels; `None`: it is not of a pod, and none of our business.
+    #[must_use]
+    pub fn from_labels(labels: &Map) -> Option<Self> {
+        let get = |key: &str| labels.get(key).filter(|value| !value.is_empty()).cloned();
+        Some(Self { uid: get(POD_UID)?, name: get(POD_NAME)?, namespace: get(POD_NAMESPACE)? })
+    }
+}
+
+/// What stands on a container.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ContainerInfo {
+    /// Name of the container.
+    pub name: String,
+    /// What it is in its pod.
+    pub kind: Option<ContainerKind>,
+    /// The hash of what it was made of.
+    pub hash: Option<u64>,
+    /// How many were before it.
+    pub restart_count: u32,
+    /// The file of its last message.
+    pub termination_message_path: String,
+    /// Whether the end of its log stands for that message when it failed.
+    pub falls_back_to_logs: bool,
+    /// Seconds to end that its pod's deletion gave.
+    pub deletion_grace_period: Option<i64>,
+    /// Seconds to end that its pod gave.
+    pub termination_grace_period: Option<i64>,
+    /// What is done before it is stopped.
+    pub pre_stop: Option<Handler>,
+    /// Annotations that are there and cannot be read; they count as absent.
+    pub unreadable: Vec<&'static str>,
+}
+
+impl ContainerInfo {
+    /// Reads labels and annotations.
+    #[must_use]
+    pub fn read(labels: &Map, annotations: &Map) -> Self {
+        let mut unreadable = Vec::new();
+        let hash = read(annotations, HASH, &mut unreadable, |text| u64::from_str_radix(text, 16).ok());
+        let restart_count = read(annotations, RESTART_COUNT, &mut unreadable, |text| text.parse().ok());
+        let deletion = read(annotations, DELETION_GRACE_PERIOD, &mut unreadable, |text| text.parse().ok());
+        let termination = read(annotations, TERMINATION_GRACE_PERIOD, &mut unreadable, |text| text.parse().ok());
+        let pre_stop = read(annotations, PRE_STOP, &mut unreadable, |text| Handler::from_json(text).ok());
+        let kind = read(annotations, KIND, &mut unreadable, |text| {
+            [ContainerKind::Init, ContainerKind::Normal, ContainerKind::Ephemeral]
+                .into_iter()
+                .find(|k| k.as_str() == text)
+        });
+        let text = |map: &Map, key: &str| map.get(key).cloned().unwrap_or_default();
+        Self {
+            name: text(labels, CONTAINER_NAME),
+            kind,
+            hash,
+            restart_count: restart_count.unwrap_or_default(),
+            termination_message_path: text(annotations, TERMINATION_MESSAGE_PATH),
+            falls_back_to_logs: text(annotations, TERMINATION_MESSAGE_POLICY)
+                == crate::pod::TerminationMessagePolicy::FallbackToLogsOnError.as_str(),
+            deletion_grace_period: deletion,
+            termination_grace_period: termination,
+            pre_stop,
+            unreadable,
+        }
+    }
+}
+
+fn read<T>(
+    map: &Map,
+    key: &'static str,
+    unreadable: &mut Vec<&'static str>,
+    parse: impl Fn(&str) -> Option<T>,
+) -> Option<T> {
+    let parsed = parse(map.get(key)?);
+    if parsed.is_none() {
+        unreadable.push(key);
+    }
+    parsed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod() -> Pod {
+        let mut pod = Pod::from_json(&json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "web", "namespace": "shop", "uid": "u-1", "labels": {"app": "web"},
+                         "annotations": {"note": "x"}, "deletionGracePeriodSeconds": 7},
+            "spec": {"terminationGracePeriodSeconds": 5, "containers": [{
+                "name": "main", "image": "app:1", "ports": [{"containerPort": 80}],
+                "terminationMessagePolicy": "FallbackToLogsOnError",
+                "lifecycle": {"preStop": {"httpGet": {"port": "http"}}},
+            }]},
+        }))
+        .expect("a pod");
+        crate::set_defaults(&mut pod);
+        pod
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let pod = pod();
+        let container = &pod.spec.containers[0];
+        let labels = container_labels(&pod, container);
+        let annotations = container_annotations(&pod, ContainerKind::Normal, container, 3);
+        assert_eq!(annotations[HASH], format!("{:x}", container_hash(container)));
+        assert_eq!(annotations[PORTS], r#"[{"containerPort":80,"protocol":"TCP"}]"#);
+        assert_eq!(annotations[PRE_STOP], r#"{"httpGet":{"path":"/","port":"http","scheme":"HTTP"}}"#);
+        let owner = Owner { uid: "u-1".into(), name: "web".into(), namespace: "shop".into() };
+        assert_eq!(Owner::from_labels(&labels), Some(owner.clone()));
+        assert_eq!(Owner::from_labels(&sandbox_labels(&pod)), Some(owner));
+        assert_eq!((sandbox_labels(&pod)["app"].as_str(), sandbox_annotations(&pod)["note"].as_str()), ("web", "x"));
+        assert_eq!(
+            ContainerInfo::read(&labels, &annotations),
+            ContainerInfo {
+                name: "main".into(),
+                kind: Some(ContainerKind::Normal),
+                hash: Some(container_hash(container)),
+                restart_count: 3,
+                termination_message_path: "/dev/termination-log".into(),
+                falls_back_to_logs: true,
+                deletion_grace_period: Some(7),
+                termination_grace_period: Some(5),
+                pre_stop: container.lifecycle.pre_stop.clone(),
+                unreadable: vec![],
+            }
+        );
+    }
+
+    #[test]
+    fn what_others_wrote_is_read_as_far_as_it_goes() {
+        assert_eq!(Owner::from_labels(&Map::from([(POD_NAME.to_owned(), "x".to_owned())])), None);
+        let annotations =
+            [(HASH, "xyz"), (RESTART_COUNT, "-1"), (PRE_STOP, "{"), (KIND, "what"), (TERMINATION_GRACE_PERIOD, "9")];
+        let annotations = annotations.map(|(key, value)| (key.to_owned(), value.to_owned())).into_iter().collect();
+        let info = ContainerInfo::read(&Map::new(), &annotations);
+        assert_eq!(info.unreadable, [HASH, RESTART_COUNT, PRE_STOP, KIND]);
+        assert_eq!((info.hash, info.restart_count, info.termination_grace_period), (None, 0, Some(9)));
+    }
+
+    #[test]
+    fn hashes_follow_what_they_are_of() {
+        let (base, mut other) = (pod(), pod());
+        let container = &mut other.spec.containers[0];
+        assert_eq!(container_hash(container), container_hash(&base.spec.containers[0]));
+        let key = backoff_key(&base, &base.spec.containers[0]);
+        container.command = vec!["x".into()];
+        assert_eq!(container_hash(container), container_hash(&base.spec.containers[0]));
+        container.resources.limits.insert("cpu".into(), crate::Quantity::milli(5));
+        assert_eq!(container_hash(container), container_hash(&base.spec.containers[0]));
+        assert_ne!(backoff_key(&base, container), key);
+        container.image = "app:2".into();
+        assert_ne!(container_hash(container), container_hash(&base.spec.containers[0]));
+    }
+}

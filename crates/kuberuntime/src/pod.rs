@@ -1,0 +1,229 @@
+//! The model of a pod: what a runtime on one node can honour of Kubernetes' `Pod`, as small types of our own. It is read
+//! from a manifest as JSON (YAML is the caller's affair), strictly: an unknown field is refused by its path, and so is
+//! one that Kubernetes knows and this node cannot honour, with the reason; fields that only a scheduler or an API server
+//! uses are passed over. Zero means "not set", as in Kubernetes' own types, until [`crate::set_defaults`] was there.
+//!
+//! Called by pod sources through [`crate::admit`], and by whoever reads a pod.
+
+mod container;
+mod handler;
+pub(crate) mod read;
+mod security;
+mod spec;
+mod variable;
+mod volume;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde_json::Value;
+
+use crate::field::{FieldErrors, FieldPath};
+pub use container::{
+    Container, ContainerKind, ContainerPort, EphemeralContainer, ExitCodeOperator, MountPropagation, Protocol,
+    RecursiveReadOnly, Resources, RestartAction, RestartRule, TerminationMessagePolicy, VolumeMount,
+};
+pub use handler::{
+    ExecAction, GrpcAction, Handler, HttpGetAction, HttpHeader, Lifecycle, Probe, Scheme, SleepAction, TcpAction,
+};
+use read::{Fields, Read};
+pub use security::{
+    Capabilities, PodSecurityContext, ProcMount, Profile, ProfileKind, SeLinuxOptions, SecurityContext,
+    SupplementalGroupsPolicy, Sysctl,
+};
+pub use spec::{DnsConfig, DnsOption, DnsPolicy, HostAlias, PodSpec, RestartPolicy};
+pub use variable::{DocumentRef, EnvFromSource, EnvSource, EnvVar, FieldRef, KeyRef, ResourceFieldRef};
+pub use volume::{
+    DocumentVolume, DownwardItem, HostPathType, KeyToPath, Medium, ProjectedSource, Volume, VolumeSource,
+};
+
+/// A set of words with a default, all of them read and printed by their names.
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($(#[$word_doc:meta])* $word:ident = $text:literal,)+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name { $($(#[$word_doc])* $word,)+ }
+
+        impl $name {
+            /// The name as manifests write it.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$word => $text,)+ }
+            }
+        }
+
+        impl $crate::pod::read::Word for $name {
+            const WORDS: &'static [(&'static str, Self)] = &[$(($text, Self::$word),)+];
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.as_str())
+            }
+        }
+    };
+}
+pub(crate) use words;
+
+/// A pod.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Pod {
+    /// What names it.
+    pub metadata: Metadata,
+    /// What it is.
+    pub spec: PodSpec,
+}
+
+/// What names an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Metadata {
+    /// Name.
+    pub name: String,
+    /// Prefix of a name that somebody else makes.
+    pub generate_name: String,
+    /// Namespace.
+    pub namespace: String,
+    /// Uid.
+    pub uid: String,
+    /// Labels.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// When its deletion was asked for.
+    pub deletion_timestamp: Option<jiff::Timestamp>,
+    /// How long it then may take to end.
+    pub deletion_grace_period_seconds: Option<i64>,
+}
+
+/// A number, or the name of something that has one.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(untagged)]
+pub enum IntOrText {
+    /// A number.
+    Int(i32),
+    /// A name.
+    Text(String),
+}
+
+impl Default for IntOrText {
+    fn default() -> Self {
+        Self::Int(0)
+    }
+}
+
+impl fmt::Display for IntOrText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Int(number) => write!(f, "{number}"),
+            Self::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+impl Pod {
+    /// Reads a pod as far as it can be read, and tells everything in it that could not.
+    pub(crate) fn read_all(value: &Value) -> (Self, FieldErrors) {
+        let mut errors = FieldErrors::default();
+        let pod = read::object(value, FieldPath::default(), &mut errors).unwrap_or_default();
+        (pod, errors)
+    }
+
+    /// Reads a pod, without filling anything in and without asking whether it is valid. [`crate::admit`] does all three.
+    ///
+    /// # Errors
+    /// Everything that cannot be read, with its path.
+    pub fn from_json(value: &Value) -> Result<Self, FieldErrors> {
+        let (pod, errors) = Self::read_all(value);
+        errors.into_result().map(|()| pod)
+    }
+
+    /// `web_default(uid)`, as the kubelet names pods in messages.
+    #[must_use]
+    pub fn title(&self) -> String {
+        format!("{}_{}({})", self.metadata.name, self.metadata.namespace, self.metadata.uid)
+    }
+
+    /// Every container with what it is: init, normal, ephemeral.
+    pub fn all_containers(&self) -> impl Iterator<Item = (ContainerKind, &Container)> {
+        let spec = &self.spec;
+        let init = spec.init_containers.iter().map(|c| (ContainerKind::Init, c));
+        let normal = spec.containers.iter().map(|c| (ContainerKind::Normal, c));
+        let ephemeral = spec.ephemeral_containers.iter().map(|c| (ContainerKind::Ephemeral, &c.container));
+        init.chain(normal).chain(ephemeral)
+    }
+
+    /// The container of this name.
+    #[must_use]
+    pub fn container(&self, name: &str) -> Option<(ContainerKind, &Container)> {
+        self.all_containers().find(|(_, container)| container.name == name)
+    }
+
+    /// Whether it shares the node's network.
+    #[must_use]
+    pub fn host_network(&self) -> bool {
+        self.spec.host_network
+    }
+}
+
+impl Read for Pod {
+    fn read(fields: &mut Fields<'_>) -> Self {
+        for (name, want) in [("apiVersion", "v1"), ("kind", "Pod")] {
+            let path = fields.path().child(name);
+            match fields.text(name) {
+                Some(text) if text == want => {}
+                Some(text) => fields.errors().unsupported(path, text, &[want]),
+                None => fields.errors().required(path, ""),
+            }
+        }
+        // What was observed elsewhere says nothing about this node.
+        fields.ignored(&["status"]);
+        let metadata = fields.object("metadata").unwrap_or_default();
+        let spec = fields.object("spec");
+        if spec.is_none() && !fields.has("spec") {
+            let path = fields.path().child("spec");
+            fields.errors().required(path, "");
+        }
+        Self { metadata, spec: spec.unwrap_or_default() }
+    }
+}
+
+impl Read for Metadata {
+    fn read(fields: &mut Fields<'_>) -> Self {
+        fields.ignored(&[
+            "clusterName",
+            "creationTimestamp",
+            "finalizers",
+            "generation",
+            "managedFields",
+            "ownerReferences",
+            "resourceVersion",
+            "selfLink",
+        ]);
+        Self {
+            name: fields.string("name"),
+            generate_name: fields.string("generateName"),
+            namespace: fields.string("namespace"),
+            uid: fields.string("uid"),
+            labels: fields.texts_by_name("labels"),
+            annotations: fields.texts_by_name("annotations"),
+            deletion_timestamp: time(fields, "deletionTimestamp"),
+            deletion_grace_period_seconds: fields.long("deletionGracePeriodSeconds"),
+        }
+    }
+}
+
+fn time(fields: &mut Fields<'_>, name: &'static str) -> Option<jiff::Timestamp> {
+    let text = fields.text(name)?;
+    let path = fields.path().child(name);
+    text.parse().map_err(|_| fields.errors().invalid(path, &text, "must be a time as in RFC 3339")).ok()
+}
+
+#[cfg(test)]
+#[path = "pod_tests.rs"]
+mod tests;

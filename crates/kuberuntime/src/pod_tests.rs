@@ -1,0 +1,352 @@
+//! What of a manifest becomes what of the model, and what is refused on the way.
+
+use image_manager::PullPolicy;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::{FieldProblem, Quantity, set_defaults};
+
+/// A manifest in YAML.
+fn yaml(text: &str) -> Value {
+    serde_saphyr::from_str(text).expect("YAML")
+}
+
+const LARGE: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata:
+  name: shop
+  labels: {app: shop}
+  creationTimestamp: null
+spec:
+  restartPolicy: OnFailure
+  terminationGracePeriodSeconds: 5
+  activeDeadlineSeconds: 600
+  hostNetwork: true
+  hostPID: true
+  dnsPolicy: None
+  dnsConfig: {nameservers: [192.0.2.53], searches: [lab.example], options: [{name: ndots, value: "2"}]}
+  hostAliases: [{ip: 192.0.2.9, hostnames: [db, cache]}]
+  imagePullSecrets: [{name: pull}]
+  serviceAccountName: clerk
+  automountServiceAccountToken: false
+  runtimeClassName: kata
+  priorityClassName: system-node-critical
+  nodeSelector: {zone: a}
+  tolerations: [{operator: Exists}]
+  os: {name: linux}
+  securityContext:
+    runAsUser: 1000
+    fsGroup: 2000
+    supplementalGroups: [3000]
+    seccompProfile: {type: RuntimeDefault}
+    sysctls: [{name: kernel.shm_rmid_forced, value: "1"}]
+  volumes:
+  - {name: host, hostPath: {path: /srv, type: DirectoryOrCreate}}
+  - {name: scratch, emptyDir: {medium: Memory, sizeLimit: 64Mi}}
+  - {name: plain}
+  - name: settings
+    configMap: {name: settings, items: [{key: a, path: b/c, mode: 256}], optional: true}
+  - {name: login, secret: {secretName: login, defaultMode: 0o400}}
+  - name: self
+    downwardAPI:
+      items:
+      - {path: labels, fieldRef: {fieldPath: metadata.labels}}
+      - {path: memory, resourceFieldRef: {containerName: web, resource: limits.memory}}
+  - name: all
+    projected:
+      sources:
+      - configMap: {name: settings}
+      - secret: {name: login}
+      - downwardAPI: {items: [{path: name, fieldRef: {fieldPath: metadata.name}}]}
+  - {name: data, image: {reference: registry.example/data:1}}
+  initContainers:
+  - {name: first, image: tool}
+  - name: sidecar
+    image: tool:2
+    restartPolicy: Always
+    startupProbe: {exec: {command: [up]}, periodSeconds: 1}
+  containers:
+  - name: web
+    image: registry.example/web:1
+    command: [serve]
+    args: ["--port=$(PORT)"]
+    workingDir: /srv
+    ports: [{name: http, containerPort: 80}, {containerPort: 53, protocol: UDP}]
+    envFrom: [{prefix: S_, configMapRef: {name: settings}}, {secretRef: {name: login, optional: true}}]
+    env:
+    - {name: PORT, value: "80"}
+    - {name: IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
+    - {name: CPU, valueFrom: {resourceFieldRef: {resource: limits.cpu}}}
+    - {name: KEY, valueFrom: {secretKeyRef: {name: login, key: k}}}
+    resources: {limits: {cpu: 1.5, memory: 1Gi}, requests: {cpu: 250m}}
+    volumeMounts:
+    - {name: host, mountPath: /host, subPath: a/b, readOnly: true, mountPropagation: HostToContainer}
+    - {name: data, mountPath: /data}
+    livenessProbe: {httpGet: {port: http, httpHeaders: [{name: X-A, value: b}]}, initialDelaySeconds: 3}
+    readinessProbe: {tcpSocket: {port: 80}, failureThreshold: 1}
+    startupProbe: {grpc: {port: 9000, service: health}}
+    lifecycle: {postStart: {sleep: {seconds: 1}}, preStop: {exec: {command: [bye]}}, stopSignal: SIGINT}
+    securityContext:
+      privileged: false
+      readOnlyRootFilesystem: true
+      allowPrivilegeEscalation: false
+      capabilities: {add: [NET_ADMIN], drop: [ALL]}
+    restartPolicy: Never
+    restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [42, 43]}}]
+status: {phase: Running}
+"#;
+
+#[test]
+fn a_large_manifest_is_read_whole() {
+    let pod = crate::admit(&yaml(LARGE), "Edge", crate::Origin::File("/etc/pods/shop.yaml")).expect("admitted");
+    let spec = &pod.spec;
+    assert_eq!(spec.restart_policy(), RestartPolicy::OnFailure);
+    assert_eq!((spec.priority, spec.termination_grace_period_seconds), (Some(2_000_001_000), Some(5)));
+    assert_eq!((&*spec.service_account_name, &*spec.runtime_class_name), ("clerk", "kata"));
+    assert_eq!((&spec.image_pull_secrets[..], spec.dns_policy), (&["pull".to_owned()][..], Some(DnsPolicy::None)));
+    assert_eq!(
+        spec.volumes[1].source,
+        VolumeSource::EmptyDir { medium: Some(Medium::Memory), size_limit: Some(Quantity::bytes(64 << 20)) }
+    );
+    assert_eq!(spec.volumes[2].source, VolumeSource::EmptyDir { medium: None, size_limit: None });
+    let VolumeSource::ConfigMap(settings) = &spec.volumes[3].source else { panic!("a ConfigMap") };
+    assert_eq!((settings.default_mode, settings.items[0].mode, settings.optional), (Some(0o644), Some(0o400), true));
+    let VolumeSource::Secret(login) = &spec.volumes[4].source else { panic!("a Secret") };
+    assert_eq!((&*login.name, login.default_mode), ("login", Some(0o400)));
+    let VolumeSource::Projected { sources, .. } = &spec.volumes[6].source else { panic!("projected") };
+    assert_eq!(sources.len(), 3);
+    let image = VolumeSource::Image {
+        reference: "registry.example/data:1".into(),
+        pull_policy: Some(PullPolicy::IfNotPresent),
+    };
+    assert_eq!(spec.volumes[7].source, image);
+    assert!(spec.init_containers[1].is_sidecar() && !spec.init_containers[0].is_sidecar());
+    assert_eq!(spec.init_containers[0].image_pull_policy, Some(PullPolicy::Always));
+
+    let web = &spec.containers[0];
+    assert_eq!((web.ports[0].host_port, web.ports[1].protocol), (80, Protocol::Udp));
+    assert_eq!(web.resources.requests["memory"], Quantity::bytes(1 << 30));
+    assert_eq!(web.resources.limits["cpu"], Quantity::milli(1500));
+    assert_eq!(
+        web.env[1].source,
+        EnvSource::Field(FieldRef { api_version: "v1".into(), field_path: "status.podIP".into() })
+    );
+    let probe = web.liveness_probe.as_ref().expect("there");
+    assert_eq!((probe.period_seconds, probe.failure_threshold, probe.timeout_seconds), (10, 3, 1));
+    let http = probe.handler.http_get.as_ref().expect("there");
+    assert_eq!((&*http.path, http.scheme, &http.port), ("/", Some(Scheme::Http), &IntOrText::Text("http".into())));
+    assert_eq!(web.restart_policy_rules[0].values, [42, 43]);
+    assert_eq!(
+        (web.termination_message_path.as_str(), web.restart_policy),
+        ("/dev/termination-log", Some(RestartPolicy::Never))
+    );
+    let mut twice = pod.clone();
+    set_defaults(&mut twice);
+    assert_eq!(twice, pod);
+}
+
+#[test]
+fn handlers_come_back_out_of_annotations() {
+    let pod = Pod::from_json(&yaml(LARGE)).expect("read");
+    let web = &pod.spec.containers[0];
+    for handler in [
+        web.lifecycle.pre_stop.as_ref(),
+        web.lifecycle.post_start.as_ref(),
+        web.liveness_probe.as_ref().map(|probe| &probe.handler),
+        web.startup_probe.as_ref().map(|probe| &probe.handler),
+    ] {
+        let handler = handler.expect("there");
+        let text = serde_json::to_string(handler).expect("JSON");
+        assert_eq!(Handler::from_json(&text).as_ref(), Ok(handler), "{text}");
+    }
+    assert_eq!(
+        serde_json::to_value(&web.ports).expect("JSON"),
+        json!([
+            {"name": "http", "containerPort": 80, "protocol": "TCP"},
+            {"containerPort": 53, "protocol": "UDP"},
+        ])
+    );
+    assert!(Handler::from_json("{").is_err() && Handler::from_json("{\"exce\": {}}").is_err());
+}
+
+#[test]
+fn what_cannot_be_honoured_is_refused_with_the_reason() {
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
+        "resourceClaims": [{"name": "gpu"}],
+        "readinessGates": [{"conditionType": "x"}],
+        "hostUsers": false,
+        "os": {"name": "windows"},
+        "automountServiceAccountToken": true,
+        "priorityClassName": "gold",
+        "volumes": [
+            {"name": "a", "persistentVolumeClaim": {"claimName": "c"}},
+            {"name": "b", "csi": {"driver": "d"}},
+            {"name": "c", "nfs": {"server": "s", "path": "/"}},
+            {"name": "d", "emptyDir": {"medium": "HugePages-2Mi"}},
+            {"name": "e", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}},
+        ],
+        "containers": [{
+            "name": "c", "image": "x:1",
+            "resources": {"limits": {"vendor.example/gpu": 1, "ephemeral-storage": "1Gi"}, "claims": [{"name": "gpu"}]},
+            "volumeDevices": [{"name": "a", "devicePath": "/dev/x"}],
+            "securityContext": {"procMount": "Unmasked", "windowsOptions": {}},
+            "lifecycle": {"preStop": {"tcpSocket": {"port": 1}}},
+        }],
+    }});
+    let errors = crate::admit(&pod, "n", crate::Origin::Stdin).expect_err("refused");
+    for error in errors.iter() {
+        assert!(matches!(error.problem, FieldProblem::NotSupported { .. }), "{error}");
+    }
+    let paths: Vec<&str> = errors.iter().map(|error| error.field.as_str()).collect();
+    assert_eq!(
+        paths,
+        [
+            "spec.automountServiceAccountToken",
+            "spec.readinessGates",
+            "spec.resourceClaims",
+            "spec.hostUsers",
+            "spec.os.name",
+            "spec.volumes[0].persistentVolumeClaim",
+            "spec.volumes[1].csi",
+            "spec.volumes[2].nfs",
+            "spec.volumes[3].emptyDir.medium",
+            "spec.volumes[4].projected.sources[0].serviceAccountToken",
+            "spec.containers[0].volumeDevices",
+            "spec.containers[0].resources.claims",
+            "spec.containers[0].securityContext.windowsOptions",
+            "spec.containers[0].resources.limits[ephemeral-storage]",
+            "spec.containers[0].resources.limits[vendor.example/gpu]",
+            "spec.containers[0].securityContext.procMount",
+            "spec.containers[0].lifecycle.preStop.tcpSocket",
+            "spec.priorityClassName",
+        ]
+    );
+    // What is there and says nothing is no reason.
+    pod["spec"] = json!({
+        "resourceClaims": [], "readinessGates": null, "automountServiceAccountToken": false, "hostUsers": true,
+        "containers": [{"name": "c", "image": "x:1", "volumeDevices": []}],
+    });
+    assert_eq!(crate::admit(&pod, "n", crate::Origin::Stdin).map(|_| ()), Ok(()));
+}
+
+#[test]
+fn what_cannot_be_read_is_told_with_its_place() {
+    let cases = [
+        (json!([]), "the object: Invalid value: a list: must be a map"),
+        (json!({"kind": "Pod", "spec": {}}), "apiVersion: Required value"),
+        (
+            json!({"apiVersion": "v1", "kind": "Job", "spec": {}}),
+            "kind: Unsupported value: \"Job\": supported values: \"Pod\"",
+        ),
+        (json!({"apiVersion": "v1", "kind": "Pod"}), "spec: Required value"),
+        (spec(json!({"containers": {}})), "spec.containers: Invalid value: a map: must be a list"),
+        (spec(json!({"hostNetwork": "yes"})), "spec.hostNetwork: Invalid value: \"yes\": must be true or false"),
+        (
+            spec(json!({"priority": 3_000_000_000_i64})),
+            "spec.priority: Invalid value: 3000000000: must be a whole number of 32 bits",
+        ),
+        (spec(json!({"nodeName": 7})), "spec.nodeName: Invalid value: 7: must be text"),
+        (spec(json!({"hostnetwork": true})), "spec.hostnetwork: Unknown field; did you mean \"hostNetwork\"?"),
+        (spec(json!({"foo": 1})), "spec.foo: Unknown field"),
+        (
+            spec(json!({"containers": [{"resources": {"limits": {"cpu": "1 core"}}}]})),
+            "spec.containers[0].resources.limits[cpu]: Invalid value: \"1 core\": quantities must match the regular \
+             expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+        ),
+        (
+            spec(json!({"containers": [{"env": [{"name": "A", "value": 8080}]}]})),
+            "spec.containers[0].env[0].value: Invalid value: 8080: must be text",
+        ),
+    ];
+    for (manifest, want) in cases {
+        let errors = Pod::from_json(&manifest).expect_err("refused");
+        assert_eq!(errors.to_string(), want, "{manifest}");
+    }
+}
+
+fn spec(spec: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec})
+}
+
+/// Any JSON, with names that pods have.
+fn any_value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        "[a-z$(){}/.%]{0,8}".prop_map(Value::from),
+        prop::sample::select(vec!["Always", "Never", "1Gi", "-5m", "metadata.labels['x']", "limits.cpu"])
+            .prop_map(Value::from),
+    ];
+    let names = prop::sample::select(vec![
+        "apiVersion",
+        "kind",
+        "metadata",
+        "spec",
+        "containers",
+        "initContainers",
+        "name",
+        "image",
+        "env",
+        "value",
+        "valueFrom",
+        "fieldRef",
+        "fieldPath",
+        "resources",
+        "limits",
+        "requests",
+        "cpu",
+        "volumes",
+        "volumeMounts",
+        "mountPath",
+        "ports",
+        "containerPort",
+        "hostPort",
+        "livenessProbe",
+        "httpGet",
+        "port",
+        "restartPolicy",
+        "restartPolicyRules",
+        "exitCodes",
+        "values",
+        "operator",
+        "securityContext",
+        "runAsUser",
+        "sysctls",
+        "projected",
+        "sources",
+        "items",
+        "path",
+        "emptyDir",
+        "sizeLimit",
+        "labels",
+        "annotations",
+        "dnsConfig",
+        "searches",
+        "x",
+    ]);
+    leaf.prop_recursive(6, 96, 6, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::vec((names.clone(), inner), 0..6)
+                .prop_map(|entries| entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn nothing_makes_reading_or_validation_panic(metadata in any_value(), inner in any_value(), container in any_value()) {
+        let mut manifest = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": inner});
+        let _ = crate::admit(&manifest, "n", crate::Origin::Stdin);
+        manifest["spec"] = json!({"containers": [container, {"name": "a", "image": "b"}]});
+        if let Err(errors) = crate::admit(&manifest, "n", crate::Origin::Stdin) {
+            prop_assert!(!errors.is_empty() && !errors.to_string().is_empty());
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Containers of all three kinds: names, images, ports, mounts, restart policies. Called by [`super::validate`].
+
+use std::collections::BTreeSet;
+
+use super::names::{label, needed, port, port_name, relative_path, tell};
+use super::{Once, probes, resources, security, variables};
+use crate::field::{FieldErrors, FieldPath};
+use crate::pod::{
+    Container, ContainerKind, EphemeralContainer, MountPropagation, Pod, PodSpec, Protocol, RecursiveReadOnly,
+    RestartPolicy, VolumeMount,
+};
+
+/// The most restart rules, and the most exit codes of one.
+const RULES: usize = 20;
+const EXIT_CODES: usize = 255;
+
+/// All containers; they share one space of names.
+pub(super) fn containers(pod: &Pod, path: &FieldPath, errors: &mut FieldErrors) {
+    let spec = &pod.spec;
+    let mut seen = Once::default();
+    if spec.containers.is_empty() {
+        errors.required(path.child("containers"), "");
+    }
+    for (index, container) in spec.containers.iter().enumerate() {
+        let path = path.child("containers").index(index);
+        seen.check(errors, path.child("name"), &container.name);
+        one(pod, ContainerKind::Normal, container, &path, errors);
+    }
+    for (index, container) in spec.init_containers.iter().enumerate() {
+        let path = path.child("initContainers").index(index);
+        seen.check(errors, path.child("name"), &container.name);
+        one(pod, ContainerKind::Init, container, &path, errors);
+    }
+    for (index, ephemeral) in spec.ephemeral_containers.iter().enumerate() {
+        let path = path.child("ephemeralContainers").index(index);
+        seen.check(errors, path.child("name"), &ephemeral.container.name);
+        one(pod, ContainerKind::Ephemeral, &ephemeral.container, &path, errors);
+        only_ephemeral(spec, ephemeral, &path, errors);
+    }
+    host_ports(spec, path, errors);
+}
+
+fn one(pod: &Pod, kind: ContainerKind, container: &Container, path: &FieldPath, errors: &mut FieldErrors) {
+    needed(errors, path.child("name"), &container.name, label);
+    if container.image.is_empty() {
+        errors.required(path.child("image"), "");
+    } else if container.image.trim() != container.image {
+        errors.invalid(path.child("image"), &container.image, "must not have leading or trailing whitespace");
+    }
+    ports(pod, container, &path.child("ports"), errors);
+    variables::variables(pod, container, path, errors);
+    mounts(&pod.spec, container, &path.child("volumeMounts"), errors);
+    resources::resources(&container.resources, &path.child("resources"), errors);
+    security::container(container, path, errors);
+    probes::probes(kind, container, path, errors);
+    restart(kind, container, path, errors);
+    if container.stdin_once && !container.stdin {
+        errors.invalid_plain(path.child("stdinOnce"), true, "may only be set when stdin is true");
+    }
+}
+
+fn ports(pod: &Pod, container: &Container, path: &FieldPath, errors: &mut FieldErrors) {
+    let mut seen = Once::default();
+    for (index, each) in container.ports.iter().enumerate() {
+        let path = path.index(index);
+        if !each.name.is_empty() {
+            tell(errors, &path.child("name"), &each.name, port_name(&each.name));
+            seen.check(errors, path.child("name"), &each.name);
+        }
+        if each.container_port == 0 {
+            errors.required(path.child("containerPort"), "");
+        } else if let Some(detail) = port(each.container_port).pop() {
+            errors.invalid_plain(path.child("containerPort"), each.container_port, detail);
+        }
+        if each.host_port != 0 {
+            if let Some(detail) = port(each.host_port).pop() {
+                errors.invalid_plain(path.child("hostPort"), each.host_port, detail);
+            } else if pod.spec.host_network && each.host_port != each.container_port {
+                let detail = "must match `containerPort` when `hostNetwork` is true";
+                errors.invalid_plain(path.child("hostPort"), each.host_port, detail);
+            }
+        }
+        if !each.host_ip.is_empty() {
+            tell(errors, &path.child("hostIP"), &each.host_ip, super::names::ip(&each.host_ip));
+        }
+    }
+}
+
+/// A port of the node can be had once.
+fn host_ports(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
+    let normal = spec.containers.iter().enumerate().map(|(index, c)| (ContainerKind::Normal, index, c));
+    // Sidecars run beside the normal containers; other init containers are done when those come.
+    let sidecars = spec.init_containers.iter().enumerate().filter(|(_, c)| c.is_sidecar());
+    let sidecars = sidecars.map(|(index, c)| (ContainerKind::Init, index, c));
+    let mut taken: BTreeSet<(Protocol, &str, i32)> = BTreeSet::new();
+    for (kind, at, container) in normal.chain(sidecars) {
+        for (index, each) in container.ports.iter().enumerate().filter(|(_, each)| each.host_port != 0) {
+            if !taken.insert((each.protocol, &each.host_ip, each.host_port)) {
+                let path = path.child(kind.field()).index(at).child("ports").index(index).child("hostPort");
+                errors.duplicate(path, format!("{}/{}/{}", each.protocol, each.host_ip, each.host_port));
+            }
+        }
+    }
+}
+
+fn mounts(spec: &PodSpec, container: &Container, path: &FieldPath, errors: &mut FieldErrors) {
+    let mut places = BTreeSet::new();
+    for (index, mount) in container.volume_mounts.iter().enumerate() {
+        let path = path.index(index);
+        if mount.name.is_empty() {
+            errors.required(path.child("name"), "");
+        } else if !spec.volumes.iter().any(|volume| volume.name == mount.name) {
+            errors.not_found(path.child("name"), &mount.name);
+        }
+        if mount.mount_path.is_empty() {
+            errors.required(path.child("mountPath"), "");
+        } else {
+            if mount.mount_path.contains(':') {
+                errors.invalid(path.child("mountPath"), &mount.mount_path, "must not contain ':'");
+            }
+            if !places.insert(mount.mount_path.as_str()) {
+                errors.invalid(path.child("mountPath"), &mount.mount_path, "must be unique");
+            }
+        }
+        how(container, mount, &path, errors);
+    }
+}
+
+fn how(container: &Container, mount: &VolumeMount, path: &FieldPath, errors: &mut FieldErrors) {
+    tell(errors, &path.child("subPath"), &mount.sub_path, relative_path(&mount.sub_path));
+    tell(errors, &path.child("subPathExpr"), &mount.sub_path_expr, relative_path(&mount.sub_path_expr));
+    if !mount.sub_path.is_empty() && !mount.sub_path_expr.is_empty() {
+        let detail = "subPathExpr and subPath are mutually exclusive";
+        errors.invalid(path.child("subPathExpr"), &mount.sub_path_expr, detail);
+    }
+    let privileged = container.security_context.as_ref().is_some_and(|rights| rights.privileged == Some(true));
+    if mount.mount_propagation == Some(MountPropagation::Bidirectional) && !privileged {
+        let detail = "Bidirectional mount propagation is available only to privileged containers";
+        errors.forbidden(path.child("mountPropagation"), detail);
+    }
+    let recursive = mount.recursive_read_only.unwrap_or(RecursiveReadOnly::Disabled);
+    if recursive != RecursiveReadOnly::Disabled {
+        let path = path.child("recursiveReadOnly");
+        if !mount.read_only {
+            errors.forbidden(path.clone(), "may only be specified when readOnly is true");
+        }
+        if mount.mount_propagation.is_some_and(|passes| passes != MountPropagation::None) {
+            errors.forbidden(path, "may only be specified when mountPropagation is None or not specified");
+        }
+    }
+}
+
+fn restart(kind: ContainerKind, container: &Container, path: &FieldPath, errors: &mut FieldErrors) {
+    let rules = &container.restart_policy_rules;
+    let rules_path = path.child("restartPolicyRules");
+    if kind == ContainerKind::Ephemeral {
+        if container.restart_policy.is_some() {
+            errors.forbidden(path.child("restartPolicy"), "cannot be set for an Ephemeral Container");
+        }
+        if !rules.is_empty() {
+            errors.forbidden(rules_path, "cannot be set for an Ephemeral Container");
+        }
+        return;
+    }
+    if !rules.is_empty() && container.restart_policy.is_none() {
+        errors.required(path.child("restartPolicy"), "must specify restartPolicy when restart rules are used");
+    }
+    if !rules.is_empty() && kind == ContainerKind::Init && container.restart_policy == Some(RestartPolicy::Always) {
+        let detail = "restartPolicyRules are not allowed for init containers with restart policy Always";
+        errors.forbidden(rules_path.clone(), detail);
+    }
+    if rules.len() > RULES {
+        errors.invalid_plain(rules_path.clone(), rules.len(), format!("must have at most {RULES} items"));
+    }
+    for (index, rule) in rules.iter().enumerate() {
+        let path = rules_path.index(index);
+        if rule.action.is_none() {
+            errors.required(path.child("action"), "");
+        }
+        let codes = path.child("exitCodes");
+        if rule.operator.is_none() {
+            errors.required(codes.child("operator"), "");
+        }
+        if rule.values.is_empty() {
+            errors.invalid_plain(codes.child("values"), "an empty list", "at least one value must be specified");
+        } else if rule.values.len() > EXIT_CODES {
+            let detail = format!("must have at most {EXIT_CODES} items");
+            errors.invalid_plain(codes.child("values"), rule.values.len(), detail);
+        }
+        let mut seen = BTreeSet::new();
+        for (index, code) in rule.values.iter().enumerate() {
+            if !seen.insert(code) {
+                errors.duplicate(codes.child("values").index(index), code.to_string());
+            }
+            if i32::try_from(*code).is_err() {
+                errors.invalid_plain(codes.child("values").index(index), code, "must be an exit code");
+            }
+        }
+    }
+}
+
+/// What a container for debugging cannot have, and the container that it looks at.
+fn only_ephemeral(spec: &PodSpec, ephemeral: &EphemeralContainer, path: &FieldPath, errors: &mut FieldErrors) {
+    let container = &ephemeral.container;
+    let resources = &container.resources;
+    let set = [
+        ("ports", !container.ports.is_empty()),
+        ("livenessProbe", container.liveness_probe.is_some()),
+        ("readinessProbe", container.readiness_probe.is_some()),
+        ("startupProbe", container.startup_probe.is_some()),
+        ("lifecycle", container.lifecycle != crate::pod::Lifecycle::default()),
+        ("resources", !resources.limits.is_empty() || !resources.requests.is_empty()),
+    ];
+    for (field, _) in set.into_iter().filter(|(_, set)| *set) {
+        errors.forbidden(path.child(field), "cannot be set for an Ephemeral Container");
+    }
+    let target = &ephemeral.target_container_name;
+    let mut others = spec.containers.iter().chain(&spec.init_containers);
+    if !target.is_empty() && !others.any(|other| other.name == *target) {
+        errors.not_found(path.child("targetContainerName"), target);
+    }
+}

@@ -1,0 +1,206 @@
+//! What names, keys, paths and addresses must look like, each with the sentence that apimachinery has for it. Pure.
+
+use crate::field::{FieldErrors, FieldPath};
+
+const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start \
+     and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
+     '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and \
+     must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
+     '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and \
+     must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for \
+     validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+const NAME_PART: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
+     alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
+     '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+const CONFIG_KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or \
+     'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
+
+/// The sentence of a text that is longer than it may be.
+pub(super) fn too_long(max: usize) -> String {
+    format!("must be no more than {max} bytes")
+}
+
+fn is_label(text: &str) -> bool {
+    let edge = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    let bytes = text.as_bytes();
+    edge(bytes.first())
+        && edge(bytes.last())
+        && bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
+}
+
+/// Letters, digits, `-`, `_` and `.`, with letters or digits at both ends.
+fn is_qualified(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    bytes.first().is_some_and(u8::is_ascii_alphanumeric)
+        && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
+        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b))
+}
+
+/// A name of one part: namespaces, containers, volumes, host names.
+pub(super) fn label(text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if text.len() > 63 {
+        wrong.push(too_long(63));
+    }
+    if !is_label(text) {
+        wrong.push(LABEL.to_owned());
+    }
+    wrong
+}
+
+/// A name of parts between dots: pods, ConfigMaps, Secrets.
+pub(super) fn subdomain(text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if text.len() > 253 {
+        wrong.push(too_long(253));
+    }
+    if !text.split('.').all(is_label) {
+        wrong.push(SUBDOMAIN.to_owned());
+    }
+    wrong
+}
+
+/// The value of a label.
+pub(super) fn label_value(text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if text.len() > 63 {
+        wrong.push(too_long(63));
+    }
+    if !text.is_empty() && !is_qualified(text) {
+        wrong.push(LABEL_VALUE.to_owned());
+    }
+    wrong
+}
+
+/// The key of a label or an annotation: a name, maybe with a domain in front.
+pub(super) fn qualified_name(text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let name = match text.split_once('/') {
+        None => text,
+        Some((prefix, name)) if !name.contains('/') => {
+            if prefix.is_empty() {
+                wrong.push("prefix part must be non-empty".to_owned());
+            } else {
+                wrong.extend(subdomain(prefix).into_iter().map(|text| format!("prefix part {text}")));
+            }
+            name
+        }
+        Some(_) => {
+            return vec![format!(
+                "a qualified name {} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
+                NAME_PART.trim_start_matches("name part ")
+            )];
+        }
+    };
+    if name.is_empty() {
+        wrong.push("name part must be non-empty".to_owned());
+    } else if name.len() > 63 {
+        wrong.push(format!("name part {}", too_long(63)));
+    }
+    if !is_qualified(name) {
+        wrong.push(NAME_PART.to_owned());
+    }
+    wrong
+}
+
+/// The key of a ConfigMap or Secret.
+pub(super) fn config_key(text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if text.len() > 253 {
+        wrong.push(too_long(253));
+    }
+    if text.is_empty() || !text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)) {
+        wrong.push(CONFIG_KEY.to_owned());
+    }
+    match text {
+        "." => wrong.push("must not be '.'".to_owned()),
+        ".." => wrong.push("must not be '..'".to_owned()),
+        _ if text.starts_with("..") => wrong.push("must not start with '..'".to_owned()),
+        _ => {}
+    }
+    wrong
+}
+
+/// The name of a variable.
+pub(super) fn variable(text: &str) -> Vec<String> {
+    match crate::environment::is_name(text) {
+        true => Vec::new(),
+        false => vec![
+            "a valid environment variable name must consist only of printable ASCII characters other than '='"
+                .to_owned(),
+        ],
+    }
+}
+
+/// The name of a port.
+pub(super) fn port_name(text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if text.len() > 15 {
+        wrong.push(too_long(15));
+    }
+    if !text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-') {
+        wrong.push("must contain only alphanumeric characters (a-z, 0-9), and hyphens (-)".to_owned());
+    }
+    if !text.bytes().any(|b| b.is_ascii_lowercase()) {
+        wrong.push("must contain at least one letter (a-z)".to_owned());
+    }
+    if text.contains("--") {
+        wrong.push("must not contain consecutive hyphens".to_owned());
+    }
+    if text.starts_with('-') || text.ends_with('-') {
+        wrong.push("must not begin or end with a hyphen".to_owned());
+    }
+    wrong
+}
+
+/// The number of a port.
+pub(super) fn port(number: i32) -> Vec<String> {
+    if (1..=65535).contains(&number) { Vec::new() } else { vec!["must be between 1 and 65535, inclusive".to_owned()] }
+}
+
+/// An address.
+pub(super) fn ip(text: &str) -> Vec<String> {
+    match text.parse::<std::net::IpAddr>() {
+        Ok(_) => Vec::new(),
+        Err(_) => vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()],
+    }
+}
+
+/// A path below some directory that must not lead out of it.
+pub(super) fn relative_path(text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if text.starts_with('/') {
+        wrong.push("must be a relative path".to_owned());
+    }
+    if text.split('/').any(|part| part == "..") {
+        wrong.push("must not contain '..'".to_owned());
+    }
+    wrong
+}
+
+/// The path of a file that a volume makes: nor may it look like one that belongs to the volume itself.
+pub(super) fn file_path(text: &str) -> Vec<String> {
+    let mut wrong = relative_path(text);
+    if text.starts_with("..") && wrong.is_empty() {
+        wrong.push("must not start with '..'".to_owned());
+    }
+    wrong
+}
+
+/// Tells each sentence of `wrong` about the text at `path`.
+pub(super) fn tell(errors: &mut FieldErrors, path: &FieldPath, text: &str, wrong: Vec<String>) {
+    for detail in wrong {
+        errors.invalid(path.clone(), text, detail);
+    }
+}
+
+/// A text that must be there and look right.
+pub(super) fn needed(errors: &mut FieldErrors, path: FieldPath, text: &str, look: impl Fn(&str) -> Vec<String>) {
+    if text.is_empty() {
+        errors.required(path, "");
+    } else {
+        tell(errors, &path, text, look(text));
+    }
+}

@@ -1,0 +1,75 @@
+//! What a container needs and may use: amounts that make sense, of resources that this node gives. Called by
+//! [`super::containers`].
+
+use crate::field::{FieldErrors, FieldPath};
+use crate::pod::Resources;
+use crate::quantity::Quantity;
+
+/// Limits and requests.
+pub(super) fn resources(resources: &Resources, path: &FieldPath, errors: &mut FieldErrors) {
+    for (name, limit) in &resources.limits {
+        let path = path.child("limits").key(name);
+        if name == "ephemeral-storage" {
+            errors.not_supported(path, "what a container writes to the node's disk is not limited on this node");
+        } else {
+            amount(name, *limit, &path, errors);
+        }
+    }
+    for (name, request) in &resources.requests {
+        // One that is the same as its limit may have been made from it: what is wrong is told there.
+        if resources.limits.get(name) == Some(request) {
+            continue;
+        }
+        let path = path.child("requests").key(name);
+        amount(name, *request, &path, errors);
+        match resources.limits.get(name) {
+            Some(limit) if name.starts_with("hugepages-") && request != limit => {
+                errors.invalid(path, &request.to_string(), format!("must be equal to {name} limit of {limit}"));
+            }
+            Some(limit) if request > limit => {
+                let detail = format!("must be less than or equal to {name} limit of {limit}");
+                errors.invalid(path, &request.to_string(), detail);
+            }
+            None if name.starts_with("hugepages-") => {
+                errors.required(path, "limit must be set for huge pages");
+            }
+            _ => {}
+        }
+    }
+    let has = |name: &str| resources.limits.contains_key(name) || resources.requests.contains_key(name);
+    let huge = resources.limits.keys().any(|name| name.starts_with("hugepages-"));
+    if huge && !has("cpu") && !has("memory") {
+        errors.forbidden(path.clone(), "HugePages require cpu or memory");
+    }
+}
+
+fn is_device(name: &str) -> bool {
+    name.contains('/')
+}
+
+fn amount(name: &str, quantity: Quantity, path: &FieldPath, errors: &mut FieldErrors) {
+    match name {
+        "cpu" | "memory" | "ephemeral-storage" => {}
+        _ if name.strip_prefix("hugepages-").is_some_and(|size| page_size(size).is_some()) => {
+            if !quantity.is_whole() {
+                errors.invalid(path.clone(), &quantity.to_string(), "must be an integer");
+            }
+        }
+        _ if is_device(name) => {
+            errors.not_supported(path.clone(), "devices are not given out by the name of a resource on this node");
+            return;
+        }
+        _ => {
+            errors.invalid(path.clone(), name, "must be a standard resource for containers");
+            return;
+        }
+    }
+    if quantity.is_negative() {
+        errors.invalid(path.clone(), &quantity.to_string(), "must be greater than or equal to 0");
+    }
+}
+
+/// The bytes of a huge page: `2Mi`.
+pub(crate) fn page_size(text: &str) -> Option<Quantity> {
+    text.parse::<Quantity>().ok().filter(|size| size.is_whole() && *size > Quantity::ZERO)
+}

@@ -1,0 +1,118 @@
+//! Rights of pods and containers. Called by [`super::validate`] and [`super::containers`].
+
+use super::Once;
+use super::names::relative_path;
+use crate::field::{FieldErrors, FieldPath};
+use crate::pod::{Capabilities, Container, PodSpec, ProcMount, Profile, ProfileKind, Sysctl};
+
+/// Parameters of the kernel that belong to a namespace: these begin with one, or are one.
+const OF_A_NAMESPACE: &[(&str, Space)] = &[
+    ("kernel.shm", Space::Ipc),
+    ("kernel.msg", Space::Ipc),
+    ("kernel.sem", Space::Ipc),
+    ("fs.mqueue.", Space::Ipc),
+    ("net.", Space::Network),
+];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Space {
+    Ipc,
+    Network,
+}
+
+/// The rights of the pod as a whole.
+pub(super) fn pod(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
+    let rights = &spec.security_context;
+    let ids = [("runAsUser", rights.run_as_user), ("runAsGroup", rights.run_as_group), ("fsGroup", rights.fs_group)];
+    for (field, value) in ids {
+        id(value, &path.child(field), errors);
+    }
+    for (index, group) in rights.supplemental_groups.iter().enumerate() {
+        id(Some(*group), &path.child("supplementalGroups").index(index), errors);
+    }
+    profile(rights.seccomp_profile.as_ref(), "seccomp", &path.child("seccompProfile"), errors);
+    profile(rights.app_armor_profile.as_ref(), "AppArmor", &path.child("appArmorProfile"), errors);
+    let mut seen = Once::default();
+    for (index, each) in rights.sysctls.iter().enumerate() {
+        let path = path.child("sysctls").index(index).child("name");
+        seen.check(errors, path.clone(), &each.name);
+        sysctl(spec, each, path, errors);
+    }
+}
+
+fn sysctl(spec: &PodSpec, Sysctl { name, .. }: &Sysctl, path: FieldPath, errors: &mut FieldErrors) {
+    if name.is_empty() {
+        errors.required(path, "");
+        return;
+    }
+    let part = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b));
+    if name.len() > 253 || !name.split(['.', '/']).all(part) {
+        let detail = "must have at most 253 characters and match regex \
+                      ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
+        errors.invalid(path, name, detail);
+        return;
+    }
+    let dotted = name.replace('/', ".");
+    match OF_A_NAMESPACE.iter().find(|(prefix, _)| dotted.starts_with(prefix)).map(|(_, space)| *space) {
+        None => errors.not_supported(path, format!("{name} is of the whole node, not of a pod's namespaces")),
+        Some(Space::Network) if spec.host_network => {
+            errors.invalid(path, name, "may not be set when the pod has the network of the node");
+        }
+        Some(Space::Ipc) if spec.host_ipc => {
+            errors.invalid(path, name, "may not be set when the pod has the IPC namespace of the node");
+        }
+        Some(_) => {}
+    }
+}
+
+/// The rights of a container.
+pub(super) fn container(container: &Container, path: &FieldPath, errors: &mut FieldErrors) {
+    let Some(rights) = &container.security_context else { return };
+    let path = path.child("securityContext");
+    id(rights.run_as_user, &path.child("runAsUser"), errors);
+    id(rights.run_as_group, &path.child("runAsGroup"), errors);
+    profile(rights.seccomp_profile.as_ref(), "seccomp", &path.child("seccompProfile"), errors);
+    profile(rights.app_armor_profile.as_ref(), "AppArmor", &path.child("appArmorProfile"), errors);
+    if rights.proc_mount == Some(ProcMount::Unmasked) {
+        errors.not_supported(path.child("procMount"), "it needs a user namespace, which is not made on this node");
+    }
+    let gains = |capability: &str| {
+        let added = |c: &Capabilities| c.add.iter().any(|name| name.trim_start_matches("CAP_") == capability);
+        rights.capabilities.as_ref().is_some_and(added)
+    };
+    if rights.allow_privilege_escalation == Some(false) {
+        let path = path.child("allowPrivilegeEscalation");
+        if rights.privileged == Some(true) {
+            let detail = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true";
+            errors.invalid_plain(path.clone(), false, detail);
+        }
+        if gains("SYS_ADMIN") {
+            let detail = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN";
+            errors.invalid_plain(path, false, detail);
+        }
+    }
+}
+
+fn id(value: Option<i64>, path: &FieldPath, errors: &mut FieldErrors) {
+    if let Some(value) = value.filter(|value| !(0..=i64::from(i32::MAX)).contains(value)) {
+        errors.invalid_plain(path.clone(), value, format!("must be between 0 and {}, inclusive", i32::MAX));
+    }
+}
+
+fn profile(profile: Option<&Profile>, what: &str, path: &FieldPath, errors: &mut FieldErrors) {
+    let Some(profile) = profile else { return };
+    let local = path.child("localhostProfile");
+    match (profile.kind, profile.localhost_profile.as_deref()) {
+        (None, _) => errors.required(path.child("type"), ""),
+        (Some(ProfileKind::Localhost), None | Some("")) => {
+            errors.required(local, format!("must be set when {what} type is Localhost"));
+        }
+        (Some(ProfileKind::Localhost), Some(name)) => {
+            super::tell(errors, &local, name, relative_path(name));
+        }
+        (Some(_), Some(name)) => {
+            errors.invalid(local, name, format!("can only be set when {what} type is Localhost"));
+        }
+        (Some(_), None) => {}
+    }
+}

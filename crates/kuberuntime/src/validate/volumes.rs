@@ -1,0 +1,138 @@
+//! Volumes: one source each, and files that stay below them. Called by [`super::validate`].
+
+use std::collections::BTreeSet;
+
+use super::Once;
+use super::names::{config_key, file_path, label, needed, subdomain};
+use super::variables::{field_ref, resource_ref};
+use crate::environment::Place;
+use crate::field::{FieldErrors, FieldPath};
+use crate::pod::{DocumentVolume, DownwardItem, PodSpec, ProjectedSource, VolumeSource};
+
+/// All volumes.
+pub(super) fn volumes(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
+    let mut seen = Once::default();
+    for (index, volume) in spec.volumes.iter().enumerate() {
+        let path = path.index(index);
+        needed(errors, path.child("name"), &volume.name, label);
+        seen.check(errors, path.child("name"), &volume.name);
+        for field in &volume.further {
+            errors.forbidden(path.child(field), "may not specify more than 1 volume type");
+        }
+        source(spec, &volume.source, &path, errors);
+    }
+}
+
+fn source(spec: &PodSpec, source: &VolumeSource, path: &FieldPath, errors: &mut FieldErrors) {
+    match source {
+        VolumeSource::HostPath { path: host, .. } => {
+            let path = path.child("hostPath").child("path");
+            if host.is_empty() {
+                errors.required(path, "");
+            } else if host.split('/').any(|part| part == "..") {
+                errors.invalid(path, host, "must not contain '..'");
+            } else if !host.starts_with('/') {
+                errors.invalid(path, host, "must be an absolute path");
+            }
+        }
+        VolumeSource::EmptyDir { size_limit, .. } => {
+            if let Some(limit) = size_limit.filter(|limit| limit.is_negative()) {
+                let detail = "SizeLimit field must be a valid resource quantity";
+                errors.forbidden(path.child("emptyDir").child("sizeLimit"), format!("{detail}, not {limit}"));
+            }
+        }
+        VolumeSource::ConfigMap(volume) => document(volume, "name", &path.child("configMap"), errors),
+        VolumeSource::Secret(volume) => document(volume, "secretName", &path.child("secret"), errors),
+        VolumeSource::DownwardApi { items, default_mode } => {
+            let path = path.child("downwardAPI");
+            mode(*default_mode, &path.child("defaultMode"), errors);
+            downward(spec, items, &path.child("items"), errors);
+        }
+        VolumeSource::Projected { sources, default_mode } => {
+            let path = path.child("projected");
+            mode(*default_mode, &path.child("defaultMode"), errors);
+            projected(spec, sources, &path.child("sources"), errors);
+        }
+        VolumeSource::Image { reference, .. } => {
+            let path = path.child("image").child("reference");
+            if reference.is_empty() {
+                errors.required(path, "");
+            } else if reference.trim() != reference {
+                errors.invalid(path, reference, "must not have leading or trailing whitespace");
+            }
+        }
+    }
+}
+
+fn document(volume: &DocumentVolume, name: &str, path: &FieldPath, errors: &mut FieldErrors) {
+    needed(errors, path.child(name), &volume.name, subdomain);
+    mode(volume.default_mode, &path.child("defaultMode"), errors);
+    for (index, item) in volume.items.iter().enumerate() {
+        let path = path.child("items").index(index);
+        needed(errors, path.child("key"), &item.key, config_key);
+        needed(errors, path.child("path"), &item.path, file_path);
+        mode(item.mode, &path.child("mode"), errors);
+    }
+}
+
+fn downward(spec: &PodSpec, items: &[DownwardItem], path: &FieldPath, errors: &mut FieldErrors) {
+    for (index, item) in items.iter().enumerate() {
+        let path = path.index(index);
+        needed(errors, path.child("path"), &item.path, file_path);
+        mode(item.mode, &path.child("mode"), errors);
+        match (&item.field_ref, &item.resource_field_ref) {
+            (Some(field), None) => field_ref(field, Place::File, &path.child("fieldRef"), errors),
+            (None, Some(amount)) => resource_ref(spec, None, amount, &path.child("resourceFieldRef"), errors),
+            (None, None) => errors.required(path, "one of fieldRef and resourceFieldRef is required"),
+            (Some(_), Some(_)) => {
+                errors.invalid_plain(
+                    path,
+                    "a map",
+                    "fieldRef and resourceFieldRef can not be specified simultaneously",
+                );
+            }
+        }
+    }
+}
+
+/// The parts of a volume share one directory: no file of it may stand there twice.
+fn projected(spec: &PodSpec, sources: &[ProjectedSource], path: &FieldPath, errors: &mut FieldErrors) {
+    let mut taken = BTreeSet::new();
+    for (index, source) in sources.iter().enumerate() {
+        let path = path.index(index);
+        let (field, files): (&str, Vec<&str>) = match source {
+            ProjectedSource::ConfigMap(volume) => {
+                document(volume, "name", &path.child("configMap"), errors);
+                ("configMap", volume.items.iter().map(|item| item.path.as_str()).collect())
+            }
+            ProjectedSource::Secret(volume) => {
+                document(volume, "name", &path.child("secret"), errors);
+                ("secret", volume.items.iter().map(|item| item.path.as_str()).collect())
+            }
+            ProjectedSource::DownwardApi(items) => {
+                downward(spec, items, &path.child("downwardAPI").child("items"), errors);
+                ("downwardAPI", items.iter().map(|item| item.path.as_str()).collect())
+            }
+            ProjectedSource::Unclear(0) => {
+                errors.required(path, "one of configMap, secret and downwardAPI is required");
+                continue;
+            }
+            ProjectedSource::Unclear(_) => {
+                errors.forbidden(path, "may not specify more than 1 volume type per source");
+                continue;
+            }
+        };
+        for (index, file) in files.into_iter().enumerate() {
+            if !file.is_empty() && !taken.insert(file) {
+                let path = path.child(field).child("items").index(index).child("path");
+                errors.invalid(path, file, "conflicting duplicate paths");
+            }
+        }
+    }
+}
+
+fn mode(mode: Option<i32>, path: &FieldPath, errors: &mut FieldErrors) {
+    if let Some(mode) = mode.filter(|mode| !(0..=0o777).contains(mode)) {
+        errors.invalid_plain(path.clone(), mode, "must be a number between 0 and 0777 (octal), both inclusive");
+    }
+}
