@@ -12,17 +12,18 @@ use jiff::Timestamp;
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 
 use super::blocking::off_thread;
-use super::detect::{AlwaysUsed, Detected, detect};
+use super::detect::{AlwaysUsed, Detected, detect_at};
 use super::disk::DiskSpace;
 use super::history::UsageHistory;
 use super::node_status::by_size;
+use super::node_time::Moment;
 use super::options::GcOptions;
 use super::pressure::Pressure;
 use super::report::{GcError, chain};
 use super::room::LastRoom;
 use super::rules::{Pattern, Pins};
 use super::select::Rules;
-use super::state::{StateError, StateFiles};
+use super::state::{Stamp, StateError, StateFiles};
 use crate::events::EventRef;
 use crate::make_room::Holds;
 use crate::{EventRecorder, EventType};
@@ -52,9 +53,12 @@ pub struct ImageGcManager {
 /// What is remembered.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    pub(super) loaded: bool,
+    loaded: bool,
     pub(super) history: UsageHistory,
     pub(super) pins: Pins,
+    /// The files that this is.
+    usage: Option<Stamp>,
+    pinned: Option<Stamp>,
     /// Collections that failed in a row.
     pub(super) failures: u32,
 }
@@ -145,10 +149,7 @@ impl ImageGcManager {
     /// The pattern, or the state.
     pub async fn pin(&self, pattern: &str) -> Result<bool, GcError> {
         let pattern = Pattern::parse(pattern)?;
-        let mut state = self.state().await?;
-        let new = state.pins.pin(pattern);
-        self.store_pins(&state).await?;
-        Ok(new)
+        self.change_pins(move |pins| pins.pin(pattern)).await
     }
 
     /// Takes a pin away. Says whether there was one.
@@ -157,10 +158,7 @@ impl ImageGcManager {
     /// The pattern, or the state.
     pub async fn unpin(&self, pattern: &str) -> Result<bool, GcError> {
         let pattern = Pattern::parse(pattern)?;
-        let mut state = self.state().await?;
-        let there = state.pins.unpin(&pattern);
-        self.store_pins(&state).await?;
-        Ok(there)
+        self.change_pins(move |pins| pins.unpin(&pattern)).await
     }
 
     /// The pins, with the images that each holds.
@@ -187,20 +185,33 @@ impl ImageGcManager {
         self.store(&mut state).await
     }
 
-    /// The state, read from its files the first time.
+    /// The state, read from its files the first time, and when another process has written them since.
     pub(super) async fn state(&self) -> Result<tokio::sync::MutexGuard<'_, State>, GcError> {
         let mut state = self.state.lock().await;
-        if !state.loaded {
-            if let Some(files) = self.files.clone() {
-                let read = off_thread(move || Ok::<_, StateError>((files.history()?, files.pins()?))).await;
-                let ((history, old_history), (pins, old_pins)) = read.ok_or(GcError::ShuttingDown)??;
-                for aside in old_history.into_iter().chain(old_pins) {
-                    tracing::warn!("a file of the garbage collection could not be read and is now {}", aside.display());
-                }
-                state.history = history;
+        let Some(files) = self.files.clone() else { return Ok(state) };
+        let (known, known_pins) = (state.usage, state.pinned);
+        let read = off_thread(move || Ok::<_, StateError>((files.history(known)?, files.pins(known_pins)?))).await;
+        let (history, pins) = read.ok_or(GcError::ShuttingDown)??;
+        let told = |aside: Option<PathBuf>| {
+            if let Some(aside) = aside {
+                tracing::warn!("a file of the garbage collection could not be read and is now {}", aside.display());
+            }
+        };
+        if let Some(read) = history {
+            told(read.aside);
+            match read.state {
+                Some(theirs) if state.loaded => state.history.merge(theirs),
+                Some(theirs) => state.history = theirs,
+                None => {}
+            }
+            (state.usage, state.loaded) = (read.stamp, true);
+        }
+        if let Some(read) = pins {
+            told(read.aside);
+            if let Some(pins) = read.state {
                 state.pins = pins;
             }
-            state.loaded = true;
+            state.pinned = read.stamp;
         }
         Ok(state)
     }
@@ -209,21 +220,37 @@ impl ImageGcManager {
     /// the next round tries again.
     pub(super) async fn store(&self, state: &mut State) -> Result<(), GcError> {
         let Some(files) = self.files.clone() else { return Ok(()) };
-        let history = state.history.clone();
-        match off_thread(move || files.store_history(&history)).await.ok_or(GcError::ShuttingDown)? {
-            Err(error) if error.is_disk_full() => {
+        // Should nobody wait for the end of this, the history is read again.
+        let known = state.usage.take();
+        state.loaded = false;
+        let mut history = std::mem::take(&mut state.history);
+        let stored = off_thread(move || {
+            let result = files.store_history(&mut history, known);
+            (history, result)
+        });
+        let (history, result) = stored.await.ok_or(GcError::ShuttingDown)?;
+        (state.history, state.loaded) = (history, true);
+        match result {
+            Ok(stamp) => state.usage = stamp,
+            Err(error) => {
+                state.usage = known;
+                if !error.is_disk_full() {
+                    return Err(error.into());
+                }
                 tracing::warn!("what was seen of usage is not written down for now: {}", chain(&error.into()));
-                Ok(())
             }
-            result => Ok(result?),
         }
+        Ok(())
     }
 
-    async fn store_pins(&self, state: &State) -> Result<(), GcError> {
-        let Some(files) = self.files.clone() else { return Ok(()) };
-        let pins = state.pins.clone();
-        let stored = off_thread(move || files.store_pins(&pins)).await;
-        Ok(stored.ok_or(GcError::ShuttingDown)??)
+    /// Changes the pins, here and on the disk.
+    async fn change_pins(&self, change: impl FnOnce(&mut Pins) -> bool + Send + 'static) -> Result<bool, GcError> {
+        let mut state = self.state().await?;
+        let Some(files) = self.files.clone() else { return Ok(change(&mut state.pins)) };
+        let (changed, pins, stamp) =
+            off_thread(move || files.change_pins(change)).await.ok_or(GcError::ShuttingDown)??;
+        (state.pins, state.pinned) = (pins, stamp);
+        Ok(changed)
     }
 
     pub(super) async fn read_pressure(&self) -> Result<Pressure, GcError> {
@@ -260,12 +287,13 @@ impl ImageGcManager {
             None => Vec::new(),
         };
         let layers = self.images.image_layers().await.map_err(|e| ask("list the layers of images", e))?;
-        let now = (self.options.wall_clock)();
+        let boot = self.options.boot_clock.as_ref().and_then(|clock| clock());
+        let moment = Moment { wall: (self.options.wall_clock)(), boot };
         let volumes = self.options.volumes.as_ref().map(|volumes| volumes()).unwrap_or_default();
         // A pull that ended a moment ago is that of a container which is about to begin.
         let pulls = self.holds.names(self.options.policy.min_age);
         let always = AlwaysUsed { sandbox_image: &self.options.sandbox_image, volumes: &volumes, pulls: &pulls };
-        let detected = detect(&mut state.history, &images, &containers, always, now);
+        let detected = detect_at(&mut state.history, &images, &containers, always, moment);
         Ok(Found { images, containers, detected, layers, rules: self.rules() })
     }
 
@@ -287,6 +315,17 @@ impl ImageGcManager {
         let (disk, at) = (Arc::clone(&self.options.disk), path.to_owned());
         let space = off_thread(move || disk(&at)).await.ok_or(GcError::ShuttingDown)?;
         space.map(DiskSpace::clamped).map_err(|source| GcError::Disk { path: path.to_owned(), source })
+    }
+
+    pub(super) fn rules(&self) -> Rules {
+        // Where nobody tells what is used, nothing can be said to be unused so far.
+        let protect_unused = self.runtime.as_ref().map_or(Duration::ZERO, |_| self.options.protect_pre_pulled);
+        Rules {
+            min_age: self.options.policy.min_age,
+            protect_unused,
+            minimum_copies: self.options.minimum_copies,
+            order: self.options.order,
+        }
     }
 
     pub(super) fn tell(&self, kind: EventType, reason: &'static str, message: &str) {

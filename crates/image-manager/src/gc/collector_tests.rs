@@ -154,6 +154,8 @@ impl Rig {
             policy,
             order: Order::LeastRecentlyUsed,
             settle: Duration::ZERO,
+            boot_clock: None,
+            protect_pre_pulled: Duration::ZERO,
             node: ObjectRef { name: "node-1".into(), ..ObjectRef::default() },
             ..GcOptions::new(wall_clock, probe)
         };

@@ -6,7 +6,9 @@ use std::collections::HashMap;
 use cri_api::{Container, Image};
 use jiff::Timestamp;
 
+use super::fast_hash::FastHash;
 use super::history::{UsageHistory, UsageRecord, key};
+use super::node_time::Moment;
 
 /// What uses images beside containers.
 #[derive(Clone, Copy, Debug, Default)]
@@ -67,6 +69,19 @@ pub fn detect(
     always: AlwaysUsed<'_>,
     now: Timestamp,
 ) -> Detected {
+    detect_at(history, images, containers, always, now.into())
+}
+
+/// The same at a moment of which more is known than the time of day.
+pub(super) fn detect_at(
+    history: &mut UsageHistory,
+    images: &[Image],
+    containers: &[Container],
+    always: AlwaysUsed<'_>,
+    moment: Moment,
+) -> Detected {
+    let now = moment.wall;
+    let last_pass = history.begin_pass(moment);
     let mut index = Index::new(images);
     let mut users = vec![User::None; images.len()];
     for (number, container) in containers.iter().enumerate() {
@@ -87,26 +102,59 @@ pub fn detect(
     for pull in always.pulls {
         index.mark(&mut users, pull, "", User::Pull);
     }
-    record(history, images, containers, &users, now);
+    record(history, images, containers, &users, &Pass { last: last_pass, now });
     Detected { users }
 }
 
-fn record(history: &mut UsageHistory, images: &[Image], containers: &[Container], users: &[User], now: Timestamp) {
-    history.passes += 1;
+/// When the pass is, and when the one before it was.
+struct Pass {
+    last: Option<Timestamp>,
+    now: Timestamp,
+}
+
+/// Before this nobody had such images: a clock that says so was not set.
+const NO_EARLIER: i64 = 1_400_000_000;
+
+impl Pass {
+    /// Since when an image is here that the history does not know. What the service says counts as far as it can be true: not
+    /// before the last pass, which did not see the image, and not after now.
+    fn first_detected(&self, image: &Image) -> Timestamp {
+        let told = image.pulled_at.and_then(|nanoseconds| Timestamp::from_nanosecond(nanoseconds.into()).ok());
+        let told = told.filter(|at| at.as_second() >= NO_EARLIER).unwrap_or(self.now);
+        told.max(self.last.unwrap_or(Timestamp::MIN)).min(self.now)
+    }
+}
+
+fn record(history: &mut UsageHistory, images: &[Image], containers: &[Container], users: &[User], at: &Pass) {
+    history.passes = history.passes.wrapping_add(1);
     let pass = history.passes;
     history.records.reserve(images.len().saturating_sub(history.records.len()));
+    let mut seen = 0;
     for (image, user) in images.iter().zip(users) {
         let key = key(&image.id, handler(image));
+        let pulled_at = image.pulled_at.unwrap_or(0);
         if !history.records.contains_key(&*key) {
-            history.records.insert(key.clone().into_owned().into_boxed_str(), UsageRecord::new(now));
+            let new = UsageRecord { pulled_at, ..UsageRecord::new(at.first_detected(image)) };
+            history.records.insert(key.clone().into_owned().into_boxed_str(), new);
         }
         let Some(record) = history.records.get_mut(&*key) else { continue };
-        record.pass = pass;
+        if record.pulled_at != pulled_at && pulled_at != 0 {
+            if record.pulled_at != 0 {
+                // It went and came again between two passes.
+                record.first_detected = at.first_detected(image);
+            }
+            record.pulled_at = pulled_at;
+        }
+        if record.pass != pass {
+            record.pass = pass;
+            seen += 1;
+        }
         if matches!(user, User::None | User::Pull) {
             continue;
         }
-        // A clock that was set back does not take a use away.
-        record.last_used = Some(record.last_used.map_or(now, |earlier| earlier.max(now)));
+        // What was brought ahead of its use has been used.
+        record.protected_until = None;
+        record.last_used = Some(at.now);
         if let User::Container(number) = user
             && let Some(container) = containers.get(*number)
             && !is_named(&record.used_by, container)
@@ -114,7 +162,9 @@ fn record(history: &mut UsageHistory, images: &[Image], containers: &[Container]
             record.used_by = name(container).into_boxed_str();
         }
     }
-    history.records.retain(|_, record| record.pass == pass);
+    if seen != history.records.len() {
+        history.records.retain(|_, record| record.pass == pass);
+    }
 }
 
 /// Labels by which a kubelet, and whoever follows it, names the pod of a container.
@@ -150,24 +200,61 @@ pub(crate) fn handler(image: &Image) -> &str {
 /// Finds images by id, and by name where an id does not fit.
 struct Index<'a> {
     images: &'a [Image],
-    /// The first image of an id. There are several of one id only where runtime handlers have images of their own.
-    ids: HashMap<&'a str, usize>,
+    hash: FastHash,
+    /// Numbers of images, each with a part of its id's hash, at the place that the hash names or behind it; of images of one
+    /// id the first. There are several of one id only where runtime handlers have images of their own.
+    slots: Vec<Slot>,
+    mask: usize,
     /// The next image of the same id, where there is one.
     next: HashMap<usize, usize>,
     /// Images by name and by normal form of the name, made when first asked for.
     names: Option<HashMap<&'a str, usize>>,
 }
 
+#[derive(Clone, Copy)]
+struct Slot {
+    tag: u32,
+    image: u32,
+}
+
+impl Slot {
+    const EMPTY: Self = Self { tag: 0, image: u32::MAX };
+}
+
 impl<'a> Index<'a> {
     fn new(images: &'a [Image]) -> Self {
-        let mut ids = HashMap::with_capacity(images.len());
-        let mut next = HashMap::new();
+        let places = (images.len() * 2).next_power_of_two().max(2);
+        let (slots, next) = (vec![Slot::EMPTY; places], HashMap::new());
+        let mut index = Self { images, hash: FastHash::default(), slots, mask: places - 1, next, names: None };
         for (number, image) in images.iter().enumerate().rev() {
-            if let Some(later) = ids.insert(image.id.as_str(), number) {
-                next.insert(number, later);
+            let Ok(short) = u32::try_from(number) else { continue };
+            let (place, tag) = index.place(&image.id);
+            let later = index.slots[place];
+            if later.image != u32::MAX {
+                index.next.insert(number, later.image as usize);
             }
+            index.slots[place] = Slot { tag, image: short };
         }
-        Self { images, ids, next, names: None }
+        index
+    }
+
+    /// Where an id is, or would be.
+    fn place(&self, id: &str) -> (usize, u32) {
+        let hash = self.hash.of(id.as_bytes());
+        #[expect(clippy::cast_possible_truncation, reason = "parts of a hash")]
+        let (mut place, tag) = (hash as usize & self.mask, (hash >> 32) as u32);
+        loop {
+            let slot = self.slots[place];
+            if slot.image == u32::MAX || (slot.tag == tag && self.images[slot.image as usize].id == id) {
+                return (place, tag);
+            }
+            place = (place + 1) & self.mask;
+        }
+    }
+
+    fn by_id(&self, id: &str) -> Option<usize> {
+        let slot = self.slots[self.place(id).0];
+        (slot.image != u32::MAX).then_some(slot.image as usize)
     }
 
     /// Whether there is such an image.
@@ -175,13 +262,18 @@ impl<'a> Index<'a> {
         if what.is_empty() {
             return false;
         }
-        let mut found = self.ids.get(what).copied().or_else(|| self.by_name(what));
+        let mut found = self.by_id(what).or_else(|| self.by_name(what));
         let is_here = found.is_some();
         while let Some(number) = found {
             // An image without a handler is for every handler, and a user without one may use any.
-            let of = handler(&self.images[number]);
-            if (of.is_empty() || runtime_handler.is_empty() || of == runtime_handler) && users[number] == User::None {
-                users[number] = user;
+            if users[number] == User::None {
+                let of = handler(&self.images[number]);
+                if of.is_empty() || runtime_handler.is_empty() || of == runtime_handler {
+                    users[number] = user;
+                }
+            }
+            if self.next.is_empty() {
+                break;
             }
             found = self.next.get(&number).copied();
         }
@@ -208,7 +300,7 @@ impl<'a> Index<'a> {
         let normal = normal.as_deref().and_then(|text| names.get(text).copied());
         normal.or_else(|| {
             let whole = text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit());
-            whole.then(|| self.ids.get(format!("sha256:{text}").as_str()).copied()).flatten()
+            whole.then(|| self.by_id(&format!("sha256:{text}"))).flatten()
         })
     }
 }

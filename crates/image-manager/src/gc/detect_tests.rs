@@ -2,6 +2,8 @@
 
 use cri_api::{ContainerMetadata, ImageSpec};
 
+use std::time::Duration;
+
 use super::*;
 
 fn at(second: i64) -> Timestamp {
@@ -150,9 +152,70 @@ fn sandbox_and_volumes_are_in_use_always() {
 #[test]
 fn a_clock_that_is_set_back_takes_no_use_away() {
     let mut history = UsageHistory::default();
-    pass(&mut history, &[image("0")], &[container("0")], 1000);
-    pass(&mut history, &[image("0")], &[container("0")], 10);
-    assert_eq!(seen(&history, "0"), Some((1000, Some(1000))));
+    pass(&mut history, &[image("0"), image("1")], &[container("0")], 10_000);
+    pass(&mut history, &[image("0"), image("1")], &[container("0")], 10_600);
+    // What was known moves with the clock: it was here for ten minutes, and is in use now.
+    pass(&mut history, &[image("0"), image("1")], &[container("0")], 1000);
+    assert_eq!(seen(&history, "0"), Some((400, Some(1000))));
+    assert_eq!(seen(&history, "1"), Some((400, None)));
+}
+
+#[test]
+fn a_clock_that_is_set_forwards_makes_nothing_older() {
+    let mut history = UsageHistory::default();
+    let images = [image("0"), image("1")];
+    let mut at_moment = |wall: i64, boot: &str, up: u64, containers: &[Container]| {
+        let boot = Some(super::super::Boot { id: boot.into(), up: Duration::from_secs(up) });
+        detect_at(&mut history, &images, containers, AlwaysUsed::default(), Moment { wall: at(wall), boot });
+        let ages = ["0", "1"].map(|id| history.get(id, "").map(|record| history.effective(record.idle_since())));
+        ages.map(|since| wall - since.expect("known").as_second())
+    };
+    let year = 365 * 24 * 3600;
+    assert_eq!(at_moment(1000, "a", 10, &[container("0")]), [0, 0]);
+    assert_eq!(at_moment(1100, "a", 110, &[]), [100, 100]);
+    // The time is set.
+    assert_eq!(at_moment(1200 + 50 * year, "a", 210, &[]), [200, 200]);
+    // The node is off for a year, and somebody looks a minute after it began again.
+    assert_eq!(at_moment(1200 + 51 * year, "b", 60, &[]), [260, 260]);
+    // Its battery is empty.
+    assert_eq!(at_moment(100, "c", 100, &[]), [260, 260]);
+    assert_eq!(at_moment(200, "c", 200, &[container("1")]), [360, 0]);
+}
+
+#[test]
+fn what_the_service_knows_of_an_image_s_coming_counts() {
+    let now = 1_800_000_000;
+    let came = |id: &str, second: i64| Image { pulled_at: Some(second * 1_000_000_000), ..image(id) };
+    let mut history = UsageHistory::default();
+    // Nothing is remembered: what is here is as old as it is. A clock that was not set tells nothing, nor one that is ahead.
+    pass(
+        &mut history,
+        &[came("old", now - 5000), came("unset", 20), came("ahead", now + 900), image("untold")],
+        &[],
+        now,
+    );
+    assert_eq!(seen(&history, "old"), Some((now - 5000, None)));
+    for id in ["unset", "ahead", "untold"] {
+        assert_eq!(seen(&history, id), Some((now, None)), "{id}");
+    }
+    // Later ones came after the last look.
+    let images = [came("old", now - 5000), came("new", now + 100), came("strange", now - 100)];
+    pass(&mut history, &images, &[], now + 300);
+    assert_eq!(seen(&history, "new"), Some((now + 100, None)));
+    assert_eq!(seen(&history, "strange"), Some((now, None)));
+    // It went and came again before anybody looked.
+    pass(&mut history, &[came("old", now + 500)], &[], now + 600);
+    assert_eq!(seen(&history, "old"), Some((now + 500, None)));
+}
+
+#[test]
+fn the_first_use_ends_protection() {
+    let mut history = UsageHistory::default();
+    history.protect("0", "", at(0), at(1000));
+    history.protect("1", "", at(0), at(1000));
+    pass(&mut history, &[image("0"), image("1")], &[container("0")], 10);
+    assert_eq!(history.get("0", "").and_then(|record| record.protected_until), None);
+    assert_eq!(history.get("1", "").and_then(|record| record.protected_until), Some(at(1000)));
 }
 
 #[test]

@@ -1,10 +1,13 @@
-//! [`UsageHistory`]: since when each image is here, and when it was last used and by whom. Plain data that outlives
-//! restarts; [`detect`](super::detect) writes it, [`select`](super::select) reads it. It asks no runtime and no clock.
+//! [`UsageHistory`]: since when each image is here, and when it was last used and by whom. Plain data that outlives restarts;
+//! [`detect`](super::detect()) writes it, [`select`](super::select()) reads it. It asks no runtime and no clock.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
+
+use super::fast_hash::FastHash;
+use super::node_time::{Moment, NodeTime, moved};
 
 /// What is known of one image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,16 +24,25 @@ pub struct UsageRecord {
     /// Until when it is left alone because somebody brought it ahead of its use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protected_until: Option<Timestamp>,
+    /// When it came, as the service says it, in nanoseconds since the epoch by the clock of that time: another one is another
+    /// coming. 0: the service does not say.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub pulled_at: i64,
     /// The last pass that saw it.
     #[serde(skip)]
-    pub(crate) pass: u64,
+    pub(crate) pass: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands in a reference")]
+fn is_zero(number: &i64) -> bool {
+    *number == 0
 }
 
 impl UsageRecord {
     /// A record of an image that was just seen for the first time.
     #[must_use]
     pub fn new(first_detected: Timestamp) -> Self {
-        Self { first_detected, last_used: None, used_by: Box::default(), protected_until: None, pass: 0 }
+        Self { first_detected, last_used: None, used_by: Box::default(), protected_until: None, pulled_at: 0, pass: 0 }
     }
 
     /// Since when nobody used it: since its last use, or since it is here. A use from before it was here (it went and came
@@ -39,14 +51,29 @@ impl UsageRecord {
     pub fn idle_since(&self) -> Timestamp {
         self.last_used.map_or(self.first_detected, |used| used.max(self.first_detected))
     }
+
+    fn shift(&mut self, by: SignedDuration) {
+        self.first_detected = moved(self.first_detected, by);
+        self.last_used = self.last_used.map(|time| moved(time, by));
+        self.protected_until = self.protected_until.map(|time| moved(time, by));
+    }
 }
 
 /// The records of all images, by [`key`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct UsageHistory {
-    pub(crate) records: HashMap<Box<str>, UsageRecord>,
-    pub(crate) passes: u64,
+    pub(super) records: HashMap<Box<str>, UsageRecord, FastHash>,
+    pub(super) passes: u32,
+    pub(super) time: Option<NodeTime>,
 }
+
+impl PartialEq for UsageHistory {
+    fn eq(&self, other: &Self) -> bool {
+        self.records == other.records && self.time == other.time
+    }
+}
+
+impl Eq for UsageHistory {}
 
 impl UsageHistory {
     /// The record of an image.
@@ -88,6 +115,78 @@ impl UsageHistory {
         let record = self.records.entry(key).or_insert_with(|| UsageRecord::new(now));
         record.protected_until = Some(record.protected_until.map_or(until, |earlier| earlier.max(until)));
     }
+
+    /// Takes in the time of a pass. Where the clock was set since the last one, everything is moved with it. Answers when the
+    /// last pass was; `None`: this is the first one.
+    pub(super) fn begin_pass(&mut self, moment: Moment) -> Option<Timestamp> {
+        let Some(time) = &mut self.time else {
+            self.time = Some(NodeTime::new(moment));
+            return None;
+        };
+        let before = time.seen();
+        let step = time.advance(moment);
+        if !step.is_zero() {
+            tracing::info!(seconds = step.as_secs(), "the clock was set; what is known of images is moved with it");
+            self.shift(step);
+        }
+        Some(moved(before, step))
+    }
+
+    fn shift(&mut self, by: SignedDuration) {
+        for record in self.records.values_mut() {
+            record.shift(by);
+        }
+    }
+
+    /// A record's time as it counts for ages: time during which the node was off makes nothing older.
+    pub(super) fn effective(&self, then: Timestamp) -> Timestamp {
+        self.time.as_ref().map_or(then, |time| time.effective(then))
+    }
+
+    /// Joins what another process has written down meanwhile.
+    pub(super) fn merge(&mut self, mut other: Self) {
+        if let (Some(ours), Some(theirs)) = (&self.time, &other.time) {
+            let apart = ours.apart(theirs);
+            if !apart.is_zero() {
+                other.shift(apart);
+            }
+        }
+        self.time = self.time.take().or(other.time);
+        for (key, theirs) in other.records {
+            let Some(ours) = self.records.get_mut(&key) else {
+                self.records.insert(key, theirs);
+                continue;
+            };
+            if theirs.pulled_at == ours.pulled_at {
+                ours.first_detected = ours.first_detected.min(theirs.first_detected);
+            }
+            if theirs.last_used > ours.last_used {
+                (ours.last_used, ours.used_by) = (theirs.last_used, theirs.used_by);
+            }
+            ours.protected_until = ours.protected_until.max(theirs.protected_until);
+        }
+    }
+}
+
+/// The history as it is stored.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Stored<Images> {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    time: Option<NodeTime>,
+    images: Images,
+}
+
+impl<'a> Stored<BTreeMap<&'a str, &'a UsageRecord>> {
+    pub(super) fn of(history: &'a UsageHistory) -> Self {
+        Self { time: history.time.clone(), images: history.iter().collect() }
+    }
+}
+
+impl Stored<HashMap<Box<str>, UsageRecord, FastHash>> {
+    pub(super) fn into_history(self) -> UsageHistory {
+        UsageHistory { records: self.images, passes: 0, time: self.time }
+    }
 }
 
 /// By what an image is known: its id, and the runtime handler where it has one of its own, as `id,handler`.
@@ -97,35 +196,5 @@ pub fn key<'a>(id: &'a str, runtime_handler: &str) -> std::borrow::Cow<'a, str> 
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).expect("in range")
-    }
-
-    #[test]
-    fn keys_are_those_of_the_kubelet() {
-        assert_eq!(key("sha256:1", ""), "sha256:1");
-        assert_eq!(key("sha256:1", "kata"), "sha256:1,kata");
-    }
-
-    #[test]
-    fn protection_is_only_prolonged() {
-        let mut history = UsageHistory::default();
-        history.protect("a", "", at(5), at(100));
-        history.protect("a", "", at(6), at(50));
-        let record = history.get("a", "").expect("made");
-        assert_eq!((record.first_detected, record.protected_until), (at(5), Some(at(100))));
-        assert_eq!(history.remove("a", "").map(|r| r.first_detected), Some(at(5)));
-        assert!(history.is_empty());
-    }
-
-    #[test]
-    fn idle_time_begins_with_the_last_use_or_with_the_image() {
-        let record = |used: Option<i64>| UsageRecord { last_used: used.map(at), ..UsageRecord::new(at(10)) };
-        assert_eq!(record(None).idle_since(), at(10));
-        assert_eq!(record(Some(20)).idle_since(), at(20));
-        assert_eq!(record(Some(5)).idle_since(), at(10));
-    }
-}
+#[path = "history_tests.rs"]
+mod tests;

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::disk::DiskProbe;
 use super::eviction::Thresholds;
 use super::metrics::GcMetrics;
+use super::node_time::BootClock;
 use super::policy::GcPolicy;
 use super::relief::ReclaimContainers;
 use super::rules::KeepRule;
@@ -35,6 +36,11 @@ pub struct GcOptions {
     pub wall_clock: WallClock,
     /// The clock by which rounds and pauses are timed.
     pub clock: Clock,
+    /// Tells how long the node is up, so that ages are right when the time of day is set; `None`: that is not known.
+    pub boot_clock: Option<BootClock>,
+    /// An image that no container has used so far stays for so long after it came: it was brought ahead of its use. Only where
+    /// there is a runtime that tells what is used.
+    pub protect_pre_pulled: Duration,
     /// Measures file systems.
     pub disk: DiskProbe,
     /// How long a removal may take to show on the file system before its effect is taken as it is.
@@ -71,6 +77,8 @@ impl GcOptions {
             directory: None,
             wall_clock,
             clock: Arc::new(Instant::now),
+            boot_clock: Some(super::probe::boot_clock()),
+            protect_pre_pulled: Duration::from_secs(3600),
             disk,
             settle: Duration::from_secs(1),
             records: None,

@@ -30,7 +30,7 @@ impl ImageGcManager {
     ) -> Vec<String> {
         let now = (self.options.wall_clock)();
         let sketch = Sketch::new(self, state, found, &BTreeSet::new());
-        let plan = select(&sketch.inventory(), &found.rules, goal, now);
+        let plan = select(sketch.inventory(), &found.rules, goal, now);
         drop(sketch);
         self.count_kept(&plan);
         report.wanted_bytes = report.wanted_bytes.saturating_add(plan.frees);
@@ -85,7 +85,7 @@ impl ImageGcManager {
             // Which image has how many files nobody tells: for inodes the order counts, and the measure.
             let goal = if left.inodes > 0 { Goal::AllUnused } else { Goal::Free(left.bytes) };
             let sketch = Sketch::new(self, state, found, &failed);
-            let plan = select(&sketch.inventory(), &found.rules, goal, now);
+            let plan = select(sketch.inventory(), &found.rules, goal, now);
             drop(sketch);
             self.count_kept(&plan);
             if plan.remove.is_empty() {

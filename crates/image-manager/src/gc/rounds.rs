@@ -122,7 +122,7 @@ impl ImageGcManager {
             return Ok(Outline::default());
         }
         let sketch = Sketch::new(self, &state, &found, &BTreeSet::new());
-        let plans: Vec<Plan> = goals.iter().map(|goal| select(&sketch.inventory(), &found.rules, *goal, now)).collect();
+        let plans: Vec<Plan> = goals.iter().map(|goal| select(sketch.inventory(), &found.rules, *goal, now)).collect();
         let disk = measured.ok().map(|(_, space)| space);
         Ok(outline::outline(&found.images, &state.history, &plans, found.layers.is_some(), disk))
     }
@@ -162,7 +162,7 @@ impl ImageGcManager {
                 Found { rules: Rules { min_age, ..found.rules }, ..found }
             }
             Err(error) => {
-                self.options.metrics.round(trigger, clock.elapsed(), 0, false);
+                self.options.metrics.round(trigger, self.since(clock), 0, false);
                 return Err(error);
             }
         };
@@ -185,12 +185,8 @@ impl ImageGcManager {
         round.errors.extend(freed.err());
     }
 
-    pub(super) fn rules(&self) -> Rules {
-        Rules {
-            min_age: self.options.policy.min_age,
-            minimum_copies: self.options.minimum_copies,
-            order: self.options.order,
-        }
+    fn since(&self, began: Instant) -> Duration {
+        (self.options.clock)().duration_since(began)
     }
 
     /// What every round ends with: records of what went go, the history is stored, it is counted.
@@ -199,7 +195,9 @@ impl ImageGcManager {
         if let Some(records) = &self.options.records {
             // Everything that is still here, in use and pinned included: a record must outlive any image that it is about.
             let present: BTreeSet<String> = found.images.iter().map(|image| image.id.clone()).collect();
-            match records.prune(&present, began).await {
+            // Should the clock have been set back meanwhile, what was written since then is of this time.
+            let set_back = (self.options.wall_clock)().checked_sub(self.since(clock)).unwrap_or(began);
+            match records.prune(&present, began.min(set_back)).await {
                 Ok(pruned) => report.pruned_records = pruned,
                 Err(error) => tracing::warn!(%error, "records of removed images stay for now"),
             }
@@ -208,7 +206,7 @@ impl ImageGcManager {
             errors.push(error);
         }
         drop(state);
-        self.options.metrics.round(trigger, clock.elapsed(), report.wanted_bytes, errors.is_empty());
+        self.options.metrics.round(trigger, self.since(clock), report.wanted_bytes, errors.is_empty());
         let error = match errors.len() {
             0 | 1 => errors.pop(),
             _ => Some(GcError::Several(errors)),

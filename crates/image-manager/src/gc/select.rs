@@ -51,6 +51,8 @@ pub struct Inventory<'a> {
 pub struct Rules {
     /// An image that is here for less than this stays.
     pub min_age: Duration,
+    /// An image that nobody has used so far, and that is here for less than this, was brought ahead of its use, and stays.
+    pub protect_unused: Duration,
     /// Of each repository so many images stay, the last used ones.
     pub minimum_copies: usize,
     /// In which order images go.
@@ -134,6 +136,10 @@ fn too_young(item: &Item<'_>, rules: &Rules, goal: Goal, now: Timestamp) -> Opti
     let age = since(item.first_detected, now);
     if age < rules.min_age {
         return Some(Because::TooYoung { age, min_age: rules.min_age });
+    }
+    if item.last_used.is_none() && age < rules.protect_unused {
+        let until = item.first_detected.checked_add(rules.protect_unused).unwrap_or(Timestamp::MAX);
+        return Some(Because::Protected { until });
     }
     if let Goal::OlderThan(limit) = goal {
         let idle = since(idle_since(item), now);

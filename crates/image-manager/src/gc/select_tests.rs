@@ -27,7 +27,7 @@ fn item(id: &'static str, bytes: u64, first: i64, used: Option<i64>) -> Item<'st
 }
 
 fn rules(order: Order) -> Rules {
-    Rules { min_age: Duration::from_secs(120), minimum_copies: 0, order }
+    Rules { min_age: Duration::from_secs(120), protect_unused: Duration::ZERO, minimum_copies: 0, order }
 }
 
 /// Ids of what goes, in order.

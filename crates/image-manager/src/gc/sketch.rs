@@ -14,8 +14,7 @@ use super::select::{Inventory, Item};
 
 /// The owned parts of an [`Inventory`].
 pub(super) struct Sketch<'a> {
-    items: Vec<Item<'a>>,
-    layers: &'a [u64],
+    inventory: Inventory<'a>,
 }
 
 impl<'a> Sketch<'a> {
@@ -31,8 +30,8 @@ impl<'a> Sketch<'a> {
             Item {
                 id: &image.id,
                 runtime_handler,
-                first_detected: record.map_or(Timestamp::MAX, |record| record.first_detected),
-                last_used: record.and_then(|record| record.last_used),
+                first_detected: record.map_or(Timestamp::MAX, |record| state.history.effective(record.first_detected)),
+                last_used: record.and_then(|record| record.last_used).map(|used| state.history.effective(used)),
                 protected_until: record.and_then(|record| record.protected_until),
                 must_stay: manager.must_stay(state, found, number, failed).or_else(|| {
                     pinned.contains(&(image.id.as_str(), runtime_handler)).then_some(Because::PinnedByRuntime)
@@ -43,11 +42,12 @@ impl<'a> Sketch<'a> {
                 repository: repository(image),
             }
         });
-        Self { items: items.collect(), layers: known.map_or(&[], |known| known.layers.as_slice()) }
+        let items = items.collect();
+        Self { inventory: Inventory { items, layers: known.map_or(&[], |known| known.layers.as_slice()) } }
     }
 
-    pub(super) fn inventory(&self) -> Inventory<'a> {
-        Inventory { items: self.items.clone(), layers: self.layers }
+    pub(super) fn inventory(&self) -> &Inventory<'a> {
+        &self.inventory
     }
 }
 

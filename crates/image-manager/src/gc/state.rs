@@ -1,35 +1,77 @@
-//! What collection knows across restarts: the [`UsageHistory`] and the [`Pins`], each a JSON file that is replaced as a
-//! whole. A file that cannot be read is put aside and told, never overwritten. Blocking: callers are off the async threads.
+//! What collection knows across restarts: the [`UsageHistory`], the [`Pins`] and what is known of disk pressure, each a JSON
+//! file that is replaced as a whole. A file that cannot be read is put aside and told, never overwritten. Several processes
+//! may share the directory: what one wrote is joined with what another knows. Blocking: callers are off the async threads.
 
-use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::history::{UsageHistory, UsageRecord};
+use super::fast_hash::FastHash;
+use super::history::{Stored, UsageHistory, UsageRecord};
 use super::pressure::Pressure;
 use super::rules::Pins;
+use crate::RecordsError;
+use crate::records::files::Directory;
 
 const API_VERSION: &str = "imagelet.dev/v1alpha1";
+const USAGE: (&str, &str) = ("usage.json", "ImageUsage");
+const PINS: (&str, &str) = ("pins.json", "ImagePins");
+const PRESSURE: (&str, &str) = ("pressure.json", "DiskPressure");
 
 /// Why a file of the state could not be read or written.
 #[derive(Debug, thiserror::Error)]
-#[error("{what} {}", path.display())]
-pub struct StateError {
-    what: &'static str,
-    path: PathBuf,
-    source: io::Error,
+pub enum StateError {
+    /// The system refused.
+    #[error("{what} {}", path.display())]
+    Io {
+        /// What was done.
+        what: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The same from whoever replaces files.
+    #[error(transparent)]
+    Replace(#[from] RecordsError),
 }
 
 impl StateError {
     /// Whether it failed for lack of space.
     pub(super) fn is_disk_full(&self) -> bool {
-        matches!(self.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+        let (Self::Io { source, .. } | Self::Replace(RecordsError::Io { source, .. })) = self else { return false };
+        matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
     }
+}
+
+/// Which file it is that was read or written; another one is another's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    inode: u64,
+    size: u64,
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(metadata: &fs::Metadata) -> Self {
+        let changed = (metadata.ctime(), metadata.ctime_nsec());
+        Self { inode: metadata.ino(), size: metadata.size(), changed }
+    }
+}
+
+/// What a file holds.
+#[derive(Debug)]
+pub(super) struct Read<T> {
+    /// `None`: there is no file, or it had to be put aside.
+    pub(super) state: Option<T>,
+    pub(super) stamp: Option<Stamp>,
+    /// Where a file is now that could not be read.
+    pub(super) aside: Option<PathBuf>,
 }
 
 /// The directory of the files.
@@ -53,98 +95,133 @@ impl StateFiles {
         Self { directory: directory.into() }
     }
 
-    /// The history as it was stored; empty where there is none. The path of a file that had to be put aside comes with it.
+    /// The history as it was stored. `Ok(None)`: it is the file of that stamp, so that there is nothing new in it.
     ///
     /// # Errors
     /// The file cannot be read, or not be put aside.
-    pub fn history(&self) -> Result<(UsageHistory, Option<PathBuf>), StateError> {
-        let (records, aside) = self.read::<BTreeMap<Box<str>, UsageRecord>>("usage.json", "ImageUsage")?;
-        let mut history = UsageHistory::default();
-        for (key, record) in records.unwrap_or_default() {
-            history.insert(key, record);
-        }
-        Ok((history, aside))
+    pub(super) fn history(&self, known: Option<Stamp>) -> Result<Option<Read<UsageHistory>>, StateError> {
+        let read = self.read::<Stored<HashMap<Box<str>, UsageRecord, FastHash>>>(USAGE, known)?;
+        Ok(read.map(|Read { state, stamp, aside }| Read { state: state.map(Stored::into_history), stamp, aside }))
     }
 
-    /// Stores the history.
+    /// Stores the history, joined with what another process has written since the file of that stamp.
     ///
     /// # Errors
     /// It cannot be written; the one before is still there.
-    pub fn store_history(&self, history: &UsageHistory) -> Result<(), StateError> {
-        self.write("usage.json", "ImageUsage", &history.iter().collect::<BTreeMap<_, _>>())
+    pub(super) fn store_history(
+        &self,
+        history: &mut UsageHistory,
+        known: Option<Stamp>,
+    ) -> Result<Option<Stamp>, StateError> {
+        let directory = Directory::open(self.directory.clone())?;
+        let lock = directory.lock()?;
+        if let Some(Read { state: Some(theirs), .. }) = self.history(known)? {
+            history.merge(theirs);
+        }
+        let stamp = self.write(&directory, USAGE, &Stored::of(history));
+        drop(lock);
+        stamp
     }
 
     /// The pins as they were stored.
     ///
     /// # Errors
     /// As for [`StateFiles::history`].
-    pub fn pins(&self) -> Result<(Pins, Option<PathBuf>), StateError> {
-        let (pins, aside) = self.read("pins.json", "ImagePins")?;
-        Ok((pins.unwrap_or_default(), aside))
+    pub(super) fn pins(&self, known: Option<Stamp>) -> Result<Option<Read<Pins>>, StateError> {
+        self.read(PINS, known)
     }
 
-    /// Stores the pins.
+    /// Changes the pins that are stored. Answers whether that changed anything, and the pins. Nothing is written that is there
+    /// already.
     ///
     /// # Errors
     /// They cannot be written; those before are still there.
-    pub fn store_pins(&self, pins: &Pins) -> Result<(), StateError> {
-        self.write("pins.json", "ImagePins", pins)
+    pub(super) fn change_pins(
+        &self,
+        change: impl FnOnce(&mut Pins) -> bool,
+    ) -> Result<(bool, Pins, Option<Stamp>), StateError> {
+        let directory = Directory::open(self.directory.clone())?;
+        let lock = directory.lock()?;
+        let read = self.pins(None)?;
+        let (state, mut stamp) = read.map(|read| (read.state, read.stamp)).unwrap_or_default();
+        let mut pins = state.unwrap_or_default();
+        let changed = change(&mut pins);
+        if changed {
+            stamp = self.write(&directory, PINS, &pins)?;
+        }
+        drop(lock);
+        Ok((changed, pins, stamp))
     }
 
     /// What was stored of disk pressure.
     pub(super) fn pressure(&self) -> Result<(Pressure, Option<PathBuf>), StateError> {
-        let (pressure, aside) = self.read("pressure.json", "DiskPressure")?;
-        Ok((pressure.unwrap_or_default(), aside))
+        let read = self.read(PRESSURE, None)?;
+        Ok(read.map(|read| (read.state.unwrap_or_default(), read.aside)).unwrap_or_default())
     }
 
     /// Stores what is known of disk pressure.
     pub(super) fn store_pressure(&self, pressure: Pressure) -> Result<(), StateError> {
-        self.write("pressure.json", "DiskPressure", &pressure)
+        let directory = Directory::open(self.directory.clone())?;
+        let _lock = directory.lock()?;
+        self.write(&directory, PRESSURE, &pressure).map(drop)
     }
 
-    fn read<T: DeserializeOwned>(&self, name: &str, kind: &str) -> Result<(Option<T>, Option<PathBuf>), StateError> {
+    fn read<T: DeserializeOwned>(
+        &self,
+        (name, kind): (&str, &str),
+        known: Option<Stamp>,
+    ) -> Result<Option<Read<T>>, StateError> {
         let path = self.directory.join(name);
-        let text = match fs::read(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((None, None)),
-            Err(source) => return Err(StateError { what: "read", path, source }),
+        let (text, stamp) = match read_whole(&path, known) {
+            Ok(Some(read)) => read,
+            Ok(None) => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Some(Read { state: None, stamp: None, aside: None }));
+            }
+            Err(source) => return Err(StateError::Io { what: "read", path, source }),
         };
         match serde_json::from_slice::<Document<T>>(&text) {
             Ok(document) if document.api_version == API_VERSION && document.kind == kind => {
-                Ok((Some(document.state), None))
+                Ok(Some(Read { state: Some(document.state), stamp: Some(stamp), aside: None }))
             }
             // Of a newer version, or broken: it stays for whoever can read it.
             _ => {
                 let aside = free_name(&path);
-                fs::rename(&path, &aside).map_err(|source| StateError { what: "put aside", path, source })?;
-                Ok((None, Some(aside)))
+                fs::rename(&path, &aside).map_err(|source| StateError::Io { what: "put aside", path, source })?;
+                Ok(Some(Read { state: None, stamp: None, aside: Some(aside) }))
             }
         }
     }
 
-    fn write(&self, name: &str, kind: &str, state: &impl Serialize) -> Result<(), StateError> {
+    /// Replaces a file. The caller holds the directory's lock.
+    fn write(
+        &self,
+        directory: &Directory,
+        (name, kind): (&str, &str),
+        state: &impl Serialize,
+    ) -> Result<Option<Stamp>, StateError> {
         let path = self.directory.join(name);
         let document = Document { api_version: API_VERSION.to_owned(), kind: kind.to_owned(), state };
-        let result = serde_json::to_vec(&document).map_err(io::Error::other).and_then(|text| replace(&path, &text));
-        result.map_err(|source| StateError { what: "write", path, source })
+        let failed = |source| StateError::Io { what: "write", path, source };
+        let text = serde_json::to_vec(&document).map_err(io::Error::other).map_err(failed)?;
+        let draft = directory.draft(name, &text)?;
+        let placed = draft.place(name)?;
+        directory.sync()?;
+        // Without it the file is read once more, that is all.
+        Ok(placed.and_then(|file| File::from(file).metadata().ok()).map(|metadata| Stamp::of(&metadata)))
     }
 }
 
-/// Replaces a file by one that is whole and on the disk.
-fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
-    let directory = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(directory)?;
-    let new = path.with_extension(format!("json.{}.tmp", std::process::id()));
-    let written =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new).and_then(|mut file| {
-            file.write_all(text)?;
-            file.sync_all()
-        });
-    if let Err(error) = written.and_then(|()| fs::rename(&new, path)) {
-        let _ = fs::remove_file(&new);
-        return Err(error);
+/// The content of a file; `None`: it is the one that is known.
+fn read_whole(path: &Path, known: Option<Stamp>) -> io::Result<Option<(Vec<u8>, Stamp)>> {
+    let mut file = File::open(path)?;
+    let stamp = Stamp::of(&file.metadata()?);
+    if known == Some(stamp) {
+        return Ok(None);
     }
-    File::open(directory)?.sync_all()
+    let mut text = Vec::with_capacity(usize::try_from(stamp.size).unwrap_or(0) + 1);
+    file.read_to_end(&mut text)?;
+    Ok(Some((text, stamp)))
 }
 
 fn free_name(path: &Path) -> PathBuf {
@@ -159,26 +236,37 @@ mod tests {
     use super::*;
     use crate::gc::rules::Pattern;
 
+    fn used(second: i64) -> UsageRecord {
+        let time = Timestamp::from_second(second).expect("in range");
+        UsageRecord { last_used: Some(time), used_by: "shop/web/main".into(), ..UsageRecord::new(time) }
+    }
+
+    fn history(files: &StateFiles) -> Read<UsageHistory> {
+        files.history(None).expect("read").expect("not known before")
+    }
+
+    fn pattern(text: &str) -> Pattern {
+        Pattern::parse(text).expect("a pattern")
+    }
+
     #[test]
     fn what_was_stored_comes_back() {
         let directory = tempfile::tempdir().expect("temporary directory");
         let files = StateFiles::new(directory.path().join("state"));
-        assert!(files.history().expect("none is no error").0.is_empty());
-        let mut history = UsageHistory::default();
-        let time = Timestamp::from_second(1_700_000_000).expect("in range");
-        history.insert(
-            "a",
-            UsageRecord { last_used: Some(time), used_by: "shop/web/main".into(), ..UsageRecord::new(time) },
-        );
-        history.insert("b,kata", UsageRecord::new(time));
-        files.store_history(&history).expect("stored");
-        let (back, aside) = files.history().expect("read");
-        assert_eq!((back, aside), (history, None));
+        assert!(history(&files).state.is_none());
+        let mut known = UsageHistory::default();
+        known.begin_pass(Timestamp::from_second(1_700_000_100).expect("in range").into());
+        known.insert("a", used(1_700_000_000));
+        known.insert("b,kata", UsageRecord { pulled_at: 7, ..used(1_700_000_000) });
+        let stamp = files.store_history(&mut known, None).expect("stored");
+        let read = history(&files);
+        assert_eq!((read.state, read.stamp, read.aside), (Some(known), stamp, None));
+        assert!(stamp.is_some() && files.history(stamp).expect("read").is_none(), "nothing new in it");
 
-        let mut pins = Pins::default();
-        pins.pin(Pattern::parse("busybox").expect("a pattern"));
-        files.store_pins(&pins).expect("stored");
-        assert_eq!(files.pins().expect("read").0, pins);
+        let change = files.change_pins(|pins| pins.pin(pattern("busybox"))).expect("stored");
+        assert!(change.0);
+        assert!(!files.change_pins(|pins| pins.pin(pattern("busybox"))).expect("there").0);
+        assert_eq!(files.pins(None).expect("read").and_then(|read| read.state), Some(change.1));
         let names: Vec<_> = fs::read_dir(directory.path().join("state"))
             .expect("there")
             .map(|entry| entry.expect("entry").file_name().into_string().expect("text"))
@@ -187,21 +275,48 @@ mod tests {
     }
 
     #[test]
+    fn two_processes_lose_nothing_of_each_other() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let files = StateFiles::new(directory.path());
+        let mut first = UsageHistory::default();
+        first.insert("a", used(100));
+        let stamp = files.store_history(&mut first, None).expect("stored");
+        // The other one comes, and protects something.
+        let mut second = history(&files).state.expect("there");
+        let until = Timestamp::from_second(9000).expect("in range");
+        second.protect("b", "", Timestamp::UNIX_EPOCH, until);
+        files.store_history(&mut second, stamp).expect("stored");
+        // The first one knows nothing of it, and writes.
+        first.insert("a", used(200));
+        files.store_history(&mut first, stamp).expect("stored");
+        let read = history(&files).state.expect("there");
+        assert_eq!(read.get("a", "").and_then(|record| record.last_used), used(200).last_used);
+        assert_eq!(read.get("b", "").and_then(|record| record.protected_until), Some(until));
+        assert_eq!(first, read, "and it has learnt it");
+
+        files.change_pins(|pins| pins.pin(pattern("one"))).expect("stored");
+        files.change_pins(|pins| pins.pin(pattern("two"))).expect("stored");
+        let pins = files.change_pins(|pins| pins.unpin(&pattern("one"))).expect("stored").1;
+        assert_eq!(pins.iter().map(Pattern::as_str).collect::<Vec<_>>(), ["two"]);
+    }
+
+    #[test]
     fn what_cannot_be_read_is_put_aside() {
         let directory = tempfile::tempdir().expect("temporary directory");
         let files = StateFiles::new(directory.path());
         let path = directory.path().join("usage.json");
-        let texts = ["{", "{\"apiVersion\":\"imagelet.dev/v9\",\"kind\":\"ImageUsage\",\"state\":{}}", "[]"];
+        let texts =
+            ["{", "{\"apiVersion\":\"imagelet.dev/v9\",\"kind\":\"ImageUsage\",\"state\":{\"images\":{}}}", "[]"];
         for (number, text) in texts.iter().enumerate() {
             fs::write(&path, text).expect("written");
-            let (history, aside) = files.history().expect("put aside");
-            let aside = aside.expect("told");
-            assert!(history.is_empty());
+            let read = history(&files);
+            let aside = read.aside.expect("told");
+            assert!(read.state.is_none());
             assert_eq!(aside, directory.path().join(format!("usage.json.unreadable-{}", number + 1)));
             assert_eq!(fs::read_to_string(aside).expect("kept"), *text);
         }
         fs::create_dir(&path).expect("made");
-        let error = files.history().expect_err("a directory").to_string();
+        let error = files.history(None).expect_err("a directory").to_string();
         assert!(error.starts_with("read ") && error.ends_with("usage.json"), "{error}");
     }
 }

@@ -15,6 +15,7 @@ mod credentials_of_pods;
 mod explain;
 mod queues;
 mod requests;
+mod room;
 mod spans;
 mod upstream;
 mod verification;

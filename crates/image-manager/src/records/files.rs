@@ -1,4 +1,5 @@
-//! [`Directory`]: the files of one directory, read and replaced as wholes. It knows nothing of what is in them.
+//! [`Directory`]: the files of one directory, read and replaced as wholes. It knows nothing of what is in them. Pull records
+//! and what garbage collection remembers lie in such.
 //!
 //! A file appears by rename, after its content is on disk, and the directory is written out after it: a reader sees
 //! the old file or the new one, also after a power cut. Several processes may work in one directory: they change it
@@ -33,7 +34,7 @@ type Moment = (i64, u64);
 
 /// When a directory last changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct DirectoryStamp {
+pub(crate) struct DirectoryStamp {
     modified: Moment,
     changed: Moment,
     settled: bool,
@@ -41,14 +42,14 @@ pub(super) struct DirectoryStamp {
 
 impl DirectoryStamp {
     /// Whether nothing changed since this stamp, according to a later one.
-    pub(super) fn still_is(&self, later: &Self) -> bool {
+    pub(crate) fn still_is(&self, later: &Self) -> bool {
         self.settled && (self.modified, self.changed) == (later.modified, later.changed)
     }
 }
 
 /// Which file it is, and in which state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FileStamp {
+pub(crate) struct FileStamp {
     inode: u64,
     size: u64,
     modified: Moment,
@@ -74,29 +75,29 @@ impl FileStamp {
     }
 
     /// Seconds since 1970 at which the content was written or affirmed.
-    pub(super) fn modified_second(&self) -> i64 {
+    pub(crate) fn modified_second(&self) -> i64 {
         self.modified.0
     }
 }
 
 /// A file that was read. As long as this is held, no other file can be taken for it.
 #[derive(Debug)]
-pub(super) struct Content {
-    pub(super) bytes: Vec<u8>,
-    pub(super) stamp: FileStamp,
+pub(crate) struct Content {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) stamp: FileStamp,
     file: OwnedFd,
 }
 
 impl Content {
     /// The open file.
-    pub(super) fn into_file(self) -> OwnedFd {
+    pub(crate) fn into_file(self) -> OwnedFd {
         self.file
     }
 }
 
 /// What can be said about a file without waiting.
 #[derive(Debug)]
-pub(super) enum Now {
+pub(crate) enum Now {
     /// It is the one that was seen before.
     Unchanged,
     /// It is this.
@@ -109,18 +110,18 @@ pub(super) enum Now {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Directory {
+pub(crate) struct Directory {
     path: PathBuf,
     fd: OwnedFd,
 }
 
 /// The lock of a directory; falls when dropped.
 #[derive(Debug)]
-pub(super) struct Lock(#[expect(dead_code, reason = "closing it unlocks")] OwnedFd);
+pub(crate) struct Lock(#[expect(dead_code, reason = "closing it unlocks")] OwnedFd);
 
 /// A file that is on disk under a name that nobody reads. Removed when dropped.
 #[derive(Debug)]
-pub(super) struct Draft<'a> {
+pub(crate) struct Draft<'a> {
     directory: &'a Directory,
     name: String,
     /// `None`: it has its right name.
@@ -129,7 +130,7 @@ pub(super) struct Draft<'a> {
 
 impl Directory {
     /// Opens the directory, makes it where it is missing, and removes drafts that killed processes left.
-    pub(super) fn open(path: PathBuf) -> Result<Self, RecordsError> {
+    pub(crate) fn open(path: PathBuf) -> Result<Self, RecordsError> {
         let fail = |operation| RecordsError::io(operation, &path);
         let missing = !path.is_dir();
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(fail("make directory"))?;
@@ -140,7 +141,7 @@ impl Directory {
             .map_err(|errno| fail("open directory")(errno.into()))?;
         let mode = fs::fstat(&fd).map_err(|errno| fail("look at")(errno.into()))?.st_mode;
         if mode & 0o077 != 0 {
-            tracing::warn!(path = %path.display(), "others could read pull records; they no longer can");
+            tracing::warn!(path = %path.display(), "others could read this directory; they no longer can");
             fs::fchmod(&fd, Mode::RWXU).map_err(|errno| fail("restrict the mode of")(errno.into()))?;
         }
         let directory = Self { path, fd };
@@ -148,7 +149,7 @@ impl Directory {
         Ok(directory)
     }
 
-    pub(super) fn path_of(&self, name: &str) -> PathBuf {
+    pub(crate) fn path_of(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
@@ -157,7 +158,7 @@ impl Directory {
     }
 
     /// When it last changed.
-    pub(super) fn stamp(&self) -> Result<DirectoryStamp, RecordsError> {
+    pub(crate) fn stamp(&self) -> Result<DirectoryStamp, RecordsError> {
         let now = now();
         let stat = fs::fstat(&self.fd).map_err(|errno| self.fail("look at directory")(errno.into()))?;
         if stat.st_nlink == 0 {
@@ -169,7 +170,7 @@ impl Directory {
     }
 
     /// The names of all records, in no order.
-    pub(super) fn names(&self) -> Result<Vec<String>, RecordsError> {
+    pub(crate) fn names(&self) -> Result<Vec<String>, RecordsError> {
         self.list(is_record).map_err(self.fail("list"))
     }
 
@@ -190,7 +191,7 @@ impl Directory {
     }
 
     /// Reads a file; `None` if there is none.
-    pub(super) fn read(&self, name: &str) -> Result<Option<Content>, RecordsError> {
+    pub(crate) fn read(&self, name: &str) -> Result<Option<Content>, RecordsError> {
         self.read_file(name).map_err(RecordsError::io("read", self.path_of(name)))
     }
 
@@ -211,7 +212,7 @@ impl Directory {
     }
 
     /// Reads a file if that needs no disk. `seen`: a stamp of it, so that it need not be read again.
-    pub(super) fn read_now(&self, name: &str, seen: Option<&FileStamp>) -> Now {
+    pub(crate) fn read_now(&self, name: &str, seen: Option<&FileStamp>) -> Now {
         let now = now();
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let Ok(path) = CString::new(name) else { return Now::Unknown };
@@ -235,7 +236,7 @@ impl Directory {
     }
 
     /// Waits until nobody else changes the directory.
-    pub(super) fn lock(&self) -> Result<Lock, RecordsError> {
+    pub(crate) fn lock(&self) -> Result<Lock, RecordsError> {
         let lock = || -> io::Result<OwnedFd> {
             // A file description of its own: threads of one process shut each other out as well.
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -247,7 +248,7 @@ impl Directory {
     }
 
     /// Writes a file that is to become `name`, down to the disk.
-    pub(super) fn draft(&self, name: &str, bytes: &[u8]) -> Result<Draft<'_>, RecordsError> {
+    pub(crate) fn draft(&self, name: &str, bytes: &[u8]) -> Result<Draft<'_>, RecordsError> {
         self.write_draft(name, bytes).map_err(RecordsError::io("write", self.path_of(name)))
     }
 
@@ -279,7 +280,7 @@ impl Directory {
     }
 
     /// Removes a file; whether there was one.
-    pub(super) fn remove(&self, name: &str) -> Result<bool, RecordsError> {
+    pub(crate) fn remove(&self, name: &str) -> Result<bool, RecordsError> {
         match fs::unlinkat(&self.fd, name, AtFlags::empty()) {
             Ok(()) => Ok(true),
             Err(Errno::NOENT) => Ok(false),
@@ -288,7 +289,7 @@ impl Directory {
     }
 
     /// Whether `name` is still the file that was read. The caller holds the lock.
-    pub(super) fn is_still(&self, name: &str, content: Option<&Content>) -> Result<bool, RecordsError> {
+    pub(crate) fn is_still(&self, name: &str, content: Option<&Content>) -> Result<bool, RecordsError> {
         let stat = match fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Some(stat),
             Err(Errno::NOENT) => None,
@@ -299,7 +300,7 @@ impl Directory {
     }
 
     /// Notes on the file itself that what is in it was affirmed at `second`.
-    pub(super) fn touch(&self, name: &str, second: i64) -> Result<(), RecordsError> {
+    pub(crate) fn touch(&self, name: &str, second: i64) -> Result<(), RecordsError> {
         let time = rustix::fs::Timespec { tv_sec: second, tv_nsec: 0 };
         let times = rustix::fs::Timestamps { last_access: time, last_modification: time };
         fs::utimensat(&self.fd, name, &times, AtFlags::SYMLINK_NOFOLLOW)
@@ -307,7 +308,7 @@ impl Directory {
     }
 
     /// Makes names durable.
-    pub(super) fn sync(&self) -> Result<(), RecordsError> {
+    pub(crate) fn sync(&self) -> Result<(), RecordsError> {
         fs::fsync(&self.fd).map_err(|errno| self.fail("make durable")(errno.into()))
     }
 
@@ -330,7 +331,7 @@ impl Directory {
 impl Draft<'_> {
     /// Gives it its name. The caller holds the lock, and syncs the directory when that is released. `None`: somebody
     /// took the draft away.
-    pub(super) fn place(mut self, name: &str) -> Result<Option<OwnedFd>, RecordsError> {
+    pub(crate) fn place(mut self, name: &str) -> Result<Option<OwnedFd>, RecordsError> {
         let directory = self.directory;
         match fs::renameat(&directory.fd, &self.name, &directory.fd, name) {
             Ok(()) => Ok(self.file.take()),
@@ -354,18 +355,18 @@ impl Drop for Draft<'_> {
 }
 
 /// The stamp of a file that was just opened.
-pub(super) fn stamp_of(file: &OwnedFd) -> io::Result<FileStamp> {
+pub(crate) fn stamp_of(file: &OwnedFd) -> io::Result<FileStamp> {
     let now = now();
     Ok(FileStamp::of(&fs::fstat(file)?, now))
 }
 
 /// Takes a lock on a file that many may hold. Never waits: whoever wants it alone holds the directory's lock.
-pub(super) fn share(file: &OwnedFd) -> io::Result<()> {
+pub(crate) fn share(file: &OwnedFd) -> io::Result<()> {
     Ok(fs::flock(file, FlockOperation::NonBlockingLockShared)?)
 }
 
 /// Whether nobody holds the lock of [`share`].
-pub(super) fn is_unshared(file: &OwnedFd) -> io::Result<bool> {
+pub(crate) fn is_unshared(file: &OwnedFd) -> io::Result<bool> {
     match fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(true),
         Err(Errno::WOULDBLOCK) => Ok(false),

@@ -26,7 +26,7 @@
 mod cache;
 mod check;
 mod error;
-mod files;
+pub(crate) mod files;
 mod format;
 mod inner;
 mod intent;

@@ -1,0 +1,52 @@
+//! Tests of the usage history.
+
+use super::*;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).expect("in range")
+}
+
+#[test]
+fn keys_are_those_of_the_kubelet() {
+    assert_eq!(key("sha256:1", ""), "sha256:1");
+    assert_eq!(key("sha256:1", "kata"), "sha256:1,kata");
+}
+
+#[test]
+fn protection_is_only_prolonged() {
+    let mut history = UsageHistory::default();
+    history.protect("a", "", at(5), at(100));
+    history.protect("a", "", at(6), at(50));
+    let record = history.get("a", "").expect("made");
+    assert_eq!((record.first_detected, record.protected_until), (at(5), Some(at(100))));
+    assert_eq!(history.remove("a", "").map(|r| r.first_detected), Some(at(5)));
+    assert!(history.is_empty());
+}
+
+#[test]
+fn idle_time_begins_with_the_last_use_or_with_the_image() {
+    let record = |used: Option<i64>| UsageRecord { last_used: used.map(at), ..UsageRecord::new(at(10)) };
+    assert_eq!(record(None).idle_since(), at(10));
+    assert_eq!(record(Some(20)).idle_since(), at(20));
+    assert_eq!(record(Some(5)).idle_since(), at(10));
+}
+
+#[test]
+fn what_two_processes_saw_is_joined() {
+    let mut ours = UsageHistory::default();
+    let used = |first, used: Option<i64>, by: &str| UsageRecord {
+        last_used: used.map(at),
+        used_by: by.into(),
+        ..UsageRecord::new(at(first))
+    };
+    ours.insert("both", used(100, Some(200), "a"));
+    ours.insert("ours", used(100, None, ""));
+    let mut theirs = UsageHistory::default();
+    theirs.insert("both", UsageRecord { protected_until: Some(at(900)), ..used(50, Some(300), "b") });
+    theirs.insert("theirs", used(70, None, ""));
+    ours.merge(theirs);
+    let both = ours.get("both", "").expect("joined");
+    assert_eq!((both.first_detected, both.last_used, &*both.used_by), (at(50), Some(at(300)), "b"));
+    assert_eq!(both.protected_until, Some(at(900)));
+    assert_eq!(ours.len(), 3);
+}

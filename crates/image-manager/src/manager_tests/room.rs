@@ -1,0 +1,132 @@
+//! Pulls that find the disk full: collection is asked once, and the pull is tried once more where that helped.
+
+use std::sync::Mutex;
+
+use async_trait::async_trait;
+use cri_api::{Error, Kind};
+
+use super::*;
+use crate::gc::{DiskSpace, GcOptions, GcPolicy, ImageGcManager};
+use crate::{Hold, MakeRoom, Room};
+
+/// Answers as told, and writes down what was asked for.
+struct Landlord {
+    room: Room,
+    asked: Mutex<Vec<Option<u64>>>,
+}
+
+#[async_trait]
+impl MakeRoom for Landlord {
+    async fn make_room(&self, needed: Option<u64>) -> Room {
+        self.asked.lock().expect("no panic").push(needed);
+        self.room.clone()
+    }
+
+    fn hold(&self, image: &str) -> Option<Hold> {
+        assert_eq!(image, "missing_image:latest");
+        None
+    }
+}
+
+fn full(needed: Option<u64>) -> Error {
+    let error = Error::new(Kind::ResourceExhausted, "no space left on the file system of /images");
+    needed.into_iter().fold(error, Error::with_needed_bytes)
+}
+
+fn rig(room: Room) -> (Rig, Arc<Landlord>) {
+    let landlord = Arc::new(Landlord { room, asked: Mutex::default() });
+    let make_room = Some(Arc::clone(&landlord) as Arc<dyn MakeRoom>);
+    (Rig::with(Options { puller: SERIAL, backoff: UPSTREAM, make_room, ..Options::default() }), landlord)
+}
+
+fn freed(removed: usize) -> Room {
+    Room { freed_bytes: 3 << 19, removed, ..Room::default() }
+}
+
+#[tokio::test]
+async fn a_pull_is_tried_once_more_when_something_was_freed() {
+    let (rig, landlord) = rig(freed(1));
+    rig.fake.faults().fail_times(CallKind::PullImage, 1, full(Some(4096)));
+    let pulled = rig.ensure(request("missing_image", PullPolicy::IfNotPresent)).await.expect("there is room now");
+    assert!(pulled.pulled);
+    assert_eq!(*landlord.asked.lock().expect("no panic"), [Some(4096)]);
+    assert_eq!(rig.pulled_names().len(), 2);
+    assert_eq!(rig.reasons(), ["Pulling", "Pulled"]);
+    assert!(rig.manager.backoff().is_empty(), "nobody waits for anything");
+}
+
+#[tokio::test]
+async fn a_second_failure_is_the_last_and_tells_what_was_done() {
+    let (rig, landlord) = rig(Room { problem: Some("1 image is stuck".into()), ..freed(2) });
+    rig.fake.faults().fail(CallKind::PullImage, full(Some(5 << 30)));
+    let error = rig.ensure(request("missing_image", PullPolicy::Always)).await.expect_err("full for good");
+    assert_eq!((landlord.asked.lock().expect("no panic").len(), rig.pulled_names().len()), (1, 2));
+    let text = "no space left on the file system of /images (5.0 GiB were needed, and garbage collection freed 1.5 MiB by \
+                removing 2 images: 1 image is stuck)";
+    assert_eq!(error.message(), text);
+    assert_eq!((error.reason(), error.cause()), ("ErrImagePull", Some(crate::Cause::DiskFull)));
+    assert_eq!(rig.reasons(), ["Pulling", "Failed"]);
+    assert_eq!(rig.manager.backoff().len(), 1);
+}
+
+#[tokio::test]
+async fn without_room_there_is_no_second_try() {
+    let (rig, landlord) = rig(Room::default());
+    rig.fake.faults().fail(CallKind::PullImage, full(None));
+    let error = rig.ensure(request("missing_image", PullPolicy::Always)).await.expect_err("full for good");
+    assert_eq!(*landlord.asked.lock().expect("no panic"), [None]);
+    assert_eq!(rig.pulled_names().len(), 1);
+    let text = "no space left on the file system of /images (garbage collection found nothing to remove)";
+    assert_eq!(error.message(), text);
+    // Other failures are nobody's business.
+    rig.pass(600);
+    rig.fake.faults().fail(CallKind::PullImage, Error::new(Kind::NotFound, "manifest unknown"));
+    let error = rig.ensure(request("missing_image", PullPolicy::Always)).await.expect_err("not there");
+    assert_eq!(error.message(), "manifest unknown");
+    assert_eq!(landlord.asked.lock().expect("no panic").len(), 1);
+}
+
+/// The collector itself, on a disk that is full until images go. Pulls one by one: nobody waits for a slot that a failed pull
+/// would still hold, and a collection serves all who failed.
+#[tokio::test]
+async fn the_collector_makes_room_for_many() {
+    for puller in [SERIAL, PARALLEL] {
+        let fake = FakeImageService::new();
+        for name in ["old-1", "old-2"] {
+            fake.preload(name, &FakeImage::new(name).sized(300));
+        }
+        for n in 0..5 {
+            fake.publish(&format!("new-{n}"), &FakeImage::new(&format!("new-{n}")).sized(10));
+        }
+        let images = fake.clone();
+        let disk = Arc::new(move |_: &std::path::Path| {
+            let here = images.calls().into_iter().filter(|call| matches!(call, Call::RemoveImage(_))).count();
+            let available = 300 * u64::try_from(here).unwrap_or(0);
+            Ok(DiskSpace { capacity: 1000, available, ..DiskSpace::default() })
+        });
+        let wall_clock: crate::WallClock = Arc::new(jiff::Timestamp::now);
+        let policy = GcPolicy { min_age: Duration::ZERO, ..GcPolicy::default() };
+        let options = GcOptions { policy, settle: Duration::ZERO, ..GcOptions::new(wall_clock, disk) };
+        let ring = Arc::new(RingRecorder::new(100));
+        let events: Arc<dyn EventRecorder> = Arc::clone(&ring) as _;
+        let gc = Arc::new(ImageGcManager::new(Arc::new(fake.clone()), None, Arc::clone(&events), options));
+        let make_room = Some(Arc::clone(&gc) as Arc<dyn MakeRoom>);
+        let options = Options { puller, backoff: UPSTREAM, make_room, ..Options::default() };
+        let manager = Arc::new(ImageManager::new(Arc::new(fake.clone()), events, options));
+        fake.faults().fail_times(CallKind::PullImage, 5, full(Some(200)));
+        let mut tasks = JoinSet::new();
+        for n in 0..5 {
+            let manager = Arc::clone(&manager);
+            let wanted = EnsureImageRequest {
+                pod: PodRef { uid: n.to_string(), ..PodRef::default() },
+                ..request(&format!("new-{n}"), PullPolicy::IfNotPresent)
+            };
+            tasks.spawn(async move { manager.ensure_image_exists(wanted).await });
+        }
+        let results =
+            tokio::time::timeout(Duration::from_secs(60), tasks.join_all()).await.expect("nobody waits for good");
+        assert!(results.iter().all(Result::is_ok), "{results:?}");
+        let removed = fake.calls().into_iter().filter(|call| matches!(call, Call::RemoveImage(_))).count();
+        assert_eq!(removed, 1, "one collection was enough for all of them");
+    }
+}
