@@ -2,6 +2,7 @@
 //! `cri_api::RuntimeService`. Images are asked of `image_manager` and nobody else. It knows no gRPC, no embedded engine
 //! and no credentials; the binary calls it.
 
+pub mod container_gc;
 mod defaults;
 mod environment;
 mod field;

@@ -47,7 +47,7 @@ pub enum ContainerEventKind {
 pub(super) struct Refused(Option<Error>);
 
 impl Refused {
-    pub(super) fn new(error: Error) -> ContainerEvents {
+    pub(super) fn with(error: Error) -> ContainerEvents {
         Box::pin(Self(Some(error)))
     }
 }

@@ -160,7 +160,7 @@ pub trait RuntimeService: Send + Sync + 'static {
 
     /// What happens to containers, from now on. A runtime that does not tell answers one error, `Unimplemented`.
     fn container_events(&self) -> ContainerEvents {
-        Refused::new(unimplemented("GetContainerEvents"))
+        Refused::with(unimplemented("GetContainerEvents"))
     }
 
     /// Tells the runtime which addresses the pods of this node have.

@@ -1,0 +1,226 @@
+//! Logs on disk: `/var/log/pods/NAMESPACE_NAME_UID/CONTAINER/N.log`, and the links `/var/log/containers/*.log` to them. Scans
+//! and removes below the two directories it is given and nowhere else: no link is ever followed. Everything here blocks;
+//! the collector calls it off the async threads.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{AtFlags, Dir, Mode, OFlags};
+
+/// Where logs are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogDirectories {
+    /// One directory for each pod.
+    pub pods: PathBuf,
+    /// One link for each container; `None`: nobody makes them.
+    pub links: Option<PathBuf>,
+}
+
+impl Default for LogDirectories {
+    /// The kubelet's.
+    fn default() -> Self {
+        Self { pods: "/var/log/pods".into(), links: Some("/var/log/containers".into()) }
+    }
+}
+
+/// What a scan found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogInventory {
+    /// Entries of the pods' directory.
+    pub directories: Vec<PodLogDirectory>,
+    /// Links that lead nowhere.
+    pub dangling: Vec<ContainerLink>,
+}
+
+/// An entry of the pods' directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodLogDirectory {
+    /// Its name there.
+    pub name: String,
+    /// The pod that it is of; `None`: it is no directory, or has another name.
+    pub pod: Option<LogOwner>,
+}
+
+/// The pod that logs are of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogOwner {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Uid.
+    pub uid: String,
+}
+
+/// A link to a container's log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerLink {
+    /// Its name.
+    pub name: String,
+    /// The container's id, or the beginning of it where the whole name would be too long; empty: not to be seen.
+    pub container_id: String,
+}
+
+const SUFFIX: &str = ".log";
+/// Longest name of a file.
+const LONGEST_NAME: usize = 255;
+
+impl LogOwner {
+    /// Of the name of a directory.
+    fn parse(name: &str) -> Option<Self> {
+        let mut parts = name.split('_').filter(|part| !part.is_empty());
+        let owner = Self { namespace: parts.next()?.into(), name: parts.next()?.into(), uid: parts.next()?.into() };
+        // No part has an underscore: another one, or two in a row, make it another name.
+        (name.matches('_').count() == 2).then_some(owner)
+    }
+}
+
+/// The name of the link to a container's log, cut as the kubelet cuts it.
+pub(super) fn link_name(pod: &str, namespace: &str, container: &str, id: &str) -> String {
+    let mut name = format!("{pod}_{namespace}_{container}-{id}");
+    let mut longest = LONGEST_NAME - SUFFIX.len();
+    while !name.is_char_boundary(longest.min(name.len())) {
+        longest -= 1;
+    }
+    name.truncate(longest);
+    name + SUFFIX
+}
+
+impl LogDirectories {
+    /// What is there. Directories that are absent are empty.
+    ///
+    /// # Errors
+    /// When one cannot be read.
+    pub fn scan(&self) -> io::Result<LogInventory> {
+        let mut found = LogInventory::default();
+        for (name, kind) in entries(&self.pods)? {
+            let pod = if kind.is_dir() { LogOwner::parse(&name) } else { None };
+            found.directories.push(PodLogDirectory { name, pod });
+        }
+        let Some(links) = &self.links else { return Ok(found) };
+        for (name, kind) in entries(links)? {
+            let Some(stem) = name.strip_suffix(SUFFIX).filter(|_| kind.is_symlink()) else { continue };
+            // Only whether it leads somewhere is asked; nothing is done there.
+            if matches!(fs::metadata(links.join(&name)), Err(e) if e.kind() == io::ErrorKind::NotFound) {
+                let container_id = stem.rsplit_once('-').map(|(_, id)| id.to_owned()).unwrap_or_default();
+                found.dangling.push(ContainerLink { name, container_id });
+            }
+        }
+        Ok(found)
+    }
+
+    /// Removes the directory of a pod with all that is in it.
+    ///
+    /// # Errors
+    /// When something in it stays. One that is gone already is no error.
+    pub(super) fn remove_directory(&self, name: &str) -> io::Result<()> {
+        gone_is_done(fs::remove_dir_all(self.pods.join(plain(name)?)))
+    }
+
+    /// Removes a link.
+    ///
+    /// # Errors
+    /// When it stays. One that is gone already is no error; what is no link stays, and is one.
+    pub(super) fn remove_link(&self, name: &str) -> io::Result<()> {
+        let Some(links) = &self.links else { return Ok(()) };
+        let path = links.join(plain(name)?);
+        match fs::symlink_metadata(&path) {
+            Ok(found) if found.is_symlink() => gone_is_done(fs::remove_file(path)),
+            Ok(_) => Err(io::Error::other("it is no link")),
+            Err(error) => gone_is_done(Err(error)),
+        }
+    }
+
+    /// Removes a container's log with those that were turned away from it: `0.log`, `0.log.20260101-000000`. Says how many
+    /// files went. A path that is not below the pods' directory, or leads there over a link, is not touched.
+    ///
+    /// # Errors
+    /// When a file stays.
+    pub(super) fn remove_log(&self, path: &Path) -> io::Result<usize> {
+        let Ok(below) = path.strip_prefix(&self.pods) else { return Ok(0) };
+        let mut names = Vec::new();
+        for component in below.components() {
+            let Component::Normal(name) = component else { return Ok(0) };
+            names.push(name);
+        }
+        let Some((file, directories)) = names.split_last() else { return Ok(0) };
+        let Some(directory) = open_below(&self.pods, directories)? else { return Ok(0) };
+        let turned: Vec<u8> = [file.as_encoded_bytes(), b"."].concat();
+        let mut removed = 0;
+        for entry in Dir::read_from(&directory)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name == file.as_encoded_bytes() || name.starts_with(&turned) {
+                match rustix::fs::unlinkat(&directory, entry.file_name(), AtFlags::empty()) {
+                    Ok(()) => removed += 1,
+                    Err(rustix::io::Errno::NOENT | rustix::io::Errno::ISDIR) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        Ok(removed)
+    }
+}
+
+/// The directory below `root`, step by step and over no link; `None`: it is not there, or only over a link.
+fn open_below(root: &Path, names: &[&OsStr]) -> io::Result<Option<OwnedFd>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let missing = |error: rustix::io::Errno| {
+        use rustix::io::Errno;
+        matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::LOOP)
+    };
+    let mut directory = match rustix::fs::open(root, flags, Mode::empty()) {
+        Ok(directory) => directory,
+        Err(error) if missing(error) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    for name in names {
+        directory = match rustix::fs::openat(&directory, *name, flags | OFlags::NOFOLLOW, Mode::empty()) {
+            Ok(below) => below,
+            Err(error) if missing(error) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+    }
+    Ok(Some(directory))
+}
+
+/// A name in a directory, and not a way out of it.
+fn plain(name: &str) -> io::Result<&str> {
+    let mut components = Path::new(name).components();
+    match (components.next(), components.next()) {
+        (Some(Component::Normal(only)), None) if only == name => Ok(name),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a name in a directory")),
+    }
+}
+
+fn gone_is_done(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}
+
+/// Names that are text, sorted, with what each is, links not followed. What has no text for a name is nobody's.
+fn entries(directory: &Path) -> io::Result<Vec<(String, fs::FileType)>> {
+    let read = match fs::read_dir(directory) {
+        Ok(read) => read,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut found = Vec::new();
+    for entry in read {
+        let entry = entry?;
+        if let Ok(name) = entry.file_name().into_string() {
+            found.push((name, entry.file_type()?));
+        }
+    }
+    found.sort_by(|(a, _), (b, _)| a.cmp(b));
+    Ok(found)
+}
+
+#[cfg(test)]
+#[path = "logs_tests.rs"]
+mod tests;

@@ -1,0 +1,21 @@
+//! Collection of what containers leave behind: those that have ended, sandboxes that are not ready, and log directories of
+//! pods that are gone. [`select`] decides (pure, with a reason for each thing), [`ContainerGc`] does it over
+//! `cri_api::RuntimeService`. It never touches what runs, and images are not its business. The binary calls it, and image
+//! collection under disk pressure.
+
+mod collector;
+mod logs;
+mod loops;
+mod plan;
+mod pods;
+mod policy;
+mod report;
+mod select;
+
+pub use collector::{ContainerGc, ContainerGcOptions};
+pub use logs::{ContainerLink, LogDirectories, LogInventory, LogOwner, PodLogDirectory};
+pub use plan::{ContainerPlan, Keep, Remove, Row, Verdict};
+pub use pods::{NoPodSource, PodStates};
+pub use policy::{ContainerGcPolicy, ContainerGcPolicyError};
+pub use report::{ContainerGcError, ContainerGcReport};
+pub use select::{Inventory, Scope, select};

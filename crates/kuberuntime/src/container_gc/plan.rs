@@ -1,0 +1,211 @@
+//! [`ContainerPlan`]: what goes and what stays, with the reason for each, for machines and for people. It removes nothing.
+
+use std::fmt;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+
+/// What [`select`](super::select()) decided.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ContainerPlan {
+    /// Containers: those that go in their order, then the others.
+    pub containers: Vec<Row>,
+    /// Sandboxes.
+    pub sandboxes: Vec<Row>,
+    /// Directories of pods' logs.
+    pub log_directories: Vec<Row>,
+    /// Links to logs that are not there.
+    pub log_links: Vec<Row>,
+}
+
+impl ContainerPlan {
+    /// Everything, with a word for what each is.
+    pub fn rows(&self) -> impl Iterator<Item = (&'static str, &Row)> {
+        let parts = [
+            ("container", &self.containers),
+            ("sandbox", &self.sandboxes),
+            ("logs", &self.log_directories),
+            ("link", &self.log_links),
+        ];
+        parts.into_iter().flat_map(|(word, rows)| rows.iter().map(move |row| (word, row)))
+    }
+
+    /// How many things go.
+    #[must_use]
+    pub fn removals(&self) -> usize {
+        self.rows().filter(|(_, row)| row.verdict.removes()).count()
+    }
+}
+
+/// One thing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Row {
+    /// Its id, or its name in its directory.
+    pub id: String,
+    /// The container's name; empty where it is none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// `NAMESPACE/NAME` of its pod, where it is known.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub pod: String,
+    /// Uid of its pod, where it is known.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub pod_uid: String,
+    /// When it was made, where it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub created_at: Option<Timestamp>,
+    /// Whether it goes, and why.
+    #[serde(flatten)]
+    pub verdict: Verdict,
+    /// Its number in the inventory.
+    #[serde(skip)]
+    pub index: usize,
+}
+
+/// Whether something goes, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It goes.
+    Remove(Remove),
+    /// It stays.
+    Keep(Keep),
+}
+
+/// Why something goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remove {
+    /// Its pod is gone.
+    PodGone,
+    /// Its pod has ended, and space is needed.
+    PodEnded,
+    /// Of this container of the pod so many stay.
+    PerContainer(usize),
+    /// On the node so many stay.
+    InAll(usize),
+    /// Its pod has a newer sandbox.
+    NotNewest,
+    /// It leads to a log that is not there.
+    Dangling,
+}
+
+/// Why something stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// It runs.
+    Running,
+    /// It was made not long enough ago.
+    TooYoung {
+        /// How long ago.
+        age: Duration,
+        /// How long ago it would have to be.
+        min_age: Duration,
+    },
+    /// The limits allow it.
+    WithinLimits,
+    /// It is ready.
+    Ready,
+    /// Containers are left in it.
+    HasContainers(usize),
+    /// It is the newest of its pod.
+    Newest,
+    /// Not every source of pods is ready, so that a pod may only be late.
+    SourcesNotReady,
+    /// Its pod may be alive.
+    PodMayLive,
+    /// Its container has not ended: the log may only be turned at this moment.
+    NotEnded,
+    /// It is not what it would have to be by its name.
+    Foreign,
+}
+
+impl Verdict {
+    /// Whether it goes.
+    #[must_use]
+    pub fn removes(&self) -> bool {
+        matches!(self, Self::Remove(_))
+    }
+
+    /// `remove`, or a word for why it stays.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Remove(_) => "remove",
+            Self::Keep(keep) => match keep {
+                Keep::Running => "running",
+                Keep::TooYoung { .. } => "too-young",
+                Keep::WithinLimits => "within-limits",
+                Keep::Ready => "ready",
+                Keep::HasContainers(_) => "has-containers",
+                Keep::Newest => "newest",
+                Keep::SourcesNotReady => "sources-not-ready",
+                Keep::PodMayLive => "pod-may-live",
+                Keep::NotEnded => "not-ended",
+                Keep::Foreign => "foreign",
+            },
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Remove(why) => why.fmt(f),
+            Self::Keep(why) => why.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Remove {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PodGone => f.write_str("its pod is gone"),
+            Self::PodEnded => f.write_str("its pod has ended, and space is needed"),
+            Self::PerContainer(limit) => {
+                write!(f, "of one container of a pod {limit} that ended stay, and newer ones are there")
+            }
+            Self::InAll(limit) => write!(f, "of all containers that ended {limit} stay, and newer ones are there"),
+            Self::NotNewest => f.write_str("its pod has a newer one"),
+            Self::Dangling => f.write_str("the log that it leads to is not there"),
+        }
+    }
+}
+
+/// Whole seconds, as people want ages.
+fn seconds(time: Duration) -> SignedDuration {
+    SignedDuration::from_secs(i64::try_from(time.as_secs()).unwrap_or(i64::MAX))
+}
+
+impl fmt::Display for Keep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Running => f.write_str("it runs"),
+            Self::TooYoung { age, min_age } => {
+                let (age, min_age) = (seconds(*age), seconds(*min_age));
+                write!(f, "made {age:#} ago, and containers stay for {min_age:#} at least")
+            }
+            Self::WithinLimits => f.write_str("so many may stay"),
+            Self::Ready => f.write_str("it is ready"),
+            Self::HasContainers(1) => f.write_str("a container is left in it"),
+            Self::HasContainers(number) => write!(f, "{number} containers are left in it"),
+            Self::Newest => f.write_str("it is the newest of its pod"),
+            Self::SourcesNotReady => f.write_str("which pods there should be is not known, or not yet"),
+            Self::PodMayLive => f.write_str("its pod is not gone"),
+            Self::NotEnded => f.write_str("its container has not ended"),
+            Self::Foreign => f.write_str("it is no pod's by its name"),
+        }
+    }
+}
+
+impl Serialize for Verdict {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Words {
+            decision: &'static str,
+            why: String,
+        }
+        Words { decision: self.word(), why: self.to_string() }.serialize(serializer)
+    }
+}

@@ -1,0 +1,280 @@
+//! [`select`]: which containers, sandboxes and logs go, in the kubelet's order and by its formula. Pure: what is there, what
+//! is known of pods, the policy and the time go in; a plan with a reason for everything comes out, whatever the order of
+//! the input.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use cri_api::{Container, ContainerState, PodSandbox};
+use jiff::Timestamp;
+
+use super::logs::LogInventory;
+use super::plan::{ContainerPlan, Keep, Remove, Row, Verdict};
+use super::pods::PodStates;
+use super::policy::ContainerGcPolicy;
+use crate::labels::{POD_NAME, POD_NAMESPACE, POD_UID};
+
+/// What is on the node.
+#[derive(Clone, Debug, Default)]
+pub struct Inventory {
+    /// All containers.
+    pub containers: Vec<Container>,
+    /// All sandboxes.
+    pub sandboxes: Vec<PodSandbox>,
+    /// Logs.
+    pub logs: LogInventory,
+}
+
+/// How much goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// What the policy has too much of, and what is left of pods that are gone.
+    #[default]
+    Policy,
+    /// Also what is left of pods that have ended and are still there: there is disk pressure.
+    Pressure,
+}
+
+/// Whether a pod's containers and sandboxes go with all that is left of them, and why.
+fn pod_goes(pods: &dyn PodStates, scope: Scope, uid: &str) -> Option<Remove> {
+    if pods.content_removable(uid) {
+        return Some(Remove::PodGone);
+    }
+    (scope == Scope::Pressure && pods.runtime_removable(uid)).then_some(Remove::PodEnded)
+}
+
+/// The whole plan: sandboxes as they are once the containers are gone.
+#[must_use]
+pub fn select(
+    inventory: &Inventory,
+    policy: &ContainerGcPolicy,
+    pods: &dyn PodStates,
+    scope: Scope,
+    now: Timestamp,
+) -> ContainerPlan {
+    let Inventory { containers, sandboxes, logs } = inventory;
+    let of_containers = select_containers(inventory, policy, pods, scope, now);
+    let left = of_containers.iter().filter(|row| !row.verdict.removes()).map(|row| &containers[row.index]);
+    let (log_directories, log_links) = select_logs(logs, containers, pods);
+    ContainerPlan {
+        sandboxes: select_sandboxes(sandboxes, left, pods, scope),
+        containers: of_containers,
+        log_directories,
+        log_links,
+    }
+}
+
+/// What goes first, and among what stays the newest first; equals by id, so that the input's order does not matter.
+fn sorted(mut rows: Vec<Row>) -> Vec<Row> {
+    rows.sort_by(|a, b| {
+        let removed = b.verdict.removes().cmp(&a.verdict.removes());
+        let age = a.created_at.cmp(&b.created_at);
+        let age = if a.verdict.removes() { age } else { age.reverse() };
+        removed.then(age).then_with(|| a.id.cmp(&b.id))
+    });
+    rows
+}
+
+pub(super) fn select_containers(
+    inventory: &Inventory,
+    policy: &ContainerGcPolicy,
+    pods: &dyn PodStates,
+    scope: Scope,
+    now: Timestamp,
+) -> Vec<Row> {
+    let containers = &inventory.containers;
+    let of_sandbox: HashMap<&str, &PodSandbox> =
+        inventory.sandboxes.iter().map(|sandbox| (sandbox.id.as_str(), sandbox)).collect();
+    let uids: Vec<&str> = containers.iter().map(|container| pod_uid(container, &of_sandbox)).collect();
+    let mut verdicts = vec![Verdict::Keep(Keep::WithinLimits); containers.len()];
+    // Numbers by pod and name, of those that have ended for long enough.
+    let mut units: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
+    for (number, container) in containers.iter().enumerate() {
+        if container.state == ContainerState::Running {
+            verdicts[number] = Verdict::Keep(Keep::Running);
+            continue;
+        }
+        let age = age(container.created_at, now);
+        if age.is_none_or(|age| age < policy.min_age) {
+            let age = age.unwrap_or_default();
+            verdicts[number] = Verdict::Keep(Keep::TooYoung { age, min_age: policy.min_age });
+            continue;
+        }
+        units.entry((uids[number], &container.metadata.name)).or_default().push(number);
+    }
+    for unit in units.values_mut() {
+        newest_first(unit, containers);
+    }
+    let mut remove = |numbers: &[usize], why: Remove| {
+        for &number in numbers {
+            verdicts[number] = Verdict::Remove(why);
+        }
+    };
+
+    if pods.sources_ready() {
+        units.retain(|(uid, _), unit| {
+            let Some(why) = pod_goes(pods, scope, uid) else { return true };
+            remove(unit, why);
+            false
+        });
+    }
+    if let Some(limit) = policy.max_per_pod_container {
+        keep_newest(&mut units, limit, |numbers| remove(numbers, Remove::PerContainer(limit)));
+    }
+    if let Some(limit) = policy.max_containers
+        && number_of(&units) > limit
+    {
+        // As many of each, one at least; then the oldest of all.
+        let each = (limit / units.len()).max(1);
+        keep_newest(&mut units, each, |numbers| remove(numbers, Remove::InAll(limit)));
+        let mut left: Vec<usize> = units.into_values().flatten().collect();
+        newest_first(&mut left, containers);
+        if left.len() > limit {
+            remove(&left[limit..], Remove::InAll(limit));
+        }
+    }
+
+    let rows = containers.iter().zip(verdicts).enumerate().map(|(index, (container, verdict))| {
+        let label = |key: &str| container.labels.get(key).map(String::as_str).unwrap_or_default();
+        let (namespace, name) = (label(POD_NAMESPACE), label(POD_NAME));
+        let pod = match (name, of_sandbox.get(container.pod_sandbox_id.as_str())) {
+            ("", Some(sandbox)) => pod_of(sandbox),
+            ("", None) => String::new(),
+            _ => format!("{namespace}/{name}"),
+        };
+        Row {
+            id: container.id.clone(),
+            name: container.metadata.name.clone(),
+            pod,
+            pod_uid: uids[index].to_owned(),
+            created_at: timestamp(container.created_at),
+            verdict,
+            index,
+        }
+    });
+    sorted(rows.collect())
+}
+
+/// The label of whoever made the container; for others, what its sandbox says.
+fn pod_uid<'a>(container: &'a Container, sandboxes: &HashMap<&str, &'a PodSandbox>) -> &'a str {
+    let label = container.labels.get(POD_UID).map(String::as_str);
+    let sandbox = || sandboxes.get(container.pod_sandbox_id.as_str()).map(|sandbox| sandbox.metadata.uid.as_str());
+    label.or_else(sandbox).unwrap_or_default()
+}
+
+fn pod_of(sandbox: &PodSandbox) -> String {
+    format!("{}/{}", sandbox.metadata.namespace, sandbox.metadata.name)
+}
+
+fn newest_first(numbers: &mut [usize], containers: &[Container]) {
+    numbers.sort_by(|&a, &b| {
+        let (a, b) = (&containers[a], &containers[b]);
+        b.created_at.cmp(&a.created_at).then_with(|| a.id.cmp(&b.id))
+    });
+}
+
+fn number_of(units: &BTreeMap<(&str, &str), Vec<usize>>) -> usize {
+    units.values().map(Vec::len).sum()
+}
+
+/// Leaves the newest `limit` of each unit.
+fn keep_newest(units: &mut BTreeMap<(&str, &str), Vec<usize>>, limit: usize, mut remove: impl FnMut(&[usize])) {
+    units.retain(|_, unit| {
+        remove(&unit[limit.min(unit.len())..]);
+        unit.truncate(limit);
+        !unit.is_empty()
+    });
+}
+
+pub(super) fn select_sandboxes<'a>(
+    sandboxes: &[PodSandbox],
+    containers: impl Iterator<Item = &'a Container>,
+    pods: &dyn PodStates,
+    scope: Scope,
+) -> Vec<Row> {
+    let mut inhabitants: HashMap<&str, usize> = HashMap::new();
+    for container in containers {
+        *inhabitants.entry(&container.pod_sandbox_id).or_default() += 1;
+    }
+    let mut newest: HashMap<&str, &PodSandbox> = HashMap::new();
+    for sandbox in sandboxes {
+        let best = newest.entry(&sandbox.metadata.uid).or_insert(sandbox);
+        let is_newer =
+            (sandbox.created_at, std::cmp::Reverse(&sandbox.id)) > (best.created_at, std::cmp::Reverse(&best.id));
+        if is_newer {
+            *best = sandbox;
+        }
+    }
+    let goes: HashMap<&str, Option<Remove>> = newest.keys().map(|uid| (*uid, pod_goes(pods, scope, uid))).collect();
+    let verdict = |sandbox: &PodSandbox| {
+        if sandbox.ready {
+            return Verdict::Keep(Keep::Ready);
+        }
+        if let Some(&number) = inhabitants.get(sandbox.id.as_str()) {
+            return Verdict::Keep(Keep::HasContainers(number));
+        }
+        let uid = sandbox.metadata.uid.as_str();
+        match goes[uid] {
+            Some(why) => Verdict::Remove(why),
+            None if newest[uid].id == sandbox.id => Verdict::Keep(Keep::Newest),
+            None => Verdict::Remove(Remove::NotNewest),
+        }
+    };
+    let rows = sandboxes.iter().enumerate().map(|(index, sandbox)| Row {
+        id: sandbox.id.clone(),
+        name: String::new(),
+        pod: pod_of(sandbox),
+        pod_uid: sandbox.metadata.uid.clone(),
+        created_at: timestamp(sandbox.created_at),
+        verdict: verdict(sandbox),
+        index,
+    });
+    sorted(rows.collect())
+}
+
+/// Directories, and links.
+pub(super) fn select_logs(logs: &LogInventory, containers: &[Container], pods: &dyn PodStates) -> (Vec<Row>, Vec<Row>) {
+    let running = |uid: &str| {
+        let of = |container: &Container| container.labels.get(POD_UID).is_some_and(|label| label == uid);
+        containers.iter().any(|container| container.state == ContainerState::Running && of(container))
+    };
+    let ready = pods.sources_ready();
+    let directories = logs.directories.iter().enumerate().map(|(index, directory)| {
+        let verdict = match &directory.pod {
+            None => Verdict::Keep(Keep::Foreign),
+            Some(_) if !ready => Verdict::Keep(Keep::SourcesNotReady),
+            // A pod that somebody runs under another's eyes keeps its logs, whatever the sources say.
+            Some(pod) if !pods.content_removable(&pod.uid) || running(&pod.uid) => Verdict::Keep(Keep::PodMayLive),
+            Some(_) => Verdict::Remove(Remove::PodGone),
+        };
+        let (pod, pod_uid) = match &directory.pod {
+            Some(pod) => (format!("{}/{}", pod.namespace, pod.name), pod.uid.clone()),
+            None => Default::default(),
+        };
+        let id = directory.name.clone();
+        Row { id, name: String::new(), pod, pod_uid, created_at: None, verdict, index }
+    });
+    let links = logs.dangling.iter().enumerate().map(|(index, link)| {
+        let owner = containers.iter().find(|c| !link.container_id.is_empty() && c.id.starts_with(&link.container_id));
+        let verdict = match owner {
+            Some(container) if container.state != ContainerState::Exited => Verdict::Keep(Keep::NotEnded),
+            _ => Verdict::Remove(Remove::Dangling),
+        };
+        let id = link.name.clone();
+        Row { id, name: String::new(), pod: String::new(), pod_uid: String::new(), created_at: None, verdict, index }
+    });
+    (sorted(directories.collect()), sorted(links.collect()))
+}
+
+fn timestamp(nanoseconds: i64) -> Option<Timestamp> {
+    Timestamp::from_nanosecond(nanoseconds.into()).ok()
+}
+
+/// How long ago; `None`: not yet.
+fn age(created_at: i64, now: Timestamp) -> Option<Duration> {
+    Duration::try_from(now.duration_since(timestamp(created_at)?)).ok()
+}
+
+#[cfg(test)]
+#[path = "select_tests.rs"]
+pub(super) mod tests;
