@@ -2,6 +2,7 @@
 //! `cri_api::RuntimeService`. Images are asked of `image_manager` and nobody else. It knows no gRPC, no embedded engine
 //! and no credentials; the binary calls it.
 
+mod actions;
 pub mod container_gc;
 mod defaults;
 mod environment;
@@ -12,8 +13,14 @@ pub mod labels;
 pub mod pod;
 mod qos;
 mod quantity;
+mod status;
+mod termination;
 mod validate;
 
+pub use actions::{
+    Kill, KillReason, LeaveReason, PodActions, PodReason, ProbeResult, ProbeResults, Probed, Reset, Start, StartReason,
+    Verdict, compute_pod_actions, restart_verdict,
+};
 pub use defaults::set_defaults;
 pub use environment::{
     Documents, Environment, EnvironmentError, SkippedKeys, Surroundings, expand, resolve as resolve_environment,
@@ -24,4 +31,6 @@ pub use identity::{
 };
 pub use qos::{QosClass, oom_score_adj, qos_class};
 pub use quantity::{Quantity, QuantityError, QuantityFormat};
+pub use status::{ObservedContainer, ObservedPod, ObservedSandbox};
+pub use termination::{MINIMUM_GRACE_PERIOD, after_hook, grace_period, orphan_grace_period, termination_order};
 pub use validate::validate;

@@ -20,8 +20,9 @@ pub(super) fn probes(kind: ContainerKind, container: &Container, path: &FieldPat
         ("readinessProbe", &container.readiness_probe),
         ("startupProbe", &container.startup_probe),
     ];
-    if !lifecycle.stop_signal.is_empty() && !lifecycle.stop_signal.starts_with("SIG") {
-        errors.invalid(path.child("lifecycle").child("stopSignal"), &lifecycle.stop_signal, "must be a signal");
+    if !lifecycle.stop_signal.is_empty() && cri_api::Signal::from_name(&lifecycle.stop_signal).is_none() {
+        let names: Vec<&str> = cri_api::Signal::all().map(cri_api::Signal::as_str).collect();
+        errors.unsupported(path.child("lifecycle").child("stopSignal"), &lifecycle.stop_signal, &names);
     }
     // Init containers that run to their end are not probed, and nobody waits for a hook of theirs.
     let runs_on = kind != ContainerKind::Init || container.is_sidecar();

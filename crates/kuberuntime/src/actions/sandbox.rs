@@ -1,0 +1,82 @@
+//! Whether a pod's sandbox can go on, and what is done when it cannot. Pure. Called by
+//! [`super::compute_pod_actions`].
+
+use cri_api::ContainerState;
+
+use super::reason::{PodReason, StartReason};
+use super::{PodActions, restart, start};
+use crate::pod::{Container, Pod};
+use crate::status::ObservedPod;
+
+/// What is to be said of a pod's sandboxes.
+pub(super) struct Look {
+    /// The newest one.
+    pub(super) id: Option<String>,
+    /// The number of the one that is, or will be, the newest.
+    pub(super) attempt: u32,
+    /// Why it cannot go on.
+    pub(super) change: Option<PodReason>,
+}
+
+/// Looks at a pod's sandboxes.
+pub(super) fn look(pod: &Pod, observed: &ObservedPod) -> Look {
+    let Some(newest) = observed.sandboxes.first() else {
+        return Look { id: None, attempt: 0, change: Some(PodReason::NoSandbox) };
+    };
+    let ready = observed.sandboxes.iter().filter(|sandbox| sandbox.ready).count();
+    let change = if ready > 1 {
+        Some(PodReason::ManyReady(ready))
+    } else if !newest.ready {
+        Some(PodReason::NotReady)
+    } else if newest.host_network != pod.host_network() {
+        Some(PodReason::NetworkChanged)
+    } else if newest.ips.is_empty() && !pod.host_network() {
+        Some(PodReason::NoIp)
+    } else {
+        None
+    };
+    let attempt = if change.is_some() { newest.attempt.saturating_add(1) } else { newest.attempt };
+    Look { id: Some(newest.id.clone()), attempt, change }
+}
+
+/// The sandbox cannot go on: everything is stopped, and begins anew in another one unless the pod is done.
+pub(super) fn begin_anew(pod: &Pod, observed: &ObservedPod, reason: PodReason, actions: &mut PodActions) {
+    actions.kill_pod = Some(reason);
+    let spec = &pod.spec;
+    let could_restart = spec
+        .containers
+        .iter()
+        .any(|container| restart::after_failure(pod, container) || !container.restart_policy_rules.is_empty());
+    if !could_restart && actions.attempt != 0 && !observed.containers.is_empty() {
+        // Containers that are never restarted were there: the pod is over. Where there were none, the sandbox failed
+        // before the first, and is tried again.
+        return;
+    }
+    // An init container that failed for good is the end of the pod, and the end stays what it is.
+    let failed = |container: &Container| {
+        let run =
+            observed.latest(&container.name).filter(|run| run.state == ContainerState::Exited && run.exit_code != 0);
+        !container.is_sidecar() && run.is_some_and(|run| restart::is_over(pod, container, run))
+    };
+    if spec.init_containers.iter().any(failed) {
+        return;
+    }
+    let to_start: Vec<_> = spec
+        .containers
+        .iter()
+        .enumerate()
+        .filter(|(_, container)| {
+            !observed.latest(&container.name).is_some_and(|run| restart::is_over(pod, container, run))
+        })
+        .map(|(index, container)| start(index, container, StartReason::NewSandbox))
+        .collect();
+    // All of them were there and are done, so the init containers were done as well.
+    if to_start.is_empty() {
+        return;
+    }
+    actions.create_sandbox = true;
+    match spec.init_containers.first() {
+        Some(first) => actions.init_to_start.push(start(0, first, StartReason::NewSandbox)),
+        None => actions.containers_to_start = to_start,
+    }
+}
