@@ -6,7 +6,7 @@ mod containers;
 mod init;
 mod reason;
 mod reset;
-mod restart;
+pub(crate) mod restart;
 mod sandbox;
 
 use std::collections::BTreeMap;

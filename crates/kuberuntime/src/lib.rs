@@ -31,6 +31,9 @@ pub use identity::{
 };
 pub use qos::{QosClass, oom_score_adj, qos_class};
 pub use quantity::{Quantity, QuantityError, QuantityFormat};
-pub use status::{ObservedContainer, ObservedPod, ObservedSandbox};
+pub use status::api::{
+    ContainerState, ContainerStatus, Ip, Phase, PodCondition, PodStatus, Running, Terminated, Waiting,
+};
+pub use status::{ObservedContainer, ObservedPod, ObservedSandbox, PodEnd, StatusInput, pod_status};
 pub use termination::{MINIMUM_GRACE_PERIOD, after_hook, grace_period, orphan_grace_period, termination_order};
 pub use validate::validate;

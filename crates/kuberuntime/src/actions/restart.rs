@@ -32,7 +32,7 @@ pub fn restart_verdict(pod: &Pod, container: &Container, observed: &ObservedPod)
 }
 
 /// Whether a container that ended with `exit_code` is started again.
-pub(super) fn ended(pod: &Pod, container: &Container, exit_code: i32) -> Verdict {
+pub(crate) fn ended(pod: &Pod, container: &Container, exit_code: i32) -> Verdict {
     if let Some((rule, _)) = matching_rule(container, exit_code) {
         return Verdict::Start(StartReason::Rule { exit_code, rule });
     }

@@ -1,0 +1,207 @@
+//! [`PodStatus`]: the status of a pod in the shape of Kubernetes' own, to be printed as JSON. Plain data; made by
+//! [`super::pod_status`]. Times have whole seconds, as there.
+
+use jiff::Timestamp;
+use serde::ser::SerializeMap as _;
+use serde::{Serialize, Serializer};
+
+use crate::pod::words;
+use crate::qos::QosClass;
+
+words! {
+    /// How far a pod is.
+    Phase {
+        /// Something of it has not started yet.
+        Pending = "Pending",
+        /// It runs, or will again.
+        Running = "Running",
+        /// All of it ended, and well.
+        Succeeded = "Succeeded",
+        /// All of it ended, and something not well.
+        Failed = "Failed",
+    }
+}
+
+/// The status of a pod.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodStatus {
+    /// How far it is.
+    pub phase: Phase,
+    /// What holds of it.
+    pub conditions: Vec<PodCondition>,
+    /// Why it ended, for people.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// Why it ended, in one word.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// Address of the node.
+    #[serde(rename = "hostIP", skip_serializing_if = "String::is_empty")]
+    pub host_ip: String,
+    /// All addresses of the node.
+    #[serde(rename = "hostIPs", skip_serializing_if = "Vec::is_empty")]
+    pub host_ips: Vec<Ip>,
+    /// Address of the pod.
+    #[serde(rename = "podIP", skip_serializing_if = "String::is_empty")]
+    pub pod_ip: String,
+    /// All addresses of the pod.
+    #[serde(rename = "podIPs", skip_serializing_if = "Vec::is_empty")]
+    pub pod_ips: Vec<Ip>,
+    /// When this node took it.
+    pub start_time: Timestamp,
+    /// Init containers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub init_container_statuses: Vec<ContainerStatus>,
+    /// Normal containers.
+    pub container_statuses: Vec<ContainerStatus>,
+    /// Ephemeral containers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ephemeral_container_statuses: Vec<ContainerStatus>,
+    /// Quality of service.
+    pub qos_class: QosClass,
+}
+
+impl PodStatus {
+    /// Every container: init, normal, ephemeral.
+    pub fn all_containers(&self) -> impl Iterator<Item = &ContainerStatus> {
+        let init = self.init_container_statuses.iter();
+        init.chain(&self.container_statuses).chain(&self.ephemeral_container_statuses)
+    }
+
+    /// Whether a condition holds.
+    #[must_use]
+    pub fn is(&self, kind: &str) -> bool {
+        self.conditions.iter().any(|condition| condition.kind == kind && condition.status == "True")
+    }
+}
+
+/// An address.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Ip {
+    /// The address.
+    pub ip: String,
+}
+
+/// Something that holds of a pod, or does not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodCondition {
+    /// What.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// `True` or `False`.
+    pub status: &'static str,
+    /// Since when.
+    pub last_transition_time: Timestamp,
+    /// Why not, in one word.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// Why not, for people.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+}
+
+/// The status of a container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ContainerStatus {
+    /// Name.
+    pub name: String,
+    /// What it does.
+    pub state: ContainerState,
+    /// How it ended before that.
+    #[serde(rename = "lastState", serialize_with = "as_state")]
+    pub last_state: Option<Terminated>,
+    /// Whether it can serve; of an init container, whether it is done.
+    pub ready: bool,
+    /// How many were before it.
+    pub restart_count: u32,
+    /// Image as the user wrote it.
+    pub image: String,
+    /// Image as the runtime names it.
+    #[serde(rename = "imageID")]
+    pub image_id: String,
+    /// `containerd://…`.
+    #[serde(rename = "containerID", skip_serializing_if = "String::is_empty")]
+    pub container_id: String,
+    /// Whether it has come up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started: Option<bool>,
+}
+
+/// An earlier state is told as one that may be nothing.
+fn as_state<S: Serializer>(last: &Option<Terminated>, serializer: S) -> Result<S::Ok, S::Error> {
+    match last {
+        None => serializer.serialize_map(Some(0))?.end(),
+        Some(terminated) => ContainerState::Terminated(terminated.clone()).serialize(serializer),
+    }
+}
+
+/// What a container does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ContainerState {
+    /// It is to be started.
+    Waiting(Waiting),
+    /// It runs.
+    Running(Running),
+    /// It has ended.
+    Terminated(Terminated),
+}
+
+/// Why a container does not run yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Waiting {
+    /// In one word.
+    pub reason: String,
+    /// For people.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+}
+
+/// Since when a container runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Running {
+    /// Its start.
+    pub started_at: Option<Timestamp>,
+}
+
+/// How a container ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Terminated {
+    /// What it ended with.
+    pub exit_code: i32,
+    /// Why, in one word.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// Its last message.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// Its start.
+    pub started_at: Option<Timestamp>,
+    /// Its end.
+    pub finished_at: Option<Timestamp>,
+    /// Its id.
+    #[serde(rename = "containerID", skip_serializing_if = "String::is_empty")]
+    pub container_id: String,
+}
+
+impl ContainerState {
+    /// How it ended, where it has.
+    #[must_use]
+    pub fn terminated(&self) -> Option<&Terminated> {
+        match self {
+            Self::Terminated(terminated) => Some(terminated),
+            Self::Waiting(_) | Self::Running(_) => None,
+        }
+    }
+
+    /// Whether it runs.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        matches!(self, Self::Running(_))
+    }
+}

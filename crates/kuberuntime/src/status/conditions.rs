@@ -1,0 +1,104 @@
+//! What holds of a pod, as Kubernetes' conditions with their reasons and messages. Pure. Called by
+//! [`super::pod_status`].
+
+use jiff::Timestamp;
+
+use super::api::{ContainerStatus, Phase, PodCondition};
+use super::{ObservedPod, StatusInput};
+use crate::pod::{Container, Pod};
+
+/// What is said of one condition.
+struct Finding {
+    holds: bool,
+    reason: &'static str,
+    message: String,
+}
+
+impl Finding {
+    fn yes(reason: &'static str) -> Self {
+        Self { holds: true, reason, message: String::new() }
+    }
+
+    fn no(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { holds: false, reason, message: message.into() }
+    }
+}
+
+/// All conditions, in the order in which Kubernetes shows them.
+pub(super) fn conditions(
+    input: &StatusInput<'_>,
+    phase: Phase,
+    init: &[ContainerStatus],
+    normal: &[ContainerStatus],
+) -> Vec<PodCondition> {
+    let ready = containers_ready(input.pod, phase, init, normal);
+    let again = Finding { holds: ready.holds, reason: ready.reason, message: ready.message.clone() };
+    [
+        ("PodReadyToStartContainers", has_sandbox(input.pod, input.observed)),
+        ("Initialized", initialised(input, phase, init)),
+        ("Ready", again),
+        ("ContainersReady", ready),
+        ("PodScheduled", Finding::yes("")),
+    ]
+    .into_iter()
+    .map(|(kind, finding)| condition(input, kind, finding))
+    .collect()
+}
+
+fn condition(input: &StatusInput<'_>, kind: &'static str, finding: Finding) -> PodCondition {
+    let status = if finding.holds { "True" } else { "False" };
+    let before = input.previous.and_then(|previous| previous.conditions.iter().find(|c| c.kind == kind));
+    let since: Option<Timestamp> = before.filter(|c| c.status == status).map(|c| c.last_transition_time);
+    PodCondition {
+        kind,
+        status,
+        last_transition_time: since.unwrap_or(super::whole_seconds(input.now)),
+        reason: finding.reason.to_owned(),
+        message: finding.message,
+    }
+}
+
+/// Containers can be started in its sandbox.
+fn has_sandbox(pod: &Pod, observed: &ObservedPod) -> Finding {
+    let newest = observed.sandboxes.first();
+    let ready = newest.is_some_and(|sandbox| sandbox.ready && (pod.host_network() || !sandbox.ips.is_empty()));
+    if ready { Finding::yes("") } else { Finding::no("", "") }
+}
+
+fn initialised(input: &StatusInput<'_>, phase: Phase, init: &[ContainerStatus]) -> Finding {
+    if phase == Phase::Succeeded {
+        return Finding::yes("PodCompleted");
+    }
+    if input.has_begun() {
+        return Finding::yes("");
+    }
+    let done = |(container, status): &(&Container, &ContainerStatus)| match container.is_sidecar() {
+        true => status.started == Some(true),
+        false => status.ready,
+    };
+    let pairs = input.pod.spec.init_containers.iter().zip(init);
+    let incomplete: Vec<&str> = pairs.filter(|pair| !done(pair)).map(|(_, status)| status.name.as_str()).collect();
+    match incomplete.is_empty() {
+        true => Finding::yes(""),
+        false => Finding::no(
+            "ContainersNotInitialized",
+            format!("containers with incomplete status: [{}]", incomplete.join(" ")),
+        ),
+    }
+}
+
+fn containers_ready(pod: &Pod, phase: Phase, init: &[ContainerStatus], normal: &[ContainerStatus]) -> Finding {
+    match phase {
+        Phase::Succeeded => return Finding::no("PodCompleted", ""),
+        Phase::Failed => return Finding::no("PodFailed", ""),
+        Phase::Pending | Phase::Running => {}
+    }
+    let sidecars = pod.spec.init_containers.iter().zip(init).filter(|(container, _)| container.is_sidecar());
+    let sidecars = sidecars.map(|(_, status)| status);
+    let unready = sidecars.chain(normal).filter(|status| !status.ready).map(|status| status.name.as_str());
+    let unready: Vec<&str> = unready.collect();
+    match unready.is_empty() {
+        true => Finding::yes(""),
+        false => Finding::no("ContainersNotReady", format!("containers with unready status: [{}]", unready.join(" "))),
+    }
+}
