@@ -48,6 +48,12 @@ impl Cause {
         Self::Other,
     ];
 
+    /// The cause of this word, as [`Cause::as_str`] makes it.
+    #[must_use]
+    pub fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|cause| cause.as_str() == word)
+    }
+
     /// What an error of an image service says about its cause.
     #[must_use]
     pub fn of(error: &Error) -> Self {

@@ -194,11 +194,12 @@ impl EventRecorder for RingRecorder {
         let number = ring.recorded;
         if ring.last.len() < self.capacity {
             ring.last.push_back(NumberedEvent { number, event: event.into() });
-        } else if let Some(mut oldest) = ring.last.pop_front() {
+        } else if !ring.last.is_empty() {
             // A full ring allocates nothing: the oldest event's memory is written over.
-            oldest.number = number;
-            oldest.event.take(event);
-            ring.last.push_back(oldest);
+            ring.last.rotate_left(1);
+            let last = ring.last.back_mut().expect("it is not empty");
+            last.number = number;
+            last.event.take(event);
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use credentials::Keyring;
-use cri_api::{ImageService, ImageSpec};
+use cri_api::{ImageService, ImageSpec, ImageStatus};
 use tokio::sync::Notify;
 use tracing::Instrument as _;
 
@@ -17,7 +17,7 @@ pub(crate) use pulling::registry;
 use crate::backoff::Backoff;
 use crate::look::Look;
 use crate::outcome::Outcome;
-use crate::pull::Puller;
+use crate::pull::{Mark, Puller};
 use crate::{
     Access, BackoffEntry, BackoffSelector, Clock, Decision, Doubt, EnsureImageError, EnsureImageRequest, EnsuredImage,
     EventRecorder, EventRef, EventType, Grant, MakeRoom, Metrics, ObjectRef, Options, Presence, PullPolicy,
@@ -148,38 +148,76 @@ impl ImageManager {
         self.metrics.backoff_entries(backoff.len());
     }
 
+    /// The steps, and what has to be told of a failure. An image that is here, and that the pod may have without anybody
+    /// being asked, is answered within this future, which is therefore kept small: everything else is boxed.
     async fn ensure(&self, request: &EnsureImageRequest) -> Result<EnsuredImage, EnsureImageError> {
         let metrics = &*self.metrics;
         let mut sample = Sample { metrics, policy: request.policy, present: None, pull_required: None };
-        let result = self.steps(request, &mut sample).await;
-        match &result {
-            // A success has told; back-off knows whether it is the first of its window.
-            Ok(_) | Err(EnsureImageError::BackOff { .. }) => {}
-            Err(error @ EnsureImageError::Credentials { .. }) => {
+        let spec = match spec_of_look(request) {
+            Ok(spec) => spec,
+            Err(error) => return Err(self.failed(request, error)),
+        };
+        let mark = self.puller.mark();
+        let mut presence = Presence::NotChecked;
+        if request.policy != PullPolicy::Always {
+            let status = self.service.image_status(&spec, false).await;
+            presence = match presence_of(request, status) {
+                Ok(presence) => presence,
+                Err(error) => return Err(self.failed(request, error)),
+            };
+            sample.present = Some(matches!(presence, Presence::Present { .. }));
+        }
+        let decided = match self.access_at_hand(request, &presence) {
+            Some(access) => match decide(request.policy, presence, access) {
+                Decision::UseLocal { image_ref, .. } => {
+                    sample.pull_required = Some(false);
+                    return Ok(self.use_local(request, image_ref));
+                }
+                decision => Ok(decision),
+            },
+            None => Err(presence),
+        };
+        Box::pin(async move {
+            let result = self.further(request, &spec, mark, decided, &mut sample).await;
+            result.map_err(|error| self.failed(request, error))
+        })
+        .await
+    }
+
+    /// Tells of a failure, where nobody has.
+    #[cold]
+    fn failed(&self, request: &EnsureImageRequest, error: EnsureImageError) -> EnsureImageError {
+        match &error {
+            // Back-off knows whether it is the first of its window.
+            EnsureImageError::BackOff { .. } => {}
+            EnsureImageError::Credentials { .. } => {
                 let pod = format_args!("{}/{}", request.pod.namespace, request.pod.name);
                 tracing::warn!(%pod, image = request.image, "{}", error.message());
             }
-            Err(error) => drop(self.tell(request, Outcome::Failed(error))),
+            told => drop(self.tell(request, Outcome::Failed(told))),
         }
-        result
+        error
     }
 
-    async fn steps(
+    /// The steps after the decision, or, where only the presence is known, from the question on whether the pod may have
+    /// what is here.
+    async fn further(
         &self,
         request: &EnsureImageRequest,
+        spec: &ImageSpec,
+        mark: Mark,
+        decided: Result<Decision, Presence>,
         sample: &mut Sample<'_>,
     ) -> Result<EnsuredImage, EnsureImageError> {
-        let spec = spec_of_look(request)?;
-        let mark = self.puller.mark();
-        let presence = self.presence(request, &spec).await?;
-        sample.present = match &presence {
-            Presence::NotChecked => None,
-            Presence::Absent => Some(false),
-            Presence::Present { .. } => Some(true),
-        };
         let mut look = Look::new(self.keyring.as_deref(), request, &spec.image);
-        let access = self.access(request, &presence, &mut look).await?;
-        match decide(request.policy, presence, access) {
+        let decision = match decided {
+            Ok(decision) => decision,
+            Err(presence) => {
+                let access = self.access(request, &presence, &mut look).await?;
+                decide(request.policy, presence, access)
+            }
+        };
+        match decision {
             Decision::UseLocal { image_ref, .. } => {
                 sample.pull_required = Some(false);
                 Ok(self.use_local(request, image_ref))
@@ -193,8 +231,7 @@ impl ImageManager {
             }
             Decision::Pull(_) => {
                 sample.pull_required = Some(true);
-                // Boxed, so that requests for what is here do not carry the room for it.
-                Box::pin(self.pull(request, &mut look, mark)).await
+                self.pull(request, &mut look, mark).await
             }
         }
     }
@@ -208,12 +245,15 @@ impl ImageManager {
         if request.policy == PullPolicy::Always {
             return Ok(Presence::NotChecked);
         }
-        match self.service.image_status(spec, false).await {
-            Ok(status) => Ok(match status.image {
-                Some(image) => Presence::Present { image_ref: image.id },
-                None => Presence::Absent,
-            }),
-            Err(source) => Err(EnsureImageError::ImageInspect { image: request.image.clone(), source }),
+        presence_of(request, self.service.image_status(spec, false).await)
+    }
+
+    /// Whether the pod may have what is here, where that needs neither its credentials nor a disk.
+    fn access_at_hand(&self, request: &EnsureImageRequest, presence: &Presence) -> Option<Access> {
+        let Presence::Present { image_ref } = presence else { return None };
+        match &self.records {
+            Some(records) => records.access_at_hand(&request.image, image_ref),
+            None => Some(Access::Granted(Grant::NoRecordsKept)),
         }
     }
 
@@ -285,6 +325,18 @@ impl ImageManager {
             EventType::Normal => tracing::info!(%pod, reason, "{message}"),
             EventType::Warning => tracing::warn!(%pod, reason, "{message}"),
         }
+    }
+}
+
+/// What the service's answer to a look says.
+fn presence_of(
+    request: &EnsureImageRequest,
+    status: cri_api::Result<ImageStatus>,
+) -> Result<Presence, EnsureImageError> {
+    match status {
+        Ok(ImageStatus { image: Some(image), .. }) => Ok(Presence::Present { image_ref: image.id }),
+        Ok(ImageStatus { image: None, .. }) => Ok(Presence::Absent),
+        Err(source) => Err(EnsureImageError::ImageInspect { image: request.image.clone(), source }),
     }
 }
 

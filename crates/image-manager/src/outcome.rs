@@ -80,7 +80,9 @@ impl Outcome<'_> {
 
 /// Appends `text` in quotes.
 fn quote(text: &str, to: &mut String) {
-    if text.bytes().all(|b| matches!(b, b' '..=b'~') && b != b'"' && b != b'\\') {
+    // Without a way out in between, so that many bytes are looked at at once.
+    let is_plain = |b: u8| matches!(b, b' '..=b'~') & (b != b'"') & (b != b'\\');
+    if text.bytes().fold(true, |all, b| all & is_plain(b)) {
         to.push('"');
         to.push_str(text);
         to.push('"');

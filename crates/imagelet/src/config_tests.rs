@@ -117,7 +117,8 @@ fn every_field_is_taken() {
          imagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages\n\
          preloadedImagesVerificationAllowlist: [a.example/x, b.example/*]\n\
          imageCredentialProviderConfig: p.yaml\nimageCredentialProviderBinDir: /bin\n\
-         credentials: {{pathMatch: compat, anonymousFallback: true, dockerConfigPaths: [/c, d], helperTimeout: 4s}}\n\
+         credentials: {{pathMatch: compat, anonymousFallback: true, dockerConfigPaths: [/c, d], helperTimeout: 4s,
+           providerTimeout: 6s}}\n\
          secretsDirectory: /s\nserviceAccountTokenDirectory: /t\nmaxParallelLayers: 7\ncheckDiskSpace: false\n\
          platform: linux/arm64\ndurability: relaxed\n\
          limits: {{layerBytes: 1Gi, layerEntries: 10, pathDepth: 5, headerBytes: 4096}}\nlogging:\n  format: json\n  level: debug\n"

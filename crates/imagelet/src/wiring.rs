@@ -31,8 +31,6 @@ const RECORDS: &str = "image_manager";
 /// The kubelet's limits on what it keeps of intents and records in memory.
 const MAX_INTENTS: usize = 1024;
 const MAX_RECORDS: usize = 2000;
-/// How long a credential provider may take, as in the kubelet.
-const PROVIDER_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long node files are believed, as in the kubelet.
 const NODE_CACHE: Duration = Duration::from_secs(300);
 
@@ -43,6 +41,8 @@ pub(crate) enum Mode {
     OneShot,
     /// A process that stays: the kubelet's limits.
     Agent,
+    /// A command that only says what would happen: nothing is pulled, made or written.
+    Explain,
 }
 
 /// An image manager and what it was made of.
@@ -75,8 +75,13 @@ impl Managed {
             Arc::new(Instrumented::new(service, Arc::clone(&metrics), Arc::clone(&clock)));
         let providers = providers(config, &app.environment, &clock).await?;
         let keyring = keyring(config, &app.environment, Arc::clone(&clock), mode, providers.clone());
-        make_root(config.root.clone()).await?;
-        let records = PullRecords::open(records_options(config, &metrics)?).await;
+        let records = records_options(config, &metrics)?;
+        let records = if mode == Mode::Explain {
+            PullRecords::open_to_peek(records).await
+        } else {
+            make_root(config.root.clone()).await?;
+            PullRecords::open(records).await
+        };
         let records = records.map_err(|error| Failure::caused(Code::Failed, "open pull records", &error))?;
         let roots = config.registry_config_paths.clone();
         let options = Options {
@@ -239,7 +244,7 @@ async fn providers(config: &Config, environment: &Environment, clock: &Clock) ->
         path_match: path_match(config),
         service_account_tokens: true,
         tokens,
-        timeout: PROVIDER_TIMEOUT,
+        timeout: config.credentials.provider_timeout,
     };
     let (file, programs) = (file.to_owned(), programs.to_owned());
     let loaded = tokio::task::spawn_blocking(move || Providers::load(&file, &programs, options)).await;

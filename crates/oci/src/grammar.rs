@@ -10,6 +10,9 @@ const LOWER_HEX: u8 = 1 << 2;
 const UPPER_HEX: u8 = 1 << 3;
 /// Anywhere in a tag but at its beginning.
 const IN_TAG: u8 = 1 << 4;
+/// What no first component of a path has, but a domain.
+const IN_DOMAIN: u8 = 1 << 5;
+const NOT_ASCII: u8 = 1 << 6;
 
 const CLASSES: [u8; 256] = {
     let mut classes = [0; 256];
@@ -30,6 +33,12 @@ const CLASSES: [u8; 256] = {
         }
         if matches!(byte, b'.' | b'_' | b'-') {
             class |= IN_TAG;
+        }
+        if matches!(byte, b'.' | b':') {
+            class |= IN_DOMAIN;
+        }
+        if !byte.is_ascii() {
+            class |= NOT_ASCII;
         }
         classes[byte as usize] = class;
         if byte == u8::MAX {
@@ -97,8 +106,9 @@ fn is_port(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// Components between slashes: runs of lower-case letters and digits, joined by `.`, `_`, `__` or any number of `-`.
-pub(crate) fn is_path(text: &str) -> bool {
+/// Where the path at the beginning of `text` ends, behind which tag and digest stand: components between slashes, runs of
+/// lower-case letters and digits, joined by `.`, `_`, `__` or any number of `-`. `None`: there is no such path.
+pub(crate) fn path_end(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut at = 0;
     loop {
@@ -107,15 +117,42 @@ pub(crate) fn is_path(text: &str) -> bool {
             at += 1;
         }
         if at == start {
-            return false;
+            return None;
         }
         // A slash stands between two runs as a separator does.
         at += match &bytes[at..] {
-            [] => return true,
+            [] | [b':' | b'@', ..] => return Some(at),
             [b'_', b'_', ..] => 2,
             [b'_' | b'.' | b'/', ..] => 1,
             [b'-', rest @ ..] => 1 + rest.iter().take_while(|b| **b == b'-').count(),
-            _ => return false,
+            _ => return None,
         };
     }
+}
+
+/// What stands before the first slash, and how it looks; `None`: there is no slash.
+pub(crate) fn first_component(text: &str) -> Option<(&str, FirstComponent)> {
+    let bytes = text.as_bytes();
+    let (mut at, mut classes) = (0, 0);
+    while *bytes.get(at)? != b'/' {
+        classes |= CLASSES[usize::from(bytes[at])];
+        at += 1;
+    }
+    let looks = match classes {
+        has if has & (IN_DOMAIN | UPPER) != 0 => FirstComponent::Domain,
+        has if has & NOT_ASCII != 0 => FirstComponent::Foreign,
+        _ => FirstComponent::Plain,
+    };
+    Some((&text[..at], looks))
+}
+
+/// How the part before the first slash looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FirstComponent {
+    /// With a dot, a colon or an upper-case letter, as only a domain may have them.
+    Domain,
+    /// Neither.
+    Plain,
+    /// With letters of which this table knows nothing.
+    Foreign,
 }

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::grammar::{is_digest_text, is_domain, is_path, is_tag};
+use crate::grammar::{FirstComponent, first_component, is_digest_text, is_domain, is_tag, path_end};
 use crate::{Digest, DigestError};
 
 const DEFAULT_DOMAIN: &str = "docker.io";
@@ -241,12 +241,12 @@ pub fn bare_name(image: &str) -> Result<&str, ReferenceError> {
 /// Where the name ends, and tag and digest begin, by the plain grammar.
 fn plain_name_end(text: &str) -> Result<usize, ReferenceError> {
     // A colon before the first slash belongs to the domain's port.
-    let (before, rest) = match text.split_once('/') {
-        Some((first, rest)) if is_domain(first) => (first.len() + 1, rest),
+    let (before, rest) = match first_component(text) {
+        Some((first, _)) if is_domain(first) => (first.len() + 1, &text[first.len() + 1..]),
         _ => (0, text),
     };
     let parts = Parts::split(rest)?;
-    Parts::check(parts.path, parts.path.len(), parts.digest)?;
+    Parts::check(parts.path.len(), parts.digest)?;
     Ok(before + parts.path.len())
 }
 
@@ -284,7 +284,7 @@ impl<'a> Normal<'a> {
         if !is_domain(domain) {
             return Err(ReferenceError::Format);
         }
-        Parts::check(path, official.len() + path.len(), digest)?;
+        Parts::check(official.len() + path.len(), digest)?;
         Ok(Self { domain, official, path, tag, digest })
     }
 
@@ -306,14 +306,13 @@ impl<'a> Normal<'a> {
 /// Domain, what is to be put before the remainder, and the remainder. The part before the first slash is a domain only if
 /// it looks like one.
 fn split_domain(text: &str) -> (&str, &'static str, &str) {
-    let (domain, remainder) = match text.split_once('/') {
-        Some((first, rest))
-            if first.bytes().any(|b| matches!(b, b'.' | b':'))
-                || first == "localhost"
-                || is_changed_by_lowercase(first) =>
-        {
-            (first, rest)
-        }
+    let is_domain = |first: &str, looks| match looks {
+        FirstComponent::Domain => true,
+        FirstComponent::Plain => first == "localhost",
+        FirstComponent::Foreign => first.to_lowercase() != first,
+    };
+    let (domain, remainder) = match first_component(text) {
+        Some((first, looks)) if is_domain(first, looks) => (first, &text[first.len() + 1..]),
         _ => (DEFAULT_DOMAIN, text),
     };
     let domain = if domain == LEGACY_DEFAULT_DOMAIN { DEFAULT_DOMAIN } else { domain };
@@ -321,11 +320,7 @@ fn split_domain(text: &str) -> (&str, &'static str, &str) {
     (domain, official, remainder)
 }
 
-fn is_changed_by_lowercase(text: &str) -> bool {
-    if text.is_ascii() { text.bytes().any(|b| b.is_ascii_uppercase()) } else { text.to_lowercase() != text }
-}
-
-/// `path[:tag][@digest]` cut into its parts; tag and digest have the right form, the path is not looked at.
+/// `path[:tag][@digest]` cut into its parts, each of which has the right form.
 struct Parts<'a> {
     path: &'a str,
     tag: Option<&'a str>,
@@ -334,14 +329,15 @@ struct Parts<'a> {
 
 impl<'a> Parts<'a> {
     fn split(text: &'a str) -> Result<Self, ReferenceError> {
-        let (rest, digest) = match text.split_once('@') {
-            Some((rest, digest)) => (rest, Some(digest)),
-            None => (text, None),
+        let (path, rest) = text.split_at(path_end(text).ok_or(ReferenceError::Format)?);
+        let (tag, rest) = match rest.strip_prefix(':') {
+            Some(rest) => {
+                let (tag, rest) = rest.split_at(rest.bytes().position(|b| b == b'@').unwrap_or(rest.len()));
+                (Some(tag), rest)
+            }
+            None => (None, rest),
         };
-        let (path, tag) = match rest.split_once(':') {
-            Some((path, tag)) => (path, Some(tag)),
-            None => (rest, None),
-        };
+        let digest = rest.strip_prefix('@');
         if tag.is_some_and(|tag| !is_tag(tag)) || digest.is_some_and(|digest| !is_digest_text(digest)) {
             return Err(ReferenceError::Format);
         }
@@ -349,10 +345,7 @@ impl<'a> Parts<'a> {
     }
 
     /// What is left to be asked about a path, whose length is counted by the caller, and a digest.
-    fn check(path: &str, length: usize, digest: Option<&str>) -> Result<(), ReferenceError> {
-        if !is_path(path) {
-            return Err(ReferenceError::Format);
-        }
+    fn check(length: usize, digest: Option<&str>) -> Result<(), ReferenceError> {
         if length > MAX_PATH {
             return Err(ReferenceError::TooLong);
         }

@@ -64,6 +64,11 @@ impl<V: Clone> Cache<V> {
         self.generation
     }
 
+    /// Whether there is an entry, whatever it is worth.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.lru.index.contains_key(key)
+    }
+
     pub(super) fn get(&mut self, key: &str, generation: u64) -> Known<V> {
         let authoritative = self.authoritative(generation);
         match self.lru.get(key) {

@@ -9,12 +9,11 @@
 //! which never wait for a disk. What is asked of the system for its coarse clock is not the time of day: it is the
 //! clock by which the file system stamps its changes, and serves to tell whether two changes could bear one stamp.
 
-use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, IoSliceMut, Read as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{self, AtFlags, FileType, FlockOperation, Mode, OFlags, ResolveFlags, Stat};
@@ -28,9 +27,20 @@ use super::format::{DRAFT, is_draft, is_record};
 const MAX_SIZE: u64 = 16 << 20;
 /// How often a draft is written again that somebody took away.
 const TRIES: usize = 8;
+/// How files are opened that are only read: no link is followed, and nothing waits for the other end of a pipe.
+const TO_READ: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK);
 
 /// Seconds and nanoseconds since 1970, by the clock of the file system.
 type Moment = (i64, u64);
+
+/// What a directory is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Use {
+    /// Other processes may change it at the same time.
+    Shared,
+    /// Nothing is written; where it is missing, it is an empty one.
+    Reading,
+}
 
 /// When a directory last changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +51,9 @@ pub(crate) struct DirectoryStamp {
 }
 
 impl DirectoryStamp {
+    /// Of a directory that is not there.
+    const MISSING: Self = Self { modified: (0, 0), changed: (0, 0), settled: true };
+
     /// Whether nothing changed since this stamp, according to a later one.
     pub(crate) fn still_is(&self, later: &Self) -> bool {
         self.settled && (self.modified, self.changed) == (later.modified, later.changed)
@@ -58,6 +71,9 @@ pub(crate) struct FileStamp {
 }
 
 impl FileStamp {
+    /// Of a file that nobody has looked at so closely: it is none that is seen later.
+    pub(super) const UNKNOWN: Self = Self { inode: 0, size: 0, modified: (0, 0), changed: (0, 0), settled: false };
+
     fn of(stat: &Stat, now: Moment) -> Self {
         let changed = (stat.st_ctime, stat.st_ctime_nsec);
         Self {
@@ -67,6 +83,11 @@ impl FileStamp {
             changed,
             settled: settled(changed, now),
         }
+    }
+
+    /// Whether a later stamp can show that the file is the same.
+    fn tells(&self) -> bool {
+        self.settled
     }
 
     /// Whether the file is the same as at this stamp, according to a later one.
@@ -100,8 +121,10 @@ impl Content {
 pub(crate) enum Now {
     /// It is the one that was seen before.
     Unchanged,
-    /// It is this.
-    Is(Content),
+    /// It is this: so many bytes of the buffer.
+    Is(usize, FileStamp),
+    /// It is this, and the buffer has no room for it.
+    Long(Vec<u8>, FileStamp),
     /// It is not there.
     Absent,
     /// Only the disk knows, or somebody who may wait for errors.
@@ -112,7 +135,9 @@ pub(crate) enum Now {
 #[derive(Debug)]
 pub(crate) struct Directory {
     path: PathBuf,
-    fd: OwnedFd,
+    /// `None`: it is missing, and counts as empty.
+    fd: Option<OwnedFd>,
+    used: Use,
 }
 
 /// The lock of a directory; falls when dropped.
@@ -129,22 +154,35 @@ pub(crate) struct Draft<'a> {
 }
 
 impl Directory {
-    /// Opens the directory, makes it where it is missing, and removes drafts that killed processes left.
+    /// Opens the directory to read and to change it.
     pub(crate) fn open(path: PathBuf) -> Result<Self, RecordsError> {
+        Self::open_for(path, Use::Shared)
+    }
+
+    /// Opens the directory. Unless it is to be read only, makes it where it is missing, and removes drafts that killed
+    /// processes left.
+    pub(super) fn open_for(path: PathBuf, used: Use) -> Result<Self, RecordsError> {
         let fail = |operation| RecordsError::io(operation, &path);
+        if used == Use::Reading {
+            let fd = match open_directory(&path) {
+                Ok(fd) => Some(fd),
+                Err(Errno::NOENT) => None,
+                Err(errno) => return Err(fail("open directory")(errno.into())),
+            };
+            return Ok(Self { path, fd, used });
+        }
         let missing = !path.is_dir();
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(fail("make directory"))?;
         if missing && let Some(parent) = path.parent() {
             File::open(parent).and_then(|parent| parent.sync_all()).map_err(fail("make durable"))?;
         }
-        let fd = fs::open(&path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-            .map_err(|errno| fail("open directory")(errno.into()))?;
+        let fd = open_directory(&path).map_err(|errno| fail("open directory")(errno.into()))?;
         let mode = fs::fstat(&fd).map_err(|errno| fail("look at")(errno.into()))?.st_mode;
         if mode & 0o077 != 0 {
             tracing::warn!(path = %path.display(), "others could read this directory; they no longer can");
             fs::fchmod(&fd, Mode::RWXU).map_err(|errno| fail("restrict the mode of")(errno.into()))?;
         }
-        let directory = Self { path, fd };
+        let directory = Self { path, fd: Some(fd), used };
         directory.remove_left_drafts().map_err(directory.fail("clear drafts of"))?;
         Ok(directory)
     }
@@ -157,10 +195,24 @@ impl Directory {
         RecordsError::io(operation, &self.path)
     }
 
+    /// The directory, to change something in it.
+    fn to_change(&self) -> io::Result<&OwnedFd> {
+        match &self.fd {
+            Some(fd) if self.used != Use::Reading => Ok(fd),
+            _ => Err(io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "it was opened to be read")),
+        }
+    }
+
+    /// Whether nothing is written to it.
+    pub(super) fn is_for_reading(&self) -> bool {
+        self.used == Use::Reading
+    }
+
     /// When it last changed.
     pub(crate) fn stamp(&self) -> Result<DirectoryStamp, RecordsError> {
+        let Some(fd) = &self.fd else { return Ok(DirectoryStamp::MISSING) };
         let now = now();
-        let stat = fs::fstat(&self.fd).map_err(|errno| self.fail("look at directory")(errno.into()))?;
+        let stat = fs::fstat(fd).map_err(|errno| self.fail("look at directory")(errno.into()))?;
         if stat.st_nlink == 0 {
             return Err(self.fail("use directory")(io::Error::new(io::ErrorKind::NotFound, "it was removed")));
         }
@@ -176,7 +228,8 @@ impl Directory {
 
     fn list(&self, wanted: fn(&str) -> bool) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
-        for entry in fs::Dir::read_from(&self.fd)? {
+        let Some(fd) = &self.fd else { return Ok(names) };
+        for entry in fs::Dir::read_from(fd)? {
             let entry = entry?;
             if entry.file_type() == FileType::Directory {
                 continue;
@@ -196,9 +249,9 @@ impl Directory {
     }
 
     fn read_file(&self, name: &str) -> io::Result<Option<Content>> {
+        let Some(fd) = &self.fd else { return Ok(None) };
         let now = now();
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let file = match fs::openat(&self.fd, name, flags, Mode::empty()) {
+        let file = match fs::openat(fd, name, TO_READ, Mode::empty()) {
             Ok(file) => file,
             Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(errno.into()),
@@ -211,28 +264,45 @@ impl Directory {
         Ok(Some(Content { bytes, stamp, file: file.into() }))
     }
 
-    /// Reads a file if that needs no disk. `seen`: a stamp of it, so that it need not be read again.
-    pub(crate) fn read_now(&self, name: &str, seen: Option<&FileStamp>) -> Now {
+    /// Reads a file if that needs no disk. `seen`: a stamp of it, so that it need not be read again where it is the same.
+    pub(crate) fn read_now(&self, name: &str, seen: Option<&FileStamp>, buffer: &mut [u8]) -> Now {
+        let Some(fd) = &self.fd else { return Now::Absent };
         let now = now();
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let Ok(path) = CString::new(name) else { return Now::Unknown };
-        let file = match fs::openat2(&self.fd, &path, flags, Mode::empty(), ResolveFlags::CACHED) {
+        let file = match fs::openat2(fd, name, TO_READ, Mode::empty(), ResolveFlags::CACHED) {
             Ok(file) => file,
             Err(Errno::NOENT) => return Now::Absent,
             Err(_) => return Now::Unknown,
         };
+        let read = |buffer: &mut [u8]| {
+            rustix::io::preadv2(&file, &mut [IoSliceMut::new(buffer)], 0, ReadWriteFlags::NOWAIT).ok()
+        };
+        if seen.is_none() {
+            // Only a regular file can be read from a place in it. What fills the buffer may go on.
+            match read(buffer) {
+                Some(size) if size < buffer.len() => return Now::Is(size, FileStamp::UNKNOWN),
+                Some(_) => {}
+                None => return Now::Unknown,
+            }
+        }
         let Ok(stat) = fs::fstat(&file) else { return Now::Unknown };
         let Ok(stamp) = checked(&stat, now) else { return Now::Unknown };
-        if seen.is_some_and(|seen| seen.still_is(&stamp)) {
+        if seen.is_some_and(|seen| seen.tells() && seen.still_is(&stamp)) {
             return Now::Unchanged;
         }
-        let Ok(size) = usize::try_from(stamp.size) else { return Now::Unknown };
-        let mut bytes = vec![0; size];
-        let read = rustix::io::preadv2(&file, &mut [IoSliceMut::new(&mut bytes)], 0, ReadWriteFlags::NOWAIT);
-        if read != Ok(size) {
-            return Now::Unknown;
+        match usize::try_from(stamp.size) {
+            Ok(size) if size <= buffer.len() => match read(&mut buffer[..size]) {
+                Some(read) if read == size => Now::Is(size, stamp),
+                _ => Now::Unknown,
+            },
+            Ok(size) => {
+                let mut bytes = vec![0; size];
+                match read(&mut bytes) {
+                    Some(read) if read == size => Now::Long(bytes, stamp),
+                    _ => Now::Unknown,
+                }
+            }
+            Err(_) => Now::Unknown,
         }
-        Now::Is(Content { bytes, stamp, file })
     }
 
     /// Waits until nobody else changes the directory.
@@ -240,7 +310,7 @@ impl Directory {
         let lock = || -> io::Result<OwnedFd> {
             // A file description of its own: threads of one process shut each other out as well.
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let fd = fs::openat(&self.fd, c".", flags, Mode::empty())?;
+            let fd = fs::openat(self.to_change()?, c".", flags, Mode::empty())?;
             rustix::io::retry_on_intr(|| fs::flock(&fd, FlockOperation::LockExclusive))?;
             Ok(fd)
         };
@@ -255,10 +325,11 @@ impl Directory {
     fn write_draft(&self, name: &str, bytes: &[u8]) -> io::Result<Draft<'_>> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let directory = self.to_change()?;
         for _ in 0..TRIES {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
             let name = format!("{name}.{}-{number}{DRAFT}", std::process::id());
-            let file = match fs::openat(&self.fd, &name, flags, Mode::RUSR | Mode::WUSR) {
+            let file = match fs::openat(directory, &name, flags, Mode::RUSR | Mode::WUSR) {
                 Ok(file) => file,
                 // Another process with our number, in another namespace.
                 Err(Errno::EXIST) => continue,
@@ -281,20 +352,22 @@ impl Directory {
 
     /// Removes a file; whether there was one.
     pub(crate) fn remove(&self, name: &str) -> Result<bool, RecordsError> {
-        match fs::unlinkat(&self.fd, name, AtFlags::empty()) {
+        let removed = self.to_change().and_then(|fd| match fs::unlinkat(fd, name, AtFlags::empty()) {
             Ok(()) => Ok(true),
             Err(Errno::NOENT) => Ok(false),
-            Err(errno) => Err(RecordsError::io("remove", self.path_of(name))(errno.into())),
-        }
+            Err(errno) => Err(errno.into()),
+        });
+        removed.map_err(RecordsError::io("remove", self.path_of(name)))
     }
 
     /// Whether `name` is still the file that was read. The caller holds the lock.
     pub(crate) fn is_still(&self, name: &str, content: Option<&Content>) -> Result<bool, RecordsError> {
-        let stat = match fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => Some(stat),
-            Err(Errno::NOENT) => None,
-            Err(errno) => return Err(RecordsError::io("look at", self.path_of(name))(errno.into())),
-        };
+        let stat = self.to_change().and_then(|fd| match fs::statat(fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        });
+        let stat = stat.map_err(RecordsError::io("look at", self.path_of(name)))?;
         // The number alone tells, since the file that was read is held open.
         Ok(stat.map(|stat| stat.st_ino) == content.map(|content| content.stamp.inode))
     }
@@ -303,22 +376,22 @@ impl Directory {
     pub(crate) fn touch(&self, name: &str, second: i64) -> Result<(), RecordsError> {
         let time = rustix::fs::Timespec { tv_sec: second, tv_nsec: 0 };
         let times = rustix::fs::Timestamps { last_access: time, last_modification: time };
-        fs::utimensat(&self.fd, name, &times, AtFlags::SYMLINK_NOFOLLOW)
-            .map_err(|errno| RecordsError::io("touch", self.path_of(name))(errno.into()))
+        let touch = |fd| Ok(fs::utimensat(fd, name, &times, AtFlags::SYMLINK_NOFOLLOW)?);
+        self.to_change().and_then(touch).map_err(RecordsError::io("touch", self.path_of(name)))
     }
 
     /// Makes names durable.
     pub(crate) fn sync(&self) -> Result<(), RecordsError> {
-        fs::fsync(&self.fd).map_err(|errno| self.fail("make durable")(errno.into()))
+        self.to_change().and_then(|fd| Ok(fs::fsync(fd)?)).map_err(self.fail("make durable"))
     }
 
     fn remove_left_drafts(&self) -> io::Result<()> {
+        let directory = self.to_change()?;
         for name in self.list(is_draft)? {
-            let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-            let Ok(file) = fs::openat(&self.fd, &name, flags, Mode::empty()) else { continue };
+            let Ok(file) = fs::openat(directory, &name, TO_READ, Mode::empty()) else { continue };
             if fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
                 tracing::debug!(path = %self.path_of(&name).display(), "a draft that a killed process left is removed");
-                match fs::unlinkat(&self.fd, &name, AtFlags::empty()) {
+                match fs::unlinkat(directory, &name, AtFlags::empty()) {
                     Ok(()) | Err(Errno::NOENT) => {}
                     Err(errno) => return Err(errno.into()),
                 }
@@ -333,13 +406,18 @@ impl Draft<'_> {
     /// took the draft away.
     pub(crate) fn place(mut self, name: &str) -> Result<Option<OwnedFd>, RecordsError> {
         let directory = self.directory;
-        match fs::renameat(&directory.fd, &self.name, &directory.fd, name) {
+        let fail = RecordsError::io("rename", directory.path_of(name));
+        let fd = match directory.to_change() {
+            Ok(fd) => fd,
+            Err(error) => return Err(fail(error)),
+        };
+        match fs::renameat(fd, &self.name, fd, name) {
             Ok(()) => Ok(self.file.take()),
             Err(Errno::NOENT) => {
                 self.file = None;
                 Ok(None)
             }
-            Err(errno) => Err(RecordsError::io("rename", directory.path_of(name))(errno.into())),
+            Err(errno) => Err(fail(errno.into())),
         }
     }
 }
@@ -352,6 +430,10 @@ impl Drop for Draft<'_> {
             tracing::warn!(%error, "a draft stays behind");
         }
     }
+}
+
+fn open_directory(path: &Path) -> Result<OwnedFd, Errno> {
+    fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// The stamp of a file that was just opened.

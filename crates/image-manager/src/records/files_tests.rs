@@ -23,7 +23,8 @@ fn a_file_is_read_without_waiting_once_it_is_in_memory() {
     let directory = Directory::open(root.path().join("pulled")).unwrap();
     let name = file_name("id");
     assert!(directory.read(&name).unwrap().is_none());
-    assert!(matches!(directory.read_now(&name, None), Now::Absent | Now::Unknown));
+    let buffer = &mut [0; 64];
+    assert!(matches!(directory.read_now(&name, None, buffer), Now::Absent | Now::Unknown));
 
     let draft = directory.draft(&name, b"content").unwrap();
     let lock = directory.lock().unwrap();
@@ -33,15 +34,24 @@ fn a_file_is_read_without_waiting_once_it_is_in_memory() {
     assert_eq!(content.bytes, b"content");
     assert!(directory.is_still(&name, Some(&content)).unwrap());
     // Where the file system can do it, it is the same; where it cannot, it says so.
-    match directory.read_now(&name, None) {
-        Now::Is(now) => assert_eq!(now.bytes, b"content"),
-        Now::Unknown => {}
-        other => panic!("{other:?}"),
+    for room in [64, 8, 7, 1] {
+        let mut buffer = vec![0; room];
+        match directory.read_now(&name, None, &mut buffer) {
+            Now::Is(size, _) => assert_eq!(&buffer[..size], b"content", "{room}"),
+            Now::Long(bytes, _) => assert_eq!(bytes, b"content", "{room}"),
+            Now::Unknown => {}
+            other => panic!("{room}: {other:?}"),
+        }
     }
     let seen = FileStamp { settled: true, ..content.stamp };
-    assert!(matches!(directory.read_now(&name, Some(&seen)), Now::Unchanged | Now::Unknown));
-    let unsure = FileStamp { settled: false, ..content.stamp };
-    assert!(matches!(directory.read_now(&name, Some(&unsure)), Now::Is(_) | Now::Unknown));
+    assert!(matches!(directory.read_now(&name, Some(&seen), buffer), Now::Unchanged | Now::Unknown));
+    for unsure in [FileStamp { settled: false, ..content.stamp }, FileStamp::UNKNOWN] {
+        match directory.read_now(&name, Some(&unsure), buffer) {
+            Now::Is(size, stamp) => assert!(&buffer[..size] == b"content" && stamp.inode == content.stamp.inode),
+            Now::Unknown => {}
+            other => panic!("{other:?}"),
+        }
+    }
 
     // A link, a directory, or something far too big is no record.
     std::os::unix::fs::symlink(directory.path_of(&name), directory.path_of("sha256-link")).unwrap();
@@ -52,7 +62,7 @@ fn a_file_is_read_without_waiting_once_it_is_in_memory() {
     big.set_len(MAX_SIZE + 1).unwrap();
     directory.read("sha256-big").unwrap_err();
     for name in ["sha256-link", "sha256-dir", "sha256-big"] {
-        assert!(matches!(directory.read_now(name, None), Now::Unknown), "{name}");
+        assert!(matches!(directory.read_now(name, None, buffer), Now::Unknown), "{name}");
     }
     let mut names = directory.names().unwrap();
     names.sort();

@@ -9,6 +9,7 @@ use oci::trim_tag_and_digest;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
+use super::files::Use;
 use super::format::Recorded;
 use super::pulled::{Held, Look, Pulled};
 use super::pulling::{Lease, Pulling};
@@ -37,6 +38,19 @@ pub(super) struct Inner {
     told_records: AtomicI64,
 }
 
+/// What is written down about an image.
+pub(super) struct Known {
+    pub(super) held: Option<Arc<Held>>,
+    /// There is a record or an intent.
+    pub(super) pulled_by_us: bool,
+}
+
+impl Known {
+    fn record(held: Arc<Held>) -> Self {
+        Self { held: Some(held), pulled_by_us: true }
+    }
+}
+
 /// Pulls of one image.
 pub(super) struct InFlight {
     pub(super) count: usize,
@@ -45,11 +59,11 @@ pub(super) struct InFlight {
 
 impl Inner {
     /// Opens both directories.
-    pub(super) async fn open(options: RecordsOptions) -> Result<Arc<Self>, RecordsError> {
+    pub(super) async fn open(options: RecordsOptions, used: Use) -> Result<Arc<Self>, RecordsError> {
         let RecordsOptions { directory, policy, max_intents, max_records, wall_clock, metrics } = options;
         let (pulled, pulling) = blocking(move || {
-            let pulling = Pulling::open(directory.join("pulling"), max_intents)?;
-            let pulled = Pulled::open(directory.join("pulled"), max_records, wall_clock)?;
+            let pulling = Pulling::open(directory.join("pulling"), used, max_intents)?;
+            let pulled = Pulled::open(directory.join("pulled"), used, max_records, wall_clock)?;
             Ok((pulled, pulling))
         })
         .await?;
@@ -67,49 +81,59 @@ impl Inner {
         }))
     }
 
-    /// The record of an image, and whether the image was pulled by us: there is a record or an intent.
-    pub(super) async fn known(
-        self: &Arc<Self>,
-        image: &str,
-        image_ref: &str,
-    ) -> Result<(Option<Arc<Held>>, bool), RecordsError> {
-        let held = self.look(image_ref).await?;
-        // Only one policy makes a difference between an intent and nothing.
-        if held.is_some() || self.policy != VerificationPolicy::NeverVerifyPreloadedImages {
-            let pulled = held.is_some();
-            return Ok((held, pulled));
-        }
-        if self.intended(image).await? {
-            return Ok((None, true));
-        }
-        // A record is written before its intent goes. So if there was one between the two looks, the record is there.
-        let held = self.look(image_ref).await?;
-        let pulled = held.is_some();
-        Ok((held, pulled))
-    }
-
-    async fn look(self: &Arc<Self>, image_ref: &str) -> Result<Option<Arc<Held>>, RecordsError> {
-        match self.pulled.look(image_ref)? {
-            Look::Found(held) => Ok(Some(held)),
-            Look::Absent => Ok(None),
-            Look::Unknown => {
-                let image_ref = image_ref.to_owned();
-                self.on_blocking(move |inner| inner.pulled.read(&image_ref)).await
+    /// The record of an image, and whether the image was pulled by us: there is a record or an intent. `None`: that cannot
+    /// be told without waiting for a disk.
+    ///
+    /// Where an intent counts, it is looked for before the record. It goes after its record is there, so whoever finds
+    /// neither in this order has missed none.
+    pub(super) fn known_now(&self, image: &str, image_ref: &str) -> Result<Option<Known>, RecordsError> {
+        let mut intended = false;
+        if self.intents_count() {
+            if let Some(held) = self.pulled.look_in_memory(image_ref)? {
+                return Ok(Some(Known::record(held)));
+            }
+            match self.intended_now(image)? {
+                Some(there) => intended = there,
+                None => return Ok(None),
             }
         }
+        Ok(match self.pulled.look(image_ref)? {
+            Look::Found(held) => Some(Known::record(held)),
+            Look::Absent => Some(Known { held: None, pulled_by_us: intended }),
+            Look::Unknown => None,
+        })
     }
 
-    async fn intended(self: &Arc<Self>, image: &str) -> Result<bool, RecordsError> {
-        if self.in_flight().contains_key(image) {
-            return Ok(true);
-        }
-        match self.pulling.look(image)? {
-            Some(exists) => Ok(exists),
-            None => {
-                let image = image.to_owned();
-                self.on_blocking(move |inner| inner.pulling.exists(&image)).await
-            }
-        }
+    /// The same, with waiting.
+    pub(super) async fn known(self: &Arc<Self>, image: &str, image_ref: &str) -> Result<Known, RecordsError> {
+        let (image, image_ref) = (image.to_owned(), image_ref.to_owned());
+        let known = move |inner: &Self| {
+            let intended = inner.intents_count() && inner.intended(&image)?;
+            Ok(match inner.pulled.read(&image_ref)? {
+                Some(held) => Known::record(held),
+                None => Known { held: None, pulled_by_us: intended },
+            })
+        };
+        self.on_blocking(known).await
+    }
+
+    /// Only one policy makes a difference between an intent and nothing.
+    fn intents_count(&self) -> bool {
+        self.policy == VerificationPolicy::NeverVerifyPreloadedImages
+    }
+
+    fn intended_now(&self, image: &str) -> Result<Option<bool>, RecordsError> {
+        if self.is_in_flight(image) { Ok(Some(true)) } else { self.pulling.look(image) }
+    }
+
+    /// Blocks.
+    fn intended(&self, image: &str) -> Result<bool, RecordsError> {
+        if self.is_in_flight(image) { Ok(true) } else { self.pulling.exists(image) }
+    }
+
+    fn is_in_flight(&self, image: &str) -> bool {
+        let in_flight = self.in_flight();
+        !in_flight.is_empty() && in_flight.contains_key(image)
     }
 
     /// One pull more.

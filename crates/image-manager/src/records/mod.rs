@@ -48,8 +48,10 @@ use tokio::sync::oneshot;
 use crate::{Access, Doubt, Grant, Metrics, MustPullResult};
 
 use check::Before;
+use files::Use;
 use format::Recorded;
-use inner::Inner;
+use inner::{Inner, Known};
+use pulled::Held;
 
 pub use error::RecordsError;
 pub use intent::PullIntent;
@@ -115,7 +117,20 @@ impl PullRecords {
     /// # Errors
     /// [`RecordsError`], if the directory cannot be made, read or written.
     pub async fn open(options: RecordsOptions) -> Result<Self, RecordsError> {
-        let inner = Inner::open(options).await?;
+        Self::open_for(options, Use::Shared).await
+    }
+
+    /// Opens the directory only to [`peek`](PullRecords::peek): nothing is made, cleared or migrated, and what would write
+    /// fails. A directory that is missing is one without records.
+    ///
+    /// # Errors
+    /// [`RecordsError`], if the directory cannot be read.
+    pub async fn open_to_peek(options: RecordsOptions) -> Result<Self, RecordsError> {
+        Self::open_for(options, Use::Reading).await
+    }
+
+    async fn open_for(options: RecordsOptions, used: Use) -> Result<Self, RecordsError> {
+        let inner = Inner::open(options, used).await?;
         inner.on_blocking(Inner::recount).await?;
         Ok(Self { inner })
     }
@@ -149,17 +164,10 @@ impl PullRecords {
         if image_ref.is_empty() {
             return Ok(Access::MustVerify(Doubt::NoRecord));
         }
-        let result = self.check(image, image_ref, candidates).await;
-        self.inner.metrics.must_pull_check(match &result {
-            Ok((_, Checked::Broken)) | Err(_) => MustPullResult::Error,
-            Ok((Access::Granted(Grant::NodeAccessible | Grant::CredentialMatches), _)) => {
-                MustPullResult::CredentialRecordFound
-            }
-            Ok((Access::Granted(_), _)) => MustPullResult::CredentialPolicyAllowed,
-            Ok((Access::MustVerify(_), _)) => MustPullResult::MustAuthenticate,
-        });
-        let (access, checked) = result?;
-        if let Checked::Learnt(check::Lesson { name, secret }) = checked {
+        let checked = self.check(image, image_ref, candidates).await;
+        self.count(checked.as_ref().ok());
+        let Checked { access, lesson, .. } = checked?;
+        if let Some(check::Lesson { name, secret }) = lesson {
             let inner = Arc::clone(&self.inner);
             let image_ref = image_ref.to_owned();
             let added = Recorded { secrets: vec![secret], ..Recorded::default() };
@@ -170,6 +178,21 @@ impl PullRecords {
             });
         }
         Ok(access)
+    }
+
+    /// The answer of [`PullRecords::access`] where it is known without a pod's credentials and without waiting; nothing is
+    /// counted or learnt where it is not.
+    pub(crate) fn access_at_hand(&self, image: &str, image_ref: &str) -> Option<Access> {
+        if image_ref.is_empty() {
+            return None;
+        }
+        match self.judge(image, image_ref, self.inner.known_now(image, image_ref).transpose()?) {
+            Judged::Decided(checked) => {
+                self.count(Some(&checked));
+                Some(checked.access)
+            }
+            Judged::Ask(_) => None,
+        }
     }
 
     /// [`PullRecords::access`] without writing or counting anything.
@@ -185,7 +208,7 @@ impl PullRecords {
         if image_ref.is_empty() {
             return Ok(Access::MustVerify(Doubt::NoRecord));
         }
-        self.check(image, image_ref, candidates).await.map(|(access, _)| access)
+        self.check(image, image_ref, candidates).await.map(|checked| checked.access)
     }
 
     /// Writes down that `image` is going to be pulled; it is on disk to stay when this answers. Dropping the future
@@ -248,30 +271,65 @@ impl PullRecords {
         image: &str,
         image_ref: &str,
         candidates: impl AsyncFnOnce() -> Result<Arc<[Candidate]>, E>,
-    ) -> Result<(Access, Checked), E> {
-        let broken = (Access::MustVerify(Doubt::RecordUnreadable), Checked::Broken);
-        let (held, pulled_by_us) = match self.inner.known(image, image_ref).await {
+    ) -> Result<Checked, E> {
+        let known = match self.inner.known_now(image, image_ref).transpose() {
+            Some(known) => known,
+            None => self.inner.known(image, image_ref).await,
+        };
+        match self.judge(image, image_ref, known) {
+            Judged::Decided(checked) => Ok(checked),
+            Judged::Ask(held) => {
+                let candidates = candidates().await?;
+                Ok(match check::before_asking(&held, image) {
+                    Ok(Before::Ask(named)) => {
+                        let (access, lesson) = named.with(&candidates);
+                        Checked { access, lesson, broken: false }
+                    }
+                    Ok(Before::Decided(access)) => Checked::plainly(access),
+                    Err(_) => Checked::BROKEN,
+                })
+            }
+        }
+    }
+
+    /// What can be said before the pod's credentials are asked for.
+    fn judge(&self, image: &str, image_ref: &str, known: Result<Known, RecordsError>) -> Judged {
+        let Known { held, pulled_by_us } = match known {
             Ok(known) => known,
             Err(error) => {
                 tracing::error!(%error, image, image_ref, "what is recorded about an image cannot be read");
-                return Ok(broken);
+                return Judged::Decided(Checked::BROKEN);
             }
         };
         if let Some(grant) = self.inner.policy.exempts(image, pulled_by_us) {
-            return Ok((Access::Granted(grant), Checked::Plainly));
+            return Judged::Decided(Checked::plainly(Access::Granted(grant)));
         }
-        let Some(held) = held else { return Ok((Access::MustVerify(Doubt::NoRecord), Checked::Plainly)) };
-        match check::before_asking(&held, image) {
-            Ok(Before::Decided(access)) => Ok((access, Checked::Plainly)),
-            Ok(Before::Ask(named)) => {
-                let (access, lesson) = named.with(&candidates().await?);
-                Ok((access, lesson.map_or(Checked::Plainly, Checked::Learnt)))
-            }
+        let Some(held) = held else {
+            return Judged::Decided(Checked::plainly(Access::MustVerify(Doubt::NoRecord)));
+        };
+        let before = check::before_asking(&held, image);
+        match before {
+            Ok(Before::Decided(access)) => Judged::Decided(Checked::plainly(access)),
+            Ok(Before::Ask(_)) => Judged::Ask(held),
             Err(error) => {
                 tracing::error!(%error, image, "an image name cannot be looked for in its record");
-                Ok(broken)
+                Judged::Decided(Checked::BROKEN)
             }
         }
+    }
+
+    /// Counts an answer; `None`: the pod's credentials could not be had.
+    fn count(&self, checked: Option<&Checked>) {
+        self.inner.metrics.must_pull_check(match checked {
+            None | Some(Checked { broken: true, .. }) => MustPullResult::Error,
+            Some(Checked { access, .. }) => match access {
+                Access::Granted(Grant::NodeAccessible | Grant::CredentialMatches) => {
+                    MustPullResult::CredentialRecordFound
+                }
+                Access::Granted(_) => MustPullResult::CredentialPolicyAllowed,
+                Access::MustVerify(_) => MustPullResult::MustAuthenticate,
+            },
+        });
     }
 }
 
@@ -281,13 +339,29 @@ impl fmt::Debug for PullRecords {
     }
 }
 
-/// What else came out of a check.
-enum Checked {
-    Plainly,
-    /// The record should learn something.
-    Learnt(check::Lesson),
+/// How far an answer is.
+enum Judged {
+    /// It is this.
+    Decided(Checked),
+    /// The record says it, with the pod's credentials.
+    Ask(Arc<Held>),
+}
+
+/// What came out of a check.
+struct Checked {
+    access: Access,
+    /// What the record should learn.
+    lesson: Option<check::Lesson>,
     /// Something could not be read.
-    Broken,
+    broken: bool,
+}
+
+impl Checked {
+    const BROKEN: Self = Self { access: Access::MustVerify(Doubt::RecordUnreadable), lesson: None, broken: true };
+
+    fn plainly(access: Access) -> Self {
+        Self { access, lesson: None, broken: false }
+    }
 }
 
 #[cfg(test)]

@@ -11,13 +11,15 @@ use jiff::Timestamp;
 use oci::Reference;
 
 use super::cache::{Cache, Known};
-use super::files::{Content, Directory, FileStamp, Now, stamp_of};
+use super::files::{Content, Directory, FileStamp, Now, Use, stamp_of};
 use super::format::{PulledRecord, RECORD, Recorded, Version, decode_record, encode_record, file_name, full_seconds};
 use super::merge::{first, merge};
 use super::{RecordsError, WallClock};
 
 /// How often a record is merged again that another process changed in the meantime.
 const TRIES: usize = 32;
+/// Room for a record on the stack: nearly all are smaller.
+const USUAL_SIZE: usize = 2048;
 
 /// A record in memory.
 #[derive(Debug)]
@@ -51,6 +53,20 @@ pub(super) enum Look {
     Unknown,
 }
 
+/// When records are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Load {
+    /// When the directory is opened: those of the old version are written anew, and as many as there is room for are kept.
+    First,
+    /// The same, after those of the old version were written anew.
+    Migrated,
+    /// Once more, if all of them have room.
+    Again,
+}
+
+/// What a file says, and which file that was.
+type Read = Result<Option<(PulledRecord, Version, FileStamp)>, RecordsError>;
+
 /// See the module.
 pub(super) struct Pulled {
     directory: Directory,
@@ -61,9 +77,10 @@ pub(super) struct Pulled {
 
 impl Pulled {
     /// Opens the directory, migrates old files, and reads what memory has room for.
-    pub(super) fn open(path: PathBuf, capacity: usize, wall_clock: WallClock) -> Result<Self, RecordsError> {
-        let pulled = Self { directory: Directory::open(path)?, cache: Mutex::new(Cache::new(capacity)), wall_clock };
-        pulled.load(true)?;
+    pub(super) fn open(path: PathBuf, used: Use, capacity: usize, wall_clock: WallClock) -> Result<Self, RecordsError> {
+        let directory = Directory::open_for(path, used)?;
+        let pulled = Self { directory, cache: Mutex::new(Cache::new(capacity)), wall_clock };
+        pulled.load(Load::First)?;
         Ok(pulled)
     }
 
@@ -76,6 +93,21 @@ impl Pulled {
     pub(super) fn usage(&self) -> i64 {
         let cache = self.cache();
         i64::try_from(cache.len() * 100 / cache.capacity()).unwrap_or(100)
+    }
+
+    /// The record of an image, if memory knows of one; where it does not, that says nothing.
+    pub(super) fn look_in_memory(&self, image_ref: &str) -> Result<Option<Arc<Held>>, RecordsError> {
+        if !self.cache().has(image_ref) {
+            // No stamp is taken for that.
+            return Ok(None);
+        }
+        let stamp = self.directory.stamp()?;
+        let mut cache = self.cache();
+        let generation = cache.generation(stamp);
+        match cache.get(image_ref, generation) {
+            Known::Fresh(held) => Ok(Some(held)),
+            Known::Stale(..) | Known::Absent | Known::Unknown => Ok(None),
+        }
     }
 
     /// The record of an image, if that can be told without waiting for a disk.
@@ -91,12 +123,15 @@ impl Pulled {
                 Known::Unknown => (generation, None),
             }
         };
-        match (self.directory.read_now(&file_name(image_ref), stale.as_ref().map(|(_, file)| file)), stale) {
+        let mut buffer = [0; USUAL_SIZE];
+        let seen = stale.as_ref().map(|(_, file)| file);
+        match (self.directory.read_now(&file_name(image_ref), seen, &mut buffer), stale) {
             (Now::Unchanged, Some((held, _))) => {
                 self.cache().renew(image_ref, generation);
                 Ok(Look::Found(held))
             }
-            (Now::Is(content), _) => Ok(self.admit(image_ref, &content, generation)?.map_or(Look::Absent, Look::Found)),
+            (Now::Is(size, stamp), _) => self.take(image_ref, &buffer[..size], stamp, generation),
+            (Now::Long(bytes, stamp), _) => self.take(image_ref, &bytes, stamp, generation),
             (Now::Absent, stale) => {
                 if stale.is_some() {
                     self.cache().forget(image_ref);
@@ -105,6 +140,10 @@ impl Pulled {
             }
             (Now::Unknown | Now::Unchanged, _) => Ok(Look::Unknown),
         }
+    }
+
+    fn take(&self, image_ref: &str, bytes: &[u8], stamp: FileStamp, generation: u64) -> Result<Look, RecordsError> {
+        Ok(self.admit(image_ref, bytes, stamp, generation)?.map_or(Look::Absent, Look::Found))
     }
 
     /// What memory says of an image.
@@ -121,7 +160,7 @@ impl Pulled {
         let stamp = self.directory.stamp()?;
         let generation = self.cache().generation(stamp);
         match self.directory.read(&file_name(image_ref)) {
-            Ok(Some(content)) => self.admit(image_ref, &content, generation),
+            Ok(Some(content)) => self.admit(image_ref, &content.bytes, content.stamp, generation),
             Ok(None) => {
                 self.cache().forget(image_ref);
                 Ok(None)
@@ -131,8 +170,14 @@ impl Pulled {
     }
 
     /// Takes what a file says into memory. A record of another image counts as none.
-    fn admit(&self, image_ref: &str, content: &Content, generation: u64) -> Result<Option<Arc<Held>>, RecordsError> {
-        let record = match decode_record(&content.bytes) {
+    fn admit(
+        &self,
+        image_ref: &str,
+        bytes: &[u8],
+        stamp: FileStamp,
+        generation: u64,
+    ) -> Result<Option<Arc<Held>>, RecordsError> {
+        let record = match decode_record(bytes) {
             Ok((record, _)) => record,
             Err(what) => {
                 self.cache().forget(image_ref);
@@ -144,7 +189,7 @@ impl Pulled {
             return Ok(None);
         }
         let held = Arc::new(Held::new(record));
-        self.cache().put(image_ref, Arc::clone(&held), content.stamp, generation);
+        self.cache().put(image_ref, Arc::clone(&held), stamp, generation);
         Ok(Some(held))
     }
 
@@ -237,7 +282,7 @@ impl Pulled {
                 }
             }
         }
-        self.load(false)?;
+        self.load(Load::Again)?;
         match failed {
             Some(error) => Err(error),
             None => Ok(removed),
@@ -272,32 +317,35 @@ impl Pulled {
         Ok(self.directory.names()?.len())
     }
 
-    /// Reads all records, as far as there is room. With `migrate` those of the old version are written anew.
-    fn load(&self, migrate: bool) -> Result<(), RecordsError> {
+    /// Reads all records, as far as there is room.
+    fn load(&self, load: Load) -> Result<(), RecordsError> {
         let stamp = self.directory.stamp()?;
         let generation = {
             let mut cache = self.cache();
             let generation = cache.generation(stamp);
-            if !migrate && cache.authoritative(generation) {
+            if cache.authoritative(generation) {
                 return Ok(());
             }
             generation
         };
         let mut names = self.directory.names()?;
         let capacity = self.cache().capacity();
-        if !migrate && names.len() > capacity {
+        if load == Load::Again && names.len() > capacity {
             return Ok(());
         }
         names.sort_unstable();
-        let read = self.read_all(&names, migrate);
+        let read = self.read_all(&names);
+        if load == Load::First && !self.directory.is_for_reading() && self.migrate(&names, &read) {
+            return self.load(Load::Migrated);
+        }
         let mut complete = names.len() <= capacity;
         let mut cache = self.cache();
         for (name, result) in names.iter().zip(read) {
             match result {
-                Ok(Some((record, _))) if file_name(&record.image_ref) != *name => {
+                Ok(Some((record, ..))) if file_name(&record.image_ref) != *name => {
                     // Nobody would find it under this name.
                 }
-                Ok(Some((record, stamp))) if cache.len() < capacity || !migrate => {
+                Ok(Some((record, _, stamp))) if cache.len() < capacity || load == Load::Again => {
                     let image_ref = record.image_ref.clone();
                     cache.put(&image_ref, Arc::new(Held::new(record)), stamp, generation);
                 }
@@ -312,13 +360,32 @@ impl Pulled {
         Ok(())
     }
 
+    /// Writes those of the old version anew; whether any was.
+    fn migrate(&self, names: &[String], read: &[Read]) -> bool {
+        let mut migrated = false;
+        for (name, read) in names.iter().zip(read) {
+            let Ok(Some((record, Version::Alpha, _))) = read else { continue };
+            let written = self.directory.read(name).and_then(|found| match found {
+                // What somebody else changed meanwhile is left to him.
+                Some(found) if decode_record(&found.bytes).is_ok_and(|(now, _)| now == *record) => {
+                    self.replace(name, record, Some(&found)).map(|placed| placed.is_some())
+                }
+                _ => Ok(false),
+            });
+            match written {
+                Ok(written) => migrated |= written,
+                Err(error) => tracing::warn!(%error, "a pulled record stays in its old version"),
+            }
+        }
+        if migrated && let Err(error) = self.directory.sync() {
+            tracing::warn!(%error, "pulled records may come back in their old version");
+        }
+        migrated
+    }
+
     /// Reads files on as many threads as are worth it.
-    fn read_all(
-        &self,
-        names: &[String],
-        migrate: bool,
-    ) -> Vec<Result<Option<(PulledRecord, FileStamp)>, RecordsError>> {
-        let one = |name: &String| self.read_one(name, migrate);
+    fn read_all(&self, names: &[String]) -> Vec<Read> {
+        let one = |name: &String| self.read_one(name);
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(8).min(names.len() / 128 + 1);
         if threads == 1 {
             return names.iter().map(one).collect();
@@ -336,17 +403,9 @@ impl Pulled {
         })
     }
 
-    fn read_one(&self, name: &str, migrate: bool) -> Result<Option<(PulledRecord, FileStamp)>, RecordsError> {
+    fn read_one(&self, name: &str) -> Read {
         let Some(content) = self.directory.read(name)? else { return Ok(None) };
         let (record, version) = decode_record(&content.bytes).map_err(|what| self.unreadable(name, what))?;
-        let mut stamp = content.stamp;
-        if migrate
-            && version == Version::Alpha
-            && let Some(placed) = self.replace(name, &record, Some(&content))?
-        {
-            self.directory.sync()?;
-            stamp = placed;
-        }
-        Ok(Some((record, stamp)))
+        Ok(Some((record, version, content.stamp)))
     }
 }

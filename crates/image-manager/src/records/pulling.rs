@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use oci::Reference;
 
 use super::RecordsError;
-use super::files::{Directory, DirectoryStamp, is_unshared, share};
+use super::files::{Directory, DirectoryStamp, Use, is_unshared, share};
 use super::format::{INTENT, Version, decode_intent, encode_intent, file_name};
 
 /// How often a file is written again that somebody took away.
@@ -53,10 +53,12 @@ struct Intents {
 
 impl Pulling {
     /// Opens the directory and migrates old files.
-    pub(super) fn open(path: PathBuf, capacity: usize) -> Result<Self, RecordsError> {
-        let directory = Directory::open(path)?;
+    pub(super) fn open(path: PathBuf, used: Use, capacity: usize) -> Result<Self, RecordsError> {
+        let directory = Directory::open_for(path, used)?;
         let pulling = Self { directory, capacity: capacity.max(1), seen: Mutex::default() };
-        pulling.migrate()?;
+        if used != Use::Reading {
+            pulling.migrate()?;
+        }
         pulling.list()?;
         Ok(pulling)
     }

@@ -1,16 +1,27 @@
-//! `imagelet explain`: what `ensure` would do and why. Asks the image service what is there, and nothing else.
+//! `imagelet explain`: what `ensure` would do and why. Asks the image service what is there and, where an agent answers
+//! beside the root, that agent who has to wait; makes and writes nothing, not even a root that is missing.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use image_manager::{EnsureImageRequest, Explanation, LogRecorder, PullPolicy};
+use async_trait::async_trait;
+use axum::http::Method;
+use cri_api::{
+    Error, FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, Kind, PullImageRequest, Result,
+};
+use image_manager::{
+    BackoffExplanation, Cause, Decision, EnsureImageRequest, Explanation, LogRecorder, PodRef, PullPolicy,
+};
 use serde::Serialize;
 
 use super::pods;
+use crate::admin::backoff::{Entry, List};
+use crate::admin::{Places, client};
 use crate::app::App;
 use crate::args::Explain;
 use crate::exit::{Failure, Outcome};
 use crate::output::{Report, Table};
-use crate::wiring::Mode;
+use crate::wiring::{Managed, Mode};
 
 /// One decision.
 #[derive(Serialize)]
@@ -100,10 +111,14 @@ pub(super) async fn run(app: &App, args: &Explain) -> Outcome {
         request.policy = policy.unwrap_or(request.policy);
         asked.push((String::new(), String::new(), request));
     }
-    let managed = app.managed(Arc::new(LogRecorder), Mode::OneShot).await?;
+    let managed = Managed::new(app, service(app).await?, Arc::new(LogRecorder), Mode::Explain).await?;
+    let waiting = waiting(app).await;
     let mut decisions = Vec::with_capacity(asked.len());
     for (pod, container, request) in asked {
-        let explanation = managed.manager.explain(&request).await;
+        let mut explanation = managed.manager.explain(&request).await;
+        if matches!(explanation.decision, Ok(Decision::Pull(_))) && explanation.backoff.is_none() {
+            explanation.backoff = held(&waiting, &request.pod, &request.image);
+        }
         let row = row(pod, container, explanation, request.missing_secrets);
         for note in &row.notes {
             tracing::warn!("{}: {note}", row.image);
@@ -117,6 +132,70 @@ pub(super) async fn run(app: &App, args: &Explain) -> Outcome {
         decisions.push(row);
     }
     app.printer.report(&Decisions { decisions })
+}
+
+/// The images. A root that is not there has none, and is not made for the question.
+async fn service(app: &App) -> Outcome<Arc<dyn ImageService>> {
+    let root = app.config.root.clone();
+    if app.config.image_service_endpoint.is_none()
+        && tokio::task::spawn_blocking(move || is_without_store(&root)).await.unwrap_or(false)
+    {
+        return Ok(Arc::new(Nothing));
+    }
+    app.service().await
+}
+
+/// Whether nobody has opened a store at `root` yet. Blocks.
+fn is_without_store(root: &std::path::Path) -> bool {
+    matches!(std::fs::read_dir(root).map(|mut entries| entries.next().is_none()), Ok(true))
+        || std::fs::metadata(root).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+}
+
+/// Whom an agent lets wait that keeps back-off beside this root. Nobody, where none answers.
+async fn waiting(app: &App) -> Vec<Entry> {
+    match client::ask_json::<List>(&Places::of(&app.config).socket, Method::GET, "/backoff").await {
+        Ok(list) => list.entries,
+        Err(failure) => {
+            tracing::debug!("nobody is asked who has to wait: {}", failure.lines().join("; "));
+            Vec::new()
+        }
+    }
+}
+
+/// Why the agent would not pull an image for a pod yet.
+fn held(waiting: &[Entry], pod: &PodRef, image: &str) -> Option<BackoffExplanation> {
+    let entry = waiting.iter().find(|entry| entry.uid == pod.uid && entry.image == image)?;
+    (entry.remaining_milliseconds > 0).then(|| BackoffExplanation {
+        cause: Cause::of_word(&entry.cause).unwrap_or(Cause::Other),
+        message: entry.message.clone(),
+        remaining: Duration::from_millis(entry.remaining_milliseconds),
+    })
+}
+
+/// A root that is not there.
+struct Nothing;
+
+#[async_trait]
+impl ImageService for Nothing {
+    async fn list_images(&self, _: Option<&ImageFilter>) -> Result<Vec<Image>> {
+        Ok(Vec::new())
+    }
+
+    async fn image_status(&self, _: &ImageSpec, _: bool) -> Result<ImageStatus> {
+        Ok(ImageStatus::default())
+    }
+
+    async fn pull_image(&self, _: PullImageRequest) -> Result<String> {
+        Err(Error::new(Kind::FailedPrecondition, "explaining pulls nothing"))
+    }
+
+    async fn remove_image(&self, _: &ImageSpec) -> Result<()> {
+        Ok(())
+    }
+
+    async fn image_fs_info(&self) -> Result<FsInfo> {
+        Ok(FsInfo::default())
+    }
 }
 
 fn row(pod: String, container: String, explanation: Explanation, missing_secrets: Vec<String>) -> Row {

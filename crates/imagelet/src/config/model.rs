@@ -94,6 +94,7 @@ pub(crate) struct Credentials {
     /// `None`: the kubelet's search paths.
     pub(crate) docker_config_paths: Option<Vec<PathBuf>>,
     pub(crate) helper_timeout: Duration,
+    pub(crate) provider_timeout: Duration,
     pub(crate) provider_config: Option<PathBuf>,
     pub(crate) provider_bin_dir: Option<PathBuf>,
     pub(crate) secrets_directory: Option<PathBuf>,
@@ -176,6 +177,7 @@ impl Config {
                 anonymous_fallback: false,
                 docker_config_paths: None,
                 helper_timeout: Duration::from_secs(30),
+                provider_timeout: Duration::from_secs(60),
                 provider_config: None,
                 provider_bin_dir: None,
                 secrets_directory: None,

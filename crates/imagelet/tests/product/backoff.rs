@@ -102,6 +102,28 @@ fn a_registry_that_says_when_is_left_alone_until_somebody_resets_it() {
 }
 
 #[test]
+fn explain_tells_whom_the_agent_lets_wait() {
+    let scratch = Scratch::new();
+    let runtime = runtime();
+    let registry = runtime.block_on(TestRegistry::open());
+    let socket = scratch.join("images.sock");
+    let _serving = Imagelet::on(&scratch.join("store")).serve(&socket);
+    let image = format!("{}/lost/app:1", registry.host());
+    let agent = Imagelet::remote(&format!("unix://{}", socket.display()))
+        .global("--root", &scratch.join("agent").display().to_string());
+    let manifests = Manifests::new().pod(pod(&image));
+    let waiting = Waiting::start(&scratch, &agent, &manifests, "60s");
+    waiting.entry(|_| true);
+    let asked = registry.requests().len();
+    let explained = waiting.imagelet.ok(&["explain", "-f", &scratch.join("wait.yaml").display().to_string()]);
+    assert!(explained.contains("back-off") && explained.contains("but not for another"), "{explained}");
+    // For nobody in particular it would be pulled.
+    let explained = waiting.imagelet.ok(&["explain", &image, "-o", "json"]);
+    assert!(!explained.contains("back-off"), "{explained}");
+    assert_eq!(registry.requests().len(), asked, "nothing is asked of the registry");
+}
+
+#[test]
 fn a_command_that_nobody_repeats_waits_as_the_registry_asks() {
     let scratch = Scratch::new();
     let runtime = runtime();

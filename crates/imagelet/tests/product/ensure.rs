@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::support::Imagelet;
 use crate::support::scene::{Scene, blobs_in};
 
 fn repository() -> &'static Path {
@@ -136,6 +137,12 @@ fn explain_touches_nothing() {
     let file = manifest(&s, "pod.yaml", text);
     let asked = s.reads_while(&["explain", "-f", &file]);
     assert_eq!(asked, Vec::<String>::new(), "nothing is asked of the registry");
+    let elsewhere = s.scratch.join("nobody-made-it");
+    let there = Imagelet::on(&elsewhere).ok(&["explain", "-f", &file]);
+    assert!(there.contains("not present"), "{there}");
+    assert!(!elsewhere.exists(), "no root is made for the question");
+    let records = s.scratch.join("store/image_manager");
+    assert!(!records.exists(), "nor a directory of records");
     assert_eq!(s.imagelet.ids().len(), 0);
     let before = s.imagelet.ok(&["explain", &name, "--policy", "IfNotPresent"]);
     s.imagelet.ok(&["pull", &name]);

@@ -191,6 +191,24 @@ fn a_provider_that_hangs_is_ended_with_the_command() {
 }
 
 #[test]
+fn a_provider_that_hangs_is_ended_when_its_time_is_up() {
+    let w = Workshop::new();
+    w.program("sleeper", "echo $$ > $notes/sleeper\nexec sleep 1000");
+    let imagelet = w.with_providers(&[w.provider("sleeper")]).global("--credential-provider-timeout", "300ms");
+    let from = Instant::now();
+    let done = imagelet.run(&["ensure", "-f", &w.pod()]);
+    assert!(from.elapsed() < Duration::from_secs(10), "it took {:?}", from.elapsed());
+    assert_eq!(done.code, Some(1), "{}", done.stderr);
+    assert!(done.stderr.contains("ErrImagePull") && done.stderr.contains("sleeper"), "{}", done.stderr);
+    assert!(is_gone(&w.note("sleeper")), "the provider is ended when its time is up");
+    // Beside a good one nobody misses it.
+    let both = [w.provider("sleeper"), w.good_provider("carpenter")];
+    let imagelet = w.with_providers(&both).global("--credential-provider-timeout", "300ms");
+    imagelet.ok(&["ensure", "-f", &w.pod()]);
+    assert_eq!(imagelet.ids().len(), 1);
+}
+
+#[test]
 fn a_broken_provider_configuration_is_refused_at_once() {
     let scratch = Scratch::new();
     let programs = scratch.directory("programs");

@@ -115,6 +115,21 @@ pub(super) static ROWS: &[Setting] = &[
         show: |c| json!(show_duration(c.credentials.helper_timeout)),
     },
     Setting {
+        field: "credentials.providerTimeout",
+        flag: "credential-provider-timeout",
+        variable: "IMAGELET_CREDENTIAL_PROVIDER_TIMEOUT",
+        short: None,
+        value_name: "DURATION",
+        list: None,
+        group: Group::Credentials,
+        help: "How long an exec credential provider may take to answer",
+        apply: |c, raw| {
+            let range = Duration::from_millis(100)..=Duration::from_secs(600);
+            raw.duration(range).map(|v| c.credentials.provider_timeout = v)
+        },
+        show: |c| json!(show_duration(c.credentials.provider_timeout)),
+    },
+    Setting {
         field: "secretsDirectory",
         flag: "secrets-dir",
         variable: "IMAGELET_SECRETS_DIR",
