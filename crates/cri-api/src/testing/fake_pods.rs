@@ -248,13 +248,11 @@ impl Pods {
         Ok(())
     }
 
-    /// Its process ends, if it runs. One that was never started ends as well, when it is stopped.
+    /// Its process ends, if it runs, or may run.
     pub(super) fn end(&mut self, id: &str, code: i32) {
         let now = self.now();
-        let Some(entry) = self.containers.get_mut(id).filter(|entry| entry.listed.state != ContainerState::Exited)
-        else {
-            return;
-        };
+        let runs = |entry: &&mut Entry| matches!(entry.listed.state, ContainerState::Running | ContainerState::Unknown);
+        let Some(entry) = self.containers.get_mut(id).filter(runs) else { return };
         entry.listed.state = ContainerState::Exited;
         entry.finished_at = now;
         entry.exit_code = code;

@@ -153,6 +153,20 @@ impl FakeRuntimeService {
         lock(&self.0.pods).containers.get(id).map_or(0, |entry| entry.log_reopened)
     }
 
+    /// How many listen to its events.
+    #[must_use]
+    pub fn listeners(&self) -> usize {
+        lock(&self.0.pods).listeners.len()
+    }
+
+    /// Ends every stream of events with an error.
+    pub fn end_events(&self, error: Error) {
+        for listener in std::mem::take(&mut lock(&self.0.pods).listeners) {
+            // Whoever does not listen any more need not know.
+            let _ = listener.send(Err(error.clone()));
+        }
+    }
+
     async fn enter(&self, kind: CallKind, subject: &str) -> Result<()> {
         lock(&self.0.calls).push((kind, subject.to_owned()));
         // A call about a container is about its name, its sandbox and its pod as well.

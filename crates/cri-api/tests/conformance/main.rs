@@ -3,6 +3,7 @@
 
 extern crate imagelet_cri_api as cri_api;
 
+mod runtime;
 mod saboteur;
 mod support;
 

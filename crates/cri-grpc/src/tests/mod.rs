@@ -5,6 +5,8 @@ mod calls;
 mod conformance;
 mod connecting;
 mod lists;
+mod pod_peer;
+mod pods;
 mod serving;
 mod sockets;
 mod support;

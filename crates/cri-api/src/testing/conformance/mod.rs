@@ -19,6 +19,7 @@ mod lookups;
 mod pulls;
 mod removal;
 mod retag;
+pub mod runtime;
 mod usage;
 
 pub use bench::{Bench, Stop};

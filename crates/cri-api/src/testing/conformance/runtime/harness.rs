@@ -1,0 +1,72 @@
+//! [`RuntimeHarness`]: what the suite needs to know of a runtime.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{ImageSpec, PodSandboxConfig, RuntimeService};
+
+/// A runtime under test.
+pub trait RuntimeHarness: Send + Sync {
+    /// Who is judged, for the report.
+    fn name(&self) -> &str;
+
+    /// The runtime.
+    fn service(&self) -> Arc<dyn RuntimeService>;
+
+    /// An image that is there and has busybox, or whatever [`RuntimeHarness::program`] needs.
+    fn image(&self) -> ImageSpec;
+
+    /// Brings a sandbox's config into a form that this runtime can run: cgroup, namespaces, log directory.
+    fn fit(&self, config: &mut PodSandboxConfig);
+
+    /// The command line of a program, for a container of this name that is about to be made.
+    fn program(&self, container_name: &str, program: Program) -> Vec<String>;
+
+    /// The command line of a command in a container that runs [`Program::Sleeps`].
+    fn command(&self, command: Command) -> Vec<String>;
+
+    /// What stands in a log file; `None`: this runtime writes none.
+    fn log(&self, path: &str) -> Option<String> {
+        let _ = path;
+        None
+    }
+
+    /// Known ways in which this peer differs.
+    fn deviations(&self) -> &[RuntimeDeviation] {
+        &[]
+    }
+
+    /// Longest time for one case.
+    fn case_timeout(&self) -> Duration {
+        Duration::from_secs(60)
+    }
+}
+
+/// What a container runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// Runs until it is asked to end, and then ends with code 143.
+    Sleeps,
+    /// Runs, whatever it is asked.
+    IgnoresSignals,
+    /// Ends at once with this code.
+    Ends(i32),
+    /// Writes the variable `GREETING` and its first argument to standard output, `oh` to standard error, and ends well.
+    Speaks,
+}
+
+/// What is run in a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Writes `out` and `err` to the two outputs, and ends with code 3.
+    Speaks,
+    /// Does not end.
+    Hangs,
+}
+
+/// A known difference of a peer. Never declared for an implementation of our own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RuntimeDeviation {
+    /// containerd 1.6: what a runtime refuses has code `Unknown`.
+    RefusalsAreUnknown,
+}
