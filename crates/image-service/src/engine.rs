@@ -13,6 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::background::Background;
 use crate::certs_d;
+use crate::check::AfterUnclean;
 use crate::error::{self, OpenError};
 use crate::flight::Flights;
 use crate::known::Known;
@@ -40,13 +41,15 @@ pub(crate) struct Shared {
     pub(crate) slots: Semaphore,
     /// What layers in flight still need on the disk.
     pub(crate) room: Room,
+    pub(crate) after_unclean: AfterUnclean,
     /// Cancelled at shutdown; parent of every job's token.
     pub(crate) token: CancellationToken,
     tracker: TaskTracker,
 }
 
 impl Engine {
-    /// Opens the store and makes the engine. Nothing is asked of any registry yet.
+    /// Opens the store and makes the engine. Nothing is asked of any registry yet. After an unclean stop, what was
+    /// written last is checked in the background.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -69,7 +72,7 @@ impl Engine {
             ..registry::Options::new(certs_d::loader(options.hosts_roots.clone()))
         });
         let token = CancellationToken::new();
-        Ok(Self(Arc::new(Shared {
+        let shared = Arc::new(Shared {
             store,
             client,
             known,
@@ -79,10 +82,13 @@ impl Engine {
             ready: ReadyLayers::default(),
             slots: Semaphore::new(options.max_layers),
             room: Room::default(),
+            after_unclean: AfterUnclean::default(),
             token,
             tracker,
             options,
-        })))
+        });
+        shared.check_after_unclean_stop();
+        Ok(Self(shared))
     }
 
     /// The store under this engine. Its calls block.

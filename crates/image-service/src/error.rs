@@ -10,7 +10,7 @@ use registry::{ErrorKind, RegistryError};
 use store::{CommitError, MountError, ResolveError, StoreError, UnpackError};
 
 use crate::intake::IntakeError;
-use crate::room::Short;
+use crate::room::{Need, Short};
 use crate::unpack::InflateError;
 
 /// By this beginning of a message a kubelet knows that the registry could not be reached (it sees no more than the text).
@@ -170,12 +170,34 @@ pub(crate) fn thread_lost() -> Error {
 
 /// A pull that cannot fit, in the words of one that did not.
 pub(crate) fn no_room(root: &Path, short: &Short) -> Error {
-    disk_full(root, short)
+    disk_full(root, short).with_needed_bytes(short.bytes())
 }
 
+/// A pull that ran out of space says what it would have needed, and what there was; other errors stay as they are.
+pub(crate) fn with_need(error: Error, need: Need) -> Error {
+    if error.kind() != Kind::ResourceExhausted
+        || error.needed_bytes().is_some()
+        || !error.message().contains(NO_SPACE)
+        || need.bytes == 0
+    {
+        return error;
+    }
+    let was_free = need.free.map_or(String::new(), |free| format!(", and {free} bytes were free when it began"));
+    let message = format!("{}; about {} bytes are needed for all of it{was_free}", error.message(), need.bytes);
+    error.with_message(message).with_needed_bytes(need.bytes)
+}
+
+/// By these words a full disk is known.
+const NO_SPACE: &str = "no space left on the file system of";
+
 fn disk_full(root: &Path, error: &(dyn StdError + 'static)) -> Error {
-    Error::from_source(Kind::ResourceExhausted, error)
-        .context(format_args!("no space left on the file system of {}", root.display()))
+    let full = Error::from_source(Kind::ResourceExhausted, error);
+    full.context(format_args!("{NO_SPACE} {}{}", root.display(), without_inodes(root)))
+}
+
+/// What is full may be the table of inodes, with bytes to spare.
+fn without_inodes(root: &Path) -> &'static str {
+    if store::is_out_of_inodes(root) { " (it has no inode left)" } else { "" }
 }
 
 /// Whether something below `error` is a full disk or a used-up quota.
@@ -213,6 +235,21 @@ mod tests {
         let error = from_store(Path::new("/s"), &error);
         assert_eq!(error.kind(), Kind::ResourceExhausted);
         assert!(error.message().starts_with("no space left on the file system of /s: "), "{error}");
+    }
+
+    #[test]
+    fn a_full_disk_says_what_was_needed() {
+        let full = |message: &str| Error::new(Kind::ResourceExhausted, message);
+        let need = Need { bytes: 700, free: Some(500) };
+        let told = with_need(full("layer x: no space left on the file system of /s: write y"), need);
+        assert_eq!(
+            told.message(),
+            "layer x: no space left on the file system of /s: write y; about 700 bytes are needed for all of it, and 500 bytes were free when it began"
+        );
+        assert_eq!(told.needed_bytes(), Some(700));
+        assert_eq!(with_need(told.clone(), Need { bytes: 1, free: None }), told, "once");
+        let limited = full("429 Too Many Requests");
+        assert_eq!(with_need(limited.clone(), need), limited, "a registry that is asked too often has no disk");
     }
 
     #[test]

@@ -10,6 +10,7 @@
 
 mod background;
 mod certs_d;
+mod check;
 mod decompress;
 mod engine;
 mod error;

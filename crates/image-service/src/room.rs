@@ -16,6 +16,8 @@ pub(crate) struct Room(Arc<Mutex<HashMap<Digest, Promise>>>);
 struct Promise {
     size: u64,
     done: u64,
+    /// Bytes of the tar stream that these became.
+    unpacked: u64,
     /// How many claims hold it: a layer of two pulls is written once.
     claims: usize,
 }
@@ -30,6 +32,17 @@ impl Promise {
 pub(crate) struct Claim {
     room: Room,
     blobs: BTreeMap<Digest, u64>,
+    /// What the file system had when the claim was first made.
+    free: Option<u64>,
+}
+
+/// What a pull that ran out of space would have needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Need {
+    /// Bytes that must be free for all of it, about; those that others have been promised are among them.
+    pub(crate) bytes: u64,
+    /// What the file system had when the pull began.
+    pub(crate) free: Option<u64>,
 }
 
 /// It does not fit.
@@ -48,16 +61,30 @@ fn of_others(bytes: u64) -> String {
     if bytes == 0 { String::new() } else { format!(", and other pulls still need {bytes} of them") }
 }
 
+impl Short {
+    /// How many bytes must be free for it to fit.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.needed.saturating_add(self.promised)
+    }
+}
+
 impl Room {
     /// A claim for nothing.
     pub(crate) fn claim(&self) -> Claim {
-        Claim { room: self.clone(), blobs: BTreeMap::new() }
+        Claim { room: self.clone(), blobs: BTreeMap::new(), free: None }
     }
 
     /// So many bytes of a layer have come; fewer than before when it is fetched anew.
     pub(crate) fn done(&self, blob: &Digest, bytes: u64) {
         if let Some(promise) = self.lock().get_mut(blob) {
             promise.done = bytes;
+        }
+    }
+
+    /// So many bytes of its tar stream have been unpacked; fewer than before when it is fetched anew.
+    pub(crate) fn unpacked(&self, blob: &Digest, bytes: u64) {
+        if let Some(promise) = self.lock().get_mut(blob) {
+            promise.unpacked = bytes;
         }
     }
 
@@ -79,6 +106,7 @@ impl Claim {
     /// # Errors
     /// It does not fit. The claim is then for nothing.
     pub(crate) fn set(&mut self, blobs: BTreeMap<Digest, u64>, free: u64) -> Result<(), Short> {
+        self.free.get_or_insert(free);
         let mut promises = self.room.lock();
         // First hold, then let go: what is under way keeps its count of bytes.
         for blob in blobs.keys() {
@@ -95,10 +123,33 @@ impl Claim {
             return Err(Short { needed, free, promised });
         }
         for (blob, &size) in &blobs {
-            promises.entry(blob.clone()).or_insert(Promise { size, done: 0, claims: 1 });
+            promises.entry(blob.clone()).or_insert(Promise { size, done: 0, unpacked: 0, claims: 1 });
         }
         self.blobs = blobs;
         Ok(())
+    }
+
+    /// What all of it takes, from what has come of it: what is yet to come is taken to grow as much as what is here did.
+    pub(crate) fn need(&self) -> Need {
+        let promises = self.room.lock();
+        let own = || self.blobs.keys().filter_map(|blob| promises.get(blob));
+        let (done, unpacked) = (sum(own().map(|p| p.done)), sum(own().map(|p| p.unpacked)));
+        let of_all = (unpacked, done);
+        let takes = |promise: &Promise| {
+            let (unpacked, done) = if promise.done > 0 { (promise.unpacked, promise.done) } else { of_all };
+            let whole = u128::from(promise.size.max(promise.done)) * u128::from(unpacked) / u128::from(done.max(1));
+            u64::try_from(whole).unwrap_or(u64::MAX).max(promise.unpacked).max(promise.size)
+        };
+        let promised = sum(promises.iter().filter(|(blob, _)| !self.blobs.contains_key(blob)).map(|(_, p)| p.left()));
+        let bytes = sum(own().map(takes)).saturating_add(promised);
+        // Files end within blocks, and directories take some as well.
+        let mut bytes = bytes.saturating_add(bytes / 16);
+        let free = self.free.filter(|free| *free < u64::MAX);
+        if let Some(free) = free.filter(|_| bytes > 0) {
+            // A few compressed bytes can stand for a great many: that they were not enough is all that is known then.
+            bytes = bytes.max(free.saturating_add(free / 8));
+        }
+        Need { bytes, free }
     }
 }
 
@@ -166,6 +217,23 @@ mod tests {
         assert_eq!(short.promised, 90);
         // Who joins what is coming needs no more space, however little there is.
         third.set(blobs(&[("base", 60)]), 0).expect("nothing more is written");
+    }
+
+    #[test]
+    fn what_is_needed_grows_with_what_has_come() {
+        let room = Room::default();
+        let (mut claim, mut other) = (room.claim(), room.claim());
+        assert_eq!(claim.need(), Need { bytes: 0, free: None });
+        claim.set(blobs(&[("a", 100), ("b", 60)]), 1000).expect("fits");
+        other.set(blobs(&[("c", 160)]), 1000).expect("fits");
+        assert_eq!(claim.need(), Need { bytes: 1125, free: Some(1000) }, "it was not enough");
+        room.done(&Digest::sha256(b"a"), 50);
+        room.unpacked(&Digest::sha256(b"a"), 400);
+        // 800 for the one, 480 for the other at the same rate, 160 of others; and a sixteenth.
+        assert_eq!(claim.need().bytes, 1440 + 90, "more is known");
+        room.done(&Digest::sha256(b"a"), 0);
+        room.unpacked(&Digest::sha256(b"a"), u64::MAX);
+        assert_eq!(claim.need().bytes, u64::MAX);
     }
 
     #[test]

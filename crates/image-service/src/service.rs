@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use cri_api::{
-    Error, FilesystemUsage, FsInfo, Image, ImageFilter, ImageLayers, ImageService, ImageSpec, ImageStatus, ImageUsage,
-    Kind, LayersOf, MountRequest, MountedImage, PullImageRequest, Result,
+    CheckReport, CheckRequest, CheckSink, Error, FilesystemUsage, FsInfo, Image, ImageFilter, ImageLayers,
+    ImageService, ImageSpec, ImageStatus, ImageUsage, Kind, LayersOf, MountRequest, MountedImage, PullImageRequest,
+    Result,
 };
 use oci::{Digest, ImageConfig, Reference};
 use store::ImageRecord;
@@ -109,7 +110,8 @@ impl ImageService for Engine {
         let store = self.0.store.clone();
         let layers = move || store.layers_of_images().map_err(|e| error::from_store(store.root(), &e));
         let found = self.0.background.run(layers).await?;
-        let of = |(id, own_bytes, layers): (Digest, u64, Vec<u32>)| (id.to_string(), LayersOf { own_bytes, layers });
+        // The documents lie in the database, whose file keeps its size: nothing of an image goes but its layers.
+        let of = |(id, _, layers): (Digest, u64, Vec<u32>)| (id.to_string(), LayersOf { own_bytes: 0, layers });
         Ok(Some(ImageLayers { layers: found.layers, images: found.images.into_iter().map(of).collect() }))
     }
 
@@ -130,6 +132,10 @@ impl ImageService for Engine {
             store.set_pinned(&record.id, pinned).map_err(|e| error::from_store(store.root(), &e)).map(Some)
         };
         self.0.background.run(pin).await
+    }
+
+    async fn check_images(&self, request: &CheckRequest, progress: &CheckSink) -> Result<Option<CheckReport>> {
+        self.0.check_images(request, progress).await.map(Some)
     }
 
     async fn mount_image(&self, request: &MountRequest) -> Result<Option<MountedImage>> {

@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let layer = File::open(&directory)?;
     let (limits, cancelled) = (Limits::default(), || false);
     let privileged = rustix::process::geteuid().is_root();
-    let options = UnpackOptions { limits: &limits, privileged, cancelled: &cancelled };
+    let options = UnpackOptions { limits: &limits, privileged, cancelled: &cancelled, hollow: false };
     let begin = Instant::now();
     let outcome = unpack(&mut File::open(tar)?, layer.as_fd(), &options)?;
     let took = begin.elapsed();

@@ -1,6 +1,7 @@
 //! What images take on the disk. Nothing is measured here: the numbers were written down when layers were committed.
 
 use std::collections::HashMap;
+use std::path::Path;
 
 use oci::Digest;
 
@@ -15,8 +16,16 @@ use crate::records::{LayerId, Totals};
 pub struct LayersOfImages {
     /// Bytes on disk of each layer.
     pub layers: Vec<u64>,
-    /// Of each image: its id, bytes that are its own, and numbers of its layers, each once.
+    /// Of each image: its id, bytes of its documents, and numbers of its layers, each once. The documents lie in the
+    /// database, whose file keeps its size and is used again: their removal gives nothing back to the file system.
     pub images: Vec<(Digest, u64, Vec<u32>)>,
+}
+
+/// Whether what the file system of this directory lacks is not bytes but inodes.
+#[must_use]
+pub fn is_out_of_inodes(directory: &Path) -> bool {
+    // Some file systems make inodes as they go, and count none.
+    rustix::fs::statvfs(directory).is_ok_and(|stat| stat.f_files > 0 && stat.f_favail == 0)
 }
 
 impl Store {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use redb::StorageBackend;
 
-use crate::reserve::Reserve;
+use crate::reserve::{Reserve, is_full};
 
 /// A file that can fall back on the reserve.
 #[derive(Debug)]
@@ -54,10 +54,6 @@ impl ReservedFile {
         }
         result
     }
-}
-
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 impl StorageBackend for ReservedFile {

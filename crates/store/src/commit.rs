@@ -245,6 +245,7 @@ impl Write<'_> {
             references: 0,
             implicit_root: step.layer.outcome.implicit_dirs.first().is_some_and(Vec::is_empty),
             unsynced_boot: (inner.durability == Durability::Relaxed).then(|| inner.boot.clone()),
+            damaged: false,
         };
         let mut totals = transaction.totals()?;
         totals.add_layer(&entry.stats);

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::error::StoreError;
+use crate::records::{LayerEntry, decode};
 
 /// A small file system in memory, mounted while this lives.
 struct SmallDisk {

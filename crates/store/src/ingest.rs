@@ -41,14 +41,26 @@ impl Inner {
         let path = self.layout.ingest_path(number);
         let name = number.to_string();
         let failed = |source: std::io::Error| StoreError::io("create the layer directory", &path, source);
-        rustix::fs::mkdirat(&self.layout.ingest, name.as_str(), Mode::RWXU).map_err(|e| failed(e.into()))?;
+        // Before it is there, so that it is never taken for a left-over.
+        self.note_busy(&name, true);
         let private = Private { inner: Arc::clone(self), number };
+        rustix::fs::mkdirat(&self.layout.ingest, name.as_str(), Mode::RWXU).map_err(|e| failed(e.into()))?;
         let directory = layout::open_directory(&self.layout.ingest, &name).map_err(failed)?;
         let mode = Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH;
         rustix::fs::mkdirat(&directory, FS, mode).map_err(|e| failed(e.into()))?;
         // Not less than this, whatever the umask.
         rustix::fs::chmodat(&directory, FS, mode, AtFlags::empty()).map_err(|e| failed(e.into()))?;
         Ok(LayerIngest { private, directory })
+    }
+
+    /// Notes that somebody works with this name under `ingest/`, or does so no more.
+    pub(crate) fn note_busy(&self, name: &str, busy: bool) {
+        let mut names = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        if busy {
+            names.insert(name.to_owned());
+        } else {
+            names.remove(name);
+        }
     }
 }
 
@@ -60,10 +72,12 @@ struct Private {
 
 impl Drop for Private {
     fn drop(&mut self) {
-        let name = CString::new(self.number.to_string()).expect("digits have no zero byte");
+        let text = self.number.to_string();
+        let name = CString::new(text.as_str()).expect("digits have no zero byte");
         if let Err(error) = remove_tree::remove_tree(self.inner.layout.ingest.as_fd(), &name) {
             tracing::warn!(%error, number = self.number, "a layer's private directory stays until the next start");
         }
+        self.inner.note_busy(&text, false);
     }
 }
 
@@ -85,8 +99,26 @@ impl LayerIngest {
     /// # Errors
     /// See [`UnpackError`]. The directory is removed then.
     pub fn unpack(self, tar: &mut dyn Read, cancelled: &dyn Fn() -> bool) -> Result<UnpackedLayer, UnpackError> {
+        self.unpack_with(tar, cancelled, false)
+    }
+
+    /// The same tree with files that have no content: to compare with, not to commit.
+    pub(crate) fn unpack_hollow(
+        self,
+        tar: &mut dyn Read,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<UnpackedLayer, UnpackError> {
+        self.unpack_with(tar, cancelled, true)
+    }
+
+    fn unpack_with(
+        self,
+        tar: &mut dyn Read,
+        cancelled: &dyn Fn() -> bool,
+        hollow: bool,
+    ) -> Result<UnpackedLayer, UnpackError> {
         let inner = Arc::clone(&self.private.inner);
-        let options = UnpackOptions { limits: &inner.limits, privileged: inner.privileged, cancelled };
+        let options = UnpackOptions { limits: &inner.limits, privileged: inner.privileged, cancelled, hollow };
         let outcome = unpack::unpack(tar, self.directory.as_fd(), &options)?;
         let mut stats = LayerStats {
             entries: outcome.entries,

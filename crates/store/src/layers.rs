@@ -52,7 +52,7 @@ impl Store {
     /// Whether all layer directories of the image exist.
     #[must_use]
     pub fn image_is_whole(&self, image: &ImageRecord) -> bool {
-        image.layers.iter().all(|id| self.inner.layout.has_layer(*id))
+        image.layers.iter().all(|id| self.inner.has_layer(*id))
     }
 
     /// Writes the very tar stream from which the layer was unpacked.
@@ -111,7 +111,7 @@ impl Inner {
     ) -> Result<Option<(LayerId, LayerEntry)>, StoreError> {
         let found = Self::recorded_layer(records, diff_id, chain_id)?;
         if let Some((id, _)) = &found
-            && !self.layout.has_layer(*id)
+            && !self.has_layer(*id)
         {
             tracing::warn!(layer = %id, %diff_id, "the layer's directory is gone: it has to be fetched again");
             return Ok(None);

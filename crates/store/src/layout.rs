@@ -72,6 +72,13 @@ impl Layout {
             .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir())
     }
 
+    /// Whether anything of a layer is there that was to be deleted.
+    pub(crate) fn has_remains(&self, id: LayerId) -> bool {
+        let is_there =
+            |directory: &OwnedFd, name: &str| rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
+        is_there(&self.layers, &id.to_string()) || is_there(&self.ingest, &format!("trash-{id}"))
+    }
+
     /// Makes renames into and out of `ingest/` and `layers/` durable.
     pub(crate) fn sync_directories(&self) -> io::Result<()> {
         rustix::fs::fsync(&self.layers)?;

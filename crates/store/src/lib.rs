@@ -6,6 +6,7 @@
 
 mod accounting;
 mod backend;
+pub mod check;
 mod commit;
 mod copy;
 mod db;
@@ -28,10 +29,11 @@ mod remove;
 mod remove_tree;
 mod reserve;
 mod sweep;
+mod tables;
 pub mod tar;
 pub mod unpack;
 
-pub use accounting::LayersOfImages;
+pub use accounting::{LayersOfImages, is_out_of_inodes};
 pub use commit::{ImageCommit, LayerSource};
 pub use error::{CommitError, OpenError, ResolveError, StoreError};
 pub use ingest::{LayerIngest, UnpackedLayer};

@@ -1,13 +1,17 @@
 //! The lock file: one process has a store, and the file says which and where it answers. The lock is of the open file
-//! (`flock`), so it ends with its holder, however that ends. Used by [`crate::open`] alone.
+//! (`flock`), so it ends with its holder, however that ends; a clean end also empties the file, so that the next holder
+//! knows of an unclean one. Used by [`crate::open`] alone.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
+
+use crate::reserve::is_full;
 
 /// What the holder writes into the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,12 +19,18 @@ pub(crate) struct Holder {
     pub(crate) pid: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) socket: Option<PathBuf>,
+    /// Layers with this number and greater ones were written since somebody last knew all of them to be good.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) since: Option<u64>,
 }
 
 /// The lock, held until it is dropped.
 #[derive(Debug)]
 pub(crate) struct StoreLock {
     file: File,
+    holder: Holder,
+    /// The holder before had no clean end, and nobody has yet looked at what it wrote.
+    unclean: AtomicBool,
 }
 
 /// Why there is no lock.
@@ -33,7 +43,7 @@ pub(crate) enum LockError {
 
 impl StoreLock {
     /// Takes the lock, or says who has it. Does not wait.
-    pub(crate) fn take(path: &Path, holder: &Holder) -> Result<Self, LockError> {
+    pub(crate) fn take(path: &Path, mut holder: Holder) -> Result<Self, LockError> {
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -42,19 +52,50 @@ impl StoreLock {
             .mode(0o600)
             .open(path)
             .map_err(LockError::Io)?;
+        // What cannot be read is no name, but a holder all the same.
+        let read = |file: &mut File| {
+            let mut text = String::new();
+            file.take(64 * 1024).read_to_string(&mut text).ok().and_then(|_| serde_json::from_str::<Holder>(&text).ok())
+        };
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                let mut text = String::new();
-                // A holder that cannot be read is still a holder.
-                let read = (&mut file).take(64 * 1024).read_to_string(&mut text);
-                return Err(LockError::Held(read.ok().and_then(|_| serde_json::from_str(&text).ok())));
-            }
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(LockError::Held(read(&mut file))),
             Err(error) => return Err(LockError::Io(error.into())),
         }
-        let lock = Self { file };
-        lock.write(holder).map_err(LockError::Io)?;
+        let unclean = file.metadata().map_err(LockError::Io)?.len() > 0;
+        if unclean {
+            holder.since = read(&mut file).and_then(|before| before.since);
+        }
+        let lock = Self { file, holder, unclean: AtomicBool::new(unclean) };
+        lock.write(&lock.holder).map_err(LockError::Io)?;
         Ok(lock)
+    }
+
+    /// Whether the holder before had no clean end; and the first layer that it may have written, where it said so.
+    pub(crate) fn unclean(&self) -> Option<Option<u64>> {
+        self.unclean.load(Ordering::Acquire).then_some(self.holder.since)
+    }
+
+    /// Makes what was written when the lock was taken outlive a stop of the machine.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        match self.file.sync_data() {
+            Err(error) if is_full(&error) => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Has the next holder look at what this one wrote, although it came to an end.
+    pub(crate) fn note_unclean(&self) {
+        self.unclean.store(true, Ordering::Release);
+    }
+
+    /// Notes, so that it outlives a stop of the machine, that all layers below this number are good. What an unclean end
+    /// left is then nothing to look at any more.
+    pub(crate) fn good_up_to(&self, next_layer: u64) -> io::Result<()> {
+        self.write(&Holder { since: Some(next_layer), ..self.holder.clone() })?;
+        self.sync()?;
+        self.unclean.store(false, Ordering::Release);
+        Ok(())
     }
 
     /// Nobody must read the words of an earlier holder, so the file is emptied first. On a full disk the words may be
@@ -66,9 +107,10 @@ impl StoreLock {
         let mut text = serde_json::to_string(holder)?;
         text.push('\n');
         match file.write_all(text.as_bytes()) {
-            Err(error) if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
+            Err(error) if is_full(&error) => {
                 tracing::warn!("the disk is full: the lock file does not name its holder");
-                Ok(())
+                // A length needs no block, and tells that the file was not emptied by a clean end.
+                file.set_len(1)
             }
             done => done,
         }
@@ -77,6 +119,10 @@ impl StoreLock {
 
 impl Drop for StoreLock {
     fn drop(&mut self) {
+        if self.unclean().is_some() {
+            // The next holder is to look where this one has not.
+            return;
+        }
         if let Err(error) = self.file.set_len(0) {
             tracing::debug!(%error, "the lock file could not be emptied");
         }

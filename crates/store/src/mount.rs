@@ -2,6 +2,7 @@
 //! again. Which images are mounted is written down, so that they are not removed; what is written down counts only
 //! while the mount is there. Never mounts over a mount of ours, never unmounts one that is not.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
@@ -16,7 +17,7 @@ use crate::layout::EMPTY;
 use crate::mountinfo::{self, Mount};
 use crate::open::{Inner, Store, is_privileged};
 use crate::overlay::{self, Failure, Overlay};
-use crate::records::{ImageRecord, MountEntry};
+use crate::records::{ImageRecord, LayerId, MountEntry};
 
 /// Why something was not mounted or unmounted.
 #[derive(Debug, thiserror::Error)]
@@ -143,7 +144,10 @@ impl Store {
         let target = absolute(target)?;
         let _mounting = self.inner.mounting.lock().unwrap_or_else(PoisonError::into_inner);
         unmount(&target)?;
-        Ok(self.inner.forget_mount(&target)?)
+        let recorded = self.inner.db.read(|records| Ok::<_, StoreError>(records.mounts()?))?;
+        self.inner.forget_mount(&target)?;
+        let layers = recorded.into_iter().filter(|(known, _)| *known == target).flat_map(|(_, entry)| entry.layers);
+        Ok(self.inner.sweep_unmounted(layers.collect())?)
     }
 
     /// The images that are mounted, by place. Forgets what is not mounted any more.
@@ -177,6 +181,23 @@ impl Inner {
         // Another mount may lie over ours, so it need not be the topmost one.
         recorded.retain(|(target, _)| mounts.iter().any(|mount| mount.target == *target && mount.is_ours()));
         Ok(recorded)
+    }
+
+    /// Deletes what only a mount has kept: layers that were found damaged meanwhile.
+    fn sweep_unmounted(&self, layers: BTreeSet<LayerId>) -> Result<(), StoreError> {
+        let mounts = self.live_mounts()?;
+        let is_left = |id: &LayerId| {
+            let entry = self.db.read(|records| Ok::<_, StoreError>(records.layer(*id)?))?;
+            let mounted = mounts.iter().any(|(_, mount)| mount.layers.contains(id));
+            Ok::<_, StoreError>(!mounted && entry.is_none_or(|entry| entry.damaged))
+        };
+        let mut left = Vec::new();
+        for id in layers {
+            if is_left(&id)? {
+                left.push(id);
+            }
+        }
+        self.delete_directories(&left)
     }
 
     fn forget_mount(&self, target: &Path) -> Result<(), StoreError> {

@@ -2,10 +2,11 @@
 //! process left half done. Every step can be killed and is done again by the next open. The other modules add their
 //! operations to [`Store`].
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use rustix::fs::Mode;
 
@@ -14,6 +15,7 @@ use crate::error::{OpenError, StoreError};
 use crate::layout::{self, Layout};
 use crate::lease::{Lease, LeaseTable};
 use crate::lock::{Holder, LockError, StoreLock};
+use crate::records::LayerId;
 use crate::reserve::Reserve;
 use crate::unpack::Limits;
 
@@ -95,8 +97,15 @@ pub(crate) struct Inner {
     /// Guards the table of mounts: nobody mounts an image while it is being removed.
     pub(crate) mounting: Mutex<()>,
     pub(crate) next_ingest: AtomicU64,
+    /// Shared by those who delete directories whose records are gone; a check that looks for directories without records
+    /// has it alone.
+    pub(crate) deleting: RwLock<()>,
+    /// Guards the names under `ingest/` that somebody works with. What else is there was left over.
+    pub(crate) busy: Mutex<BTreeSet<String>>,
+    /// Guards which layers are damaged, or are about to go although they still have a record: nobody may use them.
+    damaged: RwLock<BTreeSet<LayerId>>,
     /// Last, so that it is given back after everything else is closed.
-    _lock: StoreLock,
+    pub(crate) lock: StoreLock,
 }
 
 impl Store {
@@ -136,13 +145,17 @@ impl Store {
             commit: Mutex::new(1),
             mounting: Mutex::default(),
             next_ingest: AtomicU64::new(1),
-            _lock: lock,
+            deleting: RwLock::default(),
+            busy: Mutex::default(),
+            damaged: RwLock::default(),
+            lock,
         };
         let store = Self { inner: Arc::new(inner) };
         store.inner.sweep_at_open()?;
         if options.durability == Durability::Full {
             store.inner.settle()?;
         }
+        store.inner.mark_in_use().map_err(|source| io_error("write the lock file of", root, source))?;
         if let Err(error) = store.inner.db.reserve().ensure() {
             tracing::warn!(%error, reserve = %reserve_path.display(), "the disk is too full for the store's reserve");
         }
@@ -171,6 +184,7 @@ impl Store {
 impl Drop for Inner {
     fn drop(&mut self) {
         if let Err(error) = self.settle() {
+            self.lock.note_unclean();
             tracing::warn!(%error, "the store was closed without a sync; images of relaxed durability may not survive a crash");
         }
     }
@@ -215,8 +229,8 @@ fn prepare_root(root: &Path) -> Result<(), OpenError> {
 
 fn take_lock(root: &Path, socket: Option<PathBuf>) -> Result<StoreLock, OpenError> {
     let path = root.join(layout::LOCK);
-    let holder = Holder { pid: std::process::id(), socket };
-    StoreLock::take(&path, &holder).map_err(|error| match error {
+    let holder = Holder { pid: std::process::id(), socket, since: None };
+    StoreLock::take(&path, holder).map_err(|error| match error {
         LockError::Held(holder) => {
             let (pid, socket) = holder.map_or((None, None), |holder| (Some(holder.pid), holder.socket));
             OpenError::Held { root: root.to_owned(), pid, socket }
@@ -286,6 +300,24 @@ fn boot_id() -> io::Result<String> {
 }
 
 impl Inner {
+    /// Whether the layer's tree is there and may be used.
+    pub(crate) fn has_layer(&self, id: LayerId) -> bool {
+        !self.damaged.read().unwrap_or_else(PoisonError::into_inner).contains(&id) && self.layout.has_layer(id)
+    }
+
+    /// From now on nobody uses these layers.
+    pub(crate) fn distrust(&self, layers: impl IntoIterator<Item = LayerId>) {
+        self.damaged.write().unwrap_or_else(PoisonError::into_inner).extend(layers);
+    }
+
+    /// From now on an end that is not clean is seen by the next open.
+    fn mark_in_use(&self) -> io::Result<()> {
+        match self.lock.unclean() {
+            None => self.lock.good_up_to(*self.commit.lock().unwrap_or_else(PoisonError::into_inner)),
+            Some(_) => self.lock.sync(),
+        }
+    }
+
     /// Writes all files of the store's file system to the disk.
     pub(crate) fn sync_file_system(&self) -> Result<(), StoreError> {
         rustix::fs::syncfs(&self.layout.root)

@@ -102,7 +102,7 @@ impl Inner {
         let entry = {
             let mut leases = self.lease_table();
             let entry = self.db.read(|records| Ok::<_, StoreError>(records.layer(id)?))?;
-            let there = |entry: &LayerEntry| entry.diff_id == *wanted.diff_id && self.layout.has_layer(id);
+            let there = |entry: &LayerEntry| entry.diff_id == *wanted.diff_id && self.has_layer(id);
             let entry = entry.filter(there).ok_or_else(|| wanted.taken())?;
             wanted.lease.hold(&mut leases, id);
             entry

@@ -74,6 +74,9 @@ pub(crate) struct LayerEntry {
     /// trusted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) unsynced_boot: Option<String>,
+    /// It was found damaged, and its directory deleted: the images that have it are absent until a pull brings it back.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) damaged: bool,
 }
 
 impl LayerEntry {
@@ -170,10 +173,10 @@ impl Totals {
     }
 }
 
-/// What a removal gave back.
+/// What a removal gave back to the file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Removed {
-    /// Bytes on disk.
+    /// Bytes on disk. The image's documents are not among them: the database's file keeps its size.
     pub freed_bytes: u64,
     /// Inodes.
     pub freed_inodes: u64,

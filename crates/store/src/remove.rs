@@ -1,6 +1,8 @@
 //! Removing an image: all its names, its record and the layers that nothing else has, in one transaction; then the
-//! files, before it returns. Refuses what is mounted; leaves what a lease holds to the end of that lease.
+//! files, before it returns. Refuses what is mounted; leaves what a lease holds to the end of that lease. On a disk without
+//! any space the files go first, and the image is absent from that moment on.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::PoisonError;
 
 use oci::Digest;
@@ -8,17 +10,15 @@ use redb::WriteTransaction;
 
 use crate::db::{DbError, Records, RecordsMut};
 use crate::error::StoreError;
-use crate::open::Store;
+use crate::open::{Inner, Store};
 use crate::records::{ImageEntry, LayerEntry, LayerId, MountEntry, Removed};
+use crate::sweep::freed;
 
 /// How many images one transaction takes. It bounds the time for which nobody else can write.
 const BATCH: usize = 64;
 
-/// What the records lost with one image.
-struct Gone {
-    document_bytes: u64,
-    layers: Vec<(LayerId, LayerEntry)>,
-}
+/// The layers that went with one image.
+type Gone = Vec<(LayerId, LayerEntry)>;
 
 impl Store {
     /// Removes an image with all its names. What it alone had is deleted when this returns. An image that is not there
@@ -46,7 +46,36 @@ impl Store {
     }
 
     fn remove_batch(&self, ids: &[Digest]) -> Result<Vec<Result<Removed, StoreError>>, StoreError> {
-        let mounting = self.inner.mounting.lock().unwrap_or_else(PoisonError::into_inner);
+        let _deleting = self.inner.deleting.read().unwrap_or_else(PoisonError::into_inner);
+        let mut done = self.unrecord_batch(ids);
+        if done.as_ref().is_err_and(StoreError::is_disk_full) {
+            let layers = self.inner.distrust_layers_of(ids)?;
+            if self.inner.make_space(&layers)? {
+                done = self.unrecord_batch(ids);
+            }
+        }
+        let removals = done?;
+        // All directories of the batch go at once: the more there are, the better they spread over threads.
+        let layers = removals.iter().flatten().flat_map(|gone| gone.iter().map(|(id, _)| *id)).collect::<Vec<_>>();
+        let deleted = self.inner.delete_directories(&layers);
+        self.inner.refill_reserve();
+        let outcome = |removal: Result<Gone, StoreError>| {
+            let gone = removal?;
+            match &deleted {
+                Err(error) if gone.iter().any(|(id, _)| self.inner.layout.has_remains(*id)) => {
+                    // One failure is told with every image that it may concern.
+                    let source = std::io::Error::other(error.to_string());
+                    Err(StoreError::io("delete layers in", &self.inner.layout.path, source))
+                }
+                _ => Ok(freed(&gone)),
+            }
+        };
+        Ok(removals.into_iter().map(outcome).collect())
+    }
+
+    /// Takes images out of the records. Answers for each the layers that went with it.
+    fn unrecord_batch(&self, ids: &[Digest]) -> Result<Vec<Result<Gone, StoreError>>, StoreError> {
+        let _mounting = self.inner.mounting.lock().unwrap_or_else(PoisonError::into_inner);
         let mounts = self.inner.live_mounts()?;
         let in_use = |id: &Digest, layers: &[LayerId]| {
             let holds =
@@ -58,7 +87,7 @@ impl Store {
             let (mut removals, mut kept) = (Vec::with_capacity(ids.len()), Vec::new());
             for id in ids {
                 let Some(entry) = transaction.image(id)? else {
-                    removals.push(Ok(Gone { document_bytes: 0, layers: Vec::new() }));
+                    removals.push(Ok(Gone::new()));
                     continue;
                 };
                 let alone = layers_of_it_alone(transaction, &entry)?;
@@ -68,7 +97,7 @@ impl Store {
                 }
                 let unused = unrecord_image(transaction, id, &entry)?;
                 let mut totals = transaction.totals()?;
-                let mut gone = Gone { document_bytes: entry.document_bytes, layers: Vec::new() };
+                let mut gone = Gone::new();
                 for (layer, layer_entry) in unused {
                     if leases.holds(layer) {
                         kept.push(layer);
@@ -76,7 +105,7 @@ impl Store {
                     }
                     transaction.delete_layer(layer, &layer_entry)?;
                     totals.drop_layer(&layer_entry.stats);
-                    gone.layers.push((layer, layer_entry));
+                    gone.push((layer, layer_entry));
                 }
                 transaction.put_totals(&totals)?;
                 removals.push(Ok(gone));
@@ -84,14 +113,38 @@ impl Store {
             Ok::<_, StoreError>((removals, kept))
         })?;
         leases.orphans.extend(kept);
-        drop(leases);
-        drop(mounting);
-        let delete = |gone: Gone| {
-            let mut removed = self.inner.delete_layers(&gone.layers)?;
-            removed.freed_bytes += gone.document_bytes;
-            Ok(removed)
-        };
-        Ok(removals.into_iter().map(|removal| removal.and_then(delete)).collect())
+        Ok(removals)
+    }
+}
+
+impl Inner {
+    /// The layers that nobody has when all of these images go. From now on nobody uses them: the images are absent, if
+    /// still recorded.
+    fn distrust_layers_of(&self, ids: &[Digest]) -> Result<Vec<LayerId>, StoreError> {
+        let _mounting = self.mounting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mounts = self.live_mounts()?;
+        let leases = self.lease_table();
+        let layers = self.db.read(|records| {
+            let mut images: BTreeMap<LayerId, u64> = BTreeMap::new();
+            for id in ids.iter().collect::<BTreeSet<_>>() {
+                let Some(entry) = records.image(id)? else { continue };
+                if !mounts.iter().any(|(_, mount)| mount.image == *id) {
+                    for layer in entry.distinct_layers() {
+                        *images.entry(layer).or_default() += 1;
+                    }
+                }
+            }
+            let mut alone = Vec::new();
+            for (layer, images) in images {
+                let in_use = leases.holds(layer) || mounts.iter().any(|(_, mount)| mount.layers.contains(&layer));
+                if !in_use && records.layer_of_image(layer)?.references <= images {
+                    alone.push(layer);
+                }
+            }
+            Ok::<_, StoreError>(alone)
+        })?;
+        self.distrust(layers.iter().copied());
+        Ok(layers)
     }
 }
 

@@ -5,7 +5,7 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use rustix::fs::FallocateFlags;
@@ -14,26 +14,26 @@ use rustix::fs::FallocateFlags;
 #[derive(Debug)]
 pub(crate) struct Reserve {
     bytes: u64,
-    /// Guards the file's length: giving up and refilling must not overlap.
-    file: Mutex<File>,
+    path: PathBuf,
+    /// Guards the file's length: giving up and refilling must not overlap. `None` until it could be made.
+    file: Mutex<Option<File>>,
     /// Lets writes of the database fail.
     #[cfg(test)]
     pub(crate) fail: std::sync::atomic::AtomicBool,
 }
 
 impl Reserve {
-    /// Opens the file, without filling it.
+    /// Opens the file, without filling it. Where it is not there and the disk has not even an inode for it, it is made
+    /// later.
     pub(crate) fn open(path: &Path, bytes: u64) -> io::Result<Self> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(rustix_nofollow())
-            .open(path)?;
+        let file = match open_file(path) {
+            Ok(file) => Some(file),
+            Err(error) if is_full(&error) => None,
+            Err(error) => return Err(error),
+        };
         Ok(Self {
             bytes,
+            path: path.to_owned(),
             file: Mutex::new(file),
             #[cfg(test)]
             fail: std::sync::atomic::AtomicBool::new(false),
@@ -45,7 +45,11 @@ impl Reserve {
     /// # Errors
     /// The disk has not that much space.
     pub(crate) fn ensure(&self) -> io::Result<()> {
-        let file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let file = match &mut *file {
+            Some(file) => file,
+            missing => missing.insert(open_file(&self.path)?),
+        };
         let metadata = file.metadata()?;
         // A file system that compresses or copies on write may hold fewer blocks than were asked for: length decides there.
         if metadata.len() == self.bytes && metadata.blocks() > 0 || self.bytes == 0 {
@@ -54,7 +58,7 @@ impl Reserve {
         match rustix::fs::fallocate(&*file, FallocateFlags::empty(), 0, self.bytes) {
             Ok(()) => {}
             // No such call here: zeros do as well.
-            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => fill(&file, self.bytes)?,
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => fill(file, self.bytes)?,
             Err(error) => {
                 // Half a reserve would be taken for a whole one.
                 file.set_len(0)?;
@@ -73,8 +77,7 @@ impl Reserve {
     /// They are not.
     pub(crate) fn ensure_room(&self, bytes: u64) -> io::Result<()> {
         self.ensure()?;
-        let file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let stat = rustix::fs::fstatvfs(&*file)?;
+        let stat = self.stat()?;
         let free = stat.f_bavail.saturating_mul(stat.f_frsize);
         if free < bytes {
             return Err(io::Error::new(
@@ -87,19 +90,21 @@ impl Reserve {
 
     /// How many bytes can still be written beside what the reserve lacks. `None`: the file system does not say.
     pub(crate) fn room(&self) -> io::Result<Option<u64>> {
-        let file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let stat = rustix::fs::fstatvfs(&*file)?;
+        let stat = self.stat()?;
         // Some have no size at all, for example a tmpfs without a limit.
         if stat.f_blocks == 0 {
             return Ok(None);
         }
-        let lacking = self.bytes.saturating_sub(file.metadata()?.len());
+        let file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let has = file.as_ref().map_or(Ok(0), |file| file.metadata().map(|metadata| metadata.len()))?;
+        let lacking = self.bytes.saturating_sub(has);
         Ok(Some(stat.f_bavail.saturating_mul(stat.f_frsize).saturating_sub(lacking)))
     }
 
     /// Gives the blocks back to the file system. Says whether there were any.
     pub(crate) fn give_up(&self) -> io::Result<bool> {
         let file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let Some(file) = &*file else { return Ok(false) };
         if file.metadata()?.len() == 0 {
             return Ok(false);
         }
@@ -108,6 +113,26 @@ impl Reserve {
         file.sync_all()?;
         Ok(true)
     }
+
+    fn stat(&self) -> io::Result<rustix::fs::StatVfs> {
+        Ok(rustix::fs::statvfs(self.path.parent().unwrap_or(&self.path))?)
+    }
+}
+
+/// Whether an error is that of a disk that is full, or of a used-up quota.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+fn open_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(rustix_nofollow())
+        .open(path)
 }
 
 fn fill(file: &File, bytes: u64) -> io::Result<()> {

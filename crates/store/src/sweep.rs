@@ -1,10 +1,12 @@
 //! The sweep: what lies on the disk without a record, and records that nothing has, go. At open this undoes whatever a
-//! killed process began; later it takes the layers that only a lease had kept.
+//! killed process began; later it takes the layers that only a lease had kept. It never needs free space: where the disk
+//! has none for a record, files go first and the records follow.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsString};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use redb::WriteTransaction;
@@ -16,27 +18,23 @@ use crate::open::Inner;
 use crate::records::{LayerEntry, LayerId, Removed};
 use crate::remove_tree;
 
+/// What the records of a store that was opened say.
+#[derive(Default)]
+struct Found {
+    /// Layers whose directories stay.
+    known: BTreeSet<LayerId>,
+    /// Layers that no image has.
+    unused: Vec<LayerId>,
+    /// Layers that were written without a sync, and that a stop of the machine may have torn.
+    torn: BTreeSet<LayerId>,
+    damaged: BTreeSet<LayerId>,
+    next: u64,
+}
+
 impl Inner {
     /// Brings the disk and the database together.
     pub(crate) fn sweep_at_open(&self) -> Result<(), StoreError> {
-        // Records first: a directory is only deleted when no record names it.
-        let (known, next) = self.db.write(|transaction| {
-            drop_untrusted(transaction, &self.boot)?;
-            let mut known = BTreeSet::new();
-            let mut totals = transaction.totals()?;
-            for (id, entry) in transaction.layers()? {
-                if entry.references == 0 {
-                    transaction.delete_layer(id, &entry)?;
-                    totals.drop_layer(&entry.stats);
-                } else {
-                    known.insert(id);
-                }
-            }
-            transaction.put_totals(&totals)?;
-            Ok::<_, StoreError>((known, transaction.next_layer()?))
-        })?;
-
-        // What cannot be deleted, such as a place where someone has mounted something, must not keep the store shut.
+        // What is there for nobody goes first: on a full disk its space is what the records need.
         let ingest = self.layout.path.join(layout::INGEST);
         let names = layout::names(&ingest).map_err(|source| StoreError::io("list", &ingest, source))?;
         let greatest = names.iter().filter_map(number).max().unwrap_or(0);
@@ -44,15 +42,30 @@ impl Inner {
         if !names.is_empty() {
             tracing::info!(count = names.len(), "sweeping what was not committed");
         }
+        // What cannot be deleted, such as a place where someone has mounted something, must not keep the store shut.
         if let Err(error) = remove_tree::remove_trees(self.layout.ingest.as_fd(), &names) {
             tracing::warn!(%error, path = %ingest.display(), "not everything could be swept");
         }
         self.next_ingest.store(greatest + 1, Ordering::Relaxed);
 
+        // Records before directories: a directory is only deleted when no record names it.
+        let mut found = self.db.read(|records| Ok::<_, StoreError>(look(records, &self.boot)?))?;
+        self.distrust(found.torn.iter().chain(&found.damaged).copied());
+        let mut tidy = found.unused.is_empty() && found.torn.is_empty();
+        if !tidy {
+            match self.db.write(|transaction| tidy_records(transaction, &self.boot)) {
+                Ok(after) => (found, tidy) = (after, true),
+                Err(error) if error.is_disk_full() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let mut keep = found.known.clone();
+        keep.extend(self.live_mounts()?.into_iter().flat_map(|(_, mount)| mount.layers));
+
         let layers = self.layout.path.join(layout::LAYERS);
         let names = layout::names(&layers).map_err(|source| StoreError::io("list", &layers, source))?;
         let greatest = names.iter().filter_map(number).max().unwrap_or(0);
-        let is_stray = |name: &OsString| !number(name).is_some_and(|number| known.contains(&LayerId(number)));
+        let is_stray = |name: &OsString| !number(name).is_some_and(|number| keep.contains(&LayerId(number)));
         let stray: Vec<CString> = names.into_iter().filter(is_stray).map(c_name).collect();
         if !stray.is_empty() {
             tracing::info!(count = stray.len(), "sweeping layers that no record names");
@@ -60,14 +73,48 @@ impl Inner {
         if let Err(error) = remove_tree::remove_trees(self.layout.layers.as_fd(), &stray) {
             tracing::warn!(%error, path = %layers.display(), "not everything could be swept");
         }
-        let recorded = known.last().map_or(0, |id| id.0);
-        let next = next.max(greatest + 1).max(recorded + 1);
-        *self.commit.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = next;
+        if !tidy {
+            self.sync_file_system()?;
+            if let Err(error) = self.db.write(|transaction| tidy_records(transaction, &self.boot)) {
+                tracing::warn!(%error, "records of layers that are gone stay until there is space to delete them");
+            }
+        }
+        let recorded = found.known.last().map_or(0, |id| id.0);
+        let next = found.next.max(greatest + 1).max(recorded + 1);
+        *self.commit.lock().unwrap_or_else(PoisonError::into_inner) = next;
         Ok(())
     }
 
     /// Deletes layers that no image has and no lease holds, records first.
     pub(crate) fn sweep_layers(&self, candidates: &[LayerId]) -> Result<Removed, StoreError> {
+        let _deleting = self.deleting.read().unwrap_or_else(PoisonError::into_inner);
+        match self.unrecord_unused(candidates) {
+            Err(error) if error.is_disk_full() => {
+                let unused = {
+                    let leases = self.lease_table();
+                    let is_unused = |id: &LayerId| {
+                        let entry = self.db.read(|records| Ok::<_, StoreError>(records.layer(*id)?))?;
+                        Ok::<_, StoreError>(!leases.holds(*id) && entry.is_some_and(|entry| entry.references == 0))
+                    };
+                    let mut unused = Vec::new();
+                    for id in candidates {
+                        if is_unused(id)? {
+                            unused.push(*id);
+                        }
+                    }
+                    self.distrust(unused.iter().copied());
+                    unused
+                };
+                if !self.make_space(&unused)? {
+                    return Err(error);
+                }
+                self.delete_layers(&self.unrecord_unused(candidates)?)
+            }
+            gone => self.delete_layers(&gone?),
+        }
+    }
+
+    fn unrecord_unused(&self, candidates: &[LayerId]) -> Result<Vec<(LayerId, LayerEntry)>, StoreError> {
         let mut leases = self.lease_table();
         let gone = self.db.write(|transaction| {
             let mut totals = transaction.totals()?;
@@ -90,42 +137,72 @@ impl Inner {
         for (id, _) in &gone {
             leases.orphans.remove(id);
         }
-        drop(leases);
-        self.delete_layers(&gone)
+        Ok(gone)
+    }
+
+    /// Where the disk has no space for the record of a removal, and no reserve: deletes the files of layers that are to go
+    /// anyway, and that nobody can use since they are distrusted. Says whether there is something to try again with.
+    pub(crate) fn make_space(&self, layers: &[LayerId]) -> Result<bool, StoreError> {
+        if layers.is_empty() {
+            return Ok(false);
+        }
+        tracing::warn!(layers = layers.len(), "the disk has no space for the record of a removal: files go first");
+        self.delete_directories(layers)?;
+        // A journalling file system hands freed blocks out again only after the journal's commit.
+        self.sync_file_system()?;
+        Ok(true)
     }
 
     /// Deletes the files of layers whose records are gone.
     pub(crate) fn delete_layers(&self, gone: &[(LayerId, LayerEntry)]) -> Result<Removed, StoreError> {
-        let mut removed = Removed::default();
+        let ids: Vec<LayerId> = gone.iter().map(|(id, _)| *id).collect();
+        self.delete_directories(&ids)?;
+        self.refill_reserve();
+        Ok(freed(gone))
+    }
+
+    /// Deletes the directories of layers, all at once. Goes on after a failure and reports the first one.
+    pub(crate) fn delete_directories(&self, ids: &[LayerId]) -> Result<(), StoreError> {
         let (mut trash, mut in_place) = (Vec::new(), Vec::new());
-        for (id, entry) in gone {
-            removed.freed_bytes += entry.stats.disk_bytes;
-            removed.freed_inodes += entry.stats.inodes;
+        for id in ids {
             let (name, new) = (id.to_string(), format!("trash-{id}"));
+            self.note_busy(&new, true);
             match rustix::fs::renameat(&self.layout.layers, name.as_str(), &self.layout.ingest, new.as_str()) {
                 Ok(()) => trash.push(c_name(new.into())),
                 // The directory was gone before its record.
-                Err(rustix::io::Errno::NOENT) => {}
+                Err(rustix::io::Errno::NOENT) => self.note_busy(&new, false),
                 // A full disk may have no room for the new name.
-                Err(_) => in_place.push(c_name(name.into())),
+                Err(_) => {
+                    self.note_busy(&new, false);
+                    in_place.push(c_name(name.into()));
+                }
             }
         }
-        remove_tree::remove_trees(self.layout.ingest.as_fd(), &trash)
-            .map_err(|source| StoreError::io("delete layers in", self.layout.path.join(layout::INGEST), source))?;
-        remove_tree::remove_trees(self.layout.layers.as_fd(), &in_place)
-            .map_err(|source| StoreError::io("delete layers in", self.layout.path.join(layout::LAYERS), source))?;
+        let failed = |directory| {
+            let path = self.layout.path.join(directory);
+            move |source| StoreError::io("delete layers in", path, source)
+        };
+        let first = remove_tree::remove_trees(self.layout.ingest.as_fd(), &trash).map_err(failed(layout::INGEST));
+        for name in &trash {
+            self.note_busy(&name.to_string_lossy(), false);
+        }
+        let second = remove_tree::remove_trees(self.layout.layers.as_fd(), &in_place).map_err(failed(layout::LAYERS));
+        first.and(second)
+    }
+
+    pub(crate) fn refill_reserve(&self) {
         if let Err(error) = self.db.reserve().ensure() {
             tracing::warn!(%error, "the disk is still too full for the store's reserve");
         }
-        Ok(removed)
     }
 
     /// At a clean end: what relaxed durability left to the page cache is written, and trusted from now on.
     pub(crate) fn settle(&self) -> Result<(), StoreError> {
-        let unsynced = |layers: Vec<(LayerId, LayerEntry)>| -> Vec<(LayerId, LayerEntry)> {
-            layers.into_iter().filter(|(_, entry)| entry.unsynced_boot.is_some()).collect()
+        let rows = self.db.read(Records::layer_rows)?;
+        let unsynced = |(id, entry): (LayerId, Result<LayerEntry, DbError>)| {
+            entry.ok().filter(|entry| entry.unsynced_boot.is_some()).map(|entry| (id, entry))
         };
-        let waiting = unsynced(self.db.read(Records::layers)?);
+        let waiting: Vec<(LayerId, LayerEntry)> = rows.into_iter().filter_map(unsynced).collect();
         if waiting.is_empty() {
             return Ok(());
         }
@@ -140,20 +217,68 @@ impl Inner {
     }
 }
 
+/// What these layers gave back.
+pub(crate) fn freed(gone: &[(LayerId, LayerEntry)]) -> Removed {
+    gone.iter().fold(Removed::default(), |sum, (_, entry)| Removed {
+        freed_bytes: sum.freed_bytes + entry.stats.disk_bytes,
+        freed_inodes: sum.freed_inodes + entry.stats.inodes,
+    })
+}
+
+fn look(records: &impl Records, boot: &str) -> Result<Found, DbError> {
+    let mut found = Found { next: records.next_layer()?, ..Found::default() };
+    for (id, entry) in records.layer_rows()? {
+        match entry {
+            Ok(entry) if entry.unsynced_boot.as_deref().is_some_and(|written| written != boot) => {
+                found.torn.insert(id);
+            }
+            Ok(entry) if entry.references == 0 => found.unused.push(id),
+            Ok(entry) if entry.damaged => {
+                found.damaged.insert(id);
+            }
+            Ok(_) => {
+                found.known.insert(id);
+            }
+            Err(error) => {
+                // Its files may be all that is left of it.
+                tracing::error!(error = ?error, "a record cannot be read: check and repair the store");
+                found.known.insert(id);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Drops images that have a torn layer, and layers that no image has. Answers how the records look afterwards.
+fn tidy_records(transaction: &WriteTransaction, boot: &str) -> Result<Found, StoreError> {
+    drop_untrusted(transaction, boot)?;
+    let mut totals = transaction.totals()?;
+    for (id, entry) in transaction.layer_rows()? {
+        if let Ok(entry) = entry
+            && entry.references == 0
+        {
+            transaction.delete_layer(id, &entry)?;
+            totals.drop_layer(&entry.stats);
+        }
+    }
+    transaction.put_totals(&totals)?;
+    Ok(look(transaction, boot)?)
+}
+
 /// Layers that were written without a sync, and that a crash of the machine may have torn: they go, and the images that
 /// have them.
 fn drop_untrusted(transaction: &WriteTransaction, boot: &str) -> Result<(), DbError> {
-    let layers: BTreeMap<LayerId, LayerEntry> = transaction.layers()?.into_iter().collect();
-    let torn: BTreeSet<LayerId> = layers
-        .iter()
+    let torn: BTreeMap<LayerId, LayerEntry> = transaction
+        .layer_rows()?
+        .into_iter()
+        .filter_map(|(id, entry)| Some((id, entry.ok()?)))
         .filter(|(_, entry)| entry.unsynced_boot.as_deref().is_some_and(|written| written != boot))
-        .map(|(id, _)| *id)
         .collect();
     if torn.is_empty() {
         return Ok(());
     }
     for (id, entry) in transaction.images()? {
-        if entry.layers.iter().any(|layer| torn.contains(layer)) {
+        if entry.layers.iter().any(|layer| torn.contains_key(layer)) {
             tracing::warn!(image = %id, "dropped: it was not yet on the disk when the machine stopped");
             crate::remove::unrecord_image(transaction, &id, &entry)?;
         }
@@ -162,10 +287,10 @@ fn drop_untrusted(transaction: &WriteTransaction, boot: &str) -> Result<(), DbEr
 }
 
 /// The number that a directory is named by.
-fn number(name: &OsString) -> Option<u64> {
+pub(crate) fn number(name: &OsString) -> Option<u64> {
     name.to_str()?.parse().ok()
 }
 
-fn c_name(name: OsString) -> CString {
+pub(crate) fn c_name(name: OsString) -> CString {
     CString::new(name.into_vec()).expect("file names have no zero byte")
 }

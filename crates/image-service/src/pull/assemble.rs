@@ -52,6 +52,14 @@ pub(crate) enum Part {
 }
 
 impl Part {
+    /// What it takes on the disk that was not taken before.
+    pub(crate) fn new_bytes(&self) -> u64 {
+        match self {
+            Self::Present(_) => 0,
+            Self::New(ready) => ready.layer().stats().disk_bytes,
+        }
+    }
+
     pub(crate) fn source(&self) -> LayerSource {
         match self {
             Self::Present(layer) => LayerSource::Present(layer.clone()),
@@ -85,13 +93,14 @@ impl Assembly<'_> {
     pub(crate) async fn run(&self) -> Result<Assembled> {
         let mut blobs = self.blobs(None);
         let mut running = FuturesUnordered::new();
-        let result = self.drive(&mut blobs, &mut running).await;
+        let mut claim = self.shared.room.claim();
+        let result = self.drive(&mut blobs, &mut running, &mut claim).await;
         let failed = match result {
             Ok(plan) => match self.parts(&plan, &blobs) {
                 Ok(layers) => return Ok(Assembled { config: plan.bytes, layers }),
                 Err(error) => error,
             },
-            Err(error) => error,
+            Err(error) => error::with_need(error, claim.need()),
         };
         for blob in &blobs {
             blob.stop.cancel();
@@ -108,14 +117,14 @@ impl Assembly<'_> {
         &self,
         blobs: &mut Vec<Blob>,
         running: &mut FuturesUnordered<BoxFuture<'static, Waited>>,
+        claim: &mut Claim,
     ) -> Result<Plan> {
         let mut plan: Option<Plan> = None;
         let mut planning = self.plan().boxed().fuse();
         let mut pending = biggest_first(blobs);
         // Where not all that seems to be missing fits, nothing is fetched before the config has told what is.
-        let mut claim = self.shared.room.claim();
         let at_once = |blob: &&Blob| self.shared.known.diff_id(&blob.descriptor.digest).is_none();
-        let fits = self.claim(&mut claim, blobs.iter().filter(at_once)).await?.is_ok();
+        let fits = self.claim(claim, blobs.iter().filter(at_once)).await?.is_ok();
         let mut leading = 0_usize;
         loop {
             // Start what may start.
@@ -142,7 +151,7 @@ impl Assembly<'_> {
                     let made = made?;
                     self.apply(&made, blobs, &mut pending);
                     let missing = blobs.iter().filter(|blob| !blob.places.is_empty());
-                    if let Err(short) = self.claim(&mut claim, missing).await? {
+                    if let Err(short) = self.claim(claim, missing).await? {
                         return Err(error::no_room(self.shared.store.root(), &short));
                     }
                     plan = Some(made);
@@ -171,8 +180,11 @@ impl Assembly<'_> {
         blobs: impl Iterator<Item = &Blob>,
     ) -> Result<std::result::Result<(), Short>> {
         let wanted = blobs.map(|blob| (blob.descriptor.digest.clone(), blob.descriptor.size)).collect();
-        if !self.shared.options.check_disk_space || claim.covers(&wanted) {
+        if claim.covers(&wanted) {
             return Ok(Ok(()));
+        }
+        if !self.shared.options.check_disk_space {
+            return Ok(claim.set(wanted, u64::MAX));
         }
         let store = self.shared.store.clone();
         let room = move || store.room().map_err(|e| error::from_store(store.root(), &e));

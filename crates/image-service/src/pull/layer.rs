@@ -126,9 +126,12 @@ impl LayerJob {
             let for_second = Arc::clone(&found);
             let first = shared.background.start(move || inflate(intake, writer, &found));
             let (blob, stop) = (descriptor.digest.clone(), token.clone());
-            let told = hub.clone();
+            let (told, room) = (hub.clone(), shared.room.clone());
             let second = shared.background.start(move || {
-                let progress = |done| told.tell(PullEvent::Unpacked { digest: blob.clone(), done });
+                let progress = |done| {
+                    room.unpacked(&blob, done);
+                    told.tell(PullEvent::Unpacked { digest: blob.clone(), done });
+                };
                 untar(ingest, reader, &blob, algorithm, &for_second, &|| stop.is_cancelled(), &progress)
             });
             let fed = tokio::select! {

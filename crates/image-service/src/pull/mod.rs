@@ -21,6 +21,7 @@ use crate::engine::Shared;
 use crate::error::{self, cancelled};
 use crate::flight::Context;
 use crate::progress::Hub;
+use crate::room::Need;
 use crate::source::{RawDocument, Source};
 use assemble::{Assembled, Assembly, Part};
 use choose::{Chosen, choose};
@@ -144,6 +145,7 @@ impl Incoming<'_> {
                 Assembly { shared, source: &self.source, lease: &lease, chosen, name, hub, token, alone: &alone };
             let assembled = assembly.run().await?;
             hub.tell(PullEvent::Committing);
+            let takes = assembled.layers.iter().map(Part::new_bytes).sum();
             match self.commit(&lease, assembled).await? {
                 Ok(image) => return Ok(image),
                 Err(CommitError::LayerTaken { diff_id, chain_id })
@@ -152,7 +154,10 @@ impl Incoming<'_> {
                     tracing::info!(image = %name, %diff_id, "a layer was taken by another image; it is unpacked again");
                     alone.insert(chain_id);
                 }
-                Err(error) => return Err(error::from_commit(shared.store.root(), &error)),
+                Err(error) => {
+                    let error = error::from_commit(shared.store.root(), &error);
+                    return Err(error::with_need(error, Need { bytes: takes, free: None }));
+                }
             }
         }
         unreachable!("the loop ends by returning")

@@ -3,6 +3,7 @@
 extern crate imagelet_image_service as image_service;
 
 mod cancelling;
+mod checking;
 mod conformance;
 mod index;
 mod presence;

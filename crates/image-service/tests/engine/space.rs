@@ -51,6 +51,7 @@ async fn what_no_disk_has_room_for_is_not_fetched() {
     let error = node.pull("big:v1").await.expect_err("refused");
     assert_eq!((error.kind(), error.retry_after()), (Kind::ResourceExhausted, None), "{error}");
     let needed = (1_u64 << 60) + image.layers[0].descriptor.size;
+    assert_eq!(error.needed_bytes(), Some(needed));
     let root = node.engine.store().root().display().to_string();
     for word in [&node.name("big:v1"), &needed.to_string(), &root, "bytes are free", "no space left on the file system"]
     {
@@ -131,6 +132,43 @@ async fn pulls_in_flight_count() {
     assert!(first.await.expect_err("aborted").is_cancelled());
     node.engine.settled().await;
     node.pull("two:v1").await.expect("what was promised is given back");
+    drop(node);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_runs_out_of_space_leaves_nothing_and_tells_what_it_needs() {
+    let disk = SmallDisk::new(24);
+    let node = Node::with(|options| {
+        options.root = disk.store();
+        small_reserve(options);
+    })
+    .await;
+    let kept = image().layer(layer("k/x", 1, 1 << 20)).build();
+    node.registry.push("kept", "v1", &kept);
+    node.pull("kept:v1").await.expect("fits");
+    // Small blobs that stand for forty MiB each, so that nothing tells beforehand; and one that comes beside them.
+    let mut big = image().layer(layer("a/x", 2, 100_000));
+    for number in 0..2 {
+        let content = [noise(number, 20_000), vec![7; 40 << 20]].concat();
+        big = big.layer(registry::testing::LayerBuilder::new().file(&format!("zeros{number}"), content).zstd());
+    }
+    let big = big.build();
+    node.registry.push("big", "v1", &big);
+    let error = node.pull("big:v1").await.expect_err("does not fit");
+    // At once: not when somebody looks for it.
+    let left: Vec<_> = std::fs::read_dir(disk.store().join("ingest")).expect("a directory").collect();
+    assert!(left.is_empty(), "{left:?}");
+    assert_eq!(std::fs::read_dir(disk.store().join("layers")).expect("a directory").count(), 1);
+    let free = node.engine.store().room().expect("asks").expect("says");
+    assert!(free > 18 << 20, "all of it is free again: {free}");
+    let needed = error.needed_bytes().expect("says how much");
+    assert!(needed > free && needed < 120 << 20, "{needed} of {free}");
+    let numbers = [format!("about {needed} bytes are needed"), "bytes were free when it began".to_owned()];
+    for word in numbers.iter().map(String::as_str).chain(["no space left on the file system of"]) {
+        assert!(error.message().contains(word), "{error} has no {word:?}");
+    }
+    assert_eq!(error.kind(), Kind::ResourceExhausted);
+    assert!(node.status("kept:v1").await.is_some());
     drop(node);
 }
 

@@ -17,6 +17,7 @@ mod writer;
 
 use std::io;
 
+pub(crate) use rebuild::examine;
 pub use rebuild::rebuild;
 pub(crate) use writer::Writer;
 

@@ -51,6 +51,29 @@ pub fn rebuild(layer_dir: BorrowedFd<'_>, out: &mut dyn Write) -> Result<(), Rec
     }
 }
 
+/// Looks whether the recipe is whole, and every file there and as long as it must be, without reading the files. Answers
+/// the length of the stream.
+///
+/// # Errors
+/// See [`RecipeError`].
+pub(crate) fn examine(layer_dir: BorrowedFd<'_>) -> Result<u64, RecipeError> {
+    let moves = Moves::read(layer_dir)?;
+    let mut recipe = Recipe::open(layer_dir)?;
+    let mut files = Files { layer_dir, beneath: Beneath::default(), buffer: Vec::new() };
+    let mut data_records = 0_u64;
+    loop {
+        match recipe.next()? {
+            Record::Raw(len) => recipe.copy(len, &mut io::sink())?,
+            Record::Data { path, offset, len } => {
+                files.open(&moves.place(&path, data_records), offset, len)?;
+                data_records += 1;
+            }
+            Record::Moved { .. } => {}
+            Record::End { stream_bytes } => return Ok(stream_bytes),
+        }
+    }
+}
+
 fn damaged(what: impl Into<String>) -> RecipeError {
     RecipeError::Damaged { what: what.into() }
 }
@@ -204,13 +227,18 @@ struct Files<'a> {
 }
 
 impl Files<'_> {
-    fn copy(&mut self, place: &[u8], offset: u64, len: u64, out: &mut dyn Write) -> Result<(), RecipeError> {
-        let failed = |error: Errno| match error {
+    fn failed(place: &[u8], error: Errno) -> RecipeError {
+        match error {
             Errno::NOENT | Errno::LOOP | Errno::NOTDIR | Errno::XDEV | Errno::INVAL => {
                 damaged(format!("the file {:?} is gone", shown(place)))
             }
             error => RecipeError::Read { path: shown(place), source: error.into() },
-        };
+        }
+    }
+
+    /// A file that has these bytes.
+    fn open(&mut self, place: &[u8], offset: u64, len: u64) -> Result<OwnedFd, RecipeError> {
+        let failed = |error| Self::failed(place, error);
         // Without O_NONBLOCK a fifo in the file's place would stop us here.
         let fd: OwnedFd =
             self.beneath.open(self.layer_dir, place, OFlags::RDONLY | OFlags::NONBLOCK).map_err(failed)?;
@@ -220,6 +248,11 @@ impl Files<'_> {
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || end.is_none_or(|end| end > has) {
             return Err(damaged(format!("the file {:?} is not what it was", shown(place))));
         }
+        Ok(fd)
+    }
+
+    fn copy(&mut self, place: &[u8], offset: u64, len: u64, out: &mut dyn Write) -> Result<(), RecipeError> {
+        let fd = self.open(place, offset, len)?;
         let (mut at, mut left) = (offset, len);
         while left > 0 {
             let most = usize::try_from(left).unwrap_or(usize::MAX).min(self.buffer.len());
@@ -231,7 +264,7 @@ impl Files<'_> {
                     left -= read as u64;
                 }
                 Err(Errno::INTR) => {}
-                Err(error) => return Err(failed(error)),
+                Err(error) => return Err(Self::failed(place, error)),
             }
         }
         Ok(())

@@ -16,7 +16,7 @@ use rustix::fs::{Mode, OFlags};
 use serde::Serialize;
 
 /// Name of the file beside `fs/`.
-pub(super) const FILE: &str = "deferred.jsonl";
+pub(crate) const FILE: &str = "deferred.jsonl";
 
 /// One line.
 #[derive(Debug, Default, Serialize)]

@@ -67,6 +67,9 @@ impl Unpacker<'_> {
     fn whole(&mut self, reader: &mut Reader<'_>, fd: &OwnedFd, path: &[u8], size: u64) -> Result<u64, UnpackError> {
         if size > 0 {
             self.data(reader, fd, path, 0, size)?;
+            if self.options.hollow {
+                rustix::fs::ftruncate(fd, size).map_err(|e| failed("writing", path, e))?;
+            }
             self.recipe.data(path, 0, size).map_err(recipe)?;
         }
         Ok(self.ground.blocks(size))
@@ -91,6 +94,10 @@ impl Unpacker<'_> {
                 return Err(refused(path, "its data is shorter than its map says"));
             }
             at += data.len() as u64;
+            if self.options.hollow {
+                self.check_cancelled()?;
+                continue;
+            }
             while !data.is_empty() {
                 match rustix::io::write(fd, data) {
                     Ok(written) => data = &data[written..],

@@ -24,6 +24,7 @@ use std::io::Read;
 use std::os::fd::BorrowedFd;
 
 pub(crate) use beneath::Beneath;
+pub(crate) use deferred::FILE as DEFERRED;
 pub use error::UnpackError;
 pub use implicit::patch_implicit;
 
@@ -39,6 +40,8 @@ pub struct UnpackOptions<'a> {
     pub privileged: bool,
     /// Asked before every entry and between pieces of big files.
     pub cancelled: &'a dyn Fn() -> bool,
+    /// Files get their lengths and attributes, but no content: a copy to compare with, which takes hardly any space.
+    pub hollow: bool,
 }
 
 /// What was unpacked.

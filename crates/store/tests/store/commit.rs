@@ -481,6 +481,6 @@ fn the_database_does_not_grow_with_what_comes_and_goes() {
         }
         sizes.push(size());
     }
-    assert!(sizes[5] <= sizes[1], "{sizes:?}");
-    assert!(sizes[5] < 16 << 20, "{sizes:?}");
+    // Every round brings two megabytes. The file grows by doubling and shrinks by halves, so that its size varies.
+    assert!(sizes.iter().all(|size| *size < 8 << 20), "{sizes:?}");
 }

@@ -6,9 +6,13 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::support::{Image, Tar, check_accounts, open, plain_layer};
+use imagelet_store::Store;
+use imagelet_store::check::{CheckOptions, Depth};
+
+use crate::support::{Image, Tar, check_accounts, list, open, plain_layer, run};
 
 const ROOT: &str = "IMAGELET_STORE_CRASH_ROOT";
+const WORK: &str = "IMAGELET_STORE_CRASH_WORK";
 
 /// Six images which share layers, one of which depends on what is below.
 fn images() -> Vec<Image> {
@@ -30,7 +34,33 @@ fn images() -> Vec<Image> {
 fn child() {
     #[expect(clippy::disallowed_methods, reason = "the parent test tells its child by the environment")]
     let Some(root) = std::env::var_os(ROOT).map(PathBuf::from) else { return };
+    #[expect(clippy::disallowed_methods, reason = "the parent test tells its child by the environment")]
+    let work = std::env::var(WORK).expect("the parent says what to do");
     let store = open(&root);
+    let say = |step: &str| writeln!(std::io::stdout(), "STEP {step}").expect("the parent reads");
+    match work.as_str() {
+        PULL_AND_REMOVE => pull_and_remove(&store),
+        REMOVE_MANY => {
+            let ids: Vec<_> = store.images().expect("readable").into_iter().map(|image| image.id).collect();
+            say("ready");
+            for removed in store.remove_images(&ids) {
+                removed.expect("removes");
+            }
+            say("done");
+        }
+        _ => say("ready"),
+    }
+    loop {
+        std::thread::park();
+    }
+}
+
+const PULL_AND_REMOVE: &str = "pull and remove";
+const REMOVE_MANY: &str = "remove many";
+/// Only to have the store open.
+pub(crate) const HOLD: &str = "hold";
+
+fn pull_and_remove(store: &Store) {
     let images = images();
     let mut out = std::io::stdout().lock();
     for round in 0.. {
@@ -42,18 +72,19 @@ fn child() {
             writeln!(out, "STEP removed {n}").expect("the parent reads");
         } else {
             writeln!(out, "STEP pulling {n}").expect("the parent reads");
-            image.pull(&store, &format!("docker.io/library/image:{n}"));
+            image.pull(store, &format!("docker.io/library/image:{n}"));
             writeln!(out, "STEP pulled {n}").expect("the parent reads");
         }
     }
 }
 
-fn start(root: &Path) -> Child {
+pub(crate) fn start(root: &Path, work: &str) -> Child {
     let program = std::env::current_exe().expect("a test is a program");
     #[expect(clippy::disallowed_methods, reason = "a crash needs a process of its own")]
     Command::new(program)
         .args(["crash::child", "--exact", "--nocapture"])
         .env(ROOT, root)
+        .env(WORK, work)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
@@ -68,7 +99,7 @@ fn a_kill_leaves_images_whole_or_absent() {
     // What is certainly there, over all rounds.
     let mut there = BTreeSet::new();
     for round in 0..25_usize {
-        let mut child = start(&root);
+        let mut child = start(&root, PULL_AND_REMOVE);
         let mut lines = BufReader::new(child.stdout.take().expect("piped"));
         let mut unsure = None;
         // The kill comes after so many lines; while the last one is read, the child goes on.
@@ -129,4 +160,70 @@ fn note(line: &str, there: &mut BTreeSet<usize>) -> Option<usize> {
         _ => return Some(n),
     };
     None
+}
+
+/// Waits until the child says that it is so far.
+pub(crate) fn wait_for(child: &mut Child, step: &str) -> BufReader<std::process::ChildStdout> {
+    let mut lines = BufReader::new(child.stdout.take().expect("piped"));
+    let mut line = String::new();
+    while !line.ends_with(&format!("STEP {step}\n")) {
+        line.clear();
+        assert_ne!(lines.read_line(&mut line).expect("readable"), 0, "the child ended by itself");
+    }
+    lines
+}
+
+#[test]
+fn a_kill_within_a_removal_of_many_leaves_each_image_whole_or_absent() {
+    let top = tempfile::tempdir().expect("tempdir");
+    let whole = top.path().join("whole");
+    let store = open(&whole);
+    let shared = plain_layer("shared", &[9; 30_000]);
+    // Two transactions' worth.
+    for number in 0..90 {
+        let mut own = plain_layer("own", format!("{number}").as_bytes());
+        for file in 0..8 {
+            own = own.file(&format!("d/{number} {file}"), &[1; 5000]);
+        }
+        Image::new(&format!("image {number}"), &[shared.clone(), own]).pull(&store, &format!("r.example/i:{number}"));
+    }
+    drop(store);
+    let mut seen = BTreeSet::new();
+    // The kill comes as soon as so few layers are where they were: at the beginning, within the first transaction's
+    // files, at their end, within those of the second, and when all is done.
+    for (round, kill_at) in [91, 60, 27, 10, 1].into_iter().enumerate() {
+        let root = top.path().join(format!("round {round}"));
+        run("cp", &["-a", whole.to_str().expect("text"), root.to_str().expect("text")]);
+        let mut child = start(&root, REMOVE_MANY);
+        let mut lines = wait_for(&mut child, "ready");
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while list(&root.join("layers")).len() > kill_at {
+            assert!(std::time::Instant::now() < until, "it does not get on");
+        }
+        child.kill().expect("kills");
+        child.wait().expect("is gone");
+        let mut rest = String::new();
+        std::io::Read::read_to_string(&mut lines, &mut rest).expect("readable");
+        let done = rest.contains("STEP done");
+
+        let store = open(&root);
+        assert!(store.was_unclean());
+        check_accounts(&store);
+        let options = CheckOptions {
+            depth: Depth::Digest,
+            repair: false,
+            recent_only: false,
+            cancelled: &|| false,
+            progress: &|_| {},
+        };
+        let report = store.check(&options).expect("ends");
+        assert_eq!((report.problems, report.incomplete), (vec![], vec![]), "round {round}");
+        let left = store.images().expect("readable").len();
+        assert!([90, 26, 0].contains(&left), "round {round}: whole transactions, {left} are left");
+        assert!(!done || left == 0);
+        seen.insert(left);
+        drop(store);
+        std::fs::remove_dir_all(&root).expect("removes");
+    }
+    assert!(seen.len() > 1, "the kills came at different times: {seen:?}");
 }

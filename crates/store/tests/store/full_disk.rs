@@ -2,7 +2,8 @@
 
 use imagelet_store::{ImageCommit, OpenOptions, Store};
 
-use crate::support::{Image, LoopDisk, check_accounts, options, plain_layer};
+use crate::crash;
+use crate::support::{Image, LoopDisk, check_accounts, list, options, plain_layer};
 
 #[test]
 fn removal_works_on_a_disk_without_a_free_block() {
@@ -95,4 +96,80 @@ fn unpacking_onto_a_full_disk_leaves_nothing() {
     drop(lease);
     check_accounts(&store);
     assert!(disk.free() + (64 << 10) >= before, "{} of {before} are free again", disk.free());
+}
+
+/// Opens a store whose last process was killed, and removes all of its images one by one.
+fn empty_it(disk: &LoopDisk, images: usize) {
+    let store = Store::open(&disk.path.join("store"), options()).expect("opens on a disk without any space");
+    assert!(store.was_unclean());
+    let ids: Vec<_> = store.images().expect("readable").into_iter().map(|image| image.id).collect();
+    assert_eq!(ids.len(), images);
+    for id in ids {
+        assert!(store.remove_image(&id).expect("removes without any space").freed_bytes > 0);
+    }
+    check_accounts(&store);
+}
+
+#[test]
+fn without_any_space_and_without_a_reserve_a_killed_store_opens_and_removes() {
+    for keep_reserve_file in [true, false] {
+        let disk = LoopDisk::ext4(64 << 20);
+        let root = disk.path.join("store");
+        let store = Store::open(&root, options()).expect("opens");
+        let shared = plain_layer("shared", &[9; 1 << 20]);
+        for number in 0..3_u8 {
+            let own = plain_layer("own", &vec![number; 2 << 20]);
+            let image = Image::new(&format!("image {number}"), &[shared.clone(), own]);
+            image.pull(&store, &format!("r.example/i:{number}"));
+        }
+        drop(store);
+        let mut child = crash::start(&root, crash::HOLD);
+        crash::wait_for(&mut child, "ready");
+        disk.fill("filler");
+        child.kill().expect("kills");
+        child.wait().expect("is gone");
+        // The reserve is given up, by the store or by somebody who looked for space, and that space is taken as well.
+        let reserve = root.join("reserve");
+        if keep_reserve_file {
+            std::fs::File::options().write(true).open(&reserve).expect("there").set_len(0).expect("shrinks");
+        } else {
+            std::fs::remove_file(&reserve).expect("deletes");
+        }
+        disk.fill("second filler");
+        assert_eq!(disk.free(), 0);
+        empty_it(&disk, 3);
+        assert!(disk.free() > 5 << 20, "{} bytes are free again", disk.free());
+    }
+}
+
+#[test]
+fn without_an_inode_a_killed_store_opens_and_removes() {
+    let disk = LoopDisk::with_inodes(64 << 20, 200);
+    let root = disk.path.join("store");
+    let store = Store::open(&root, options()).expect("opens");
+    for number in 0..2_u8 {
+        let mut own = plain_layer("own", &[number; 1000]);
+        for file in 0..20 {
+            own = own.file(&format!("d/{file}"), b"x");
+        }
+        Image::new(&format!("image {number}"), &[own]).pull(&store, &format!("r.example/i:{number}"));
+    }
+    drop(store);
+    let mut child = crash::start(&root, crash::HOLD);
+    crash::wait_for(&mut child, "ready");
+    child.kill().expect("kills");
+    child.wait().expect("is gone");
+    std::fs::remove_file(root.join("reserve")).expect("deletes");
+    disk.fill_inodes();
+    empty_it(&disk, 2);
+    let free = || rustix::fs::statvfs(&disk.path).expect("asks").f_favail;
+    assert!(free() >= 44, "{} inodes are free again", free());
+    assert_eq!(list(&root.join("layers")), Vec::<String>::new());
+    // And a pull that finds none says that it is these.
+    std::fs::remove_dir_all(disk.path.join("inodes")).expect("removes");
+    let store = Store::open(&root, options()).expect("opens");
+    disk.fill_inodes();
+    assert!(imagelet_store::is_out_of_inodes(&root));
+    let refused = store.new_layer(&store.lease()).expect_err("no inode");
+    assert!(refused.is_disk_full(), "{refused:?}");
 }

@@ -1,6 +1,7 @@
 //! The store through its public interface, on real directories; mounts and full disks on real file systems, which need
 //! root and fail without it.
 
+mod check;
 mod commit;
 mod concurrency;
 mod crash;

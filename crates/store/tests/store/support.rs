@@ -224,13 +224,22 @@ pub(crate) struct LoopDisk {
 
 impl LoopDisk {
     pub(crate) fn ext4(bytes: u64) -> Self {
+        Self::made(bytes, &[])
+    }
+
+    /// One with so few inodes.
+    pub(crate) fn with_inodes(bytes: u64, inodes: u64) -> Self {
+        Self::made(bytes, &["-N", &inodes.to_string()])
+    }
+
+    fn made(bytes: u64, options: &[&str]) -> Self {
         assert!(rustix::process::geteuid().is_root(), "this test mounts a disk: run it as root");
         let directory = tempfile::tempdir().unwrap();
         let (file, path) = (directory.path().join("disk"), directory.path().join("mount"));
         std::fs::File::create(&file).unwrap().set_len(bytes).unwrap();
         std::fs::create_dir(&path).unwrap();
         // No blocks are kept for root, so that full means full.
-        run("mkfs.ext4", &["-q", "-m", "0", file.to_str().unwrap()]);
+        run("mkfs.ext4", &[&["-q", "-m", "0"], options, &[file.to_str().unwrap()]].concat());
         run("mount", &["-o", "loop", file.to_str().unwrap(), path.to_str().unwrap()]);
         Self { path, directory }
     }
@@ -249,6 +258,18 @@ impl LoopDisk {
     pub(crate) fn free(&self) -> u64 {
         let stat = rustix::fs::statvfs(&self.path).unwrap();
         stat.f_bavail * stat.f_frsize
+    }
+
+    /// Takes every inode.
+    pub(crate) fn fill_inodes(&self) {
+        let directory = self.path.join("inodes");
+        std::fs::create_dir(&directory).unwrap();
+        for number in 0.. {
+            if std::fs::File::create(directory.join(number.to_string())).is_err() {
+                break;
+            }
+        }
+        assert_eq!(rustix::fs::statvfs(&self.path).unwrap().f_favail, 0, "no inode is left");
     }
 
     /// Fills every block with one file.

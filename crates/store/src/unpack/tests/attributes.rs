@@ -201,7 +201,8 @@ fn a_caller_who_gives_up_is_heard() {
         asked.set(asked.get() + 1);
         asked.get() > 20
     };
-    let options = crate::unpack::UnpackOptions { limits: &layer.limits, privileged: true, cancelled: &cancelled };
+    let options =
+        crate::unpack::UnpackOptions { limits: &layer.limits, privileged: true, cancelled: &cancelled, hollow: false };
     let tar = Tar::new().file("big", vec![0; 20 << 20]).end();
     let got = crate::unpack::unpack(&mut &tar[..], std::os::fd::AsFd::as_fd(&dir), &options);
     assert!(matches!(got, Err(UnpackError::Cancelled)), "{got:?}");

@@ -47,7 +47,8 @@ impl Layer {
     pub(crate) fn unpack(&self, tar: &[u8]) -> Result<UnpackOutcome, UnpackError> {
         let dir = File::open(self.path()).unwrap();
         let cancelled = || false;
-        let options = UnpackOptions { limits: &self.limits, privileged: self.privileged, cancelled: &cancelled };
+        let options =
+            UnpackOptions { limits: &self.limits, privileged: self.privileged, cancelled: &cancelled, hollow: false };
         let beneath = if self.stepwise { Beneath::stepwise() } else { Beneath::default() };
         let outcome = unpack_beneath(&mut &tar[..], dir.as_fd(), &options, beneath);
         self.check_canary();

@@ -1,0 +1,142 @@
+//! Checks of the store: on request, and by itself after an unclean stop, of what was written last. On tracked blocking
+//! threads; a check ends when nobody waits for it any more, or at shutdown. The store finds and repairs; here its words
+//! become those of the image service.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cri_api::{CheckReport, CheckRequest, CheckSink, Error, Kind, Problem, ProblemKind, Result};
+use oci::Digest;
+use store::check::{self, CheckError, CheckOptions, Depth};
+
+use crate::engine::Shared;
+use crate::error;
+
+/// What became of the check after an unclean stop.
+#[derive(Default)]
+pub(crate) struct AfterUnclean(tokio::sync::Mutex<Option<CheckReport>>);
+
+/// Ends a check when it is dropped.
+struct GiveUp(Arc<AtomicBool>);
+
+impl Drop for GiveUp {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+impl Shared {
+    /// Checks what was written last, if the last stop was not a clean one, and makes damaged images absent. Does not wait
+    /// for it.
+    pub(crate) fn check_after_unclean_stop(self: &Arc<Self>) {
+        if !self.store.was_unclean() {
+            return;
+        }
+        tracing::warn!(root = %self.store.root().display(), "the last stop was not a clean one: what was written last is checked");
+        let shared = Arc::clone(self);
+        self.background.start(move || {
+            // Who asks for this very check meanwhile waits for its end.
+            let mut report = shared.after_unclean.0.blocking_lock();
+            let request = CheckRequest { repair: true, deep: false, since_unclean_only: true };
+            match shared.check_now(&request, &CheckSink::default(), &|| false) {
+                Ok(found) => {
+                    let (layers, problems) = (found.layers_checked, found.problems.len());
+                    tracing::info!(
+                        layers,
+                        problems,
+                        images_absent = found.incomplete_images.len(),
+                        "what was written last is checked"
+                    );
+                    *report = Some(found);
+                }
+                Err(error) if error.kind() == Kind::Cancelled => {
+                    tracing::info!("the check of what was written last was given up; the next start does it");
+                }
+                Err(error) => tracing::error!(%error, "what was written last could not be checked"),
+            }
+        });
+    }
+
+    pub(crate) async fn check_images(
+        self: &Arc<Self>,
+        request: &CheckRequest,
+        progress: &CheckSink,
+    ) -> Result<CheckReport> {
+        self.check_running()?;
+        if request.since_unclean_only
+            && let Some(report) = self.after_unclean.0.lock().await.clone()
+        {
+            return Ok(report);
+        }
+        let given_up = Arc::new(AtomicBool::new(false));
+        let _guard = GiveUp(Arc::clone(&given_up));
+        let (shared, request, progress) = (Arc::clone(self), *request, progress.clone());
+        let check = move || shared.check_now(&request, &progress, &|| given_up.load(Ordering::Acquire));
+        self.background.run(check).await
+    }
+
+    /// Blocks.
+    fn check_now(
+        &self,
+        request: &CheckRequest,
+        progress: &CheckSink,
+        given_up: &(dyn Fn() -> bool + Sync),
+    ) -> Result<CheckReport> {
+        let options = CheckOptions {
+            depth: if request.deep { Depth::Files } else { Depth::Digest },
+            repair: request.repair,
+            recent_only: request.since_unclean_only,
+            cancelled: &|| self.token.is_cancelled() || given_up(),
+            progress: &|now| {
+                progress.tell(cri_api::CheckProgress {
+                    layers: now.layers,
+                    layers_total: now.layers_total,
+                    bytes: now.bytes,
+                    bytes_total: now.bytes_total,
+                });
+            },
+        };
+        let report = self.store.check(&options).map_err(|error| match error {
+            CheckError::Cancelled => Error::new(Kind::Cancelled, error.to_string()),
+            CheckError::Store(error) => error::from_store(self.store.root(), &error),
+        })?;
+        if request.repair && !report.problems.is_empty() {
+            // Images may be gone, and with them what is known of their layers.
+            let images = self.store.images().map_err(|error| error::from_store(self.store.root(), &error))?;
+            self.known.replace(&images);
+        }
+        Ok(in_words_of_the_service(report))
+    }
+}
+
+fn in_words_of_the_service(report: check::CheckReport) -> CheckReport {
+    let ids = |ids: Vec<Digest>| ids.iter().map(Digest::to_string).collect();
+    let problem = |problem: check::Problem| Problem {
+        kind: kind(problem.kind),
+        subject: problem.subject,
+        detail: problem.detail,
+        images: ids(problem.images),
+        repaired: problem.repaired,
+    };
+    CheckReport {
+        layers_checked: report.layers,
+        bytes_checked: report.bytes,
+        images_checked: report.images,
+        problems: report.problems.into_iter().map(problem).collect(),
+        incomplete_images: ids(report.incomplete),
+    }
+}
+
+fn kind(kind: check::ProblemKind) -> ProblemKind {
+    match kind {
+        check::ProblemKind::MissingLayer => ProblemKind::MissingLayer,
+        check::ProblemKind::DamagedLayer => ProblemKind::DamagedLayer,
+        check::ProblemKind::DamagedDocument => ProblemKind::DamagedDocument,
+        check::ProblemKind::DamagedRecord => ProblemKind::DamagedRecord,
+        check::ProblemKind::WrongName => ProblemKind::WrongName,
+        check::ProblemKind::WrongCount => ProblemKind::WrongCount,
+        check::ProblemKind::UnusedLayer => ProblemKind::UnusedLayer,
+        check::ProblemKind::Orphan => ProblemKind::Orphan,
+        check::ProblemKind::LeftOver => ProblemKind::LeftOver,
+    }
+}

@@ -1,0 +1,57 @@
+//! The directories against the records: what lies under `layers/` and `ingest/` for nobody. Called with commits and
+//! removals held up, so that nothing is on its way from one to the other.
+
+use std::collections::BTreeSet;
+use std::ffi::{CString, OsString};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::PoisonError;
+
+use super::{Problem, ProblemKind};
+use crate::error::StoreError;
+use crate::layout;
+use crate::open::Inner;
+use crate::records::LayerId;
+use crate::remove_tree;
+use crate::sweep::{c_name, number};
+
+impl Inner {
+    pub(super) fn look_for_orphans(&self, keep: &BTreeSet<LayerId>, repair: bool) -> Result<Vec<Problem>, StoreError> {
+        let mut problems = Vec::new();
+        let names = self.names_in(layout::LAYERS)?;
+        for name in names.into_iter().filter(|name| !number(name).is_some_and(|id| keep.contains(&LayerId(id)))) {
+            problems.push(self.stray(&self.layout.layers, layout::LAYERS, name, repair));
+        }
+        // A directory too deep to be deleted in one go is moved up while somebody deletes it.
+        let deep = format!("deep-{}-", std::process::id());
+        let busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let is_busy =
+            |name: &OsString| name.to_str().is_some_and(|name| busy.contains(name) || name.starts_with(&deep));
+        for name in self.names_in(layout::INGEST)?.into_iter().filter(|name| !is_busy(name)) {
+            problems.push(self.stray(&self.layout.ingest, layout::INGEST, name, repair));
+        }
+        Ok(problems)
+    }
+
+    fn names_in(&self, directory: &str) -> Result<Vec<OsString>, StoreError> {
+        let path = self.layout.path.join(directory);
+        layout::names(&path).map_err(|source| StoreError::io("list", &path, source))
+    }
+
+    fn stray(&self, directory: &OwnedFd, place: &str, name: OsString, repair: bool) -> Problem {
+        let subject = format!("{place}/{}", name.to_string_lossy());
+        let (kind, detail) = if place == layout::LAYERS {
+            (ProblemKind::Orphan, "no record names it")
+        } else {
+            (ProblemKind::LeftOver, "no pull works with it")
+        };
+        let mut problem = Problem::new(kind, subject, detail);
+        if repair {
+            let name: CString = c_name(name);
+            match remove_tree::remove_tree(directory.as_fd(), &name) {
+                Ok(()) => problem.repaired = true,
+                Err(error) => problem.detail = format!("{detail}, and it cannot be deleted: {error}"),
+            }
+        }
+        problem
+    }
+}

@@ -1,0 +1,202 @@
+//! One layer: its directory against its recipe, and the recipe's stream against the diff id. Says what is wrong in words;
+//! changes nothing.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use oci::{Digest, Hasher};
+
+use super::compare::difference;
+use super::{Bad, Depth, ProblemKind, Target};
+use crate::ingest::Place;
+use crate::layout;
+use crate::open::Inner;
+use crate::recipe::{self, RecipeError};
+use crate::unpack::UnpackError;
+
+/// How often progress is told.
+const STEP: u64 = 4 << 20;
+
+/// What was found.
+pub(super) enum Verdict {
+    Good,
+    Bad(Bad),
+    Cancelled,
+}
+
+/// Told that so many more bytes were read.
+type Progress<'a> = &'a (dyn Fn(u64) + Sync);
+type Cancelled<'a> = &'a (dyn Fn() -> bool + Sync);
+
+impl Inner {
+    pub(super) fn look_at_layer(
+        self: &Arc<Self>,
+        target: &Target,
+        read: Progress<'_>,
+        cancelled: Cancelled<'_>,
+    ) -> Verdict {
+        let missing = || {
+            let detail = "its directory is gone".to_owned();
+            Verdict::Bad(Bad { kind: ProblemKind::MissingLayer, detail, certain: true })
+        };
+        if !self.layout.has_layer(target.id) {
+            return missing();
+        }
+        let directory = match self.layout.open_layer(target.id) {
+            Ok(directory) => directory,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return missing(),
+            Err(error) => return bad(format!("its directory cannot be opened: {error}"), is_of_the_medium(&error)),
+        };
+        let diff_id = &target.entry.diff_id;
+        match target.depth {
+            Depth::Sizes => match recipe::examine(directory.as_fd()) {
+                Ok(_) => Verdict::Good,
+                Err(error) => of_recipe(&error),
+            },
+            Depth::Digest => {
+                let mut out = Hashing::new(diff_id, io::sink(), read, cancelled);
+                let rebuilt = recipe::rebuild(directory.as_fd(), &mut out);
+                if out.stopped {
+                    return Verdict::Cancelled;
+                }
+                match rebuilt {
+                    Err(error) => of_recipe(&error),
+                    Ok(()) => of_digest(diff_id, &out.finish()),
+                }
+            }
+            Depth::Files => self.look_at_files(&directory, diff_id, read, cancelled),
+        }
+    }
+
+    /// Builds the stream again, and from it the tree without content; then compares the trees.
+    fn look_at_files(
+        self: &Arc<Self>,
+        directory: &OwnedFd,
+        diff_id: &Digest,
+        read: Progress<'_>,
+        cancelled: Cancelled<'_>,
+    ) -> Verdict {
+        let unsure = |what: &str, error: &dyn std::fmt::Display| bad(format!("{what}: {error}"), false);
+        let ingest = match self.new_layer() {
+            Ok(ingest) => ingest,
+            Err(error) => return unsure("there is no space for a copy to compare it with", &error),
+        };
+        let (mut reader, writer) = match io::pipe() {
+            Ok(ends) => ends,
+            Err(error) => return unsure("no pipe could be opened", &error),
+        };
+        let (rebuilt, got, stopped, unpacked) = std::thread::scope(|scope| {
+            let rebuilding = scope.spawn(move || {
+                let mut out = Hashing::new(diff_id, writer, read, cancelled);
+                let rebuilt = recipe::rebuild(directory.as_fd(), &mut out);
+                (rebuilt, out.stopped, out.finish())
+            });
+            let unpacked = ingest.unpack_hollow(&mut reader, &|| cancelled());
+            if unpacked.is_err() {
+                // The digest of the whole stream tells more than the place where the unpacking stopped.
+                let mut rest = [0; 64 << 10];
+                while reader.read(&mut rest).is_ok_and(|length| length > 0) {}
+            }
+            drop(reader);
+            let (rebuilt, stopped, got) = rebuilding.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            (rebuilt, got, stopped, unpacked)
+        });
+        if stopped || matches!(unpacked, Err(UnpackError::Cancelled)) {
+            return Verdict::Cancelled;
+        }
+        if let Err(error) = &rebuilt {
+            return of_recipe(error);
+        }
+        if got != *diff_id {
+            return of_digest(diff_id, &got);
+        }
+        let copy = match unpacked {
+            Ok(copy) => copy,
+            Err(error) => return unsure("no copy could be made to compare it with", &error),
+        };
+        let Place::Private { number, .. } = copy.place() else {
+            return unsure("no copy could be made to compare it with", &"it was taken");
+        };
+        let compared = layout::open_directory(&self.layout.ingest, &number.to_string())
+            .and_then(|own| difference(directory.as_fd(), own.as_fd(), &copy.outcome.implicit_dirs, cancelled));
+        match compared {
+            Ok(None) if cancelled() => Verdict::Cancelled,
+            Ok(None) => Verdict::Good,
+            Ok(Some(what)) => bad(what, true),
+            Err(error) => bad(format!("it could not be compared: {error}"), is_of_the_medium(&error)),
+        }
+    }
+}
+
+fn bad(detail: String, certain: bool) -> Verdict {
+    Verdict::Bad(Bad { kind: ProblemKind::DamagedLayer, detail, certain })
+}
+
+fn of_recipe(error: &RecipeError) -> Verdict {
+    match error {
+        RecipeError::Missing | RecipeError::Damaged { .. } => bad(error.to_string(), true),
+        RecipeError::Read { source, .. } => bad(format!("{error}: {source}"), is_of_the_medium(source)),
+        // Only the pipe to a reader that is gone can fail.
+        RecipeError::Write(source) => bad(format!("{error}: {source}"), false),
+    }
+}
+
+fn of_digest(wanted: &Digest, got: &Digest) -> Verdict {
+    if got == wanted {
+        return Verdict::Good;
+    }
+    bad(format!("its content has the diff id {got} instead of {wanted}"), true)
+}
+
+/// Whether a failed read says that the data is lost, and not that the system lacks something.
+fn is_of_the_medium(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    // Garbage where the recipe's compressed bytes were is told without a number.
+    error.raw_os_error().is_none_or(|number| {
+        [Errno::IO, Errno::UCLEAN, Errno::BADMSG, Errno::NODATA, Errno::NOENT, Errno::NOTDIR, Errno::LOOP, Errno::ISDIR]
+            .iter()
+            .any(|errno| errno.raw_os_error() == number)
+    })
+}
+
+/// Hashes what passes, counts it, and stops when asked to.
+struct Hashing<'a, W> {
+    hasher: Hasher,
+    out: W,
+    untold: u64,
+    read: Progress<'a>,
+    cancelled: Cancelled<'a>,
+    stopped: bool,
+}
+
+impl<'a, W> Hashing<'a, W> {
+    fn new(diff_id: &Digest, out: W, read: Progress<'a>, cancelled: Cancelled<'a>) -> Self {
+        Self { hasher: diff_id.algorithm().hasher(), out, untold: 0, read, cancelled, stopped: false }
+    }
+
+    fn finish(self) -> Digest {
+        (self.read)(self.untold);
+        self.hasher.finish()
+    }
+}
+
+impl<W: Write> Write for Hashing<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if (self.cancelled)() {
+            self.stopped = true;
+            return Err(io::Error::other("the check was given up"));
+        }
+        self.out.write_all(bytes)?;
+        self.hasher.update(bytes);
+        self.untold += bytes.len() as u64;
+        if self.untold >= STEP {
+            (self.read)(std::mem::take(&mut self.untold));
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}

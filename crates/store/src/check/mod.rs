@@ -1,0 +1,254 @@
+//! The check: whether everything in the store is what it was, and what to do where it is not. Reads whole layers on a few
+//! threads while pulls and removals go on; only the last step, which looks at the records and repairs, keeps commits
+//! waiting. It never deletes what is whole. The image service calls it.
+//!
+//! A layer that is damaged loses its files and keeps its record: the images that have it are absent until a pull brings
+//! this one layer back, and keep their names and pins.
+
+mod compare;
+mod disk;
+mod fix;
+mod layer;
+mod records;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use oci::Digest;
+
+use crate::db::Records;
+use crate::error::StoreError;
+use crate::open::Store;
+use crate::records::{LayerEntry, LayerId};
+use layer::Verdict;
+
+/// After an unclean stop, so much of what was written last is read; the rest is looked at without being read.
+const RECENT_BYTES: u64 = 1 << 30;
+
+/// How closely layers are looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Depth {
+    /// Every file that the layer's recipe names is there and long enough; the recipe is whole.
+    Sizes,
+    /// The tar stream is built again and has the diff id.
+    #[default]
+    Digest,
+    /// Also, every file, directory and link has the owner, mode, times, target and attributes that the stream says, and
+    /// nothing else is there.
+    Files,
+}
+
+/// How to check.
+#[derive(Clone, Copy)]
+pub struct CheckOptions<'a> {
+    /// How closely.
+    pub depth: Depth,
+    /// Whether to put right what is wrong.
+    pub repair: bool,
+    /// Only what was written before an unclean stop; nothing after a clean one.
+    pub recent_only: bool,
+    /// Asked often. The check ends soon after it says so.
+    pub cancelled: &'a (dyn Fn() -> bool + Sync),
+    /// Told how far it is, from several threads.
+    pub progress: &'a (dyn Fn(CheckProgress) + Sync),
+}
+
+/// How far a check is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckProgress {
+    /// Layers that were looked at.
+    pub layers: u64,
+    /// Layers to look at.
+    pub layers_total: u64,
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// Bytes to read, about.
+    pub bytes_total: u64,
+}
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CheckReport {
+    /// Layers that were looked at.
+    pub layers: u64,
+    /// Bytes of their tar streams.
+    pub bytes: u64,
+    /// Images whose records and documents were looked at.
+    pub images: u64,
+    /// What is wrong, or was.
+    pub problems: Vec<Problem>,
+    /// Images that lack a layer, and are absent until they are pulled again.
+    pub incomplete: Vec<Digest>,
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// What kind of thing.
+    pub kind: ProblemKind,
+    /// What it is about.
+    pub subject: String,
+    /// One line for people.
+    pub detail: String,
+    /// The images that it concerns.
+    pub images: Vec<Digest>,
+    /// Whether it is no more.
+    pub repaired: bool,
+}
+
+/// What can be wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ProblemKind {
+    /// A layer's directory is not there.
+    MissingLayer,
+    /// A layer's content is not what it was.
+    DamagedLayer,
+    /// A config, manifest or index is not what it was.
+    DamagedDocument,
+    /// A record cannot be read, or refers to something that is not there.
+    DamagedRecord,
+    /// A name leads to no image, or not to the one that has it.
+    WrongName,
+    /// A count or a sum is wrong.
+    WrongCount,
+    /// A layer that no image has.
+    UnusedLayer,
+    /// A directory that no record names.
+    Orphan,
+    /// What a pull left over.
+    LeftOver,
+}
+
+impl Problem {
+    fn new(kind: ProblemKind, subject: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { kind, subject: subject.into(), detail: detail.into(), images: Vec::new(), repaired: false }
+    }
+}
+
+/// Why a check came to no end.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError {
+    /// Its caller gave it up.
+    #[error("the check was given up")]
+    Cancelled,
+    /// Disk or database.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What is wrong with a layer.
+struct Bad {
+    kind: ProblemKind,
+    detail: String,
+    /// Whether it is the layer, and not the looking at it, that failed.
+    certain: bool,
+}
+
+/// A layer to look at.
+struct Target {
+    id: LayerId,
+    entry: LayerEntry,
+    depth: Depth,
+}
+
+impl Store {
+    /// Whether the store was not closed cleanly before it was opened, and nobody has checked since what was written last.
+    #[must_use]
+    pub fn was_unclean(&self) -> bool {
+        self.inner.lock.unclean().is_some()
+    }
+
+    /// Checks the store, and repairs it where `options` say so.
+    ///
+    /// # Errors
+    /// See [`CheckError`]. What is wrong with the store is no error but a part of the answer.
+    pub fn check(&self, options: &CheckOptions<'_>) -> Result<CheckReport, CheckError> {
+        let unclean = self.inner.lock.unclean();
+        let since = match (options.recent_only, unclean) {
+            (true, None) => return Ok(CheckReport::default()),
+            (true, Some(since)) => since.unwrap_or(0),
+            (false, _) => 0,
+        };
+        let next = *self.inner.commit.lock().unwrap_or_else(PoisonError::into_inner);
+        let targets = self.targets(options, since)?;
+        let (bad, bytes) = self.look_at_layers(&targets, options)?;
+        if (options.cancelled)() {
+            return Err(CheckError::Cancelled);
+        }
+        let mut report = self.inner.check_records(&bad, options.repair)?;
+        report.layers = targets.len() as u64;
+        report.bytes = bytes;
+        let is_settled = options.repair || report.problems.is_empty();
+        if is_settled && unclean.is_some() && options.depth >= Depth::Digest {
+            let path = || self.inner.layout.path.join(crate::layout::LOCK);
+            self.inner.lock.good_up_to(next).map_err(|source| StoreError::io("write", path(), source))?;
+        }
+        Ok(report)
+    }
+
+    /// The layers to look at, those written last first.
+    fn targets(&self, options: &CheckOptions<'_>, since: u64) -> Result<Vec<Target>, StoreError> {
+        let mut rows = self.inner.db.read(|records| Ok::<_, StoreError>(records.layer_rows()?))?;
+        rows.reverse();
+        let mut budget = if options.recent_only { RECENT_BYTES } else { u64::MAX };
+        let mut targets = Vec::new();
+        for (id, entry) in rows {
+            // One that cannot be read is told of with the records.
+            let Ok(entry) = entry else { continue };
+            if id.0 < since || entry.damaged {
+                continue;
+            }
+            let left = budget.checked_sub(entry.stats.content_bytes);
+            let depth = if left.is_some() { options.depth } else { options.depth.min(Depth::Sizes) };
+            budget = left.unwrap_or(0);
+            targets.push(Target { id, entry, depth });
+        }
+        Ok(targets)
+    }
+
+    /// Looks at layers on a few threads. Answers what is wrong with which, and how many bytes were read.
+    fn look_at_layers(
+        &self,
+        targets: &[Target],
+        options: &CheckOptions<'_>,
+    ) -> Result<(BTreeMap<LayerId, Bad>, u64), CheckError> {
+        let total = targets.iter().filter(|target| target.depth > Depth::Sizes);
+        let bytes_total = total.map(|target| target.entry.stats.content_bytes).sum();
+        let (next, layers, bytes) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        let tell = || {
+            let (layers, bytes) = (layers.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed));
+            (options.progress)(CheckProgress { layers, layers_total: targets.len() as u64, bytes, bytes_total });
+        };
+        let bad = Mutex::new(BTreeMap::new());
+        let read = |more| {
+            bytes.fetch_add(more, Ordering::Relaxed);
+            tell();
+        };
+        let work = || {
+            while let Some(target) = targets.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if (options.cancelled)() {
+                    return;
+                }
+                let found = match self.inner.look_at_layer(target, &read, options.cancelled) {
+                    Verdict::Good => None,
+                    Verdict::Bad(bad) => Some(bad),
+                    Verdict::Cancelled => return,
+                };
+                if let Some(found) = found {
+                    bad.lock().unwrap_or_else(PoisonError::into_inner).insert(target.id, found);
+                }
+                layers.fetch_add(1, Ordering::Relaxed);
+                tell();
+            }
+        };
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(4).min(targets.len());
+        std::thread::scope(|scope| {
+            for _ in 1..threads {
+                scope.spawn(work);
+            }
+            work();
+        });
+        Ok((bad.into_inner().unwrap_or_else(PoisonError::into_inner), bytes.into_inner()))
+    }
+}

@@ -1,0 +1,432 @@
+//! The records against each other and against the documents: pure over one look at the database. Answers what is wrong
+//! and the changes that would put it right; [`super::fix`] makes them. Knows no directory: which layers are damaged is
+//! handed in.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use oci::{Digest, ImageConfig};
+use redb::ReadableTable;
+
+use super::fix::Fix;
+use super::{Bad, Problem, ProblemKind};
+use crate::db::{DbError, Document, Records};
+use crate::records::{ImageEntry, LayerEntry, LayerId, Totals, decode};
+use crate::tables::{BY_CHAIN_ID, BY_DIFF_ID, DOCUMENTS, IMAGES, NAMES};
+
+/// What came out.
+#[derive(Default)]
+pub(super) struct Examination {
+    pub(super) problems: Vec<Problem>,
+    /// Which of them no fix puts right, by position.
+    pub(super) left: BTreeSet<usize>,
+    pub(super) fixes: Vec<Fix>,
+    pub(super) images: u64,
+    /// Images that lack a layer once the fixes are made.
+    pub(super) incomplete: BTreeSet<Digest>,
+    /// Layers whose directories are to go once the fixes are made.
+    pub(super) doomed: Vec<LayerId>,
+    /// Layers that only a lease keeps once the fixes are made.
+    pub(super) leased: Vec<LayerId>,
+}
+
+struct Examiner<'a, R> {
+    records: &'a R,
+    is_leased: &'a dyn Fn(LayerId) -> bool,
+    bad: &'a BTreeMap<LayerId, Bad>,
+    layers: BTreeMap<LayerId, Row<LayerEntry>>,
+    images: BTreeMap<Digest, Row<ImageEntry>>,
+    /// Images that are to go, as far as their records could be read.
+    dropped: Vec<ImageEntry>,
+    /// Some record could not be read: what it had cannot be counted.
+    blind: bool,
+    out: Examination,
+}
+
+/// A record as it is and as it is to be.
+struct Row<T> {
+    before: T,
+    after: T,
+}
+
+impl<T: Clone + PartialEq> Row<T> {
+    fn new(entry: T) -> Self {
+        Self { before: entry.clone(), after: entry }
+    }
+
+    fn is_changed(&self) -> bool {
+        self.before != self.after
+    }
+}
+
+/// Looks at everything.
+pub(super) fn examine<R: Records>(
+    records: &R,
+    is_leased: &dyn Fn(LayerId) -> bool,
+    bad: &BTreeMap<LayerId, Bad>,
+) -> Result<Examination, DbError> {
+    let mut examiner = Examiner {
+        records,
+        is_leased,
+        bad,
+        layers: BTreeMap::new(),
+        images: BTreeMap::new(),
+        dropped: Vec::new(),
+        blind: false,
+        out: Examination::default(),
+    };
+    examiner.layers()?;
+    examiner.images()?;
+    examiner.documents_of_nobody()?;
+    examiner.damaged_layers();
+    examiner.names()?;
+    examiner.references();
+    examiner.sizes();
+    examiner.ways()?;
+    examiner.totals()?;
+    Ok(examiner.end())
+}
+
+impl<R: Records> Examiner<'_, R> {
+    fn tell(&mut self, kind: ProblemKind, subject: impl Into<String>, detail: impl Into<String>) -> &mut Problem {
+        self.out.problems.push(Problem::new(kind, subject, detail));
+        self.out.problems.last_mut().expect("it was just put there")
+    }
+
+    fn layers(&mut self) -> Result<(), DbError> {
+        for (id, entry) in self.records.layer_rows()? {
+            match entry {
+                Ok(entry) => drop(self.layers.insert(id, Row::new(entry))),
+                Err(error) => {
+                    self.blind = true;
+                    self.tell(ProblemKind::DamagedRecord, format!("layer {id}"), text(&error));
+                    self.out.fixes.push(Fix::DropLayerRow(id));
+                    self.out.doomed.push(id);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn images(&mut self) -> Result<(), DbError> {
+        let mut rows = Vec::new();
+        for row in self.records.table(IMAGES)?.iter()? {
+            let (key, value) = row?;
+            let key = key.value().to_owned();
+            let entry = decode::<ImageEntry>(format_args!("image {key}"), value.value());
+            rows.push((key, entry));
+        }
+        for (key, entry) in rows {
+            self.out.images += 1;
+            let subject = format!("image {key}");
+            let (id, entry) = match (key.parse::<Digest>(), entry) {
+                (Ok(id), Ok(entry)) => (id, entry),
+                (Err(error), _) => {
+                    self.blind = true;
+                    self.tell(ProblemKind::DamagedRecord, subject, format!("its id is none: {error}"));
+                    self.out.fixes.push(Fix::DropImageRow(key));
+                    continue;
+                }
+                (Ok(id), Err(error)) => {
+                    self.blind = true;
+                    self.tell(ProblemKind::DamagedRecord, subject, text(&error)).images.push(id);
+                    self.out.fixes.push(Fix::DropImageRow(key));
+                    continue;
+                }
+            };
+            let (wrong, document_bytes) = self.documents(&id, &entry)?;
+            if let Some((kind, detail)) = wrong {
+                self.tell(kind, subject, detail).images.push(id);
+                self.out.fixes.push(Fix::DropImageRow(key));
+                self.dropped.push(entry);
+                continue;
+            }
+            let mut row = Row::new(entry);
+            row.after.document_bytes = document_bytes;
+            self.images.insert(id, row);
+        }
+        Ok(())
+    }
+
+    /// Why an image's documents or layers cannot be trusted, if so, and how many bytes the documents have.
+    fn documents(&self, id: &Digest, entry: &ImageEntry) -> Result<(Option<(ProblemKind, String)>, u64), DbError> {
+        let document = |kind| self.records.document(id, kind);
+        let (config, manifest, index) =
+            (document(Document::Config)?, document(Document::Manifest)?, document(Document::Index)?);
+        let bytes = [&config, &manifest, &index].into_iter().flatten().map(|bytes| bytes.len() as u64).sum();
+        let parts = [("config", &config, Some(id)), ("manifest", &manifest, Some(&entry.manifest_digest))];
+        for (name, content, digest) in parts.into_iter().chain([("index", &index, entry.index_digest.as_ref())]) {
+            let detail = match (content, digest) {
+                (Some(content), Some(digest)) if digest.algorithm().digest(content) != *digest => {
+                    format!("its {name} has the digest {} instead of {digest}", digest.algorithm().digest(content))
+                }
+                (None, Some(digest)) => format!("its {name} {digest} is gone"),
+                _ => continue,
+            };
+            return Ok((Some((ProblemKind::DamagedDocument, detail)), bytes));
+        }
+        let diff_ids =
+            config.as_deref().map(ImageConfig::parse).and_then(Result::ok).map(|config| config.rootfs.diff_ids);
+        let of_layers: Option<Vec<&Digest>> =
+            entry.layers.iter().map(|layer| self.layers.get(layer).map(|row| &row.before.diff_id)).collect();
+        let detail = match (diff_ids, of_layers) {
+            (None, _) => "its config cannot be read".to_owned(),
+            (_, None) => "one of its layers has no record".to_owned(),
+            (Some(diff_ids), Some(layers)) if !diff_ids.iter().eq(layers.iter().copied()) => {
+                "its layers are not those of its config".to_owned()
+            }
+            _ => return Ok((None, bytes)),
+        };
+        Ok((Some((ProblemKind::DamagedRecord, detail)), bytes))
+    }
+
+    fn documents_of_nobody(&mut self) -> Result<(), DbError> {
+        let mut left = BTreeSet::new();
+        for row in self.records.table(DOCUMENTS)?.iter()? {
+            let (key, _) = row?;
+            let (id, _) = key.value();
+            if self.records.table(IMAGES)?.get(id)?.is_none() {
+                left.insert(id.to_owned());
+            }
+        }
+        for id in left {
+            self.tell(ProblemKind::LeftOver, format!("documents of image {id}"), "there is no such image");
+            self.out.fixes.push(Fix::DropImageRow(id));
+        }
+        Ok(())
+    }
+
+    fn damaged_layers(&mut self) {
+        let bad = self.bad;
+        for (id, bad) in bad {
+            // One that was removed meanwhile could not be read for that reason.
+            let Some(row) = self.layers.get_mut(id).filter(|row| !row.before.damaged) else { continue };
+            if bad.certain {
+                row.after.damaged = true;
+                row.after.stats.disk_bytes = 0;
+                row.after.stats.inodes = 0;
+                self.out.doomed.push(*id);
+            }
+            let detail = format!("{}: {}", row.before.diff_id, bad.detail);
+            let images = self.images.iter().filter(|(_, image)| image.before.layers.contains(id));
+            let images = images.map(|(image, _)| image.clone()).collect();
+            let problem = self.tell(bad.kind, format!("layer {id}"), detail);
+            problem.images = images;
+            // What is not certain is not acted upon.
+            if !bad.certain {
+                self.out.left.insert(self.out.problems.len() - 1);
+            }
+        }
+        for (id, image) in &self.images {
+            let lacks = |layer: &LayerId| self.layers.get(layer).is_some_and(|row| row.after.damaged);
+            if image.before.layers.iter().any(lacks) {
+                self.out.incomplete.insert(id.clone());
+            }
+        }
+    }
+
+    fn names(&mut self) -> Result<(), DbError> {
+        let mut names = BTreeMap::new();
+        for row in self.records.table(NAMES)?.iter()? {
+            let (name, id) = row?;
+            names.insert(name.value().to_owned(), id.value().to_owned());
+        }
+        let has = |entry: &ImageEntry, name: &str| entry.tags.contains(name) || entry.repo_digests.contains(name);
+        for (name, id) in &names {
+            let image = id.parse::<Digest>().ok().and_then(|id| self.images.get(&id));
+            if image.is_some_and(|image| has(&image.before, name)) {
+                continue;
+            }
+            self.out.fixes.push(Fix::DropName(name.clone()));
+            // The names of an image that goes go with it, and are nothing of their own.
+            let goes = self.out.fixes.iter().any(|fix| matches!(fix, Fix::DropImageRow(image) if image == id));
+            if !goes {
+                let detail = if image.is_some() { "that image does not know it" } else { "there is no such image" };
+                self.tell(ProblemKind::WrongName, format!("name {name}"), format!("it leads to {id}: {detail}"));
+            }
+        }
+        let mut wrong = Vec::new();
+        for (id, image) in &mut self.images {
+            let own = image.before.tags.iter().chain(&image.before.repo_digests);
+            for name in own.filter(|name| names.get(*name).is_none_or(|leads| *leads != id.to_string())) {
+                let other = names.get(name);
+                if other.is_none() {
+                    self.out.fixes.push(Fix::PutName(name.clone(), id.clone()));
+                } else {
+                    // The name decides.
+                    image.after.tags.remove(name);
+                    image.after.repo_digests.remove(name);
+                }
+                let leads = other.map_or("nowhere".to_owned(), |other| format!("to {other}"));
+                wrong.push((name.clone(), format!("it leads {leads}, and image {id} has it"), id.clone()));
+            }
+        }
+        for (name, detail, id) in wrong {
+            self.tell(ProblemKind::WrongName, format!("name {name}"), detail).images.push(id);
+        }
+        Ok(())
+    }
+
+    fn references(&mut self) {
+        let mut kept: BTreeMap<LayerId, u64> = BTreeMap::new();
+        for layer in self.images.values().flat_map(|image| image.before.distinct_layers()) {
+            *kept.entry(layer).or_default() += 1;
+        }
+        let mut all = kept.clone();
+        for layer in self.dropped.iter().flat_map(ImageEntry::distinct_layers) {
+            *all.entry(layer).or_default() += 1;
+        }
+        let mut told = Vec::new();
+        for (id, row) in &mut self.layers {
+            let (kept, all) = (kept.get(id).copied().unwrap_or(0), all.get(id).copied().unwrap_or(0));
+            let counted = row.before.references;
+            row.after.references = kept;
+            if counted != all && !self.blind {
+                let detail = format!("{counted} images are said to have it, and {all} have it");
+                told.push((ProblemKind::WrongCount, *id, detail));
+            }
+            if kept > 0 {
+                continue;
+            }
+            if (self.is_leased)(*id) {
+                self.out.leased.push(*id);
+                continue;
+            }
+            if counted == 0 {
+                told.push((ProblemKind::UnusedLayer, *id, "no image has it".to_owned()));
+            }
+            self.out.doomed.push(*id);
+        }
+        for (kind, id, detail) in told {
+            self.tell(kind, format!("layer {id}"), detail);
+        }
+    }
+
+    fn sizes(&mut self) {
+        let mut told = Vec::new();
+        for (id, image) in &mut self.images {
+            let layers = image.before.distinct_layers();
+            let sum = |bytes: &dyn Fn(&Row<LayerEntry>) -> u64| {
+                layers.iter().filter_map(|id| self.layers.get(id)).map(bytes).sum::<u64>()
+            };
+            let documents = image.after.document_bytes;
+            let before = documents + sum(&|row| row.before.stats.disk_bytes);
+            image.after.size = documents + sum(&|row| row.after.stats.disk_bytes);
+            if image.before.size != before || image.before.document_bytes != documents {
+                let detail = format!("its size is said to be {}, and is {before}", image.before.size);
+                told.push((id.clone(), detail));
+            }
+        }
+        for (id, detail) in told {
+            self.tell(ProblemKind::WrongCount, format!("image {id}"), detail).images.push(id);
+        }
+    }
+
+    /// The ways to layers: by chain id or by diff id.
+    fn ways(&mut self) -> Result<(), DbError> {
+        let mut ways: BTreeMap<(bool, String), LayerId> = BTreeMap::new();
+        for (by_chain, table) in [(false, BY_DIFF_ID), (true, BY_CHAIN_ID)] {
+            for row in self.records.table(table)?.iter()? {
+                let (key, id) = row?;
+                ways.insert((by_chain, key.value().to_owned()), LayerId(id.value()));
+            }
+        }
+        let way_of = |entry: &LayerEntry| match &entry.chain_id {
+            Some(chain_id) => (true, chain_id.to_string()),
+            None => (false, entry.diff_id.to_string()),
+        };
+        for ((by_chain, key), id) in &ways {
+            let leads = self.layers.get(id).is_some_and(|row| way_of(&row.before) == (*by_chain, key.clone()));
+            if leads {
+                continue;
+            }
+            self.out.fixes.push(Fix::DropWay { by_chain: *by_chain, key: key.clone() });
+            let goes = self.out.fixes.iter().any(|fix| matches!(fix, Fix::DropLayerRow(layer) if layer == id));
+            if !goes {
+                self.tell(ProblemKind::DamagedRecord, format!("layer {id}"), format!("{key} leads to it by mistake"));
+            }
+        }
+        let mut lost = Vec::new();
+        for (id, row) in &self.layers {
+            let way = way_of(&row.before);
+            let led = ways.get(&way).and_then(|led| self.layers.get(led));
+            if led.is_none_or(|led| way_of(&led.before) != way) {
+                lost.push((*id, format!("{} does not lead to it", way.1), row.after.clone()));
+            }
+        }
+        for (id, detail, entry) in lost {
+            self.tell(ProblemKind::DamagedRecord, format!("layer {id}"), detail);
+            self.out.fixes.push(Fix::PutLayer(id, entry));
+        }
+        Ok(())
+    }
+
+    fn totals(&mut self) -> Result<(), DbError> {
+        let (mut before, mut after) = (Totals::default(), Totals::default());
+        for (id, row) in &self.layers {
+            before.add_layer(&row.before.stats);
+            if row.after.references > 0 || self.out.leased.contains(id) {
+                after.add_layer(&row.after.stats);
+            }
+        }
+        for image in self.images.values() {
+            before.images += 1;
+            before.bytes += image.after.document_bytes;
+            after.images += 1;
+            after.bytes += image.after.document_bytes;
+        }
+        before.images += self.dropped.len() as u64;
+        before.bytes += self.dropped.iter().map(|image| image.document_bytes).sum::<u64>();
+        let recorded = self.records.totals();
+        match &recorded {
+            Err(error) => {
+                let error = text(error);
+                self.tell(ProblemKind::DamagedRecord, "totals", error);
+            }
+            Ok(recorded) if *recorded != before && !self.blind => {
+                let detail = format!(
+                    "{} bytes, {} inodes, {} images and {} layers are said to be here; {}, {}, {} and {} are",
+                    recorded.bytes,
+                    recorded.inodes,
+                    recorded.images,
+                    recorded.layers,
+                    before.bytes,
+                    before.inodes,
+                    before.images,
+                    before.layers
+                );
+                self.tell(ProblemKind::WrongCount, "totals", detail);
+            }
+            Ok(_) => {}
+        }
+        if recorded.is_ok_and(|recorded| recorded == after) {
+            return Ok(());
+        }
+        self.out.fixes.push(Fix::PutTotals(after));
+        Ok(())
+    }
+
+    fn end(mut self) -> Examination {
+        for (id, row) in &self.layers {
+            if row.after.references == 0 && !self.out.leased.contains(id) {
+                self.out.fixes.push(Fix::DeleteLayer(*id, row.before.clone()));
+            } else if row.is_changed() {
+                self.out.fixes.push(Fix::PutLayer(*id, row.after.clone()));
+            }
+        }
+        for (id, row) in &self.images {
+            if row.is_changed() {
+                self.out.fixes.push(Fix::PutImage(id.clone(), row.after.clone()));
+            }
+        }
+        self.out.doomed.sort_unstable();
+        self.out.doomed.dedup();
+        self.out
+    }
+}
+
+fn text(error: &DbError) -> String {
+    match error {
+        DbError::Redb(error) => error.to_string(),
+        DbError::Corrupt(what) => what.clone(),
+    }
+}
