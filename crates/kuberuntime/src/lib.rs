@@ -3,6 +3,7 @@
 //! and no credentials; the binary calls it.
 
 mod actions;
+pub mod config;
 pub mod container_gc;
 mod defaults;
 mod environment;
@@ -13,6 +14,7 @@ pub mod labels;
 pub mod pod;
 mod qos;
 mod quantity;
+mod restart_backoff;
 mod status;
 mod termination;
 mod validate;
@@ -31,6 +33,7 @@ pub use identity::{
 };
 pub use qos::{QosClass, oom_score_adj, qos_class};
 pub use quantity::{Quantity, QuantityError, QuantityFormat};
+pub use restart_backoff::{RestartBackoff, RestartWait};
 pub use status::api::{
     ContainerState, ContainerStatus, Ip, Phase, PodCondition, PodStatus, Running, Terminated, Waiting,
 };

@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use crate::field::{FieldErrors, FieldPath};
 use crate::pod::{DnsConfig, DnsPolicy, Metadata, Pod, PodSpec};
 use names::{label, label_value, needed, qualified_name, subdomain, tell};
+pub(crate) use resources::page_size;
 
 /// The most bytes that the annotations of an object may have together.
 const ANNOTATIONS: usize = 256 * 1024;

@@ -1,0 +1,71 @@
+//! [`container_config`]: what a container is made from. Pure; see [`super`].
+
+use cri_api::{ContainerConfig, ContainerMetadata, Device, EnvVar, ImageSpec, LinuxContainerConfig, Mount, Signal};
+
+use super::resources::{NodeResources, linux_resources};
+use super::sandbox::container_log_path;
+use super::security::{self, ImageUser};
+use crate::environment::Environment;
+use crate::labels::{container_annotations, container_labels};
+use crate::pod::{Container, ContainerKind, Pod};
+
+/// What the node adds to a container.
+#[derive(Clone, Debug, Default)]
+pub struct ContainerInput {
+    /// How many were before it.
+    pub restart_count: u32,
+    /// The image ref that the image manager answered.
+    pub image_ref: String,
+    /// Runtime handler of the pod.
+    pub runtime_handler: String,
+    /// Whom the image wants to run as.
+    pub image_user: ImageUser,
+    /// Its variables.
+    pub environment: Environment,
+    /// Its volumes, its hosts file, the file of its last message.
+    pub mounts: Vec<Mount>,
+    /// Its devices.
+    pub devices: Vec<Device>,
+    /// Of an ephemeral container: id of the container whose processes it sees.
+    pub target_id: Option<String>,
+    /// What of the node the sums of resources need.
+    pub node: NodeResources,
+}
+
+/// What a container is made from. Variables are filled in in its command and its arguments.
+#[must_use]
+pub fn container_config(
+    pod: &Pod,
+    kind: ContainerKind,
+    container: &Container,
+    input: ContainerInput,
+) -> ContainerConfig {
+    let environment = &input.environment;
+    ContainerConfig {
+        metadata: ContainerMetadata { name: container.name.clone(), attempt: input.restart_count },
+        image: ImageSpec {
+            user_specified_image: container.image.clone(),
+            runtime_handler: input.runtime_handler,
+            annotations: pod.metadata.annotations.clone(),
+            ..ImageSpec::new(input.image_ref)
+        },
+        command: environment.filled_in(&container.command),
+        args: environment.filled_in(&container.args),
+        working_dir: container.working_dir.clone(),
+        envs: environment.iter().map(|(name, value)| EnvVar::new(name, value.expose())).collect(),
+        mounts: input.mounts,
+        devices: input.devices,
+        cdi_devices: Vec::new(),
+        labels: container_labels(pod, container),
+        annotations: container_annotations(pod, kind, container, input.restart_count),
+        log_path: container_log_path(&container.name, input.restart_count),
+        stdin: container.stdin,
+        stdin_once: container.stdin_once,
+        tty: container.tty,
+        linux: LinuxContainerConfig {
+            resources: linux_resources(pod, container, input.node),
+            security: security::of_container(pod, container, &input.image_user, input.target_id.as_deref()),
+        },
+        stop_signal: Signal::from_name(&container.lifecycle.stop_signal),
+    }
+}

@@ -1,0 +1,72 @@
+//! [`dns_config`]: whom a pod asks for names, by its policy, its own configuration, the node's resolver file and the
+//! cluster's name servers where there are any. Pure; see [`super`].
+
+use cri_api::DnsConfig;
+
+use crate::pod::{self, DnsPolicy, Pod};
+
+/// What a resolver file can hold.
+const SERVERS: usize = 3;
+const SEARCHES: usize = 32;
+
+/// Name servers of a cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterDns {
+    /// Addresses; none: there is no cluster.
+    pub servers: Vec<String>,
+    /// Domain; may be empty.
+    pub domain: String,
+}
+
+/// Whom a pod asks for names. `node` is what the node's own resolver file says.
+#[must_use]
+pub fn dns_config(pod: &Pod, node: &DnsConfig, cluster: &ClusterDns) -> DnsConfig {
+    let spec = &pod.spec;
+    let asks_cluster = match spec.dns_policy.unwrap_or(DnsPolicy::ClusterFirst) {
+        DnsPolicy::ClusterFirst => !spec.host_network,
+        DnsPolicy::ClusterFirstWithHostNet => true,
+        DnsPolicy::Default | DnsPolicy::None => false,
+    };
+    let mut dns = match spec.dns_policy {
+        Some(DnsPolicy::None) => DnsConfig::default(),
+        // Without a cluster there is nobody else to ask than whom the node asks.
+        _ if !asks_cluster || cluster.servers.is_empty() => node.clone(),
+        _ => {
+            let mut searches = Vec::new();
+            if !cluster.domain.is_empty() {
+                let domain = &cluster.domain;
+                searches =
+                    vec![format!("{}.svc.{domain}", pod.metadata.namespace), format!("svc.{domain}"), domain.clone()];
+            }
+            add(&mut searches, &node.searches);
+            DnsConfig { servers: cluster.servers.clone(), searches, options: vec!["ndots:5".to_owned()] }
+        }
+    };
+    if let Some(own) = &spec.dns_config {
+        append(&mut dns, own);
+    }
+    dns.servers.truncate(SERVERS);
+    dns.searches.truncate(SEARCHES);
+    dns
+}
+
+/// The pod's own come behind; its options replace those of their names.
+fn append(dns: &mut DnsConfig, own: &pod::DnsConfig) {
+    add(&mut dns.servers, &own.nameservers);
+    add(&mut dns.searches, &own.searches);
+    for option in &own.options {
+        dns.options.retain(|known| known.split(':').next() != Some(option.name.as_str()));
+        dns.options.push(match option.value.as_deref() {
+            None | Some("") => option.name.clone(),
+            Some(value) => format!("{}:{value}", option.name),
+        });
+    }
+}
+
+fn add(list: &mut Vec<String>, more: &[String]) {
+    for text in more {
+        if !list.contains(text) {
+            list.push(text.clone());
+        }
+    }
+}
