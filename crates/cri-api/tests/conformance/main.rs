@@ -4,6 +4,7 @@
 extern crate imagelet_cri_api as cri_api;
 
 mod runtime;
+mod runtime_saboteur;
 mod saboteur;
 mod support;
 

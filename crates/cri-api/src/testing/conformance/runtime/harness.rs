@@ -67,6 +67,6 @@ pub enum Command {
 /// A known difference of a peer. Never declared for an implementation of our own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RuntimeDeviation {
-    /// containerd 1.6: what a runtime refuses has code `Unknown`.
+    /// containerd 1.6: what it refuses for its form, or for the state of things, has code `Unknown`.
     RefusalsAreUnknown,
 }
