@@ -149,10 +149,11 @@ fn what_nobody_says() {
         (Some(SecurityProfile::Unconfined), None, false)
     );
     assert_eq!(of(&plain, image(Some(33), "")).run_as_user, Some(33));
-    assert_eq!(of(&plain, image(None, "")).run_as_user, None);
+    assert_eq!(of(&plain, image(None, "")).run_as_user, Some(0));
     // CRI refuses a group without a user.
     let group = one(json!({"securityContext": {"runAsGroup": 7}}), json!({}));
-    assert_eq!(of(&group, image(None, "")).run_as_group, None);
+    let security = of(&group, image(None, ""));
+    assert_eq!((security.run_as_user, security.run_as_group), (Some(0), Some(7)));
     assert_eq!(of(&group, image(Some(1), "")).run_as_group, Some(7));
     let all = one(
         json!({"securityContext": {"privileged": true}}),

@@ -7,6 +7,7 @@
 
 mod container;
 mod handler;
+mod images;
 pub(crate) mod read;
 mod security;
 mod spec;
@@ -26,6 +27,7 @@ pub use container::{
 pub use handler::{
     ExecAction, GrpcAction, Handler, HttpGetAction, HttpHeader, Lifecycle, Probe, Scheme, SleepAction, TcpAction,
 };
+pub use images::{ImageRole, PodImage};
 use read::{Fields, Read};
 pub use security::{
     Capabilities, PodSecurityContext, ProcMount, Profile, ProfileKind, SeLinuxOptions, SecurityContext,
@@ -127,11 +129,21 @@ impl fmt::Display for IntOrText {
 }
 
 impl Pod {
-    /// Reads a pod as far as it can be read, and tells everything in it that could not.
-    pub(crate) fn read_all(value: &Value) -> (Self, FieldErrors) {
+    /// Reads a pod as far as it can be read, and tells everything in it that could not: for those who need a part of it
+    /// only, and for [`crate::admit`], which has more to tell.
+    #[must_use]
+    pub fn read_all(value: &Value) -> (Self, FieldErrors) {
         let mut errors = FieldErrors::default();
         let pod = read::object(value, FieldPath::default(), &mut errors).unwrap_or_default();
         (pod, errors)
+    }
+
+    /// The same of the template in a workload, which stands at `path` of it.
+    #[must_use]
+    pub fn read_template(value: &Value, path: FieldPath) -> (Self, FieldErrors) {
+        let mut errors = FieldErrors::default();
+        let template = read::object::<Template>(value, path, &mut errors);
+        (template.map(|Template(pod)| pod).unwrap_or_default(), errors)
     }
 
     /// Reads a pod, without filling anything in and without asking whether it is valid. [`crate::admit`] does all three.
@@ -183,13 +195,23 @@ impl Read for Pod {
         }
         // What was observed elsewhere says nothing about this node.
         fields.ignored(&["status"]);
+        let Template(pod) = Template::read(fields);
+        pod
+    }
+}
+
+/// A pod without what makes it an object of its own.
+struct Template(Pod);
+
+impl Read for Template {
+    fn read(fields: &mut Fields<'_>) -> Self {
         let metadata = fields.object("metadata").unwrap_or_default();
         let spec = fields.object("spec");
         if spec.is_none() && !fields.has("spec") {
             let path = fields.path().child("spec");
             fields.errors().required(path, "");
         }
-        Self { metadata, spec: spec.unwrap_or_default() }
+        Self(Pod { metadata, spec: spec.unwrap_or_default() })
     }
 }
 

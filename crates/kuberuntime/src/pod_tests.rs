@@ -148,6 +148,33 @@ fn a_large_manifest_is_read_whole() {
 }
 
 #[test]
+fn images_come_in_the_order_of_their_use() {
+    let (pod, _) = Pod::read_all(&yaml(LARGE));
+    let images: Vec<String> =
+        pod.images().iter().map(|i| format!("{} {} {}", i.field_path(), i.image, i.policy)).collect();
+    let want = [
+        "spec.volumes{data} registry.example/data:1 IfNotPresent",
+        "spec.initContainers{first} tool Always",
+        "spec.initContainers{sidecar} tool:2 IfNotPresent",
+        "spec.containers{web} registry.example/web:1 IfNotPresent",
+    ];
+    assert_eq!(images, want);
+    // A template is a pod without a kind; what is wrong with it has the whole way as its path.
+    let template =
+        json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "x", "y": 1}]}});
+    let (pod, errors) = Pod::read_template(&template, crate::FieldPath::new("spec").child("template"));
+    assert_eq!((pod.images().len(), pod.metadata.labels["a"].as_str()), (1, "b"));
+    assert_eq!(errors.to_string(), "spec.template.spec.containers[0].y: Unknown field");
+}
+
+#[test]
+fn no_value_of_a_variable_is_shown() {
+    let manifest = spec(json!({"containers": [{"name": "c", "env": [{"name": "TOKEN", "value": "swordfish"}]}]}));
+    let shown = format!("{:?}", Pod::read_all(&manifest));
+    assert!(shown.contains("TOKEN") && !shown.contains("swordfish"), "{shown}");
+}
+
+#[test]
 fn handlers_come_back_out_of_annotations() {
     let pod = Pod::from_json(&yaml(LARGE)).expect("read");
     let web = &pod.spec.containers[0];

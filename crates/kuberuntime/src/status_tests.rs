@@ -161,7 +161,11 @@ fn phases_and_states() {
         ),
         (
             two().run("a", Seen::Created, 0, 0).waits("a", "RunContainerError"),
-            "Pending PIP: a RunContainerError after 0, b ContainerCreating",
+            "Pending PIP: a RunContainerError, b ContainerCreating",
+        ),
+        (
+            of("Never", json!([{"name": "a", "image": "x"}])).run("a", Seen::Created, 0, 0),
+            "Pending PIP: a ContainerCreating",
         ),
         (two().run("a", Seen::Unknown, 0, 0), "Pending PIP: a ContainerCreating, b ContainerCreating"),
     ];

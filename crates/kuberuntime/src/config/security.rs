@@ -146,9 +146,12 @@ pub(super) fn of_container(
         target.clone_into(&mut namespaces.target_id);
     }
     let run_as_user = user(pod, container);
-    let run_as_username =
-        if run_as_user.is_none() && image.uid.is_none() { image.username.clone() } else { String::new() };
-    let run_as_user = run_as_user.or(image.uid);
+    let run_as_username = match (run_as_user, image.uid) {
+        (None, None) => image.username.clone(),
+        _ => String::new(),
+    };
+    // An image that names nobody is root's. That is said, because CRI knows a group only of a user.
+    let run_as_user = run_as_user.or(image.uid).or(run_as_username.is_empty().then_some(0));
     let lists = |paths: &[&str]| if privileged { Vec::new() } else { paths.iter().map(|p| (*p).to_owned()).collect() };
     let capabilities = own.capabilities.clone().unwrap_or_default();
     LinuxContainerSecurityContext {
@@ -157,10 +160,7 @@ pub(super) fn of_container(
         namespaces,
         selinux: own.se_linux_options.as_ref().or(of_pod.se_linux_options.as_ref()).map(selinux),
         run_as_user,
-        run_as_group: own
-            .run_as_group
-            .or(of_pod.run_as_group)
-            .filter(|_| run_as_user.is_some() || !run_as_username.is_empty()),
+        run_as_group: own.run_as_group.or(of_pod.run_as_group),
         run_as_username,
         readonly_rootfs: own.read_only_root_filesystem.unwrap_or_default(),
         supplemental_groups: groups(pod),

@@ -1,6 +1,8 @@
 //! Environment variables of a container, as they are written; [`crate::environment`] gives them their values. Read by
 //! [`super::Container`].
 
+use std::fmt;
+
 use super::read::{Fields, Read};
 use crate::quantity::Quantity;
 
@@ -13,8 +15,8 @@ pub struct EnvVar {
     pub source: EnvSource,
 }
 
-/// Where the value of a variable comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Where the value of a variable comes from. `Debug` shows no value: people write secrets there.
+#[derive(Clone, PartialEq, Eq)]
 pub enum EnvSource {
     /// It is written there, with `$(VAR)` for other variables.
     Literal(String),
@@ -28,6 +30,19 @@ pub enum EnvSource {
     SecretKey(KeyRef),
     /// Nowhere, or from more than one place: the number of places. It does not pass validation.
     Unclear(usize),
+}
+
+impl fmt::Debug for EnvSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Literal(_) => f.write_str("Literal(…)"),
+            Self::Field(field) => field.fmt(f),
+            Self::Resource(resource) => resource.fmt(f),
+            Self::ConfigMapKey(key) => write!(f, "ConfigMapKey({key:?})"),
+            Self::SecretKey(key) => write!(f, "SecretKey({key:?})"),
+            Self::Unclear(places) => write!(f, "Unclear({places})"),
+        }
+    }
 }
 
 impl Default for EnvSource {

@@ -62,15 +62,16 @@ fn seen(
     let ran = before.is_some_and(|before| before.state.is_running() && before.container_id == id);
     let state = match run.state {
         Seen::Running => ContainerState::Running(Running { started_at: super::time(run.started_at) }),
-        // One that was created and never started did not get on, as one that ended.
-        Seen::Created | Seen::Exited => ContainerState::Terminated(terminated(input, run)),
+        Seen::Exited => ContainerState::Terminated(terminated(input, run)),
         Seen::Unknown if ran => ContainerState::Terminated(Terminated {
             exit_code: UNKNOWN_EXIT_CODE,
             reason: UNKNOWN.to_owned(),
             message: "The container could not be located when the pod was terminated".to_owned(),
             ..Terminated::default()
         }),
-        Seen::Unknown => ContainerState::Waiting(turn(input)),
+        // The kubelet takes one that was created, and not started yet, for one that ended well: a pod that never restarts
+        // anything could then be seen to have succeeded, for good.
+        Seen::Created | Seen::Unknown => ContainerState::Waiting(turn(input)),
     };
     ContainerStatus {
         name: container.name.clone(),

@@ -84,7 +84,10 @@ impl ObservedContainer {
 
 impl From<cri_api::ContainerStatus> for ObservedContainer {
     fn from(status: cri_api::ContainerStatus) -> Self {
-        let info = ContainerInfo::read(&status.labels, &status.annotations);
+        let mut info = ContainerInfo::read(&status.labels, &status.annotations);
+        if info.restart_count == 0 {
+            info.restart_count = status.metadata.attempt;
+        }
         // What others made has no label; the runtime has a name for it all the same.
         let name = if info.name.is_empty() { status.metadata.name } else { info.name.clone() };
         // What the user wrote; the id is what the container was made from.
@@ -195,11 +198,12 @@ mod tests {
     #[test]
     fn what_others_made_has_a_name_as_well() {
         let status = cri_api::ContainerStatus {
-            metadata: cri_api::ContainerMetadata { name: "theirs".into(), attempt: 0 },
+            metadata: cri_api::ContainerMetadata { name: "theirs".into(), attempt: 4 },
             image: cri_api::ImageSpec { image: "sha256:1".into(), ..cri_api::ImageSpec::default() },
             ..cri_api::ContainerStatus::default()
         };
         let observed = ObservedContainer::from(status);
         assert_eq!((&*observed.name, &*observed.image, observed.info.hash), ("theirs", "sha256:1", None));
+        assert_eq!(observed.restart_count(), 4);
     }
 }

@@ -1,0 +1,71 @@
+//! [`PodImage`]: every image that a pod needs, in the order in which it comes to them, so that all of them can be made
+//! present ahead of their turn. Called by the sync of a pod.
+
+use image_manager::PullPolicy;
+
+use super::{ContainerKind, Pod, VolumeSource};
+
+/// What an image is needed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ImageRole {
+    /// It is a volume.
+    Volume,
+    /// A container is made of it.
+    Container(ContainerKind),
+}
+
+/// One need for one image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodImage<'a> {
+    /// What for.
+    pub role: ImageRole,
+    /// Name of the container or volume.
+    pub name: &'a str,
+    /// Image as written.
+    pub image: &'a str,
+    /// When to pull it.
+    pub policy: PullPolicy,
+}
+
+impl PodImage<'_> {
+    /// `spec.containers{main}`, as events name it.
+    #[must_use]
+    pub fn field_path(&self) -> String {
+        let field = match self.role {
+            ImageRole::Volume => "volumes",
+            ImageRole::Container(kind) => kind.field(),
+        };
+        format!("spec.{field}{{{}}}", self.name)
+    }
+}
+
+impl Pod {
+    /// Every image that the pod needs: those of volumes, of ephemeral, init and normal containers.
+    #[must_use]
+    pub fn images(&self) -> Vec<PodImage<'_>> {
+        let spec = &self.spec;
+        let policy = |policy: Option<PullPolicy>, image: &str| policy.unwrap_or_else(|| PullPolicy::default_for(image));
+        let volumes = spec.volumes.iter().filter_map(|volume| match &volume.source {
+            VolumeSource::Image { reference, pull_policy } => Some(PodImage {
+                role: ImageRole::Volume,
+                name: &volume.name,
+                image: reference,
+                policy: policy(*pull_policy, reference),
+            }),
+            _ => None,
+        });
+        let containers = |wanted: ContainerKind| {
+            self.all_containers().filter(move |(kind, _)| *kind == wanted).map(move |(kind, container)| PodImage {
+                role: ImageRole::Container(kind),
+                name: &container.name,
+                image: &container.image,
+                policy: policy(container.image_pull_policy, &container.image),
+            })
+        };
+        volumes
+            .chain(containers(ContainerKind::Ephemeral))
+            .chain(containers(ContainerKind::Init))
+            .chain(containers(ContainerKind::Normal))
+            .collect()
+    }
+}
