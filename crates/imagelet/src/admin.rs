@@ -3,11 +3,15 @@
 //! Commands that go on start it; `imagelet metrics` and `imagelet backoff` ask it.
 //!
 //! `GET /healthz`, `/livez`: the process answers. `GET /readyz`: the image service behind it does, too. `GET /metrics`.
-//! `GET /backoff`, `POST /backoff/reset`: see [`backoff`].
+//! `GET /backoff`, `POST /backoff/reset`: see [`backoff`]. `GET /gc`, `GET /gc/plan`, `POST /gc/collect`, `GET` and `POST /gc/containers`,
+//! `POST /gc/room`, `POST /check`, `GET /names`,
+//! `GET /status`, `GET /pins`, `POST /pins`, `POST /pins/remove`: see [`gc`].
 
 pub(crate) mod backoff;
 pub(crate) mod client;
+mod collecting;
 mod exposition;
+pub(crate) mod gc;
 mod process;
 mod routes;
 
@@ -28,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::app::encoded;
+use crate::collection::Collection;
 use crate::config::Config;
 use crate::exit::{Code, Failure, Outcome};
 
@@ -63,6 +68,7 @@ pub(crate) struct Admin {
     registry: Registry,
     service: Arc<dyn ImageService>,
     manager: Option<Arc<ImageManager>>,
+    collection: Option<Arc<Collection>>,
 }
 
 impl Admin {
@@ -74,7 +80,7 @@ impl Admin {
         let version = [("version", env!("CARGO_PKG_VERSION"))];
         registry.register("imagelet_build", "The version that runs", Info::new(version));
         registry.register_collector(Box::new(process::Process));
-        Self { registry, service, manager: None }
+        Self { registry, service, manager: None, collection: None }
     }
 
     /// Shows the back-off of this manager as well.
@@ -83,12 +89,18 @@ impl Admin {
         Self { manager: Some(manager), ..self }
     }
 
+    /// Answers for garbage collection as well.
+    #[must_use]
+    pub(crate) fn with_collection(self, collection: Arc<Collection>) -> Self {
+        Self { collection: Some(collection), ..self }
+    }
+
     /// Listens at these places, and answers until `stop` or its own end. A socket that somebody else answers on is left
     /// to him: with a line in the log where it is the default one, with a failure where it was asked for.
     pub(crate) async fn start(self, places: &Places, stop: &CancellationToken) -> Outcome<Running> {
         let stop = stop.child_token();
-        let Self { registry, service, manager } = self;
-        let state = Arc::new(routes::State { registry, service, manager, stop: stop.clone() });
+        let Self { registry, service, manager, collection } = self;
+        let state = Arc::new(routes::State { registry, service, manager, collection, stop: stop.clone() });
         let tasks = TaskTracker::new();
         let path = &places.socket;
         let socket = match bind(path).await {

@@ -5,12 +5,14 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 
 use axum::http::Method;
-use cri_api::testing::{CallKind, FakeImageService};
+use cri_api::testing::{CallKind, FakeImage, FakeImageService};
 use cri_api::{Error, Kind};
 use image_manager::{Cause, EnsureImageRequest, LogRecorder, Metrics, MustPullResult, Operation, PodRef, PullPolicy};
 
 use super::backoff::{List, NOBODY_DECIDES, Reset};
+use super::gc::Request;
 use super::*;
+use crate::collection::Parts;
 use crate::environment::Environment;
 
 /// A running admin endpoint in a directory of its own.
@@ -18,6 +20,7 @@ struct Rig {
     fake: FakeImageService,
     metrics: Arc<Metrics>,
     places: Places,
+    collection: Arc<Collection>,
     running: Option<Running>,
     _directory: tempfile::TempDir,
 }
@@ -33,15 +36,30 @@ fn admin() -> Admin {
     Admin::new(|registry| Metrics::new().register(registry), Arc::new(FakeImageService::new()))
 }
 
+/// A collection of what a fake has, which does not wait for ages.
+async fn collection(root: &Path, fake: &FakeImageService) -> Arc<Collection> {
+    let mut config = Config::defaults(&Environment::default());
+    root.clone_into(&mut config.root);
+    config.gc.min_age = jiff::SignedDuration::ZERO;
+    let (service, events) = (Arc::new(fake.clone()), Arc::new(LogRecorder));
+    let parts = Parts { service, endpoint: String::new(), runtime: Ok(None), events, records: None };
+    Arc::new(Collection::open(&config, parts).await.expect("it opens"))
+}
+
 impl Rig {
     async fn start(change: impl FnOnce(&mut Places)) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let mut places = places(directory.path());
         change(&mut places);
         let (fake, metrics) = (FakeImageService::new(), Metrics::new());
-        let admin = Admin::new(|registry| metrics.register(registry), Arc::new(fake.clone()));
+        let collection = collection(&directory.path().join("root"), &fake).await;
+        let register = |registry: &mut Registry| {
+            metrics.register(registry);
+            collection.register(registry);
+        };
+        let admin = Admin::new(register, Arc::new(fake.clone())).with_collection(Arc::clone(&collection));
         let running = Some(admin.start(&places, &CancellationToken::new()).await.expect("it starts"));
-        Self { fake, metrics, places, running, _directory: directory }
+        Self { fake, metrics, places, collection, running, _directory: directory }
     }
 
     fn socket(&self) -> &Path {
@@ -84,6 +102,7 @@ async fn a_service_that_hangs_is_not_ready() {
         registry: Registry::default(),
         service: Arc::new(fake),
         manager: None,
+        collection: None,
         stop: CancellationToken::new(),
     };
     let response = routes::ready(axum::extract::State(Arc::new(state))).await;
@@ -124,6 +143,9 @@ async fn the_page_names_every_metric() {
     m.must_pull_check(MustPullResult::Error);
     m.operation(Operation::ListImages, Duration::ZERO, false);
     m.failed(Cause::Other);
+    rig.fake.preload("registry.test/unused:1", &FakeImage::new("unused"));
+    let everything = Request { all_unused: true, ..Request::default() };
+    rig.collection.collect(&everything).await.expect("collected");
     let told = types(&rig.ask(Method::GET, "/metrics").await.expect("metrics"));
     let page = include_str!("../../../docs/admin.md");
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));

@@ -6,21 +6,24 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cri_api::ImageService;
+use cri_api::{ImageService, RuntimeService};
 use cri_grpc::Endpoint;
-use cri_grpc::client::{ClientOptions, RemoteImageService, connect_image_service};
-use image_manager::EventRecorder;
+use cri_grpc::client::{ClientOptions, RemoteImageService, connect_image_service, connect_runtime_service};
+use image_manager::{EventRecorder, EventRef, MakeRoom, Metrics, PullRecords};
 use image_service::{Engine, EngineOptions, OpenError, StoreOpenError};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
+use crate::admin::Places;
+use crate::collection::owner::Owner;
+use crate::collection::{Collection, Parts};
 use crate::config::{Config, Durability};
 use crate::environment::Environment;
 use crate::exit::{Code, Failure, Outcome, code_of};
 use crate::output::Printer;
 use crate::progress::Progress;
 use crate::signals::Signals;
-use crate::wiring::{Managed, Mode};
+use crate::wiring::{self, Managed, Mode};
 
 /// The name under which this program makes itself known to registries and runtimes.
 pub(crate) const USER_AGENT: &str = concat!("imagelet/", env!("CARGO_PKG_VERSION"));
@@ -44,6 +47,8 @@ pub(crate) struct App {
     pub(crate) backs_off: bool,
     backend: OnceCell<Backend>,
     managed: OnceCell<Managed>,
+    owner: OnceCell<Arc<Owner>>,
+    records: OnceCell<(Arc<Metrics>, PullRecords)>,
 }
 
 /// Where the images are.
@@ -52,10 +57,23 @@ pub(crate) enum Backend {
     /// In our own store.
     Embedded(Engine),
     /// Behind an endpoint.
-    Remote { service: Arc<RemoteImageService>, endpoint: Endpoint },
+    Remote {
+        service: Arc<RemoteImageService>,
+        endpoint: Endpoint,
+        /// Whether it is an agent that has the embedded root.
+        is_agent: bool,
+    },
 }
 
 impl Backend {
+    /// Where they are, as text; empty for the embedded store.
+    pub(crate) fn endpoint(&self) -> String {
+        match self {
+            Self::Embedded(_) => String::new(),
+            Self::Remote { endpoint, .. } => endpoint.to_string(),
+        }
+    }
+
     /// The images.
     pub(crate) fn service(&self) -> Arc<dyn ImageService> {
         match self {
@@ -76,15 +94,26 @@ impl App {
         backs_off: bool,
     ) -> Self {
         let stop = signals.stop.clone();
-        let (backend, managed) = (OnceCell::new(), OnceCell::new());
-        Self { environment, config, printer, progress, stop, signals, backs_off, backend, managed }
+        Self {
+            environment,
+            config,
+            printer,
+            progress,
+            stop,
+            signals,
+            backs_off,
+            backend: OnceCell::new(),
+            managed: OnceCell::new(),
+            owner: OnceCell::new(),
+            records: OnceCell::new(),
+        }
     }
 
     /// The images that the configuration means; where the embedded root is held by an agent, the agent's.
     pub(crate) async fn backend(&self) -> Outcome<&Backend> {
         let open = async || {
             if let Some(endpoint) = &self.config.image_service_endpoint {
-                return self.remote(parse_endpoint(endpoint)?).await;
+                return self.remote(parse_endpoint(endpoint)?, false).await;
             }
             match Engine::open(self.engine_options(None)).await {
                 Ok(engine) => Ok(Backend::Embedded(engine)),
@@ -92,7 +121,7 @@ impl App {
                     let pid = pid.map_or_else(|| "unknown".to_owned(), |pid| pid.to_string());
                     let (root, shown) = (root.display(), socket.display());
                     tracing::info!("{root} is held by process {pid}; going on through its socket {shown}");
-                    self.remote(parse_endpoint(&format!("unix://{}", encoded(&socket)))?).await
+                    self.remote(parse_endpoint(&format!("unix://{}", encoded(&socket)))?, true).await
                 }
                 Err(error) => Err(open_failure(&error)),
             }
@@ -105,10 +134,122 @@ impl App {
         Ok(self.backend().await?.service())
     }
 
+    /// The image service, with what is pinned marked as such. An agent marks it itself.
+    pub(crate) async fn marked_service(&self) -> Outcome<Arc<dyn ImageService>> {
+        let backend = self.backend().await?;
+        if let Backend::Remote { is_agent: true, .. } = backend {
+            return Ok(backend.service());
+        }
+        let parts = Parts {
+            service: backend.service(),
+            endpoint: backend.endpoint(),
+            runtime: Err("nobody asked".to_owned()),
+            events: Arc::new(Unheard),
+            records: None,
+        };
+        match Collection::open(&self.config, parts).await {
+            Ok(collection) => Ok(Arc::new(collection.served(backend.service(), false))),
+            Err(failure) => {
+                tracing::warn!("what is pinned is not known: {}", failure.lines().join("; "));
+                Ok(backend.service())
+            }
+        }
+    }
+
     /// The image manager over the image service, made when it is first asked for.
     pub(crate) async fn managed(&self, events: Arc<dyn EventRecorder>, mode: Mode) -> Outcome<&Managed> {
         let make = async || Managed::new(self, self.service().await?, events, mode).await;
         self.managed.get_or_try_init(make).await
+    }
+
+    /// Who collects the images: this process, or the agent that has the root or the state of its collection.
+    pub(crate) async fn owner(&self) -> Outcome<&Arc<Owner>> {
+        self.owner.get_or_try_init(async || self.find_owner().await.map(Arc::new)).await
+    }
+
+    /// Who makes room for a pull that runs out of space, where that is wished and somebody can.
+    pub(crate) async fn room(&self) -> Option<Arc<dyn MakeRoom>> {
+        if !self.config.gc.on_full_disk {
+            return None;
+        }
+        match self.owner().await {
+            Ok(owner) => Some(Arc::clone(owner) as Arc<dyn MakeRoom>),
+            Err(failure) => {
+                tracing::debug!("nobody makes room for pulls: {}", failure.lines().join("; "));
+                None
+            }
+        }
+    }
+
+    /// Who pulled what, and where that is counted.
+    pub(crate) async fn records(&self) -> Outcome<&(Arc<Metrics>, PullRecords)> {
+        self.records.get_or_try_init(|| wiring::records(&self.config)).await
+    }
+
+    async fn find_owner(&self) -> Outcome<Owner> {
+        let socket = Places::of(&self.config).socket;
+        let backend = match self.backend().await {
+            Ok(Backend::Remote { is_agent: true, .. }) => return Owner::of_root(&socket).await,
+            Ok(backend) => backend,
+            // A command that goes on, such as `ensure --wait`, serves no images and answers all the same.
+            Err(failure) => {
+                let embedded = self.config.image_service_endpoint.is_none();
+                if embedded && tokio::net::UnixStream::connect(&socket).await.is_ok() {
+                    return Owner::of_root(&socket).await;
+                }
+                return Err(failure);
+            }
+        };
+        if let Backend::Remote { endpoint, .. } = backend
+            && let Some(agent) = Owner::of_endpoint(&socket, &endpoint.to_string()).await
+        {
+            return Ok(agent);
+        }
+        let records = self.records_to_prune().await;
+        let collection = self.open_collection(backend, backend.service(), Arc::new(Unheard), records).await?;
+        Ok(Owner::Here(Arc::new(collection)))
+    }
+
+    /// The collection of the images in `backend`, through `service`.
+    pub(crate) async fn open_collection(
+        &self,
+        backend: &Backend,
+        service: Arc<dyn ImageService>,
+        events: Arc<dyn EventRecorder>,
+        records: Option<PullRecords>,
+    ) -> Outcome<Collection> {
+        let (endpoint, runtime) = (backend.endpoint(), self.containers(backend).await);
+        Collection::open(&self.config, Parts { service, endpoint, runtime, events, records }).await
+    }
+
+    /// The pull records, which go with their images. Where they cannot be opened, for example since the disk is full, they
+    /// stay: that keeps no image open for anybody.
+    pub(crate) async fn records_to_prune(&self) -> Option<PullRecords> {
+        match self.records().await {
+            Ok((_, records)) => Some(records.clone()),
+            Err(failure) => {
+                tracing::warn!("records of removed images stay for now: {}", failure.lines().join("; "));
+                None
+            }
+        }
+    }
+
+    /// Who knows the containers: as for the kubelet, images and containers are behind one endpoint unless it is said
+    /// otherwise. Nobody runs containers from the embedded store.
+    async fn containers(&self, backend: &Backend) -> Result<Option<Arc<dyn RuntimeService>>, String> {
+        let endpoint = match (&self.config.container_runtime_endpoint, backend) {
+            (Some(text), _) => parse_endpoint(text).map_err(|failure| failure.lines().join("; "))?,
+            (None, Backend::Remote { endpoint, .. }) => endpoint.clone(),
+            (None, Backend::Embedded(_)) => return Ok(None),
+        };
+        let runtime = connect_runtime_service(&endpoint, self.client_options()).await;
+        let runtime = runtime.map_err(|error| crate::exit::chain(&error))?;
+        let version = runtime.version().await.map_err(|error| format!("{endpoint}: {}", error.message()))?;
+        // Ours answers so where nobody stands behind it.
+        if version.runtime_name == "imagelet" {
+            return Err(format!("{endpoint} serves images and runs no pods"));
+        }
+        Ok(Some(Arc::new(runtime)))
     }
 
     /// Our own engine, for what only it can do; `what` names that.
@@ -125,7 +266,7 @@ impl App {
     pub(crate) async fn backend_to_serve(&self, socket: PathBuf) -> Outcome<&Backend> {
         let open = async || {
             if let Some(endpoint) = &self.config.image_service_endpoint {
-                return self.remote(parse_endpoint(endpoint)?).await;
+                return self.remote(parse_endpoint(endpoint)?, false).await;
             }
             let engine = Engine::open(self.engine_options(Some(socket))).await.map_err(|e| open_failure(&e))?;
             Ok(Backend::Embedded(engine))
@@ -157,17 +298,20 @@ impl App {
         if let Some(managed) = self.managed.get() {
             managed.shutdown().await;
         }
+        if let Some((_, records)) = self.records.get() {
+            records.settle().await;
+        }
         if let Some(Backend::Embedded(engine)) = self.backend.get() {
             engine.shutdown().await;
         }
     }
 
-    async fn remote(&self, endpoint: Endpoint) -> Outcome<Backend> {
+    async fn remote(&self, endpoint: Endpoint, is_agent: bool) -> Outcome<Backend> {
         if let Some(warning) = endpoint.warning() {
             tracing::warn!("{warning}");
         }
         match connect_image_service(&endpoint, self.client_options()).await {
-            Ok(service) => Ok(Backend::Remote { service: Arc::new(service), endpoint }),
+            Ok(service) => Ok(Backend::Remote { service: Arc::new(service), endpoint, is_agent }),
             Err(error) => Err(Failure::new(code_of(error.kind()), crate::exit::chain(&error))),
         }
     }
@@ -204,6 +348,15 @@ impl App {
         options.proxy.https.clone_from(&proxies.https);
         options.proxy.no_proxy.clone_from(&proxies.no_proxy);
         options
+    }
+}
+
+/// Events of a command go nowhere: what they would say is its answer.
+struct Unheard;
+
+impl EventRecorder for Unheard {
+    fn record(&self, event: EventRef<'_>) {
+        tracing::debug!(reason = event.reason, "{}", event.message);
     }
 }
 

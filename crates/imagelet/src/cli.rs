@@ -2,22 +2,28 @@
 //! elsewhere. Called by `main`.
 
 mod backoff;
+mod check;
 pub(crate) mod completion;
 mod config;
 mod df;
 mod ensure;
 mod explain;
 mod export;
+mod gc;
+mod gc_containers;
+mod gc_explain;
 mod images;
 mod import;
 mod inspect;
 mod metrics;
 mod mount;
+mod pins;
 mod pods;
 mod pull;
 mod registry;
 mod rmi;
 mod serve;
+mod status;
 pub(crate) mod version;
 mod wait;
 
@@ -34,6 +40,12 @@ pub(crate) async fn run(app: &App, command: &Command) -> Outcome {
         Command::Inspect(args) => inspect::run(app, args).await,
         Command::Rmi(args) => rmi::run(app, args).await,
         Command::Df => df::run(app).await,
+        Command::Gc(args) => gc::run(app, args).await,
+        Command::Pin(args) => pins::pin(app, args).await,
+        Command::Unpin(args) => pins::unpin(app, args).await,
+        Command::Pins => pins::list(app).await,
+        Command::Status => status::run(app).await,
+        Command::Check(args) => check::run(app, args).await,
         Command::Mount(args) => mount::mount(app, args).await,
         Command::Unmount(args) => mount::unmount(args).await,
         Command::Explain(args) => explain::run(app, args).await,

@@ -3,7 +3,9 @@
 //! came from. Reads files; acts on nothing. Called by `main` before anything else is opened.
 
 mod check;
+pub(crate) mod eviction;
 pub(crate) mod flags;
+pub(crate) mod keep;
 mod kubelet;
 mod model;
 pub(crate) mod reference;
@@ -16,7 +18,7 @@ use std::path::{Path, PathBuf};
 use crate::environment::Environment;
 use crate::exit::{Code, Failure};
 use crate::yaml::{self, Node, Value};
-pub(crate) use model::{Config, Durability, LogFormat, LogLevel, PathMatch};
+pub(crate) use model::{Config, Durability, GcOrder, LogFormat, LogLevel, PathMatch};
 use settings::{SETTINGS, Setting};
 use value::{Raw, Wrong};
 
@@ -162,17 +164,34 @@ impl Config {
             }
             config = whole;
         }
+        // In a kubelet's file they are named with everything else that is passed over there.
+        if let Some(origin) = config.origins.get("evictionHard").filter(|origin| !config.is_of_kubelet(origin))
+            && let signals @ [_, ..] = eviction::passed_over(&config.eviction).as_slice()
+        {
+            let note = format!(
+                "evictionHard ({origin}): passed over, as it does not concern imagelet: {}",
+                signals.join(", ")
+            );
+            config.notes.push(note);
+        }
         match check::findings(&config) {
             findings if findings.is_empty() => Ok(config),
             findings => Err(ConfigError::Invalid(findings)),
         }
     }
 
+    fn is_of_kubelet(&self, origin: &Origin) -> bool {
+        matches!((origin, &self.kubelet_config), (Origin::File { path, .. }, Some(kubelet)) if path == kubelet)
+    }
+
     fn apply_file(&mut self, document: &Document) -> Result<(), ConfigError> {
         let base = document.base();
         for (key, node) in document.fields() {
             let fields: Vec<(String, &Node)> = match &node.value {
-                Value::Map(inner) => inner.iter().map(|(k, node)| (format!("{key}.{k}"), node)).collect(),
+                // Some settings are maps themselves.
+                Value::Map(inner) if SETTINGS.iter().all(|s| s.field != key) => {
+                    inner.iter().map(|(k, node)| (format!("{key}.{k}"), node)).collect()
+                }
                 _ => vec![(key.to_owned(), node)],
             };
             for (field, node) in fields {

@@ -27,7 +27,7 @@ fn setting(field: &str) -> &'static Setting {
 
 #[test]
 fn the_kubelet_validates_in_these_words() {
-    let cases: [(&str, &[&str]); 14] = [
+    let cases: [(&str, &[&str]); 22] = [
         ("registryPullQPS: -1\n", &["registryPullQPS (--registry-qps) -1 must not be a negative number (c.yaml:3)"]),
         ("registryBurst: -1\n", &["registryBurst (--registry-burst) -1 must not be a negative number (c.yaml:3)"]),
         ("maxPods: -1\n", &["maxPods (--max-pods) -1 must not be a negative number (c.yaml:3)"]),
@@ -80,6 +80,54 @@ fn the_kubelet_validates_in_these_words() {
         ),
         ("serializeImagePulls: true\nmaxParallelImagePulls: 1\n", &[]),
         (
+            "imageGCHighThresholdPercent: 101\n",
+            &[
+                "imageGCHighThresholdPercent (--image-gc-high-threshold) 101 must be between 0 and 100, inclusive (c.yaml:3)",
+            ],
+        ),
+        (
+            "imageGCLowThresholdPercent: -1\n",
+            &[
+                "imageGCLowThresholdPercent (--image-gc-low-threshold) -1 must be between 0 and 100, inclusive (c.yaml:3)",
+            ],
+        ),
+        (
+            "imageGCHighThresholdPercent: 70\nimageGCLowThresholdPercent: 70\n",
+            &[
+                "imageGCLowThresholdPercent (--image-gc-low-threshold) 70 must be less than imageGCHighThresholdPercent \
+               (--image-gc-high-threshold) 70 (c.yaml:4)",
+            ],
+        ),
+        (
+            "imageGCHighThresholdPercent: 70\n",
+            &[
+                "imageGCLowThresholdPercent (--image-gc-low-threshold) 80 must be less than imageGCHighThresholdPercent \
+               (--image-gc-high-threshold) 70 (c.yaml:3)",
+            ],
+        ),
+        (
+            "imageMinimumGCAge: -1m\nimageMaximumGCAge: -90s\n",
+            &[
+                "imageMinimumGCAge -1m0s must not be negative (c.yaml:3)",
+                "imageMaximumGCAge -1m30s must not be negative (c.yaml:4)",
+            ],
+        ),
+        ("imageMaximumGCAge: 1m\n", &["imageMaximumGCAge 1m0s must be greater than imageMinimumGCAge 2m0s (c.yaml:3)"]),
+        (
+            "nodeStatusMaxImages: -2\ncontainerGC: {minimumAge: -1s}\n",
+            &[
+                "nodeStatusMaxImages (--node-status-max-images) -2 must be -1 or greater (c.yaml:3)",
+                "invalid minimum garbage collection age: -1s (c.yaml:4)",
+            ],
+        ),
+        (
+            "evictionHard: {imagefs.free: 1Gi, nodefs.available: 101%, memory.available: 1Gi}\n",
+            &[
+                "unsupported eviction signal imagefs.free (c.yaml:3)",
+                "eviction percentage threshold nodefs.available must be <= 100%: 101% (c.yaml:3)",
+            ],
+        ),
+        (
             "registryBurst: -1\nmaxParallelImagePulls: -3\n",
             &[
                 "registryBurst (--registry-burst) -1 must not be a negative number (c.yaml:3)",
@@ -119,7 +167,14 @@ fn every_field_is_taken() {
          imageCredentialProviderConfig: p.yaml\nimageCredentialProviderBinDir: /bin\n\
          credentials: {{pathMatch: compat, anonymousFallback: true, dockerConfigPaths: [/c, d], helperTimeout: 4s,
            providerTimeout: 6s}}\n\
-         secretsDirectory: /s\nserviceAccountTokenDirectory: /t\nmaxParallelLayers: 7\ncheckDiskSpace: false\n\
+         secretsDirectory: /s\nserviceAccountTokenDirectory: /t\n\
+         imageGCHighThresholdPercent: 70\nimageGCLowThresholdPercent: 60\nimageMinimumGCAge: 3m\nimageMaximumGCAge: 24h\n\
+         imageGC: {{enabled: true, order: leastRecentlyUsed, minimumCopies: 2, keep: [a.example/*, 'b.example/x;weight=2'],\n  \
+         protectPrePulled: 2h, sandboxImage: pause, onFullDisk: false, detectPeriod: 1m, listPeriod: 2s, period: 3m,\n  \
+         pressurePeriod: 4s}}\n\
+         nodeStatusMaxImages: -1\nevictionHard: {{imagefs.available: 1Gi, memory.available: 100Mi}}\n\
+         mergeDefaultEvictionSettings: true\nevictionPressureTransitionPeriod: 1m\n\
+         containerGC: {{minimumAge: 1m, maximumPerContainer: 3, maximum: 100, period: 5m}}\npodLogsDir: /logs\nmaxParallelLayers: 7\ncheckDiskSpace: false\n\
          platform: linux/arm64\ndurability: relaxed\n\
          limits: {{layerBytes: 1Gi, layerEntries: 10, pathDepth: 5, headerBytes: 4096}}\nlogging:\n  format: json\n  level: debug\n"
     );
@@ -163,6 +218,19 @@ fn every_field_is_taken() {
     assert_eq!(config.platform.to_string(), "linux/arm64");
     let want = Limits { layer_bytes: 1 << 30, layer_entries: 10, path_depth: 5, header_bytes: 4096 };
     assert_eq!(config.limits, want);
+    assert_eq!(config.gc.keep, ["a.example/*", "b.example/x;weight=2"]);
+    assert_eq!(
+        config.notes,
+        ["evictionHard (LINE): passed over, as it does not concern imagelet: memory.available"
+            .replace("LINE", &config.origins["evictionHard"].to_string())]
+    );
+    let shown = setting("evictionHard").shown(&config);
+    assert_eq!(
+        shown,
+        "imagefs.available<1Gi,memory.available<100Mi,imagefs.inodesFree<5%,nodefs.available<10%,nodefs.inodesFree<5%"
+    );
+    let given = vec![(setting("evictionHard"), Origin::Flag("eviction-hard"), shown.clone())];
+    assert_eq!(setting("evictionHard").shown(&load(HEAD, given).expect("as it was shown")), shown);
 }
 
 #[test]
@@ -192,6 +260,15 @@ fn what_is_refused() {
         (
             "\nruntimeRequestTimeout: 120\n",
             "c.yaml:4: runtimeRequestTimeout: 120 is not allowed, must be a duration such as 90s or 2m30s, from 1ms to 24h",
+        ),
+        (
+            "evictionHard: {imagefs.available: 5}\n",
+            "c.yaml:3: evictionHard: a map is not allowed, must be a map of texts",
+        ),
+        (
+            "imageGC: {keep: ['a b']}\n",
+            "c.yaml:3: imageGC.keep: a list is not allowed, must be a pattern such as registry.example/base/*, or one with a \
+             weight, such as registry.example/big/**;weight=4 (image pattern \"a b\": there is white space in it)",
         ),
         ("root: ''\n", "c.yaml:3: root: \"\" is not allowed, must be a path"),
         ("root: /a\nroot: /b\n", "configuration c.yaml:4: the key \"root\" stands twice"),

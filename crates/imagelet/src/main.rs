@@ -5,6 +5,7 @@ mod admin;
 mod app;
 mod args;
 mod cli;
+mod collection;
 mod config;
 mod environment;
 mod exit;

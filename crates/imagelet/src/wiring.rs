@@ -70,19 +70,15 @@ impl Managed {
     ) -> Outcome<Self> {
         let config = &app.config;
         let clock: Clock = Arc::new(Instant::now);
-        let metrics = Metrics::new();
+        let (metrics, records) = match mode {
+            Mode::Explain => peek(config).await?,
+            Mode::OneShot | Mode::Agent => app.records().await?.clone(),
+        };
+        let room = if mode == Mode::Explain { None } else { app.room().await };
         let service: Arc<dyn ImageService> =
             Arc::new(Instrumented::new(service, Arc::clone(&metrics), Arc::clone(&clock)));
         let providers = providers(config, &app.environment, &clock).await?;
         let keyring = keyring(config, &app.environment, Arc::clone(&clock), mode, providers.clone());
-        let records = records_options(config, &metrics)?;
-        let records = if mode == Mode::Explain {
-            PullRecords::open_to_peek(records).await
-        } else {
-            make_root(config.root.clone()).await?;
-            PullRecords::open(records).await
-        };
-        let records = records.map_err(|error| Failure::caused(Code::Failed, "open pull records", &error))?;
         let roots = config.registry_config_paths.clone();
         let options = Options {
             puller: puller_options(config, mode),
@@ -98,7 +94,7 @@ impl Managed {
                 ..BackoffOptions::default()
             },
             registry_fingerprint: Some(Arc::new(move |domain| fingerprint::of(&roots, domain))),
-            make_room: None,
+            make_room: room,
         };
         Ok(Self { manager: Arc::new(ImageManager::new(service, events, options)), metrics, providers, records })
     }
@@ -137,6 +133,23 @@ impl Managed {
         self.manager.shutdown().await;
         self.records.settle().await;
     }
+}
+
+/// The pull records as they are: nothing is made.
+async fn peek(config: &Config) -> Outcome<(Arc<Metrics>, PullRecords)> {
+    let metrics = Metrics::new();
+    let records = PullRecords::open_to_peek(records_options(config, &metrics)?).await;
+    let records = records.map_err(|error| Failure::caused(Code::Failed, "open pull records", &error))?;
+    Ok((metrics, records))
+}
+
+/// The pull records of the root, which is made where it is missing, and where they are counted.
+pub(crate) async fn records(config: &Config) -> Outcome<(Arc<Metrics>, PullRecords)> {
+    let metrics = Metrics::new();
+    make_root(config.root.clone()).await?;
+    let records = PullRecords::open(records_options(config, &metrics)?).await;
+    let records = records.map_err(|error| Failure::caused(Code::Failed, "open pull records", &error))?;
+    Ok((metrics, records))
 }
 
 /// Makes the root where it is missing, for its owner alone: with the images behind an endpoint, nobody has made it yet.

@@ -172,6 +172,14 @@ impl ImageGcManager {
         Ok(state.pins.iter().map(|pattern| (pattern.clone(), held(pattern))).collect())
     }
 
+    /// The pins alone; asks nobody for images.
+    ///
+    /// # Errors
+    /// The state.
+    pub async fn pinned(&self) -> Result<Pins, GcError> {
+        Ok(self.state().await?.pins.clone())
+    }
+
     /// Leaves an image alone for a while, because it was brought ahead of its use. The first container that uses it ends
     /// that.
     ///

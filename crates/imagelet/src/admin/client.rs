@@ -29,12 +29,43 @@ pub(crate) async fn ask(socket: &Path, method: Method, target: &str) -> Outcome<
 /// Asks, and reads the answer as JSON.
 pub(crate) async fn ask_json<T: DeserializeOwned>(socket: &Path, method: Method, target: &str) -> Outcome<T> {
     let text = ask(socket, method, target).await?;
-    serde_json::from_str(&text).map_err(|error| {
+    understood(socket, &text)
+}
+
+/// Asks for something that takes as long as it takes. A refusal is told in the agent's own words.
+pub(crate) async fn ask_at_length<T: DeserializeOwned>(socket: &Path, method: Method, target: &str) -> Outcome<T> {
+    let (status, text) = exchange(socket, method, target).await?;
+    let text = text.trim_end();
+    if status != StatusCode::OK {
+        let code = match status {
+            StatusCode::BAD_GATEWAY => Code::Unreachable,
+            StatusCode::FORBIDDEN => Code::NotPermitted,
+            _ => Code::Failed,
+        };
+        let line =
+            if text.is_empty() { format!("{} refuses {target}: {status}", socket.display()) } else { text.into() };
+        return Err(Failure::new(code, line));
+    }
+    understood(socket, text)
+}
+
+fn understood<T: DeserializeOwned>(socket: &Path, text: &str) -> Outcome<T> {
+    serde_json::from_str(text).map_err(|error| {
         Failure::caused(Code::Failed, format!("understand the answer of {}", socket.display()), &error)
     })
 }
 
 async fn asked(socket: &Path, method: Method, target: &str) -> Outcome<String> {
+    let (status, text) = exchange(socket, method, target).await?;
+    if status == StatusCode::OK {
+        return Ok(text);
+    }
+    let text = text.trim_end();
+    let because = if text.is_empty() { String::new() } else { format!(": {text}") };
+    Err(Failure::failed(format!("{} refuses {target}: {status}{because}", socket.display())))
+}
+
+async fn exchange(socket: &Path, method: Method, target: &str) -> Outcome<(StatusCode, String)> {
     let stream = UnixStream::connect(socket).await.map_err(|error| unreachable(socket, &error))?;
     let failed = |error: &(dyn std::error::Error + 'static)| {
         Failure::caused(Code::Unreachable, format!("ask {}", socket.display()), error)
@@ -49,18 +80,12 @@ async fn asked(socket: &Path, method: Method, target: &str) -> Outcome<String> {
         let body = to_bytes(Body::new(response.into_body()), MAX_ANSWER).await.map_err(|error| failed(&error))?;
         Ok::<_, Failure>((status, String::from_utf8_lossy(&body).into_owned()))
     };
-    let (status, text) = tokio::select! {
+    tokio::select! {
         biased;
-        answer = answer => answer?,
+        answer = answer => answer,
         // It ends after the answer, or with a fault that the answer tells as well.
-        Err(error) = connection => return Err(failed(&error)),
-    };
-    if status == StatusCode::OK {
-        return Ok(text);
+        Err(error) = connection => Err(failed(&error)),
     }
-    let text = text.trim_end();
-    let because = if text.is_empty() { String::new() } else { format!(": {text}") };
-    Err(Failure::failed(format!("{} refuses {target}: {status}{because}", socket.display())))
 }
 
 /// A socket on which nobody answers, or not for us.

@@ -17,7 +17,9 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::backoff::{self, List, NOBODY_DECIDES, Reset};
+use super::collecting;
 use super::exposition::Form;
+use crate::collection::Collection;
 
 /// How long the image service may take to say that it is there.
 const READY_TIME: Duration = Duration::from_secs(2);
@@ -28,6 +30,8 @@ pub(super) struct State {
     pub(super) service: Arc<dyn ImageService>,
     /// Where back-off is kept, if it is kept here.
     pub(super) manager: Option<Arc<ImageManager>>,
+    /// Garbage collection, if it is done here.
+    pub(super) collection: Option<Arc<Collection>>,
     /// Cancelled when the process is about to end.
     pub(super) stop: CancellationToken,
 }
@@ -35,7 +39,7 @@ pub(super) struct State {
 /// For the owner.
 pub(super) fn all(state: Arc<State>) -> Router {
     let own = Router::new().route("/backoff", get(list)).route("/backoff/reset", post(reset));
-    own.with_state(Arc::clone(&state)).merge(public(state))
+    collecting::add(own).with_state(Arc::clone(&state)).merge(public(state))
 }
 
 /// For everybody who reaches the address.
@@ -45,7 +49,7 @@ pub(super) fn public(state: Arc<State>) -> Router {
     routes.route("/readyz", get(ready)).route("/metrics", get(metrics)).with_state(state)
 }
 
-type Of = extract::State<Arc<State>>;
+pub(super) type Of = extract::State<Arc<State>>;
 
 pub(super) async fn ready(extract::State(state): Of) -> Response {
     if state.stop.is_cancelled() {
@@ -93,13 +97,13 @@ async fn reset(extract::State(state): Of, RawQuery(query): RawQuery) -> Response
     json(&done)
 }
 
-fn json(value: &impl Serialize) -> Response {
+pub(super) fn json(value: &impl Serialize) -> Response {
     match serde_json::to_string(value) {
         Ok(text) => ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], text + "\n").into_response(),
         Err(_) => refused(StatusCode::INTERNAL_SERVER_ERROR, "the answer cannot be written"),
     }
 }
 
-fn refused(status: StatusCode, line: &str) -> Response {
+pub(super) fn refused(status: StatusCode, line: &str) -> Response {
     (status, format!("{line}\n")).into_response()
 }

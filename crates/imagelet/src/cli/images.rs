@@ -151,7 +151,7 @@ pub(super) async fn run(app: &App, args: &Images) -> Outcome {
     for text in &args.images {
         wanted.extend(Wanted::parse(text)?);
     }
-    let images = app.service().await?.list_images(None).await.map_err(|e| Failure::call("list images", &e))?;
+    let images = app.marked_service().await?.list_images(None).await.map_err(|e| Failure::call("list images", &e))?;
     app.printer.report(&ImageList::select(images, wanted))
 }
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use cri_grpc::Endpoint;
 use cri_grpc::client::connect_runtime_service;
 use cri_grpc::server::{self, BindError, ServerOptions};
-use image_manager::{Instrumented, Metrics};
+use image_manager::{Clock, Instrumented, LogRecorder, Metrics};
+use prometheus_client::registry::Registry;
+use tokio_util::task::TaskTracker;
 
 use crate::admin::{Admin, Places};
 use crate::app::{App, Backend, parse_endpoint};
@@ -25,10 +27,19 @@ pub(super) async fn run(app: &App, args: &Serve) -> Outcome {
     {
         return Err(Failure::usage(format!("--listen: {endpoint} is the endpoint that the images come from")));
     }
+    let collects = collects(app, backend)?;
     let metrics = Metrics::new();
+    let clock: Clock = Arc::new(tokio::time::Instant::now);
+    let counted =
+        |metrics: &Arc<Metrics>| Instrumented::new(backend.service(), Arc::clone(metrics), Arc::clone(&clock));
+    let (service, records) = (Arc::new(counted(&metrics)), app.records_to_prune().await);
+    let collection = Arc::new(app.open_collection(backend, service, Arc::new(LogRecorder), records).await?);
+    if collects {
+        collection.sees()?;
+    }
     // Whoever asks here decides for himself: what there is to count is the service.
-    let service = Instrumented::new(backend.service(), Arc::clone(&metrics), Arc::new(tokio::time::Instant::now));
-    let mut options = ServerOptions::new(Arc::new(service.with_pulls()), env!("CARGO_PKG_VERSION"));
+    let service = collection.served(Arc::new(counted(&metrics).with_pulls()), collects);
+    let mut options = ServerOptions::new(Arc::new(service), env!("CARGO_PKG_VERSION"));
     if let Some(text) = &app.config.container_runtime_endpoint {
         let behind = parse_endpoint(text)?;
         let runtime = connect_runtime_service(&behind, app.client_options()).await;
@@ -36,13 +47,37 @@ pub(super) async fn run(app: &App, args: &Serve) -> Outcome {
         options.runtime = Some(Arc::new(runtime));
     }
     let listener = server::bind(&endpoint).map_err(|error| bind_failure(&endpoint, &error))?;
-    let admin = Admin::new(|registry| metrics.register(registry), backend.service())
-        .start(&Places::of(&app.config), &app.stop)
-        .await?;
+    let registered = |registry: &mut Registry| {
+        metrics.register(registry);
+        collection.register(registry);
+    };
+    let admin = Admin::new(registered, backend.service()).with_collection(Arc::clone(&collection));
+    let admin = admin.start(&Places::of(&app.config), &app.stop).await?;
+    let (tasks, stop) = (TaskTracker::new(), app.stop.child_token());
+    if collects {
+        let stop = stop.clone();
+        tasks.spawn(async move { collection.run(&stop).await });
+    }
+    tasks.close();
     app.printer.lines([endpoint.to_string()])?;
     let served = server::serve_on(listener, options, app.stop.clone()).await;
+    stop.cancel();
     admin.stop().await;
+    tasks.wait().await;
     served.map_err(|error| Failure::caused(Code::Failed, "serve", &error))
+}
+
+/// Whether this agent collects by itself. It must not guess what is in use.
+fn collects(app: &App, backend: &Backend) -> Outcome<bool> {
+    let enabled = app.config.gc.enabled.unwrap_or(false);
+    if enabled && matches!(backend, Backend::Embedded(_)) && app.config.container_runtime_endpoint.is_none() {
+        return Err(Failure::new(
+            Code::Config,
+            "imageGC.enabled is true and containerRuntimeEndpoint is not set: it says who runs the containers whose images \
+             must stay",
+        ));
+    }
+    Ok(enabled)
 }
 
 fn bind_failure(endpoint: &Endpoint, error: &BindError) -> Failure {

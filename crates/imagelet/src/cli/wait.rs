@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use image_manager::{EnsureImageError, EnsureImageRequest, ImageManager};
+use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -14,6 +15,7 @@ use super::ensure::End;
 use super::pods::Need;
 use crate::admin::{Admin, Places};
 use crate::app::App;
+use crate::collection::owner::Owner;
 use crate::exit::Outcome;
 use crate::wiring::Managed;
 
@@ -28,8 +30,19 @@ pub(super) async fn all(
     requests: &[EnsureImageRequest],
     timeout: Option<Duration>,
 ) -> Outcome<Vec<End>> {
-    let admin = Admin::new(|registry| managed.register(registry), app.service().await?);
-    let admin = admin.with_manager(Arc::clone(&managed.manager)).start(&Places::of(&app.config), &app.stop).await?;
+    let collection = match app.owner().await.map(AsRef::as_ref) {
+        Ok(Owner::Here(collection)) => Some(Arc::clone(collection)),
+        _ => None,
+    };
+    let register = |registry: &mut Registry| {
+        managed.register(registry);
+        collection.iter().for_each(|collection| collection.register(registry));
+    };
+    let mut admin = Admin::new(register, app.service().await?).with_manager(Arc::clone(&managed.manager));
+    if let Some(collection) = &collection {
+        admin = admin.with_collection(Arc::clone(collection));
+    }
+    let admin = admin.start(&Places::of(&app.config), &app.stop).await?;
     let ended = app.stop.child_token();
     let waits = needs.iter().zip(requests).map(|(need, request)| {
         let title = format!("{}: {}", need.pod, need.image.title());

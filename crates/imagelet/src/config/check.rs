@@ -3,7 +3,8 @@
 
 use image_manager::Allowlist;
 
-use super::Config;
+use super::value::go_duration;
+use super::{Config, eviction};
 
 /// The kubelet's names for [`image_manager::VerificationPolicy`].
 pub(super) const POLICIES: [&str; 4] =
@@ -31,6 +32,9 @@ pub(super) fn findings(config: &Config) -> Vec<String> {
         ("registryBurst", config.pulls.burst),
         ("maxParallelImagePulls", config.pulls.max_parallel),
         ("maxPods", Some(config.max_pods)),
+        ("nodeStatusMaxImages", Some(config.status_max_images)),
+        ("containerGC.maximumPerContainer", Some(config.container_gc.per_container)),
+        ("containerGC.maximum", Some(config.container_gc.maximum)),
     ] {
         if let Some(value) = value.filter(|value| *value > i64::from(i32::MAX)) {
             found(field, format!("{field} {value} must not be larger than {}", i32::MAX));
@@ -49,6 +53,7 @@ pub(super) fn findings(config: &Config) -> Vec<String> {
         _ => {}
     }
     verification(config, &mut found);
+    collection(config, &mut found);
     if config.back_off.initial > config.back_off.max {
         let (initial, max) = (super::value::show_duration(config.back_off.initial), config.back_off.max);
         let max = super::value::show_duration(max);
@@ -64,6 +69,53 @@ pub(super) fn findings(config: &Config) -> Vec<String> {
         _ => {}
     }
     findings
+}
+
+/// Thresholds, ages and numbers of garbage collection.
+fn collection(config: &Config, found: &mut impl FnMut(&str, String)) {
+    let (high, low) = (config.gc.high, config.gc.low);
+    let (high_is, low_is) = (
+        format!("imageGCHighThresholdPercent (--image-gc-high-threshold) {high}"),
+        format!("imageGCLowThresholdPercent (--image-gc-low-threshold) {low}"),
+    );
+    // Where both are set, the lower one is the one to be told of, as it is the lower one that the kubelet names first.
+    let low_field = |config: &Config| match config.origins.contains_key("imageGCLowThresholdPercent") {
+        true => "imageGCLowThresholdPercent",
+        false => "imageGCHighThresholdPercent",
+    };
+    if !(0..=100).contains(&high) {
+        found("imageGCHighThresholdPercent", format!("{high_is} must be between 0 and 100, inclusive"));
+    }
+    if !(0..=100).contains(&low) {
+        found("imageGCLowThresholdPercent", format!("{low_is} must be between 0 and 100, inclusive"));
+    }
+    if low >= high {
+        found(low_field(config), format!("{low_is} must be less than {high_is}"));
+    }
+    let (least, most) = (config.gc.min_age, config.gc.max_age);
+    if least.is_negative() {
+        found("imageMinimumGCAge", format!("imageMinimumGCAge {} must not be negative", go_duration(least)));
+    }
+    if most.is_negative() {
+        found("imageMaximumGCAge", format!("imageMaximumGCAge {} must not be negative", go_duration(most)));
+    }
+    if most.is_positive() && most <= least {
+        let (most, least) = (go_duration(most), go_duration(least));
+        let message = format!("imageMaximumGCAge {most} must be greater than imageMinimumGCAge {least}");
+        found("imageMaximumGCAge", message);
+    }
+    if config.status_max_images < -1 {
+        let number = config.status_max_images;
+        let message = format!("nodeStatusMaxImages (--node-status-max-images) {number} must be -1 or greater");
+        found("nodeStatusMaxImages", message);
+    }
+    for message in eviction::findings(&config.eviction) {
+        found("evictionHard", message);
+    }
+    if config.container_gc.min_age.is_negative() {
+        let age = go_duration(config.container_gc.min_age);
+        found("containerGC.minimumAge", format!("invalid minimum garbage collection age: {age}"));
+    }
 }
 
 /// `imagePullCredentialsVerificationPolicy` and its allowlist.

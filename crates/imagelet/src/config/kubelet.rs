@@ -18,12 +18,21 @@ const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 const KIND: &str = "KubeletConfiguration";
 
 /// The fields that both have, under the same name. Here: whether a zero means something (otherwise it is the default).
-const TAKEN: [(&str, bool); 10] = [
+const TAKEN: [(&str, bool); 19] = [
     ("containerRuntimeEndpoint", false),
+    ("evictionHard", false),
+    ("evictionPressureTransitionPeriod", false),
+    ("imageGCHighThresholdPercent", true),
+    ("imageGCLowThresholdPercent", true),
+    ("imageMaximumGCAge", true),
+    ("imageMinimumGCAge", false),
     ("imagePullCredentialsVerificationPolicy", false),
     ("imageServiceEndpoint", false),
     ("maxParallelImagePulls", true),
     ("maxPods", false),
+    ("mergeDefaultEvictionSettings", true),
+    ("nodeStatusMaxImages", true),
+    ("podLogsDir", false),
     ("preloadedImagesVerificationAllowlist", false),
     ("registryBurst", false),
     ("registryPullQPS", true),
@@ -38,7 +47,7 @@ const GATE: &str = "KubeletEnsureSecretPulledImages";
 pub(super) fn apply(config: &mut Config, path: &Path) -> Result<(), ConfigError> {
     let document = Document::read(path, API_VERSION, KIND)?;
     let base = document.base();
-    let (mut passed_over, mut gate) = (Vec::new(), None);
+    let (mut passed_over, mut gate) = (Vec::<String>::new(), None);
     for (key, node) in document.fields() {
         known(&document, "", key, node, FIELDS)?;
         if node.value == Value::Null {
@@ -48,10 +57,14 @@ pub(super) fn apply(config: &mut Config, path: &Path) -> Result<(), ConfigError>
             Some((_, zero_counts)) if *zero_counts || !is_zero(&node.value) => {
                 let setting = SETTINGS.iter().find(|s| s.field == key).expect("a test looks up every one of them");
                 config.apply(setting, document.origin(node), Raw::Node { value: &node.value, base: &base })?;
+                if key == "evictionHard" {
+                    let signals = super::eviction::passed_over(&config.eviction).into_iter();
+                    passed_over.extend(signals.map(|signal| format!("evictionHard.{signal}")));
+                }
             }
             Some(_) => {}
             None if key == "featureGates" && node.get(GATE).is_some() => gate = node.get(GATE),
-            None => passed_over.push(key),
+            None => passed_over.push(key.to_owned()),
         }
     }
     if let Some(node) = gate {

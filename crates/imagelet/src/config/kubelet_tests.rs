@@ -42,8 +42,8 @@ fn a_real_file_is_taken_and_the_rest_is_told_in_one_line() {
     let config = load(
         "authentication: {anonymous: {enabled: false}, webhook: {cacheTTL: 0s, enabled: true}, x509: {clientCAFile: /a}}\n\
          cgroupDriver: systemd\nclusterDNS: [10.96.0.10]\ncontainerRuntimeEndpoint: unix:///run/containerd/containerd.sock\n\
-         crashLoopBackOff: {}\nevictionHard: {imagefs.available: 15%}\nfileCheckFrequency: 0s\n\
-         imageGCHighThresholdPercent: 85\nimageMinimumGCAge: 0s\nlogging: {flushFrequency: 0, options: {json: {infoBufferSize: \"0\"}}, verbosity: 0}\n\
+         crashLoopBackOff: {}\nevictionHard: {imagefs.available: 20%, memory.available: 100Mi, pid.available: 5%}\nfileCheckFrequency: 0s\n\
+         imageGCHighThresholdPercent: 90\nimageGCLowThresholdPercent: 0\nimageMinimumGCAge: 0s\nnodeStatusMaxImages: 0\nlogging: {flushFrequency: 0, options: {json: {infoBufferSize: \"0\"}}, verbosity: 0}\n\
          memorySwap: {}\nmaxParallelImagePulls: 5\nmaxPods: 250\nregistryBurst: 20\nregistryPullQPS: 0\n\
          runtimeRequestTimeout: 0s\nserializeImagePulls: false\nshutdownGracePeriodByPodPriority: [{priority: 1, shutdownGracePeriodSeconds: 2}]\n\
          staticPodPath: ~\n",
@@ -52,6 +52,9 @@ fn a_real_file_is_taken_and_the_rest_is_told_in_one_line() {
     assert_eq!((config.pulls.max_parallel, config.pulls.serialize), (Some(5), Some(false)));
     assert_eq!((config.pulls.qps, config.pulls.burst, config.max_pods), (Some(0), Some(20), 250));
     assert_eq!(config.runtime_request_timeout, Duration::from_secs(120), "zero is the default");
+    assert_eq!((config.gc.high, config.gc.low, config.status_max_images), (90, 0, 0), "zeros that mean something");
+    assert_eq!(config.gc.min_age.as_secs(), 120, "one that does not");
+    assert_eq!(setting("evictionHard").shown(&config), "imagefs.available<20%,memory.available<100Mi,pid.available<5%");
     let socket = Some("unix:///run/containerd/containerd.sock");
     assert_eq!(config.container_runtime_endpoint.as_deref(), socket);
     assert_eq!(config.image_service_endpoint.as_deref(), socket, "the kubelet's images are where its containers are");
@@ -59,12 +62,12 @@ fn a_real_file_is_taken_and_the_rest_is_told_in_one_line() {
     assert!(
         note.ends_with(
             "kubelet.yaml: passed over, as it does not concern imagelet: authentication, cgroupDriver, clusterDNS, \
-             crashLoopBackOff, evictionHard, fileCheckFrequency, imageGCHighThresholdPercent, imageMinimumGCAge, logging, \
+             crashLoopBackOff, evictionHard.memory.available, evictionHard.pid.available, fileCheckFrequency, logging, \
              memorySwap, shutdownGracePeriodByPodPriority"
         ),
         "{note}"
     );
-    assert!(config.origins["maxPods"].to_string().ends_with("kubelet.yaml:15"), "{}", config.origins["maxPods"]);
+    assert!(config.origins["maxPods"].to_string().ends_with("kubelet.yaml:17"), "{}", config.origins["maxPods"]);
     assert!(!config.origins.contains_key("runtimeRequestTimeout"));
 }
 

@@ -6,6 +6,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use image_manager::gc::{GcPolicy, Intervals};
+use jiff::SignedDuration;
+
 use super::Origin;
 use crate::environment::Environment;
 
@@ -101,6 +104,55 @@ pub(crate) struct Credentials {
     pub(crate) token_directory: Option<PathBuf>,
 }
 
+/// In which order images are collected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GcOrder {
+    LeastHarm,
+    LeastRecentlyUsed,
+}
+
+/// When images are collected, and which stay. Numbers and ages are as they were written; [`super::check`] looks at them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Gc {
+    pub(crate) high: i64,
+    pub(crate) low: i64,
+    pub(crate) min_age: SignedDuration,
+    pub(crate) max_age: SignedDuration,
+    /// `None`: where imagelet itself knows the containers.
+    pub(crate) enabled: Option<bool>,
+    pub(crate) order: GcOrder,
+    pub(crate) minimum_copies: usize,
+    /// Texts that were checked, see [`super::keep`].
+    pub(crate) keep: Vec<String>,
+    pub(crate) protect: Duration,
+    /// Empty: the runtime pins it.
+    pub(crate) sandbox_image: String,
+    pub(crate) on_full_disk: bool,
+    pub(crate) detect_period: Duration,
+    pub(crate) list_period: Duration,
+    pub(crate) period: Duration,
+    pub(crate) pressure_period: Duration,
+}
+
+/// When the disk is under pressure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Eviction {
+    /// Signals and thresholds as they were written; `None`: the defaults. [`super::eviction`] reads them.
+    pub(crate) hard: Option<Vec<(String, String)>>,
+    pub(crate) merge: bool,
+    pub(crate) transition: Duration,
+}
+
+/// Which containers stay that have ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ContainerGc {
+    pub(crate) min_age: SignedDuration,
+    /// Below 0: any number. So is the next one.
+    pub(crate) per_container: i64,
+    pub(crate) maximum: i64,
+    pub(crate) period: Duration,
+}
+
 /// Everything that can be configured.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
@@ -123,6 +175,11 @@ pub(crate) struct Config {
     pub(crate) platform: oci::Platform,
     pub(crate) durability: Durability,
     pub(crate) limits: Limits,
+    pub(crate) gc: Gc,
+    pub(crate) status_max_images: i64,
+    pub(crate) eviction: Eviction,
+    pub(crate) container_gc: ContainerGc,
+    pub(crate) pod_logs: PathBuf,
     pub(crate) log_format: LogFormat,
     pub(crate) log_level: LogLevel,
     /// Where the values came from, by field; absent ones are defaults.
@@ -141,6 +198,10 @@ impl Config {
     pub(crate) fn defaults(environment: &Environment) -> Self {
         let engine = image_service::EngineOptions::default();
         let limits = &engine.store.limits;
+        let policy = GcPolicy::default();
+        let periods = Intervals::default();
+        // Ages of the library are minutes.
+        let age = |age: Duration| SignedDuration::try_from(age).unwrap_or(SignedDuration::MAX);
         Self {
             root: environment.default_root(),
             kubelet_config: None,
@@ -193,6 +254,32 @@ impl Config {
                 path_depth: limits.path_depth,
                 header_bytes: limits.pax_header_bytes as u64,
             },
+            gc: Gc {
+                high: policy.high_threshold_percent.into(),
+                low: policy.low_threshold_percent.into(),
+                min_age: age(policy.min_age),
+                max_age: age(policy.max_age),
+                enabled: None,
+                order: GcOrder::LeastHarm,
+                minimum_copies: 0,
+                keep: Vec::new(),
+                protect: Duration::from_secs(3600),
+                sandbox_image: String::new(),
+                on_full_disk: true,
+                detect_period: periods.detect,
+                list_period: periods.cache,
+                period: periods.collect,
+                pressure_period: Duration::from_secs(10),
+            },
+            status_max_images: 50,
+            eviction: Eviction { hard: None, merge: false, transition: Duration::from_secs(300) },
+            container_gc: ContainerGc {
+                min_age: SignedDuration::ZERO,
+                per_container: 1,
+                maximum: -1,
+                period: Duration::from_secs(60),
+            },
+            pod_logs: "/var/log/pods".into(),
             log_format: LogFormat::Text,
             log_level: LogLevel::Info,
             origins: BTreeMap::new(),

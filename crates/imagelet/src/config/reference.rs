@@ -32,7 +32,9 @@ a one-shot command pulls everything at the same time and without a limit on the 
 `--kubelet-config FILE` takes a KubeletConfiguration (kubelet.config.k8s.io/v1beta1). These fields count, with the kubelet's
 meaning, zero values included: `containerRuntimeEndpoint`, `imageServiceEndpoint`, `runtimeRequestTimeout`,
 `serializeImagePulls`, `maxParallelImagePulls`, `registryPullQPS`, `registryBurst`, `maxPods`,
-`imagePullCredentialsVerificationPolicy`, `preloadedImagesVerificationAllowlist` and the feature gate
+`imagePullCredentialsVerificationPolicy`, `preloadedImagesVerificationAllowlist`, `imageGCHighThresholdPercent`,
+`imageGCLowThresholdPercent`, `imageMinimumGCAge`, `imageMaximumGCAge`, `nodeStatusMaxImages`, `evictionHard` (what is about images
+and their disk), `mergeDefaultEvictionSettings`, `evictionPressureTransitionPeriod`, `podLogsDir` and the feature gate
 `KubeletEnsureSecretPulledImages`. As for the kubelet, the images are behind `containerRuntimeEndpoint` where no
 `imageServiceEndpoint` is given; `--image-endpoint=` (empty) keeps them in the embedded store. All other fields are passed over and
 named in one line; a field that KubeletConfiguration does not have is an error. The credential providers' settings are flags

@@ -2,6 +2,7 @@
 //! how the value is shown. What is not in this table does not exist. Called by [`crate::config`] alone.
 
 mod access;
+mod collection;
 mod engine;
 mod node;
 mod pulls;
@@ -56,6 +57,10 @@ impl Setting {
                 let separator = self.list.map(String::from).unwrap_or_default();
                 list.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(&separator)
             }
+            Value::Object(map) => {
+                let pairs = map.iter().map(|(key, value)| format!("{key}<{}", value.as_str().unwrap_or_default()));
+                pairs.collect::<Vec<_>>().join(",")
+            }
             other => other.to_string(),
         }
     }
@@ -67,6 +72,7 @@ pub(crate) enum Group {
     Node,
     Pulls,
     Credentials,
+    Collection,
     Engine,
     Logging,
 }
@@ -78,6 +84,7 @@ impl Group {
             Self::Node => "The node",
             Self::Pulls => "Pulls",
             Self::Credentials => "Credentials",
+            Self::Collection => "Garbage collection",
             Self::Engine => "The embedded engine",
             Self::Logging => "The log",
         }
@@ -85,8 +92,9 @@ impl Group {
 }
 
 /// Every setting, in the order in which help and `imagelet config` show them.
-pub(crate) static SETTINGS: LazyLock<Vec<&'static Setting>> =
-    LazyLock::new(|| [node::ROWS, pulls::ROWS, access::ROWS, engine::ROWS].into_iter().flatten().collect());
+pub(crate) static SETTINGS: LazyLock<Vec<&'static Setting>> = LazyLock::new(|| {
+    [node::ROWS, pulls::ROWS, access::ROWS, collection::ROWS, engine::ROWS].into_iter().flatten().collect()
+});
 
 fn word<T: Copy + PartialEq>(words: &[(&str, T)], value: T) -> Value {
     words.iter().find(|(_, v)| *v == value).map_or(Value::Null, |(name, _)| json!(name))

@@ -7,6 +7,8 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use jiff::SignedDuration;
+
 use crate::yaml::Value;
 
 /// What is allowed instead of the value that was given.
@@ -93,6 +95,45 @@ impl Raw<'_> {
         self.string().and_then(parse_duration).filter(|d| range.contains(d)).ok_or_else(|| {
             let (from, to) = (show_duration(*range.start()), show_duration(*range.end()));
             Wrong(format!("a duration such as 90s or 2m30s, from {from} to {to}"))
+        })
+    }
+
+    /// A duration of either sign and at most `limit`; whoever uses it says what is allowed.
+    pub(crate) fn signed(self, limit: Duration) -> Result<SignedDuration, Wrong> {
+        let (negative, rest) = match self.string() {
+            Some(text) => text.strip_prefix('-').map_or((false, Some(text)), |rest| (true, Some(rest))),
+            None => (false, None),
+        };
+        let value = rest.and_then(parse_duration).filter(|value| *value <= limit);
+        let value = value.and_then(|value| SignedDuration::try_from(value).ok());
+        value
+            .map(|value| if negative { -value } else { value })
+            .ok_or_else(|| Wrong(format!("a duration such as 90s or 2m30s, up to {}", show_duration(limit))))
+    }
+
+    /// A map of texts. In flags and variables pairs are separated by commas, and the two of a pair by `separator`.
+    pub(crate) fn pairs(self, separator: char) -> Result<Vec<(String, String)>, Wrong> {
+        let pair = |text: &str| {
+            let (key, value) = text.split_once(separator)?;
+            Some((key.trim().to_owned(), value.trim().to_owned())).filter(|(key, _)| !key.is_empty())
+        };
+        let pairs: Option<Vec<(String, String)>> = match self {
+            Self::Text("") => Some(Vec::new()),
+            Self::Text(text) => text.split(',').map(pair).collect(),
+            Self::Node { value: Value::Map(entries), base } => entries
+                .iter()
+                .map(|(key, node)| {
+                    let value = Raw::Node { value: &node.value, base }.string().map(str::to_owned);
+                    value.map(|value| (key.clone(), value))
+                })
+                .collect(),
+            Self::Node { .. } => None,
+        };
+        pairs.ok_or_else(|| {
+            Wrong(match self {
+                Self::Text(_) => format!("pairs such as name{separator}value, separated by commas"),
+                Self::Node { .. } => "a map of texts".into(),
+            })
         })
     }
 
@@ -221,9 +262,55 @@ pub(crate) fn show_duration(duration: Duration) -> String {
     if text.is_empty() { "0s".to_owned() } else { text }
 }
 
+/// The same with a sign where it is negative.
+pub(crate) fn show_signed(duration: SignedDuration) -> String {
+    let sign = if duration.is_negative() { "-" } else { "" };
+    format!("{sign}{}", show_duration(duration.unsigned_abs()))
+}
+
+/// As Go prints a duration, and the kubelet therefore in its messages: `2m0s`.
+pub(crate) fn go_duration(duration: SignedDuration) -> String {
+    let sign = if duration.is_negative() { "-" } else { "" };
+    let absolute = duration.unsigned_abs();
+    let (seconds, millis) = (absolute.as_secs(), absolute.subsec_millis());
+    let fraction = if millis == 0 { String::new() } else { format!(".{millis:03}").trim_end_matches('0').to_owned() };
+    let text = match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, 0) if millis > 0 => format!("{millis}ms"),
+        (0, 0, s) => format!("{s}{fraction}s"),
+        (0, m, s) => format!("{m}m{s}{fraction}s"),
+        (h, m, s) => format!("{h}h{m}m{s}{fraction}s"),
+    };
+    format!("{sign}{text}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durations_of_either_sign() {
+        let cases =
+            [("2m", "2m", "2m0s"), ("-1h", "-1h", "-1h0m0s"), ("1.5s", "1s500ms", "1.5s"), ("20ms", "20ms", "20ms")];
+        for (text, shown, go) in cases {
+            let value = Raw::Text(text).signed(Duration::MAX).expect(text);
+            assert_eq!((show_signed(value).as_str(), go_duration(value).as_str()), (shown, go));
+        }
+        assert_eq!(go_duration(SignedDuration::ZERO), "0s");
+        for text in ["", "-", "--1s", "2", "3h"] {
+            assert!(Raw::Text(text).signed(Duration::from_secs(7200)).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn pairs_of_texts() {
+        let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+        assert_eq!(Raw::Text("a<1, b<2%").pairs('<'), Ok(vec![pair("a", "1"), pair("b", "2%")]));
+        assert_eq!(Raw::Text("").pairs('<'), Ok(Vec::new()));
+        for bad in ["a", "<1", "a<1,,b<2"] {
+            let allowed = "pairs such as name<value, separated by commas";
+            assert_eq!(Raw::Text(bad).pairs('<'), Err(Wrong(allowed.into())), "{bad}");
+        }
+    }
 
     #[test]
     fn durations() {

@@ -15,6 +15,7 @@ mod documents;
 mod ensure;
 mod explain;
 mod full_disk;
+mod gc_commands;
 mod hosts;
 mod interrupt;
 mod kill;

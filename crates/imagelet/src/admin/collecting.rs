@@ -1,0 +1,179 @@
+//! The routes of garbage collection: what is asked goes to the [`Collection`], what it answers back. No rule of its own.
+//! Called by axum.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::RawQuery;
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::{get, post};
+use cri_api::{CheckRequest, CheckSink};
+use serde::Serialize;
+
+use super::gc::{self, Pins, Request};
+use super::routes::{Of, State, json, refused};
+use crate::collection::Collection;
+use crate::exit::{Code, Failure, Outcome};
+
+/// Adds them.
+pub(super) fn add(router: Router<Arc<State>>) -> Router<Arc<State>> {
+    router
+        .route("/gc", get(of))
+        .route("/gc/plan", get(plan))
+        .route("/gc/collect", post(collect))
+        .route("/gc/containers", get(containers).post(collect_containers))
+        .route("/gc/room", post(room))
+        .route("/status", get(status))
+        .route("/names", get(names))
+        .route("/check", post(check))
+        .route("/pins", get(pins).post(pin))
+        .route("/pins/remove", post(unpin))
+}
+
+async fn of(state: Of) -> Response {
+    match collection(&state) {
+        Ok(collection) => json(&gc::Of { images: collection.images().to_owned() }),
+        Err(refusal) => *refusal,
+    }
+}
+
+async fn plan(state: Of, RawQuery(query): RawQuery) -> Response {
+    let (collection, request) = match asked(&state, query) {
+        Ok(asked) => asked,
+        Err(refusal) => return *refusal,
+    };
+    answer(collection.plan(&request).await)
+}
+
+async fn collect(state: Of, RawQuery(query): RawQuery) -> Response {
+    let (collection, request) = match asked(&state, query) {
+        Ok(asked) => asked,
+        Err(refusal) => return *refusal,
+    };
+    tracing::info!(goal = request.query(), "images are collected on request");
+    answer(collection.collect(&request).await)
+}
+
+async fn containers(state: Of) -> Response {
+    match collection(&state) {
+        Ok(collection) => answer(collection.containers(true).await),
+        Err(refusal) => *refusal,
+    }
+}
+
+async fn collect_containers(state: Of) -> Response {
+    let collection = match collection(&state) {
+        Ok(collection) => collection,
+        Err(refusal) => return *refusal,
+    };
+    tracing::info!("containers are collected on request");
+    answer(collection.containers(false).await)
+}
+
+async fn room(state: Of, RawQuery(query): RawQuery) -> Response {
+    let collection = match collection(&state) {
+        Ok(collection) => collection,
+        Err(refusal) => return *refusal,
+    };
+    let needed = match query.as_deref().unwrap_or_default() {
+        "" => None,
+        query => match query.strip_prefix("needed=").and_then(|number| number.parse::<u64>().ok()) {
+            Some(number) => Some(number),
+            None => return refused(StatusCode::BAD_REQUEST, "needed is a number of bytes, and there is nothing else"),
+        },
+    };
+    json(&gc::Made::from(collection.make_room(needed).await))
+}
+
+async fn status(state: Of) -> Response {
+    match collection(&state) {
+        Ok(collection) => answer(collection.status().await),
+        Err(refusal) => *refusal,
+    }
+}
+
+async fn names(state: Of) -> Response {
+    match collection(&state) {
+        Ok(collection) => answer(collection.names().await),
+        Err(refusal) => *refusal,
+    }
+}
+
+async fn check(state: Of, RawQuery(query): RawQuery) -> Response {
+    let collection = match collection(&state) {
+        Ok(collection) => collection,
+        Err(refusal) => return *refusal,
+    };
+    let mut request = CheckRequest::default();
+    for (key, value) in url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+        let field = match &*key {
+            "repair" => &mut request.repair,
+            "deep" => &mut request.deep,
+            _ => return refused(StatusCode::BAD_REQUEST, &format!("unknown parameter {key:?}; known: repair, deep")),
+        };
+        match value.parse() {
+            Ok(value) => *field = value,
+            Err(_) => return refused(StatusCode::BAD_REQUEST, &format!("{key}: must be true or false")),
+        }
+    }
+    answer(collection.check(&request, &CheckSink::default()).await)
+}
+
+async fn pins(state: Of) -> Response {
+    match collection(&state) {
+        Ok(collection) => answer(collection.pins().await.map(|pins| Pins { pins })),
+        Err(refusal) => *refusal,
+    }
+}
+
+async fn pin(state: Of, RawQuery(query): RawQuery) -> Response {
+    let collection = match collection(&state) {
+        Ok(collection) => collection,
+        Err(refusal) => return *refusal,
+    };
+    match gc::patterns(query.as_deref().unwrap_or_default()) {
+        Ok(patterns) => answer(collection.pin(&patterns).await.map(|pins| Pins { pins })),
+        Err(message) => refused(StatusCode::BAD_REQUEST, &message),
+    }
+}
+
+async fn unpin(state: Of, RawQuery(query): RawQuery) -> Response {
+    let collection = match collection(&state) {
+        Ok(collection) => collection,
+        Err(refusal) => return *refusal,
+    };
+    match gc::patterns(query.as_deref().unwrap_or_default()) {
+        Ok(patterns) => answer(collection.unpin(&patterns).await.map(|pins| Pins { pins })),
+        Err(message) => refused(StatusCode::BAD_REQUEST, &message),
+    }
+}
+
+fn asked(state: &State, query: Option<String>) -> Result<(&Arc<Collection>, Request), Box<Response>> {
+    let collection = collection(state)?;
+    let request = Request::parse(query.as_deref().unwrap_or_default());
+    let request = request.map_err(|message| Box::new(refused(StatusCode::BAD_REQUEST, &message)))?;
+    Ok((collection, request))
+}
+
+fn collection(state: &State) -> Result<&Arc<Collection>, Box<Response>> {
+    let none = || Box::new(refused(StatusCode::NOT_FOUND, "this process collects no images"));
+    state.collection.as_ref().ok_or_else(none)
+}
+
+fn answer(answer: Outcome<impl Serialize>) -> Response {
+    match answer {
+        Ok(value) => json(&value),
+        Err(failure) => refusal(&failure),
+    }
+}
+
+fn refusal(failure: &Failure) -> Response {
+    let status = match failure.code() {
+        Code::Unreachable => StatusCode::BAD_GATEWAY,
+        Code::NotPermitted => StatusCode::FORBIDDEN,
+        Code::Usage => StatusCode::BAD_REQUEST,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    refused(status, &failure.lines().join("; "))
+}

@@ -1,0 +1,415 @@
+//! What is said about garbage collection over the admin endpoint: plain data, the same on both sides, and what the commands
+//! write as JSON. It decides nothing. Called by the routes, by [`crate::collection`] and by the commands.
+
+use std::time::Duration;
+
+use image_manager::Room;
+use image_manager::gc::{Pattern, PatternError, RemovedImage, Row};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// What is asked for: one goal, or none for a round by the thresholds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Request {
+    /// So many bytes are to be free on the image file system.
+    pub(crate) until_free: Option<u64>,
+    /// What nobody used for so long.
+    pub(crate) older_than_seconds: Option<u64>,
+    /// Everything unused.
+    pub(crate) all_unused: bool,
+    /// Instead of the configured minimum age.
+    pub(crate) min_age_seconds: Option<u64>,
+}
+
+impl Request {
+    /// The minimum age, where one is asked for.
+    pub(crate) fn min_age(&self) -> Option<Duration> {
+        self.min_age_seconds.map(Duration::from_secs)
+    }
+
+    /// The query of a request to the endpoint.
+    pub(crate) fn query(&self) -> String {
+        let mut query = url::form_urlencoded::Serializer::new(String::new());
+        let numbers = [
+            ("untilFree", self.until_free),
+            ("olderThanSeconds", self.older_than_seconds),
+            ("minAgeSeconds", self.min_age_seconds),
+        ];
+        for (name, value) in numbers {
+            if let Some(value) = value {
+                query.append_pair(name, &value.to_string());
+            }
+        }
+        if self.all_unused {
+            query.append_pair("allUnused", "true");
+        }
+        query.finish()
+    }
+
+    /// What a query means.
+    pub(super) fn parse(query: &str) -> Result<Self, String> {
+        let mut request = Self::default();
+        for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {
+            let number = || value.parse::<u64>().map_err(|_| format!("{key}: {value:?} is no whole number"));
+            match &*key {
+                "untilFree" => request.until_free = Some(number()?),
+                "olderThanSeconds" => request.older_than_seconds = Some(number()?),
+                "minAgeSeconds" => request.min_age_seconds = Some(number()?),
+                "allUnused" if value == "true" => request.all_unused = true,
+                "allUnused" => return Err("allUnused: must be true".to_owned()),
+                _ => return Err(format!("unknown parameter {key:?}")),
+            }
+        }
+        let goals = [request.until_free.is_some(), request.older_than_seconds.is_some(), request.all_unused];
+        if goals.into_iter().filter(|given| *given).count() > 1 {
+            return Err("more than one of untilFree, olderThanSeconds and allUnused".to_owned());
+        }
+        Ok(request)
+    }
+}
+
+/// The answer to `GET /gc`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Of {
+    /// Whose images are collected: an endpoint, or empty for the embedded store.
+    pub(crate) images: String,
+}
+
+/// A file system.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Disk {
+    pub(crate) path: String,
+    pub(crate) capacity_bytes: u64,
+    pub(crate) available_bytes: u64,
+    pub(crate) used_percent: u64,
+    pub(crate) inodes: u64,
+    pub(crate) inodes_free: u64,
+}
+
+/// A file system before and after.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Span {
+    pub(crate) before: Disk,
+    pub(crate) after: Disk,
+}
+
+/// The answer to `GET /gc/plan`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Plan {
+    /// Bytes that are to be freed.
+    pub(crate) wanted_bytes: u64,
+    /// Bytes that would be freed.
+    pub(crate) frees_bytes: u64,
+    /// Whether that is known to the byte.
+    pub(crate) exact: bool,
+    /// From when on a round collects.
+    pub(crate) high_threshold_percent: i32,
+    /// The image file system now, and as it would be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) disk: Option<Span>,
+    /// Every image: those that would go in their order, then the others.
+    pub(crate) images: Vec<Image>,
+    /// What would be missing to the goal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) missing: Option<Missing>,
+}
+
+/// An image of a plan.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Image {
+    pub(crate) id: String,
+    pub(crate) names: Vec<String>,
+    pub(crate) size_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) first_detected: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) last_used: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) used_by: String,
+    /// `remove`, or a word for why it stays.
+    pub(crate) decision: String,
+    pub(crate) why: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) frees_bytes: Option<u64>,
+}
+
+impl Image {
+    /// Whether it would go.
+    pub(crate) fn goes(&self) -> bool {
+        self.decision == "remove"
+    }
+
+    /// Its first name, or its id.
+    pub(crate) fn title(&self) -> &str {
+        self.names.first().unwrap_or(&self.id)
+    }
+}
+
+impl From<Row> for Image {
+    fn from(row: Row) -> Self {
+        let Row { id, names, size_bytes, first_detected, last_used, used_by, decision, why, frees_bytes } = row;
+        let decision = decision.to_owned();
+        Self { id, names, size_bytes, first_detected, last_used, used_by, decision, why, frees_bytes }
+    }
+}
+
+/// Why a goal is not reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Missing {
+    /// Bytes.
+    pub(crate) bytes: u64,
+    /// The images that stay, by why.
+    pub(crate) kept: Vec<Reason>,
+}
+
+/// Images that stay for the same reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Reason {
+    /// The word for it.
+    pub(crate) decision: String,
+    pub(crate) images: usize,
+    /// Their sizes together, shared layers counted for each.
+    pub(crate) size_bytes: u64,
+}
+
+impl Missing {
+    /// So many bytes, and why these images stay; `None` where nothing is missing.
+    pub(crate) fn of(bytes: u64, images: &[Image]) -> Option<Self> {
+        let mut kept: Vec<Reason> = Vec::new();
+        for image in images.iter().filter(|image| !image.goes()) {
+            let known = kept.iter().position(|reason| reason.decision == image.decision);
+            let index = known.unwrap_or_else(|| {
+                kept.push(Reason { decision: image.decision.clone(), ..Reason::default() });
+                kept.len() - 1
+            });
+            kept[index].images += 1;
+            kept[index].size_bytes = kept[index].size_bytes.saturating_add(image.size_bytes);
+        }
+        kept.sort_by(|a, b| b.size_bytes.cmp(&a.size_bytes).then_with(|| a.decision.cmp(&b.decision)));
+        (bytes > 0).then_some(Self { bytes, kept })
+    }
+}
+
+/// The answer to `POST /gc`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Collected {
+    /// What went, in order.
+    pub(crate) removed: Vec<Removed>,
+    /// Bytes that were to be freed.
+    pub(crate) wanted_bytes: u64,
+    /// Bytes that were freed.
+    pub(crate) freed_bytes: u64,
+    /// Whether that is known to the byte; otherwise it was measured on the file system.
+    pub(crate) exact: bool,
+    /// From when on a round collects.
+    pub(crate) high_threshold_percent: i32,
+    /// Pulled records that went with their images.
+    pub(crate) pruned_records: usize,
+    /// The image file system.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) disk: Option<Span>,
+    /// What failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) problem: Option<String>,
+    /// What is missing to the goal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) missing: Option<Missing>,
+}
+
+/// An image that went.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Removed {
+    pub(crate) id: String,
+    pub(crate) names: Vec<String>,
+    pub(crate) freed_bytes: u64,
+    /// `space`, `age` or `unused`.
+    pub(crate) because: String,
+}
+
+impl From<RemovedImage> for Removed {
+    fn from(image: RemovedImage) -> Self {
+        let RemovedImage { id, names, freed_bytes, because } = image;
+        Self { id, names, freed_bytes, because: because.as_str().to_owned() }
+    }
+}
+
+/// The answer to `POST /gc/room`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Made {
+    pub(crate) freed_bytes: u64,
+    pub(crate) removed: usize,
+    /// Whether there is room now for what was said to be needed.
+    pub(crate) enough: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) problem: Option<String>,
+}
+
+impl From<Room> for Made {
+    fn from(room: Room) -> Self {
+        let Room { freed_bytes, removed, enough, problem } = room;
+        Self { freed_bytes, removed, enough, problem }
+    }
+}
+
+impl From<Made> for Room {
+    fn from(made: Made) -> Self {
+        let Made { freed_bytes, removed, enough, problem } = made;
+        Self { freed_bytes, removed, enough, problem }
+    }
+}
+
+/// The answer to `GET` and `POST /gc/containers`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CollectedContainers {
+    /// Of a plan everything that there is, of a collection what went.
+    pub(crate) items: Vec<Leftover>,
+    /// What failed, a line each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) problems: Vec<String>,
+}
+
+/// A container, a sandbox, or a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Leftover {
+    /// `container`, `sandbox`, `logs` or `link`.
+    pub(crate) kind: String,
+    pub(crate) id: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) name: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) pod: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) pod_uid: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) created_at: Option<Timestamp>,
+    /// `remove`, or a word for why it stays.
+    pub(crate) decision: String,
+    pub(crate) why: String,
+}
+
+impl Leftover {
+    /// Whether it goes, or went.
+    pub(crate) fn goes(&self) -> bool {
+        self.decision == "remove"
+    }
+
+    /// What a row says.
+    pub(crate) fn new(kind: &str, row: &kuberuntime::container_gc::Row) -> Self {
+        Self {
+            kind: kind.to_owned(),
+            id: row.id.clone(),
+            name: row.name.clone(),
+            pod: row.pod.clone(),
+            pod_uid: row.pod_uid.clone(),
+            created_at: row.created_at,
+            decision: row.verdict.word().to_owned(),
+            why: row.verdict.to_string(),
+        }
+    }
+}
+
+/// A pin, and what it holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Pin {
+    pub(crate) pattern: String,
+    pub(crate) images: Vec<Held>,
+    /// Of a pin that was made or taken away: whether it was not there before, or was.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) changed: bool,
+}
+
+/// An image that a pin holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Held {
+    pub(crate) id: String,
+    pub(crate) names: Vec<String>,
+}
+
+impl Pin {
+    /// A pin with the images that it holds.
+    pub(crate) fn new(pattern: &Pattern, images: &[cri_api::Image]) -> Self {
+        let names = |image: &cri_api::Image| image.repo_tags.iter().chain(&image.repo_digests).cloned().collect();
+        let held = images.iter().map(|image| Held { id: image.id.clone(), names: names(image) }).collect();
+        Self { pattern: pattern.to_string(), images: held, changed: false }
+    }
+}
+
+/// The answer to everything about pins.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Pins {
+    pub(crate) pins: Vec<Pin>,
+}
+
+/// The query that names patterns.
+pub(crate) fn patterns_query(patterns: &[Pattern]) -> String {
+    let mut query = url::form_urlencoded::Serializer::new(String::new());
+    query.extend_pairs(patterns.iter().map(|pattern| ("pattern", pattern.as_str())));
+    query.finish()
+}
+
+/// The patterns that a query names, at least one.
+pub(super) fn patterns(query: &str) -> Result<Vec<Pattern>, String> {
+    let mut patterns = Vec::new();
+    for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {
+        if key != "pattern" {
+            return Err(format!("unknown parameter {key:?}; known: pattern"));
+        }
+        patterns.push(Pattern::parse(&value).map_err(|error: PatternError| error.to_string())?);
+    }
+    if patterns.is_empty() { Err("pattern is needed".to_owned()) } else { Ok(patterns) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_survive_the_way() {
+        let all = [
+            Request::default(),
+            Request { until_free: Some(u64::MAX), min_age_seconds: Some(0), ..Request::default() },
+            Request { older_than_seconds: Some(7), ..Request::default() },
+            Request { all_unused: true, ..Request::default() },
+        ];
+        for request in all {
+            assert_eq!(Request::parse(&request.query()), Ok(request.clone()), "{request:?}");
+        }
+        let cases = [
+            ("untilFree=1&allUnused=true", "more than one of untilFree, olderThanSeconds and allUnused"),
+            ("untilFree=many", "untilFree: \"many\" is no whole number"),
+            ("minAgeSeconds=-1", "minAgeSeconds: \"-1\" is no whole number"),
+            ("allUnused=false", "allUnused: must be true"),
+            ("all=true", "unknown parameter \"all\""),
+        ];
+        for (query, want) in cases {
+            assert_eq!(Request::parse(query), Err(want.to_owned()), "{query}");
+        }
+        let patterns_of = |texts: &[&str]| -> Vec<Pattern> {
+            texts.iter().map(|text| Pattern::parse(text).expect("a pattern")).collect()
+        };
+        let list = patterns_of(&["registry.example/a b".replace(' ', "%").as_str(), "busybox:1"]);
+        assert_eq!(patterns(&patterns_query(&list)), Ok(list));
+        assert_eq!(patterns(""), Err("pattern is needed".to_owned()));
+        assert_eq!(patterns("pattern="), Err("image pattern \"\": it is empty".to_owned()));
+    }
+
+    #[test]
+    fn what_is_missing_is_told_by_why_images_stay() {
+        let image =
+            |decision: &str, size_bytes| Image { decision: decision.to_owned(), size_bytes, ..Image::default() };
+        let images = [image("remove", 100), image("pinned", 5), image("in-use", 7), image("pinned", 1)];
+        let missing = Missing::of(3, &images).expect("something is");
+        let kept: Vec<_> = missing.kept.iter().map(|k| (k.decision.as_str(), k.images, k.size_bytes)).collect();
+        assert_eq!((missing.bytes, kept), (3, vec![("in-use", 1, 7), ("pinned", 2, 6)]));
+        assert_eq!(Missing::of(0, &images), None);
+    }
+}

@@ -1,0 +1,192 @@
+//! `imagelet check`: whether the store is what it should be; with `--repair` it is made so. What is looked at and what is
+//! done about it is the store's affair.
+
+use std::collections::BTreeMap;
+
+use cri_api::{CheckProgress, CheckReport, CheckRequest, CheckSink, ProblemKind};
+use serde::Serialize;
+
+use crate::admin::gc::Held;
+use crate::app::App;
+use crate::args::Check;
+use crate::exit::{Failure, Outcome};
+use crate::output::{Format, Report, Table, units};
+
+/// A report with the names of its images.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Checked {
+    layers_checked: u64,
+    bytes_checked: u64,
+    images_checked: u64,
+    problems: Vec<Problem>,
+    /// Images that lack a layer and wait for being pulled again.
+    incomplete_images: Vec<Held>,
+}
+
+#[derive(Serialize)]
+struct Problem {
+    kind: ProblemKind,
+    subject: String,
+    detail: String,
+    images: Vec<Held>,
+    repaired: bool,
+}
+
+fn named(ids: Vec<String>, names: &BTreeMap<String, Vec<String>>) -> Vec<Held> {
+    let held = |id: String| Held { names: names.get(&id).cloned().unwrap_or_default(), id };
+    ids.into_iter().map(held).collect()
+}
+
+impl Checked {
+    fn new(report: CheckReport, names: &BTreeMap<String, Vec<String>>) -> Self {
+        let problem = |problem: cri_api::Problem| {
+            let cri_api::Problem { kind, subject, detail, images, repaired } = problem;
+            Problem { kind, subject, detail, images: named(images, names), repaired }
+        };
+        Self {
+            layers_checked: report.layers_checked,
+            bytes_checked: report.bytes_checked,
+            images_checked: report.images_checked,
+            problems: report.problems.into_iter().map(problem).collect(),
+            incomplete_images: named(report.incomplete_images, names),
+        }
+    }
+
+    fn remaining(&self) -> usize {
+        self.problems.iter().filter(|problem| !problem.repaired).count()
+    }
+
+    /// What follows the table.
+    fn lines(&self) -> Vec<String> {
+        let plural = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+        let (layers, images) = (plural(self.layers_checked, "layer"), plural(self.images_checked, "image"));
+        let bytes = units::bytes(self.bytes_checked);
+        let found = self.problems.len();
+        let verdict = match (found, found - self.remaining()) {
+            (0, _) => "everything is as it should be".to_owned(),
+            (found, 0) => plural(found as u64, "problem"),
+            (found, repaired) => format!("{}, {repaired} repaired", plural(found as u64, "problem")),
+        };
+        let mut lines = vec![format!("Checked {layers} ({bytes}) and {images}: {verdict}.")];
+        if !self.incomplete_images.is_empty() {
+            let images: Vec<String> = self.incomplete_images.iter().map(|image| title(image, false)).collect();
+            lines.push(format!("Absent until they are pulled again: {}.", images.join(", ")));
+        }
+        lines
+    }
+}
+
+fn title(image: &Held, whole: bool) -> String {
+    image.names.first().cloned().unwrap_or_else(|| units::id(&image.id, whole))
+}
+
+impl Report for Checked {
+    fn table(&self, _: bool, whole: bool) -> Table {
+        let mut table = Table::new(&["PROBLEM", "WHERE", "IMAGES", "REPAIRED", "DETAIL"]);
+        for problem in &self.problems {
+            let images: Vec<String> = problem.images.iter().map(|image| title(image, whole)).collect();
+            let repaired = if problem.repaired { "yes" } else { "no" };
+            let Problem { kind, subject, detail, .. } = problem;
+            table.row([kind.to_string(), subject.clone(), images.join(" "), repaired.to_owned(), detail.clone()]);
+        }
+        table
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.problems.iter().map(|problem| problem.subject.clone()).collect()
+    }
+
+    /// Of the images that problems concern.
+    fn ids(&self) -> Vec<String> {
+        let images = self.problems.iter().flat_map(|problem| &problem.images).chain(&self.incomplete_images);
+        let mut ids: Vec<String> = images.map(|image| image.id.clone()).collect();
+        ids.sort();
+        ids.dedup();
+        ids
+    }
+}
+
+pub(super) async fn run(app: &App, args: &Check) -> Outcome {
+    let request = CheckRequest { repair: args.repair, deep: args.deep, since_unclean_only: false };
+    let owner = app.owner().await?;
+    // Names first: a repair takes them away.
+    let names: BTreeMap<String, Vec<String>> = owner.names().await.unwrap_or_default();
+    let report = owner.check(&request, &progress()).await?;
+    let checked = Checked::new(report, &names);
+    let tables = matches!(app.printer.format.unwrap_or_default(), Format::Table | Format::Wide) && !app.printer.quiet;
+    if !(tables && checked.problems.is_empty()) {
+        app.printer.report(&checked)?;
+    }
+    if tables {
+        app.printer.lines(checked.lines())?;
+    }
+    match checked.remaining() {
+        0 => Ok(()),
+        count => {
+            let (problems, them) =
+                if count == 1 { ("1 problem".to_owned(), "it") } else { (format!("{count} problems"), "them") };
+            let help = if args.repair {
+                String::new()
+            } else {
+                format!("; `imagelet check --repair` makes the store good without {them}")
+            };
+            Err(Failure::failed(format!("the store has {problems}{help}")))
+        }
+    }
+}
+
+/// A line in the log for every tenth part that is done.
+fn progress() -> CheckSink {
+    let told = std::sync::atomic::AtomicU64::new(0);
+    CheckSink::new(move |progress| {
+        let CheckProgress { layers, layers_total, bytes, bytes_total } = progress;
+        let tenth = bytes.saturating_mul(10).checked_div(bytes_total).unwrap_or(0);
+        if told.fetch_max(tenth, std::sync::atomic::Ordering::Relaxed) < tenth {
+            let (done, all) = (units::bytes(bytes), units::bytes(bytes_total));
+            tracing::info!("checked {done} of {all}, {layers} of {layers_total} layers");
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_names_images_and_says_what_is_left() {
+        let id = oci::Digest::sha256(b"i").to_string();
+        let problem = |repaired| cri_api::Problem {
+            kind: ProblemKind::DamagedLayer,
+            subject: "layer 7".into(),
+            detail: "etc/passwd is not what it was".into(),
+            images: vec![id.clone()],
+            repaired,
+        };
+        let report = CheckReport {
+            layers_checked: 3,
+            bytes_checked: 5_000_000,
+            images_checked: 1,
+            problems: vec![problem(true), problem(false)],
+            incomplete_images: vec![id.clone()],
+        };
+        let names = BTreeMap::from([(id.clone(), vec!["r.example/app:1".to_owned()])]);
+        let checked = Checked::new(report, &names);
+        assert_eq!(
+            checked.table(false, false).render(),
+            "PROBLEM         WHERE     IMAGES            REPAIRED   DETAIL\n\
+             damaged layer   layer 7   r.example/app:1   yes        etc/passwd is not what it was\n\
+             damaged layer   layer 7   r.example/app:1   no         etc/passwd is not what it was\n"
+        );
+        assert_eq!(
+            checked.lines(),
+            [
+                "Checked 3 layers (5MB) and 1 image: 2 problems, 1 repaired.",
+                "Absent until they are pulled again: r.example/app:1."
+            ]
+        );
+        assert_eq!((checked.remaining(), checked.ids()), (1, vec![id]));
+        let sound = Checked::new(CheckReport { images_checked: 2, ..CheckReport::default() }, &names);
+        assert_eq!(sound.lines(), ["Checked 0 layers (0B) and 2 images: everything is as it should be."]);
+    }
+}

@@ -1,0 +1,296 @@
+//! `imagelet gc`: removes images that nothing needs, or shows what would be removed and why the rest stays. What goes is the
+//! collector's decision.
+
+use serde::Serialize;
+
+use crate::admin::gc::{Collected, Disk, Image, Missing, Plan, Request, Span};
+use crate::app::App;
+use crate::args::{Gc, GcAction};
+use crate::exit::{Failure, Outcome};
+use crate::output::{Format, Report, Table, units};
+
+/// A plan as it is shown.
+#[derive(Serialize)]
+#[serde(transparent)]
+struct Planned(Plan);
+
+impl Report for Planned {
+    fn table(&self, wide: bool, whole: bool) -> Table {
+        let titles: &[&str] = if wide {
+            &["IMAGE", "IMAGE ID", "SIZE", "FREES", "DECISION", "WHY", "SINCE", "LAST USED", "USED BY"]
+        } else {
+            &["IMAGE", "IMAGE ID", "SIZE", "FREES", "DECISION", "WHY"]
+        };
+        let mut table = Table::new(titles);
+        for image in &self.0.images {
+            let id = units::id(&image.id, whole);
+            let frees = image.frees_bytes.map(units::bytes).unwrap_or_default();
+            let size = units::bytes(image.size_bytes);
+            let mut row = vec![title(image), id, size, frees, image.decision.clone(), image.why.clone()];
+            if wide {
+                row.extend([image.first_detected, image.last_used].map(units::time));
+                row.push(image.used_by.clone());
+            }
+            table.row(row);
+        }
+        table
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.0.images.iter().filter(|image| image.goes()).map(|image| image.title().to_owned()).collect()
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.0.images.iter().filter(|image| image.goes()).map(|image| image.id.clone()).collect()
+    }
+}
+
+/// The name of an image in a table; its id has a column of its own.
+pub(super) fn title(image: &Image) -> String {
+    image.names.first().cloned().unwrap_or_else(|| "<none>".to_owned())
+}
+
+/// What was done, as it is shown.
+#[derive(Serialize)]
+#[serde(transparent)]
+struct Done(Collected);
+
+impl Report for Done {
+    fn table(&self, _: bool, whole: bool) -> Table {
+        let mut table = Table::new(&["REMOVED", "IMAGE ID", "FREED", "WHY"]);
+        for image in &self.0.removed {
+            let name = image.names.first().cloned().unwrap_or_else(|| "<none>".to_owned());
+            let why = match image.because.as_str() {
+                "space" => "its space was needed",
+                "age" => "nobody used it for too long",
+                "unused" => "nobody uses it",
+                other => other,
+            };
+            table.row([name, units::id(&image.id, whole), units::bytes(image.freed_bytes), why.to_owned()]);
+        }
+        table
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.0.removed.iter().flat_map(|image| image.names.clone()).collect()
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.0.removed.iter().map(|image| image.id.clone()).collect()
+    }
+}
+
+pub(super) async fn run(app: &App, args: &Gc) -> Outcome {
+    if let Some(action) = &args.action {
+        return match action {
+            GcAction::Explain(args) => super::gc_explain::run(app, args).await,
+            GcAction::Containers(args) => super::gc_containers::run(app, args).await,
+        };
+    }
+    let request = Request {
+        until_free: args.until_free,
+        older_than_seconds: args.older_than.map(|age| age.as_secs()),
+        all_unused: args.all_unused,
+        min_age_seconds: args.min_age.map(|age| age.as_secs()),
+    };
+    let owner = app.owner().await?;
+    if args.dry_run {
+        let plan = owner.plan(&request).await?;
+        let planned = Planned(plan);
+        app.printer.report(&planned)?;
+        let plan = &planned.0;
+        summary(app, plan_lines(&request, plan))?;
+        return plan.missing.as_ref().map_or(Ok(()), |missing| Err(failure(&request, missing, plan.disk.as_ref())));
+    }
+    let done = Done(owner.collect(&request).await?);
+    let is_table = matches!(app.printer.format.unwrap_or_default(), Format::Table | Format::Wide) && !app.printer.quiet;
+    if !(is_table && done.0.removed.is_empty()) {
+        app.printer.report(&done)?;
+    }
+    let done = &done.0;
+    summary(app, done_lines(&request, done))?;
+    let mut failures: Vec<Failure> = done.problem.iter().map(|problem| Failure::failed(problem.clone())).collect();
+    failures.extend(done.missing.as_ref().map(|missing| failure(&request, missing, done.disk.as_ref())));
+    Failure::all(failures).map_or(Ok(()), Err)
+}
+
+/// Lines below a table; other formats have what they say in their fields.
+fn summary(app: &App, lines: Vec<String>) -> Outcome {
+    let is_table = matches!(app.printer.format.unwrap_or_default(), Format::Table | Format::Wide);
+    if is_table && !app.printer.quiet { app.printer.lines(lines) } else { Ok(()) }
+}
+
+fn plan_lines(request: &Request, plan: &Plan) -> Vec<String> {
+    let goes = plan.images.iter().filter(|image| image.goes()).count();
+    let mut lines = Vec::new();
+    if goes == 0 && plan.wanted_bytes == 0 {
+        lines.push(format!(
+            "Nothing is to be removed: {}.",
+            idle(request, plan.disk.as_ref(), plan.high_threshold_percent)
+        ));
+    } else {
+        let sure =
+            if plan.exact { "exact" } else { "an estimate: the runtime does not tell which layers images share" };
+        let wanted = Some(plan.wanted_bytes).filter(|wanted| *wanted != plan.frees_bytes);
+        let wanted = wanted.map(|wanted| format!(" where {} are wanted", units::bytes(wanted))).unwrap_or_default();
+        let (frees, images) = (units::bytes(plan.frees_bytes), count(goes));
+        let line = format!("Removing {images} would free {frees}{wanted} ({sure}).");
+        lines.push(if goes == 0 { "Nothing can be removed.".to_owned() } else { line });
+    }
+    lines.extend(plan.disk.as_ref().map(|span| disk_line(span, ["now", "then"])));
+    lines
+}
+
+fn done_lines(request: &Request, done: &Collected) -> Vec<String> {
+    let mut lines = Vec::new();
+    if done.removed.is_empty() && done.wanted_bytes == 0 {
+        lines.push(format!("Nothing was removed: {}.", idle(request, done.disk.as_ref(), done.high_threshold_percent)));
+    } else {
+        let sure = if done.exact { "exact" } else { "as the file system shows it" };
+        let (freed, images) = (units::bytes(done.freed_bytes), count(done.removed.len()));
+        let none = "Nothing was removed.".to_owned();
+        lines.push(if done.removed.is_empty() { none } else { format!("Removing {images} freed {freed} ({sure}).") });
+    }
+    lines.extend(done.disk.as_ref().map(|span| disk_line(span, ["before", "now"])));
+    lines
+}
+
+/// Why nothing has to be done.
+fn idle(request: &Request, disk: Option<&Span>, high: i32) -> String {
+    if let Some(wanted) = request.until_free {
+        return format!("{} are free", units::bytes(wanted));
+    }
+    if request.all_unused || request.older_than_seconds.is_some() {
+        return "every image is needed, or must not go yet".to_owned();
+    }
+    match disk {
+        Some(span) if high < 100 => {
+            format!("{}% of {} is used, and collection begins at {high}%", span.before.used_percent, span.before.path)
+        }
+        _ => "no image is unused for long enough".to_owned(),
+    }
+}
+
+fn count(images: usize) -> String {
+    format!("{images} image{}", if images == 1 { "" } else { "s" })
+}
+
+fn disk_line(span: &Span, [first, then]: [&str; 2]) -> String {
+    let Span { before, after } = span;
+    let free = |disk: &Disk| format!("{} free ({}% used)", units::bytes(disk.available_bytes), disk.used_percent);
+    let capacity = units::bytes(before.capacity_bytes);
+    format!("{} of {capacity}: {} {first}, {} {then}.", before.path, free(before), free(after))
+}
+
+/// Why a goal is not reached, in one line.
+fn failure(request: &Request, missing: &Missing, disk: Option<&Span>) -> Failure {
+    let lacks = units::bytes(missing.bytes);
+    let path = disk.map_or("the image file system", |span| span.after.path.as_str());
+    let goal = match request.until_free {
+        Some(wanted) => format!("{lacks} are missing until {} are free on {path}", units::bytes(wanted)),
+        None => format!("{lacks} are missing until {path} is below its low threshold"),
+    };
+    let kept: Vec<String> = missing
+        .kept
+        .iter()
+        .map(|kept| {
+            let (images, size) = (count(kept.images), units::bytes(kept.size_bytes));
+            let why = match kept.decision.as_str() {
+                "in-use" => "in use",
+                "rule" => "kept by a rule",
+                "minimum-copies" => "kept as copies of their repository",
+                "protected" => "protected because they were brought ahead of their use",
+                "too-young" => "too young",
+                "used-within" => "used lately",
+                "cannot-be-removed" => "impossible to remove",
+                "not-needed" => "without space of their own",
+                other => other,
+            };
+            format!("{images} ({size}) {why}")
+        })
+        .collect();
+    let kept = if kept.is_empty() { "no image is left".to_owned() } else { format!("what stays: {}", kept.join(", ")) };
+    Failure::failed(format!("{goal}; {kept}; `imagelet gc --dry-run` says more"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::gc::Reason;
+
+    fn disk(available_bytes: u64) -> Disk {
+        let used_percent = 100 - available_bytes / 1_000_000_000;
+        let (path, capacity_bytes) = ("/data".to_owned(), 100_000_000_000);
+        Disk { path, capacity_bytes, available_bytes, used_percent, ..Disk::default() }
+    }
+
+    #[test]
+    fn a_plan_for_people() {
+        let image = |name: &str, decision: &str, why: &str, frees_bytes: Option<u64>| Image {
+            id: oci::Digest::sha256(name.as_bytes()).to_string(),
+            names: vec![name.to_owned()],
+            size_bytes: 5_000_000_000,
+            decision: decision.to_owned(),
+            why: why.to_owned(),
+            frees_bytes,
+            ..Image::default()
+        };
+        let plan = Plan {
+            wanted_bytes: 8_000_000_000,
+            frees_bytes: 4_500_000_000,
+            exact: true,
+            high_threshold_percent: 85,
+            disk: Some(Span { before: disk(12_000_000_000), after: disk(16_500_000_000) }),
+            images: vec![
+                image("r.example/old:1", "remove", "its space is needed", Some(4_500_000_000)),
+                image("r.example/web:2", "in-use", "in use by shop/web/app", None),
+            ],
+            missing: None,
+        };
+        let (old, web) = (oci::Digest::sha256(b"r.example/old:1"), oci::Digest::sha256(b"r.example/web:2"));
+        let (old, web) = (old.short(), web.short());
+        assert_eq!(
+            Planned(plan.clone()).table(false, false).render(),
+            format!(
+                "IMAGE             IMAGE ID       SIZE   FREES   DECISION   WHY\n\
+                 r.example/old:1   {old}   5GB    4.5GB   remove     its space is needed\n\
+                 r.example/web:2   {web}   5GB    -       in-use     in use by shop/web/app\n"
+            )
+        );
+        assert_eq!(
+            plan_lines(&Request::default(), &plan),
+            [
+                "Removing 1 image would free 4.5GB where 8GB are wanted (exact).",
+                "/data of 100GB: 12GB free (88% used) now, 16.5GB free (84% used) then.",
+            ]
+        );
+        let nothing = Plan { wanted_bytes: 0, frees_bytes: 0, images: Vec::new(), ..plan.clone() };
+        assert_eq!(
+            plan_lines(&Request::default(), &nothing)[0],
+            "Nothing is to be removed: 88% of /data is used, and collection begins at 85%."
+        );
+        assert_eq!(Planned(plan).names(), ["r.example/old:1"]);
+    }
+
+    #[test]
+    fn a_goal_that_is_missed_says_what_stays() {
+        let reason =
+            |decision: &str, images| Reason { decision: decision.to_owned(), images, size_bytes: 2_000_000_000 };
+        let missing = Missing { bytes: 3_500_000_000, kept: vec![reason("in-use", 2), reason("pinned", 1)] };
+        let span = Span { before: disk(12_000_000_000), after: disk(16_500_000_000) };
+        let request = Request { until_free: Some(20_000_000_000), ..Request::default() };
+        assert_eq!(
+            failure(&request, &missing, Some(&span)).lines(),
+            [
+                "3.5GB are missing until 20GB are free on /data; what stays: 2 images (2GB) in use, 1 image (2GB) pinned; \
+              `imagelet gc --dry-run` says more"
+            ]
+        );
+        let alone = Missing { bytes: 1, kept: Vec::new() };
+        assert_eq!(
+            failure(&Request::default(), &alone, None).lines(),
+            ["1B are missing until the image file system is below its low threshold; no image is left; \
+              `imagelet gc --dry-run` says more"]
+        );
+    }
+}

@@ -1,0 +1,110 @@
+//! `imagelet gc containers`: containers that have ended, sandboxes without containers and logs of pods that are gone. What
+//! goes is the collector's decision.
+
+use serde::Serialize;
+
+use crate::admin::gc::{CollectedContainers, Leftover};
+use crate::app::App;
+use crate::args::GcContainers;
+use crate::exit::{Failure, Outcome};
+use crate::output::{Format, Report, Table, units};
+
+#[derive(Serialize)]
+#[serde(transparent)]
+struct Shown(CollectedContainers);
+
+impl Report for Shown {
+    fn table(&self, wide: bool, whole: bool) -> Table {
+        let titles: &[&str] = if wide {
+            &["KIND", "ID", "POD", "CONTAINER", "DECISION", "WHY", "CREATED", "POD UID"]
+        } else {
+            &["KIND", "ID", "POD", "CONTAINER", "DECISION", "WHY"]
+        };
+        let mut table = Table::new(titles);
+        for left in &self.0.items {
+            // Names of files are not cut.
+            let id = if matches!(left.kind.as_str(), "container" | "sandbox") {
+                short(&left.id, whole)
+            } else {
+                left.id.clone()
+            };
+            let (pod, name) = (left.pod.clone(), left.name.clone());
+            let mut row = vec![left.kind.clone(), id, pod, name, left.decision.clone(), left.why.clone()];
+            if wide {
+                row.extend([units::time(left.created_at), left.pod_uid.clone()]);
+            }
+            table.row(row);
+        }
+        table
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.going().map(|left| format!("{}/{}", left.kind, left.id)).collect()
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.going().map(|left| left.id.clone()).collect()
+    }
+}
+
+impl Shown {
+    fn going(&self) -> impl Iterator<Item = &Leftover> {
+        self.0.items.iter().filter(|left| left.goes())
+    }
+}
+
+/// The first thirteen digits of an id, as crictl shows them.
+fn short(id: &str, whole: bool) -> String {
+    match id.get(..13) {
+        Some(short) if !whole => short.to_owned(),
+        _ => id.to_owned(),
+    }
+}
+
+pub(super) async fn run(app: &App, args: &GcContainers) -> Outcome {
+    let shown = Shown(app.owner().await?.containers(args.dry_run).await?);
+    let tables = matches!(app.printer.format.unwrap_or_default(), Format::Table | Format::Wide) && !app.printer.quiet;
+    if !(tables && shown.0.items.is_empty()) {
+        app.printer.report(&shown)?;
+    }
+    if tables {
+        let count = shown.going().count();
+        let things = format!("{count} thing{}", if count == 1 { "" } else { "s" });
+        let line = match (count, args.dry_run) {
+            (0, true) => "Nothing is to be removed.".to_owned(),
+            (0, false) => "Nothing was removed.".to_owned(),
+            (_, true) => format!("{things} would be removed."),
+            (_, false) => format!("{things} removed."),
+        };
+        app.printer.lines([line])?;
+    }
+    let failures = shown.0.problems.iter().map(|problem| Failure::failed(problem.clone())).collect();
+    Failure::all(failures).map_or(Ok(()), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_and_what_stays() {
+        let left = |kind: &str, decision: &str, why: &str| Leftover {
+            kind: kind.to_owned(),
+            id: "0123456789abcdef".to_owned(),
+            name: if kind == "container" { "app".to_owned() } else { String::new() },
+            pod: "shop/web".to_owned(),
+            decision: decision.to_owned(),
+            why: why.to_owned(),
+            ..Leftover::default()
+        };
+        let items = vec![left("container", "remove", "its pod is gone"), left("sandbox", "ready", "it is ready")];
+        let shown = Shown(CollectedContainers { items, problems: Vec::new() });
+        assert_eq!(
+            shown.table(false, false).render(),
+            "KIND        ID              POD        CONTAINER   DECISION   WHY\n\
+             container   0123456789abc   shop/web   app         remove     its pod is gone\n\
+             sandbox     0123456789abc   shop/web   -           ready      it is ready\n"
+        );
+        assert_eq!(shown.names(), ["container/0123456789abcdef"]);
+    }
+}

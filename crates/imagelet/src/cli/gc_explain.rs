@@ -1,0 +1,165 @@
+//! `imagelet gc explain`: of one image, or a few, whether a collection would take it and why. Reads two plans, that of a
+//! round and that of a collection of everything unused, and touches nothing.
+
+use serde::Serialize;
+
+use super::gc::title;
+use super::images::{ImageList, Wanted};
+use crate::admin::gc::{Image, Plan, Request};
+use crate::app::App;
+use crate::args::GcExplain;
+use crate::exit::{Failure, Outcome};
+use crate::output::{Report, Table, units};
+
+/// What is said of an image.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Explained {
+    #[serde(flatten)]
+    image: Image,
+    /// Whether nothing holds it: it would go when its space is needed, and with `--all-unused`.
+    collectable: bool,
+    /// How many images would go before it then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    before: Option<usize>,
+    /// What it would free then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    would_free_bytes: Option<u64>,
+    /// Whether that is known to the byte.
+    exact: bool,
+}
+
+impl Explained {
+    fn verdict(&self) -> String {
+        match (self.image.goes(), self.collectable) {
+            (true, _) => format!("the next round removes it: {}", self.image.why),
+            (false, true) => "it stays while there is space, and may go when space is needed".to_owned(),
+            (false, false) => format!("it stays: {}", self.image.why),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Explanations {
+    images: Vec<Explained>,
+}
+
+impl Report for Explanations {
+    fn table(&self, _: bool, whole: bool) -> Table {
+        let mut table = Table::new(&["IMAGE", "IMAGE ID", "SIZE", "SINCE", "LAST USED", "USED BY", "FREES", "VERDICT"]);
+        for explained in &self.images {
+            let image = &explained.image;
+            let about = if explained.exact { "" } else { "at most " };
+            let frees = explained.would_free_bytes.map(|bytes| format!("{about}{}", units::bytes(bytes)));
+            let (size, id) = (units::bytes(image.size_bytes), units::id(&image.id, whole));
+            let [since, used] = [image.first_detected, image.last_used].map(units::time);
+            let used_by = image.used_by.clone();
+            table.row([title(image), id, size, since, used, used_by, frees.unwrap_or_default(), explained.verdict()]);
+        }
+        table
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.images.iter().map(|explained| explained.image.title().to_owned()).collect()
+    }
+
+    /// The words of the decisions: what a script wants of them.
+    fn ids(&self) -> Vec<String> {
+        self.images.iter().map(|explained| explained.image.decision.clone()).collect()
+    }
+}
+
+pub(super) async fn run(app: &App, args: &GcExplain) -> Outcome {
+    let wanted = args.images.iter().map(|text| Ok((text, Wanted::parse(text)?))).collect::<Outcome<Vec<_>>>()?;
+    let owner = app.owner().await?;
+    let round = owner.plan(&Request::default()).await?;
+    let unused = owner.plan(&Request { all_unused: true, ..Request::default() }).await?;
+    let (mut images, mut failures) = (Vec::new(), Vec::new());
+    for (text, wanted) in wanted {
+        let found = find(&round, wanted);
+        if found.is_empty() {
+            failures.push(Failure::failed(format!("no such image: {text}")));
+        }
+        images.extend(found.into_iter().map(|image| explained(image, &unused)));
+    }
+    if !images.is_empty() {
+        app.printer.report(&Explanations { images })?;
+    }
+    Failure::all(failures).map_or(Ok(()), Err)
+}
+
+/// The images of a plan that a word on the command line means.
+fn find(plan: &Plan, wanted: Vec<Wanted>) -> Vec<Image> {
+    let image = |image: &Image| {
+        let (repo_digests, repo_tags) = image.names.iter().cloned().partition(|name| name.contains('@'));
+        cri_api::Image { id: image.id.clone(), repo_tags, repo_digests, ..cri_api::Image::default() }
+    };
+    let list = ImageList::select(plan.images.iter().map(image).collect(), wanted);
+    let meant = |image: &&Image| list.images.iter().any(|meant| meant.id == image.id);
+    plan.images.iter().filter(meant).cloned().collect()
+}
+
+fn explained(image: Image, unused: &Plan) -> Explained {
+    let place = unused.images.iter().position(|other| other.id == image.id && other.goes());
+    let would_free_bytes = place.and_then(|place| unused.images[place].frees_bytes);
+    let image = match place {
+        // What a round would not look at is kept for the reason that holds in any case.
+        None => unused.images.iter().find(|other| other.id == image.id).cloned().unwrap_or(image),
+        Some(_) => image,
+    };
+    Explained { collectable: place.is_some(), before: place, would_free_bytes, exact: unused.exact, image }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn image(name: &str, decision: &str, why: &str, frees_bytes: Option<u64>) -> Image {
+        Image {
+            id: oci::Digest::sha256(name.as_bytes()).to_string(),
+            names: vec![name.to_owned()],
+            decision: decision.to_owned(),
+            why: why.to_owned(),
+            frees_bytes,
+            ..Image::default()
+        }
+    }
+
+    #[test]
+    fn the_reason_that_holds_in_any_case_is_told() {
+        let names = ["r.example/a:1", "r.example/b:1", "r.example/c:1"];
+        let [a, b, c] = names;
+        let round = Plan {
+            images: vec![
+                image(a, "remove", "its space is needed", Some(5)),
+                image(b, "not-needed", "its space is not needed", None),
+                image(c, "not-needed", "its space is not needed", None),
+            ],
+            ..Plan::default()
+        };
+        let unused = Plan {
+            images: vec![
+                image(a, "remove", "nobody uses it", Some(5)),
+                image(b, "remove", "nobody uses it", Some(7)),
+                image(c, "pinned", "pinned", None),
+            ],
+            exact: true,
+            ..Plan::default()
+        };
+        let told: Vec<_> = names
+            .map(|name| {
+                let found = find(&round, Wanted::parse(name).expect("parses"));
+                let [image] = <[Image; 1]>::try_from(found).expect("one");
+                let explained = explained(image, &unused);
+                (explained.verdict(), explained.before, explained.would_free_bytes)
+            })
+            .into();
+        let want = [
+            ("the next round removes it: its space is needed".to_owned(), Some(0), Some(5)),
+            ("it stays while there is space, and may go when space is needed".to_owned(), Some(1), Some(7)),
+            ("it stays: pinned".to_owned(), None, None),
+        ];
+        assert_eq!(told, want);
+        assert_eq!(find(&round, Wanted::parse("r.example/b").expect("parses")).len(), 1);
+    }
+}

@@ -1,0 +1,165 @@
+//! `imagelet status`: what a node says of its images and their disk. `-o json` has the shapes of a Node's `status.images`
+//! and `status.conditions`.
+
+use serde::Deserialize;
+
+use crate::app::App;
+use crate::exit::{Code, Failure, Outcome};
+use crate::output::{Format, Table, units};
+
+/// What of it people are shown.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown {
+    images: Vec<Image>,
+    image_count: usize,
+    conditions: Vec<Condition>,
+    image_fs: Fs,
+    container_fs: Option<Fs>,
+    node_fs: Option<Fs>,
+    eviction_signals: Vec<Signal>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Image {
+    #[serde(default)]
+    names: Vec<String>,
+    size_bytes: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Condition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+    last_transition_time: jiff::Timestamp,
+    message: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Fs {
+    path: String,
+    capacity_bytes: u64,
+    available_bytes: u64,
+    used_bytes: u64,
+    inodes: u64,
+    inodes_free: u64,
+    inodes_used: u64,
+    images_bytes: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Signal {
+    signal: String,
+    threshold: u64,
+    available: u64,
+    crossed: bool,
+}
+
+pub(super) async fn run(app: &App) -> Outcome {
+    let status = app.owner().await?.status().await?;
+    let format = app.printer.format.unwrap_or_default();
+    if matches!(format, Format::Json | Format::Yaml) && !app.printer.quiet {
+        return app.printer.document(Format::Json, &status);
+    }
+    let shown: Shown = serde_json::from_value(status)
+        .map_err(|error| Failure::caused(Code::Failed, "understand the status", &error))?;
+    if app.printer.quiet {
+        return app.printer.lines(shown.conditions.iter().map(|c| format!("{}={}", c.kind, c.status)));
+    }
+    match format {
+        Format::Name => app.printer.lines(shown.images.iter().filter_map(|image| image.names.first())),
+        Format::Wide => app.printer.lines([tables(&shown).join("\n") + "\n" + images(&shown).render().trim_end()]),
+        _ => app.printer.lines([tables(&shown).join("\n").trim_end()]),
+    }
+}
+
+/// Conditions, file systems and thresholds.
+fn tables(shown: &Shown) -> Vec<String> {
+    let mut conditions = Table::new(&["CONDITION", "STATUS", "SINCE", "MESSAGE"]);
+    for condition in &shown.conditions {
+        let Condition { kind, status, last_transition_time, message } = condition;
+        let since = units::time(Some(*last_transition_time));
+        conditions.row([kind.clone(), status.clone(), since, message.clone()]);
+    }
+    let mut disks = Table::new(&["DISK", "PATH", "SIZE", "USED", "AVAILABLE", "INODES", "USED", "FREE", "IMAGES"]);
+    let all = [
+        ("images", Some(&shown.image_fs)),
+        ("containers", shown.container_fs.as_ref()),
+        ("node", shown.node_fs.as_ref()),
+    ];
+    for (what, fs) in all {
+        let Some(fs) = fs else { continue };
+        let bytes = [fs.capacity_bytes, fs.used_bytes, fs.available_bytes].map(units::bytes);
+        // Where the file system makes inodes as it needs them there is nothing to count.
+        let inodes = [fs.inodes, fs.inodes_used, fs.inodes_free];
+        let inodes = inodes.map(|n| if fs.inodes == 0 { String::new() } else { n.to_string() });
+        let images = fs.images_bytes.map(units::bytes);
+        let images = images.map(|bytes| format!("{} of {bytes}", shown.image_count)).unwrap_or_default();
+        let row = [what.to_owned(), fs.path.clone()].into_iter().chain(bytes).chain(inodes).chain([images]);
+        disks.row(row);
+    }
+    let mut signals = Table::new(&["SIGNAL", "AVAILABLE", "THRESHOLD", "CROSSED"]);
+    for signal in &shown.eviction_signals {
+        let amount = |n: u64| if signal.signal.ends_with("inodesFree") { n.to_string() } else { units::bytes(n) };
+        let crossed = if signal.crossed { "yes" } else { "no" };
+        signals.row([signal.signal.clone(), amount(signal.available), amount(signal.threshold), crossed.to_owned()]);
+    }
+    vec![conditions.render(), disks.render(), signals.render()]
+}
+
+/// The images of the status, the largest first.
+fn images(shown: &Shown) -> Table {
+    let mut table = Table::new(&["SIZE", "NAMES"]);
+    for image in &shown.images {
+        table.row([units::bytes(image.size_bytes), image.names.join(" ")]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_status_for_people() {
+        let fs = |path: &str, inodes: u64| {
+            json!({"path": path, "capacityBytes": 100_000_000_000_u64, "availableBytes": 40_000_000_000_u64,
+                "usedBytes": 60_000_000_000_u64, "inodes": inodes, "inodesFree": inodes / 2, "inodesUsed": inodes / 2,
+                "imagesBytes": 7_000_000_000_u64})
+        };
+        let status = json!({
+            "images": [{"names": ["r.example/a@sha256:0", "r.example/a:1"], "sizeBytes": 5_000_000}, {"sizeBytes": 7}],
+            "imageCount": 2,
+            "conditions": [{"type": "DiskPressure", "status": "False", "lastHeartbeatTime": "2026-01-01T00:00:01Z",
+                "lastTransitionTime": "2026-01-01T00:00:00Z", "reason": "KubeletHasNoDiskPressure",
+                "message": "kubelet has no disk pressure"}],
+            "imageFs": fs("/data", 1000),
+            "nodeFs": fs("/", 0),
+            "evictionSignals": [{"signal": "imagefs.available", "threshold": 15_000_000_000_u64,
+                "available": 40_000_000_000_u64, "capacity": 100_000_000_000_u64, "crossed": false},
+                {"signal": "imagefs.inodesFree", "threshold": 50, "available": 20, "capacity": 1000, "crossed": true}],
+        });
+        let shown: Shown = serde_json::from_value(status).expect("a status");
+        assert_eq!(
+            tables(&shown).join("\n"),
+            "CONDITION      STATUS   SINCE                  MESSAGE\n\
+             DiskPressure   False    2026-01-01T00:00:00Z   kubelet has no disk pressure\n\
+             \n\
+             DISK     PATH    SIZE    USED   AVAILABLE   INODES   USED   FREE   IMAGES\n\
+             images   /data   100GB   60GB   40GB        1000     500    500    2 of 7GB\n\
+             node     /       100GB   60GB   40GB        -        -      -      2 of 7GB\n\
+             \n\
+             SIGNAL               AVAILABLE   THRESHOLD   CROSSED\n\
+             imagefs.available    40GB        15GB        no\n\
+             imagefs.inodesFree   20          50          yes\n"
+        );
+        assert_eq!(images(&shown).render(), "SIZE   NAMES\n5MB    r.example/a@sha256:0 r.example/a:1\n7B     -\n");
+    }
+}

@@ -1,0 +1,412 @@
+//! From the configuration to garbage collection: [`Collection`] is the manager with its state, its thresholds and the
+//! runtime that knows the containers. What commands and the admin endpoint ask of it, it answers in the plain data of
+//! [`crate::admin::gc`], the same whether the answer goes over a socket or not. Decides nothing about images.
+
+pub(crate) mod owner;
+mod served;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use cri_api::{CheckReport, CheckRequest, CheckSink, ImageService, RuntimeService};
+use image_manager::gc::{
+    self, DiskProbe, DiskSpace, GcError, GcMetrics, GcOptions, GcPolicy, Goal, ImageGcManager, Intervals, NodeStatus,
+    Order, Pattern, Pins, PressureOptions, ReclaimContainers,
+};
+use image_manager::{EventRecorder, Hold, MakeRoom as _, ObjectRef, PullRecords, Room};
+use jiff::SignedDuration;
+use kuberuntime::container_gc::{ContainerGc, ContainerGcError, ContainerGcOptions, ContainerGcPolicy, LogDirectories};
+use prometheus_client::registry::Registry;
+use tokio_util::sync::CancellationToken;
+
+use crate::admin::gc::{
+    Collected, CollectedContainers, Disk, Image, Leftover, Missing, Pin, Plan, Removed, Request, Span,
+};
+use crate::config::{Config, GcOrder, eviction, keep};
+use crate::exit::{Failure, Outcome, chain};
+pub(crate) use served::Served;
+
+/// How long a runtime's removal may take to show on the file system.
+const SETTLE: Duration = Duration::from_secs(5);
+
+/// The pins as they are, for whoever lists images while a collection goes on.
+type Board = Arc<RwLock<Arc<Pins>>>;
+
+/// Garbage collection of one image service.
+pub(crate) struct Collection {
+    manager: Arc<ImageGcManager>,
+    metrics: Arc<GcMetrics>,
+    service: Arc<dyn ImageService>,
+    pins: Board,
+    probe: DiskProbe,
+    /// What is collected, as an endpoint, or empty for the embedded store: requests for another one are refused.
+    images: String,
+    /// Collects containers, where somebody runs them.
+    containers: Option<Arc<ContainerGc>>,
+    /// Why nobody knows which containers there are: nothing is selected then, as it could be in use.
+    blind: Option<String>,
+}
+
+impl std::fmt::Debug for Collection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Collection").field("images", &self.images).finish_non_exhaustive()
+    }
+}
+
+/// What a collection is made of, beside the configuration.
+pub(crate) struct Parts {
+    /// The images.
+    pub(crate) service: Arc<dyn ImageService>,
+    /// Their endpoint; empty: the embedded store.
+    pub(crate) endpoint: String,
+    /// Who knows the containers; `Ok(None)`: nobody runs any from these images. Otherwise why that is not known.
+    pub(crate) runtime: Result<Option<Arc<dyn RuntimeService>>, String>,
+    /// Where events go.
+    pub(crate) events: Arc<dyn EventRecorder>,
+    /// Records of pulls, which go with their images.
+    pub(crate) records: Option<PullRecords>,
+}
+
+impl Collection {
+    /// Reads the state. Others may work with it at the same time.
+    pub(crate) async fn open(config: &Config, parts: Parts) -> Outcome<Self> {
+        let Parts { service, endpoint, runtime, events, records } = parts;
+        let (runtime, blind) = match runtime {
+            Ok(runtime) => (runtime, None),
+            Err(why) => (None, Some(why)),
+        };
+        let metrics = GcMetrics::new();
+        let probe: DiskProbe = Arc::new(gc::measure);
+        let containers = runtime.as_ref().map(|runtime| {
+            let options = container_options(config);
+            Arc::new(ContainerGc::new(Arc::clone(runtime), Arc::clone(&events), options))
+        });
+        let mut options = options(config, &endpoint, records, Arc::clone(&metrics), Arc::clone(&probe));
+        options.pressure.containers = containers.clone().map(|containers| containers as Arc<dyn ReclaimContainers>);
+        let manager = Arc::new(ImageGcManager::new(Arc::clone(&service), runtime, events, options));
+        let collection =
+            Self { manager, metrics, service, pins: Board::default(), probe, images: endpoint, containers, blind };
+        collection.read_pins().await?;
+        Ok(collection)
+    }
+
+    /// What is collected: an endpoint, or empty for the embedded store.
+    pub(crate) fn images(&self) -> &str {
+        &self.images
+    }
+
+    /// Puts everything that is counted into `registry`.
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        self.metrics.register(registry);
+    }
+
+    /// Runs the loops until `stop`.
+    pub(crate) async fn run(&self, stop: &CancellationToken) {
+        let containers = async {
+            if let Some(containers) = &self.containers {
+                containers.run(stop).await;
+            }
+        };
+        tokio::join!(self.manager.run(stop), containers);
+    }
+
+    /// The same images for others, who see what is pinned.
+    pub(crate) fn served(&self, service: Arc<dyn ImageService>, collects: bool) -> Served {
+        Served::new(service, Arc::clone(&self.pins), Arc::clone(&self.manager), collects)
+    }
+
+    /// What a collection would do.
+    pub(crate) async fn plan(&self, request: &Request) -> Outcome<Plan> {
+        self.sees()?;
+        let before = self.disk().await;
+        let goal = goal(request, before.as_ref());
+        let outline = self.manager.plan_by(goal, request.min_age()).await.map_err(|error| failure(&error))?;
+        let after = before.clone().map(|mut disk| {
+            disk.available_bytes = disk.available_bytes.saturating_add(outline.frees_bytes).min(disk.capacity_bytes);
+            disk.used_percent = used_percent(&disk);
+            disk
+        });
+        let images: Vec<Image> = outline.images.into_iter().map(Image::from).collect();
+        let mut plan = Plan {
+            wanted_bytes: outline.wanted_bytes,
+            frees_bytes: outline.frees_bytes,
+            exact: outline.exact,
+            disk: before.zip(after).map(|(before, after)| Span { before, after }),
+            images,
+            missing: None,
+            high_threshold_percent: self.manager.options().policy.high_threshold_percent,
+        };
+        let after = plan.disk.as_ref().map(|span| span.after.available_bytes);
+        let short = match (request.until_free, after) {
+            (Some(wanted), Some(available)) => wanted.saturating_sub(available),
+            _ => plan.wanted_bytes.saturating_sub(plan.frees_bytes),
+        };
+        plan.missing = Missing::of(short, &plan.images);
+        Ok(plan)
+    }
+
+    /// Collects.
+    pub(crate) async fn collect(&self, request: &Request) -> Outcome<Collected> {
+        self.sees()?;
+        let before = self.disk().await;
+        let exact = self.service.image_layers().await.is_ok_and(|layers| layers.is_some());
+        let goal = goal(request, before.as_ref());
+        let collected = self.manager.collect_by(goal, request.min_age()).await;
+        let (report, error) = collected.map_err(|error| failure(&error))?;
+        let after = self.disk().await;
+        let mut done = Collected {
+            removed: report.removed.into_iter().map(Removed::from).collect(),
+            wanted_bytes: report.wanted_bytes,
+            freed_bytes: report.freed_bytes,
+            exact,
+            pruned_records: report.pruned_records,
+            disk: before.zip(after.clone()).map(|(before, after)| Span { before, after }),
+            // What is missing is told apart.
+            problem: error.filter(|error| !matches!(error, GcError::NotEnough(_))).map(|error| chain(&error)),
+            missing: None,
+            high_threshold_percent: self.manager.options().policy.high_threshold_percent,
+        };
+        let short = match (request.until_free, after) {
+            (Some(wanted), Some(disk)) => wanted.saturating_sub(disk.available_bytes),
+            _ => done.wanted_bytes.saturating_sub(done.freed_bytes),
+        };
+        if short > 0 {
+            // What is left is asked for once more: it says of every image why it stays.
+            let left = self.manager.plan_by(Some(Goal::Free(short)), request.min_age()).await;
+            let left = left.map_err(|error| failure(&error))?;
+            let images: Vec<Image> = left.images.into_iter().map(Image::from).collect();
+            done.missing = Missing::of(short, &images);
+        }
+        Ok(done)
+    }
+
+    /// Frees space for a pull.
+    pub(crate) async fn make_room(&self, needed: Option<u64>) -> Room {
+        match self.sees() {
+            Ok(()) => self.manager.make_room(needed).await,
+            Err(failure) => Room { problem: Some(failure.lines().join("; ")), ..Room::default() },
+        }
+    }
+
+    /// Keeps an image as long as it is being pulled.
+    pub(crate) fn hold(&self, image: &str) -> Option<Hold> {
+        self.manager.hold(image)
+    }
+
+    /// What the node says of its images and their disk.
+    pub(crate) async fn status(&self) -> Outcome<NodeStatus> {
+        self.manager.status().await.map_err(|error| failure(&error))
+    }
+
+    /// What containers left behind: what would go and what stays, or what went.
+    pub(crate) async fn containers(&self, dry_run: bool) -> Outcome<CollectedContainers> {
+        self.sees()?;
+        let none = || Failure::failed("nobody runs containers here: --runtime-endpoint says where they are".to_owned());
+        let containers = self.containers.as_ref().ok_or_else(none)?;
+        if dry_run {
+            let plan = containers.plan().await.map_err(|error| match &error {
+                ContainerGcError::List { what, source } => Failure::call(what, source),
+                _ => Failure::failed(chain(&error)),
+            })?;
+            let items = plan.rows().map(|(kind, row)| Leftover::new(kind, row)).collect();
+            return Ok(CollectedContainers { items, problems: Vec::new() });
+        }
+        let report = containers.collect().await;
+        let parts = [
+            ("container", &report.containers),
+            ("sandbox", &report.sandboxes),
+            ("logs", &report.log_directories),
+            ("link", &report.log_links),
+        ];
+        let items = parts.into_iter().flat_map(|(kind, rows)| rows.iter().map(move |row| Leftover::new(kind, row)));
+        Ok(CollectedContainers { items: items.collect(), problems: report.errors.iter().map(|e| chain(e)).collect() })
+    }
+
+    /// The names of the images by id.
+    pub(crate) async fn names(&self) -> Outcome<BTreeMap<String, Vec<String>>> {
+        let images = self.service.list_images(None).await.map_err(|error| Failure::call("list images", &error))?;
+        let names = |image: cri_api::Image| image.repo_tags.into_iter().chain(image.repo_digests).collect();
+        Ok(images.into_iter().map(|image| (image.id.clone(), names(image))).collect())
+    }
+
+    /// Checks the store.
+    pub(crate) async fn check(&self, request: &CheckRequest, progress: &CheckSink) -> Outcome<CheckReport> {
+        let report = self.service.check_images(request, progress).await;
+        let report = report.map_err(|error| Failure::call("check the store", &error))?;
+        let place = if self.images.is_empty() { "another service" } else { &self.images };
+        let none =
+            || Failure::failed(format!("check works on the embedded store only, and the images are behind {place}"));
+        report.ok_or_else(none)
+    }
+
+    /// The pins, with what each holds.
+    pub(crate) async fn pins(&self) -> Outcome<Vec<Pin>> {
+        let pins = self.manager.pins().await.map_err(|error| failure(&error))?;
+        Ok(pins.into_iter().map(|(pattern, images)| Pin::new(&pattern, &images)).collect())
+    }
+
+    /// Pins; answers the pins that this is about, each with whether it is new.
+    pub(crate) async fn pin(&self, patterns: &[Pattern]) -> Outcome<Vec<Pin>> {
+        let mut changed = Vec::new();
+        for pattern in patterns {
+            if self.manager.pin(pattern.as_str()).await.map_err(|error| failure(&error))? {
+                changed.push(pattern.clone());
+            }
+        }
+        self.read_pins().await?;
+        let pins = self.pins().await?.into_iter();
+        let asked = pins.filter(|pin| patterns.iter().any(|pattern| pattern.as_str() == pin.pattern));
+        Ok(asked.map(|pin| Pin { changed: changed.iter().any(|new| new.as_str() == pin.pattern), ..pin }).collect())
+    }
+
+    /// Takes pins away; answers those, each with whether it was there.
+    pub(crate) async fn unpin(&self, patterns: &[Pattern]) -> Outcome<Vec<Pin>> {
+        let pins = self.pins().await?;
+        let mut answers = Vec::with_capacity(patterns.len());
+        for pattern in patterns {
+            let changed = self.manager.unpin(pattern.as_str()).await.map_err(|error| failure(&error))?;
+            let known = pins.iter().find(|pin| pin.pattern == pattern.as_str());
+            let pin = known.cloned().unwrap_or_else(|| Pin::new(pattern, &[]));
+            answers.push(Pin { changed, ..pin });
+        }
+        self.read_pins().await?;
+        Ok(answers)
+    }
+
+    /// Refuses to select where nobody knows what is in use.
+    pub(crate) fn sees(&self) -> Outcome {
+        match &self.blind {
+            None => Ok(()),
+            Some(why) => Err(Failure::failed(format!(
+                "it is not known which containers there are, and their images must stay: {why}; --runtime-endpoint says \
+                 who runs them"
+            ))),
+        }
+    }
+
+    async fn read_pins(&self) -> Outcome {
+        let pins = Arc::new(self.manager.pinned().await.map_err(|error| failure(&error))?);
+        *self.pins.write().unwrap_or_else(PoisonError::into_inner) = pins;
+        Ok(())
+    }
+
+    /// The image file system, where it can be measured.
+    async fn disk(&self) -> Option<Disk> {
+        let info = self.service.image_fs_info().await.ok()?;
+        let path = info.image_filesystems.into_iter().next()?.mountpoint;
+        let (probe, at) = (Arc::clone(&self.probe), PathBuf::from(&path));
+        let space = tokio::task::spawn_blocking(move || probe(&at)).await.ok()?.ok()?.clamped();
+        let mut disk = Disk {
+            path,
+            capacity_bytes: space.capacity,
+            available_bytes: space.available,
+            used_percent: 0,
+            inodes: space.inodes,
+            inodes_free: space.inodes_free,
+        };
+        disk.used_percent = used_percent(&disk);
+        Some(disk)
+    }
+}
+
+/// A collection that did not come about.
+fn failure(error: &GcError) -> Failure {
+    match error {
+        GcError::Runtime { what, source } => Failure::call(what, source),
+        _ => Failure::failed(chain(error)),
+    }
+}
+
+fn used_percent(disk: &Disk) -> u64 {
+    let space = DiskSpace { capacity: disk.capacity_bytes, available: disk.available_bytes, ..DiskSpace::default() };
+    space.used_percent()
+}
+
+/// The library's goal; `None`: a round by the thresholds.
+fn goal(request: &Request, disk: Option<&Disk>) -> Option<Goal> {
+    if let Some(wanted) = request.until_free {
+        return Some(Goal::Free(wanted.saturating_sub(disk.map_or(0, |disk| disk.available_bytes))));
+    }
+    if let Some(seconds) = request.older_than_seconds {
+        return Some(Goal::OlderThan(Duration::from_secs(seconds)));
+    }
+    request.all_unused.then_some(Goal::AllUnused)
+}
+
+/// Where the state lies. Images of the embedded store and of each endpoint have a directory of their own, since a list of
+/// images forgets what it does not name.
+fn directory(root: &Path, endpoint: &str) -> PathBuf {
+    let directory = root.join("image_gc");
+    match endpoint {
+        "" => directory,
+        endpoint => directory.join("endpoints").join(endpoint.replace('%', "%25").replace('/', "%2F")),
+    }
+}
+
+/// The options of container collection. Which pods there should be is not known here: only what the policy has too much of
+/// goes.
+fn container_options(config: &Config) -> ContainerGcOptions {
+    let gc = &config.container_gc;
+    ContainerGcOptions {
+        policy: ContainerGcPolicy::new(gc.min_age, gc.per_container, gc.maximum).unwrap_or_default(),
+        logs: Some(LogDirectories { pods: config.pod_logs.clone(), ..LogDirectories::default() }),
+        interval: gc.period,
+        node: ObjectRef { name: node_name(), ..ObjectRef::default() },
+        ..ContainerGcOptions::new(Arc::new(jiff::Timestamp::now))
+    }
+}
+
+/// The name of this machine, which node events are about.
+fn node_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// The options of the library, of a configuration that was checked.
+fn options(
+    config: &Config,
+    endpoint: &str,
+    records: Option<PullRecords>,
+    metrics: Arc<GcMetrics>,
+    disk: DiskProbe,
+) -> GcOptions {
+    let gc = &config.gc;
+    // Checked to be numbers of 32 bits.
+    let number = |value: i64| i32::try_from(value).unwrap_or(i32::MAX);
+    let age = |age: SignedDuration| if age.is_negative() { Duration::ZERO } else { age.unsigned_abs() };
+    GcOptions {
+        policy: GcPolicy {
+            high_threshold_percent: number(gc.high),
+            low_threshold_percent: number(gc.low),
+            min_age: age(gc.min_age),
+            max_age: age(gc.max_age),
+        },
+        order: match gc.order {
+            GcOrder::LeastHarm => Order::LeastHarm,
+            GcOrder::LeastRecentlyUsed => Order::LeastRecentlyUsed,
+        },
+        minimum_copies: gc.minimum_copies,
+        keep: keep::rules(&gc.keep),
+        sandbox_image: gc.sandbox_image.clone(),
+        directory: Some(directory(&config.root, endpoint)),
+        protect_pre_pulled: gc.protect,
+        settle: SETTLE,
+        records,
+        metrics,
+        intervals: Intervals { detect: gc.detect_period, cache: gc.list_period, collect: gc.period },
+        node: ObjectRef { name: node_name(), ..ObjectRef::default() },
+        pressure: PressureOptions {
+            thresholds: eviction::thresholds(&config.eviction),
+            transition: config.eviction.transition,
+            interval: gc.pressure_period,
+            node_directory: Some(config.root.clone()),
+            containers: None,
+        },
+        node_status_max_images: number(config.status_max_images),
+        ..GcOptions::new(Arc::new(jiff::Timestamp::now), disk)
+    }
+}
+
+#[cfg(test)]
+mod tests;

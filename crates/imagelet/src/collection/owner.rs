@@ -1,0 +1,163 @@
+//! [`Owner`]: who collects the images that a command means: this process, or the agent that has the root or the state. What
+//! is asked and answered is the same; the way there differs. Called by the commands.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use axum::http::Method;
+use cri_api::{CheckReport, CheckRequest, CheckSink};
+use image_manager::gc::Pattern;
+use image_manager::{Hold, MakeRoom, Room};
+
+use super::Collection;
+use crate::admin::client;
+use crate::admin::gc::{Collected, CollectedContainers, Made, Of, Pin, Pins, Plan, Request, patterns_query};
+use crate::exit::{Code, Failure, Outcome};
+
+/// Who collects.
+#[derive(Debug)]
+pub(crate) enum Owner {
+    /// This process.
+    Here(Arc<Collection>),
+    /// The agent that answers on this socket.
+    Agent(PathBuf),
+}
+
+impl Owner {
+    /// The agent that has the embedded root and answers on `socket`.
+    pub(crate) async fn of_root(socket: &Path) -> Outcome<Self> {
+        let of: Of = client::ask_json(socket, Method::GET, "/gc").await?;
+        if of.images.is_empty() {
+            return Ok(Self::Agent(socket.to_owned()));
+        }
+        let (shown, theirs) = (socket.display(), of.images);
+        Err(Failure::failed(format!("the agent on {shown} collects the images of {theirs}, not those of the store")))
+    }
+
+    /// The agent on `socket`, if somebody answers there who collects the images behind `endpoint`.
+    pub(crate) async fn of_endpoint(socket: &Path, endpoint: &str) -> Option<Self> {
+        let of: Outcome<Of> = client::ask_json(socket, Method::GET, "/gc").await;
+        of.is_ok_and(|of| of.images == endpoint).then(|| Self::Agent(socket.to_owned()))
+    }
+
+    /// What a collection would do.
+    pub(crate) async fn plan(&self, request: &Request) -> Outcome<Plan> {
+        match self {
+            Self::Here(collection) => collection.plan(request).await,
+            Self::Agent(socket) => {
+                client::ask_at_length(socket, Method::GET, &format!("/gc/plan?{}", request.query())).await
+            }
+        }
+    }
+
+    /// Collects.
+    pub(crate) async fn collect(&self, request: &Request) -> Outcome<Collected> {
+        match self {
+            Self::Here(collection) => collection.collect(request).await,
+            Self::Agent(socket) => {
+                client::ask_at_length(socket, Method::POST, &format!("/gc/collect?{}", request.query())).await
+            }
+        }
+    }
+
+    /// What the node says of its images and their disk, as JSON.
+    pub(crate) async fn status(&self) -> Outcome<serde_json::Value> {
+        match self {
+            Self::Here(collection) => {
+                let status = serde_json::to_value(collection.status().await?);
+                status.map_err(|error| Failure::caused(Code::Failed, "write the status", &error))
+            }
+            Self::Agent(socket) => client::ask_at_length(socket, Method::GET, "/status").await,
+        }
+    }
+
+    /// What containers left behind: what would go and what stays, or what went.
+    pub(crate) async fn containers(&self, dry_run: bool) -> Outcome<CollectedContainers> {
+        match self {
+            Self::Here(collection) => collection.containers(dry_run).await,
+            Self::Agent(socket) => {
+                let method = if dry_run { Method::GET } else { Method::POST };
+                client::ask_at_length(socket, method, "/gc/containers").await
+            }
+        }
+    }
+
+    /// The names of the images by id.
+    pub(crate) async fn names(&self) -> Outcome<BTreeMap<String, Vec<String>>> {
+        match self {
+            Self::Here(collection) => collection.names().await,
+            Self::Agent(socket) => client::ask_at_length(socket, Method::GET, "/names").await,
+        }
+    }
+
+    /// Checks the store.
+    pub(crate) async fn check(&self, request: &CheckRequest, progress: &CheckSink) -> Outcome<CheckReport> {
+        match self {
+            Self::Here(collection) => collection.check(request, progress).await,
+            Self::Agent(socket) => {
+                let target = format!("/check?repair={}&deep={}", request.repair, request.deep);
+                client::ask_at_length(socket, Method::POST, &target).await
+            }
+        }
+    }
+
+    /// The pins, with what each holds.
+    pub(crate) async fn pins(&self) -> Outcome<Vec<Pin>> {
+        match self {
+            Self::Here(collection) => collection.pins().await,
+            Self::Agent(socket) => pins_of(socket, Method::GET, "/pins").await,
+        }
+    }
+
+    /// Pins.
+    pub(crate) async fn pin(&self, patterns: &[Pattern]) -> Outcome<Vec<Pin>> {
+        match self {
+            Self::Here(collection) => collection.pin(patterns).await,
+            Self::Agent(socket) => pins_of(socket, Method::POST, &format!("/pins?{}", patterns_query(patterns))).await,
+        }
+    }
+
+    /// Takes pins away.
+    pub(crate) async fn unpin(&self, patterns: &[Pattern]) -> Outcome<Vec<Pin>> {
+        match self {
+            Self::Here(collection) => collection.unpin(patterns).await,
+            Self::Agent(socket) => {
+                pins_of(socket, Method::POST, &format!("/pins/remove?{}", patterns_query(patterns))).await
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl MakeRoom for Owner {
+    async fn make_room(&self, needed: Option<u64>) -> Room {
+        match self {
+            Self::Here(collection) => collection.make_room(needed).await,
+            Self::Agent(socket) => {
+                let query = needed.map(|needed| format!("?needed={needed}")).unwrap_or_default();
+                let made: Outcome<Made> =
+                    client::ask_at_length(socket, Method::POST, &format!("/gc/room{query}")).await;
+                match made {
+                    Ok(made) => made.into(),
+                    Err(failure) => Room { problem: Some(failure.lines().join("; ")), ..Room::default() },
+                }
+            }
+        }
+    }
+
+    fn hold(&self, image: &str) -> Option<Hold> {
+        match self {
+            Self::Here(collection) => collection.hold(image),
+            // It holds what is pulled through it.
+            Self::Agent(_) => None,
+        }
+    }
+}
+
+/// Pins wait while a collection goes on.
+async fn pins_of(socket: &Path, method: Method, target: &str) -> Outcome<Vec<Pin>> {
+    let pins: Pins = client::ask_at_length(socket, method, target).await?;
+    Ok(pins.pins)
+}

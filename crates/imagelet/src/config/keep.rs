@@ -1,0 +1,60 @@
+//! Keep rules as the configuration writes them: one text each. Reads them into [`KeepRule`]s and says what is allowed; what
+//! a rule does is decided in [`image_manager::gc`].
+
+use image_manager::gc::{KeepRule, Pattern, Says};
+
+use super::value::Wrong;
+
+/// What the setting's help says.
+pub(super) const HELP: &str = "Which images stay, by name: registry.example/team/* one level, registry.example/** \
+               everything below; without a tag every tag. By a label: label.KEY=VALUE. By the namespace of the pod that \
+               used it last: namespace=NAME. With ;weight=N behind it, those images are N times as dear instead. May be \
+               given again";
+
+const ALLOWED: &str =
+    "a pattern such as registry.example/base/*, or one with a weight, such as registry.example/big/**;weight=4";
+
+/// Texts that are all rules.
+pub(super) fn checked(texts: Vec<String>) -> Result<Vec<String>, Wrong> {
+    match texts.iter().find_map(|text| rule(text).err()) {
+        Some(problem) => Err(Wrong(format!("{ALLOWED} ({problem})"))),
+        None => Ok(texts),
+    }
+}
+
+/// The rules, of texts that were checked.
+pub(crate) fn rules(texts: &[String]) -> Vec<KeepRule> {
+    texts.iter().filter_map(|text| rule(text).ok()).collect()
+}
+
+fn rule(text: &str) -> Result<KeepRule, String> {
+    let (pattern, says) = match text.split_once(';') {
+        None => (text, Says::Keep),
+        Some((pattern, option)) => {
+            let weight = option.strip_prefix("weight=").and_then(|number| number.parse::<f64>().ok());
+            let weight = weight.filter(|weight| weight.is_finite() && (0.001..=1_000_000.0).contains(weight));
+            let weight = weight.ok_or_else(|| format!("{text:?}: a weight is a number from 0.001 to 1000000"))?;
+            (pattern, Says::Weigh(weight))
+        }
+    };
+    let pattern = Pattern::parse(pattern).map_err(|error| error.to_string())?;
+    Ok(KeepRule { pattern, says })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_rules() {
+        let texts = |list: &[&str]| list.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
+        let good = texts(&["registry.example/base/*", "label.tier=base", "namespace=shop;weight=2.5"]);
+        assert_eq!(checked(good.clone()), Ok(good.clone()));
+        let rules = rules(&good);
+        assert_eq!((rules.len(), rules[0].says, rules[2].says), (3, Says::Keep, Says::Weigh(2.5)));
+        for bad in ["", "a b", "x;weight=0", "x;weight=-1", "x;weight=NaN", "x;keep", "x;weight=", ";weight=1"] {
+            let Wrong(line) = checked(texts(&[bad])).expect_err(bad);
+            assert!(line.starts_with(ALLOWED), "{line}");
+        }
+    }
+}

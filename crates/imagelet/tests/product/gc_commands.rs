@@ -1,0 +1,167 @@
+//! `gc`, `pin`, `status` and `check` at the command line: tables and other formats, exit codes, wrong usage, contradictory
+//! settings in the kubelet's words, and that nothing is removed where nobody knows the containers. What is collected, and
+//! when, has tests of its own.
+
+use serde_json::{Value, json};
+
+use crate::support::Imagelet;
+use crate::support::scene::Scene;
+
+const IMMEDIATE: [(&str, &str); 2] = [("--minimum-image-ttl-duration", "0s"), ("--image-gc-protect-pre-pulled", "0s")];
+
+fn immediate(imagelet: &Imagelet) -> Imagelet {
+    IMMEDIATE.iter().fold(imagelet.clone(), |imagelet, (flag, value)| imagelet.global(flag, value))
+}
+
+fn json_of(imagelet: &Imagelet, args: &[&str]) -> Value {
+    let text = imagelet.ok(&[args, &["-o", "json"]].concat());
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{args:?}: {error}\n{text}"))
+}
+
+#[test]
+fn every_format_says_what_goes_and_why_the_rest_stays() {
+    let s = Scene::new();
+    let (old, old_image) = s.push_file("gc/old:1", "a", vec![1_u8; 300_000]);
+    let (base, base_image) = s.push_file("gc/base:1", "b", vec![2_u8; 100_000]);
+    s.imagelet.ok(&["pull", &old, &base]);
+    let young = s.imagelet.ok(&["gc", "--dry-run", "--all-unused"]);
+    assert!(young.contains("too-young") && young.contains("every image is needed, or must not go yet"), "{young}");
+    assert_eq!(s.imagelet.ok(&["gc", "--dry-run", "--all-unused", "--min-age", "0s", "-q"]).lines().count(), 2);
+
+    let imagelet = immediate(&s.imagelet);
+    let pinned = imagelet.ok(&["pin", &base]);
+    assert_eq!(pinned.lines().count(), 2, "{pinned}");
+    let wide = imagelet.ok(&["images", "-o", "wide"]);
+    let marks: Vec<&str> = wide.lines().skip(1).filter_map(|line| line.split_whitespace().last()).collect();
+    assert_eq!(marks, ["true", "false"], "pins are shown:\n{wide}");
+
+    let table = imagelet.ok(&["gc", "-n", "--all-unused"]);
+    let row = |name: &str| {
+        let line = table.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name}\n{table}"));
+        line.split("   ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (old_row, base_row) = (row(&old), row(&base));
+    assert_eq!((old_row[4].as_str(), old_row[5].as_str()), ("remove", "nobody uses it"), "{table}");
+    assert_eq!(
+        (base_row[3].as_str(), base_row[4].as_str(), base_row[5].as_str()),
+        ("-", "pinned", "pinned"),
+        "{table}"
+    );
+    assert!(table.contains("Removing 1 image would free ") && table.contains(" (exact)."), "{table}");
+    assert_eq!(imagelet.ok(&["gc", "-n", "--all-unused", "-o", "name"]), format!("{old}\n"));
+    assert_eq!(imagelet.ok(&["gc", "-n", "--all-unused", "-q"]), format!("{}\n", old_image.id));
+    assert!(imagelet.ok(&["gc", "-n", "--all-unused", "-o", "wide"]).contains("LAST USED"));
+    assert!(imagelet.ok(&["gc", "-n", "--all-unused", "-o", "yaml"]).contains("decision: pinned"));
+
+    let explained = json_of(&imagelet, &["gc", "explain", &old, &base]);
+    assert_eq!(explained["images"][0]["collectable"], true, "{explained:#}");
+    assert_eq!(
+        (&explained["images"][1]["collectable"], &explained["images"][1]["decision"]),
+        (&json!(false), &json!("pinned"))
+    );
+    let told = imagelet.ok(&["gc", "explain", "gc/old", &base_image.id[..20]]
+        .map(|word| if word == "gc/old" { old.strip_suffix(":1").expect("a tag") } else { word }));
+    assert!(told.contains("it stays while there is space") && told.contains("it stays: pinned"), "{told}");
+
+    let disk = &json_of(&imagelet, &["gc", "-n"])["disk"]["before"];
+    let all = disk["availableBytes"].as_u64().expect("a number") + (1 << 40);
+    let line = imagelet.fails(1, &["gc", "--until-free", &all.to_string()]);
+    assert!(
+        line.contains("are missing until") && line.contains("what stays: 1 image (") && line.contains(") pinned"),
+        "{line}"
+    );
+    assert_eq!(imagelet.ids(), std::slice::from_ref(&base_image.id), "what could go went");
+    assert!(imagelet.ok(&["gc", "--all-unused"]).starts_with("Nothing was removed"));
+
+    assert_eq!(imagelet.ok(&["pins", "-o", "name"]), format!("{base}\n"));
+    assert_eq!(imagelet.ok(&["pins", "-q"]), format!("{}\n", base_image.id));
+    imagelet.ok(&["unpin", &base]);
+    let line = imagelet.fails(1, &["unpin", &base]);
+    assert!(line.contains(&format!("no such pin: {base}")), "{line}");
+    let removed = imagelet.ok(&["gc", "--all-unused"]);
+    assert!(removed.starts_with("REMOVED") && removed.contains("Removing 1 image freed "), "{removed}");
+    assert!(imagelet.ids().is_empty());
+    let sound = imagelet.ok(&["check"]);
+    assert_eq!(sound, "Checked 0 layers (0B) and 0 images: everything is as it should be.\n");
+}
+
+#[test]
+fn wrong_words_are_refused() {
+    let s = Scene::new();
+    let usage = [
+        &["gc", "--until-free", "lots"][..],
+        &["gc", "--until-free", "1G", "--all-unused"],
+        &["gc", "--older-than", "7"],
+        &["gc", "busybox"],
+        &["gc", "explain"],
+        &["gc", "explain", "Not A Name"],
+        &["pin"],
+        &["pin", "a b"],
+        &["unpin", ""],
+        &["--image-gc-keep", "x;weight=0", "gc"],
+        &["--image-gc-order", "random", "gc"],
+    ];
+    for args in usage {
+        assert_eq!(s.imagelet.run(args).code, Some(2), "{args:?}");
+    }
+    let line = s.imagelet.fails(1, &["gc", "explain", "gc/nothing:1"]);
+    assert!(line.contains("no such image: gc/nothing:1"), "{line}");
+    let cases: [(&[&str], &str); 4] = [
+        (
+            &["--image-gc-high-threshold", "70"],
+            "invalid configuration: imageGCLowThresholdPercent (--image-gc-low-threshold) 80 must be less than \
+             imageGCHighThresholdPercent (--image-gc-high-threshold) 70",
+        ),
+        (
+            &["--image-maximum-gc-age", "1m"],
+            "invalid configuration: imageMaximumGCAge 1m0s must be greater than imageMinimumGCAge 2m0s",
+        ),
+        (&["--minimum-image-ttl-duration=-1s"], "invalid configuration: imageMinimumGCAge -1s must not be negative"),
+        (&["--eviction-hard", "imagefs.free<1Gi"], "invalid configuration: unsupported eviction signal imagefs.free"),
+    ];
+    for (flags, want) in cases {
+        let line = s.imagelet.fails(64, &[flags, &["gc", "--dry-run"]].concat());
+        assert!(line.contains(want), "{line}");
+    }
+    assert_eq!(s.imagelet.ids(), Vec::<String>::new());
+}
+
+#[test]
+fn an_agent_answers_for_its_store_and_shows_what_is_pinned() {
+    let s = Scene::new();
+    let imagelet = immediate(&s.imagelet);
+    let (name, image) = s.push_file("gc/kept:1", "a", "kept");
+    imagelet.ok(&["pull", &name]);
+    let socket = s.scratch.join("cri.sock");
+    let mut agent = imagelet.serve(&socket);
+    imagelet.ok(&["pin", &name]);
+    let through = Imagelet::remote(&format!("unix://{}", socket.display()));
+    assert_eq!(through.images()[0]["pinned"], true, "as a kubelet in front sees it");
+    let plan = json_of(&imagelet, &["gc", "--dry-run", "--all-unused"]);
+    assert_eq!((&plan["images"][0]["decision"], &plan["exact"]), (&json!("pinned"), &json!(true)), "{plan:#}");
+    let line = imagelet.fails(1, &["gc", "--until-free", "9000TB"]);
+    assert!(line.contains("1 image (") && line.contains(" pinned"), "{line}");
+    assert_eq!(json_of(&imagelet, &["status"])["imageCount"], 1);
+    assert_eq!(json_of(&imagelet, &["check"])["imagesChecked"], 1);
+    // Behind this socket nobody knows of containers.
+    for args in [&["gc", "--all-unused"][..], &["gc", "--dry-run"], &["gc", "explain", &name]] {
+        let line = through.clone().global("--root", &s.scratch.join("other").display().to_string()).fails(1, args);
+        assert!(line.contains("serves images and runs no pods") && line.contains("--runtime-endpoint"), "{line}");
+    }
+    let metrics = imagelet.ok(&["metrics"]);
+    assert!(metrics.contains("imagelet_image_gc_rounds_total{trigger=\"command\""), "{metrics}");
+    imagelet.ok(&["unpin", &name]);
+    assert_eq!(through.images()[0]["pinned"], false);
+    let gone = json_of(&imagelet, &["gc", "--all-unused"]);
+    assert_eq!((&gone["removed"][0]["id"], &gone["exact"]), (&json!(image.id), &json!(true)), "{gone:#}");
+    agent.stop();
+    assert!(imagelet.ids().is_empty());
+}
+
+#[test]
+fn an_agent_that_collects_must_know_the_containers() {
+    let s = Scene::new();
+    let listen = format!("unix://{}", s.scratch.join("cri.sock").display());
+    let line = s.imagelet.fails(64, &["--image-gc=true", "serve", "--listen", &listen]);
+    assert!(line.contains("imageGC.enabled is true and containerRuntimeEndpoint is not set"), "{line}");
+}
