@@ -40,3 +40,6 @@ pub use status::api::{
 pub use status::{ObservedContainer, ObservedPod, ObservedSandbox, PodEnd, StatusInput, pod_status};
 pub use termination::{MINIMUM_GRACE_PERIOD, after_hook, grace_period, orphan_grace_period, termination_order};
 pub use validate::validate;
+
+#[cfg(test)]
+mod round_trip_tests;
