@@ -4,7 +4,8 @@ use cri_api::{Capabilities, EnvVar, NamespaceMode, Protocol, SecurityProfile, Su
 use serde_json::{Value, json};
 
 use super::*;
-use crate::environment::{Documents, Surroundings, resolve};
+use crate::documents::Documents;
+use crate::environment::{Surroundings, resolve};
 use crate::pod::{ContainerKind, Pod};
 
 fn pod(spec: Value) -> Pod {

@@ -6,24 +6,14 @@
 mod downward;
 mod expand;
 
-use std::collections::BTreeMap;
-
 use oci::Secret;
 
+use crate::documents::{Content, Document, Documents};
 use crate::pod::{Container, DocumentRef, EnvSource, KeyRef, Pod};
 pub use downward::Surroundings;
 pub(crate) use downward::{ContainerAmount, Place, PodField, amount};
 pub use expand::expand;
 pub(crate) use expand::names as names_in;
-
-/// The ConfigMaps and Secrets of the pod's namespace, by their names.
-#[derive(Clone, Debug, Default)]
-pub struct Documents {
-    /// ConfigMaps: texts by key.
-    pub config_maps: BTreeMap<String, BTreeMap<String, String>>,
-    /// Secrets: values by key; `None`: the value is no text, and only a file can hold it.
-    pub secrets: BTreeMap<String, BTreeMap<String, Option<Secret>>>,
-}
 
 /// The variables of a container, each once, in the order in which their names first came.
 #[derive(Clone, Debug, Default)]
@@ -76,11 +66,13 @@ pub enum EnvironmentError {
         /// Namespace and name.
         document: String,
     },
-    /// The value of a secret is no text.
-    #[error("key {key} in Secret {document} is not text in UTF-8")]
+    /// What a key holds is no text.
+    #[error("key {key} in {kind} {document} is not text in UTF-8")]
     NotText {
         /// The key.
         key: String,
+        /// `ConfigMap` or `Secret`.
+        kind: &'static str,
         /// Namespace and name.
         document: String,
     },
@@ -153,25 +145,11 @@ pub fn resolve(
     let namespace = &pod.metadata.namespace;
     let mut environment = Environment::default();
     for from in &container.env_from {
-        if let Some(DocumentRef { name, optional }) = &from.config_map {
-            match documents.config_maps.get(name) {
-                Some(map) => {
-                    let entries = map.iter().map(|(key, value)| (key, Some(Secret::new(value))));
-                    whole(&mut environment, &from.prefix, entries, "configMap", format!("{namespace}/{name}"))?;
-                }
-                None if *optional => {}
-                None => return Err(EnvironmentError::NoConfigMap(name.clone())),
-            }
+        if let Some(document) = &from.config_map {
+            whole(&mut environment, Kind::ConfigMap, documents, namespace, document, &from.prefix)?;
         }
-        if let Some(DocumentRef { name, optional }) = &from.secret {
-            match documents.secrets.get(name) {
-                Some(map) => {
-                    let entries = map.iter().map(|(key, value)| (key, value.clone()));
-                    whole(&mut environment, &from.prefix, entries, "secret", format!("{namespace}/{name}"))?;
-                }
-                None if *optional => {}
-                None => return Err(EnvironmentError::NoSecret(name.clone())),
-            }
+        if let Some(document) = &from.secret {
+            whole(&mut environment, Kind::Secret, documents, namespace, document, &from.prefix)?;
         }
     }
     for variable in &container.env {
@@ -186,8 +164,8 @@ pub fn resolve(
                 let value = amount(pod, Some(container), reference, around);
                 Some(Secret::new(value.ok_or_else(|| cannot(&reference.resource))?))
             }
-            EnvSource::ConfigMapKey(key) => config_map_key(documents, namespace, key)?,
-            EnvSource::SecretKey(key) => secret_key(documents, namespace, key)?,
+            EnvSource::ConfigMapKey(key) => one(Kind::ConfigMap, documents, namespace, key)?,
+            EnvSource::SecretKey(key) => one(Kind::Secret, documents, namespace, key)?,
             EnvSource::Unclear(_) => return Err(cannot("valueFrom")),
         };
         if let Some(value) = value {
@@ -197,65 +175,89 @@ pub fn resolve(
     Ok(environment)
 }
 
-/// All keys of a document.
-fn whole<'k>(
-    environment: &mut Environment,
-    prefix: &str,
-    entries: impl Iterator<Item = (&'k String, Option<Secret>)>,
-    kind: &'static str,
-    document: String,
-) -> Result<(), EnvironmentError> {
-    let mut keys = Vec::new();
-    for (key, value) in entries {
-        let name = format!("{prefix}{key}");
-        if !is_name(&name) {
-            keys.push(name);
-            continue;
+/// Which sort of document.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    ConfigMap,
+    Secret,
+}
+
+impl Kind {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::ConfigMap => "ConfigMap",
+            Self::Secret => "Secret",
         }
-        match value {
-            Some(value) => environment.set(&name, value),
-            None => return Err(EnvironmentError::NotText { key: key.clone(), document }),
+    }
+
+    /// The document; `None`: it is not there, and need not be.
+    fn find<'d>(
+        self,
+        documents: &'d Documents,
+        name: &str,
+        optional: bool,
+    ) -> Result<Option<&'d Document>, EnvironmentError> {
+        let found = match self {
+            Self::ConfigMap => documents.config_maps.get(name),
+            Self::Secret => documents.secrets.get(name),
+        };
+        match (found, self) {
+            (None, Self::ConfigMap) if !optional => Err(EnvironmentError::NoConfigMap(name.to_owned())),
+            (None, Self::Secret) if !optional => Err(EnvironmentError::NoSecret(name.to_owned())),
+            (found, _) => Ok(found),
+        }
+    }
+
+    fn text(self, content: &Content, document: &str, key: &str) -> Result<Secret, EnvironmentError> {
+        content.text().map(Secret::new).ok_or_else(|| EnvironmentError::NotText {
+            key: key.to_owned(),
+            kind: self.as_str(),
+            document: document.to_owned(),
+        })
+    }
+}
+
+/// All keys of a document.
+fn whole(
+    environment: &mut Environment,
+    kind: Kind,
+    documents: &Documents,
+    namespace: &str,
+    DocumentRef { name, optional }: &DocumentRef,
+    prefix: &str,
+) -> Result<(), EnvironmentError> {
+    let Some(found) = kind.find(documents, name, *optional)? else { return Ok(()) };
+    let document = format!("{namespace}/{name}");
+    let mut keys = Vec::new();
+    for (key, content) in &found.data {
+        let variable = format!("{prefix}{key}");
+        if is_name(&variable) {
+            environment.set(&variable, kind.text(content, &document, key)?);
+        } else {
+            keys.push(variable);
         }
     }
     if !keys.is_empty() {
+        let kind = if kind == Kind::ConfigMap { "configMap" } else { "secret" };
         environment.skipped.push(SkippedKeys { kind, document, keys });
     }
     Ok(())
 }
 
-fn config_map_key(
+/// One key of a document; `None`: it is not there, and need not be.
+fn one(
+    kind: Kind,
     documents: &Documents,
     namespace: &str,
     KeyRef { name, key, optional }: &KeyRef,
 ) -> Result<Option<Secret>, EnvironmentError> {
-    let Some(map) = documents.config_maps.get(name) else {
-        return if *optional { Ok(None) } else { Err(EnvironmentError::NoConfigMap(name.clone())) };
-    };
-    match map.get(key) {
-        Some(value) => Ok(Some(Secret::new(value))),
+    let Some(found) = kind.find(documents, name, *optional)? else { return Ok(None) };
+    let document = format!("{namespace}/{name}");
+    match found.data.get(key) {
+        Some(content) => kind.text(content, &document, key).map(Some),
         None if *optional => Ok(None),
-        None => Err(no_key("ConfigMap", namespace, name, key)),
+        None => Err(EnvironmentError::NoKey { key: key.clone(), kind: kind.as_str(), document }),
     }
-}
-
-fn secret_key(
-    documents: &Documents,
-    namespace: &str,
-    KeyRef { name, key, optional }: &KeyRef,
-) -> Result<Option<Secret>, EnvironmentError> {
-    let Some(map) = documents.secrets.get(name) else {
-        return if *optional { Ok(None) } else { Err(EnvironmentError::NoSecret(name.clone())) };
-    };
-    match map.get(key) {
-        Some(Some(value)) => Ok(Some(value.clone())),
-        Some(None) => Err(EnvironmentError::NotText { key: key.clone(), document: format!("{namespace}/{name}") }),
-        None if *optional => Ok(None),
-        None => Err(no_key("Secret", namespace, name, key)),
-    }
-}
-
-fn no_key(kind: &'static str, namespace: &str, name: &str, key: &str) -> EnvironmentError {
-    EnvironmentError::NoKey { key: key.to_owned(), kind, document: format!("{namespace}/{name}") }
 }
 
 /// Whether a text can name a variable: printable ASCII without `=`.

@@ -26,17 +26,13 @@ fn pod(container: Value) -> Pod {
 }
 
 fn documents() -> Documents {
-    let text = |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-    let secrets = [("password", Some("swordfish")), ("blob", None)];
-    Documents {
-        config_maps: [("settings".to_owned(), text(&[("COLOR", "red"), ("bad=key", "x"), ("SIZE", "$(COLOR)")]))]
-            .into(),
-        secrets: [(
-            "login".to_owned(),
-            secrets.map(|(key, value)| (key.to_owned(), value.map(Secret::new))).into_iter().collect(),
-        )]
-        .into(),
-    }
+    let document = |pairs: &[(&str, &[u8])]| Document {
+        data: pairs.iter().map(|(key, value)| ((*key).to_owned(), Content::new(*value))).collect(),
+        ..Document::default()
+    };
+    let settings = document(&[("COLOR", b"red"), ("bad=key", b"x"), ("SIZE", b"$(COLOR)")]);
+    let login = document(&[("password", b"swordfish"), ("blob", &[0xff])]);
+    Documents { config_maps: [("settings".to_owned(), settings)].into(), secrets: [("login".to_owned(), login)].into() }
 }
 
 fn around() -> Surroundings {

@@ -6,7 +6,9 @@ mod actions;
 pub mod config;
 pub mod container_gc;
 mod defaults;
+mod documents;
 mod environment;
+mod events;
 mod field;
 mod hash;
 mod identity;
@@ -18,15 +20,18 @@ mod restart_backoff;
 mod status;
 mod termination;
 mod validate;
+mod volume_files;
 
 pub use actions::{
     Kill, KillReason, LeaveReason, PodActions, PodReason, ProbeResult, ProbeResults, Probed, Reset, Start, StartReason,
     Verdict, compute_pod_actions, restart_verdict,
 };
 pub use defaults::set_defaults;
+pub use documents::{Content, Document, Documents};
 pub use environment::{
-    Documents, Environment, EnvironmentError, SkippedKeys, Surroundings, expand, resolve as resolve_environment,
+    Environment, EnvironmentError, SkippedKeys, Surroundings, expand, resolve as resolve_environment,
 };
+pub use events::PodEvent;
 pub use field::{FieldError, FieldErrors, FieldPath, FieldProblem};
 pub use identity::{
     CONFIG_HASH_ANNOTATION, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, Origin, admit, make_static,
@@ -40,6 +45,7 @@ pub use status::api::{
 pub use status::{ObservedContainer, ObservedPod, ObservedSandbox, PodEnd, StatusInput, pod_status};
 pub use termination::{MINIMUM_GRACE_PERIOD, after_hook, grace_period, orphan_grace_period, termination_order};
 pub use validate::validate;
+pub use volume_files::{VolumeError, VolumeFile, VolumeFiles, volume_files};
 
 #[cfg(test)]
 mod round_trip_tests;

@@ -1,0 +1,73 @@
+//! [`Documents`]: the ConfigMaps and Secrets that a pod may name, as they are handed in. Shows no content: of a Secret it is
+//! secret, and nobody marks it. Knows no directory and no API server; made by whoever reads documents.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use zeroize::Zeroize as _;
+
+/// The ConfigMaps and Secrets of one namespace, by their names.
+#[derive(Clone, Debug, Default)]
+pub struct Documents {
+    /// ConfigMaps.
+    pub config_maps: BTreeMap<String, Document>,
+    /// Secrets.
+    pub secrets: BTreeMap<String, Document>,
+}
+
+/// One ConfigMap or Secret.
+#[derive(Clone, Debug, Default)]
+pub struct Document {
+    /// `data`, by key.
+    pub data: BTreeMap<String, Content>,
+    /// `binaryData` of a ConfigMap, by key: for files only.
+    pub binary: BTreeMap<String, Content>,
+}
+
+impl Document {
+    /// Everything that can be a file.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (&String, &Content)> {
+        self.data.iter().chain(&self.binary)
+    }
+
+    /// What a key holds, as a file.
+    pub(crate) fn file(&self, key: &str) -> Option<&Content> {
+        self.data.get(key).or_else(|| self.binary.get(key))
+    }
+}
+
+/// What a key of a document holds. Its `Debug` shows nothing, and its memory is wiped when it goes.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Content(Vec<u8>);
+
+impl Content {
+    /// Takes the bytes over.
+    #[must_use]
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
+        Self(bytes.into())
+    }
+
+    /// The bytes, for the file that holds them.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The text, where it is one: for a variable.
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        std::str::from_utf8(&self.0).ok()
+    }
+}
+
+impl Drop for Content {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Content(…)")
+    }
+}

@@ -1,0 +1,141 @@
+//! [`PodEvent`]: what happens to a pod and its containers, as the kubelet's events: type, reason and message, in one table.
+//! Pulls have theirs in the image manager. Records nothing; whoever does things does.
+
+use image_manager::EventType;
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PodEvent<'a> {
+    /// A container was made.
+    Created,
+    /// A container was started.
+    Started,
+    /// A container could not be made or started.
+    Failed(&'a str),
+    /// Its hook after the start failed.
+    FailedPostStartHook,
+    /// Its hook before the stop failed.
+    FailedPreStopHook,
+    /// It has to wait before it is started again: the message of [`crate::RestartWait`].
+    BackOff(&'a str),
+    /// It is stopped; the message of its kill, or none where the whole pod is stopped.
+    Killing {
+        /// The container.
+        container: &'a str,
+        /// Why; may be empty.
+        message: &'a str,
+    },
+    /// A probe failed: which one, and what it said.
+    Unhealthy {
+        /// `Liveness`, `Readiness` or `Startup`.
+        probe: &'a str,
+        /// What it said.
+        output: &'a str,
+    },
+    /// The sandbox is made anew.
+    SandboxChanged,
+    /// A sandbox could not be made.
+    FailedCreatePodSandBox(&'a str),
+    /// Nobody could tell how a sandbox is.
+    FailedPodSandBoxStatus(&'a str),
+    /// The pod is not valid.
+    FailedValidation {
+        /// Namespace and name.
+        pod: &'a str,
+        /// What is wrong.
+        errors: &'a str,
+    },
+    /// Keys of a document are no names of variables: the text of [`crate::SkippedKeys`].
+    InvalidEnvironmentVariableNames(&'a str),
+    /// A volume could not be made.
+    FailedMount {
+        /// The volume.
+        volume: &'a str,
+        /// Why.
+        error: &'a str,
+    },
+}
+
+impl PodEvent<'_> {
+    /// Whether it went as it should.
+    #[must_use]
+    pub fn kind(&self) -> EventType {
+        match self {
+            Self::Created | Self::Started | Self::Killing { .. } | Self::SandboxChanged => EventType::Normal,
+            _ => EventType::Warning,
+        }
+    }
+
+    /// The fixed reason.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Created => "Created",
+            Self::Started => "Started",
+            Self::Failed(_) => "Failed",
+            Self::FailedPostStartHook => "FailedPostStartHook",
+            Self::FailedPreStopHook => "FailedPreStopHook",
+            Self::BackOff(_) => "BackOff",
+            Self::Killing { .. } => "Killing",
+            Self::Unhealthy { .. } => "Unhealthy",
+            Self::SandboxChanged => "SandboxChanged",
+            Self::FailedCreatePodSandBox(_) => "FailedCreatePodSandBox",
+            Self::FailedPodSandBoxStatus(_) => "FailedPodSandBoxStatus",
+            Self::FailedValidation { .. } => "FailedValidation",
+            Self::InvalidEnvironmentVariableNames(_) => "InvalidEnvironmentVariableNames",
+            Self::FailedMount { .. } => "FailedMount",
+        }
+    }
+
+    /// For people.
+    #[must_use]
+    pub fn message(&self) -> String {
+        match self {
+            Self::Created => "Container created".to_owned(),
+            Self::Started => "Container started".to_owned(),
+            Self::Failed(error) => format!("Error: {error}"),
+            Self::FailedPostStartHook => "PostStartHook failed".to_owned(),
+            Self::FailedPreStopHook => "PreStopHook failed".to_owned(),
+            Self::BackOff(text) | Self::InvalidEnvironmentVariableNames(text) => (*text).to_owned(),
+            Self::Killing { container, message: "" } => format!("Stopping container {container}"),
+            Self::Killing { message, .. } => (*message).to_owned(),
+            Self::Unhealthy { probe, output } => format!("{probe} probe failed: {output}"),
+            Self::SandboxChanged => "Pod sandbox changed, it will be killed and re-created.".to_owned(),
+            Self::FailedCreatePodSandBox(error) => format!("Failed to create pod sandbox: {error}"),
+            Self::FailedPodSandBoxStatus(error) => format!("Unable to get pod sandbox status: {error}"),
+            Self::FailedValidation { pod, errors } => format!("Error validating pod {pod}, ignoring: {errors}"),
+            Self::FailedMount { volume, error } => format!("MountVolume.SetUp failed for volume {volume:?} : {error}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_those_of_the_kubelet() {
+        let cases = [
+            (PodEvent::Created, "Normal Created Container created"),
+            (PodEvent::Failed("ErrImagePull"), "Warning Failed Error: ErrImagePull"),
+            (PodEvent::Killing { container: "web", message: "" }, "Normal Killing Stopping container web"),
+            (
+                PodEvent::Killing {
+                    container: "web",
+                    message: "Container web failed liveness probe, will be restarted",
+                },
+                "Normal Killing Container web failed liveness probe, will be restarted",
+            ),
+            (PodEvent::SandboxChanged, "Normal SandboxChanged Pod sandbox changed, it will be killed and re-created."),
+            (
+                PodEvent::FailedCreatePodSandBox("no network"),
+                "Warning FailedCreatePodSandBox Failed to create pod sandbox: no network",
+            ),
+            (PodEvent::FailedPostStartHook, "Warning FailedPostStartHook PostStartHook failed"),
+            (PodEvent::BackOff("Back-off restarting"), "Warning BackOff Back-off restarting"),
+        ];
+        for (event, want) in cases {
+            assert_eq!(format!("{} {} {}", event.kind().as_str(), event.reason(), event.message()), want);
+        }
+    }
+}

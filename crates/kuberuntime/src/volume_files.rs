@@ -1,0 +1,272 @@
+//! [`volume_files`]: the files of a volume that is made of documents and of what the pod knows of itself: configMap,
+//! secret, downwardAPI, projected. Pure: it says what is to stand there, and writes nothing. Called when the volumes of a
+//! pod are made, and again when documents change.
+
+use std::collections::BTreeMap;
+
+use crate::documents::{Content, Document, Documents};
+use crate::environment::{Place, PodField, Surroundings, amount};
+use crate::pod::{DocumentVolume, DownwardItem, Pod, ProjectedSource, VolumeSource};
+
+/// Mode where nobody says one.
+const MODE: i32 = 0o644;
+
+/// A file of a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeFile {
+    /// Its mode, before the group of the volume adds to it.
+    pub mode: u32,
+    /// What is in it.
+    pub content: Content,
+}
+
+/// The files of a volume, by their paths below it. No path leads out of the volume.
+pub type VolumeFiles = BTreeMap<String, VolumeFile>;
+
+/// Why the files of a volume cannot be had.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum VolumeError {
+    /// A ConfigMap is not there.
+    #[error("volume {volume:?}: configmap {name:?} not found")]
+    NoConfigMap {
+        /// The volume.
+        volume: String,
+        /// The document.
+        name: String,
+    },
+    /// A Secret is not there.
+    #[error("volume {volume:?}: secret {name:?} not found")]
+    NoSecret {
+        /// The volume.
+        volume: String,
+        /// The document.
+        name: String,
+    },
+    /// A document does not have a key.
+    #[error("volume {volume:?}: {kind} {name:?} references non-existent config key: {key}")]
+    NoKey {
+        /// The volume.
+        volume: String,
+        /// `configmap` or `secret`.
+        kind: &'static str,
+        /// The document.
+        name: String,
+        /// The key.
+        key: String,
+    },
+    /// Something that no file can show; validation refuses it.
+    #[error("volume {volume:?}: {what:?} cannot be shown in a file")]
+    NoField {
+        /// The volume.
+        volume: String,
+        /// What.
+        what: String,
+    },
+    /// A key of a document that cannot be a path.
+    #[error("volume {volume:?}: {path:?} does not stay below the volume")]
+    NotBelow {
+        /// The volume.
+        volume: String,
+        /// The path.
+        path: String,
+    },
+}
+
+/// What the files of one volume are made from.
+struct Maker<'a> {
+    pod: &'a Pod,
+    volume: &'a str,
+    documents: &'a Documents,
+    around: &'a Surroundings,
+    files: VolumeFiles,
+}
+
+/// The files of the pod's volume `name`. `None`: there is no such volume, or it is not made of files like these.
+///
+/// # Errors
+/// A document or key that must be there is not.
+pub fn volume_files(
+    pod: &Pod,
+    name: &str,
+    documents: &Documents,
+    around: &Surroundings,
+) -> Option<Result<VolumeFiles, VolumeError>> {
+    let volume = pod.spec.volumes.iter().find(|volume| volume.name == name)?;
+    let mut maker = Maker { pod, volume: name, documents, around, files: VolumeFiles::new() };
+    let made = match &volume.source {
+        VolumeSource::ConfigMap(volume) => maker.config_map(volume, volume.default_mode),
+        VolumeSource::Secret(volume) => maker.secret(volume, volume.default_mode),
+        VolumeSource::DownwardApi { items, default_mode } => maker.downward(items, *default_mode),
+        VolumeSource::Projected { sources, default_mode } => sources.iter().try_for_each(|source| match source {
+            ProjectedSource::ConfigMap(volume) => maker.config_map(volume, *default_mode),
+            ProjectedSource::Secret(volume) => maker.secret(volume, *default_mode),
+            ProjectedSource::DownwardApi(items) => maker.downward(items, *default_mode),
+            ProjectedSource::Unclear(_) => Err(maker.no_field("a source")),
+        }),
+        VolumeSource::HostPath { .. } | VolumeSource::EmptyDir { .. } | VolumeSource::Image { .. } => return None,
+    };
+    Some(made.map(|()| maker.files))
+}
+
+impl Maker<'_> {
+    fn config_map(&mut self, volume: &DocumentVolume, mode: Option<i32>) -> Result<(), VolumeError> {
+        match self.documents.config_maps.get(&volume.name) {
+            Some(document) => self.document("configmap", document, volume, mode),
+            None if volume.optional => Ok(()),
+            None => Err(VolumeError::NoConfigMap { volume: self.volume.to_owned(), name: volume.name.clone() }),
+        }
+    }
+
+    fn secret(&mut self, volume: &DocumentVolume, mode: Option<i32>) -> Result<(), VolumeError> {
+        match self.documents.secrets.get(&volume.name) {
+            Some(document) => self.document("secret", document, volume, mode),
+            None if volume.optional => Ok(()),
+            None => Err(VolumeError::NoSecret { volume: self.volume.to_owned(), name: volume.name.clone() }),
+        }
+    }
+
+    fn document(
+        &mut self,
+        kind: &'static str,
+        document: &Document,
+        volume: &DocumentVolume,
+        mode: Option<i32>,
+    ) -> Result<(), VolumeError> {
+        if volume.items.is_empty() {
+            return document.files().try_for_each(|(key, content)| self.put(key, mode, content.clone()));
+        }
+        for item in &volume.items {
+            match document.file(&item.key) {
+                Some(content) => self.put(&item.path, item.mode.or(mode), content.clone())?,
+                None if volume.optional => {}
+                None => {
+                    return Err(VolumeError::NoKey {
+                        volume: self.volume.to_owned(),
+                        kind,
+                        name: volume.name.clone(),
+                        key: item.key.clone(),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn downward(&mut self, items: &[DownwardItem], mode: Option<i32>) -> Result<(), VolumeError> {
+        for item in items {
+            let text = match (&item.field_ref, &item.resource_field_ref) {
+                (Some(field), _) => PodField::parse(&field.field_path, Place::File)
+                    .map(|read| read.value(self.pod, self.around))
+                    .ok_or_else(|| self.no_field(&field.field_path))?,
+                (None, Some(reference)) => {
+                    amount(self.pod, None, reference, self.around).ok_or_else(|| self.no_field(&reference.resource))?
+                }
+                (None, None) => return Err(self.no_field(&item.path)),
+            };
+            self.put(&item.path, item.mode.or(mode), Content::new(text))?;
+        }
+        Ok(())
+    }
+
+    /// A later file replaces an earlier one of its path.
+    fn put(&mut self, path: &str, mode: Option<i32>, content: Content) -> Result<(), VolumeError> {
+        let stays = !path.is_empty() && !path.starts_with('/') && path.split('/').all(|part| part != "..");
+        if !stays {
+            return Err(VolumeError::NotBelow { volume: self.volume.to_owned(), path: path.to_owned() });
+        }
+        let mode = u32::try_from(mode.unwrap_or(MODE)).unwrap_or(0) & 0o777;
+        self.files.insert(path.to_owned(), VolumeFile { mode, content });
+        Ok(())
+    }
+
+    fn no_field(&self, what: &str) -> VolumeError {
+        VolumeError::NoField { volume: self.volume.to_owned(), what: what.to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn documents() -> Documents {
+        let content = |pairs: &[(&str, &str)]| {
+            pairs.iter().map(|(key, value)| ((*key).to_owned(), Content::new(*value))).collect::<BTreeMap<_, _>>()
+        };
+        let binary = [("logo".to_owned(), Content::new(vec![0xff, 0xfe]))].into();
+        let settings = Document { data: content(&[("a", "1"), ("b", "2")]), binary };
+        let login = Document { data: content(&[("password", "swordfish")]), ..Document::default() };
+        let odd = Document { data: content(&[("..", "x")]), ..Document::default() };
+        Documents {
+            config_maps: [("settings".to_owned(), settings), ("odd".to_owned(), odd)].into(),
+            secrets: [("login".to_owned(), login)].into(),
+        }
+    }
+
+    /// Path, mode and content of each file.
+    fn files(mut volume: Value) -> Result<Vec<(String, u32, Vec<u8>)>, String> {
+        volume["name"] = json!("v");
+        let mut pod = Pod::from_json(&json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "labels": {"app": "web"}},
+            "spec": {"volumes": [volume], "containers": [{"name": "c", "image": "x", "resources": {"limits": {"memory": "64Mi"}}}]},
+        }))
+        .expect("a pod");
+        crate::set_defaults(&mut pod);
+        let made = volume_files(&pod, "v", &documents(), &Surroundings::default()).expect("made of files");
+        let made = made.map_err(|error| error.to_string())?;
+        assert!(!format!("{made:?}").contains("swordfish"));
+        Ok(made.into_iter().map(|(path, file)| (path, file.mode, file.content.bytes().to_vec())).collect())
+    }
+
+    fn is(list: &[(&str, u32, &[u8])]) -> Result<Vec<(String, u32, Vec<u8>)>, String> {
+        Ok(list.iter().map(|(path, mode, bytes)| ((*path).to_owned(), *mode, bytes.to_vec())).collect())
+    }
+
+    #[test]
+    fn documents_become_files() {
+        let all = files(json!({"configMap": {"name": "settings"}}));
+        assert_eq!(all, is(&[("a", 0o644, b"1"), ("b", 0o644, b"2"), ("logo", 0o644, &[0xff, 0xfe])]));
+        let items = json!([{"key": "b", "path": "x/y", "mode": 256}, {"key": "logo", "path": "z"}]);
+        let some = files(json!({"configMap": {"name": "settings", "items": items, "defaultMode": 384}}));
+        assert_eq!(some, is(&[("x/y", 0o400, b"2"), ("z", 0o600, &[0xff, 0xfe])]));
+        let secret = files(json!({"secret": {"secretName": "login", "defaultMode": 256}}));
+        assert_eq!(secret, is(&[("password", 0o400, b"swordfish")]));
+    }
+
+    #[test]
+    fn the_pod_becomes_files() {
+        let items = json!([
+            {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}, "mode": 292},
+            {"path": "memory", "resourceFieldRef": {"containerName": "c", "resource": "limits.memory", "divisor": "1Mi"}},
+        ]);
+        let own = files(json!({"downwardAPI": {"items": items}}));
+        assert_eq!(own, is(&[("labels", 0o444, b"app=\"web\""), ("memory", 0o644, b"64")]));
+        let all = files(json!({"projected": {"defaultMode": 288, "sources": [
+            {"configMap": {"name": "settings", "items": [{"key": "a", "path": "a"}]}},
+            {"secret": {"name": "login"}},
+            {"downwardAPI": {"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}},
+        ]}}));
+        assert_eq!(all, is(&[("a", 0o440, b"1"), ("name", 0o440, b"web"), ("password", 0o440, b"swordfish")]));
+    }
+
+    #[test]
+    fn what_is_missing() {
+        let no = |text: &str| Err(text.to_owned());
+        assert_eq!(files(json!({"configMap": {"name": "x"}})), no("volume \"v\": configmap \"x\" not found"));
+        assert_eq!(files(json!({"configMap": {"name": "x", "optional": true}})), is(&[]));
+        assert_eq!(files(json!({"secret": {"secretName": "x"}})), no("volume \"v\": secret \"x\" not found"));
+        let items = json!([{"key": "none", "path": "p"}]);
+        assert_eq!(
+            files(json!({"secret": {"secretName": "login", "items": items}})),
+            no("volume \"v\": secret \"login\" references non-existent config key: none")
+        );
+        assert_eq!(files(json!({"secret": {"secretName": "login", "items": items, "optional": true}})), is(&[]));
+        assert_eq!(
+            files(json!({"configMap": {"name": "odd"}})),
+            no("volume \"v\": \"..\" does not stay below the volume")
+        );
+        let pod = Pod::default();
+        assert!(volume_files(&pod, "v", &documents(), &Surroundings::default()).is_none());
+    }
+}
