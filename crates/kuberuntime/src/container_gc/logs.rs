@@ -31,7 +31,7 @@ impl Default for LogDirectories {
 pub struct LogInventory {
     /// Entries of the pods' directory.
     pub directories: Vec<PodLogDirectory>,
-    /// Links that lead nowhere.
+    /// Links to logs of pods that are not there.
     pub dangling: Vec<ContainerLink>,
 }
 
@@ -103,8 +103,13 @@ impl LogDirectories {
         let Some(links) = &self.links else { return Ok(found) };
         for (name, kind) in entries(links)? {
             let Some(stem) = name.strip_suffix(SUFFIX).filter(|_| kind.is_symlink()) else { continue };
+            let path = links.join(&name);
+            // A link to somebody else's logs is somebody else's.
+            if !fs::read_link(&path).is_ok_and(|to| to.starts_with(&self.pods)) {
+                continue;
+            }
             // Only whether it leads somewhere is asked; nothing is done there.
-            if matches!(fs::metadata(links.join(&name)), Err(e) if e.kind() == io::ErrorKind::NotFound) {
+            if matches!(fs::metadata(&path), Err(e) if e.kind() == io::ErrorKind::NotFound) {
                 let container_id = stem.rsplit_once('-').map(|(_, id)| id.to_owned()).unwrap_or_default();
                 found.dangling.push(ContainerLink { name, container_id });
             }

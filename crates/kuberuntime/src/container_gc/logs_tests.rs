@@ -44,9 +44,11 @@ fn a_scan_finds_pods_and_dangling_links() {
     symlink(elsewhere.path(), tree.logs.pods.join("ns_link_u6")).unwrap();
     let link = |name: &str, to: &Path| symlink(to, tree.root.path().join("containers").join(name)).unwrap();
     link("web_ns_app-0123456789.log", &log);
-    link("old_ns_app-9876543210.log", Path::new("/nowhere/0.log"));
-    link("old_ns_app-9876543210.txt", Path::new("/nowhere/0.log"));
-    link("nodash.log", Path::new("/nowhere/0.log"));
+    let nothing = tree.logs.pods.join("ns_old_u9/app/0.log");
+    link("old_ns_app-9876543210.log", &nothing);
+    link("old_ns_app-9876543210.txt", &nothing);
+    link("nodash.log", &nothing);
+    link("others_ns_app-1111111111.log", Path::new("/nowhere/0.log"));
     tree.write("containers/file_ns_app-1.log");
 
     let found = tree.logs.scan().unwrap();
