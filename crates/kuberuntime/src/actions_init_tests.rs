@@ -210,6 +210,32 @@ fn init_containers() {
                 "init[2]",
             ),
             (
+                "init containers of an earlier sandbox have done nothing for this one",
+                |s| {
+                    s.seen.containers.iter_mut().for_each(|run| run.sandbox_id = "earlier".into());
+                },
+                "init[0]",
+            ),
+            (
+                "nor have normal ones, though they count for the restart policy",
+                |s| {
+                    s.normal(Created);
+                    s.seen.containers.iter_mut().for_each(|run| run.sandbox_id = "earlier".into());
+                    s.run("initid1").sandbox_id = "s0".into();
+                },
+                "init[1]",
+            ),
+            (
+                "a restart of all that was asked for in an earlier sandbox is done with it",
+                |s| {
+                    s.normal(Running);
+                    s.restarts_all(0);
+                    s.exited("id-foo1", 1);
+                    s.run("id-foo1").sandbox_id = "earlier".into();
+                },
+                "start[0]",
+            ),
+            (
                 "an init container that failed for good is the end of the pod, also when its sandbox is gone",
                 |s| {
                     s.pod.spec.init_containers[2].restart_policy = Some(Never);

@@ -664,7 +664,7 @@ fn settled(scene: &mut Scene, actions: &PodActions) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(600))]
 
     #[test]
     fn whatever_is_seen_the_actions_hold_together(scene in any_scene()) {

@@ -365,7 +365,7 @@ fn any_value() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
     fn nothing_makes_reading_or_validation_panic(metadata in any_value(), inner in any_value(), container in any_value()) {

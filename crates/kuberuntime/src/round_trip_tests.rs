@@ -41,7 +41,7 @@ impl Hands {
         let filter = ContainerFilter { labels, ..ContainerFilter::default() };
         for container in self.runtime.list_containers(Some(&filter)).await.expect("listed") {
             let status = self.runtime.container_status(&container.id, false).await.expect("a status");
-            containers.push(ObservedContainer::from(status));
+            containers.push(ObservedContainer::from(status).in_sandbox(container.pod_sandbox_id));
         }
         let owner = Owner { uid: self.pod.metadata.uid.clone(), ..Owner::default() };
         ObservedPod::new(owner, sandboxes, containers)
@@ -189,13 +189,17 @@ async fn what_ends_comes_back_alone_and_is_counted() {
 
 #[tokio::test]
 async fn a_dead_sandbox_is_replaced_with_everything_in_it() {
-    let hands = hands(json!({"containers": [{"name": "a", "image": "x"}]}));
+    let init = json!([{"name": "i", "image": "x"}, {"name": "j", "image": "x"}]);
+    let hands = hands(json!({"initContainers": init, "containers": [{"name": "a", "image": "x"}]}));
+    hands.ends("i", 0);
+    hands.ends("j", 0);
     hands.settle().await;
     let first = hands.observe().await.sandboxes[0].id.clone();
     hands.runtime.kill_sandbox(&first);
     let actions = hands.actions().await;
     assert_eq!((actions.kill_pod.clone(), actions.attempt), (Some(PodReason::NotReady), 1), "{actions}");
-    assert_eq!(hands.settle().await, ["a"]);
+    // What the earlier sandbox had is still shown, and nobody takes it for done in the new one.
+    assert_eq!(hands.settle().await, ["i", "j", "a"]);
     let observed = hands.observe().await;
     assert_eq!((observed.sandboxes.len(), observed.sandboxes[0].attempt, observed.sandboxes[0].ready), (2, 1, true));
     assert_eq!(hands.counts().await, [1]);

@@ -65,9 +65,9 @@ impl PodEnd {
 }
 
 impl StatusInput<'_> {
-    /// Whether any normal container was ever started, so that all init containers had been done.
+    /// Whether any normal container was started in this sandbox, so that all init containers had been done.
     fn has_begun(&self) -> bool {
-        self.pod.spec.containers.iter().any(|container| self.observed.latest(&container.name).is_some())
+        self.pod.spec.containers.iter().any(|container| self.observed.latest_here(&container.name).is_some())
     }
 }
 
@@ -83,7 +83,7 @@ pub fn pod_status(input: &StatusInput<'_>) -> PodStatus {
     let phase = match before {
         Some(over @ (Phase::Succeeded | Phase::Failed)) => over,
         _ if input.ended.is_some() => Phase::Failed,
-        _ => phase::phase(input.pod, &init, &normal),
+        _ => phase::phase(input.pod, input.has_begun(), &init, &normal),
     };
     let told =
         input.previous.map(|previous| PodEnd { reason: previous.reason.clone(), message: previous.message.clone() });

@@ -223,6 +223,15 @@ fn init_containers_and_sidecars() {
 }
 
 #[test]
+fn an_earlier_sandbox_says_nothing_about_init_containers() {
+    let spec = json!({"initContainers": [{"name": "i", "image": "x"}], "containers": [{"name": "a", "image": "x"}]});
+    let mut scene = scene(spec).run("i", Seen::Exited, 0, 2).run("a", Seen::Exited, 137, 0);
+    assert_eq!(scene.short(), "Running PIP: i ended 0 #2 ready, a ended 137");
+    scene.runs.iter_mut().for_each(|run| run.sandbox_id = "earlier".into());
+    assert_eq!(scene.short(), "Pending PP: i PodInitializing after 0 #2, a ended 137");
+}
+
+#[test]
 fn probes_decide_about_readiness() {
     let probe = json!({"exec": {"command": ["x"]}});
     let spec = json!({"containers": [{"name": "a", "image": "x", "startupProbe": probe, "readinessProbe": probe}]});

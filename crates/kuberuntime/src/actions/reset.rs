@@ -13,7 +13,7 @@ use crate::status::{ObservedContainer, ObservedPod};
 pub(super) fn reset(pod: &Pod, observed: &ObservedPod, actions: &mut PodActions) {
     let containers = || pod.all_containers().filter(|(kind, _)| *kind != ContainerKind::Ephemeral);
     let asks = containers().find_map(|(_, container)| {
-        let run = observed.latest(&container.name).filter(|run| run.state == ContainerState::Exited)?;
+        let run = observed.latest_here(&container.name).filter(|run| run.state == ContainerState::Exited)?;
         let (_, action) = matching_rule(container, run.exit_code)?;
         (action == RestartAction::RestartAllContainers).then_some(run)
     });

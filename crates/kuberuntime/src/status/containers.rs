@@ -30,6 +30,14 @@ fn status(input: &StatusInput<'_>, kind: ContainerKind, container: &Container) -
     let before = input.previous.and_then(|previous| of(previous, kind, &container.name));
     let mut runs = input.observed.runs(&container.name);
     let mut status = match runs.next() {
+        // An init container of an earlier sandbox has its turn still to come.
+        Some(run) if kind == ContainerKind::Init && input.observed.latest_here(&run.name).is_none() => {
+            ContainerStatus {
+                restart_count: run.restart_count(),
+                last_state: (run.state == Seen::Exited).then(|| terminated(input, run)),
+                ..unseen(input, kind, container, None)
+            }
+        }
         Some(run) => seen(input, container, run, before),
         None => unseen(input, kind, container, before),
     };

@@ -42,6 +42,8 @@ pub struct ObservedContainer {
     pub id: String,
     /// Name within the pod.
     pub name: String,
+    /// The sandbox that it is in; empty: not known. A status does not tell it, a list does.
+    pub sandbox_id: String,
     /// State.
     pub state: ContainerState,
     /// Creation.
@@ -69,6 +71,13 @@ pub struct ObservedContainer {
 }
 
 impl ObservedContainer {
+    /// With the sandbox that it is in.
+    #[must_use]
+    pub fn in_sandbox(mut self, id: impl Into<String>) -> Self {
+        self.sandbox_id = id.into();
+        self
+    }
+
     /// How many were before it.
     #[must_use]
     pub fn restart_count(&self) -> u32 {
@@ -98,6 +107,7 @@ impl From<cri_api::ContainerStatus> for ObservedContainer {
         Self {
             id: status.id,
             name,
+            sandbox_id: String::new(),
             state: status.state,
             created_at: status.created_at,
             started_at: status.started_at,
@@ -154,6 +164,15 @@ impl ObservedPod {
     #[must_use]
     pub fn latest(&self, name: &str) -> Option<&ObservedContainer> {
         self.runs(name).next()
+    }
+
+    /// The newest run of the container of this name that is not known to be of an earlier sandbox. What an earlier one had
+    /// says nothing about how far the pod is in this one.
+    #[must_use]
+    pub fn latest_here(&self, name: &str) -> Option<&ObservedContainer> {
+        let newest = self.sandboxes.first().map(|sandbox| sandbox.id.as_str());
+        self.latest(name)
+            .filter(|run| run.sandbox_id.is_empty() || newest.is_none_or(|newest| run.sandbox_id == newest))
     }
 
     /// The addresses of the pod: those of its newest sandbox, while that is ready.

@@ -4,10 +4,8 @@ use super::api::{ContainerState, ContainerStatus, Phase};
 use crate::actions::restart::{self, Verdict};
 use crate::pod::{Container, Pod};
 
-/// How far a pod is.
-pub(super) fn phase(pod: &Pod, init: &[ContainerStatus], normal: &[ContainerStatus]) -> Phase {
-    let has_begun =
-        normal.iter().any(|status| !matches!(status.state, ContainerState::Waiting(_)) || status.last_state.is_some());
+/// How far a pod is. `has_begun`: a normal container was started, so that all init containers had been done.
+pub(super) fn phase(pod: &Pod, has_begun: bool, init: &[ContainerStatus], normal: &[ContainerStatus]) -> Phase {
     let mut initialising = false;
     for (container, status) in pod.spec.init_containers.iter().zip(init) {
         match &status.state {
