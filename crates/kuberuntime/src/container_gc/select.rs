@@ -2,7 +2,7 @@
 //! is known of pods, the policy and the time go in; a plan with a reason for everything comes out, whatever the order of
 //! the input.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use cri_api::{Container, ContainerState, PodSandbox};
@@ -234,9 +234,17 @@ pub(super) fn select_sandboxes<'a>(
 
 /// Directories, and links.
 pub(super) fn select_logs(logs: &LogInventory, containers: &[Container], pods: &dyn PodStates) -> (Vec<Row>, Vec<Row>) {
-    let running = |uid: &str| {
-        let of = |container: &Container| container.labels.get(POD_UID).is_some_and(|label| label == uid);
-        containers.iter().any(|container| container.state == ContainerState::Running && of(container))
+    let running: HashSet<&str> = containers
+        .iter()
+        .filter(|container| container.state == ContainerState::Running)
+        .filter_map(|container| container.labels.get(POD_UID).map(String::as_str))
+        .collect();
+    let by_id: BTreeMap<&str, &Container> =
+        containers.iter().map(|container| (container.id.as_str(), container)).collect();
+    // The id on a link may be the beginning of one.
+    let owner = |id: &str| {
+        let (whole, container) = by_id.range(id..).next().filter(|_| !id.is_empty())?;
+        whole.starts_with(id).then_some(*container)
     };
     let ready = pods.sources_ready();
     let directories = logs.directories.iter().enumerate().map(|(index, directory)| {
@@ -244,7 +252,9 @@ pub(super) fn select_logs(logs: &LogInventory, containers: &[Container], pods: &
             None => Verdict::Keep(Keep::Foreign),
             Some(_) if !ready => Verdict::Keep(Keep::SourcesNotReady),
             // A pod that somebody runs under another's eyes keeps its logs, whatever the sources say.
-            Some(pod) if !pods.content_removable(&pod.uid) || running(&pod.uid) => Verdict::Keep(Keep::PodMayLive),
+            Some(pod) if !pods.content_removable(&pod.uid) || running.contains(pod.uid.as_str()) => {
+                Verdict::Keep(Keep::PodMayLive)
+            }
             Some(_) => Verdict::Remove(Remove::PodGone),
         };
         let (pod, pod_uid) = match &directory.pod {
@@ -255,8 +265,7 @@ pub(super) fn select_logs(logs: &LogInventory, containers: &[Container], pods: &
         Row { id, name: String::new(), pod, pod_uid, created_at: None, verdict, index }
     });
     let links = logs.dangling.iter().enumerate().map(|(index, link)| {
-        let owner = containers.iter().find(|c| !link.container_id.is_empty() && c.id.starts_with(&link.container_id));
-        let verdict = match owner {
+        let verdict = match owner(&link.container_id) {
             Some(container) if container.state != ContainerState::Exited => Verdict::Keep(Keep::NotEnded),
             _ => Verdict::Remove(Remove::Dangling),
         };
