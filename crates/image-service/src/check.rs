@@ -38,6 +38,8 @@ impl Shared {
             // Who asks for this very check meanwhile waits for its end.
             let mut report = shared.after_unclean.0.blocking_lock();
             let request = CheckRequest { repair: true, deep: false, since_unclean_only: true };
+            // It takes so little that it is not given up, not even at shutdown: programs that only ask something and end
+            // would put it off for ever.
             match shared.check_now(&request, &CheckSink::default(), &|| false) {
                 Ok(found) => {
                     let (layers, problems) = (found.layers_checked, found.problems.len());
@@ -48,9 +50,6 @@ impl Shared {
                         "what was written last is checked"
                     );
                     *report = Some(found);
-                }
-                Err(error) if error.kind() == Kind::Cancelled => {
-                    tracing::info!("the check of what was written last was given up; the next start does it");
                 }
                 Err(error) => tracing::error!(%error, "what was written last could not be checked"),
             }
@@ -71,7 +70,10 @@ impl Shared {
         let given_up = Arc::new(AtomicBool::new(false));
         let _guard = GiveUp(Arc::clone(&given_up));
         let (shared, request, progress) = (Arc::clone(self), *request, progress.clone());
-        let check = move || shared.check_now(&request, &progress, &|| given_up.load(Ordering::Acquire));
+        let check = move || {
+            let cancelled = || shared.token.is_cancelled() || given_up.load(Ordering::Acquire);
+            shared.check_now(&request, &progress, &cancelled)
+        };
         self.background.run(check).await
     }
 
@@ -80,13 +82,13 @@ impl Shared {
         &self,
         request: &CheckRequest,
         progress: &CheckSink,
-        given_up: &(dyn Fn() -> bool + Sync),
+        cancelled: &(dyn Fn() -> bool + Sync),
     ) -> Result<CheckReport> {
         let options = CheckOptions {
             depth: if request.deep { Depth::Files } else { Depth::Digest },
             repair: request.repair,
             recent_only: request.since_unclean_only,
-            cancelled: &|| self.token.is_cancelled() || given_up(),
+            cancelled,
             progress: &|now| {
                 progress.tell(cri_api::CheckProgress {
                     layers: now.layers,

@@ -20,7 +20,7 @@ const NOT_OF_LAYERS: [&[u8]; 3] = [b"security.selinux", b"security.ima", b"secur
 
 /// The first difference between two layer directories, in words. Directories of `implicit` got their attributes from
 /// layers below: these are not compared.
-pub(super) fn difference(
+pub(crate) fn difference(
     there: BorrowedFd<'_>,
     copy: BorrowedFd<'_>,
     implicit: &[Vec<u8>],
@@ -30,7 +30,9 @@ pub(super) fn difference(
         .iter()
         .map(|path| if path.is_empty() { FS.as_bytes().to_vec() } else { [FS.as_bytes(), b"/", path].concat() })
         .collect();
-    let mut trees = Trees { there, copy, beneath: Beneath::default(), implicit, todo: vec![FS.as_bytes().to_vec()] };
+    let has_placeholders = stat(there, DEFERRED.as_bytes())?.is_some();
+    let todo = vec![FS.as_bytes().to_vec()];
+    let mut trees = Trees { there, copy, beneath: Beneath::default(), implicit, has_placeholders, todo };
     if let Some(what) = trees.named(&[], FS.as_bytes())? {
         return Ok(Some(what));
     }
@@ -59,6 +61,8 @@ struct Trees<'a> {
     beneath: Beneath,
     /// Directories whose attributes are those of the layers below.
     implicit: BTreeSet<Vec<u8>>,
+    /// An ordinary user unpacked the layer: empty files stand for devices, and are of the time at which they were made.
+    has_placeholders: bool,
     /// Directories whose entries are yet to be compared, and which are there on both sides.
     todo: Vec<Vec<u8>>,
 }
@@ -146,7 +150,11 @@ impl Trees<'_> {
             return differs("the form", text(&is), text(&was));
         }
         // A directory's time says less than what changed in it, which is looked at first.
-        if !is_directory && let Some(what) = other_time(&is, &was, path) {
+        let is_placeholder = self.has_placeholders && is.st_size == 0 && is.st_mode & 0o7777 == 0o600;
+        if !is_directory
+            && !is_placeholder
+            && let Some(what) = other_time(&is, &was, path)
+        {
             return Ok(Some(what));
         }
         if kind(&is) == FileType::Symlink {

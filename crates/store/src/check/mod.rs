@@ -9,6 +9,7 @@ mod compare;
 mod disk;
 mod fix;
 mod layer;
+mod names;
 mod records;
 
 use std::collections::BTreeMap;
@@ -21,10 +22,13 @@ use crate::db::Records;
 use crate::error::StoreError;
 use crate::open::Store;
 use crate::records::{LayerEntry, LayerId};
+#[cfg(test)]
+pub(crate) use compare::difference;
 use layer::Verdict;
 
-/// After an unclean stop, so much of what was written last is read; the rest is looked at without being read.
-const RECENT_BYTES: u64 = 1 << 30;
+/// After an unclean stop, so much of what was written last is read, in a second or so; the rest is looked at without
+/// being read, which finds files that are not there or too short.
+const RECENT_BYTES: u64 = 256 << 20;
 
 /// How closely layers are looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

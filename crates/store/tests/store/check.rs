@@ -401,6 +401,28 @@ fn a_damaged_layer_that_is_mounted_stays_until_it_is_unmounted() {
 }
 
 #[test]
+fn a_pull_that_relied_on_a_layer_that_is_repaired_away_gets_it_again() {
+    let (bench, store, [one, ..]) = Bench::new();
+    let image = Image::new("four", &[bench_tar(&bench), plain_layer("four", b"4")]);
+    let lease = store.lease();
+    let layers = image.sources(&store, &lease);
+    flip(&bench.layer(&one, 0).join("fs/d/base"));
+    assert_eq!(kinds(&look(&store, Depth::Digest, true)), [ProblemKind::DamagedLayer]);
+    let commit = imagelet_store::ImageCommit { layers, ..image.commit(Some("r.example/four:1")) };
+    let error = store.commit_image(&lease, commit).expect_err("the layer is not there any more");
+    assert!(matches!(error, imagelet_store::CommitError::LayerTaken { .. }), "{error:?}");
+    drop(lease);
+    image.pull(&store, "r.example/four:1");
+    assert_eq!(look(&store, Depth::Files, false).problems, []);
+    check_accounts(&store);
+}
+
+/// The base layer of the first two images.
+fn bench_tar(bench: &Bench) -> Tar {
+    Tar::of(&bench.images[0].layers[0].1)
+}
+
+#[test]
 fn a_check_can_be_given_up_and_tells_how_far_it_is() {
     let (_bench, store, _) = Bench::new();
     let asked = AtomicU64::new(0);

@@ -1,6 +1,7 @@
 //! A machine that stops: what the disk holds at that moment is copied, and the copy used as the disk after the start.
 //! Needs root.
 
+use imagelet_store::check::{CheckOptions, Depth};
 use imagelet_store::{OpenOptions, Store};
 
 use crate::support::{Image, LoopDisk, Tar, check_accounts, options, plain_layer};
@@ -40,6 +41,16 @@ fn an_image_whose_commit_was_answered_survives() {
         let store = Store::open(&after.path.join("store"), options()).expect("opens");
         check(&store, &image);
         check_accounts(&store);
+        assert!(store.was_unclean(), "the stop is seen");
+        let recent = CheckOptions {
+            depth: Depth::Files,
+            repair: false,
+            recent_only: true,
+            cancelled: &|| false,
+            progress: &|_| {},
+        };
+        let report = store.check(&recent).expect("ends");
+        assert!(report.layers > 0 && report.problems.is_empty(), "{report:?}");
     }
     // A removal is as durable, and its files are gone for good.
     store.remove_image(&image("one").id()).expect("removes");

@@ -56,6 +56,11 @@ impl Tar {
         self.entry(path, b'3', 0o600, "", (1, 3), b"")
     }
 
+    /// The stream that [`Tar::bytes`] gave.
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        Self(bytes[..bytes.len() - 1024].to_vec())
+    }
+
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut bytes = self.0.clone();
         bytes.resize(bytes.len() + 1024, 0);

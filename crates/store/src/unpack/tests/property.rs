@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::fd::AsFd as _;
 use std::path::Path;
 
 use proptest::prelude::*;
@@ -193,6 +194,17 @@ proptest! {
                 usage = (usage.0 + replaced.0, usage.1 + replaced.1);
             }
             prop_assert_eq!((outcome.disk_bytes, outcome.inodes), usage);
+
+            // A check finds nothing in it: no file is missing, and a copy without content is the same beside that.
+            let open = |layer: &Layer| fs::File::open(layer.path()).unwrap();
+            prop_assert_eq!(crate::recipe::examine(open(&layer).as_fd()).unwrap(), tar.len() as u64);
+            let mut copy = Layer::new();
+            (copy.privileged, copy.hollow) = (privileged, true);
+            let hollow = copy.unpack(&tar).unwrap();
+            prop_assert_eq!(&hollow.implicit_dirs, &outcome.implicit_dirs);
+            let (there, made) = (open(&layer), open(&copy));
+            let found = crate::check::difference(there.as_fd(), made.as_fd(), &hollow.implicit_dirs, &|| false);
+            prop_assert_eq!(found.unwrap(), None);
         }
     }
 

@@ -16,6 +16,8 @@ pub(crate) struct Layer {
     pub(crate) privileged: bool,
     pub(crate) limits: Limits,
     pub(crate) stepwise: bool,
+    /// Files get no content.
+    pub(crate) hollow: bool,
 }
 
 impl Layer {
@@ -25,7 +27,7 @@ impl Layer {
         fs::create_dir_all(dir.path().join("layer/fs")).unwrap();
         fs::create_dir(dir.path().join("outside")).unwrap();
         fs::write(dir.path().join("outside/canary"), "alive").unwrap();
-        Self { dir, privileged: true, limits: Limits::default(), stepwise: false }
+        Self { dir, privileged: true, limits: Limits::default(), stepwise: false, hollow: false }
     }
 
     pub(crate) fn plain() -> Self {
@@ -47,8 +49,8 @@ impl Layer {
     pub(crate) fn unpack(&self, tar: &[u8]) -> Result<UnpackOutcome, UnpackError> {
         let dir = File::open(self.path()).unwrap();
         let cancelled = || false;
-        let options =
-            UnpackOptions { limits: &self.limits, privileged: self.privileged, cancelled: &cancelled, hollow: false };
+        let (privileged, hollow) = (self.privileged, self.hollow);
+        let options = UnpackOptions { limits: &self.limits, privileged, cancelled: &cancelled, hollow };
         let beneath = if self.stepwise { Beneath::stepwise() } else { Beneath::default() };
         let outcome = unpack_beneath(&mut &tar[..], dir.as_fd(), &options, beneath);
         self.check_canary();
