@@ -1,10 +1,10 @@
 //! The lock file: one process has a store, and the file says which and where it answers. The lock is of the open file
-//! (`flock`), so it ends with its holder, however that ends; a clean end also empties the file, so that the next holder
+//! (`flock`), so it ends with its holder, however that ends; a clean end also blanks the file, so that the next holder
 //! knows of an unclean one. Used by [`crate::open`] alone.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, Read as _, Seek as _};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,6 +12,9 @@ use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 use crate::reserve::is_full;
+
+/// Bytes of the file, unless a path is longer.
+const LENGTH: usize = 1024;
 
 /// What the holder writes into the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,8 +65,9 @@ impl StoreLock {
             Err(rustix::io::Errno::WOULDBLOCK) => return Err(LockError::Held(read(&mut file))),
             Err(error) => return Err(LockError::Io(error.into())),
         }
-        let unclean = file.metadata().map_err(LockError::Io)?.len() > 0;
+        let unclean = !is_blank(&mut file).map_err(LockError::Io)?;
         if unclean {
+            file.rewind().map_err(LockError::Io)?;
             holder.since = read(&mut file).and_then(|before| before.since);
         }
         let lock = Self { file, holder, unclean: AtomicBool::new(unclean) };
@@ -98,23 +102,35 @@ impl StoreLock {
         Ok(())
     }
 
-    /// Nobody must read the words of an earlier holder, so the file is emptied first. On a full disk the words may be
-    /// missing; the lock holds all the same.
+    /// Names the holder, over the words of an earlier one, so that nobody reads those. Where a file system writes elsewhere and
+    /// is full, the words may be missing; the lock holds all the same.
     fn write(&self, holder: &Holder) -> io::Result<()> {
-        let mut file = &self.file;
-        file.set_len(0)?;
-        file.rewind()?;
-        let mut text = serde_json::to_string(holder)?;
-        text.push('\n');
-        match file.write_all(text.as_bytes()) {
+        let text = serde_json::to_string(holder)?;
+        match self.put(&text) {
             Err(error) if is_full(&error) => {
                 tracing::warn!("the disk is full: the lock file does not name its holder");
-                // A length needs no block, and tells that the file was not emptied by a clean end.
-                file.set_len(1)
+                // A length needs no block, and zeros are no blanks: this is no clean end.
+                self.file.set_len(0)?;
+                self.file.set_len(1)
             }
             done => done,
         }
     }
+
+    /// Writes a text and blanks behind it, in one go. The file keeps its length, and so its block: a full disk has room for the
+    /// name of the next holder.
+    fn put(&self, text: &str) -> io::Result<()> {
+        let length = LENGTH.max(text.len() + 1);
+        self.file.write_all_at(format!("{text:length$}").as_bytes(), 0)?;
+        self.file.set_len(length as u64)
+    }
+}
+
+/// Whether a clean end left the file.
+fn is_blank(file: &mut File) -> io::Result<bool> {
+    let mut bytes = Vec::new();
+    file.take(64 * 1024).read_to_end(&mut bytes)?;
+    Ok(bytes.iter().all(|byte| *byte == b' '))
 }
 
 impl Drop for StoreLock {
@@ -123,7 +139,7 @@ impl Drop for StoreLock {
             // The next holder is to look where this one has not.
             return;
         }
-        if let Err(error) = self.file.set_len(0) {
+        if let Err(error) = self.put("").or_else(|_| self.file.set_len(0)) {
             tracing::debug!(%error, "the lock file could not be emptied");
         }
     }

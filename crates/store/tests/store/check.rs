@@ -493,5 +493,5 @@ fn an_unclean_stop_is_seen_until_what_was_written_last_was_looked_at() {
     assert!(!store.was_unclean() && !store.image_is_whole(&last));
     drop(store);
     assert!(!open(&bench.root).was_unclean());
-    assert_eq!(fs::read(bench.root.join("lock")).expect("readable"), b"");
+    assert!(fs::read(bench.root.join("lock")).expect("readable").iter().all(|byte| *byte == b' '));
 }
