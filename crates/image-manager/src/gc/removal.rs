@@ -102,7 +102,7 @@ impl ImageGcManager {
                 let all_went = went.clone().count() == batch.len();
                 let after = match went.clone().count() {
                     0 => space,
-                    _ => self.settled(path, space, promised).await?,
+                    _ => self.settled(path, space, promised, exact).await?,
                 };
                 // What is known counts, unless some of it stayed and may hold layers of the others.
                 let mut measured = after.available.saturating_sub(space.available);
@@ -143,18 +143,28 @@ impl ImageGcManager {
         if missing(space).is_none() { Ok(()) } else { Err(self.not_enough(start, freed)) }
     }
 
-    /// The file system after a removal. Some runtimes delete files a little later than they say.
-    async fn settled(&self, path: &Path, before: DiskSpace, expected: u64) -> Result<DiskSpace, GcError> {
+    /// The file system after a removal. Some runtimes delete files a little later than they say, and some file systems (xfs)
+    /// give blocks back in the background: what is measured too early is made up for by removing too much. So it waits until
+    /// what is expected came, or where nobody knows what to expect, until no more comes.
+    async fn settled(&self, path: &Path, before: DiskSpace, expected: u64, exact: bool) -> Result<DiskSpace, GcError> {
         const PAUSE: Duration = Duration::from_millis(20);
+        /// What others may write at the same time.
+        const NOISE: u64 = 1 << 20;
         let mut waited = Duration::ZERO;
+        let mut last = self.probe(path).await?;
+        let mut quiet = 0;
         loop {
-            let space = self.probe(path).await?;
-            let came = space.available > before.available || space.inodes_free > before.inodes_free;
-            if came || expected == 0 || waited >= self.options.settle {
-                return Ok(space);
+            let came = last.available > before.available || last.inodes_free > before.inodes_free;
+            let all_came = exact && last.available.saturating_sub(before.available).saturating_add(NOISE) >= expected;
+            let enough = if exact { 10 } else { 2 };
+            if expected == 0 || all_came || came && quiet >= enough || waited >= self.options.settle {
+                return Ok(last);
             }
             tokio::time::sleep(PAUSE).await;
             waited += PAUSE;
+            let space = self.probe(path).await?;
+            quiet = if space == last { quiet + 1 } else { 0 };
+            last = space;
         }
     }
 
