@@ -198,8 +198,15 @@ impl Keyring {
         Ok(Preview { candidates: found.candidates, would_ask, notes: found.notes })
     }
 
+    /// Whether [`Keyring::fingerprint`] looks at files, and may wait for their disk.
+    #[must_use]
+    pub fn looks_at_files(&self) -> bool {
+        !self.node.is_empty()
+    }
+
     /// A number that changes when a look-up for this pod may answer something else: with the content of its secrets, its
     /// service account, the node's files and the configuration of providers. It means nothing outside of this process.
+    /// Blocks, where the node has files ([`Keyring::looks_at_files`]).
     #[must_use]
     pub fn fingerprint(&self, _image: &str, requester: &Requester) -> u64 {
         let mut hasher = self.hasher.build_hasher();

@@ -120,7 +120,7 @@ impl NodeConfigs {
         if let Some(known) = &known
             && known.settled
             && now.duration_since(known.read) < self.lifetime
-            && self.unchanged(&known.config)
+            && self.unchanged(&known.config).await
         {
             return known.config.clone();
         }
@@ -149,15 +149,26 @@ impl NodeConfigs {
         config
     }
 
-    /// Adds the state of the files to a fingerprint.
+    /// Adds the state of the files to a fingerprint. Blocks.
     pub(crate) fn fingerprint(&self, hasher: &mut impl Hasher) {
         for (path, _) in self.files.iter() {
             Stamp::of(path).hash(hasher);
         }
     }
 
-    fn unchanged(&self, config: &NodeConfig) -> bool {
-        self.files.iter().zip(&config.stamps).all(|((path, _), stamp)| Stamp::of(path) == *stamp)
+    /// Whether there is a file to look at.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// Off this thread: a directory may lie on a file system that does not answer.
+    async fn unchanged(&self, config: &Arc<NodeConfig>) -> bool {
+        if self.is_empty() {
+            return true;
+        }
+        let (files, config) = (Arc::clone(&self.files), Arc::clone(config));
+        let same = move || files.iter().zip(&config.stamps).all(|((path, _), stamp)| Stamp::of(path) == *stamp);
+        tokio::task::spawn_blocking(same).await.unwrap_or(false)
     }
 
     /// Guards what was read last; never held while a file is read.

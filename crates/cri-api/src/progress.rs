@@ -25,6 +25,8 @@ pub enum LayerState {
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PullEvent {
+    /// The registry is asked what the reference stands for. Until [`PullEvent::Resolved`] nothing more is told.
+    Resolving,
     /// The reference is resolved: the manifest is known, and so are its layers (digest and compressed size, lowest
     /// first).
     Resolved {

@@ -102,7 +102,7 @@ impl ImageManager {
         if matches!(decision, Decision::Pull(_)) {
             let registry = registry(&image);
             let mut look = Look::new(self.keyring.as_deref(), request, &image);
-            let subject = self.subject(request, &registry, &mut look);
+            let subject = self.subject(request, &registry, &mut look).await;
             let now = (self.clock)();
             explanation.backoff = self.lock_backoff().peek(&subject, now).map(|held| BackoffExplanation {
                 cause: held.cause,

@@ -36,10 +36,9 @@ impl<'a> Look<'a> {
         self.image
     }
 
-    /// Changes when the look-up may answer something else; 0 where there is no keyring.
-    pub(crate) fn fingerprint(&mut self) -> u64 {
-        let Some(keyring) = self.keyring else { return 0 };
-        keyring.fingerprint(self.image, requester(&mut self.requester, self.request))
+    /// For whom it is made.
+    pub(crate) fn requester(&mut self) -> &Requester {
+        requester(&mut self.requester, self.request)
     }
 
     /// The credentials that may be tried.

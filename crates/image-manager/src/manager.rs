@@ -43,6 +43,14 @@ pub struct ImageManager {
     reset: Notify,
 }
 
+/// How far a request has come that needs more than a look.
+enum Next {
+    /// It is decided.
+    Decided(Decision),
+    /// This is known of the image, and, where that could be said at once, whether the pod may have it.
+    Open(Presence, Option<Access>),
+}
+
 /// What is counted of one request, whatever becomes of it: also when its caller goes away.
 struct Sample<'a> {
     metrics: &'a Metrics,
@@ -167,18 +175,18 @@ impl ImageManager {
             };
             sample.present = Some(matches!(presence, Presence::Present { .. }));
         }
-        let decided = match self.access_at_hand(request, &presence) {
-            Some(access) => match decide(request.policy, presence, access) {
+        let next = match self.access_at_hand(request, &presence) {
+            Some(access @ Access::Granted(_)) => match decide(request.policy, presence, access) {
                 Decision::UseLocal { image_ref, .. } => {
                     sample.pull_required = Some(false);
                     return Ok(self.use_local(request, image_ref));
                 }
-                decision => Ok(decision),
+                decision => Next::Decided(decision),
             },
-            None => Err(presence),
+            access => Next::Open(presence, access),
         };
         Box::pin(async move {
-            let result = self.further(request, &spec, mark, decided, &mut sample).await;
+            let result = self.further(request, &spec, mark, next, &mut sample).await;
             result.map_err(|error| self.failed(request, error))
         })
         .await
@@ -206,15 +214,18 @@ impl ImageManager {
         request: &EnsureImageRequest,
         spec: &ImageSpec,
         mark: Mark,
-        decided: Result<Decision, Presence>,
+        next: Next,
         sample: &mut Sample<'_>,
     ) -> Result<EnsuredImage, EnsureImageError> {
         let mut look = Look::new(self.keyring.as_deref(), request, &spec.image);
-        let decision = match decided {
-            Ok(decision) => decision,
-            Err(presence) => {
-                let access = self.access(request, &presence, &mut look).await?;
-                decide(request.policy, presence, access)
+        let (decision, before) = match next {
+            Next::Decided(decision) => (decision, Presence::NotChecked),
+            Next::Open(presence, access) => {
+                let access = match access {
+                    Some(access) => access,
+                    None => self.access(request, &presence, &mut look).await?,
+                };
+                (decide(request.policy, presence.clone(), access), presence)
             }
         };
         match decision {
@@ -231,7 +242,7 @@ impl ImageManager {
             }
             Decision::Pull(_) => {
                 sample.pull_required = Some(true);
-                self.pull(request, &mut look, mark).await
+                self.pull(request, &mut look, mark, before).await
             }
         }
     }

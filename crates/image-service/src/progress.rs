@@ -17,6 +17,7 @@ pub(crate) struct Hub(Arc<Mutex<State>>);
 struct State {
     sinks: Vec<(u64, ProgressSink)>,
     next: u64,
+    resolving: bool,
     resolved: Option<PullEvent>,
     layers: HashMap<Digest, LayerNow>,
     committing: bool,
@@ -38,8 +39,10 @@ impl Hub {
     /// Adds a sink, which is told the present state at once.
     pub(crate) fn join(&self, sink: ProgressSink) -> Seat {
         let mut state = self.lock();
-        if let Some(resolved) = &state.resolved {
-            sink.tell(resolved.clone());
+        match &state.resolved {
+            Some(resolved) => sink.tell(resolved.clone()),
+            None if state.resolving => sink.tell(PullEvent::Resolving),
+            None => {}
         }
         for (digest, now) in &state.layers {
             if let Some(state) = now.state {
@@ -62,6 +65,7 @@ impl Hub {
     pub(crate) fn tell(&self, event: PullEvent) {
         let mut state = self.lock();
         match &event {
+            PullEvent::Resolving => state.resolving = true,
             PullEvent::Resolved { .. } => state.resolved = Some(event.clone()),
             PullEvent::Layer { digest, state: now } => {
                 state.layers.entry(digest.clone()).or_default().state = Some(*now);

@@ -119,7 +119,8 @@ impl PlainPull {
                 tracing::info!("{image}: resolved to {digest}: {} layers, {}", layers.len(), units::bytes(total));
                 self.sizes = layers.into_iter().collect();
             }
-            PullEvent::Layer { state: LayerState::Waiting, .. }
+            PullEvent::Resolving
+            | PullEvent::Layer { state: LayerState::Waiting, .. }
             | PullEvent::Bytes { .. }
             | PullEvent::Unpacked { .. } => {}
             PullEvent::Layer { digest, state } => {
@@ -176,7 +177,8 @@ impl BarPull {
                     bar.set_position(done);
                 }
             }
-            PullEvent::Unpacked { .. } => {}
+            // That is what the line says from the beginning.
+            PullEvent::Resolving | PullEvent::Unpacked { .. } => {}
             PullEvent::Committing => self.head.set_message("committing"),
         }
     }

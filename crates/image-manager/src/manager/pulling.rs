@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use credentials::Requester;
 use cri_api::{Error, ImageSpec, Kind};
 
 use super::ImageManager;
@@ -12,8 +13,8 @@ use crate::look::{Found, Look};
 use crate::outcome::Outcome;
 use crate::pull::{Mark, PullFailed, Recheck, Wanted};
 use crate::{
-    Access, Attempt, Cause, EnsureImageError, EnsureImageRequest, EnsuredImage, ObjectRef, PullFailure, PullPolicy,
-    PullTiming, Room,
+    Access, Attempt, Cause, EnsureImageError, EnsureImageRequest, EnsuredImage, ObjectRef, Presence, PullFailure,
+    PullPolicy, PullTiming, Room,
 };
 
 impl ImageManager {
@@ -22,9 +23,10 @@ impl ImageManager {
         request: &EnsureImageRequest,
         look: &mut Look<'_>,
         mark: Mark,
+        before: Presence,
     ) -> Result<EnsuredImage, EnsureImageError> {
         let registry = registry(look.image());
-        let subject = self.subject(request, &registry, look);
+        let subject = self.subject(request, &registry, look).await;
         self.respect_backoff(request, &subject)?;
         let found = look.found().await?;
         self.tell_what_is_missing(request, &found);
@@ -46,6 +48,7 @@ impl ImageManager {
             priority: request.priority,
             progress: request.progress.clone(),
             mark,
+            before: before.clone(),
         };
         let _hold = self.make_room.as_ref().and_then(|room| room.hold(&spec.image));
         let mut pulled = self.puller.pull(wanted()).await;
@@ -135,24 +138,37 @@ impl ImageManager {
         error
     }
 
-    pub(crate) fn subject<'a>(
+    pub(crate) async fn subject<'a>(
         &self,
         request: &'a EnsureImageRequest,
         registry: &'a str,
         look: &mut Look<'_>,
     ) -> Subject<'a> {
-        let fingerprint = self.registry_fingerprint.as_ref();
         Subject {
             namespace: &request.pod.namespace,
             name: &request.pod.name,
             uid: &request.pod.uid,
             image: &request.image,
             registry,
-            marks: Marks {
-                keyring: look.fingerprint(),
-                registry: fingerprint.map_or(0, |fingerprint| fingerprint(registry)),
-            },
+            marks: self.marks(registry, look).await,
         }
+    }
+
+    /// What a pull depends on. Files are looked at off this thread: they may lie on a file system that does not answer.
+    async fn marks(&self, registry: &str, look: &mut Look<'_>) -> Marks {
+        let (keyring, fingerprint) = (self.keyring.clone(), self.registry_fingerprint.clone());
+        let blocks = fingerprint.is_some() || keyring.as_ref().is_some_and(|keyring| keyring.looks_at_files());
+        let marks = move |image: &str, registry: &str, requester: &Requester| Marks {
+            keyring: keyring.map_or(0, |keyring| keyring.fingerprint(image, requester)),
+            registry: fingerprint.map_or(0, |fingerprint| fingerprint(registry)),
+        };
+        let image = look.image();
+        if !blocks {
+            return marks(image, registry, look.requester());
+        }
+        let (image, registry, requester) = (image.to_owned(), registry.to_owned(), look.requester().clone());
+        // Nothing known is as good as something new: the pull is tried.
+        tokio::task::spawn_blocking(move || marks(&image, &registry, &requester)).await.unwrap_or_default()
     }
 
     /// Looks again when the turn has come: whoever was before may have brought it. Where the service cannot tell, the

@@ -21,6 +21,25 @@ pub(super) struct Try {
     pub(super) error: Error,
 }
 
+/// Every attempt failed.
+pub(super) struct Failed {
+    pub(super) tries: Arc<[Try]>,
+    /// The last one did not fail by itself: its service may not have heard of its end yet.
+    pub(super) given_up: bool,
+}
+
+impl Failed {
+    /// Whether a service may have brought the image all the same: it did not say what it failed of.
+    pub(super) fn may_have_brought(&self) -> bool {
+        self.tries.iter().any(|attempt| {
+            matches!(
+                attempt.error.kind(),
+                Kind::Unavailable | Kind::DeadlineExceeded | Kind::Cancelled | Kind::Internal | Kind::Unknown
+            )
+        })
+    }
+}
+
 /// What attempts need.
 pub(super) struct Attempts<'a> {
     pub(super) service: &'a dyn ImageService,
@@ -38,9 +57,9 @@ impl Attempts<'_> {
         &self,
         request: &PullImageRequest,
         candidates: &[Candidate],
-    ) -> Result<(String, Option<usize>), Arc<[Try]>> {
+    ) -> Result<(String, Option<usize>), Failed> {
         let deadline = self.deadline.map(|limit| (limit, self.time.now().saturating_add(limit)));
-        let mut tries = Vec::new();
+        let (mut tries, mut given_up) = (Vec::new(), false);
         for index in 0..candidates.len().max(1) {
             let candidate = candidates.get(index).map(|_| index);
             if index > 0 {
@@ -69,9 +88,10 @@ impl Attempts<'_> {
             };
             // The next credential would be as slow.
             tries.push(Try { candidate, error: Error::new(Kind::DeadlineExceeded, exceeded.to_string()) });
+            given_up = true;
             break;
         }
-        Err(tries.into())
+        Err(Failed { tries: tries.into(), given_up })
     }
 
     async fn overdue(&self, deadline: Option<(Duration, Duration)>) -> Exceeded {

@@ -67,6 +67,11 @@ impl Hub {
         self.lock().progress.seen()
     }
 
+    /// Whether the service told that it has not begun to make the image visible.
+    pub(super) fn is_before_commit(&self) -> bool {
+        self.lock().progress.is_before_commit()
+    }
+
     /// Waits until a limit is not kept.
     pub(super) async fn exceeded(&self, limits: Limits) -> Exceeded {
         loop {

@@ -8,11 +8,13 @@ use credentials::{Candidate, Source};
 use cri_api::{ImageSpec, PodSandboxConfig, PullImageRequest};
 use tracing::Instrument as _;
 
+use super::aftermath::{Aftermath, presence};
 use super::attempts::{Attempts, Try};
+use super::hub::Hub;
 use super::table::Finish;
 use super::turns::Place;
 use super::{Mark, Shared};
-use crate::{Attempt, Cause, Metrics, PullFailure, PullIntent, RecordsError};
+use crate::{Attempt, Cause, Metrics, Presence, PullFailure, PullIntent, RecordsError};
 
 /// How a job ended; everybody who waits for it is told the same.
 #[derive(Clone, Debug)]
@@ -47,6 +49,12 @@ pub(super) struct Work {
     pub(super) spec: ImageSpec,
     pub(super) sandbox: Option<PodSandboxConfig>,
     pub(super) candidates: Arc<[Candidate]>,
+    /// What is known of the image before the pull.
+    pub(super) before: Presence,
+    /// Kept here while the pull goes on, so that it outlives a pull that is given up.
+    pub(super) intent: Option<PullIntent>,
+    /// Whether the service was told to stop, if the intent is still there.
+    pub(super) given_up: bool,
 }
 
 /// An image that was pulled, and is not recorded yet.
@@ -75,10 +83,27 @@ impl Work {
         };
         finish.ending = match brought {
             Ok(brought) => Some(self.keep(brought).await),
-            Err(ending) => ending,
+            Err(ending) => {
+                if let Some(cause) = ending.as_ref().and_then(cause) {
+                    shared.metrics.failed(cause);
+                }
+                let hub = finish.job().hub.clone();
+                finish.ending = ending;
+                drop(finish);
+                return self.end(&hub).await;
+            }
         };
-        if let Some(cause) = finish.ending.as_ref().and_then(cause) {
-            shared.metrics.failed(cause);
+    }
+
+    /// The pull was given up, or failed. Nobody waits for it any more, and the next one has its turn.
+    async fn end(self, hub: &Hub) {
+        let Self { shared, place, spec, before, intent, given_up, .. } = self;
+        drop(place);
+        let Some(intent) = intent else { return };
+        if shared.frees_what_is_unknown() {
+            Aftermath { shared: &shared, spec, before }.watch(intent, given_up, hub).await;
+        } else {
+            intent.failed().await;
         }
     }
 
@@ -98,13 +123,15 @@ impl Work {
 
         let shared = &*self.shared;
         shared.throttle.pass(shared.options.pull_wait).await.map_err(|_| Some(Ending::Throttled))?;
-        let intent = match &shared.records {
-            Some(records) => {
-                let intent = records.intend(&self.image).await;
-                Some(intent.map_err(|error| Some(Ending::Unrecorded(Arc::new(error))))?)
+        if let Some(records) = &shared.records {
+            if self.before == Presence::NotChecked && records.frees_what_is_unknown() {
+                self.before = presence(&*shared.service, &self.spec).await;
             }
-            None => None,
-        };
+            let intent = records.intend(&self.image).await;
+            let mut intent = intent.map_err(|error| Some(Ending::Unrecorded(Arc::new(error))))?;
+            intent.begin();
+            self.intent = Some(intent);
+        }
 
         let _in_flight = InFlight::new(&shared.metrics);
         let begun = shared.time.now();
@@ -128,13 +155,15 @@ impl Work {
         match result {
             Ok((image_ref, used)) => {
                 shared.ended();
-                Ok(Brought { image_ref, used, pulling, intent })
+                Ok(Brought { image_ref, used, pulling, intent: self.intent.take() })
             }
-            Err(tries) => {
-                if let Some(intent) = intent {
+            Err(failed) => {
+                self.given_up = failed.given_up;
+                let doubt = failed.may_have_brought() && shared.frees_what_is_unknown();
+                if !doubt && let Some(intent) = self.intent.take() {
                     intent.failed().await;
                 }
-                Err(Some(Ending::Failed(tries)))
+                Err(Some(Ending::Failed(failed.tries)))
             }
         }
     }

@@ -3,8 +3,10 @@
 //! It decides nothing about whether an image is to be pulled and tells no events: the manager does both, and calls it.
 //! A pull is a job of its own. Requests for the same image with the same credentials share one; each of them may go away
 //! when it likes, and the job ends when the last one has. What a job does is in [`job`], who shares one in [`key`], whose
-//! turn it is in [`order`], how fast pulls may begin in [`bucket`], whether one is too slow in [`progress`].
+//! turn it is in [`order`], how fast pulls may begin in [`bucket`], whether one is too slow in [`progress`], what may still
+//! come of one that was given up in [`aftermath`].
 
+mod aftermath;
 mod attempts;
 mod bucket;
 mod hub;
@@ -138,6 +140,9 @@ impl Puller {
             spec: wanted.spec.clone(),
             sandbox: wanted.sandbox.clone(),
             candidates: Arc::clone(&wanted.candidates),
+            before: wanted.before.clone(),
+            intent: None,
+            given_up: true,
         };
         let tracker = self.shared.tracker.clone();
         Started { job, run: Box::new(move |finish| drop(tracker.spawn(work.run(finish).instrument(span)))) }
@@ -192,6 +197,11 @@ impl Puller {
 impl Shared {
     fn mark(&self) -> Mark {
         Mark(self.ended.load(Ordering::Acquire))
+    }
+
+    /// Whether an image that came without a record would be for every pod.
+    fn frees_what_is_unknown(&self) -> bool {
+        self.records.as_ref().is_some_and(PullRecords::frees_what_is_unknown)
     }
 
     /// A pull brought an image.

@@ -29,7 +29,7 @@ pub struct PullerOptions {
     pub ageing: Duration,
     /// Whether requests for the same image share one pull (`coalesceImagePulls`). The kubelet's do not.
     pub coalesce: bool,
-    /// Ends a pull of which layers are being fetched, and no byte came for so long (`imagePullProgressDeadline`). Needs a
+    /// Ends a pull whose name is being resolved, or of which layers are being fetched, and no byte came for so long (`imagePullProgressDeadline`). Needs a
     /// service that tells progress. `None` and 0: it may stall for ever.
     pub progress_deadline: Option<Duration>,
     /// Ends a pull whose layers come more slowly, in bytes per second over half a minute, and are not unpacked any

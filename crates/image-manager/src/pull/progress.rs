@@ -1,8 +1,8 @@
 //! [`Progress`]: where a pull stands, by what its service told, and whether that is fast enough. Pure: time is handed
 //! in. The [`Hub`](super::hub::Hub) keeps one for each pull.
 //!
-//! A service that tells nothing is judged by nothing; nor is a pull while none of its layers is being fetched, because
-//! it commits, unpacks, or waits for what another pull brings.
+//! A service that tells nothing is judged by nothing; nor is a pull while neither its name is being resolved nor one of its
+//! layers fetched, because it commits, unpacks, or waits for what another pull brings.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -38,6 +38,8 @@ pub(super) enum Exceeded {
 /// How far a pull had come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
+    /// Whether the registry had not yet said what the name stands for.
+    resolving: bool,
     /// Whether the service told anything.
     told: bool,
     /// Bytes of layers that came.
@@ -49,6 +51,7 @@ pub(super) struct Seen {
 /// Where a pull stands.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
+    resolving: bool,
     resolved: Option<PullEvent>,
     layers: HashMap<Digest, Layer>,
     committing: bool,
@@ -81,6 +84,8 @@ impl Progress {
     pub(super) fn see(&mut self, event: &PullEvent, now: Duration) -> u64 {
         let (was_fetching, mut came) = (self.fetching(), 0);
         match event {
+            PullEvent::Resolving if self.resolving => return 0,
+            PullEvent::Resolving => self.resolving = true,
             PullEvent::Resolved { .. } => self.resolved = Some(event.clone()),
             PullEvent::Layer { digest, state } => {
                 let layer = self.layers.entry(digest.clone()).or_default();
@@ -126,7 +131,12 @@ impl Progress {
             let unpacked = PullEvent::Unpacked { digest: digest.clone(), done: layer.unpacked };
             state.into_iter().chain(bytes).chain((layer.unpacked > 0).then_some(unpacked))
         });
-        self.resolved.clone().into_iter().chain(layers).chain(self.committing.then_some(PullEvent::Committing))
+        let resolving = self.is_resolving().then_some(PullEvent::Resolving);
+        resolving
+            .into_iter()
+            .chain(self.resolved.clone())
+            .chain(layers)
+            .chain(self.committing.then_some(PullEvent::Committing))
     }
 
     /// Whether the limits are kept; if so, when to look again.
@@ -136,9 +146,10 @@ impl Progress {
     pub(super) fn judge(&mut self, limits: Limits, now: Duration) -> Result<Duration, Exceeded> {
         let mut again = Duration::MAX;
         if let Some(limit) = limits.idle {
-            let since = if self.fetching() { self.changed } else { now };
+            let asks = self.fetching() || self.is_resolving();
+            let since = if asks { self.changed } else { now };
             let idle = now.saturating_sub(since);
-            if idle >= limit && self.fetching() {
+            if idle >= limit && asks {
                 return Err(Exceeded::Idle { limit, idle, seen: self.seen() });
             }
             again = again.min(since + limit);
@@ -180,7 +191,17 @@ impl Progress {
             _ => 0,
         };
         let done = self.layers.values().map(|layer| layer.done).sum();
-        Seen { told: self.resolved.is_some() || !self.layers.is_empty(), done, of }
+        let told = self.resolved.is_some() || !self.layers.is_empty();
+        Seen { resolving: self.is_resolving(), told, done, of }
+    }
+
+    /// Whether the service tells of the pull, and has not told that it makes the image visible.
+    pub(super) fn is_before_commit(&self) -> bool {
+        (self.resolving || self.seen().told) && !self.committing
+    }
+
+    fn is_resolving(&self) -> bool {
+        self.resolving && self.resolved.is_none() && self.layers.is_empty()
     }
 
     fn fetching(&self) -> bool {
@@ -228,6 +249,7 @@ impl fmt::Display for Exceeded {
 impl fmt::Display for Seen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self { resolving: true, .. } => f.write_str("; the registry had not said what the name stands for"),
             Self { told: false, .. } => Ok(()),
             Self { done, of, .. } => write!(f, "; {done} of {of} bytes had come"),
         }

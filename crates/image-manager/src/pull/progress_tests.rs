@@ -69,6 +69,8 @@ fn what_is_too_slow() {
         ("nothing is told", vec![], IDLE, None),
         ("nothing is told, nothing is slow", vec![], RATE, None),
         ("no limits", starting(layer("a", Fetching)), Limits::default(), None),
+        ("the registry does not say what the name stands for", vec![(2, PullEvent::Resolving)], IDLE, Some(62)),
+        ("it says so just in time", vec![(2, PullEvent::Resolving), (61, resolved(&[("a", 5)]))], IDLE, None),
         ("resolved only", vec![(0, resolved(&[("a", 5)]))], IDLE, None),
         ("no byte comes", starting(layer("a", Fetching)), IDLE, Some(63)),
         ("a byte comes just in time", with(starting(layer("a", Fetching)), &[(62, bytes("a", 1))]), IDLE, Some(122)),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use credentials::Candidate;
 use cri_api::{ImageSpec, PodSandboxConfig, ProgressSink};
 
-use crate::{PullFailure, RecordsError};
+use crate::{Presence, PullFailure, RecordsError};
 
 /// Asked when a pull that waited gets its turn: the image ref, where the image is here by now and the pod may have it.
 pub(crate) type Recheck = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Option<String>> + Send>> + Send + Sync>;
@@ -36,6 +36,9 @@ pub(crate) struct Wanted {
     /// What the puller knew before the caller looked whether the image is here. Where pulls have ended since then, that
     /// look may be out of date, and [`Wanted::recheck`] is asked even where nothing had to be waited for.
     pub(crate) mark: Mark,
+    /// What the caller saw of the image. A pull of which nobody knows whether it brought the image is told by it from an
+    /// image that was always here.
+    pub(crate) before: Presence,
 }
 
 #[cfg(test)]
@@ -51,6 +54,7 @@ impl Wanted {
             progress: ProgressSink::default(),
             recheck: None,
             mark: Mark::default(),
+            before: Presence::NotChecked,
         }
     }
 }

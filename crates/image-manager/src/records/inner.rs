@@ -118,7 +118,7 @@ impl Inner {
     }
 
     /// Only one policy makes a difference between an intent and nothing.
-    fn intents_count(&self) -> bool {
+    pub(super) fn intents_count(&self) -> bool {
         self.policy == VerificationPolicy::NeverVerifyPreloadedImages
     }
 
@@ -192,11 +192,11 @@ impl Inner {
         self: &Arc<Self>,
         image: &str,
         image_ref: &str,
-        added: Recorded,
+        added: Option<Recorded>,
     ) -> Result<(), RecordsError> {
         let name =
             trim_tag_and_digest(image).map_err(|source| RecordsError::Name { image: image.to_owned(), source })?;
-        self.learn(image_ref, Some(name), Some(added)).await
+        self.learn(image_ref, Some(name), added).await
     }
 
     pub(super) async fn learn(

@@ -6,26 +6,54 @@ use std::sync::Arc;
 use credentials::Candidate;
 
 use super::check::recorded;
+use super::format::Recorded;
 use super::{Inner, RecordsError};
 
-/// A pull that is going on. Dropped without an outcome it counts as failed; what is to be done then is done in the
-/// background, and [`PullRecords::settle`](super::PullRecords::settle) waits for it.
-#[must_use = "dropping it says that the pull failed"]
+/// A pull that is going on. Dropped without an outcome before it has [begun](PullIntent::begin) it counts as failed; after
+/// that it stays on disk, since nobody knows whether the image came. What is to be done then is done in the background, and
+/// [`PullRecords::settle`](super::PullRecords::settle) waits for it.
+#[must_use = "dropping it says that there is no pull"]
 pub struct PullIntent {
     /// `None`: the outcome was told.
     inner: Option<Arc<Inner>>,
     image: String,
+    /// Whether the image may appear.
+    begun: bool,
 }
 
 impl PullIntent {
     pub(super) fn new(inner: Arc<Inner>, image: String) -> Self {
-        Self { inner: Some(inner), image }
+        Self { inner: Some(inner), image, begun: false }
     }
 
     /// The image, as it was asked for.
     #[must_use]
     pub fn image(&self) -> &str {
         &self.image
+    }
+
+    /// From now on the image may appear.
+    pub fn begin(&mut self) {
+        self.begun = true;
+    }
+
+    /// The image came, and nobody knows for whom: it is called `image_ref`, and every pod has to show the registry its own
+    /// credential before it may have it, unless a record that is there says more. The record is on disk before the intent
+    /// goes. Dropping the future does not stop it.
+    ///
+    /// # Errors
+    /// [`RecordsError`], if the record cannot be written. The intent stays then.
+    pub async fn came(mut self, image_ref: &str) -> Result<(), RecordsError> {
+        self.end_with(image_ref, None).await
+    }
+
+    /// Nobody knows whether the image came, and nobody will: the intent stays on disk, so that the image is taken for one
+    /// that was pulled as long as nothing better is known. Dropping the future does not stop it.
+    pub async fn keep(mut self) {
+        let Some(inner) = self.inner.take() else { return };
+        let image = std::mem::take(&mut self.image);
+        // It can only fail because the process ends, which leaves the intent as well.
+        let _closed = Arc::clone(&inner).task(async move { inner.abandon(&image).await }).await;
     }
 
     /// The pull succeeded: the image is called `image_ref`, and `used` opened it (`None`: it needed no credential). The
@@ -35,11 +63,15 @@ impl PullIntent {
     /// [`RecordsError`], if the record cannot be written. The intent stays then, so that nobody takes the image for one
     /// that was always here, and the next start can make a record of it.
     pub async fn pulled(mut self, image_ref: &str, used: Option<&Candidate>) -> Result<(), RecordsError> {
+        self.end_with(image_ref, Some(recorded(used))).await
+    }
+
+    async fn end_with(&mut self, image_ref: &str, added: Option<Recorded>) -> Result<(), RecordsError> {
         let Some(inner) = self.inner.take() else { return Ok(()) };
-        let (image, image_ref, used) = (std::mem::take(&mut self.image), image_ref.to_owned(), recorded(used));
+        let (image, image_ref) = (std::mem::take(&mut self.image), image_ref.to_owned());
         Arc::clone(&inner)
             .task(async move {
-                let written = inner.record(&image, &image_ref, used).await;
+                let written = inner.record(&image, &image_ref, added).await;
                 match &written {
                     Ok(()) => inner.finish(&image).await,
                     Err(error) => {
@@ -65,7 +97,10 @@ impl Drop for PullIntent {
     fn drop(&mut self) {
         if let Some(inner) = self.inner.take() {
             let image = std::mem::take(&mut self.image);
-            Arc::clone(&inner).background(async move { inner.finish(&image).await });
+            let begun = self.begun;
+            Arc::clone(&inner).background(async move {
+                if begun { inner.abandon(&image).await } else { inner.finish(&image).await }
+            });
         }
     }
 }

@@ -16,7 +16,7 @@
 //! | killed | on disk | recovery |
 //! |---|---|---|
 //! | while the intent is written | a draft | removed by the next [`PullRecords::open`] |
-//! | during the pull | the intent | [`PullRecords::recover`] keeps it: the image is not there |
+//! | during the pull | the intent | [`PullRecords::recover`] keeps it for a day: the image is not there |
 //! | between pull and record | the intent, the image | [`PullRecords::recover`] writes a record without credentials: the registry is asked the next time |
 //! | between record and end | intent and record | [`PullRecords::recover`] removes the intent |
 //!
@@ -47,7 +47,7 @@ use tokio::sync::oneshot;
 
 use crate::{Access, Doubt, Grant, Metrics, MustPullResult};
 
-use check::Before;
+use check::{Before, Named};
 use files::Use;
 use format::Recorded;
 use inner::{Inner, Known};
@@ -137,7 +137,8 @@ impl PullRecords {
 
     /// Turns intents that a killed process left into records without credentials, where the image is there (`images`
     /// is everything that the runtime has), so that the registry is asked before anybody uses it. Intents in use are
-    /// left alone, and so are those whose image is not there: a runtime may still be at it. How many went.
+    /// left alone, and so are those whose image is not there, for a day: a runtime may still be at it. How many became
+    /// records.
     ///
     /// # Errors
     /// [`RecordsError`]: the first; the others were tried all the same.
@@ -165,8 +166,8 @@ impl PullRecords {
             return Ok(Access::MustVerify(Doubt::NoRecord));
         }
         let checked = self.check(image, image_ref, candidates).await;
-        self.count(checked.as_ref().ok());
-        let Checked { access, lesson, .. } = checked?;
+        self.count(checked.as_ref().ok().map(|(said, _)| *said));
+        let (Said { access, .. }, lesson) = checked?;
         if let Some(check::Lesson { name, secret }) = lesson {
             let inner = Arc::clone(&self.inner);
             let image_ref = image_ref.to_owned();
@@ -186,13 +187,13 @@ impl PullRecords {
         if image_ref.is_empty() {
             return None;
         }
-        match self.judge(image, image_ref, self.inner.known_now(image, image_ref).transpose()?) {
-            Judged::Decided(checked) => {
-                self.count(Some(&checked));
-                Some(checked.access)
-            }
-            Judged::Ask(_) => None,
-        }
+        let known = self.inner.known_now(image, image_ref).transpose()?;
+        let said = match self.by_policy(image, image_ref, known) {
+            Ok(held) => by_record(&held, image).err()?,
+            Err(said) => said,
+        };
+        self.count(Some(said));
+        Some(said.access)
     }
 
     /// [`PullRecords::access`] without writing or counting anything.
@@ -208,7 +209,7 @@ impl PullRecords {
         if image_ref.is_empty() {
             return Ok(Access::MustVerify(Doubt::NoRecord));
         }
-        self.check(image, image_ref, candidates).await.map(|checked| checked.access)
+        self.check(image, image_ref, candidates).await.map(|(said, _)| said.access)
     }
 
     /// Writes down that `image` is going to be pulled; it is on disk to stay when this answers. Dropping the future
@@ -236,7 +237,7 @@ impl PullRecords {
     pub async fn add(&self, image: &str, image_ref: &str, used: Option<&Candidate>) -> Result<(), RecordsError> {
         let inner = Arc::clone(&self.inner);
         let (image, image_ref, used) = (image.to_owned(), image_ref.to_owned(), check::recorded(used));
-        self.inner.task(async move { inner.record(&image, &image_ref, used).await }).await?
+        self.inner.task(async move { inner.record(&image, &image_ref, Some(used)).await }).await?
     }
 
     /// Removes the records of images that are gone. `present` is **every** image that is still on disk, in use and
@@ -258,6 +259,11 @@ impl PullRecords {
             .await
     }
 
+    /// Whether an image of which nothing is written down is for every pod.
+    pub(crate) fn frees_what_is_unknown(&self) -> bool {
+        self.inner.intents_count()
+    }
+
     /// Waits until everything that was begun is on disk: intents whose guards were dropped, lessons of records.
     pub async fn settle(&self) {
         self.inner.tracker.close();
@@ -271,58 +277,41 @@ impl PullRecords {
         image: &str,
         image_ref: &str,
         candidates: impl AsyncFnOnce() -> Result<Arc<[Candidate]>, E>,
-    ) -> Result<Checked, E> {
+    ) -> Result<(Said, Option<check::Lesson>), E> {
         let known = match self.inner.known_now(image, image_ref).transpose() {
             Some(known) => known,
             None => self.inner.known(image, image_ref).await,
         };
-        match self.judge(image, image_ref, known) {
-            Judged::Decided(checked) => Ok(checked),
-            Judged::Ask(held) => {
-                let candidates = candidates().await?;
-                Ok(match check::before_asking(&held, image) {
-                    Ok(Before::Ask(named)) => {
-                        let (access, lesson) = named.with(&candidates);
-                        Checked { access, lesson, broken: false }
-                    }
-                    Ok(Before::Decided(access)) => Checked::plainly(access),
-                    Err(_) => Checked::BROKEN,
-                })
+        let held = match self.by_policy(image, image_ref, known) {
+            Ok(held) => held,
+            Err(said) => return Ok((said, None)),
+        };
+        Ok(match by_record(&held, image) {
+            Ok(named) => {
+                let (access, lesson) = named.with(&candidates().await?);
+                (Said::plainly(access), lesson)
             }
-        }
+            Err(said) => (said, None),
+        })
     }
 
-    /// What can be said before the pod's credentials are asked for.
-    fn judge(&self, image: &str, image_ref: &str, known: Result<Known, RecordsError>) -> Judged {
-        let Known { held, pulled_by_us } = match known {
-            Ok(known) => known,
-            Err(error) => {
-                tracing::error!(%error, image, image_ref, "what is recorded about an image cannot be read");
-                return Judged::Decided(Checked::BROKEN);
-            }
-        };
+    /// The record that has to be asked; `Err`: what can be said without one.
+    fn by_policy(&self, image: &str, image_ref: &str, known: Result<Known, RecordsError>) -> Result<Arc<Held>, Said> {
+        let Known { held, pulled_by_us } = known.map_err(|error| {
+            tracing::error!(%error, image, image_ref, "what is recorded about an image cannot be read");
+            Said::BROKEN
+        })?;
         if let Some(grant) = self.inner.policy.exempts(image, pulled_by_us) {
-            return Judged::Decided(Checked::plainly(Access::Granted(grant)));
+            return Err(Said::plainly(Access::Granted(grant)));
         }
-        let Some(held) = held else {
-            return Judged::Decided(Checked::plainly(Access::MustVerify(Doubt::NoRecord)));
-        };
-        let before = check::before_asking(&held, image);
-        match before {
-            Ok(Before::Decided(access)) => Judged::Decided(Checked::plainly(access)),
-            Ok(Before::Ask(_)) => Judged::Ask(held),
-            Err(error) => {
-                tracing::error!(%error, image, "an image name cannot be looked for in its record");
-                Judged::Decided(Checked::BROKEN)
-            }
-        }
+        held.ok_or(Said::plainly(Access::MustVerify(Doubt::NoRecord)))
     }
 
     /// Counts an answer; `None`: the pod's credentials could not be had.
-    fn count(&self, checked: Option<&Checked>) {
-        self.inner.metrics.must_pull_check(match checked {
-            None | Some(Checked { broken: true, .. }) => MustPullResult::Error,
-            Some(Checked { access, .. }) => match access {
+    fn count(&self, said: Option<Said>) {
+        self.inner.metrics.must_pull_check(match said {
+            None | Some(Said { broken: true, .. }) => MustPullResult::Error,
+            Some(Said { access, .. }) => match access {
                 Access::Granted(Grant::NodeAccessible | Grant::CredentialMatches) => {
                     MustPullResult::CredentialRecordFound
                 }
@@ -339,28 +328,31 @@ impl fmt::Debug for PullRecords {
     }
 }
 
-/// How far an answer is.
-enum Judged {
-    /// It is this.
-    Decided(Checked),
-    /// The record says it, with the pod's credentials.
-    Ask(Arc<Held>),
+/// What a record says that has to be seen with the pod's credentials; `Err`: what it says without them.
+fn by_record<'a>(held: &'a Held, image: &str) -> Result<Named<'a>, Said> {
+    match check::before_asking(held, image) {
+        Ok(Before::Ask(named)) => Ok(named),
+        Ok(Before::Decided(access)) => Err(Said::plainly(access)),
+        Err(error) => {
+            tracing::error!(%error, image, "an image name cannot be looked for in its record");
+            Err(Said::BROKEN)
+        }
+    }
 }
 
 /// What came out of a check.
-struct Checked {
+#[derive(Clone, Copy)]
+struct Said {
     access: Access,
-    /// What the record should learn.
-    lesson: Option<check::Lesson>,
     /// Something could not be read.
     broken: bool,
 }
 
-impl Checked {
-    const BROKEN: Self = Self { access: Access::MustVerify(Doubt::RecordUnreadable), lesson: None, broken: true };
+impl Said {
+    const BROKEN: Self = Self { access: Access::MustVerify(Doubt::RecordUnreadable), broken: true };
 
     fn plainly(access: Access) -> Self {
-        Self { access, lesson: None, broken: false }
+        Self { access, broken: false }
     }
 }
 

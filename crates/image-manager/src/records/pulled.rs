@@ -312,6 +312,11 @@ impl Pulled {
         Ok(removed)
     }
 
+    /// The time that records carry.
+    pub(super) fn now(&self) -> Timestamp {
+        (self.wall_clock)()
+    }
+
     /// How many records there are. Blocks.
     pub(super) fn count(&self) -> Result<usize, RecordsError> {
         Ok(self.directory.names()?.len())

@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use jiff::Timestamp;
 use oci::Reference;
 
 use super::RecordsError;
@@ -200,6 +201,17 @@ impl Pulling {
         let _lock = self.directory.lock()?;
         drop(lease.into());
         if self.is_in_use(&file)? {
+            return Ok(false);
+        }
+        self.directory.remove(&file)
+    }
+
+    /// Removes an intent that nobody has a share in and that was written before `time`; whether it did. Blocks.
+    pub(super) fn release_if_older(&self, image: &str, time: Timestamp) -> Result<bool, RecordsError> {
+        let file = file_name(image);
+        let _lock = self.directory.lock()?;
+        let old = self.directory.read(&file)?.is_some_and(|content| content.stamp.modified_second() < time.as_second());
+        if !old || self.is_in_use(&file)? {
             return Ok(false);
         }
         self.directory.remove(&file)

@@ -3,10 +3,14 @@
 use std::collections::{BTreeSet, HashMap};
 
 use cri_api::Image;
+use jiff::SignedDuration;
 use oci::trim_tag_and_digest;
 
 use super::pulling::normal;
 use super::{Inner, RecordsError};
+
+/// After so long no runtime is at a pull any more that nobody waits for.
+const OVER: SignedDuration = SignedDuration::from_hours(24);
 
 /// The ids of everything that is here, by name.
 #[derive(Debug, Default)]
@@ -63,7 +67,13 @@ pub(super) fn recover(inner: &Inner, images: &Images) -> Result<usize, RecordsEr
 
 fn recover_one(inner: &Inner, images: &Images, image: &str) -> Result<bool, RecordsError> {
     let ids = images.ids(image);
-    if ids.is_empty() || inner.pulling.is_held(image)? {
+    if ids.is_empty() {
+        if inner.pulling.release_if_older(image, inner.pulled.now() - OVER)? {
+            tracing::debug!(image, "a pull that was cut off long ago brought nothing");
+        }
+        return Ok(false);
+    }
+    if inner.pulling.is_held(image)? {
         return Ok(false);
     }
     let name = trim_tag_and_digest(image).ok();

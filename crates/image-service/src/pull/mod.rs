@@ -80,6 +80,7 @@ impl PullJob {
         {
             return Ok(image);
         }
+        context.hub.tell(PullEvent::Resolving);
         let found = async {
             let repository = repository(&shared, &reference, auth).await?;
             let root = repository.resolve().await.map_err(|e| error::from_registry(&e))?;

@@ -2,9 +2,13 @@
 
 use std::convert::Infallible;
 use std::fs;
+use std::path::Path;
+use std::sync::Mutex;
 
 use credentials::NodeSource;
+use cri_api::{FsInfo, Image, ImageFilter, ImageStatus, PullEvent, PullImageRequest};
 use tempfile::TempDir;
+use tokio::sync::Notify;
 
 use super::*;
 use crate::{Access, Doubt, Grant, RecordsOptions};
@@ -18,12 +22,21 @@ struct Kept {
 
 impl Kept {
     async fn new(options: PullerOptions) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let now = jiff::Timestamp::from_second(1_790_000_000).unwrap();
-        let records = RecordsOptions::new(directory.path(), Arc::new(move || now));
-        let records = PullRecords::open(records).await.unwrap();
         let Rig { fake, .. } = Rig::new(options);
-        let service: Arc<dyn ImageService> = Arc::new(fake.clone());
+        let mut kept = Self::on(Arc::new(fake.clone()), options).await;
+        kept.rig.fake = fake;
+        kept
+    }
+
+    async fn open(directory: &Path) -> PullRecords {
+        let now = jiff::Timestamp::from_second(1_790_000_000).unwrap();
+        PullRecords::open(RecordsOptions::new(directory, Arc::new(move || now))).await.unwrap()
+    }
+
+    async fn on(service: Arc<dyn ImageService>, options: PullerOptions) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let records = Self::open(directory.path()).await;
+        let fake = FakeImageService::new();
         let puller = Puller::new(service, Some(records.clone()), options, Arc::new(Instant::now), Metrics::new());
         let rig = Rig { fake, puller, tasks: JoinSet::new() };
         Self { rig, records, directory }
@@ -33,6 +46,11 @@ impl Kept {
     async fn intents(&self) -> usize {
         self.records.settle().await;
         fs::read_dir(self.directory.path().join("pulling")).unwrap().count()
+    }
+
+    /// How many files of records there are.
+    fn records(&self) -> usize {
+        fs::read_dir(self.directory.path().join("pulled")).unwrap().count()
     }
 
     async fn access(&self, image: &str, image_ref: &str, candidates: &[Candidate]) -> Access {
@@ -97,16 +115,165 @@ async fn what_was_not_pulled_leaves_nothing() {
     assert!(kept.rig.outcomes().await.iter().all(Result::is_err));
     assert_eq!(kept.intents().await, 0);
 
-    // Given up.
-    let _gate = kept.rig.fake.faults().hold(CallKind::PullImage);
-    let handle = kept.rig.ask("b:1").await;
-    while kept.rig.pulled().len() < 2 {
-        tokio::task::yield_now().await;
+    assert_eq!(kept.records(), 0);
+}
+
+/// An image service of one image, which may bring it though it was told to stop, or says that it failed.
+struct Sly {
+    /// What the image is called before the pull; empty: it is not here.
+    before: &'static str,
+    /// How long after the end of the pull the new image is visible; `None`: never.
+    late: Option<Duration>,
+    /// What a pull answers; `None`: it goes on until it is given up.
+    answer: Option<Kind>,
+    /// What is told of a pull.
+    tells: &'static [PullEvent],
+    visible: Mutex<Option<Instant>>,
+    pulling: Notify,
+}
+
+/// Ends a pull, however it ends.
+struct Ended<'a>(&'a Sly);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        *self.0.visible.lock().unwrap() = self.0.late.map(|late| Instant::now() + late);
     }
-    kept.rig.puller.shutdown().await;
-    handle.abort();
-    assert_eq!(kept.intents().await, 0);
-    assert_eq!(fs::read_dir(kept.directory.path().join("pulled")).unwrap().count(), 0);
+}
+
+#[async_trait::async_trait]
+impl ImageService for Sly {
+    async fn list_images(&self, _: Option<&ImageFilter>) -> Result<Vec<Image>, Error> {
+        Ok(Vec::new())
+    }
+
+    async fn image_status(&self, _: &ImageSpec, _: bool) -> Result<ImageStatus, Error> {
+        let visible = self.visible.lock().unwrap().is_some_and(|at| Instant::now() >= at);
+        let id = if visible { "new" } else { self.before };
+        let image = (!id.is_empty()).then(|| Image { id: id.to_owned(), ..Image::default() });
+        Ok(ImageStatus { image, ..ImageStatus::default() })
+    }
+
+    async fn pull_image(&self, request: PullImageRequest) -> Result<String, Error> {
+        let _ended = Ended(self);
+        self.tells.iter().for_each(|event| request.progress.tell(event.clone()));
+        self.pulling.notify_one();
+        match self.answer {
+            Some(kind) => Err(Error::new(kind, "it broke")),
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn remove_image(&self, _: &ImageSpec) -> Result<(), Error> {
+        Ok(())
+    }
+
+    async fn image_fs_info(&self) -> Result<FsInfo, Error> {
+        Ok(FsInfo::default())
+    }
+}
+
+impl Default for Sly {
+    fn default() -> Self {
+        Self { before: "", late: None, answer: None, tells: &[], visible: Mutex::default(), pulling: Notify::new() }
+    }
+}
+
+const PRELOADED: Access = Access::Granted(Grant::Preloaded);
+const UNPROVEN: Access = Access::MustVerify(Doubt::NoRecord);
+
+/// Asks for the image, waits for the pull, and goes away; or waits for its failure.
+async fn pull_and_leave(kept: &mut Kept, sly: &Sly) {
+    let handle = kept.rig.ask("a:1").await;
+    sly.pulling.notified().await;
+    if sly.answer.is_none() {
+        handle.abort();
+        tokio::time::sleep(LINGER + Duration::from_millis(50)).await;
+    }
+    kept.rig.outcomes().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_image_that_comes_although_its_pull_was_given_up_is_not_everybodys() {
+    let second = Duration::from_secs(1);
+    struct Case {
+        name: &'static str,
+        sly: Sly,
+        /// What a pod without credentials may do with the new image, and with the old one, in the end.
+        ends: (Access, Access),
+        records: usize,
+    }
+    let unavailable = Some(Kind::Unavailable);
+    let nothing = (PRELOADED, PRELOADED);
+    let brought = (UNPROVEN, PRELOADED);
+    let cases = [
+        Case { name: "at once", sly: Sly { late: Some(Duration::ZERO), ..Sly::default() }, ends: brought, records: 1 },
+        Case { name: "later", sly: Sly { late: Some(30 * second), ..Sly::default() }, ends: brought, records: 1 },
+        Case { name: "never", sly: Sly::default(), ends: nothing, records: 0 },
+        Case { name: "it was here", sly: Sly { before: "old", ..Sly::default() }, ends: nothing, records: 0 },
+        Case {
+            name: "another was here",
+            sly: Sly { before: "old", late: Some(3 * second), ..Sly::default() },
+            ends: brought,
+            records: 1,
+        },
+        Case {
+            name: "it is said to have failed",
+            sly: Sly { answer: unavailable, late: Some(Duration::ZERO), ..Sly::default() },
+            ends: brought,
+            records: 1,
+        },
+        Case {
+            name: "it has failed",
+            sly: Sly { answer: unavailable, before: "old", ..Sly::default() },
+            ends: nothing,
+            records: 0,
+        },
+    ];
+    for Case { name, sly, ends, records } in cases {
+        let sly = Arc::new(sly);
+        let mut kept = Kept::on(Arc::clone(&sly) as _, free()).await;
+        pull_and_leave(&mut kept, &sly).await;
+        if sly.answer.is_none() {
+            assert_eq!(kept.access("a:1", "new", &[]).await, UNPROVEN, "{name}: it may come at any time");
+        }
+        tokio::time::sleep(100 * second).await;
+        assert_eq!(kept.intents().await, 0, "{name}");
+        let access = (kept.access("a:1", "new", &[]).await, kept.access("a:1", "old", &[]).await);
+        assert_eq!(access, ends, "{name}");
+        assert_eq!(kept.records(), records, "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_the_end_of_the_process_an_intent_stays_unless_nothing_can_come() {
+    let resolved = PullEvent::Resolved { digest: oci::Digest::sha256(b"m"), layers: Vec::new() };
+    let commits = || vec![resolved.clone(), PullEvent::Committing];
+    let cases = [
+        ("a service that tells nothing", Vec::new(), None, (1, 0)),
+        ("one that fetches", vec![resolved.clone()], None, (0, 0)),
+        ("one that commits", commits(), None, (1, 0)),
+        ("one that has committed", commits(), Some(Duration::ZERO), (0, 1)),
+    ];
+    for (name, tells, late, (intents, records)) in cases {
+        let sly = Arc::new(Sly { tells: tells.leak(), late, ..Sly::default() });
+        let mut kept = Kept::on(Arc::clone(&sly) as _, free()).await;
+        let handle = kept.rig.ask("a:1").await;
+        sly.pulling.notified().await;
+        kept.rig.puller.shutdown().await;
+        handle.abort();
+        assert_eq!((kept.intents().await, kept.records()), (intents, records), "{name}");
+        // Whoever comes next makes a record of it, if the image is here then.
+        let directory = kept.directory;
+        drop((kept.rig, kept.records));
+        let next = Kept::open(directory.path()).await;
+        let new = Image { id: "new".into(), repo_tags: vec!["docker.io/library/a:1".into()], ..Image::default() };
+        assert_eq!(next.recover(&[new]).await.unwrap(), intents, "{name}");
+        if intents + records > 0 {
+            let candidates = async || Ok::<_, Infallible>(Arc::from([]));
+            assert_eq!(next.peek("a:1", "new", candidates).await.unwrap(), UNPROVEN, "{name}");
+        }
+    }
 }
 
 #[tokio::test]

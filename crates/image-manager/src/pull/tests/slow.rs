@@ -79,6 +79,15 @@ async fn a_pull_that_stalls_ends() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_registry_that_does_not_say_what_a_name_stands_for_ends_the_pull() {
+    let options = PullerOptions { progress_deadline: Some(Duration::from_secs(20)), ..free() };
+    let (outcome, seconds) = pull([vec![vec![PullEvent::Resolving]], vec![Vec::new(); 300]].concat(), options).await;
+    let text = "the pull made no progress for 20s (imagePullProgressDeadline: 20s); the registry had not said what the \
+                name stands for";
+    assert_eq!((deadline(outcome).as_str(), seconds), (text, 20));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_service_that_tells_nothing_may_take_its_time() {
     let options =
         PullerOptions { progress_deadline: Some(Duration::from_secs(20)), minimum_rate: Some(1 << 30), ..free() };
