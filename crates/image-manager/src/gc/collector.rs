@@ -15,6 +15,7 @@ use super::blocking::off_thread;
 use super::detect::{AlwaysUsed, Detected, detect_at};
 use super::disk::DiskSpace;
 use super::history::UsageHistory;
+use super::labels::Labels;
 use super::node_status::by_size;
 use super::node_time::Moment;
 use super::options::GcOptions;
@@ -23,6 +24,7 @@ use super::report::{GcError, chain};
 use super::room::LastRoom;
 use super::rules::{Pattern, Pins};
 use super::select::Rules;
+use super::sketch::known;
 use super::state::{Stamp, StateError, StateFiles};
 use crate::events::EventRef;
 use crate::make_room::Holds;
@@ -40,6 +42,8 @@ pub struct ImageGcManager {
     /// Guards the last list of images, the largest first; `None`: nobody has listed them yet.
     cache: Mutex<Option<Arc<[Image]>>>,
     pub(super) nudge: Notify,
+    pub(super) nudge_detect: Notify,
+    pub(super) nudge_cache: Notify,
     /// Guards what is known of disk pressure, and what of that is on disk.
     pub(super) pressure: AsyncMutex<Option<(Pressure, Pressure)>>,
     /// Held while a collection for pulls runs; guards what came of the last one.
@@ -59,6 +63,8 @@ pub(super) struct State {
     /// The files that this is.
     usage: Option<Stamp>,
     pinned: Option<Stamp>,
+    /// Labels of images by id, where a rule asks for them. An id names its config, so they never change.
+    pub(super) labels: Labels,
     /// Collections that failed in a row.
     pub(super) failures: u32,
 }
@@ -94,6 +100,8 @@ impl ImageGcManager {
             state: AsyncMutex::default(),
             cache: Mutex::default(),
             nudge: Notify::new(),
+            nudge_detect: Notify::new(),
+            nudge_cache: Notify::new(),
             pressure: AsyncMutex::default(),
             room: AsyncMutex::default(),
             rooms: AtomicU64::new(0),
@@ -110,6 +118,12 @@ impl ImageGcManager {
     /// Asks for a collection soon, as when a disk is full.
     pub fn nudge(&self) {
         self.nudge.notify_one();
+    }
+
+    /// Asks for a look at images and containers soon, as when some came or went.
+    pub fn nudge_lists(&self) {
+        self.nudge_detect.notify_one();
+        self.nudge_cache.notify_one();
     }
 
     /// Brings the usage history up to date.
@@ -166,9 +180,13 @@ impl ImageGcManager {
     /// # Errors
     /// The list of images, or the state.
     pub async fn pins(&self) -> Result<Vec<(Pattern, Vec<Image>)>, GcError> {
-        let state = self.state().await?;
+        let mut state = self.state().await?;
         let images = self.list().await?;
-        let held = |pattern: &Pattern| images.iter().filter(|image| pattern.matches(image)).cloned().collect();
+        self.look_at_labels(&mut state, &images).await;
+        let held = |pattern: &Pattern| {
+            let fits = |image: &&Image| pattern.fits(image, known(&state, image));
+            images.iter().filter(fits).cloned().collect()
+        };
         Ok(state.pins.iter().map(|pattern| (pattern.clone(), held(pattern))).collect())
     }
 
@@ -290,6 +308,9 @@ impl ImageGcManager {
         let ask = |what, source| GcError::Runtime { what, source };
         // Images first: what a container begins to use in between is then seen as used.
         let images = self.list().await?;
+        if images.iter().any(|image| image.id.is_empty()) {
+            self.tell(EventType::Warning, "InvalidImageID", "ImageID is not valid, skipping, ImageID: ");
+        }
         let containers = match &self.runtime {
             Some(runtime) => runtime.list_containers(None).await.map_err(|e| ask("list containers", e))?,
             None => Vec::new(),
@@ -301,6 +322,7 @@ impl ImageGcManager {
         // A pull that ended a moment ago is that of a container which is about to begin.
         let pulls = self.holds.names(self.options.policy.min_age);
         let always = AlwaysUsed { sandbox_image: &self.options.sandbox_image, volumes: &volumes, pulls: &pulls };
+        self.look_at_labels(state, &images).await;
         let detected = detect_at(&mut state.history, &images, &containers, always, moment);
         Ok(Found { images, containers, detected, layers, rules: self.rules() })
     }

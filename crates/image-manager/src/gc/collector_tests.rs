@@ -25,13 +25,16 @@ pub(in crate::gc) struct Shelf {
     other: u64,
     /// Guards what is there.
     content: Mutex<Content>,
+    /// Guards what went: ids and handlers.
+    pub(in crate::gc) removed: Mutex<Vec<(String, String)>>,
 }
 
 #[derive(Default)]
 pub(in crate::gc) struct Content {
-    images: Vec<Image>,
+    pub(in crate::gc) images: Vec<Image>,
     layers: Option<ImageLayers>,
-    stuck: BTreeSet<String>,
+    pub(in crate::gc) labels: BTreeMap<String, String>,
+    pub(in crate::gc) stuck: BTreeSet<String>,
     no_stats: bool,
     inodes: (u64, u64),
 }
@@ -63,8 +66,13 @@ impl ImageService for Shelf {
         Ok(self.lock().images.clone())
     }
 
-    async fn image_status(&self, _: &ImageSpec, _: bool) -> Result<ImageStatus> {
-        Ok(ImageStatus::default())
+    async fn image_status(&self, image: &ImageSpec, verbose: bool) -> Result<ImageStatus> {
+        assert!(verbose, "only labels are asked for");
+        let Some(team) = self.lock().labels.get(&image.image).cloned() else {
+            return Err(Error::new(Kind::Internal, "it cannot tell"));
+        };
+        let info = format!("{{\"imageSpec\":{{\"config\":{{\"Labels\":{{\"team\":\"{team}\"}}}}}}}}");
+        Ok(ImageStatus { image: None, info: BTreeMap::from([("info".to_owned(), info)]) })
     }
 
     async fn pull_image(&self, _: PullImageRequest) -> Result<String> {
@@ -76,8 +84,10 @@ impl ImageService for Shelf {
         if content.stuck.contains(&image.image) {
             return Err(Error::new(Kind::Internal, "it is stuck"));
         }
-        content.images.retain(|here| here.id != image.image);
+        let handler = |here: &Image| here.spec.as_ref().map(|spec| spec.runtime_handler.clone()).unwrap_or_default();
+        content.images.retain(|here| here.id != image.image || handler(here) != image.runtime_handler);
         content.inodes.1 += 100;
+        self.removed.lock().expect("no panic").push((image.image.clone(), image.runtime_handler.clone()));
         Ok(())
     }
 
@@ -139,7 +149,7 @@ impl Rig {
         content: Content,
         change: impl FnOnce(&mut GcOptions),
     ) -> Self {
-        let shelf = Shelf { capacity, other: 0, content: Mutex::new(content) };
+        let shelf = Shelf { capacity, other: 0, content: Mutex::new(content), removed: Mutex::default() };
         let other = capacity - available - shelf.used();
         let shelf = Arc::new(Shelf { other, ..shelf });
         let now = Arc::new(Mutex::new(Timestamp::from_second(1_700_000_000).expect("in range")));
@@ -470,4 +480,66 @@ async fn the_loops_run_at_once_on_their_timers_and_on_a_nudge() {
         stop.cancel();
     };
     tokio::join!(rig.manager.run(&stop), drive);
+}
+
+#[tokio::test]
+async fn rules_by_label_and_namespace() {
+    let images = ["labelled", "other", "unknown", "system", "shop"].map(|id| image(id, 10));
+    let rig = Rig::changed(policy(90, 80, 0, 0), 1000, 900, images.into(), |options| {
+        let keep = |text: &str| KeepRule { pattern: Pattern::parse(text).expect("a pattern"), says: Says::Keep };
+        options.keep = vec![keep("label.team=pay*"), keep("namespace=kube-*")];
+    });
+    rig.shelf.lock().labels = ["labelled payments", "other web", "system web", "shop web"]
+        .map(|pair| pair.split_once(' ').expect("two"))
+        .into_iter()
+        .map(|(id, team)| (id.to_owned(), team.to_owned()))
+        .collect();
+    for (id, namespace) in [("system", "kube-system"), ("shop", "shop")] {
+        let labels = [("io.kubernetes.pod.namespace", namespace), ("io.kubernetes.pod.name", "pod")];
+        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+        let (id, image_id) = (format!("c-{id}"), id.to_owned());
+        rig.runtime.put_container(Container { id, image_id, labels, ..Container::default() });
+    }
+    rig.manager.detect().await.expect("seen");
+    rig.runtime.take_container("c-system");
+    rig.runtime.take_container("c-shop");
+    let outline = rig.manager.plan(Some(Goal::AllUnused)).await.expect("a plan");
+    let words: BTreeMap<&str, &str> = outline.images.iter().map(|row| (row.id.as_str(), row.why.as_str())).collect();
+    let want = [
+        ("labelled", "kept by rule label.team=pay*"),
+        ("other", "nobody uses it"),
+        ("shop", "nobody uses it"),
+        ("system", "kept by rule namespace=kube-*"),
+        // It may be one of those that have to stay.
+        ("unknown", "kept by rule label.team=pay*"),
+    ];
+    assert_eq!(words, BTreeMap::from(want));
+}
+
+#[tokio::test]
+async fn what_no_container_has_used_yet_is_protected_where_somebody_tells() {
+    let rig = Rig::changed(policy(90, 80, 0, 0), 1000, 900, vec![image("0", 10), image("1", 10)], |options| {
+        options.protect_pre_pulled = Duration::from_secs(3600);
+    });
+    rig.use_image("0");
+    rig.manager.detect().await.expect("seen");
+    rig.runtime.take_container("c-0");
+    rig.pass(600 * SECOND);
+    rig.manager.collect(Goal::AllUnused).await.expect("one");
+    assert_eq!(rig.shelf.ids(), ["1"], "the other one has been used");
+    rig.manager.protect("1", "", Duration::from_secs(7200)).await.expect("protected");
+    rig.pass(3000 * SECOND);
+    rig.manager.collect(Goal::AllUnused).await.expect("none");
+    assert_eq!(rig.shelf.ids(), ["1"], "by request it stays for longer");
+    rig.pass(4200 * SECOND);
+    rig.manager.collect(Goal::AllUnused).await.expect("one");
+    assert!(rig.shelf.ids().is_empty());
+}
+
+#[tokio::test]
+async fn an_image_without_an_id_is_told_and_left() {
+    let rig = Rig::new(policy(90, 80, 0, 0), 1000, 0, vec![image("", 500), image("1", 500)]);
+    rig.manager.garbage_collect().await.expect("enough");
+    assert_eq!(rig.shelf.ids(), [""]);
+    assert_eq!(rig.events(), ["Warning InvalidImageID ImageID is not valid, skipping, ImageID: "]);
 }

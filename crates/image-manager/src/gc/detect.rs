@@ -6,8 +6,9 @@ use std::collections::HashMap;
 use cri_api::{Container, Image};
 use jiff::Timestamp;
 
+use super::entry::{Entry, Time};
 use super::fast_hash::FastHash;
-use super::history::{UsageHistory, UsageRecord, key};
+use super::history::{UsageHistory, key};
 use super::node_time::Moment;
 
 /// What uses images beside containers.
@@ -129,19 +130,20 @@ fn record(history: &mut UsageHistory, images: &[Image], containers: &[Container]
     history.passes = history.passes.wrapping_add(1);
     let pass = history.passes;
     history.records.reserve(images.len().saturating_sub(history.records.len()));
+    let now = at.now.into();
     let mut seen = 0;
     for (image, user) in images.iter().zip(users) {
         let key = key(&image.id, handler(image));
         let pulled_at = image.pulled_at.unwrap_or(0);
         if !history.records.contains_key(&*key) {
-            let new = UsageRecord { pulled_at, ..UsageRecord::new(at.first_detected(image)) };
+            let new = Entry::new(at.first_detected(image), pulled_at);
             history.records.insert(key.clone().into_owned().into_boxed_str(), new);
         }
         let Some(record) = history.records.get_mut(&*key) else { continue };
         if record.pulled_at != pulled_at && pulled_at != 0 {
             if record.pulled_at != 0 {
                 // It went and came again between two passes.
-                record.first_detected = at.first_detected(image);
+                record.first_detected = at.first_detected(image).into();
             }
             record.pulled_at = pulled_at;
         }
@@ -153,8 +155,8 @@ fn record(history: &mut UsageHistory, images: &[Image], containers: &[Container]
             continue;
         }
         // What was brought ahead of its use has been used.
-        record.protected_until = None;
-        record.last_used = Some(at.now);
+        record.protected_until = Time::NEVER;
+        record.last_used = now;
         if let User::Container(number) = user
             && let Some(container) = containers.get(*number)
             && !is_named(&record.used_by, container)

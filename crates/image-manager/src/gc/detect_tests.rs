@@ -227,8 +227,8 @@ fn the_last_user_is_named() {
     user.labels.insert(POD.into(), "web-0".into());
     pass(&mut history, &[image("0")], std::slice::from_ref(&user), 1);
     pass(&mut history, &[image("0")], &[], 2);
-    assert_eq!(history.get("0", "").map(|r| &*r.used_by), Some("shop/web-0/main"));
+    assert_eq!(history.get("0", "").map(|r| r.used_by).as_deref(), Some("shop/web-0/main"));
     pass(&mut history, &[image("0")], &[container("0")], 3);
-    assert_eq!(history.get("0", "").map(|r| &*r.used_by), Some("container c-0"));
+    assert_eq!(history.get("0", "").map(|r| r.used_by).as_deref(), Some("container c-0"));
     assert!(is_named("shop/web-0/main", &user) && !is_named("shop/web-0/main2", &user));
 }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::entry::Entry;
 use super::fast_hash::FastHash;
 use super::node_time::{Moment, NodeTime, moved};
 
@@ -28,9 +29,6 @@ pub struct UsageRecord {
     /// coming. 0: the service does not say.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub pulled_at: i64,
-    /// The last pass that saw it.
-    #[serde(skip)]
-    pub(crate) pass: u32,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands in a reference")]
@@ -42,7 +40,7 @@ impl UsageRecord {
     /// A record of an image that was just seen for the first time.
     #[must_use]
     pub fn new(first_detected: Timestamp) -> Self {
-        Self { first_detected, last_used: None, used_by: Box::default(), protected_until: None, pulled_at: 0, pass: 0 }
+        Self { first_detected, last_used: None, used_by: Box::default(), protected_until: None, pulled_at: 0 }
     }
 
     /// Since when nobody used it: since its last use, or since it is here. A use from before it was here (it went and came
@@ -51,18 +49,12 @@ impl UsageRecord {
     pub fn idle_since(&self) -> Timestamp {
         self.last_used.map_or(self.first_detected, |used| used.max(self.first_detected))
     }
-
-    fn shift(&mut self, by: SignedDuration) {
-        self.first_detected = moved(self.first_detected, by);
-        self.last_used = self.last_used.map(|time| moved(time, by));
-        self.protected_until = self.protected_until.map(|time| moved(time, by));
-    }
 }
 
 /// The records of all images, by [`key`].
 #[derive(Clone, Debug, Default)]
 pub struct UsageHistory {
-    pub(super) records: HashMap<Box<str>, UsageRecord, FastHash>,
+    pub(super) records: HashMap<Box<str>, Entry, FastHash>,
     pub(super) passes: u32,
     pub(super) time: Option<NodeTime>,
 }
@@ -78,7 +70,11 @@ impl Eq for UsageHistory {}
 impl UsageHistory {
     /// The record of an image.
     #[must_use]
-    pub fn get(&self, id: &str, runtime_handler: &str) -> Option<&UsageRecord> {
+    pub fn get(&self, id: &str, runtime_handler: &str) -> Option<UsageRecord> {
+        self.entry(id, runtime_handler).cloned().map(UsageRecord::from)
+    }
+
+    pub(super) fn entry(&self, id: &str, runtime_handler: &str) -> Option<&Entry> {
         self.records.get(&*key(id, runtime_handler))
     }
 
@@ -95,25 +91,25 @@ impl UsageHistory {
     }
 
     /// All records, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &UsageRecord)> {
-        self.records.iter().map(|(key, record)| (&**key, record))
+    pub fn iter(&self) -> impl Iterator<Item = (&str, UsageRecord)> {
+        self.records.iter().map(|(key, entry)| (&**key, entry.clone().into()))
     }
 
     /// Puts a record back, as it was stored.
     pub fn insert(&mut self, key: impl Into<Box<str>>, record: UsageRecord) {
-        self.records.insert(key.into(), record);
+        self.records.insert(key.into(), record.into());
     }
 
     /// Forgets an image that was removed.
     pub fn remove(&mut self, id: &str, runtime_handler: &str) -> Option<UsageRecord> {
-        self.records.remove(&*key(id, runtime_handler))
+        self.records.remove(&*key(id, runtime_handler)).map(UsageRecord::from)
     }
 
     /// Leaves an image alone until then; earlier protection that lasts longer stays.
     pub fn protect(&mut self, id: &str, runtime_handler: &str, now: Timestamp, until: Timestamp) {
         let key = key(id, runtime_handler).into_owned().into_boxed_str();
-        let record = self.records.entry(key).or_insert_with(|| UsageRecord::new(now));
-        record.protected_until = Some(record.protected_until.map_or(until, |earlier| earlier.max(until)));
+        let entry = self.records.entry(key).or_insert_with(|| Entry::new(now, 0));
+        entry.protected_until = entry.protected_until.max(until.into());
     }
 
     /// Takes in the time of a pass. Where the clock was set since the last one, everything is moved with it. Answers when the
@@ -177,13 +173,16 @@ pub(super) struct Stored<Images> {
     images: Images,
 }
 
-impl<'a> Stored<BTreeMap<&'a str, &'a UsageRecord>> {
+impl<'a> Stored<BTreeMap<&'a str, &'a Entry>> {
     pub(super) fn of(history: &'a UsageHistory) -> Self {
-        Self { time: history.time.clone(), images: history.iter().collect() }
+        Self {
+            time: history.time.clone(),
+            images: history.records.iter().map(|(key, entry)| (&**key, entry)).collect(),
+        }
     }
 }
 
-impl Stored<HashMap<Box<str>, UsageRecord, FastHash>> {
+impl Stored<HashMap<Box<str>, Entry, FastHash>> {
     pub(super) fn into_history(self) -> UsageHistory {
         UsageHistory { records: self.images, passes: 0, time: self.time }
     }

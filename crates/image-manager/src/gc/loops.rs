@@ -1,8 +1,9 @@
-//! The loops of [`ImageGcManager`]: detection, the image cache, collection and disk pressure, each at once, then on its timer; collection
-//! also when somebody asks for it. They take no input, and an error of one turn does not end them.
+//! The loops of [`ImageGcManager`]: detection, the image cache, collection and disk pressure, each at once,
+//! then on its timer, and when somebody asks for it. They take no input, and an error of one turn does not end them.
 
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
@@ -17,7 +18,7 @@ impl ImageGcManager {
 
     async fn detecting(&self, stop: &CancellationToken) {
         let mut turns = turns(self.options.intervals.detect);
-        while turn(&mut turns, stop).await {
+        while turn(&mut turns, Some(&self.nudge_detect), stop).await {
             if let Err(error) = self.detect().await {
                 tracing::warn!("failed to monitor images: {}", chain(&error));
             }
@@ -26,7 +27,7 @@ impl ImageGcManager {
 
     async fn caching(&self, stop: &CancellationToken) {
         let mut turns = turns(self.options.intervals.cache);
-        while turn(&mut turns, stop).await {
+        while turn(&mut turns, Some(&self.nudge_cache), stop).await {
             if let Err(error) = self.refresh_cache().await {
                 tracing::warn!("failed to update image list: {}", chain(&error));
             }
@@ -39,15 +40,12 @@ impl ImageGcManager {
             return;
         }
         let mut turns = turns(self.options.intervals.collect);
-        loop {
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => return,
-                _ = turns.tick() => {}
-                () = self.nudge.notified() => {}
-            }
+        while turn(&mut turns, Some(&self.nudge), stop).await {
             let result = self.garbage_collect().await;
             self.tell_of(&result).await;
+            if result.is_ok_and(|report| !report.removed.is_empty()) {
+                self.nudge_cache.notify_one();
+            }
         }
     }
 }
@@ -58,11 +56,18 @@ pub(super) fn turns(period: Duration) -> tokio::time::Interval {
     turns
 }
 
-/// Waits for the next turn; `false`: there is none any more.
-pub(super) async fn turn(turns: &mut tokio::time::Interval, stop: &CancellationToken) -> bool {
+/// Waits for the next turn, or for a nudge; `false`: there is none any more.
+pub(super) async fn turn(turns: &mut tokio::time::Interval, nudge: Option<&Notify>, stop: &CancellationToken) -> bool {
+    let nudged = async {
+        match nudge {
+            Some(nudge) => nudge.notified().await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
         biased;
         () = stop.cancelled() => false,
         _ = turns.tick() => true,
+        () = nudged => true,
     }
 }

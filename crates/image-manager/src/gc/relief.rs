@@ -74,7 +74,7 @@ impl ImageGcManager {
         }
         let mut pace = Pace::default();
         let mut turns = super::loops::turns(self.options.pressure.interval);
-        while super::loops::turn(&mut turns, stop).await {
+        while super::loops::turn(&mut turns, None, stop).await {
             if let Err(error) = self.press(&mut pace).await {
                 tracing::warn!("disk pressure: {}", chain(&error));
             }

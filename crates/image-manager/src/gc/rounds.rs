@@ -257,3 +257,7 @@ impl Found {
         });
     }
 }
+
+#[cfg(test)]
+#[path = "defects_tests.rs"]
+mod tests;

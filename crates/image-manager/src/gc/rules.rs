@@ -1,20 +1,43 @@
 //! [`KeepRule`] and [`Pins`]: what stays by the word of whoever runs the node. Patterns over names and ids; pure.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use cri_api::Image;
 use serde::{Deserialize, Serialize};
 
-/// Which images a rule is about: `registry.example/team/*` one level, `registry.example/**` everything below; without a
-/// tag every tag; `*` within a part fits any text of that part. An image id, or the beginning of one with at least 12
-/// digits, fits that image.
+/// Which images a rule is about.
+///
+/// By name: `registry.example/team/*` one level, `registry.example/**` everything below; without a tag every tag; `*` within
+/// a part fits any text of that part. An image id, or the beginning of one with at least 12 digits, fits that image. By a
+/// label of the image, `label.KEY=VALUE`; by the namespace of the pod that used it last, `namespace=NAME`, both with `*` as in
+/// names. No name of an image has a `=` in it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Pattern {
     text: String,
-    /// In normal form: `docker.io/library/busybox:*`.
-    normal: String,
+    of: Of,
+}
+
+/// What a pattern looks at.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Of {
+    /// Names, in normal form: `docker.io/library/busybox:*`; and ids.
+    Name(String),
+    Label {
+        key: String,
+        value: String,
+    },
+    Namespace(String),
+}
+
+/// What is known of an image beside what the service lists.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Known<'a> {
+    /// Who used it last: `namespace/pod/container`.
+    pub used_by: &'a str,
+    /// Labels of its config, where somebody looked.
+    pub labels: Option<&'a BTreeMap<String, String>>,
 }
 
 /// Why a text is no pattern.
@@ -38,7 +61,15 @@ impl Pattern {
         if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
             return wrong("there is white space in it");
         }
-        Ok(Self { text: text.to_owned(), normal: normal(text) })
+        let of = match text.split_once('=') {
+            None => Of::Name(normal(text)),
+            Some(("namespace", name)) if !name.is_empty() => Of::Namespace(name.to_owned()),
+            Some((key, value)) => match key.strip_prefix("label.").filter(|key| !key.is_empty()) {
+                Some(key) => Of::Label { key: key.to_owned(), value: value.to_owned() },
+                None => return wrong("before the = stands label.KEY or namespace"),
+            },
+        };
+        Ok(Self { text: text.to_owned(), of })
     }
 
     /// The pattern as it was written.
@@ -47,10 +78,36 @@ impl Pattern {
         &self.text
     }
 
-    /// Whether an image has a name, or the id, that fits.
+    /// Whether an image has a name, or the id, that fits, as far as the list of images tells.
     #[must_use]
     pub fn matches(&self, image: &Image) -> bool {
-        self.is_id(&image.id) || image.repo_tags.iter().chain(&image.repo_digests).any(|name| self.matches_name(name))
+        self.fits(image, Known::default())
+    }
+
+    /// The same with what else is known of the image.
+    #[must_use]
+    pub fn fits(&self, image: &Image, known: Known<'_>) -> bool {
+        match &self.of {
+            Of::Name(normal) => {
+                let mut names = image.repo_tags.iter().chain(&image.repo_digests);
+                self.is_id(&image.id) || names.any(|name| matches_name(normal, name))
+            }
+            Of::Label { key, value } => {
+                let told = image.spec.as_ref().and_then(|spec| spec.annotations.get(key));
+                let label = known.labels.and_then(|labels| labels.get(key)).or(told);
+                label.is_some_and(|label| glob(value.as_bytes(), label.as_bytes()))
+            }
+            Of::Namespace(name) => {
+                let namespace = known.used_by.split_once('/').map(|(namespace, _)| namespace);
+                namespace.is_some_and(|namespace| glob(name.as_bytes(), namespace.as_bytes()))
+            }
+        }
+    }
+
+    /// Whether the labels of images have to be known for it.
+    #[must_use]
+    pub fn is_of_labels(&self) -> bool {
+        matches!(self.of, Of::Label { .. })
     }
 
     fn is_id(&self, id: &str) -> bool {
@@ -58,14 +115,14 @@ impl Pattern {
         let text = self.text.strip_prefix("sha256:").unwrap_or(&self.text);
         text.len() >= 12 && text.bytes().all(|b| b.is_ascii_hexdigit()) && hex.starts_with(text)
     }
+}
 
-    fn matches_name(&self, name: &str) -> bool {
-        glob(self.normal.as_bytes(), name.as_bytes())
-            // A digest stands for every name of its repository.
-            || name.split_once('@').is_some_and(|(repository, _)| self.normal.strip_suffix(":*").is_some_and(|own| {
-                glob(own.as_bytes(), repository.as_bytes())
-            }))
-    }
+fn matches_name(normal: &str, name: &str) -> bool {
+    glob(normal.as_bytes(), name.as_bytes())
+        // A digest stands for every name of its repository.
+        || name.split_once('@').is_some_and(|(repository, _)| {
+            normal.strip_suffix(":*").is_some_and(|own| glob(own.as_bytes(), repository.as_bytes()))
+        })
 }
 
 impl TryFrom<String> for Pattern {
@@ -178,8 +235,8 @@ impl Pins {
 
     /// The pin that holds an image.
     #[must_use]
-    pub fn holds(&self, image: &Image) -> Option<&Pattern> {
-        self.0.iter().find(|pattern| pattern.matches(image))
+    pub fn holds(&self, image: &Image, known: Known<'_>) -> Option<&Pattern> {
+        self.0.iter().find(|pattern| pattern.fits(image, known))
     }
 }
 
@@ -228,10 +285,35 @@ mod tests {
         for (text, want) in cases {
             assert_eq!(Pattern::parse(text).expect("a pattern").matches(&image), want, "{text}");
         }
-        for text in ["", "a b", "a\n"] {
+        for text in ["", "a b", "a\n", "team=web", "label.=x", "namespace="] {
             let error = Pattern::parse(text).expect_err("refused").to_string();
             assert!(error.starts_with(&format!("image pattern {text:?}: ")), "{error}");
         }
+    }
+
+    #[test]
+    fn labels_and_namespaces() {
+        let labels = BTreeMap::from([("org.example/team".to_owned(), "payments".to_owned())]);
+        let known = Known { used_by: "kube-system/coredns-0/coredns", labels: Some(&labels) };
+        let cases = [
+            ("label.org.example/team=payments", true),
+            ("label.org.example/team=pay*", true),
+            ("label.org.example/team=*", true),
+            ("label.org.example/team=web", false),
+            ("label.team=payments", false),
+            ("namespace=kube-system", true),
+            ("namespace=kube-*", true),
+            ("namespace=kube", false),
+        ];
+        for (text, want) in cases {
+            let pattern = Pattern::parse(text).expect("a pattern");
+            assert_eq!(pattern.fits(&Image::default(), known), want, "{text}");
+            assert!(!pattern.matches(&Image::default()), "{text}: nothing is known");
+            assert_eq!((pattern.as_str(), pattern.is_of_labels()), (text, text.starts_with("label.")));
+        }
+        // Who is not in a pod has no namespace.
+        let lone = Known { used_by: "container 1234", labels: None };
+        assert!(!Pattern::parse("namespace=*").expect("a pattern").fits(&Image::default(), lone));
     }
 
     #[test]

@@ -8,8 +8,9 @@ use jiff::Timestamp;
 
 use super::collector::{Found, ImageGcManager, State};
 use super::detect::{User, handler, name};
+use super::entry::Time;
 use super::plan::Because;
-use super::rules::{KeepRule, Says};
+use super::rules::{KeepRule, Known, Pattern, Says};
 use super::select::{Inventory, Item};
 
 /// The owned parts of an [`Inventory`].
@@ -19,31 +20,32 @@ pub(super) struct Sketch<'a> {
 
 impl<'a> Sketch<'a> {
     pub(super) fn new(manager: &ImageGcManager, state: &'a State, found: &'a Found, failed: &BTreeSet<String>) -> Self {
-        let known = found.layers.as_ref();
+        let layers_known = found.layers.as_ref();
         // One id is one image, however often it is listed: a removal takes all of it.
         let pinned: BTreeSet<(&str, &str)> =
             found.images.iter().filter(|image| image.pinned).map(|image| (image.id.as_str(), handler(image))).collect();
         let items = found.images.iter().enumerate().map(|(number, image)| {
             let runtime_handler = handler(image);
-            let record = state.history.get(&image.id, runtime_handler);
-            let layers = known.and_then(|known| known.images.get(&image.id));
+            let entry = state.history.entry(&image.id, runtime_handler);
+            let counts = |time: Time| time.get().map(|time| state.history.effective(time));
+            let layers = layers_known.and_then(|known| known.images.get(&image.id));
             Item {
                 id: &image.id,
                 runtime_handler,
-                first_detected: record.map_or(Timestamp::MAX, |record| state.history.effective(record.first_detected)),
-                last_used: record.and_then(|record| record.last_used).map(|used| state.history.effective(used)),
-                protected_until: record.and_then(|record| record.protected_until),
+                first_detected: entry.and_then(|entry| counts(entry.first_detected)).unwrap_or(Timestamp::MAX),
+                last_used: entry.and_then(|entry| counts(entry.last_used)),
+                protected_until: entry.and_then(|entry| entry.protected_until.get()),
                 must_stay: manager.must_stay(state, found, number, failed).or_else(|| {
                     pinned.contains(&(image.id.as_str(), runtime_handler)).then_some(Because::PinnedByRuntime)
                 }),
-                weight: manager.weight(image),
+                weight: manager.weight(image, known(state, image)),
                 own_bytes: layers.map_or(image.size, |layers| layers.own_bytes),
                 layers: layers.map_or(&[], |layers| layers.layers.as_slice()),
                 repository: repository(image),
             }
         });
         let items = items.collect();
-        Self { inventory: Inventory { items, layers: known.map_or(&[], |known| known.layers.as_slice()) } }
+        Self { inventory: Inventory { items, layers: layers_known.map_or(&[], |known| known.layers.as_slice()) } }
     }
 
     pub(super) fn inventory(&self) -> &Inventory<'a> {
@@ -54,6 +56,10 @@ impl<'a> Sketch<'a> {
 impl ImageGcManager {
     fn must_stay(&self, state: &State, found: &Found, number: usize, failed: &BTreeSet<String>) -> Option<Because> {
         let image = &found.images[number];
+        if image.id.is_empty() {
+            // Nothing can be removed that has no name.
+            return Some(Because::CannotBeRemoved);
+        }
         let by = match found.detected.user(number) {
             User::None => None,
             User::Container(container) => found.containers.get(container).map(name),
@@ -64,10 +70,13 @@ impl ImageGcManager {
         if let Some(by) = by {
             return Some(Because::InUse { by });
         }
-        if state.pins.holds(image).is_some() {
+        let known = known(state, image);
+        if state.pins.holds(image, known).is_some() {
             return Some(Because::Pinned);
         }
-        let kept = self.options().keep.iter().find(|rule| rule.says == Says::Keep && rule.pattern.matches(image));
+        // An image of which nobody knows the labels may be one that has to stay.
+        let fits = |pattern: &Pattern| pattern.fits(image, known) || (pattern.is_of_labels() && known.labels.is_none());
+        let kept = self.options().keep.iter().find(|rule| rule.says == Says::Keep && fits(&rule.pattern));
         if let Some(rule) = kept {
             return Some(Because::Rule { rule: rule.pattern.to_string() });
         }
@@ -75,13 +84,19 @@ impl ImageGcManager {
     }
 
     /// How dear an image is by the first rule that weighs it.
-    fn weight(&self, image: &Image) -> f64 {
+    fn weight(&self, image: &Image, known: Known<'_>) -> f64 {
         let weighs = |rule: &KeepRule| match rule.says {
-            Says::Weigh(weight) if rule.pattern.matches(image) => Some(weight),
+            Says::Weigh(weight) if rule.pattern.fits(image, known) => Some(weight),
             _ => None,
         };
         self.options().keep.iter().find_map(weighs).unwrap_or(1.0)
     }
+}
+
+/// What is known of an image beside the list.
+pub(super) fn known<'a>(state: &'a State, image: &Image) -> Known<'a> {
+    let entry = state.history.entry(&image.id, handler(image));
+    Known { used_by: entry.map_or("", |entry| &entry.used_by), labels: state.labels.get(&image.id) }
 }
 
 /// The repository of an image's first name.

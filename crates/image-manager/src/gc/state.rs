@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::entry::Entry;
 use super::fast_hash::FastHash;
-use super::history::{Stored, UsageHistory, UsageRecord};
+use super::history::{Stored, UsageHistory};
 use super::pressure::Pressure;
 use super::rules::Pins;
 use crate::RecordsError;
@@ -100,7 +101,7 @@ impl StateFiles {
     /// # Errors
     /// The file cannot be read, or not be put aside.
     pub(super) fn history(&self, known: Option<Stamp>) -> Result<Option<Read<UsageHistory>>, StateError> {
-        let read = self.read::<Stored<HashMap<Box<str>, UsageRecord, FastHash>>>(USAGE, known)?;
+        let read = self.read::<Stored<HashMap<Box<str>, Entry, FastHash>>>(USAGE, known)?;
         Ok(read.map(|Read { state, stamp, aside }| Read { state: state.map(Stored::into_history), stamp, aside }))
     }
 
@@ -234,6 +235,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
+    use crate::gc::history::UsageRecord;
     use crate::gc::rules::Pattern;
 
     fn used(second: i64) -> UsageRecord {
