@@ -7,7 +7,7 @@ use cri_api::{Container, Image};
 use jiff::Timestamp;
 
 use super::entry::{Entry, Time};
-use super::fast_hash::FastHash;
+use super::fast_hash::{FastHash, is_id};
 use super::history::{UsageHistory, key};
 use super::node_time::Moment;
 
@@ -25,7 +25,20 @@ pub struct AlwaysUsed<'a> {
 /// What one pass found, image by image, in the order of the list it was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detected {
-    users: Vec<User>,
+    /// The number of a container, or one of the words of [`Code`].
+    users: Vec<u32>,
+}
+
+/// A [`User`] in four bytes.
+struct Code;
+
+impl Code {
+    const NONE: u32 = u32::MAX;
+    const SANDBOX: u32 = u32::MAX - 1;
+    const VOLUME: u32 = u32::MAX - 2;
+    const PULL: u32 = u32::MAX - 3;
+    /// Containers of higher numbers are all called by this one.
+    const LAST_CONTAINER: u32 = u32::MAX - 4;
 }
 
 /// Who uses an image.
@@ -44,20 +57,28 @@ pub enum User {
 }
 
 impl Detected {
-    pub(crate) fn new(users: Vec<User>) -> Self {
-        Self { users }
-    }
-
     /// Who uses the image of this number in the list.
     #[must_use]
     pub fn user(&self, image: usize) -> User {
-        self.users.get(image).copied().unwrap_or(User::None)
+        match self.users.get(image).copied().unwrap_or(Code::NONE) {
+            Code::NONE => User::None,
+            Code::SANDBOX => User::Sandbox,
+            Code::VOLUME => User::Volume,
+            Code::PULL => User::Pull,
+            container => User::Container(container as usize),
+        }
     }
 
     /// Whether the image of this number is in use.
     #[must_use]
     pub fn in_use(&self, image: usize) -> bool {
         self.user(image) != User::None
+    }
+
+    /// The same for a list from which images went.
+    pub(super) fn retain(&mut self, stays: &[bool]) {
+        let mut stays = stays.iter();
+        self.users.retain(|_| stays.next().copied().unwrap_or(true));
     }
 }
 
@@ -84,24 +105,14 @@ pub(super) fn detect_at(
     let now = moment.wall;
     let last_pass = history.begin_pass(moment);
     let mut index = Index::new(images);
-    let mut users = vec![User::None; images.len()];
-    for (number, container) in containers.iter().enumerate() {
-        let handler = &container.image.runtime_handler;
-        let (id, reference) = (&container.image_id, &container.image_ref);
-        let user = User::Container(number);
-        // Runtimes may answer an id, a digest of the manifest or a name: whatever fits is in use.
-        let by_id = index.mark(&mut users, id, handler, user);
-        let by_reference = reference != id && index.mark(&mut users, reference, handler, user);
-        if !by_id && !by_reference {
-            index.mark(&mut users, &container.image.image, handler, user);
-        }
-    }
+    let mut users = vec![Code::NONE; images.len()];
+    index.mark_containers(&mut users, containers);
     for volume in always.volumes {
-        index.mark(&mut users, volume, "", User::Volume);
+        index.mark(&mut users, volume, "", Code::VOLUME);
     }
-    index.mark(&mut users, always.sandbox_image, "", User::Sandbox);
+    index.mark(&mut users, always.sandbox_image, "", Code::SANDBOX);
     for pull in always.pulls {
-        index.mark(&mut users, pull, "", User::Pull);
+        index.mark(&mut users, pull, "", Code::PULL);
     }
     record(history, images, containers, &users, &Pass { last: last_pass, now });
     Detected { users }
@@ -126,42 +137,49 @@ impl Pass {
     }
 }
 
-fn record(history: &mut UsageHistory, images: &[Image], containers: &[Container], users: &[User], at: &Pass) {
+fn record(history: &mut UsageHistory, images: &[Image], containers: &[Container], users: &[u32], at: &Pass) {
     history.passes = history.passes.wrapping_add(1);
     let pass = history.passes;
     history.records.reserve(images.len().saturating_sub(history.records.len()));
-    let now = at.now.into();
+    let (now, hash) = (at.now.into(), history.records.hasher().clone());
     let mut seen = 0;
     for (image, user) in images.iter().zip(users) {
         let key = key(&image.id, handler(image));
         let pulled_at = image.pulled_at.unwrap_or(0);
-        if !history.records.contains_key(&*key) {
-            let new = Entry::new(at.first_detected(image), pulled_at);
-            history.records.insert(key.clone().into_owned().into_boxed_str(), new);
-        }
-        let Some(record) = history.records.get_mut(&*key) else { continue };
-        if record.pulled_at != pulled_at && pulled_at != 0 {
-            if record.pulled_at != 0 {
-                // It went and came again between two passes.
-                record.first_detected = at.first_detected(image).into();
+        let entry = match history.records.get_mut(&*key) {
+            Some(entry) => entry,
+            None => {
+                let new = Entry::new(at.first_detected(image), pulled_at);
+                history.records.entry(key.into_owned().into_boxed_str()).or_insert(new)
             }
-            record.pulled_at = pulled_at;
+        };
+        if entry.pulled_at != pulled_at && pulled_at != 0 {
+            if entry.pulled_at != 0 {
+                // It went and came again between two passes.
+                entry.first_detected = at.first_detected(image).into();
+            }
+            entry.pulled_at = pulled_at;
         }
-        if record.pass != pass {
-            record.pass = pass;
+        if entry.pass != pass {
+            entry.pass = pass;
             seen += 1;
         }
-        if matches!(user, User::None | User::Pull) {
+        if matches!(*user, Code::NONE | Code::PULL) {
             continue;
         }
         // What was brought ahead of its use has been used.
-        record.protected_until = Time::NEVER;
-        record.last_used = now;
-        if let User::Container(number) = user
-            && let Some(container) = containers.get(*number)
-            && !is_named(&record.used_by, container)
-        {
-            record.used_by = name(container).into_boxed_str();
+        entry.protected_until = Time::NEVER;
+        entry.last_used = now;
+        if let Some(container) = containers.get(*user as usize) {
+            // Its name is put together once, not in each pass.
+            #[expect(clippy::cast_possible_truncation, reason = "part of a hash")]
+            let tag = hash.of(container.id.as_bytes()) as u32;
+            if entry.user != tag {
+                entry.user = tag;
+                if !is_named(&entry.used_by, container) {
+                    entry.used_by = name(container).into_boxed_str();
+                }
+            }
         }
     }
     if seen != history.records.len() {
@@ -176,7 +194,7 @@ const POD: &str = "io.kubernetes.pod.name";
 /// `namespace/pod/container`, as far as the labels tell.
 pub(crate) fn name(container: &Container) -> String {
     match (container.labels.get(NAMESPACE), container.labels.get(POD)) {
-        (Some(namespace), Some(pod)) => format!("{namespace}/{pod}/{}", container.metadata.name),
+        (Some(namespace), Some(pod)) => [namespace.as_str(), pod, &container.metadata.name].join("/"),
         _ => format!("container {}", container.id),
     }
 }
@@ -199,6 +217,11 @@ pub(crate) fn handler(image: &Image) -> &str {
     image.spec.as_ref().map_or("", |spec| spec.runtime_handler.as_str())
 }
 
+/// What a container says of its image: the id, or where the runtime is older than that the image ref.
+fn id_of(container: &Container) -> &str {
+    if container.image_id.is_empty() { &container.image_ref } else { &container.image_id }
+}
+
 /// Finds images by id, and by name where an id does not fit.
 struct Index<'a> {
     images: &'a [Image],
@@ -209,58 +232,120 @@ struct Index<'a> {
     mask: usize,
     /// The next image of the same id, where there is one.
     next: HashMap<usize, usize>,
+    /// Whether any image is for one runtime handler alone.
+    handlers: bool,
     /// Images by name and by normal form of the name, made when first asked for.
     names: Option<HashMap<&'a str, usize>>,
 }
 
-#[derive(Clone, Copy)]
-struct Slot {
-    tag: u32,
-    image: u32,
-}
+/// The number of an image in 24 bits, and 40 bits of a hash: eight bytes, so that the table of a big node is near.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Slot(u64);
 
 impl Slot {
-    const EMPTY: Self = Self { tag: 0, image: u32::MAX };
+    const EMPTY: Self = Self(u64::MAX);
+    const NUMBER: u64 = (1 << 24) - 1;
+
+    fn new(hash: u64, image: usize) -> Self {
+        Self(hash & !Self::NUMBER | image as u64)
+    }
+
+    fn is_of(self, hash: u64) -> bool {
+        (self.0 ^ hash) & !Self::NUMBER == 0
+    }
+
+    fn image(self) -> usize {
+        usize::try_from(self.0 & Self::NUMBER).unwrap_or(usize::MAX)
+    }
 }
+
+/// How many containers are looked at together: the processor then waits for the memory of all of them at the same time.
+const BLOCK: usize = 32;
 
 impl<'a> Index<'a> {
     fn new(images: &'a [Image]) -> Self {
-        let places = (images.len() * 2).next_power_of_two().max(2);
-        let (slots, next) = (vec![Slot::EMPTY; places], HashMap::new());
-        let mut index = Self { images, hash: FastHash::default(), slots, mask: places - 1, next, names: None };
-        for (number, image) in images.iter().enumerate().rev() {
-            let Ok(short) = u32::try_from(number) else { continue };
-            let (place, tag) = index.place(&image.id);
-            let later = index.slots[place];
-            if later.image != u32::MAX {
-                index.next.insert(number, later.image as usize);
+        // More than 16 million images are looked for one by one.
+        let count = images.len().min(1 << 23);
+        // At least one place stays empty: there a search ends.
+        let places = (count + count / 4 + 1).next_power_of_two();
+        let mut index = Self {
+            images,
+            hash: FastHash::default(),
+            slots: vec![Slot::EMPTY; places],
+            mask: places - 1,
+            next: HashMap::new(),
+            handlers: images.iter().any(|image| !handler(image).is_empty()),
+            names: None,
+        };
+        for (number, image) in images.iter().enumerate().take(count).rev() {
+            let hash = index.hash.of(image.id.as_bytes());
+            let place = index.place(hash, &image.id);
+            if index.slots[place] != Slot::EMPTY {
+                index.next.insert(number, index.slots[place].image());
             }
-            index.slots[place] = Slot { tag, image: short };
+            index.slots[place] = Slot::new(hash, number);
         }
         index
     }
 
-    /// Where an id is, or would be.
-    fn place(&self, id: &str) -> (usize, u32) {
-        let hash = self.hash.of(id.as_bytes());
-        #[expect(clippy::cast_possible_truncation, reason = "parts of a hash")]
-        let (mut place, tag) = (hash as usize & self.mask, (hash >> 32) as u32);
+    /// Where an id of this hash is, or would be. An image id is taken by its hash alone: 57 bits that differ in each process.
+    /// Should two of them ever have the same, both are in use when one is.
+    fn place(&self, hash: u64, id: &str) -> usize {
+        let mut place = self.home(hash);
         loop {
             let slot = self.slots[place];
-            if slot.image == u32::MAX || (slot.tag == tag && self.images[slot.image as usize].id == id) {
-                return (place, tag);
+            if slot == Slot::EMPTY || (slot.is_of(hash) && (is_id(id.as_bytes()) || self.images[slot.image()].id == id))
+            {
+                return place;
             }
             place = (place + 1) & self.mask;
         }
     }
 
+    fn home(&self, hash: u64) -> usize {
+        #[expect(clippy::cast_possible_truncation, reason = "the mask is shorter")]
+        let place = hash as usize & self.mask;
+        place
+    }
+
     fn by_id(&self, id: &str) -> Option<usize> {
-        let slot = self.slots[self.place(id).0];
-        (slot.image != u32::MAX).then_some(slot.image as usize)
+        let slot = self.slots[self.place(self.hash.of(id.as_bytes()), id)];
+        if slot != Slot::EMPTY {
+            return Some(slot.image());
+        }
+        let far = self.images.iter().enumerate().skip(1 << 23).find(|(_, image)| image.id == id);
+        far.map(|(number, _)| number)
+    }
+
+    /// Marks what containers use. Runtimes may answer an id, a digest of the manifest or a name.
+    fn mark_containers(&mut self, users: &mut [u32], containers: &[Container]) {
+        for (block, containers) in containers.chunks(BLOCK).enumerate() {
+            let mut hashes = [0; BLOCK];
+            for (hash, container) in hashes.iter_mut().zip(containers) {
+                *hash = self.hash.of(id_of(container).as_bytes());
+            }
+            let near = hashes.map(|hash| self.slots[self.home(hash)]);
+            for (number, container) in containers.iter().enumerate() {
+                let user = u32::try_from(block * BLOCK + number).unwrap_or(u32::MAX).min(Code::LAST_CONTAINER);
+                let id = id_of(container);
+                let slot = near[number];
+                let plain = !self.handlers && self.next.is_empty() && slot != Slot::EMPTY;
+                if plain && slot.is_of(hashes[number]) && is_id(id.as_bytes()) {
+                    let place = &mut users[slot.image()];
+                    *place = if *place == Code::NONE { user } else { *place };
+                    continue;
+                }
+                let handler = &container.image.runtime_handler;
+                let by_id = self.mark(users, id, handler, user);
+                if !by_id && !self.mark(users, &container.image_ref, handler, user) {
+                    self.mark(users, &container.image.image, handler, user);
+                }
+            }
+        }
     }
 
     /// Whether there is such an image.
-    fn mark(&mut self, users: &mut [User], what: &str, runtime_handler: &str, user: User) -> bool {
+    fn mark(&mut self, users: &mut [u32], what: &str, runtime_handler: &str, user: u32) -> bool {
         if what.is_empty() {
             return false;
         }
@@ -268,14 +353,11 @@ impl<'a> Index<'a> {
         let is_here = found.is_some();
         while let Some(number) = found {
             // An image without a handler is for every handler, and a user without one may use any.
-            if users[number] == User::None {
+            if users[number] == Code::NONE {
                 let of = handler(&self.images[number]);
                 if of.is_empty() || runtime_handler.is_empty() || of == runtime_handler {
                     users[number] = user;
                 }
-            }
-            if self.next.is_empty() {
-                break;
             }
             found = self.next.get(&number).copied();
         }

@@ -209,6 +209,16 @@ fn what_the_service_knows_of_an_image_s_coming_counts() {
 }
 
 #[test]
+fn an_id_that_is_not_here_is_looked_for_in_any_number_of_images() {
+    for count in 0..70 {
+        let images: Vec<Image> = (0..count).map(|number| image(&number.to_string())).collect();
+        let found = pass(&mut UsageHistory::default(), &images, &[container("none"), container("7")], 1);
+        let used: Vec<usize> = (0..count).filter(|number| found.in_use(*number)).collect();
+        assert_eq!(used, if count > 7 { vec![7] } else { vec![] }, "{count}");
+    }
+}
+
+#[test]
 fn the_first_use_ends_protection() {
     let mut history = UsageHistory::default();
     history.protect("0", "", at(0), at(1000));
@@ -228,7 +238,8 @@ fn the_last_user_is_named() {
     pass(&mut history, &[image("0")], std::slice::from_ref(&user), 1);
     pass(&mut history, &[image("0")], &[], 2);
     assert_eq!(history.get("0", "").map(|r| r.used_by).as_deref(), Some("shop/web-0/main"));
-    pass(&mut history, &[image("0")], &[container("0")], 3);
-    assert_eq!(history.get("0", "").map(|r| r.used_by).as_deref(), Some("container c-0"));
+    let lone = Container { id: "lone".into(), ..container("0") };
+    pass(&mut history, &[image("0")], &[lone], 3);
+    assert_eq!(history.get("0", "").map(|r| r.used_by).as_deref(), Some("container lone"));
     assert!(is_named("shop/web-0/main", &user) && !is_named("shop/web-0/main2", &user));
 }

@@ -44,7 +44,7 @@ impl From<Option<Timestamp>> for Time {
 }
 
 /// See the module. The fields are those of [`UsageRecord`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(from = "UsageRecord", into = "UsageRecord")]
 pub(super) struct Entry {
     pub(super) first_detected: Time,
@@ -54,13 +54,23 @@ pub(super) struct Entry {
     pub(super) used_by: Box<str>,
     /// The last pass that saw it.
     pub(super) pass: u32,
+    /// Part of a hash of the container whose name is in [`Entry::used_by`].
+    pub(super) user: u32,
+}
+
+/// Equal are those that say the same; who looked last does not matter.
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        let of = |entry: &Self| (entry.first_detected, entry.last_used, entry.protected_until, entry.pulled_at);
+        of(self) == of(other) && self.used_by == other.used_by
+    }
 }
 
 impl Entry {
     pub(super) fn new(first_detected: Timestamp, pulled_at: i64) -> Self {
         let first_detected = first_detected.into();
         let (last_used, protected_until) = (Time::NEVER, Time::NEVER);
-        Self { first_detected, last_used, protected_until, pulled_at, used_by: Box::default(), pass: 0 }
+        Self { first_detected, last_used, protected_until, pulled_at, used_by: Box::default(), pass: 0, user: 0 }
     }
 
     pub(super) fn shift(&mut self, by: SignedDuration) {
@@ -80,6 +90,7 @@ impl From<UsageRecord> for Entry {
             pulled_at,
             used_by,
             pass: 0,
+            user: 0,
         }
     }
 }

@@ -157,7 +157,7 @@ impl UsageHistory {
                 ours.first_detected = ours.first_detected.min(theirs.first_detected);
             }
             if theirs.last_used > ours.last_used {
-                (ours.last_used, ours.used_by) = (theirs.last_used, theirs.used_by);
+                (ours.last_used, ours.used_by, ours.user) = (theirs.last_used, theirs.used_by, 0);
             }
             ours.protected_until = ours.protected_until.max(theirs.protected_until);
         }

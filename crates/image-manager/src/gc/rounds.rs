@@ -10,7 +10,6 @@ use tokio::sync::MutexGuard;
 use tokio::time::Instant;
 
 use super::collector::{Found, ImageGcManager, State};
-use super::detect::Detected;
 use super::disk::{DiskSpace, Shortage};
 use super::outline::{self, Outline};
 use super::plan::Plan;
@@ -248,8 +247,7 @@ impl Found {
         for &number in gone {
             stays[number] = false;
         }
-        let users = (0..self.images.len()).filter(|number| stays[*number]).map(|number| self.detected.user(number));
-        self.detected = Detected::new(users.collect());
+        self.detected.retain(&stays);
         let mut number = 0;
         self.images.retain(|_: &Image| {
             number += 1;

@@ -233,9 +233,15 @@ impl Pins {
         self.0.iter()
     }
 
-    /// The pin that holds an image.
+    /// The pin that holds an image, as far as the list of images tells.
     #[must_use]
-    pub fn holds(&self, image: &Image, known: Known<'_>) -> Option<&Pattern> {
+    pub fn holds(&self, image: &Image) -> Option<&Pattern> {
+        self.hold(image, Known::default())
+    }
+
+    /// The same with what else is known of the image.
+    #[must_use]
+    pub fn hold(&self, image: &Image, known: Known<'_>) -> Option<&Pattern> {
         self.0.iter().find(|pattern| pattern.fits(image, known))
     }
 }

@@ -4,8 +4,8 @@
 //! What counts are the bytes that a removal really frees: those of layers which no image uses that stays. An image is
 //! the better a choice the more it frees, the longer nobody used it, and the less it costs to bring it again.
 
-use std::cmp::{Ordering, Reverse};
-use std::collections::{BinaryHeap, HashMap};
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -251,34 +251,12 @@ impl<'a> Account<'a> {
 
 /// How willingly an image is let go: the smallest first. The id decides where nothing else does.
 #[derive(Clone, Copy, Debug)]
-struct Rank<'a> {
+struct Rank {
     harm: f64,
-    last_used: Option<Timestamp>,
-    first_detected: Timestamp,
-    id: (&'a str, &'a str),
+    /// Last used and first detected, in nanoseconds; never is before everything.
+    times: (i128, i128),
     number: usize,
 }
-
-impl Ord for Rank<'_> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        let time = |rank: &Self| (rank.last_used, rank.first_detected);
-        self.harm.total_cmp(&other.harm).then_with(|| time(self).cmp(&time(other))).then_with(|| self.id.cmp(&other.id))
-    }
-}
-
-impl PartialOrd for Rank<'_> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Rank<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Rank<'_> {}
 
 /// Takes images, the least missed first, until the target is reached or none is left.
 fn pick(
@@ -289,29 +267,33 @@ fn pick(
     target: u64,
     now: Timestamp,
 ) -> Vec<usize> {
-    let rank = |number: usize, item: &Item<'_>| match rules.order {
+    let harm_of = |number: usize, item: &Item<'_>| match rules.order {
         Order::LeastRecentlyUsed => 0.0,
         Order::LeastHarm => harm(item, account.share(number), now),
     };
-    let ranks: Vec<Reverse<Rank<'_>>> = inventory
-        .items
-        .iter()
-        .enumerate()
-        .filter(|(number, _)| because[*number].is_none())
-        .map(|(number, item)| {
-            Reverse(Rank {
-                harm: rank(number, item),
-                last_used: item.last_used,
-                first_detected: item.first_detected,
-                id: (item.id, item.runtime_handler),
-                number,
-            })
-        })
-        .collect();
-    let mut heap = BinaryHeap::from(ranks);
+    let items = &inventory.items;
+    let mut ranks: Vec<Rank> = Vec::with_capacity(items.len());
+    ranks.extend(items.iter().enumerate().filter(|(number, _)| because[*number].is_none()).map(|(number, item)| {
+        Rank {
+            harm: harm_of(number, item),
+            times: (item.last_used.map_or(i128::MIN, Timestamp::as_nanosecond), item.first_detected.as_nanosecond()),
+            number,
+        }
+    }));
+    let id = |rank: &Rank| (items[rank.number].id, items[rank.number].runtime_handler);
+    ranks.sort_unstable_by(|a, b| {
+        let by_time = || a.times.cmp(&b.times);
+        a.harm
+            .total_cmp(&b.harm)
+            .then_with(by_time)
+            .then_with(|| id(a).cmp(&id(b)))
+            .then_with(|| a.number.cmp(&b.number))
+    });
     let mut picked = Vec::new();
-    while account.freed < target {
-        let Some(Reverse(Rank { number, .. })) = heap.pop() else { break };
+    for Rank { number, .. } in ranks {
+        if account.freed >= target {
+            break;
+        }
         account.take(number);
         picked.push(number);
     }

@@ -200,20 +200,16 @@ struct Drawn {
     protected: bool,
     own: u64,
     layers: Vec<u32>,
+    repository: usize,
 }
 
 fn drawn(layers: usize) -> impl Strategy<Value = Drawn> {
     let times = (0..NOW, proptest::option::of(0..NOW));
     let flags = (proptest::bool::weighted(0.2), proptest::bool::weighted(0.1));
-    let bytes = (0..1000_u64, proptest::collection::btree_set(0..u32::try_from(layers).expect("few"), 0..4));
-    ("[a-z]{6}", times, flags, bytes).prop_map(|(id, (first, used), (stays, protected), (own, layers))| Drawn {
-        id,
-        first,
-        used,
-        stays,
-        protected,
-        own,
-        layers: layers.into_iter().collect(),
+    let layers = proptest::collection::btree_set(0..u32::try_from(layers).expect("few"), 0..4);
+    let bytes = (0..1000_u64, layers, 0..3_usize);
+    ("[a-z]{6}", times, flags, bytes).prop_map(|(id, (first, used), (stays, protected), (own, layers, repository))| {
+        Drawn { id, first, used, stays, protected, own, layers: layers.into_iter().collect(), repository }
     })
 }
 
@@ -228,7 +224,7 @@ fn inventory<'a>(drawn: &'a [Drawn], layers: &'a [u64]) -> Inventory<'a> {
         weight: 1.0,
         own_bytes: d.own,
         layers: &d.layers,
-        repository: "",
+        repository: ["r/a", "r/b", "r/c"][d.repository],
     });
     Inventory { items: items.collect(), layers }
 }
@@ -251,6 +247,7 @@ proptest! {
         kind in 0..3,
         lru in any::<bool>(),
         seed in any::<u64>(),
+        (minimum_copies, protect_unused) in (0..3_usize, prop_oneof![Just(0), 0..NOW]),
     ) {
         let mut images = images;
         images.sort_by(|a, b| a.id.cmp(&b.id));
@@ -261,6 +258,8 @@ proptest! {
             1 => Goal::AllUnused,
             _ => Goal::OlderThan(Duration::from_secs(wanted * 50)),
         };
+        let protect_unused = Duration::from_secs(protect_unused.unsigned_abs());
+        let rules = |order| Rules { minimum_copies, protect_unused, ..rules(order) };
         let inventory = inventory(&images, &layers);
         let plan = select(&inventory, &rules(order), goal, at(NOW));
 
@@ -273,6 +272,15 @@ proptest! {
         for removal in &plan.remove {
             let image = &images[removal.image];
             prop_assert!(!image.stays && !image.protected && NOW - image.first >= 120);
+            let age = Duration::from_secs((NOW - image.first).unsigned_abs());
+            prop_assert!(image.used.is_some() || age >= protect_unused);
+        }
+        // Of each repository so many stay, as far as there are.
+        for repository in 0..3 {
+            let of = |number: &usize| images[*number].repository == repository;
+            let here = (0..images.len()).filter(of).count();
+            let stay = plan.kept.iter().map(|kept| kept.image).filter(of).count();
+            prop_assert!(stay >= minimum_copies.min(here));
         }
         // The promise is what really goes.
         let gone: Vec<usize> = plan.remove.iter().map(|r| r.image).collect();

@@ -71,7 +71,7 @@ impl ImageGcManager {
             return Some(Because::InUse { by });
         }
         let known = known(state, image);
-        if state.pins.holds(image, known).is_some() {
+        if state.pins.hold(image, known).is_some() {
             return Some(Because::Pinned);
         }
         // An image of which nobody knows the labels may be one that has to stay.
