@@ -3,11 +3,13 @@
 extern crate imagelet_cri_api as cri_api;
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use cri_api::testing::{Call, CallKind, FakeImage, FakeImageService, FakeRuntimeService};
 use cri_api::{
-    Container, ContainerFilter, ContainerState, Error, ImageService, ImageSpec, Kind, PodSandbox, PodSandboxFilter,
-    ProgressSink, PullEvent, PullImageRequest, RuntimeService,
+    Condition, Container, ContainerConfig, ContainerFilter, ContainerMetadata, ContainerState, Error, ImageService,
+    ImageSpec, Kind, PodSandbox, PodSandboxConfig, PodSandboxFilter, PodSandboxMetadata, ProgressSink, PullEvent,
+    PullImageRequest, RuntimeService,
 };
 use oci::RegistryAuth;
 use tokio::task::JoinSet;
@@ -158,4 +160,97 @@ async fn the_runtime_lists_what_fits() {
     assert!(runtime.status(false).await.expect("works").conditions.iter().all(|c| c.status));
     runtime.faults().fail(CallKind::ListContainers, Error::new(Kind::Unavailable, "gone"));
     assert!(runtime.list_containers(None).await.is_err());
+}
+
+/// Sandboxes of two pods, and a container that runs in each.
+async fn two_pods(runtime: &FakeRuntimeService) -> [(String, String); 2] {
+    let mut made = Vec::new();
+    for pod in ["a", "b"] {
+        let metadata =
+            PodSandboxMetadata { name: pod.into(), uid: format!("uid-{pod}"), namespace: "ns".into(), attempt: 0 };
+        let config = PodSandboxConfig { metadata, ..PodSandboxConfig::default() };
+        let sandbox = runtime.run_pod_sandbox(&config, "").await.expect("works");
+        let metadata = ContainerMetadata { name: format!("app-{pod}"), attempt: 0 };
+        let container = ContainerConfig { metadata, ..ContainerConfig::default() };
+        let id = runtime.create_container(&sandbox, &container, &config).await.expect("works");
+        runtime.start_container(&id).await.expect("works");
+        made.push((sandbox, id));
+    }
+    made.try_into().expect("two")
+}
+
+#[tokio::test(start_paused = true)]
+async fn faults_of_a_runtime_can_be_of_one_pod() {
+    let runtime = FakeRuntimeService::new();
+    let [(sandbox_a, a), (_, b)] = two_pods(&runtime).await;
+    let now = Duration::ZERO;
+    // By container name, by pod name, by sandbox id, by its own id: always the one pod's call.
+    for subject in ["app-a", "a", sandbox_a.as_str(), a.as_str()] {
+        let gate = runtime.faults().hold_for(CallKind::StopContainer, subject);
+        let mut stuck = JoinSet::new();
+        let (held, id) = (runtime.clone(), a.clone());
+        stuck.spawn(async move { held.stop_container(&id, now).await });
+        gate.until_waiting(1).await;
+        runtime.stop_container(&b, now).await.expect("the other pod's call goes on");
+        gate.open();
+        stuck.join_next().await.expect("one call").expect("no panic").expect("works");
+        runtime.faults().clear(CallKind::StopContainer);
+        let busy = Error::new(Kind::Unknown, "busy");
+        runtime.faults().fail_for(CallKind::ContainerStatus, subject, busy.clone());
+        assert_eq!(runtime.container_status(&a, false).await, Err(busy), "{subject}");
+        assert!(runtime.container_status(&b, false).await.is_ok());
+        runtime.faults().clear(CallKind::ContainerStatus);
+    }
+    runtime.faults().fail_for(CallKind::CreateContainer, "app-c", Error::new(Kind::Unknown, "no"));
+    let config = |name: &str| {
+        let metadata = ContainerMetadata { name: name.into(), attempt: 0 };
+        ContainerConfig { metadata, ..ContainerConfig::default() }
+    };
+    let of = PodSandboxConfig::default();
+    runtime.create_container(&sandbox_a, &config("app-c"), &of).await.expect_err("of this name");
+    runtime.create_container(&sandbox_a, &config("app-d"), &of).await.expect("of another");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runtime_can_be_slow_absent_or_lose_its_answers() {
+    let runtime = FakeRuntimeService::new();
+    let [(sandbox, a), _] = two_pods(&runtime).await;
+    let slow = Duration::from_secs(100);
+    runtime.faults().delay(CallKind::ListContainers, slow);
+    let began = tokio::time::Instant::now();
+    assert_eq!(runtime.list_containers(None).await.expect("works").len(), 2);
+    assert_eq!(began.elapsed(), slow);
+
+    let away = Error::new(Kind::Unavailable, "no such socket");
+    runtime.faults().be_absent(away.clone());
+    assert_eq!(runtime.version().await, Err(away.clone()));
+    assert_eq!(runtime.stop_pod_sandbox(&sandbox).await, Err(away));
+    runtime.faults().return_to_duty();
+    assert!(runtime.pod_sandbox_status(&sandbox, false).await.expect("works").ready, "nothing has happened meanwhile");
+
+    let late = Error::new(Kind::DeadlineExceeded, "no answer");
+    runtime.faults().lose_answers(CallKind::RemoveContainer, 1, late.clone());
+    assert_eq!(runtime.remove_container(&a).await, Err(late));
+    assert_eq!(runtime.container_status(&a, false).await.expect_err("it is done").kind(), Kind::NotFound);
+    runtime.remove_container(&a).await.expect("the next answer comes");
+    let removals = runtime.calls().into_iter().filter(|(kind, _)| *kind == CallKind::RemoveContainer).count();
+    assert_eq!(removals, 2);
+}
+
+#[tokio::test]
+async fn sandboxes_and_processes_can_end_by_themselves() {
+    let runtime = FakeRuntimeService::new();
+    let [(_, a), (sandbox_b, b)] = two_pods(&runtime).await;
+    runtime.set_now(1_800_000_000_000_000_000);
+    runtime.exit(&a, 9);
+    let status = runtime.container_status(&a, false).await.expect("works");
+    assert_eq!((status.state, status.exit_code, status.reason.as_str()), (ContainerState::Exited, 9, "Error"));
+    assert_eq!(status.finished_at / 1_000_000_000, 1_800_000_000);
+    runtime.kill_sandbox(&sandbox_b);
+    assert!(!runtime.pod_sandbox_status(&sandbox_b, false).await.expect("works").ready);
+    assert_eq!(runtime.container_status(&b, false).await.expect("works").exit_code, 137);
+    let condition = Condition { kind: "NetworkReady".into(), reason: "NoPlugin".into(), ..Condition::default() };
+    runtime.set_condition(condition);
+    let status = runtime.status(false).await.expect("works");
+    assert_eq!((status.holds("RuntimeReady"), status.holds("NetworkReady")), (true, false));
 }
