@@ -61,7 +61,14 @@ impl Engine {
         let opened = background.start(move || {
             let store = Store::open(&root, store_options)?;
             let known = Known::default();
-            known.replace(&store.images().map_err(store::OpenError::Store)?);
+            match store.images() {
+                Ok(images) => known.replace(&images),
+                // These are hints; and who wants to repair the store must be able to open it.
+                Err(error @ store::StoreError::Corrupt(_)) => {
+                    tracing::error!(%error, "not all images can be read: check and repair the store");
+                }
+                Err(error) => return Err(store::OpenError::Store(error).into()),
+            }
             Ok::<_, OpenError>((store, known))
         });
         let (store, known) = opened.await.map_err(|_| OpenError::Thread)??;

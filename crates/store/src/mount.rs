@@ -183,18 +183,20 @@ impl Inner {
         Ok(recorded)
     }
 
-    /// Deletes what only a mount has kept: layers that were found damaged meanwhile.
+    /// Deletes what only a mount has kept: layers that were found damaged meanwhile, and the empty directory that fills
+    /// up a mount of one layer.
     fn sweep_unmounted(&self, layers: BTreeSet<LayerId>) -> Result<(), StoreError> {
         let mounts = self.live_mounts()?;
-        let is_left = |id: &LayerId| {
-            let entry = self.db.read(|records| Ok::<_, StoreError>(records.layer(*id)?))?;
-            let mounted = mounts.iter().any(|(_, mount)| mount.layers.contains(id));
-            Ok::<_, StoreError>(!mounted && entry.is_none_or(|entry| entry.damaged))
-        };
         let mut left = Vec::new();
-        for id in layers {
-            if is_left(&id)? {
+        for id in layers.into_iter().filter(|id| !mounts.iter().any(|(_, mount)| mount.layers.contains(id))) {
+            let entry = self.db.read(|records| Ok::<_, StoreError>(records.layer(id)?))?;
+            if entry.is_none_or(|entry| entry.damaged) {
                 left.push(id);
+            } else if let Err(error) =
+                rustix::fs::unlinkat(&self.layout.layers, format!("{id}/{EMPTY}"), AtFlags::REMOVEDIR)
+                && error != rustix::io::Errno::NOENT
+            {
+                tracing::debug!(%error, layer = %id, "the empty directory beside the layer stays");
             }
         }
         self.delete_directories(&left)

@@ -28,34 +28,28 @@ impl Store {
     /// [`StoreError::InUse`] when it is mounted, or disk and database errors. After an error of the disk the image is gone
     /// all the same, and the next open deletes what remained.
     pub fn remove_image(&self, id: &Digest) -> Result<Removed, StoreError> {
-        self.remove_batch(std::slice::from_ref(id))?.swap_remove(0)
+        self.remove_images(std::slice::from_ref(id)).swap_remove(0)
     }
 
     /// Removes images as [`Store::remove_image`] does each, many in one transaction. One that cannot be removed does not
     /// keep the others. Answers in the order of the request; what two of them shared counts for the later one.
     pub fn remove_images(&self, ids: &[Digest]) -> Vec<Result<Removed, StoreError>> {
-        let mut results = Vec::with_capacity(ids.len());
-        for batch in ids.chunks(BATCH) {
-            match self.remove_batch(batch) {
-                Ok(of_batch) => results.extend(of_batch),
-                // One by one, so that each error is told with its image.
-                Err(_) => results.extend(batch.iter().map(|id| self.remove_image(id))),
-            }
-        }
-        results
-    }
-
-    fn remove_batch(&self, ids: &[Digest]) -> Result<Vec<Result<Removed, StoreError>>, StoreError> {
         let _deleting = self.inner.deleting.read().unwrap_or_else(PoisonError::into_inner);
-        let mut done = self.unrecord_batch(ids);
-        if done.as_ref().is_err_and(StoreError::is_disk_full) {
-            let layers = self.inner.distrust_layers_of(ids)?;
-            if self.inner.make_space(&layers)? {
-                done = self.unrecord_batch(ids);
+        // All records first: a transaction that follows on files that were just deleted has to wait until the journal has
+        // taken those.
+        let mut removals = Vec::with_capacity(ids.len());
+        for batch in ids.chunks(BATCH) {
+            match self.unrecord(batch) {
+                Ok(of_batch) => removals.extend(of_batch),
+                Err(error) if batch.len() == 1 => removals.push(Err(error)),
+                // One by one, so that each error is told with its image.
+                Err(_) => {
+                    let one = |id| self.unrecord(std::slice::from_ref(id))?.swap_remove(0);
+                    removals.extend(batch.iter().map(one));
+                }
             }
         }
-        let removals = done?;
-        // All directories of the batch go at once: the more there are, the better they spread over threads.
+        // Then all directories: the more there are, the better they spread over threads.
         let layers = removals.iter().flatten().flat_map(|gone| gone.iter().map(|(id, _)| *id)).collect::<Vec<_>>();
         let deleted = self.inner.delete_directories(&layers);
         self.inner.refill_reserve();
@@ -70,7 +64,19 @@ impl Store {
                 _ => Ok(freed(&gone)),
             }
         };
-        Ok(removals.into_iter().map(outcome).collect())
+        removals.into_iter().map(outcome).collect()
+    }
+
+    /// Takes images out of the records, also where the disk has no space for that.
+    fn unrecord(&self, ids: &[Digest]) -> Result<Vec<Result<Gone, StoreError>>, StoreError> {
+        let done = self.unrecord_batch(ids);
+        if done.as_ref().is_err_and(StoreError::is_disk_full) {
+            let layers = self.inner.distrust_layers_of(ids)?;
+            if self.inner.make_space(&layers)? {
+                return self.unrecord_batch(ids);
+            }
+        }
+        done
     }
 
     /// Takes images out of the records. Answers for each the layers that went with it.

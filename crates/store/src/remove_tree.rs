@@ -14,6 +14,9 @@ use rustix::io::Errno;
 /// of open files grows with the depth of a tree.
 const MAX_DEPTH: usize = 48;
 
+/// How many trees are looked into at the same time. Of each a few directories are open.
+const AT_ONCE: usize = 64;
+
 /// Deletes `name` in `parent`, whatever it is. Absent is fine.
 pub(crate) fn remove_tree(parent: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
     remove_trees(parent, std::slice::from_ref(&name.to_owned()))
@@ -21,6 +24,10 @@ pub(crate) fn remove_tree(parent: BorrowedFd<'_>, name: &CStr) -> io::Result<()>
 
 /// Deletes several names in `parent`. Goes on after a failure, and reports the first one.
 pub(crate) fn remove_trees(parent: BorrowedFd<'_>, names: &[CString]) -> io::Result<()> {
+    names.chunks(AT_ONCE).map(|names| remove_some(parent, names)).fold(Ok(()), io::Result::and)
+}
+
+fn remove_some(parent: BorrowedFd<'_>, names: &[CString]) -> io::Result<()> {
     let run = Run { top: parent, moved: AtomicUsize::new(0), more: Mutex::new(Vec::new()) };
     let mut first_error = None;
     let mut note = |result: io::Result<()>| {

@@ -200,7 +200,9 @@ impl Store {
         for (id, entry) in rows {
             // One that cannot be read is told of with the records.
             let Ok(entry) = entry else { continue };
-            if id.0 < since || entry.damaged {
+            // On a disk without space, files of older layers may have gone before their records.
+            let is_recent = id.0 >= since || !self.inner.layout.has_layer(id);
+            if entry.damaged || !is_recent {
                 continue;
             }
             let left = budget.checked_sub(entry.stats.content_bytes);

@@ -86,6 +86,8 @@ fn any_number_of_layers() {
         bench.store.mount_image(&image, &bench.target, Some(&writable)).expect("mounts");
         assert_eq!(fs::read(bench.target.join("f")).expect("there"), b"x");
         bench.store.unmount_image(&bench.target).expect("unmounts");
+        // Nothing of all this stays beside the layers.
+        crate::support::check_accounts(&bench.store);
     }
 }
 
