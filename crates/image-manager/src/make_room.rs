@@ -45,6 +45,11 @@ impl Room {
     }
 }
 
+/// So many names are kept without a look at their age.
+const MANY: usize = 1024;
+/// Longer than any linger.
+const LONG: Duration = Duration::from_secs(3600);
+
 /// Images that pulls are about to bring, or have just brought.
 pub(crate) struct Holds {
     clock: Clock,
@@ -64,7 +69,14 @@ impl Holds {
     }
 
     pub(crate) fn hold(self: &Arc<Self>, image: &str) -> Hold {
-        self.lock().entry(image.to_owned()).or_default().pulls += 1;
+        let now = (self.clock)();
+        let mut names = self.lock();
+        if names.len() >= MANY {
+            // Where nobody collects, nobody asks for the names either.
+            names.retain(|_, held| held.pulls > 0 || held.ended.is_some_and(|at| now.duration_since(at) < LONG));
+        }
+        names.entry(image.to_owned()).or_default().pulls += 1;
+        drop(names);
         Hold { holds: Arc::clone(self), image: image.to_owned() }
     }
 
@@ -125,5 +137,18 @@ mod tests {
         tokio::time::advance(Duration::from_secs(1)).await;
         assert!(holds.names(minute).is_empty());
         assert!(holds.lock().is_empty(), "nothing is kept of it");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn names_do_not_pile_up_where_nobody_asks_for_them() {
+        let holds = Holds::new(Arc::new(Instant::now));
+        let running = holds.hold("running");
+        for number in 0..MANY * 4 {
+            drop(holds.hold(&format!("image:{number}")));
+            tokio::time::advance(LONG / 100).await;
+        }
+        assert!(holds.lock().len() <= MANY, "{}", holds.lock().len());
+        assert!(holds.lock().contains_key("running"));
+        drop(running);
     }
 }

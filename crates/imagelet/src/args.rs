@@ -1,6 +1,8 @@
 //! The command line: commands, their arguments and the help texts. Parses and checks the form of values, nothing more.
 //! Called by `main`; the commands take their arguments from here.
 
+mod collecting;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,6 +12,7 @@ use clap::{Args, Parser, Subcommand, ValueHint};
 use crate::config::flags::SettingFlags;
 use crate::output::{Format, Printer};
 use crate::progress;
+pub(crate) use collecting::{Check, Gc, GcAction, GcContainers, GcExplain, PinArgs, UnpinArgs};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -161,27 +164,6 @@ pub(crate) struct Ensure {
     pub(crate) timeout: Option<Duration>,
 }
 
-/// An age: Go's spelling, with days before it.
-fn age(text: &str) -> Result<Duration, String> {
-    const DAY: u64 = 24 * 3600;
-    let wrong = || "it must be an age such as 7d, 12h or 90m".to_owned();
-    let (days, rest) = match text.split_once('d') {
-        Some((days, rest)) => (days.parse::<u64>().map_err(|_| wrong())?, rest),
-        None => (0, text),
-    };
-    let rest = match rest {
-        "" if text.ends_with('d') => Duration::ZERO,
-        _ => crate::config::value::parse_duration(rest).ok_or_else(wrong)?,
-    };
-    let days = days.checked_mul(DAY).map(Duration::from_secs);
-    days.and_then(|days| days.checked_add(rest)).ok_or_else(wrong)
-}
-
-/// A size: bytes, or a number with a unit.
-fn size(text: &str) -> Result<u64, String> {
-    crate::output::units::parse_bytes(text).ok_or_else(|| "it must be a size such as 20GiB, 500MB or 1.5G".to_owned())
-}
-
 /// A time to wait.
 fn timeout(text: &str) -> Result<Duration, String> {
     let time = crate::config::value::parse_duration(text).filter(|time| !time.is_zero());
@@ -260,130 +242,6 @@ pub(crate) struct Rmi {
     /// All images
     #[arg(long, short, conflicts_with = "images")]
     pub(crate) all: bool,
-}
-
-/// Remove images that nothing needs
-///
-/// Without a goal: one round, as an agent makes it. What is older than imageMaximumGCAge goes; where the image file system
-/// is fuller than imageGCHighThresholdPercent, what is least missed, until imageGCLowThresholdPercent. Images stay that a
-/// container uses, that are pinned, kept by a rule, protected because they were brought ahead of their use, or younger than
-/// imageMinimumGCAge. What counts is the space that is really freed: layers that an image shares with one that stays free
-/// nothing.
-///
-/// With --image-endpoint, containers are asked for on the same endpoint, or on --runtime-endpoint; where nobody knows them,
-/// nothing is removed. Where an agent has the store, it does the work.
-#[derive(Debug, Args)]
-#[command(
-    args_conflicts_with_subcommands = true,
-    after_help = "\
-Examples:
-  imagelet gc --dry-run                   what a round would remove, and why everything else stays
-  imagelet gc --until-free 20GiB          until 20 GiB are free on the image file system
-  imagelet gc --older-than 7d             what nobody used for a week
-  imagelet gc --all-unused --min-age 0s   everything that nothing needs, however young
-  imagelet gc explain busybox:1           why this image would stay or go
-  imagelet gc containers --dry-run        containers that have ended, and their logs
-  imagelet -i unix:///run/containerd/containerd.sock gc --dry-run
-
-Exit code: 0 if the goal is reached; 1 if something could not be removed, or there is not enough to remove."
-)]
-#[command(group(clap::ArgGroup::new("goal").args(["until_free", "older_than", "all_unused"])))]
-pub(crate) struct Gc {
-    #[command(subcommand)]
-    pub(crate) action: Option<GcAction>,
-    /// Only show what would be removed, and for every other image why it stays
-    #[arg(long, short = 'n')]
-    pub(crate) dry_run: bool,
-    /// Remove what is least missed until so many bytes are free on the image file system
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub(crate) until_free: Option<u64>,
-    /// Remove what nobody used for longer than this
-    #[arg(long, value_name = "AGE", value_parser = age)]
-    pub(crate) older_than: Option<Duration>,
-    /// Remove everything that nothing needs
-    #[arg(long)]
-    pub(crate) all_unused: bool,
-    /// Leave images alone that are here for less than this [default: imageMinimumGCAge]
-    #[arg(long, value_name = "AGE", value_parser = age)]
-    pub(crate) min_age: Option<Duration>,
-}
-
-/// What else there is to collection.
-#[derive(Debug, Subcommand)]
-pub(crate) enum GcAction {
-    Explain(GcExplain),
-    Containers(GcContainers),
-}
-
-/// Remove containers that have ended, and what they left
-///
-/// As the kubelet does it: of each container of a pod, the newest containerGC.maximumPerContainer that ended stay for their
-/// logs, and containerGC.maximum on the node; older sandboxes without containers go. What belongs to a pod that may be alive
-/// stays. The containers are those of --runtime-endpoint, or of --image-endpoint.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  imagelet -r unix:///run/containerd/containerd.sock gc containers --dry-run
-  imagelet -r unix:///run/containerd/containerd.sock --maximum-dead-containers-per-container 0 gc containers")]
-pub(crate) struct GcContainers {
-    /// Only show what would be removed, and for everything else why it stays
-    #[arg(long, short = 'n')]
-    pub(crate) dry_run: bool,
-}
-
-/// Say of images whether they would go, when, and why
-#[derive(Debug, Args)]
-pub(crate) struct GcExplain {
-    /// Image by name or id; a repository alone means all of its tags
-    #[arg(required = true, value_name = "IMAGE")]
-    pub(crate) images: Vec<String>,
-}
-
-/// Verify the store
-///
-/// Reads every layer and every document, and compares them with their digests and sizes; finds what belongs to nothing. Each
-/// problem is told with the images that it concerns. What is whole is not touched, and images can be used meanwhile.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  imagelet check
-  imagelet check --deep -o json
-  imagelet check --repair
-
-Exit code: 1 while something is not as it should be.")]
-pub(crate) struct Check {
-    /// Make damaged images absent, so that the next pull brings them whole; delete what belongs to nothing; correct counts
-    #[arg(long)]
-    pub(crate) repair: bool,
-    /// Also compare every file, directory and link with the layer from which it came
-    #[arg(long)]
-    pub(crate) deep: bool,
-}
-
-/// Keep images from being collected
-///
-/// By name or id, or by pattern: registry.example/team/* one level, registry.example/** everything below; without a tag
-/// every tag. A pin holds images that come later as well. `rmi` is obeyed all the same. Behind `imagelet serve`, a kubelet
-/// sees what is pinned and leaves it alone, too.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  imagelet pin registry.example/base/os:12
-  imagelet pin 'registry.example/base/*' sha256:0123456789ab")]
-pub(crate) struct PinArgs {
-    /// Image, or pattern of images
-    #[arg(required = true, value_name = "IMAGE|PATTERN")]
-    pub(crate) patterns: Vec<String>,
-}
-
-/// Take pins away
-///
-/// A pin is named as it was made; see `imagelet pins`.
-#[derive(Debug, Args)]
-pub(crate) struct UnpinArgs {
-    /// Image, or pattern of images
-    #[arg(required = true, value_name = "IMAGE|PATTERN")]
-    pub(crate) patterns: Vec<String>,
 }
 
 /// Show an image's file system on a directory
@@ -645,34 +503,6 @@ mod tests {
         for line in ["backoff", "backoff reset --all", "backoff -o json", "backoff reset --pod a/b -o yaml"] {
             assert!(parse(line).is_ok(), "{line}");
         }
-    }
-
-    #[test]
-    fn a_collection_has_one_goal() {
-        for line in [
-            "gc --until-free 1G --all-unused",
-            "gc --older-than 7d --all-unused",
-            "gc --until-free 5",
-            "gc --until-free=-1",
-            "gc --until-free 1X",
-            "gc --older-than 7",
-            "gc --older-than d",
-            "gc explain",
-            "gc --dry-run explain x",
-            "gc busybox",
-            "pin",
-            "unpin",
-        ] {
-            let refused = parse(line).is_err();
-            assert!(refused == (line != "gc --until-free 5"), "{line}");
-        }
-        let Command::Gc(gc) = parse("gc --until-free 1.5GiB --min-age 1d12h").expect("parses").command else {
-            panic!("a collection")
-        };
-        assert_eq!((gc.until_free, gc.min_age), (Some(3 << 29), Some(Duration::from_secs(36 * 3600))));
-        let Command::Gc(gc) = parse("gc -n --older-than 7d").expect("parses").command else { panic!("a collection") };
-        assert_eq!((gc.dry_run, gc.older_than), (true, Some(Duration::from_secs(7 * 24 * 3600))));
-        assert!(parse("gc explain busybox:1 -o json").is_ok() && parse("gc containers -n").is_ok());
     }
 
     #[test]

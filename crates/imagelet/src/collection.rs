@@ -2,34 +2,30 @@
 //! runtime that knows the containers. What commands and the admin endpoint ask of it, it answers in the plain data of
 //! [`crate::admin::gc`], the same whether the answer goes over a socket or not. Decides nothing about images.
 
+mod options;
 pub(crate) mod owner;
 mod served;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use cri_api::{CheckReport, CheckRequest, CheckSink, ImageService, RuntimeService};
 use image_manager::gc::{
-    self, DiskProbe, DiskSpace, GcError, GcMetrics, GcOptions, GcPolicy, Goal, ImageGcManager, Intervals, NodeStatus,
-    Order, Pattern, Pins, PressureOptions, ReclaimContainers,
+    self, DiskProbe, DiskSpace, GcError, GcMetrics, Goal, ImageGcManager, NodeStatus, Pattern, Pins, ReclaimContainers,
 };
-use image_manager::{EventRecorder, Hold, MakeRoom as _, ObjectRef, PullRecords, Room};
-use jiff::SignedDuration;
-use kuberuntime::container_gc::{ContainerGc, ContainerGcError, ContainerGcOptions, ContainerGcPolicy, LogDirectories};
+use image_manager::{EventRecorder, Hold, MakeRoom as _, PullRecords, Room};
+use kuberuntime::container_gc::{ContainerGc, ContainerGcError};
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::gc::{
     Collected, CollectedContainers, Disk, Image, Leftover, Missing, Pin, Plan, Removed, Request, Span,
 };
-use crate::config::{Config, GcOrder, eviction, keep};
+use crate::config::Config;
 use crate::exit::{Failure, Outcome, chain};
 pub(crate) use served::Served;
-
-/// How long a runtime's removal may take to show on the file system.
-const SETTLE: Duration = Duration::from_secs(5);
 
 /// The pins as they are, for whoever lists images while a collection goes on.
 type Board = Arc<RwLock<Arc<Pins>>>;
@@ -80,10 +76,10 @@ impl Collection {
         let metrics = GcMetrics::new();
         let probe: DiskProbe = Arc::new(gc::measure);
         let containers = runtime.as_ref().map(|runtime| {
-            let options = container_options(config);
+            let options = options::of_containers(config);
             Arc::new(ContainerGc::new(Arc::clone(runtime), Arc::clone(&events), options))
         });
-        let mut options = options(config, &endpoint, records, Arc::clone(&metrics), Arc::clone(&probe));
+        let mut options = options::of_images(config, &endpoint, records, Arc::clone(&metrics), Arc::clone(&probe));
         options.pressure.containers = containers.clone().map(|containers| containers as Arc<dyn ReclaimContainers>);
         let manager = Arc::new(ImageGcManager::new(Arc::clone(&service), runtime, events, options));
         let collection =
@@ -95,6 +91,16 @@ impl Collection {
     /// What is collected: an endpoint, or empty for the embedded store.
     pub(crate) fn images(&self) -> &str {
         &self.images
+    }
+
+    /// Whether somebody tells which containers there are.
+    pub(crate) fn knows_containers(&self) -> bool {
+        self.containers.is_some()
+    }
+
+    /// Only looks what is in use, until `stop`: somebody else collects, and what is known of uses is kept all the same.
+    pub(crate) async fn watch(&self, stop: &CancellationToken) {
+        self.manager.watch(stop).await;
     }
 
     /// Puts everything that is counted into `registry`.
@@ -298,16 +304,15 @@ impl Collection {
         let path = info.image_filesystems.into_iter().next()?.mountpoint;
         let (probe, at) = (Arc::clone(&self.probe), PathBuf::from(&path));
         let space = tokio::task::spawn_blocking(move || probe(&at)).await.ok()?.ok()?.clamped();
-        let mut disk = Disk {
+        Some(Disk {
             path,
             capacity_bytes: space.capacity,
             available_bytes: space.available,
-            used_percent: 0,
+            used_percent: space.used_percent(),
             inodes: space.inodes,
             inodes_free: space.inodes_free,
-        };
-        disk.used_percent = used_percent(&disk);
-        Some(disk)
+            inodes_used_percent: space.inodes_used_percent(),
+        })
     }
 }
 
@@ -333,79 +338,6 @@ fn goal(request: &Request, disk: Option<&Disk>) -> Option<Goal> {
         return Some(Goal::OlderThan(Duration::from_secs(seconds)));
     }
     request.all_unused.then_some(Goal::AllUnused)
-}
-
-/// Where the state lies. Images of the embedded store and of each endpoint have a directory of their own, since a list of
-/// images forgets what it does not name.
-fn directory(root: &Path, endpoint: &str) -> PathBuf {
-    let directory = root.join("image_gc");
-    match endpoint {
-        "" => directory,
-        endpoint => directory.join("endpoints").join(endpoint.replace('%', "%25").replace('/', "%2F")),
-    }
-}
-
-/// The options of container collection. Which pods there should be is not known here: only what the policy has too much of
-/// goes.
-fn container_options(config: &Config) -> ContainerGcOptions {
-    let gc = &config.container_gc;
-    ContainerGcOptions {
-        policy: ContainerGcPolicy::new(gc.min_age, gc.per_container, gc.maximum).unwrap_or_default(),
-        logs: Some(LogDirectories { pods: config.pod_logs.clone(), ..LogDirectories::default() }),
-        interval: gc.period,
-        node: ObjectRef { name: node_name(), ..ObjectRef::default() },
-        ..ContainerGcOptions::new(Arc::new(jiff::Timestamp::now))
-    }
-}
-
-/// The name of this machine, which node events are about.
-fn node_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
-}
-
-/// The options of the library, of a configuration that was checked.
-fn options(
-    config: &Config,
-    endpoint: &str,
-    records: Option<PullRecords>,
-    metrics: Arc<GcMetrics>,
-    disk: DiskProbe,
-) -> GcOptions {
-    let gc = &config.gc;
-    // Checked to be numbers of 32 bits.
-    let number = |value: i64| i32::try_from(value).unwrap_or(i32::MAX);
-    let age = |age: SignedDuration| if age.is_negative() { Duration::ZERO } else { age.unsigned_abs() };
-    GcOptions {
-        policy: GcPolicy {
-            high_threshold_percent: number(gc.high),
-            low_threshold_percent: number(gc.low),
-            min_age: age(gc.min_age),
-            max_age: age(gc.max_age),
-        },
-        order: match gc.order {
-            GcOrder::LeastHarm => Order::LeastHarm,
-            GcOrder::LeastRecentlyUsed => Order::LeastRecentlyUsed,
-        },
-        minimum_copies: gc.minimum_copies,
-        keep: keep::rules(&gc.keep),
-        sandbox_image: gc.sandbox_image.clone(),
-        directory: Some(directory(&config.root, endpoint)),
-        protect_pre_pulled: gc.protect,
-        settle: SETTLE,
-        records,
-        metrics,
-        intervals: Intervals { detect: gc.detect_period, cache: gc.list_period, collect: gc.period },
-        node: ObjectRef { name: node_name(), ..ObjectRef::default() },
-        pressure: PressureOptions {
-            thresholds: eviction::thresholds(&config.eviction),
-            transition: config.eviction.transition,
-            interval: gc.pressure_period,
-            node_directory: Some(config.root.clone()),
-            containers: None,
-        },
-        node_status_max_images: number(config.status_max_images),
-        ..GcOptions::new(Arc::new(jiff::Timestamp::now), disk)
-    }
 }
 
 #[cfg(test)]

@@ -16,6 +16,11 @@ impl ImageGcManager {
         tokio::join!(self.detecting(stop), self.caching(stop), self.collecting(stop), self.pressing(stop));
     }
 
+    /// Only looks what is in use until `stop`, where somebody else collects: what is known of uses is kept all the same.
+    pub async fn watch(&self, stop: &CancellationToken) {
+        self.detecting(stop).await;
+    }
+
     async fn detecting(&self, stop: &CancellationToken) {
         let mut turns = turns(self.options.intervals.detect);
         while turn(&mut turns, Some(&self.nudge_detect), stop).await {

@@ -85,6 +85,8 @@ pub(crate) struct Disk {
     pub(crate) used_percent: u64,
     pub(crate) inodes: u64,
     pub(crate) inodes_free: u64,
+    /// 0 where the file system makes them as it needs them.
+    pub(crate) inodes_used_percent: u64,
 }
 
 /// A file system before and after.

@@ -164,8 +164,11 @@ fn idle(request: &Request, disk: Option<&Span>, high: i32) -> String {
         return "every image is needed, or must not go yet".to_owned();
     }
     match disk {
-        Some(span) if high < 100 => {
-            format!("{}% of {} is used, and collection begins at {high}%", span.before.used_percent, span.before.path)
+        Some(Span { before, .. }) if high < 100 => {
+            let inodes = before.inodes_used_percent;
+            let inodes =
+                if inodes > before.used_percent { format!(" ({inodes}% of its inodes)") } else { String::new() };
+            format!("{}% of {} is used{inodes}, and collection begins at {high}%", before.used_percent, before.path)
         }
         _ => "no image is unused for long enough".to_owned(),
     }
@@ -177,7 +180,12 @@ fn count(images: usize) -> String {
 
 fn disk_line(span: &Span, [first, then]: [&str; 2]) -> String {
     let Span { before, after } = span;
-    let free = |disk: &Disk| format!("{} free ({}% used)", units::bytes(disk.available_bytes), disk.used_percent);
+    // Inodes are told of where they run out before the bytes.
+    let scarce = before.inodes_used_percent.max(after.inodes_used_percent) > before.used_percent;
+    let free = |disk: &Disk| {
+        let inodes = if scarce { format!(", {}% of the inodes", disk.inodes_used_percent) } else { String::new() };
+        format!("{} free ({}% used{inodes})", units::bytes(disk.available_bytes), disk.used_percent)
+    };
     let capacity = units::bytes(before.capacity_bytes);
     format!("{} of {capacity}: {} {first}, {} {then}.", before.path, free(before), free(after))
 }

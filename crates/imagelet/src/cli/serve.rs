@@ -54,10 +54,14 @@ pub(super) async fn run(app: &App, args: &Serve) -> Outcome {
     let admin = Admin::new(registered, backend.service()).with_collection(Arc::clone(&collection));
     let admin = admin.start(&Places::of(&app.config), &app.stop).await?;
     let (tasks, stop) = (TaskTracker::new(), app.stop.child_token());
-    if collects {
-        let stop = stop.clone();
-        tasks.spawn(async move { collection.run(&stop).await });
-    }
+    let (stopped, knows) = (stop.clone(), collection.knows_containers());
+    tasks.spawn(async move {
+        match (collects, knows) {
+            (true, _) => collection.run(&stopped).await,
+            (false, true) => collection.watch(&stopped).await,
+            (false, false) => {}
+        }
+    });
     tasks.close();
     app.printer.lines([endpoint.to_string()])?;
     let served = server::serve_on(listener, options, app.stop.clone()).await;

@@ -39,7 +39,7 @@ impl Served {
 }
 
 fn mark(pins: &Pins, image: &mut Image) {
-    image.pinned = image.pinned || pins.holds(image).is_some();
+    image.pinned = image.pinned || pins.iter().any(|pattern| pattern.matches(image));
 }
 
 #[async_trait]

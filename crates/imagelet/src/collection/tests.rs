@@ -1,9 +1,12 @@
 //! A collection of a fake's images: over the admin endpoint as without it, with and without somebody who knows the
 //! containers, and as clients of an agent see it.
 
+use std::path::Path;
+
 use cri_api::testing::{CallKind, FakeImage, FakeImageService, FakeRuntimeService};
 use cri_api::{Container, ContainerState, ImageSpec};
 use image_manager::LogRecorder;
+use jiff::SignedDuration;
 use tokio_util::sync::CancellationToken;
 
 use super::owner::Owner;

@@ -7,7 +7,12 @@ use serde_json::{Value, json};
 use crate::support::Imagelet;
 use crate::support::scene::Scene;
 
-const IMMEDIATE: [(&str, &str); 2] = [("--minimum-image-ttl-duration", "0s"), ("--image-gc-protect-pre-pulled", "0s")];
+/// Without ages, and with no round that begins because the disk of the tests happens to be full.
+const IMMEDIATE: [(&str, &str); 3] = [
+    ("--minimum-image-ttl-duration", "0s"),
+    ("--image-gc-protect-pre-pulled", "0s"),
+    ("--image-gc-high-threshold", "100"),
+];
 
 fn immediate(imagelet: &Imagelet) -> Imagelet {
     IMMEDIATE.iter().fold(imagelet.clone(), |imagelet, (flag, value)| imagelet.global(flag, value))

@@ -1,0 +1,89 @@
+//! What the libraries that collect are told, of a configuration that was checked. Decides nothing. Called by
+//! [`Collection::open`](super::Collection::open).
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use image_manager::gc::{DiskProbe, GcMetrics, GcOptions, GcPolicy, Intervals, Order, PressureOptions};
+use image_manager::{ObjectRef, PullRecords};
+use jiff::SignedDuration;
+use kuberuntime::container_gc::{ContainerGcOptions, ContainerGcPolicy, LogDirectories};
+
+use crate::config::{Config, GcOrder, eviction, keep};
+
+/// How long a runtime's removal may take to show on the file system.
+const SETTLE: Duration = Duration::from_secs(5);
+
+/// Where the state lies. Images of the embedded store and of each endpoint have a directory of their own, since a list of
+/// images forgets what it does not name.
+fn directory(root: &Path, endpoint: &str) -> PathBuf {
+    let directory = root.join("image_gc");
+    match endpoint {
+        "" => directory,
+        endpoint => directory.join("endpoints").join(endpoint.replace('%', "%25").replace('/', "%2F")),
+    }
+}
+
+/// The options of container collection. Which pods there should be is not known here: only what the policy has too much of
+/// goes.
+pub(super) fn of_containers(config: &Config) -> ContainerGcOptions {
+    let gc = &config.container_gc;
+    ContainerGcOptions {
+        policy: ContainerGcPolicy::new(gc.min_age, gc.per_container, gc.maximum).unwrap_or_default(),
+        logs: Some(LogDirectories { pods: config.pod_logs.clone(), ..LogDirectories::default() }),
+        interval: gc.period,
+        node: ObjectRef { name: node_name(), ..ObjectRef::default() },
+        ..ContainerGcOptions::new(Arc::new(jiff::Timestamp::now))
+    }
+}
+
+/// The name of this machine, which node events are about.
+fn node_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// The options of the library, of a configuration that was checked.
+pub(super) fn of_images(
+    config: &Config,
+    endpoint: &str,
+    records: Option<PullRecords>,
+    metrics: Arc<GcMetrics>,
+    disk: DiskProbe,
+) -> GcOptions {
+    let gc = &config.gc;
+    // Checked to be numbers of 32 bits.
+    let number = |value: i64| i32::try_from(value).unwrap_or(i32::MAX);
+    let age = |age: SignedDuration| if age.is_negative() { Duration::ZERO } else { age.unsigned_abs() };
+    GcOptions {
+        policy: GcPolicy {
+            high_threshold_percent: number(gc.high),
+            low_threshold_percent: number(gc.low),
+            min_age: age(gc.min_age),
+            max_age: age(gc.max_age),
+        },
+        order: match gc.order {
+            GcOrder::LeastHarm => Order::LeastHarm,
+            GcOrder::LeastRecentlyUsed => Order::LeastRecentlyUsed,
+        },
+        minimum_copies: gc.minimum_copies,
+        keep: keep::rules(&gc.keep),
+        sandbox_image: gc.sandbox_image.clone(),
+        directory: Some(directory(&config.root, endpoint)),
+        protect_pre_pulled: gc.protect,
+        settle: SETTLE,
+        records,
+        metrics,
+        intervals: Intervals { detect: gc.detect_period, cache: gc.list_period, collect: gc.period },
+        node: ObjectRef { name: node_name(), ..ObjectRef::default() },
+        pressure: PressureOptions {
+            thresholds: eviction::thresholds(&config.eviction),
+            transition: config.eviction.transition,
+            interval: gc.pressure_period,
+            node_directory: Some(config.root.clone()),
+            containers: None,
+        },
+        node_status_max_images: number(config.status_max_images),
+        ..GcOptions::new(Arc::new(jiff::Timestamp::now), disk)
+    }
+}
