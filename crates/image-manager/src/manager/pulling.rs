@@ -52,6 +52,13 @@ impl ImageManager {
         };
         let _hold = self.make_room.as_ref().and_then(|room| room.hold(&spec.image));
         let mut pulled = self.puller.pull(wanted()).await;
+        if let (Err(PullFailed::Record(source)), Some(make_room)) = (&pulled, &self.make_room)
+            && source.is_disk_full()
+            && make_room.make_room(None).await.helps()
+        {
+            // Not even the intent could be written down: nothing was asked of the registry yet.
+            pulled = self.puller.pull(wanted()).await;
+        }
         let mut tried = None;
         if let (Err(PullFailed::Attempts(failure)), Some(make_room)) = (&pulled, &self.make_room)
             && failure.cause() == Cause::DiskFull

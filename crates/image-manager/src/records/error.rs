@@ -42,6 +42,12 @@ pub enum RecordsError {
 }
 
 impl RecordsError {
+    /// Whether there was no space for it.
+    pub(crate) fn is_disk_full(&self) -> bool {
+        use io::ErrorKind::{QuotaExceeded, StorageFull};
+        matches!(self, Self::Io { source, .. } if matches!(source.kind(), StorageFull | QuotaExceeded))
+    }
+
     pub(super) fn io(operation: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { operation, path, source }
