@@ -252,6 +252,24 @@ impl App {
         Ok(Some(Arc::new(runtime)))
     }
 
+    /// Images that were brought ahead of their use stay for a while. That they are there is what counts: where it cannot be
+    /// written down, it is told and no more.
+    pub(crate) async fn protect(&self, ids: impl IntoIterator<Item = &str>) {
+        if self.config.gc.protect.is_zero() {
+            return;
+        }
+        for id in ids {
+            let protected = match self.owner().await {
+                Ok(owner) => owner.protect(id).await,
+                Err(failure) => Err(failure),
+            };
+            if let Err(failure) = protected {
+                tracing::warn!("{id} is not protected from collection: {}", failure.lines().join("; "));
+                return;
+            }
+        }
+    }
+
     /// Our own engine, for what only it can do; `what` names that.
     pub(crate) async fn engine(&self, what: &str) -> Outcome<&Engine> {
         match self.backend().await? {

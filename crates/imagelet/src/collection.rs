@@ -37,6 +37,8 @@ pub(crate) struct Collection {
     service: Arc<dyn ImageService>,
     pins: Board,
     probe: DiskProbe,
+    /// For how long an image stays that was brought ahead of its use.
+    protects: Duration,
     /// What is collected, as an endpoint, or empty for the embedded store: requests for another one are refused.
     images: String,
     /// Collects containers, where somebody runs them.
@@ -82,8 +84,17 @@ impl Collection {
         let mut options = options::of_images(config, &endpoint, records, Arc::clone(&metrics), Arc::clone(&probe));
         options.pressure.containers = containers.clone().map(|containers| containers as Arc<dyn ReclaimContainers>);
         let manager = Arc::new(ImageGcManager::new(Arc::clone(&service), runtime, events, options));
-        let collection =
-            Self { manager, metrics, service, pins: Board::default(), probe, images: endpoint, containers, blind };
+        let collection = Self {
+            manager,
+            metrics,
+            service,
+            pins: Board::default(),
+            probe,
+            protects: config.gc.protect,
+            images: endpoint,
+            containers,
+            blind,
+        };
         collection.read_pins().await?;
         Ok(collection)
     }
@@ -279,6 +290,14 @@ impl Collection {
         }
         self.read_pins().await?;
         Ok(answers)
+    }
+
+    /// Leaves an image alone for a while, because it was brought ahead of its use.
+    pub(crate) async fn protect(&self, id: &str) -> Outcome {
+        if self.protects.is_zero() {
+            return Ok(());
+        }
+        self.manager.protect(id, "", self.protects).await.map_err(|error| failure(&error))
     }
 
     /// Refuses to select where nobody knows what is in use.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::RawQuery;
 use axum::http::StatusCode;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use cri_api::{CheckRequest, CheckSink};
 use serde::Serialize;
@@ -23,6 +23,7 @@ pub(super) fn add(router: Router<Arc<State>>) -> Router<Arc<State>> {
         .route("/gc/plan", get(plan))
         .route("/gc/collect", post(collect))
         .route("/gc/containers", get(containers).post(collect_containers))
+        .route("/gc/protect", post(protect))
         .route("/gc/room", post(room))
         .route("/status", get(status))
         .route("/names", get(names))
@@ -69,6 +70,22 @@ async fn collect_containers(state: Of) -> Response {
     };
     tracing::info!("containers are collected on request");
     answer(collection.containers(false).await)
+}
+
+async fn protect(state: Of, RawQuery(query): RawQuery) -> Response {
+    let collection = match collection(&state) {
+        Ok(collection) => collection,
+        Err(refusal) => return *refusal,
+    };
+    let query = query.unwrap_or_default();
+    let mut pairs = url::form_urlencoded::parse(query.as_bytes());
+    match (pairs.next(), pairs.next()) {
+        (Some((key, id)), None) if key == "image" && !id.is_empty() => match collection.protect(&id).await {
+            Ok(()) => "ok\n".into_response(),
+            Err(failure) => refusal(&failure),
+        },
+        _ => refused(StatusCode::BAD_REQUEST, "image is needed, and nothing else"),
+    }
 }
 
 async fn room(state: Of, RawQuery(query): RawQuery) -> Response {

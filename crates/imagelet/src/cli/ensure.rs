@@ -104,6 +104,9 @@ pub(super) async fn run(app: &App, args: &Ensure) -> Outcome {
         futures::future::join_all(ensures).await.into_iter().map(Some).collect()
     };
     app.progress.finish();
+    let pulled = ends.iter().flatten().flatten().filter(|ensured| ensured.pulled);
+    let pulled: BTreeSet<&str> = pulled.map(|ensured| ensured.image_ref.as_str()).collect();
+    app.protect(pulled).await;
 
     let mut failures = Vec::new();
     let mut rows = Vec::with_capacity(needs.len());

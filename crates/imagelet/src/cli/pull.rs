@@ -72,6 +72,7 @@ pub(super) async fn run(app: &App, args: &Pull) -> Outcome {
         }
     }
     app.progress.finish();
+    app.protect(images.iter().map(|pulled| pulled.image_ref.as_str())).await;
     let pulls = Pulls { images };
     // What scripts want of a pull is what CRI answers: the image ref, one a line.
     match app.printer.format {

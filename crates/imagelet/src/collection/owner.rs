@@ -128,6 +128,19 @@ impl Owner {
             }
         }
     }
+
+    /// Leaves an image alone for a while, because it was brought ahead of its use.
+    pub(crate) async fn protect(&self, id: &str) -> Outcome {
+        match self {
+            Self::Here(collection) => collection.protect(id).await,
+            Self::Agent(socket) => {
+                let mut query = url::form_urlencoded::Serializer::new(String::new());
+                query.append_pair("image", id);
+                let target = format!("/gc/protect?{}", query.finish());
+                client::ask(socket, Method::POST, &target).await.map(drop)
+            }
+        }
+    }
 }
 
 #[async_trait]

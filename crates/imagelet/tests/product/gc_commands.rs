@@ -28,12 +28,16 @@ fn every_format_says_what_goes_and_why_the_rest_stays() {
     let s = Scene::new();
     let (old, old_image) = s.push_file("gc/old:1", "a", vec![1_u8; 300_000]);
     let (base, base_image) = s.push_file("gc/base:1", "b", vec![2_u8; 100_000]);
-    s.imagelet.ok(&["pull", &old, &base]);
+    let (ahead, _) = s.push_file("gc/ahead:1", "c", "ahead");
+    let imagelet = immediate(&s.imagelet);
+    imagelet.ok(&["pull", &old, &base]);
     let young = s.imagelet.ok(&["gc", "--dry-run", "--all-unused"]);
     assert!(young.contains("too-young") && young.contains("every image is needed, or must not go yet"), "{young}");
-    assert_eq!(s.imagelet.ok(&["gc", "--dry-run", "--all-unused", "--min-age", "0s", "-q"]).lines().count(), 2);
+    s.imagelet.ok(&["pull", &ahead]);
+    let told = imagelet.ok(&["gc", "explain", &ahead]);
+    assert!(told.contains("it stays: brought ahead of its use, and protected until "), "{told}");
+    imagelet.ok(&["rmi", &ahead]);
 
-    let imagelet = immediate(&s.imagelet);
     let pinned = imagelet.ok(&["pin", &base]);
     assert_eq!(pinned.lines().count(), 2, "{pinned}");
     let wide = imagelet.ok(&["images", "-o", "wide"]);
