@@ -173,7 +173,7 @@ fn record(history: &mut UsageHistory, images: &[Image], containers: &[Container]
         if let Some(container) = containers.get(*user as usize) {
             // Its name is put together once, not in each pass.
             #[expect(clippy::cast_possible_truncation, reason = "part of a hash")]
-            let tag = hash.of(container.id.as_bytes()) as u32;
+            let tag = hash.of(container.id.as_bytes()) as u32 | 1;
             if entry.user != tag {
                 entry.user = tag;
                 if !is_named(&entry.used_by, container) {

@@ -103,3 +103,7 @@ impl ImageGcManager {
         result.map(drop)
     }
 }
+
+#[cfg(test)]
+#[path = "relief_tests.rs"]
+mod tests;
