@@ -143,38 +143,46 @@ fn record(history: &mut UsageHistory, images: &[Image], containers: &[Container]
     history.records.reserve(images.len().saturating_sub(history.records.len()));
     let (now, hash) = (at.now.into(), history.records.hasher().clone());
     let mut seen = 0;
-    for (image, user) in images.iter().zip(users) {
-        let key = key(&image.id, handler(image));
-        let pulled_at = image.pulled_at.unwrap_or(0);
-        let entry = match history.records.get_mut(&*key) {
-            Some(entry) => entry,
-            None => {
-                let new = Entry::new(at.first_detected(image), pulled_at);
-                history.records.entry(key.into_owned().into_boxed_str()).or_insert(new)
+    for (images, users) in images.chunks(BLOCK).zip(users.chunks(BLOCK)) {
+        let mut tags = [0; BLOCK];
+        for (tag, user) in tags.iter_mut().zip(users) {
+            if let Some(container) = containers.get(*user as usize) {
+                #[expect(clippy::cast_possible_truncation, reason = "part of a hash")]
+                let part = hash.of(container.id.as_bytes()) as u32;
+                *tag = part | 1;
             }
-        };
-        if entry.pulled_at != pulled_at && pulled_at != 0 {
-            if entry.pulled_at != 0 {
-                // It went and came again between two passes.
-                entry.first_detected = at.first_detected(image).into();
+        }
+        for ((image, user), tag) in images.iter().zip(users).zip(tags) {
+            let key = key(&image.id, handler(image));
+            let pulled_at = image.pulled_at.unwrap_or(0);
+            let entry = match history.records.get_mut(&*key) {
+                Some(entry) => entry,
+                None => {
+                    let new = Entry::new(at.first_detected(image), pulled_at);
+                    history.records.entry(key.into_owned().into_boxed_str()).or_insert(new)
+                }
+            };
+            if entry.pulled_at != pulled_at && pulled_at != 0 {
+                if entry.pulled_at != 0 {
+                    // It went and came again between two passes.
+                    entry.first_detected = at.first_detected(image).into();
+                }
+                entry.pulled_at = pulled_at;
             }
-            entry.pulled_at = pulled_at;
-        }
-        if entry.pass != pass {
-            entry.pass = pass;
-            seen += 1;
-        }
-        if matches!(*user, Code::NONE | Code::PULL) {
-            continue;
-        }
-        // What was brought ahead of its use has been used.
-        entry.protected_until = Time::NEVER;
-        entry.last_used = now;
-        if let Some(container) = containers.get(*user as usize) {
-            // Its name is put together once, not in each pass.
-            #[expect(clippy::cast_possible_truncation, reason = "part of a hash")]
-            let tag = hash.of(container.id.as_bytes()) as u32 | 1;
-            if entry.user != tag {
+            if entry.pass != pass {
+                entry.pass = pass;
+                seen += 1;
+            }
+            if matches!(*user, Code::NONE | Code::PULL) {
+                continue;
+            }
+            // What was brought ahead of its use has been used.
+            entry.protected_until = Time::NEVER;
+            entry.last_used = now;
+            // The container's name is put together once, not in each pass.
+            if entry.user != tag
+                && let Some(container) = containers.get(*user as usize)
+            {
                 entry.user = tag;
                 if !is_named(&entry.used_by, container) {
                     entry.used_by = name(container).into_boxed_str();
