@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use cri_api::{ImageService, Kind, PullImageRequest};
-use image_manager::{EnsureImageRequest, EnsuredImage, EventRecorder, EventRef, ImageManager, ObjectRef, PullPolicy};
+use cri_api::{Kind, PullImageRequest};
+use image_manager::{
+    EnsureImageRequest, EnsuredImage, EventRecorder, EventRef, ImageManager, ObjectRef, PullPolicy, PullRecords,
+};
 use oci::{Reference, RegistryAuth};
 use serde::Serialize;
 
 use super::image_name;
-use crate::app::App;
+use crate::app::{App, Backend};
 use crate::args::{Creds, Pull};
 use crate::exit::{Code, Failure, Outcome, code_of};
 use crate::output::{Format, Report, Table, units};
@@ -53,8 +55,8 @@ pub(super) async fn run(app: &App, args: &Pull) -> Outcome {
     app.note_unprivileged(backend);
     let results = match auth {
         Some(auth) => {
-            let service = backend.service();
-            let pulls = names.into_iter().map(|name| pull_with(app, service.as_ref(), name, auth.clone()));
+            let (_, records) = app.records().await?;
+            let pulls = names.into_iter().map(|name| pull_with(app, backend, records, name, auth.clone()));
             futures::future::join_all(pulls).await
         }
         None => {
@@ -103,16 +105,36 @@ async fn pull(app: &App, manager: &ImageManager, image: String) -> Outcome<Pulle
     }
 }
 
-/// A pull with the credential of the command line. It leaves no pulled record: the person who gave it brings the image
-/// to the node for every pod, as with `import`.
-async fn pull_with(app: &App, service: &dyn ImageService, image: String, auth: RegistryAuth) -> Outcome<Pulled> {
+/// A pull with the credential of the command line. No pod has it, so the record says of nobody that he may have the image:
+/// every pod shows the registry its own credential first.
+async fn pull_with(
+    app: &App,
+    backend: &Backend,
+    records: &PullRecords,
+    image: String,
+    auth: RegistryAuth,
+) -> Outcome<Pulled> {
     let begin = Instant::now();
     let auth = Some(auth);
     let request = PullImageRequest { auth, progress: app.progress.sink(&image), ..PullImageRequest::new(&image) };
-    let image_ref =
-        service.pull_image(request).await.map_err(|error| pull_failure(&image, Some(error.kind()), error.message()))?;
-    tracing::info!("{image}: pulled in {}", units::seconds(begin.elapsed()));
-    Ok(Pulled { image, image_ref })
+    let recorded = |error| Failure::caused(Code::Failed, format!("record the pull of {image}"), &error);
+    let mut intent = records.intend(&image).await.map_err(recorded)?;
+    intent.begin();
+    match backend.service().pull_image(request).await {
+        Ok(image_ref) => {
+            intent.came(&image_ref).await.map_err(recorded)?;
+            tracing::info!("{image}: pulled in {}", units::seconds(begin.elapsed()));
+            Ok(Pulled { image, image_ref })
+        }
+        Err(error) => {
+            // What a runtime far away made of it nobody knows; our own engine has brought nothing.
+            match backend {
+                Backend::Embedded(_) => intent.failed().await,
+                Backend::Remote { .. } => intent.keep().await,
+            }
+            Err(pull_failure(&image, Some(error.kind()), error.message()))
+        }
+    }
 }
 
 /// There is no object that events could be about.

@@ -221,6 +221,27 @@ fn a_pull_that_was_cut_off_before_its_record_leaves_doubt() {
 }
 
 #[test]
+fn an_image_that_a_person_pulled_is_for_those_who_prove_that_they_may_have_it() {
+    let e = Estate::new();
+    let creds = format!("{}:{}", RED.0, RED.1);
+    e.imagelet.ok(&["pull", &e.image, "--creds", &creds]);
+    assert!(!e.records().contains("credentialHash"), "nobody's credential is kept: {}", e.records());
+    refused(e.ensure(Some(STRANGER), "Never"), "ErrImageNeverPull");
+    refused(e.ensure(Some(STRANGER), "IfNotPresent"), "ErrImagePull");
+    assert_eq!(
+        blobs(&granted(e.ensure(Some(RED_TENANT), "IfNotPresent"))),
+        0,
+        "the registry is asked, nothing fetched"
+    );
+    assert_eq!(granted(e.ensure(Some(RED_TENANT), "Never")), []);
+    // A wrong credential brings nothing, and leaves nothing.
+    let other = e.registry.name("estate/other:1");
+    e.imagelet.fails(77, &["pull", &other, "--creds", "nobody:nothing"]);
+    let pulling = e.s.scratch.join("store/image_manager/pulling");
+    assert_eq!(fs::read_dir(pulling).expect("the intents' directory").count(), 0);
+}
+
+#[test]
 fn the_same_credential_in_another_secret_is_known() {
     let e = Estate::new();
     granted(e.ensure(Some(RED_TENANT), "IfNotPresent"));
