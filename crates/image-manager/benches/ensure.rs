@@ -1,52 +1,24 @@
 //! What a request for an image costs beside the runtime: `EnsureImageExists` with the image present, and the decision
 //! alone. Prints how many allocations a request makes. Run by `cargo bench -p imagelet-image-manager --bench ensure`.
 
+#[path = "../tests/support/present.rs"]
+mod present;
+
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
 
 use allocation_counter::measure;
-use async_trait::async_trait;
 use credentials::{Keyring, KeyringOptions};
-use cri_api::{FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, PullImageRequest, Result};
 use criterion::{Criterion, criterion_group, criterion_main};
 use imagelet_image_manager::{
-    Access, EnsureImageRequest, EventRecorder, EventRef, Grant, ImageManager, ObjectRef, Options, PodRef, Presence,
-    PullPolicy, PullRecords, RecordsOptions, RingRecorder, VerificationPolicy, decide,
+    Access, EventRecorder, EventRef, Grant, ImageManager, Options, Presence, PullPolicy, PullRecords, RingRecorder,
+    VerificationPolicy, decide,
 };
 use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::{Builder, Runtime};
 
-const ID: &str = "sha256:9b871de323e37aa0eb6dc2ca6f8b8ff2f1df2e5a0e6a2e1b0d6d28c0a1f3d7f1";
-const IMAGE: &str = "registry.k8s.io/kube-apiserver:v1.36.2";
-
-/// An image service in which every image is present. It costs as little as one can: the fake of the tests writes every
-/// call down.
-struct Everything;
-
-#[async_trait]
-impl ImageService for Everything {
-    async fn list_images(&self, _: Option<&ImageFilter>) -> Result<Vec<Image>> {
-        Ok(Vec::new())
-    }
-
-    async fn image_status(&self, _: &ImageSpec, _: bool) -> Result<ImageStatus> {
-        let image = Image { id: ID.to_owned(), size: 1, ..Image::default() };
-        Ok(ImageStatus { image: Some(image), ..ImageStatus::default() })
-    }
-
-    async fn pull_image(&self, _: PullImageRequest) -> Result<String> {
-        Ok(ID.to_owned())
-    }
-
-    async fn remove_image(&self, _: &ImageSpec) -> Result<()> {
-        Ok(())
-    }
-
-    async fn image_fs_info(&self) -> Result<FsInfo> {
-        Ok(FsInfo::default())
-    }
-}
+use present::{Everything, ID, IMAGE, records, request};
 
 struct Nobody;
 
@@ -54,28 +26,6 @@ impl EventRecorder for Nobody {
     fn record(&self, event: EventRef<'_>) {
         black_box(event);
     }
-}
-
-fn request() -> EnsureImageRequest {
-    let annotations = [("kubernetes.io/config.source", "api"), ("kubernetes.io/config.seen", "2026-07-01")];
-    let pod = PodRef {
-        namespace: "kube-system".into(),
-        name: "kube-apiserver-node-1".into(),
-        uid: "0f3ee0d6-2a8b-4a9f-8f0e-7a4b4d1f2c11".into(),
-        annotations: annotations.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
-    };
-    EnsureImageRequest {
-        object: Some(ObjectRef::container(&pod, "kube-apiserver")),
-        pod,
-        policy: PullPolicy::IfNotPresent,
-        ..EnsureImageRequest::new(IMAGE)
-    }
-}
-
-async fn records(directory: &tempfile::TempDir, policy: VerificationPolicy) -> PullRecords {
-    let options =
-        RecordsOptions { policy, ..RecordsOptions::new(directory.path(), Arc::new(|| jiff::Timestamp::UNIX_EPOCH)) };
-    PullRecords::open(options).await.expect("a directory of records")
 }
 
 fn manager(events: Arc<dyn EventRecorder>, records: Option<PullRecords>) -> ImageManager {

@@ -1,76 +1,31 @@
 //! How many allocations a request for an image that is here takes, and how much room it needs while it waits. The
 //! kubelet takes 22, and 37 more with its pull manager. In a program of its own, because it counts every allocation.
 
+#[path = "support/present.rs"]
+mod present;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use allocation_counter::measure;
-use async_trait::async_trait;
 use credentials::{Keyring, KeyringOptions};
-use cri_api::{
-    Container, ContainerMetadata, FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, PullImageRequest,
-    Result,
-};
+use cri_api::{Container, ContainerMetadata, Image};
 use imagelet_image_manager::gc::{AlwaysUsed, UsageHistory, detect};
-use imagelet_image_manager::{
-    EnsureImageRequest, ImageManager, ObjectRef, Options, PodRef, PullPolicy, PullRecords, RecordsOptions,
-    RingRecorder, VerificationPolicy,
-};
+use imagelet_image_manager::{ImageManager, Options, PullRecords, RingRecorder, VerificationPolicy};
 use oci::Digest;
 
-const ID: &str = "sha256:9b871de323e37aa0eb6dc2ca6f8b8ff2f1df2e5a0e6a2e1b0d6d28c0a1f3d7f1";
-const IMAGE: &str = "registry.k8s.io/kube-apiserver:v1.36.2";
-
-/// Every image is present.
-struct Everything;
-
-#[async_trait]
-impl ImageService for Everything {
-    async fn list_images(&self, _: Option<&ImageFilter>) -> Result<Vec<Image>> {
-        Ok(Vec::new())
-    }
-
-    async fn image_status(&self, _: &ImageSpec, _: bool) -> Result<ImageStatus> {
-        let image = Image { id: ID.to_owned(), size: 1, ..Image::default() };
-        Ok(ImageStatus { image: Some(image), ..ImageStatus::default() })
-    }
-
-    async fn pull_image(&self, _: PullImageRequest) -> Result<String> {
-        Ok(ID.to_owned())
-    }
-
-    async fn remove_image(&self, _: &ImageSpec) -> Result<()> {
-        Ok(())
-    }
-
-    async fn image_fs_info(&self) -> Result<FsInfo> {
-        Ok(FsInfo::default())
-    }
-}
-
-async fn records(directory: &tempfile::TempDir, policy: VerificationPolicy) -> PullRecords {
-    let options =
-        RecordsOptions { policy, ..RecordsOptions::new(directory.path(), Arc::new(|| jiff::Timestamp::UNIX_EPOCH)) };
-    PullRecords::open(options).await.expect("a fresh directory")
-}
+use present::{Everything, ID, IMAGE, records, request};
 
 #[test]
 fn a_request_for_what_is_here_is_made_of_little() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let annotations = [("a".to_owned(), "1".to_owned()), ("b".to_owned(), "2".to_owned())].into();
-    let pod = PodRef { namespace: "kube-system".into(), name: "web".into(), uid: "u".into(), annotations };
-    let request = EnsureImageRequest {
-        object: Some(ObjectRef::container(&pod, "main")),
-        pod,
-        policy: PullPolicy::IfNotPresent,
-        ..EnsureImageRequest::new(IMAGE)
-    };
+    let request = request();
     let of_requests = |case: &str, records: Option<PullRecords>| {
         let keyring = Some(Arc::new(Keyring::new(KeyringOptions::default())));
         let options = Options { keyring, records, ..Options::default() };
         let manager = ImageManager::new(Arc::new(Everything), Arc::new(RingRecorder::new(4)), options);
         let room = size_of_val(&manager.ensure_image_exists(&request));
-        assert!(room <= 2048, "{case}: a request that waits holds {room} bytes");
+        assert!(room <= 1024, "{case}: a request that waits holds {room} bytes");
         let once = || runtime.block_on(manager.ensure_image_exists(&request)).map(drop).expect("present");
         // Until the ring is full it grows.
         (0..8).for_each(|_| once());

@@ -112,6 +112,10 @@ mod tests {
         let resolved = PullEvent::Resolved { digest: Digest::sha256(b"m"), layers: vec![(digest.clone(), 9)] };
         let (early, early_seen) = recorder();
         let _early = hub.join(early);
+        hub.tell(PullEvent::Resolving);
+        let (asking, asking_seen) = recorder();
+        drop(hub.join(asking));
+        assert_eq!(*asking_seen.lock().unwrap(), [PullEvent::Resolving]);
         hub.tell(resolved.clone());
         hub.layer(&digest, LayerState::Waiting);
         hub.layer(&digest, LayerState::Fetching);
@@ -126,7 +130,7 @@ mod tests {
         assert_eq!(*late_seen.lock().unwrap(), want);
         hub.layer(&digest, LayerState::Done);
         assert_eq!(late_seen.lock().unwrap().last(), early_seen.lock().unwrap().last());
-        assert_eq!(early_seen.lock().unwrap().len(), 5);
+        assert_eq!(early_seen.lock().unwrap().len(), 6);
     }
 
     #[test]

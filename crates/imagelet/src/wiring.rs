@@ -28,9 +28,11 @@ use crate::yaml;
 
 /// Where pull intents and pulled records lie, below the root: as in the kubelet's.
 const RECORDS: &str = "image_manager";
-/// The kubelet's limits on what it keeps of intents and records in memory.
+/// The kubelet's limit on what it keeps of intents in memory.
 const MAX_INTENTS: usize = 1024;
-const MAX_RECORDS: usize = 2000;
+/// How many records are kept in memory, about a kilobyte each: more than a node has images. The kubelet keeps five for each
+/// pod, and 2,000 at most; looks at the others cost a file.
+const MAX_RECORDS: usize = 10_000;
 /// How long node files are believed, as in the kubelet.
 const NODE_CACHE: Duration = Duration::from_secs(300);
 
@@ -204,7 +206,7 @@ fn records_options(config: &Config, metrics: &Arc<Metrics>) -> Outcome<RecordsOp
     Ok(RecordsOptions {
         policy,
         max_intents: pods.max(parallel).saturating_mul(2).min(MAX_INTENTS),
-        max_records: pods.saturating_mul(5).min(MAX_RECORDS),
+        max_records: MAX_RECORDS,
         metrics: Arc::clone(metrics),
         ..RecordsOptions::new(config.root.join(RECORDS), wall_clock)
     })

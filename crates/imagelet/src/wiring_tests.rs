@@ -41,16 +41,16 @@ fn limits_that_are_not_set_are_those_of_the_mode() {
 }
 
 #[test]
-fn records_are_kept_for_as_many_pods_as_the_node_holds() {
+fn intents_are_kept_for_as_many_pods_as_the_node_holds_and_records_for_more() {
     let cases = [
-        ("", 220, 550),
-        ("maxPods: 500\n", 1000, 2000),
-        ("maxPods: 5000\n", 1024, 2000),
-        ("maxPods: 10\nmaxParallelImagePulls: 40\n", 80, 50),
+        ("", 220),
+        ("maxPods: 500\n", 1000),
+        ("maxPods: 5000\n", 1024),
+        ("maxPods: 10\nmaxParallelImagePulls: 40\n", 80),
     ];
-    for (text, intents, records) in cases {
+    for (text, intents) in cases {
         let options = records_options(&config(text), &Metrics::new()).expect("options");
-        assert_eq!((options.max_intents, options.max_records), (intents, records), "{text}");
+        assert_eq!((options.max_intents, options.max_records), (intents, 10_000), "{text}");
     }
     for policy in ["NeverVerify", "NeverVerifyPreloadedImages", "NeverVerifyAllowlistedImages", "AlwaysVerify"] {
         let text = format!("imagePullCredentialsVerificationPolicy: {policy}\nroot: /data\n");

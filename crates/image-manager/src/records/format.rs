@@ -10,6 +10,8 @@ use oci::Digest;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::canonical;
+
 const BETA: &str = "kubelet.config.k8s.io/v1beta1";
 const ALPHA: &str = "kubelet.config.k8s.io/v1alpha1";
 pub(super) const INTENT: &str = "ImagePullIntent";
@@ -19,7 +21,11 @@ pub(super) const DRAFT: &str = ".tmp";
 
 /// The name of the file for an image (intents) or an image ref (records).
 pub(super) fn file_name(key: &str) -> String {
-    format!("{PREFIX}{}", Digest::sha256(key.as_bytes()).hex())
+    let digest = Digest::sha256(key.as_bytes());
+    let mut name = String::with_capacity(PREFIX.len() + digest.hex().len());
+    name.push_str(PREFIX);
+    name.push_str(digest.hex());
+    name
 }
 
 /// Whether a file of this name is one of ours. Everything else in the directory is left alone.
@@ -169,6 +175,14 @@ pub(super) fn encode_record(record: &PulledRecord) -> Vec<u8> {
 
 /// The record in a file.
 pub(super) fn decode_record(bytes: &[u8]) -> Result<(PulledRecord, Version), String> {
+    match canonical::record(bytes) {
+        Some(record) => Ok((record, Version::Beta)),
+        None => parse_record(bytes),
+    }
+}
+
+/// The same, in whatever way it is written.
+pub(super) fn parse_record(bytes: &[u8]) -> Result<(PulledRecord, Version), String> {
     let RecordIn { kind, api_version, last_updated_time, image_ref, credential_mapping } =
         serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
     let version = version(&kind, RECORD, &api_version)?;

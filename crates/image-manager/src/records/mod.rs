@@ -24,6 +24,7 @@
 //! itself. The manager and the puller call it.
 
 mod cache;
+mod canonical;
 mod check;
 mod error;
 pub(crate) mod files;
