@@ -138,6 +138,9 @@ impl Collection {
     pub(crate) async fn plan(&self, request: &Request) -> Outcome<Plan> {
         self.sees()?;
         let before = self.disk().await;
+        if request.until_free.is_some() && before.is_none() {
+            return Err(Failure::failed("the image file system cannot be measured"));
+        }
         let goal = goal(request, before.as_ref());
         let outline = self.manager.plan_by(goal, request.min_age()).await.map_err(|error| failure(&error))?;
         let after = before.clone().map(|mut disk| {
@@ -173,21 +176,23 @@ impl Collection {
         let collected = self.manager.collect_by(goal, request.min_age()).await;
         let (report, error) = collected.map_err(|error| failure(&error))?;
         let after = self.disk().await;
+        let not_enough = matches!(error, Some(GcError::NotEnough(_)));
+        let short = match (request.until_free, &after) {
+            (Some(wanted), Some(disk)) => wanted.saturating_sub(disk.available_bytes),
+            _ if not_enough => report.wanted_bytes.saturating_sub(report.freed_bytes),
+            _ => 0,
+        };
         let mut done = Collected {
             removed: report.removed.into_iter().map(Removed::from).collect(),
             wanted_bytes: report.wanted_bytes,
             freed_bytes: report.freed_bytes,
             exact,
             pruned_records: report.pruned_records,
-            disk: before.zip(after.clone()).map(|(before, after)| Span { before, after }),
-            // What is missing is told apart.
-            problem: error.filter(|error| !matches!(error, GcError::NotEnough(_))).map(|error| chain(&error)),
+            disk: before.zip(after).map(|(before, after)| Span { before, after }),
+            // Missing bytes are told apart; inodes are not.
+            problem: error.filter(|_| !(not_enough && short > 0)).map(|error| chain(&error)),
             missing: None,
             high_threshold_percent: self.manager.options().policy.high_threshold_percent,
-        };
-        let short = match (request.until_free, after) {
-            (Some(wanted), Some(disk)) => wanted.saturating_sub(disk.available_bytes),
-            _ => done.wanted_bytes.saturating_sub(done.freed_bytes),
         };
         if short > 0 {
             // What is left is asked for once more: it says of every image why it stays.
