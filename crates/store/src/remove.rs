@@ -35,23 +35,31 @@ impl Store {
     /// keep the others. Answers in the order of the request; what two of them shared counts for the later one.
     pub fn remove_images(&self, ids: &[Digest]) -> Vec<Result<Removed, StoreError>> {
         let _deleting = self.inner.deleting.read().unwrap_or_else(PoisonError::into_inner);
-        // All records first: a transaction that follows on files that were just deleted has to wait until the journal has
-        // taken those.
         let mut removals = Vec::with_capacity(ids.len());
-        for batch in ids.chunks(BATCH) {
-            match self.unrecord(batch) {
-                Ok(of_batch) => removals.extend(of_batch),
-                Err(error) if batch.len() == 1 => removals.push(Err(error)),
-                // One by one, so that each error is told with its image.
-                Err(_) => {
-                    let one = |id| self.unrecord(std::slice::from_ref(id))?.swap_remove(0);
-                    removals.extend(batch.iter().map(one));
+        // The directories of one batch go while the next one is unrecorded.
+        let deleted = std::thread::scope(|scope| {
+            let (unrecorded, gone) = std::sync::mpsc::channel::<Vec<LayerId>>();
+            let delete = || gone.into_iter().map(|ids| self.inner.delete_directories(&ids)).fold(Ok(()), Result::and);
+            let deleting = scope.spawn(delete);
+            for batch in ids.chunks(BATCH) {
+                let begin = removals.len();
+                match self.unrecord(batch) {
+                    Ok(of_batch) => removals.extend(of_batch),
+                    Err(error) if batch.len() == 1 => removals.push(Err(error)),
+                    // One by one, so that each error is told with its image.
+                    Err(_) => {
+                        let one = |id| self.unrecord(std::slice::from_ref(id))?.swap_remove(0);
+                        removals.extend(batch.iter().map(one));
+                    }
                 }
+                let layers =
+                    removals[begin..].iter().flatten().flat_map(|gone| gone.iter().map(|(id, _)| *id)).collect();
+                // It hears until this end is gone.
+                let _ = unrecorded.send(layers);
             }
-        }
-        // Then all directories: the more there are, the better they spread over threads.
-        let layers = removals.iter().flatten().flat_map(|gone| gone.iter().map(|(id, _)| *id)).collect::<Vec<_>>();
-        let deleted = self.inner.delete_directories(&layers);
+            drop(unrecorded);
+            deleting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
         self.inner.refill_reserve();
         let outcome = |removal: Result<Gone, StoreError>| {
             let gone = removal?;
