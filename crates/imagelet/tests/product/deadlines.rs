@@ -92,6 +92,6 @@ fn a_pull_that_trickles_is_given_up() {
     let slow = SlowRegistry::new();
     slow.gate.slow_answers(100 << 10);
     // The rate is measured over half a minute of the program's own time, which goes ten times as fast here.
-    let imagelet = slow.s.imagelet.clone().global("--image-pull-minimum-rate", "1Mi").clock("+0 x10");
+    let imagelet = slow.s.imagelet.clone().global("--image-pull-minimum-rate", "1Mi").hurried(10);
     slow.gives_up(&imagelet, &["the pull is too slow: ", "bytes per second over 30s (imagePullMinimumRate: 1048576)"]);
 }

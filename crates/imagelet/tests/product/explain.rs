@@ -27,6 +27,21 @@ fn manifest(s: &Scene, image: &str) -> String {
 }
 
 #[test]
+fn where_nothing_is_nothing_appears() {
+    let s = Scene::new();
+    let (name, _) = s.push_file("explained/app:1", "a", "a");
+    let file = manifest(&s, &name);
+    for args in [&["-f", &file][..], &[&name, "--policy", "Always"]] {
+        let said = s.imagelet.ok(&[&["explain"], args].concat());
+        assert!(said.contains(&name), "{said}");
+        assert!(!s.scratch.join("store").exists(), "{args:?} made {:?}", tree::read(&s.scratch.join("store")).keys());
+    }
+    let decisions = s.imagelet.ok(&["explain", "-q", "-f", &file]);
+    assert_eq!(decisions.lines().collect::<Vec<_>>(), ["pull", "pull", "refuse"]);
+    assert_eq!(s.registry.requests(), Vec::<String>::new());
+}
+
+#[test]
 fn what_is_there_stays_as_it_is() {
     let s = Scene::new();
     let (name, _) = s.push_file("explained/app:1", "a", "a");

@@ -25,7 +25,7 @@ fn json_of(imagelet: &Imagelet, args: &[&str]) -> Value {
 
 #[test]
 fn every_format_says_what_goes_and_why_the_rest_stays() {
-    let s = Scene::new();
+    let s = Scene::on_a_disk();
     let (old, old_image) = s.push_file("gc/old:1", "a", vec![1_u8; 300_000]);
     let (base, base_image) = s.push_file("gc/base:1", "b", vec![2_u8; 100_000]);
     let (ahead, _) = s.push_file("gc/ahead:1", "c", "ahead");
@@ -137,7 +137,7 @@ fn wrong_words_are_refused() {
 
 #[test]
 fn an_agent_answers_for_its_store_and_shows_what_is_pinned() {
-    let s = Scene::new();
+    let s = Scene::on_a_disk();
     let imagelet = immediate(&s.imagelet);
     let (name, image) = s.push_file("gc/kept:1", "a", "kept");
     imagelet.ok(&["pull", &name]);

@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
+use super::clock::Time;
 use super::process::{Daemon, PATIENCE, tool, wait};
 
 /// The program under test.
@@ -18,6 +19,7 @@ pub(crate) struct Imagelet {
     /// Run as this user and group.
     user: Option<u32>,
     program: PathBuf,
+    time: Time,
 }
 
 /// What a run left.
@@ -41,12 +43,24 @@ impl Imagelet {
 
     /// No global option at all.
     pub(crate) fn bare() -> Self {
-        Self { globals: Vec::new(), environment: Vec::new(), user: None, program: PathBuf::from(PROGRAM) }
+        Self {
+            globals: Vec::new(),
+            environment: Vec::new(),
+            user: None,
+            program: PathBuf::from(PROGRAM),
+            time: Time::default(),
+        }
     }
 
     /// With one more global option.
     pub(crate) fn global(mut self, name: &str, value: &str) -> Self {
         self.globals.extend([name.to_owned(), value.to_owned()]);
+        self
+    }
+
+    /// With one more global option that is one word.
+    pub(crate) fn flag(mut self, word: &str) -> Self {
+        self.globals.push(word.to_owned());
         self
     }
 
@@ -56,18 +70,28 @@ impl Imagelet {
         self
     }
 
-    /// By a clock of its own, in the words of faketime: `+10d` goes ten days fast, `+0 x10` goes ten times as quickly. What
-    /// is measured with a clock that only goes forward follows the speed and not the offset.
-    #[track_caller]
-    pub(crate) fn clock(self, words: &str) -> Self {
-        let library =
-            Path::new("/usr/lib").join(format!("{}-linux-gnu/faketime/libfaketime.so.1", std::env::consts::ARCH));
-        assert!(library.exists(), "{} is not there: run scripts/prerequisites.sh", library.display());
-        let monotonic = if words.contains('x') { "0" } else { "1" };
-        self.env("LD_PRELOAD", &library.display().to_string())
-            .env("FAKETIME", words)
-            .env("FAKETIME_DONT_FAKE_MONOTONIC", monotonic)
-            .env("NO_FAKE_STAT", "1")
+    /// So many seconds later: the time of day, and for how long the machine is up.
+    pub(crate) fn later(mut self, seconds: i64) -> Self {
+        self.time.passed += seconds;
+        self
+    }
+
+    /// With a time of day that somebody has moved by so many seconds.
+    pub(crate) fn clock_set_by(mut self, seconds: i64) -> Self {
+        self.time.set += seconds;
+        self
+    }
+
+    /// On a machine that was booted anew so many seconds ago.
+    pub(crate) fn booted(mut self, seconds_ago: i64) -> Self {
+        self.time.booted = Some(seconds_ago);
+        self
+    }
+
+    /// With clocks that go so many times as quickly, for whoever waits and measures.
+    pub(crate) fn hurried(mut self, times: u32) -> Self {
+        self.time.speed = Some(times);
+        self
     }
 
     /// A copy of the program that lies elsewhere.
@@ -84,7 +108,7 @@ impl Imagelet {
 
     fn command(&self, args: &[&str]) -> Command {
         let mut command = match self.user {
-            None => Command::new(&self.program),
+            None => self.time.command(&self.program),
             Some(id) => {
                 let mut command = tool("setpriv");
                 let id = id.to_string();
@@ -94,7 +118,8 @@ impl Imagelet {
                 command
             }
         };
-        command.env_clear().env("RUST_BACKTRACE", "0").envs(self.environment.iter().cloned());
+        command.env_clear().env("RUST_BACKTRACE", "0").envs(self.time.environment());
+        command.envs(self.environment.iter().cloned());
         command.args(&self.globals).args(args).stdin(Stdio::null());
         command
     }

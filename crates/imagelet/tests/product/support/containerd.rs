@@ -13,13 +13,28 @@ pub(crate) struct Containerd {
     socket: PathBuf,
     certs: PathBuf,
     // Last: its mounts go when containerd is gone.
-    _scratch: Scratch,
+    scratch: Scratch,
+}
+
+/// How one is set up.
+#[derive(Default)]
+pub(crate) struct Setup {
+    /// Where it keeps its content; otherwise in its own scratch.
+    pub(crate) root: Option<PathBuf>,
+    /// Image of pod sandboxes.
+    pub(crate) sandbox_image: Option<String>,
 }
 
 impl Containerd {
     /// Starts one which takes images of `registry` (`127.0.0.1:PORT`), and those of docker.io from there as well, over plain HTTP.
     #[track_caller]
     pub(crate) fn start(registry: &str) -> Self {
+        Self::with(registry, Setup::default())
+    }
+
+    /// The same with another setup.
+    #[track_caller]
+    pub(crate) fn with(registry: &str, setup: Setup) -> Self {
         need_root();
         let scratch = Scratch::new();
         let certs = scratch.directory("certs.d");
@@ -34,13 +49,19 @@ impl Containerd {
         // A path of a unix socket is short: it lies in a directory of its own.
         let socket = scratch.join("c.sock");
         let config = scratch.join("config.toml");
-        fs::write(&config, configuration(scratch.path(), &socket, &certs)).expect("write containerd's configuration");
+        fs::write(&config, configuration(scratch.path(), &socket, &certs, &setup))
+            .expect("write containerd's configuration");
         let program = tool("containerd");
         let config = config.display().to_string();
         let daemon = Daemon::start(Path::new(program.get_program()), &["-c", &config, "-l", "info"]);
         daemon.wait_for("that it has booted", |l| l.contains("containerd successfully booted").then_some(()));
         daemon.wait_for("that CRI is ready", |l| l.contains("Start streaming server").then_some(()));
-        Self { _daemon: daemon, socket, certs, _scratch: scratch }
+        Self { _daemon: daemon, socket, certs, scratch }
+    }
+
+    /// Its own directory.
+    pub(crate) fn scratch(&self) -> &Scratch {
+        &self.scratch
     }
 
     /// `unix:///…/c.sock`.
@@ -75,7 +96,10 @@ impl Containerd {
     }
 }
 
-fn configuration(home: &Path, socket: &Path, certs: &Path) -> String {
+fn configuration(home: &Path, socket: &Path, certs: &Path, setup: &Setup) -> String {
+    let root = setup.root.clone().unwrap_or_else(|| home.join("root"));
+    let root = root.display();
+    let sandbox_image = setup.sandbox_image.as_deref().unwrap_or("none.invalid/pause:1");
     let (home, socket, certs) = (home.display(), socket.display(), certs.display());
     let unused: Vec<String> = [
         "snapshotter.v1.btrfs",
@@ -89,13 +113,13 @@ fn configuration(home: &Path, socket: &Path, certs: &Path) -> String {
     .collect();
     format!(
         r#"version = 2
-root = "{home}/root"
+root = "{root}"
 state = "{home}/state"
 disabled_plugins = [{}]
 [grpc]
   address = "{socket}"
 [plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "none.invalid/pause:1"
+  sandbox_image = "{sandbox_image}"
   restrict_oom_score_adj = true
   stats_collect_period = 1
   [plugins."io.containerd.grpc.v1.cri".cni]

@@ -53,10 +53,37 @@ impl LoopFs {
     }
 }
 
+/// What a file system has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Space {
+    pub(crate) capacity: u64,
+    pub(crate) free: u64,
+    pub(crate) inodes: u64,
+    pub(crate) inodes_free: u64,
+}
+
+impl Space {
+    /// Of the file system that holds a path.
+    pub(crate) fn of(path: &Path) -> Self {
+        let stat = rustix::fs::statvfs(path).expect("statvfs");
+        Self {
+            capacity: stat.f_blocks * stat.f_frsize,
+            free: stat.f_bavail * stat.f_frsize,
+            inodes: stat.f_files,
+            inodes_free: stat.f_favail,
+        }
+    }
+
+    /// Percent used as the kubelet counts it.
+    pub(crate) fn used_percent(self) -> u64 {
+        100 - self.free * 100 / self.capacity
+    }
+}
+
 /// Free bytes and inodes of the file system that holds a path.
 pub(crate) fn free(path: &Path) -> (u64, u64) {
-    let stat = rustix::fs::statvfs(path).expect("statvfs");
-    (stat.f_bavail * stat.f_frsize, stat.f_favail)
+    let space = Space::of(path);
+    (space.free, space.inodes_free)
 }
 
 /// A file, or a tree of files, that is not the program's: it only takes space.

@@ -1,12 +1,15 @@
 //! What the product tests share: real daemons, real images, the built program, and trees to compare.
 
 pub(crate) mod cli;
+pub(crate) mod clock;
 pub(crate) mod containerd;
 pub(crate) mod disk;
 pub(crate) mod front;
 pub(crate) mod gate;
+pub(crate) mod gc;
 pub(crate) mod images;
 pub(crate) mod manifests;
+pub(crate) mod pods;
 pub(crate) mod process;
 pub(crate) mod random;
 pub(crate) mod registry;

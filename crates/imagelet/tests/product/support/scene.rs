@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::disk::LoopFs;
 use super::images::{self, Image, Layer};
 use super::process::need_root;
 use super::scratch::Scratch;
@@ -25,6 +26,14 @@ impl Scene {
         let registry = DockerRegistry::start(&scratch.join("registry"));
         let imagelet = Imagelet::on(&scratch.join("store"));
         Self { imagelet, registry, layout, scratch }
+    }
+
+    /// A new one whose store is on a disk that nobody else writes to, so that how full it is is the test's own affair.
+    #[track_caller]
+    pub(crate) fn on_a_disk() -> Self {
+        let scene = Self::new();
+        let disk = LoopFs::ext4(256).mount(&scene.scratch, "disk");
+        Self { imagelet: Imagelet::on(&disk.join("store")), ..scene }
     }
 
     /// A layer of one file.

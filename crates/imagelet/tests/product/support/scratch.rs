@@ -10,8 +10,6 @@ use rustix::process::Signal;
 use super::process::{signal, tool};
 
 const PREFIX: &str = "product-";
-/// The cgroup below which containers of tests run, one below it for each scratch.
-pub(crate) const CGROUP: &str = "imagelet-product-tests";
 
 /// A directory for one test. At its end everything that is mounted below is unmounted, and it is removed.
 pub(crate) struct Scratch {
@@ -37,6 +35,11 @@ impl Scratch {
 
     pub(crate) fn path(&self) -> &Path {
         self.directory.path()
+    }
+
+    /// The cgroup for containers that run in this scratch.
+    pub(crate) fn cgroup(&self) -> String {
+        cgroup(self.path())
     }
 
     /// A path below it.
@@ -82,9 +85,7 @@ fn clear_up_after_the_killed(parent: &Path) {
 /// Ends what runs in a scratch, unmounts what is mounted there, and lets go of its loop devices. Whatever does not work stays
 /// for the next who tries.
 fn empty(directory: &Path) {
-    if let Some(name) = directory.file_name().and_then(|name| name.to_str()) {
-        end_containers(name);
-    }
+    end_containers(directory);
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let below: Vec<&str> =
         mounts.lines().filter_map(|l| l.split(' ').nth(4)).filter(|m| Path::new(m).starts_with(directory)).collect();
@@ -100,16 +101,22 @@ fn empty(directory: &Path) {
     }
 }
 
+/// Named after the directory: no other one has its name.
+fn cgroup(directory: &Path) -> String {
+    format!("/imagelet-{}", directory.file_name().unwrap_or_default().display())
+}
+
 /// Kills what runs in the cgroup of a scratch, and the shims that look after it, and removes the cgroup.
-fn end_containers(name: &str) {
-    let cgroup = format!("/{CGROUP}/{name}/");
+fn end_containers(directory: &Path) {
+    let (cgroup, directory) = (cgroup(directory), format!("{}/", directory.display()));
+    let below = format!(":{cgroup}/");
     for process in fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok) {
         let Some(pid) = process.file_name().to_str().and_then(|pid| pid.parse::<u32>().ok()) else { continue };
         let read = |file: &str| fs::read(process.path().join(file)).unwrap_or_default();
         let (line, cgroups) = (read("cmdline"), read("cgroup"));
         let (line, cgroups) = (String::from_utf8_lossy(&line), String::from_utf8_lossy(&cgroups));
         let is_shim = line.split('\0').next().is_some_and(|program| program.contains("containerd-shim"));
-        if cgroups.contains(&cgroup) || is_shim && line.contains(name) {
+        if cgroups.contains(&below) || is_shim && line.contains(&directory) {
             signal(pid, Signal::KILL);
         }
     }
@@ -117,7 +124,7 @@ fn end_containers(name: &str) {
     let root = Path::new("/sys/fs/cgroup");
     let controllers = fs::read_dir(root).into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
     for hierarchy in controllers.chain([root.to_path_buf()]) {
-        remove_cgroup(&hierarchy.join(CGROUP).join(name));
+        remove_cgroup(&hierarchy.join(cgroup.trim_start_matches('/')));
     }
 }
 

@@ -1,0 +1,245 @@
+//! `imagelet check`: what is damaged on the disk is found, said and repaired by making images absent, and the next ensure
+//! heals them. What is whole stays.
+
+use std::fs;
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::support::cli::Done;
+use crate::support::images;
+use crate::support::manifests::{Manifests, Pod};
+use crate::support::process::eventually;
+use crate::support::random::noise;
+use crate::support::scene::Scene;
+use crate::support::{Imagelet, Packing};
+
+/// A store with two images on one base.
+struct Workshop {
+    s: Scene,
+    names: [String; 2],
+}
+
+impl Workshop {
+    fn new() -> Self {
+        let s = Scene::new();
+        let base = s.file_layer("base/file", noise(300_000), Packing::Gzip);
+        let images = ["left", "right"].map(|name| {
+            let tree = s.scratch.directory(name);
+            images::write(&tree.join(format!("{name}/file")), format!("what {name} has\n").repeat(5000));
+            images::write(&tree.join(format!("{name}/empty")), "");
+            images::settle(&tree);
+            let own = s.layout.layer(&tree, Packing::Gzip);
+            // A mark that stands in the config and nowhere else.
+            let config = json!({"Cmd": ["/bin/sh"], "Labels": {"mark": format!("mark-of-{name}-in-its-config")}});
+            s.layout.image_for(&[base.clone(), own], &config, &images::platform())
+        });
+        let names =
+            [0, 1].map(|n| s.registry.push(&s.layout, &images[n], &format!("check/{}:1", ["left", "right"][n])));
+        s.imagelet.ok(&["pull", &names[0], &names[1]]);
+        Self { s, names }
+    }
+
+    /// The one file of the store's layers whose path ends so.
+    #[track_caller]
+    fn file(&self, end: &str) -> PathBuf {
+        fn below(directory: &Path, end: &str, found: &mut Vec<PathBuf>) {
+            for entry in fs::read_dir(directory).expect("a directory").map(|e| e.expect("an entry").path()) {
+                if entry.is_dir() {
+                    below(&entry, end, found);
+                } else if entry.ends_with(end) {
+                    found.push(entry);
+                }
+            }
+        }
+        let mut found = Vec::new();
+        below(&self.s.scratch.join("store/layers"), end, &mut found);
+        assert_eq!(found.len(), 1, "{found:?}");
+        found.remove(0)
+    }
+
+    fn check(&self, args: &[&str]) -> (Done, Value) {
+        let done = self.s.imagelet.run(&[&["check", "-o", "json"], args].concat());
+        let report = serde_json::from_str(&done.stdout).unwrap_or_default();
+        (done, report)
+    }
+
+    #[track_caller]
+    fn is_sound(&self) {
+        for args in [&[][..], &["--deep"]] {
+            let (done, report) = self.check(args);
+            assert_eq!((done.code, &report["problems"]), (Some(0), &json!([])), "{args:?}: {}", done.stderr);
+            assert!(report["imagesChecked"].as_u64() >= Some(1), "{report:#}");
+        }
+    }
+
+    /// Something is damaged: it is found, and touched only when that is asked for; then these images are absent.
+    #[track_caller]
+    fn is_found_and_repaired(&self, kind: &str, absent: &[usize]) {
+        self.is_found_and_repaired_by(&[], kind, absent);
+    }
+
+    #[track_caller]
+    fn is_found_and_repaired_by(&self, args: &[&str], kind: &str, absent: &[usize]) {
+        let ids = self.s.imagelet.ids();
+        let (done, report) = self.check(args);
+        assert_eq!(done.code, Some(1), "{report:#}{}", done.stderr);
+        let problems = report["problems"].as_array().expect("a list").clone();
+        assert!(problems.iter().any(|problem| problem["kind"] == kind), "no {kind} in {report:#}");
+        assert_eq!(self.s.imagelet.ids(), ids, "to look changes nothing");
+        let table = self.s.imagelet.run(&[&["check"], args].concat());
+        assert_eq!(table.code, Some(1), "{}{}", table.stdout, table.stderr);
+
+        let (done, report) = self.check(&[args, &["--repair"]].concat());
+        assert_eq!(done.code, Some(0), "{report:#}{}", done.stderr);
+        // Who asks for it is told that it is not there.
+        for n in 0..2 {
+            let there = self.s.imagelet.run(&["inspect", &self.names[n]]).code == Some(0);
+            assert_eq!(there, !absent.contains(&n), "{report:#}");
+        }
+        self.is_sound();
+
+        // A layer that both lack comes with the first of them.
+        self.ensure(absent[0], "pulled");
+        self.is_sound();
+        for n in 0..2 {
+            self.ensure(n, "present");
+            self.shows(n);
+        }
+    }
+
+    #[track_caller]
+    fn ensure(&self, n: usize, result: &str) {
+        let pod = Pod { namespace: "shop", name: "web", image: &self.names[n], policy: "IfNotPresent", secrets: &[] };
+        let file = Manifests::new().pod(pod).write(&self.s.scratch.join("pod.yaml"));
+        let done = self.s.imagelet.json(&["ensure", "-f", &file]);
+        assert_eq!(done["containers"][0]["result"], result, "{done:#}");
+    }
+
+    #[track_caller]
+    fn shows(&self, n: usize) {
+        let name = ["left", "right"][n];
+        let mounted = self.s.imagelet.mount(&self.names[n], self.s.scratch.join("mnt"));
+        let text = fs::read_to_string(mounted.join(format!("{name}/file"))).expect("a file");
+        assert_eq!(text, format!("what {name} has\n").repeat(5000));
+        assert_eq!(fs::read(mounted.join("base/file")).expect("a file"), noise(300_000));
+        self.s.imagelet.ok(&["unmount", &mounted.display().to_string()]);
+    }
+}
+
+/// Changes one byte in the middle of a file, and nothing that its inode tells.
+fn flip(path: &Path) {
+    let modified = fs::metadata(path).and_then(|m| m.modified()).expect("stat");
+    let mut file = fs::File::options().read(true).write(true).open(path).expect("open");
+    let middle = file.metadata().expect("stat").len() / 2;
+    let mut byte = [0];
+    file.seek(SeekFrom::Start(middle)).and_then(|_| file.read_exact(&mut byte)).expect("read");
+    file.seek(SeekFrom::Start(middle)).and_then(|_| file.write_all(&[byte[0] ^ 0x20])).expect("write");
+    file.set_modified(modified).expect("set the time back");
+}
+
+#[test]
+fn a_store_that_nobody_touched_is_sound() {
+    let w = Workshop::new();
+    w.is_sound();
+    let report = w.check(&[]).1;
+    assert_eq!((&report["imagesChecked"], &report["layersChecked"]), (&json!(2), &json!(3)), "{report:#}");
+    assert!(report["bytesChecked"].as_u64() > Some(300_000), "{report:#}");
+}
+
+#[test]
+fn a_flipped_byte_makes_one_image_absent() {
+    let w = Workshop::new();
+    flip(&w.file("left/file"));
+    w.is_found_and_repaired("damagedLayer", &[0]);
+}
+
+#[test]
+fn a_flipped_byte_of_a_shared_layer_makes_all_its_images_absent() {
+    let w = Workshop::new();
+    flip(&w.file("base/file"));
+    w.is_found_and_repaired("damagedLayer", &[0, 1]);
+}
+
+#[test]
+fn a_deleted_file_makes_its_image_absent() {
+    let w = Workshop::new();
+    fs::remove_file(w.file("right/file")).expect("remove a file");
+    w.is_found_and_repaired("damagedLayer", &[1]);
+}
+
+#[test]
+fn what_has_no_content_is_looked_at_file_by_file() {
+    let w = Workshop::new();
+    fs::remove_file(w.file("right/empty")).expect("remove a file");
+    w.is_found_and_repaired_by(&["--deep"], "damagedLayer", &[1]);
+}
+
+#[test]
+fn a_truncated_file_makes_its_image_absent() {
+    let w = Workshop::new();
+    fs::File::options().write(true).open(w.file("right/file")).and_then(|f| f.set_len(100)).expect("truncate");
+    w.is_found_and_repaired("damagedLayer", &[1]);
+}
+
+#[test]
+fn a_layer_that_is_gone_makes_its_image_absent() {
+    let w = Workshop::new();
+    let layer = w.file("left/file").ancestors().nth(3).expect("a layer").to_owned();
+    assert_eq!(layer.parent(), Some(&*w.s.scratch.join("store/layers")));
+    fs::remove_dir_all(layer).expect("remove a layer");
+    w.is_found_and_repaired("missingLayer", &[0]);
+}
+
+#[test]
+fn a_damaged_document_makes_its_image_absent() {
+    let w = Workshop::new();
+    let database = w.s.scratch.join("store/meta.redb");
+    let mut bytes = fs::read(&database).expect("read the database");
+    let (mark, other) = (b"mark-of-left-in-its-config", b"mark-of-left-in-its-c0nfig");
+    let places: Vec<usize> = bytes.windows(mark.len()).enumerate().filter(|(_, w)| w == mark).map(|(n, _)| n).collect();
+    assert!(!places.is_empty(), "the config stands in the database");
+    for place in places {
+        bytes[place..place + mark.len()].copy_from_slice(other);
+    }
+    fs::write(&database, bytes).expect("write the database");
+    w.is_found_and_repaired("damagedDocument", &[0]);
+}
+
+#[test]
+fn a_directory_that_nobody_knows_is_swept() {
+    let w = Workshop::new();
+    // Beneath an agent that runs: what opens the store sweeps anyway.
+    let agent = w.s.imagelet.serve(&w.s.scratch.join("cri.sock"));
+    let orphan = w.s.scratch.join("store/layers/999999");
+    images::write(&orphan.join("fs/file"), "nobody's");
+    let (done, report) = w.check(&[]);
+    assert_eq!((done.code, &report["problems"][0]["kind"]), (Some(1), &json!("orphan")), "{report:#}{}", done.stderr);
+    assert!(orphan.exists());
+    let (done, report) = w.check(&["--repair"]);
+    assert_eq!((done.code, &report["problems"][0]["repaired"]), (Some(0), &json!(true)), "{report:#}{}", done.stderr);
+    assert!(!orphan.exists());
+    w.is_sound();
+    drop(agent);
+    assert_eq!(w.s.imagelet.ids().len(), 2);
+}
+
+#[test]
+fn what_was_written_last_before_a_kill_is_looked_at_by_the_next() {
+    let w = Workshop::new();
+    w.s.imagelet.ok(&["rmi", &w.names[0]]);
+    let agent = w.s.imagelet.serve(&w.s.scratch.join("cri.sock"));
+    let through = Imagelet::remote(&format!("unix://{}", w.s.scratch.join("cri.sock").display()));
+    through.ok(&["pull", &w.names[0]]);
+    agent.kill();
+    // As a power cut may leave a file whose blocks were not on the disk.
+    flip(&w.file("left/file"));
+    let agent = w.s.imagelet.serve(&w.s.scratch.join("cri.sock"));
+    eventually("the damaged image is absent", || through.run(&["inspect", &w.names[0]]).code != Some(0));
+    through.ok(&["inspect", &w.names[1]]);
+    through.ok(&["pull", &w.names[0]]);
+    w.is_sound();
+    drop(agent);
+    w.shows(0);
+}

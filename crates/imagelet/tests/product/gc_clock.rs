@@ -1,0 +1,138 @@
+//! Restarts, moved clocks and reboots: old images stay old and young ones young, whatever ended or was lost in between; ages,
+//! protection and pins go by the time that has passed, and not by what somebody has set a clock to. Every command is a process
+//! of its own.
+
+use std::fs;
+
+use crate::support::gc::{decision, going, gone};
+use crate::support::scene::Scene;
+use crate::support::{Containerd, Imagelet};
+
+const MINUTE: i64 = 60;
+const HOUR: i64 = 60 * MINUTE;
+const DAY: i64 = 24 * HOUR;
+
+/// A scene on a disk of its own, whose images are not protected because somebody pulled them.
+fn scene() -> (Scene, Imagelet) {
+    let s = Scene::on_a_disk();
+    let imagelet = s.imagelet.clone().global("--image-gc-protect-pre-pulled", "0s");
+    (s, imagelet)
+}
+
+/// What a collection of everything unused would do with an image.
+#[track_caller]
+fn of(imagelet: &Imagelet, name: &str) -> String {
+    decision(&imagelet.plan(&["--all-unused"]), name).to_owned()
+}
+
+#[test]
+fn a_restart_does_not_make_old_images_young_nor_young_ones_old() {
+    let (s, imagelet) = scene();
+    let later = |seconds: i64| imagelet.clone().later(seconds);
+    let (old, _) = s.push_file("clock/old:1", "a", "old");
+    let (young, _) = s.push_file("clock/young:1", "a", "young");
+    imagelet.ok(&["pull", &old]);
+    assert_eq!(of(&imagelet, "clock/old:1"), "too-young", "imageMinimumGCAge is two minutes");
+    assert_eq!(of(&later(MINUTE), "clock/old:1"), "too-young");
+    assert_eq!(of(&later(3 * MINUTE), "clock/old:1"), "remove");
+
+    // An hour later comes another one. The first look at it after a restart is not the unknown past.
+    later(HOUR).ok(&["pull", &young]);
+    assert_eq!(going(&later(HOUR).plan(&["--all-unused"])), ["clock/old:1"]);
+    assert_eq!(of(&later(HOUR + MINUTE), "clock/young:1"), "too-young");
+    assert_eq!(of(&later(HOUR + 3 * MINUTE), "clock/young:1"), "remove");
+
+    // What is remembered is lost: the store still knows since when its images are here.
+    fs::remove_dir_all(s.scratch.join("disk/store/image_gc")).expect("there is something to lose");
+    let plan = later(HOUR + MINUTE).plan(&["--all-unused"]);
+    assert_eq!(
+        (going(&plan).as_slice(), decision(&plan, "clock/young:1")),
+        (&["clock/old:1".to_owned()][..], "too-young")
+    );
+    assert_eq!(gone(&later(HOUR + MINUTE).collect(&["--all-unused"])), ["clock/old:1"]);
+    assert_eq!(gone(&later(HOUR + 5 * MINUTE).collect(&["--all-unused"])), ["clock/young:1"]);
+}
+
+#[test]
+fn the_first_look_of_all_finds_old_images_old() {
+    let (s, imagelet) = scene();
+    let (name, _) = s.push_file("clock/first:1", "a", "first");
+    imagelet.ok(&["pull", &name]);
+    let _ = fs::remove_dir_all(s.scratch.join("disk/store/image_gc"));
+    assert_eq!(gone(&imagelet.clone().later(10 * MINUTE).collect(&["--older-than", "5m"])), ["clock/first:1"]);
+}
+
+#[test]
+fn a_clock_that_is_set_makes_no_image_older_or_younger() {
+    let (s, imagelet) = scene();
+    let (name, _) = s.push_file("clock/one:1", "a", "one");
+    imagelet.ok(&["pull", &name]);
+    assert_eq!(of(&imagelet, "clock/one:1"), "too-young");
+    // Forwards by years, back again, and to before it was pulled: each is a restart, and a minute has passed.
+    for (passed, set) in [(10, 4000 * DAY), (20, 0), (30, -4000 * DAY), (40, -DAY), (50, 3 * HOUR)] {
+        let moved = imagelet.clone().later(passed).clock_set_by(set);
+        assert_eq!(of(&moved, "clock/one:1"), "too-young", "{passed} s later, the clock set by {set} s");
+    }
+    for (passed, set) in [(HOUR, -DAY), (2 * HOUR, 4000 * DAY), (3 * HOUR, 0)] {
+        let moved = imagelet.clone().later(passed).clock_set_by(set);
+        assert_eq!(of(&moved, "clock/one:1"), "remove", "{passed} s later, the clock set by {set} s");
+        let plan = moved.plan(&["--older-than", "5h"]);
+        assert_eq!(decision(&plan, "clock/one:1"), "used-within", "{passed} s later, the clock set by {set} s");
+    }
+}
+
+#[test]
+fn images_go_at_their_maximum_age_and_not_before() {
+    let (s, imagelet) = scene();
+    let imagelet = imagelet.global("--image-maximum-gc-age", "168h");
+    let later = |days: i64| imagelet.clone().later(days * DAY);
+    let (old, _) = s.push_file("clock/old:1", "a", "old");
+    let (kept, _) = s.push_file("clock/kept:1", "a", "kept");
+    let (fresh, _) = s.push_file("clock/fresh:1", "a", "fresh");
+    imagelet.ok(&["pull", &old, &kept]);
+    imagelet.ok(&["pin", &kept]);
+    assert_eq!(gone(&later(6).collect(&[])), Vec::<String>::new());
+    // Never used, and pulled a moment ago: it is not as old as the process that looks.
+    later(8).ok(&["pull", &fresh]);
+    let plan = later(8).plan(&[]);
+    assert_eq!((going(&plan).as_slice(), decision(&plan, "clock/kept:1")), (&["clock/old:1".to_owned()][..], "pinned"));
+    assert_eq!(gone(&later(8).collect(&[])), ["clock/old:1"]);
+    assert_eq!(gone(&later(14).collect(&[])), Vec::<String>::new());
+    assert_eq!(gone(&later(16).collect(&[])), ["clock/fresh:1"]);
+    assert_eq!(decision(&later(9999).plan(&[]), "clock/kept:1"), "pinned");
+}
+
+#[test]
+fn what_was_pulled_ahead_of_its_use_is_left_alone_for_as_long_as_was_said() {
+    let (s, _) = scene();
+    // Where nobody runs containers, nothing is ahead of its use.
+    let containerd = Containerd::start(s.registry.host());
+    let imagelet = s.imagelet.clone().global("--image-gc-protect-pre-pulled", "24h");
+    let imagelet = imagelet.global("--runtime-endpoint", &containerd.endpoint());
+    let later = |seconds: i64| imagelet.clone().later(seconds);
+    let (name, _) = s.push_file("clock/ahead:1", "a", "ahead");
+    imagelet.ok(&["pull", &name]);
+    for (passed, want) in [(10 * MINUTE, "protected"), (23 * HOUR, "protected")] {
+        assert_eq!(of(&later(passed), "clock/ahead:1"), want, "{passed} s later");
+    }
+    assert_eq!(of(&later(23 * HOUR).clock_set_by(400 * DAY), "clock/ahead:1"), "protected", "no clock ends it");
+    assert_eq!(gone(&later(23 * HOUR).collect(&["--all-unused"])), Vec::<String>::new());
+    assert_eq!(gone(&later(25 * HOUR).collect(&["--all-unused"])), ["clock/ahead:1"]);
+}
+
+#[test]
+fn what_was_off_for_a_month_comes_back_with_its_history() {
+    let (s, imagelet) = scene();
+    let (name, _) = s.push_file("clock/one:1", "a", "one");
+    let (kept, _) = s.push_file("clock/kept:1", "a", "kept");
+    imagelet.ok(&["pull", &name, &kept]);
+    imagelet.ok(&["pin", &kept]);
+    let five = imagelet.clone().later(5 * DAY);
+    assert_eq!(decision(&five.plan(&["--older-than", "4d"]), "clock/one:1"), "remove");
+    // The node is off for thirty days and up for ten minutes: nobody could have used an image meanwhile.
+    let after = imagelet.clone().later(35 * DAY).booted(10 * MINUTE);
+    let plan = after.plan(&["--older-than", "7d"]);
+    assert_eq!((decision(&plan, "clock/one:1"), decision(&plan, "clock/kept:1")), ("used-within", "pinned"));
+    assert_eq!(decision(&after.plan(&["--older-than", "4d"]), "clock/one:1"), "remove", "nor is it young now");
+    assert_eq!(of(&after, "clock/one:1"), "remove");
+}

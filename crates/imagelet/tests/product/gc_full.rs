@@ -1,0 +1,185 @@
+//! Garbage collection where there is nothing left, no byte or no inode: by a command and by an agent, and by a pull that needs
+//! the space. What cannot be helped says how much was needed.
+
+use std::path::PathBuf;
+
+use crate::support::disk::{Foreign, LoopFs, free};
+use crate::support::gc::{gone, number};
+use crate::support::manifests::{Manifests, Pod};
+use crate::support::process::eventually;
+use crate::support::random::noise_of;
+use crate::support::scene::Scene;
+use crate::support::{Containerd, Imagelet, Packing};
+
+/// What a disk has nothing left of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Full {
+    Bytes,
+    AllButAMebibyte,
+    Inodes,
+}
+
+/// A disk with a store and two images, and then nothing is free.
+struct FullDisk {
+    s: Scene,
+    disk: PathBuf,
+    imagelet: Imagelet,
+    names: [String; 2],
+    ids: [String; 2],
+    foreign: Foreign,
+    /// What is free now.
+    before: (u64, u64),
+}
+
+impl FullDisk {
+    /// With pins on so many of the images.
+    fn new(disk: LoopFs, full: Full, pins: usize) -> Self {
+        let s = Scene::new();
+        let disk = disk.mount(&s.scratch, "full");
+        let imagelet = Imagelet::on(&disk.join("store")).hasty();
+        let [(first, a), (second, b)] = ["full/first:1", "full/second:1"].map(|name| push_noise(&s, name, 12 << 20));
+        imagelet.ok(&["pull", &first]);
+        imagelet.ok(&["pull", &second]);
+        for name in [&first, &second].into_iter().take(pins) {
+            imagelet.ok(&["pin", name]);
+        }
+        let foreign = match full {
+            Full::Bytes => Foreign::leaving(&disk, 0),
+            Full::AllButAMebibyte => Foreign::leaving(&disk, 1 << 20),
+            Full::Inodes => Foreign::leaving_inodes(&disk, 0),
+        };
+        let before = free(&disk);
+        Self { s, disk, imagelet, names: [first, second], ids: [a, b], foreign, before }
+    }
+
+    /// Whether what one image took is free now, but for what collection wrote down itself.
+    fn is_free(&self, full: Full) -> bool {
+        let (bytes, inodes) = free(&self.disk);
+        match full {
+            Full::Bytes | Full::AllButAMebibyte => bytes > self.before.0 + (10 << 20),
+            Full::Inodes => inodes >= self.before.1 + 2,
+        }
+    }
+
+    fn pod(&self, image: &str) -> String {
+        let pod = Pod { namespace: "shop", name: "web", image, policy: "IfNotPresent", secrets: &[] };
+        Manifests::new().pod(pod).write(&self.s.scratch.join("pod.yaml"))
+    }
+}
+
+/// An image whose one layer nothing makes smaller, pushed; its whole name, and its id.
+fn push_noise(s: &Scene, name: &str, bytes: usize) -> (String, String) {
+    let image = s.layout.image(&[s.file_layer("noise", noise_of(name, bytes), Packing::Plain)]);
+    (s.registry.push(&s.layout, &image, name), image.id)
+}
+
+fn a_command_frees(disk: LoopFs, full: Full) {
+    let f = FullDisk::new(disk, full, 1);
+    // A round by the marks: the disk is above the high one.
+    let done = f.imagelet.run(&["gc", "-o", "json"]);
+    assert!(done.stdout.contains(&f.ids[1]), "{:?}: {}{}", done.code, done.stdout, done.stderr);
+    assert_eq!(f.imagelet.ids(), [f.ids[0].as_str()], "what is pinned stays");
+    assert!(f.is_free(full), "before {:?}, now {:?}", f.before, free(&f.disk));
+    assert_eq!(f.imagelet.json(&["pins"])["pins"][0]["pattern"], f.names[0], "and the pin");
+    // What was freed can be used.
+    f.foreign.remove();
+    f.imagelet.ok(&["pull", &f.names[1]]);
+    assert_eq!(f.imagelet.ids().len(), 2);
+}
+
+#[test]
+fn a_command_frees_an_ext4_without_a_byte() {
+    a_command_frees(LoopFs::ext4(64), Full::Bytes);
+}
+
+#[test]
+fn a_command_frees_an_xfs_without_a_byte() {
+    a_command_frees(LoopFs::xfs(320), Full::Bytes);
+}
+
+#[test]
+fn a_command_frees_an_ext4_without_an_inode() {
+    a_command_frees(LoopFs::ext4(64).inodes(500), Full::Inodes);
+}
+
+#[test]
+fn a_command_frees_an_xfs_without_an_inode() {
+    a_command_frees(LoopFs::xfs(320).inodes(2000), Full::Inodes);
+}
+
+/// An agent that collects: containers are known from a containerd beside it.
+fn agent(imagelet: &Imagelet, containerd: &Containerd) -> Imagelet {
+    imagelet.clone().global("--runtime-endpoint", &containerd.endpoint()).flag("--image-gc=true")
+}
+
+fn an_agent_frees(disk: LoopFs, full: Full) {
+    let f = FullDisk::new(disk, full, 0);
+    let containerd = Containerd::start(f.s.registry.host());
+    // It starts on the full disk, and its first round is at once.
+    let _agent = agent(&f.imagelet, &containerd).serve(&f.s.scratch.join("cri.sock"));
+    eventually("the agent has collected", || f.imagelet.ids().len() < 2);
+    eventually("there is room", || f.is_free(full));
+}
+
+#[test]
+fn an_agent_frees_an_ext4_without_a_byte() {
+    an_agent_frees(LoopFs::ext4(64), Full::Bytes);
+}
+
+#[test]
+fn an_agent_frees_an_xfs_without_an_inode() {
+    an_agent_frees(LoopFs::xfs(320).inodes(2000), Full::Inodes);
+}
+
+#[test]
+fn a_pull_on_a_full_disk_has_room_made_for_it() {
+    let f = FullDisk::new(LoopFs::ext4(64), Full::Bytes, 0);
+    let (name, id) = push_noise(&f.s, "full/third:1", 8 << 20);
+    let before = f.s.registry.requests().len();
+    let said = f.imagelet.run(&["ensure", "-f", &f.pod(&name)]);
+    assert_eq!(said.code, Some(0), "{}{}", said.stdout, said.stderr);
+    assert!(f.imagelet.ids().contains(&id), "{:?}", f.imagelet.ids());
+    assert!(f.imagelet.ids().len() <= 2, "something made room");
+    let manifests = f.s.registry.requests()[before..].iter().filter(|r| r.contains("/third/manifests/")).count();
+    assert!(manifests <= 4, "it is tried once more and not again and again: {manifests} requests");
+}
+
+#[test]
+fn a_pull_that_nothing_makes_room_for_says_how_much_was_needed() {
+    let f = FullDisk::new(LoopFs::ext4(64), Full::AllButAMebibyte, 2);
+    let (name, _) = push_noise(&f.s, "full/third:1", 8 << 20);
+    let said = f.imagelet.run(&["ensure", "-f", &f.pod(&name)]);
+    assert_eq!(said.code, Some(1), "{}{}", said.stdout, said.stderr);
+    let error = said.stderr.lines().find(|l| l.starts_with("error")).unwrap_or_default().to_owned();
+    let needed = error.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse::<u64>().ok());
+    assert!(
+        error.contains("no space left") && needed.clone().any(|n| (8 << 20..16 << 20).contains(&n)),
+        "it does not say how much was needed:\n{}",
+        said.stderr
+    );
+    assert_eq!(f.imagelet.ids().len(), 2, "what is pinned stays");
+    assert!(free(&f.disk).0.abs_diff(f.before.0) < 256 << 10, "nothing half is left: {:?}", free(&f.disk));
+
+    // With one of them free it goes.
+    f.imagelet.ok(&["unpin", &f.names[1]]);
+    f.imagelet.ok(&["ensure", "-f", &f.pod(&name)]);
+    let done = f.imagelet.collect(&["--all-unused"]);
+    assert_eq!(gone(&done), ["full/third:1"]);
+    assert!(number(&done, "freedBytes") > 8 << 20);
+}
+
+#[test]
+fn a_clients_pull_on_a_full_disk_has_the_agent_make_room() {
+    let s = Scene::new();
+    let disk = LoopFs::ext4(64).mount(&s.scratch, "disk");
+    let containerd = Containerd::start(s.registry.host());
+    let imagelet = agent(&Imagelet::on(&disk.join("store")).hasty(), &containerd);
+    let socket = s.scratch.join("cri.sock");
+    let _agent = imagelet.serve(&socket);
+    let client = Imagelet::remote(&format!("unix://{}", socket.display()));
+    let [(first, a), (second, b)] = ["full/first:1", "full/second:1"].map(|name| push_noise(&s, name, 12 << 20));
+    client.ok(&["pull", &first]);
+    Foreign::leaving(&disk, 4 << 20);
+    client.ok(&["pull", &second]);
+    assert_eq!(client.ids(), [b], "{a} made room");
+}
