@@ -4,12 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::process::{Daemon, need_root, run, tool};
+use super::process::{Daemon, eventually, need_root, run, signal, tool};
 use super::scratch::Scratch;
 
 /// A running containerd.
 pub(crate) struct Containerd {
-    _daemon: Daemon,
+    daemon: Daemon,
+    config: PathBuf,
     socket: PathBuf,
     certs: PathBuf,
     // Last: its mounts go when containerd is gone.
@@ -51,12 +52,19 @@ impl Containerd {
         let config = scratch.join("config.toml");
         fs::write(&config, configuration(scratch.path(), &socket, &certs, &setup))
             .expect("write containerd's configuration");
-        let program = tool("containerd");
-        let config = config.display().to_string();
-        let daemon = Daemon::start(Path::new(program.get_program()), &["-c", &config, "-l", "info"]);
-        daemon.wait_for("that it has booted", |l| l.contains("containerd successfully booted").then_some(()));
-        daemon.wait_for("that CRI is ready", |l| l.contains("Start streaming server").then_some(()));
-        Self { _daemon: daemon, socket, certs, scratch }
+        Self { daemon: start(&config), config, socket, certs, scratch }
+    }
+
+    /// Kills it as `kill -9` does. What it runs goes on without it.
+    pub(crate) fn kill(&self) {
+        signal(self.daemon.pid(), rustix::process::Signal::KILL);
+        eventually("containerd is gone", || std::os::unix::net::UnixStream::connect(&self.socket).is_err());
+    }
+
+    /// Starts it again where it was killed.
+    #[track_caller]
+    pub(crate) fn start_again(&mut self) {
+        self.daemon = start(&self.config);
     }
 
     /// Its own directory.
@@ -94,6 +102,16 @@ impl Containerd {
         run(self.ctr().args(["images", "pull", "--hosts-dir"]).arg(&self.certs).arg(image));
         run(self.ctr().args(["images", "mount", image]).arg(on));
     }
+}
+
+#[track_caller]
+fn start(config: &Path) -> Daemon {
+    let program = tool("containerd");
+    let config = config.display().to_string();
+    let daemon = Daemon::start(Path::new(program.get_program()), &["-c", &config, "-l", "info"]);
+    daemon.wait_for("that it has booted", |l| l.contains("containerd successfully booted").then_some(()));
+    daemon.wait_for("that CRI is ready", |l| l.contains("Start streaming server").then_some(()));
+    daemon
 }
 
 fn configuration(home: &Path, socket: &Path, certs: &Path, setup: &Setup) -> String {

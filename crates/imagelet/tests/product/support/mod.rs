@@ -15,6 +15,7 @@ pub(crate) mod random;
 pub(crate) mod registry;
 pub(crate) mod scene;
 pub(crate) mod scratch;
+pub(crate) mod stage;
 pub(crate) mod tree;
 
 pub(crate) use cli::Imagelet;

@@ -1,0 +1,69 @@
+//! The suite of RuntimeService on Debian's containerd with runc: real sandboxes, real processes.
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cri_api::testing::conformance::runtime::{Command, Program, RuntimeDeviation, RuntimeHarness, run_all};
+use cri_api::{ImageSpec, PodSandboxConfig, RuntimeService};
+
+use crate::support::stage::Stage;
+
+impl RuntimeHarness for Stage {
+    fn name(&self) -> &str {
+        "containerd 1.6 with runc"
+    }
+
+    fn service(&self) -> Arc<dyn RuntimeService> {
+        Arc::new(self.service.clone())
+    }
+
+    fn image(&self) -> ImageSpec {
+        ImageSpec::new(&self.image)
+    }
+
+    fn fit(&self, config: &mut PodSandboxConfig) {
+        let directory = self.logs().join(&config.metadata.uid);
+        fs::create_dir_all(&directory).expect("create the directory of the logs");
+        config.log_directory = directory.display().to_string();
+        config.linux.cgroup_parent = self.containerd.scratch().cgroup();
+        config.linux.security.namespaces = Stage::namespaces();
+    }
+
+    fn program(&self, _container_name: &str, program: Program) -> Vec<String> {
+        let script = match program {
+            Program::Sleeps => "trap 'exit 143' TERM; sleep 1000000 & wait".to_owned(),
+            Program::IgnoresSignals => "trap '' TERM; while :; do sleep 1000; done".to_owned(),
+            Program::Ends(code) => format!("exit {code}"),
+            Program::Speaks => "echo \"$GREETING\"; echo \"$1\"; echo oh >&2".to_owned(),
+        };
+        ["/bin/sh", "-c", &script, "program"].map(str::to_owned).into()
+    }
+
+    fn command(&self, command: Command) -> Vec<String> {
+        match command {
+            Command::Speaks => ["/bin/sh", "-c", "echo out; echo err >&2; exit 3"].map(str::to_owned).into(),
+            Command::Hangs => ["/bin/sleep", "1000"].map(str::to_owned).into(),
+        }
+    }
+
+    fn log(&self, path: &str) -> Option<String> {
+        Some(fs::read_to_string(path).expect("read a log"))
+    }
+
+    fn deviations(&self) -> &[RuntimeDeviation] {
+        &[RuntimeDeviation::RefusalsAreUnknown]
+    }
+
+    fn case_timeout(&self) -> Duration {
+        Duration::from_secs(120)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn debians_containerd_conforms_as_a_runtime() {
+    let report = run_all(&Stage::new().await).await;
+    report.assert_passed();
+    // Calls that came after 1.6.
+    assert_eq!(report.not_applicable(), ["runtime_config_tells_the_cgroup_driver", "events_are_told"], "{report}");
+}
