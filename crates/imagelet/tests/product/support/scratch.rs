@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
@@ -123,8 +124,15 @@ fn end_containers(directory: &Path) {
     // Version 2 has one hierarchy, version 1 one for each controller.
     let root = Path::new("/sys/fs/cgroup");
     let controllers = fs::read_dir(root).into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
+    let until = Instant::now() + Duration::from_secs(2);
     for hierarchy in controllers.chain([root.to_path_buf()]) {
-        remove_cgroup(&hierarchy.join(cgroup.trim_start_matches('/')));
+        let path = hierarchy.join(cgroup.trim_start_matches('/'));
+        remove_cgroup(&path);
+        // What was killed takes a moment to go.
+        while path.exists() && Instant::now() < until {
+            std::thread::park_timeout(Duration::from_millis(5));
+            remove_cgroup(&path);
+        }
     }
 }
 
