@@ -1,8 +1,10 @@
-//! `kill -9` at random moments of a collection. After each: the store is consistent, what was kept is whole, the usage history
-//! and the pins are what they were, `check` finds nothing, and the next pull and the next collection succeed.
+//! `kill -9` at random moments of a collection that takes several transactions. After each: the store is consistent, what was
+//! kept is whole, the usage history and the pins are what they were, `check` finds nothing, and the next collection succeeds.
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::support::Packing;
@@ -15,16 +17,18 @@ use crate::support::tree;
 
 const ROUNDS: usize = 30;
 const SEED: u64 = 0x1DEA_2026_1123;
-const KEEPER: &str = "kill/keeper:1";
+/// Images beside the one that is kept: more than two transactions remove.
+const IMAGES: usize = 140;
+const KEEPER: &str = "r.example/kill/keeper:1";
 
-/// A layer of many small files: removing it takes a while.
-fn layer(s: &Scene, name: &str) -> Layer {
+/// A layer of some small files.
+fn layer(s: &Scene, name: &str, files: usize) -> Layer {
     let tree = tempfile::tempdir_in(s.scratch.path()).expect("a directory");
-    for i in 0..150 {
+    for i in 0..files {
         images::write(&tree.path().join(format!("{name}/d{}/f{i}", i % 7)), format!("{name} {i} ").repeat(i % 90));
     }
     images::settle(tree.path());
-    s.layout.layer(tree.path(), Packing::Gzip)
+    s.layout.layer(tree.path(), Packing::Plain)
 }
 
 /// When each image was first seen, by id.
@@ -34,46 +38,56 @@ fn since(plan: &serde_json::Value) -> BTreeMap<String, String> {
     images.iter().map(|image| (text(&image["id"]), text(&image["firstDetected"]))).collect()
 }
 
+/// Makes `to` what `from` is, with everything that a store needs to be the same.
+fn copy(from: &Path, to: &Path) {
+    if to.exists() {
+        fs::remove_dir_all(to).expect("removed");
+    }
+    let copied = Command::new("cp").arg("-a").args([from, to]).status().expect("cp runs");
+    assert!(copied.success());
+}
+
 #[test]
 fn thirty_kills_leave_a_store_that_is_sound() {
     let mut s = Scene::on_a_disk();
     s.imagelet = s.imagelet.clone().hasty();
-    let base = layer(&s, "base");
-    let mut names = vec![s.registry.push(&s.layout, &s.layout.image(&[base.clone(), layer(&s, "keeper")]), KEEPER)];
-    for number in 0..4 {
-        let own = layer(&s, &format!("own-{number}"));
-        // Two on the base that stays, two by themselves.
-        let layers =
-            if number % 2 == 0 { vec![base.clone(), own] } else { vec![own, layer(&s, &format!("more-{number}"))] };
-        names.push(s.registry.push(&s.layout, &s.layout.image(&layers), &format!("kill/image-{number}:1")));
+    let (store, full) = (s.scratch.join("disk/store"), s.scratch.join("disk/full"));
+    let base = layer(&s, "base", 60);
+    s.layout.name(&s.layout.image(&[base.clone(), layer(&s, "keeper", 60)]), KEEPER);
+    for number in 0..IMAGES {
+        let own = layer(&s, &format!("own-{number}"), 6);
+        // One half on the base that stays, the other by itself.
+        let layers = if number % 2 == 0 { vec![base.clone(), own] } else { vec![own] };
+        s.layout.name(&s.layout.image(&layers), &format!("r.example/kill/image-{number}:1"));
     }
-    let all: Vec<&str> = names.iter().map(String::as_str).collect();
-    let pull = || s.imagelet.ok(&[&["pull"], &all[..]].concat());
-    pull();
-    s.imagelet.ok(&["pin", &names[0]]);
+    s.imagelet.ok(&["import", &s.layout.path().display().to_string()]);
+    s.imagelet.ok(&["pin", KEEPER]);
     let keeper = s.imagelet.json(&["pins"])["pins"][0]["images"][0]["id"].as_str().expect("an id").to_owned();
     let shown = || {
-        let mounted = s.imagelet.mount(&names[0], s.scratch.join("mnt"));
+        let mounted = s.imagelet.mount(KEEPER, s.scratch.join("mnt"));
         let tree = tree::read(&mounted);
         s.imagelet.ok(&["unmount", &mounted.display().to_string()]);
         tree
     };
     let good = shown();
-    let kept_since = since(&s.imagelet.plan(&["--all-unused"]))[&keeper].clone();
+    let before = since(&s.imagelet.plan(&["--all-unused"]));
+    assert_eq!(before.len(), IMAGES + 1);
+    copy(&store, &full);
 
     let collect = ["gc", "--all-unused"];
     let from = Instant::now();
     s.imagelet.ok(&collect);
-    let mut whole = from.elapsed();
+    let whole = from.elapsed();
     assert_eq!(s.imagelet.ids(), [keeper.as_str()]);
+    assert!(whole < Duration::from_secs(20), "a collection takes {whole:?}");
+    // The kills come between these moments, which draw nearer to the time in which images go.
+    let (mut early, mut late) = (Duration::ZERO, whole);
 
     let mut random = Random(SEED);
-    // By how many images were left.
-    let mut found = [0; 6];
+    let (mut none_went, mut some_went, mut all_went) = (0, 0, 0);
     for round in 0..ROUNDS {
-        pull();
-        let before = since(&s.imagelet.plan(&["--all-unused"]));
-        let moment = whole.mul_f64(random.next());
+        copy(&full, &store);
+        let moment = early + late.saturating_sub(early).mul_f64(random.next());
         let context = format!("seed {SEED:#x}, round {round}, killed after {moment:?} of {whole:?}");
         let mut child = s.imagelet.spawn(&collect);
         wait(&mut child, moment);
@@ -88,27 +102,32 @@ fn thirty_kills_leave_a_store_that_is_sound() {
         assert_eq!((done.code, &report["problems"]), (Some(0), &serde_json::json!([])), "{context}: {}", done.stderr);
         let plan = s.imagelet.plan(&["--all-unused"]);
         let after = since(&plan);
-        found[after.len()] += 1;
-        // The next kill comes nearer to where images go: later where none went, earlier where all did.
         match after.len() {
-            1 => whole = whole.mul_f64(0.8),
-            5 => whole = whole.mul_f64(1.3),
-            _ => {}
+            1 => {
+                all_went += 1;
+                late = (late + moment) / 2;
+                early = early.min(late.mul_f64(0.7));
+            }
+            left if left == IMAGES + 1 => {
+                none_went += 1;
+                early = (early + moment) / 2;
+                late = late.max(early.mul_f64(1.3));
+            }
+            _ => some_went += 1,
         }
-        assert_eq!((after.get(&keeper), decision(&plan, KEEPER)), (Some(&kept_since), "pinned"), "{context}");
+        assert_eq!(decision(&plan, "kill/keeper:1"), "pinned", "{context}");
+        assert!(after.contains_key(&keeper), "{context}");
         for (id, since) in &after {
             assert_eq!(since, &before[id], "{context}: when {id} was first seen");
         }
-        let ingest = fs::read_dir(s.scratch.join("disk/store/ingest")).expect("the store").count();
+        let ingest = fs::read_dir(store.join("ingest")).expect("the store").count();
         assert_eq!(ingest, 0, "{context}: something half is left");
         if round % 6 == 0 {
             assert_eq!(tree::differences(&good, &shown()), Vec::<String>::new(), "{context}: what was kept");
+            let rest = s.imagelet.collect(&["--all-unused"]);
+            assert_eq!((gone(&rest).len(), s.imagelet.ids()), (after.len() - 1, vec![keeper.clone()]), "{context}");
         }
     }
-    pull();
-    let done = s.imagelet.collect(&["--all-unused"]);
-    assert_eq!((gone(&done).len(), s.imagelet.ids()), (4, vec![keeper]));
-    println!("seed {SEED:#x}: kills that left so many images: {found:?}");
-    assert!(found[1] < ROUNDS - 3 && found[5] < ROUNDS - 3, "the kills came too early or too late: {found:?}");
-    assert!(whole < Duration::from_secs(20), "a collection takes {whole:?}");
+    println!("seed {SEED:#x}: none went {none_went} times, some {some_went} times, all {all_went} times");
+    assert!(some_went > 0, "no kill came in the middle: none went {none_went} times, all {all_went} times");
 }
