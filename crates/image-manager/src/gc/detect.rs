@@ -270,6 +270,15 @@ impl Slot {
 /// How many containers are looked at together: the processor then waits for the memory of all of them at the same time.
 const BLOCK: usize = 32;
 
+/// From so many containers on, several threads look at them.
+const WORTH_THREADS: usize = 20_000;
+const MOST_THREADS: usize = 4;
+
+/// The container of this number as the user of an image.
+fn code_of(container: usize) -> u32 {
+    u32::try_from(container).unwrap_or(u32::MAX).min(Code::LAST_CONTAINER)
+}
+
 impl<'a> Index<'a> {
     fn new(images: &'a [Image]) -> Self {
         // More than 16 million images are looked for one by one.
@@ -327,6 +336,53 @@ impl<'a> Index<'a> {
 
     /// Marks what containers use. Runtimes may answer an id, a digest of the manifest or a name.
     fn mark_containers(&mut self, users: &mut [u32], containers: &[Container]) {
+        for number in self.mark_ids(users, containers) {
+            let (container, user) = (&containers[number], code_of(number));
+            let handler = &container.image.runtime_handler;
+            let by_id = self.mark(users, id_of(container), handler, user);
+            if !by_id && !self.mark(users, &container.image_ref, handler, user) {
+                self.mark(users, &container.image.image, handler, user);
+            }
+        }
+    }
+
+    /// Marks what containers say by an id that is here. Answers the numbers of the others. What takes long is waiting for
+    /// memory, so that on a big node several processors share it.
+    fn mark_ids(&self, users: &mut [u32], containers: &[Container]) -> Vec<usize> {
+        if containers.len() < WORTH_THREADS {
+            return self.mark_ids_of(users, containers, 0);
+        }
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
+        let share = containers.len().div_ceil(threads);
+        let (mine, theirs) = containers.split_at(share);
+        std::thread::scope(|scope| {
+            let parts = theirs.chunks(share).enumerate().map(|(part, containers)| {
+                scope.spawn(move || {
+                    let mut users = vec![Code::NONE; self.images.len()];
+                    let others = self.mark_ids_of(&mut users, containers, (part + 1) * share);
+                    (users, others)
+                })
+            });
+            let parts: Vec<_> = parts.collect();
+            let mut others = self.mark_ids_of(users, mine, 0);
+            for part in parts {
+                let (found, of_part) = part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                for (user, found) in users.iter_mut().zip(found) {
+                    // Of several containers the first is told, however many threads there are.
+                    *user = if *user == Code::NONE { found } else { *user };
+                }
+                others.extend(of_part);
+            }
+            others
+        })
+    }
+
+    fn mark_ids_of(&self, users: &mut [u32], containers: &[Container], first: usize) -> Vec<usize> {
+        // An image of several runtime handlers, or of one alone, is not known by its id.
+        if self.handlers || !self.next.is_empty() {
+            return (first..first + containers.len()).collect();
+        }
+        let mut others = Vec::new();
         for (block, containers) in containers.chunks(BLOCK).enumerate() {
             let mut hashes = [0; BLOCK];
             for (hash, container) in hashes.iter_mut().zip(containers) {
@@ -334,22 +390,25 @@ impl<'a> Index<'a> {
             }
             let near = hashes.map(|hash| self.slots[self.home(hash)]);
             for (number, container) in containers.iter().enumerate() {
-                let user = u32::try_from(block * BLOCK + number).unwrap_or(u32::MAX).min(Code::LAST_CONTAINER);
-                let id = id_of(container);
-                let slot = near[number];
-                let plain = !self.handlers && self.next.is_empty() && slot != Slot::EMPTY;
-                if plain && slot.is_of(hashes[number]) && is_id(id.as_bytes()) {
-                    let place = &mut users[slot.image()];
-                    *place = if *place == Code::NONE { user } else { *place };
+                let (id, hash) = (id_of(container), hashes[number]);
+                let number_of_all = first + block * BLOCK + number;
+                if !is_id(id.as_bytes()) {
+                    others.push(number_of_all);
                     continue;
                 }
-                let handler = &container.image.runtime_handler;
-                let by_id = self.mark(users, id, handler, user);
-                if !by_id && !self.mark(users, &container.image_ref, handler, user) {
-                    self.mark(users, &container.image.image, handler, user);
+                let mut slot = near[number];
+                if slot == Slot::EMPTY || !slot.is_of(hash) {
+                    slot = self.slots[self.place(hash, id)];
                 }
+                if slot == Slot::EMPTY {
+                    others.push(number_of_all);
+                    continue;
+                }
+                let place = &mut users[slot.image()];
+                *place = if *place == Code::NONE { code_of(number_of_all) } else { *place };
             }
         }
+        others
     }
 
     /// Whether there is such an image.

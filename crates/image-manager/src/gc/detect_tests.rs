@@ -243,3 +243,27 @@ fn the_last_user_is_named() {
     assert_eq!(history.get("0", "").map(|r| r.used_by).as_deref(), Some("container lone"));
     assert!(is_named("shop/web-0/main", &user) && !is_named("shop/web-0/main2", &user));
 }
+
+#[test]
+fn several_threads_find_what_one_finds() {
+    let id = |number: usize| oci::Digest::sha256(number.to_string().as_bytes()).to_string();
+    let images: Vec<Image> = (0..300).map(|number| image(&id(number))).collect();
+    // Some are of images that are gone, some name theirs in another field; the last image nobody uses.
+    let containers: Vec<Container> = (0..WORTH_THREADS + 777)
+        .map(|number| match number % 7 {
+            3 => container(&id(900 + number)),
+            5 => Container { image_id: String::new(), image_ref: id(number * 31 % 299), ..container("") },
+            _ => container(&id(number * 31 % 299)),
+        })
+        .collect();
+    let found = pass(&mut UsageHistory::default(), &images, &containers, 1);
+    for (number, image) in images.iter().enumerate() {
+        let user = containers.iter().position(|c| c.image_id == image.id);
+        let other = containers.iter().position(|c| c.image_ref == image.id);
+        match found.user(number) {
+            User::Container(container) => assert!([user, other].contains(&Some(container)), "{number}: {container}"),
+            User::None => assert_eq!((user, other, number), (None, None, 299)),
+            other => panic!("{number}: {other:?}"),
+        }
+    }
+}
