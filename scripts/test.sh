@@ -34,7 +34,7 @@ docs() {
 deny() { # licences, bans, sources; advisories where the database can be reached
   export PATH="$PWD/target/tools/bin:$PATH"
   if ! cargo deny --version >/dev/null 2>&1; then
-    if ! cargo install -q --locked --root target/tools --target-dir target/tools/build cargo-deny@0.20.2; then
+    if ! cargo install -q --debug --locked --root target/tools --target-dir target/tools/build cargo-deny@0.20.2; then
       echo "cargo-deny cannot be installed here: skipped (cargo xtask deps has checked the arrows)"
       return 0
     fi
