@@ -15,7 +15,7 @@ use crate::EventType;
 /// Removes what containers leave behind. Whoever collects containers implements it.
 #[async_trait]
 pub trait ReclaimContainers: Send + Sync {
-    /// Removes every container that has ended, whatever the policy would keep of them.
+    /// Removes the containers that have ended: of pods that are gone all, of others what the policy has too much of.
     ///
     /// # Errors
     /// A text for people, when not all could be removed.
