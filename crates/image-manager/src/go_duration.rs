@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Prints a duration as Go does.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct GoDuration(pub(crate) Duration);
+pub struct GoDuration(pub Duration);
 
 impl fmt::Display for GoDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

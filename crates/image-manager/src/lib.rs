@@ -35,6 +35,7 @@ pub use events::{
     Event, EventRecorder, EventRef, EventType, LogRecorder, NumberedEvent, ObjectRef, Recorders, RingRecorder,
 };
 pub use explain::{BackoffExplanation, Explanation};
+pub use go_duration::GoDuration;
 pub use instrumented::Instrumented;
 pub use make_room::{Hold, MakeRoom, Room};
 pub use manager::ImageManager;

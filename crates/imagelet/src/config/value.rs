@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use image_manager::GoDuration;
 use jiff::SignedDuration;
 
 use crate::yaml::Value;
@@ -271,16 +272,7 @@ pub(crate) fn show_signed(duration: SignedDuration) -> String {
 /// As Go prints a duration, and the kubelet therefore in its messages: `2m0s`.
 pub(crate) fn go_duration(duration: SignedDuration) -> String {
     let sign = if duration.is_negative() { "-" } else { "" };
-    let absolute = duration.unsigned_abs();
-    let (seconds, millis) = (absolute.as_secs(), absolute.subsec_millis());
-    let fraction = if millis == 0 { String::new() } else { format!(".{millis:03}").trim_end_matches('0').to_owned() };
-    let text = match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
-        (0, 0, 0) if millis > 0 => format!("{millis}ms"),
-        (0, 0, s) => format!("{s}{fraction}s"),
-        (0, m, s) => format!("{m}m{s}{fraction}s"),
-        (h, m, s) => format!("{h}h{m}m{s}{fraction}s"),
-    };
-    format!("{sign}{text}")
+    format!("{sign}{}", GoDuration(duration.unsigned_abs()))
 }
 
 #[cfg(test)]
