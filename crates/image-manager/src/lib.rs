@@ -27,6 +27,9 @@ mod pull;
 mod records;
 mod request;
 
+/// What a pod may pull with, as it is named in a request.
+pub use credentials::{PullSecret, ServiceAccount};
+
 pub use backoff::{BackoffEntry, BackoffOptions, BackoffSelector};
 pub use cause::Cause;
 pub use decide::{Access, Decision, Doubt, Grant, Presence, PullReason, RefuseReason, UseLocalReason, decide};

@@ -10,17 +10,24 @@ mod documents;
 mod environment;
 mod events;
 mod field;
+pub mod handlers;
 mod hash;
 mod identity;
 pub mod labels;
+pub mod logs;
 pub mod pod;
+pub mod probes;
 mod qos;
 mod quantity;
 mod restart_backoff;
+pub mod sources;
 mod status;
+pub mod sync;
 mod termination;
 mod validate;
 mod volume_files;
+pub mod volumes;
+pub mod workers;
 
 pub use actions::{
     Kill, KillReason, LeaveReason, PodActions, PodReason, ProbeResult, ProbeResults, Probed, Reset, Start, StartReason,
