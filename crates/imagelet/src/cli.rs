@@ -24,6 +24,8 @@ mod registry;
 mod rmi;
 mod serve;
 mod status;
+#[expect(dead_code, reason = "the commands that enter and read containers come next")]
+pub(crate) mod target;
 pub(crate) mod version;
 mod wait;
 

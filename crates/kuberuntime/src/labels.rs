@@ -18,6 +18,11 @@ pub const POD_UID: &str = "io.kubernetes.pod.uid";
 /// Name of the container.
 pub const CONTAINER_NAME: &str = "io.kubernetes.container.name";
 
+/// On sandboxes: the node of the pod, where its name ends in it.
+pub const NODE: &str = "imagelet.dev/node";
+/// On sandboxes: the names of the pod's normal containers in their order, with commas between them.
+pub const CONTAINERS: &str = "imagelet.dev/containers";
+
 const HASH: &str = "io.kubernetes.container.hash";
 const RESTART_COUNT: &str = "io.kubernetes.container.restartCount";
 const TERMINATION_MESSAGE_PATH: &str = "io.kubernetes.container.terminationMessagePath";
@@ -65,10 +70,16 @@ pub fn sandbox_labels(pod: &Pod) -> Map {
     labels
 }
 
-/// Annotations of a pod's sandbox: the pod's own.
+/// Annotations of a pod's sandbox: the pod's own, and what those need who look for it by what people call it.
 #[must_use]
 pub fn sandbox_annotations(pod: &Pod) -> Map {
-    pod.metadata.annotations.clone()
+    let mut annotations = pod.metadata.annotations.clone();
+    let containers: Vec<&str> = pod.spec.containers.iter().map(|container| &*container.name).collect();
+    annotations.insert(CONTAINERS.to_owned(), containers.join(","));
+    if !pod.spec.node_name.is_empty() {
+        annotations.insert(NODE.to_owned(), pod.spec.node_name.clone());
+    }
+    annotations
 }
 
 /// Labels of a container.
@@ -235,7 +246,9 @@ mod tests {
         let owner = Owner { uid: "u-1".into(), name: "web".into(), namespace: "shop".into() };
         assert_eq!(Owner::from_labels(&labels), Some(owner.clone()));
         assert_eq!(Owner::from_labels(&sandbox_labels(&pod)), Some(owner));
-        assert_eq!((sandbox_labels(&pod)["app"].as_str(), sandbox_annotations(&pod)["note"].as_str()), ("web", "x"));
+        let annotations_of_sandbox = sandbox_annotations(&pod);
+        assert_eq!(sandbox_labels(&pod)["app"], "web");
+        assert_eq!((&*annotations_of_sandbox["note"], &*annotations_of_sandbox[CONTAINERS]), ("x", "main"));
         assert_eq!(
             ContainerInfo::read(&labels, &annotations),
             ContainerInfo {

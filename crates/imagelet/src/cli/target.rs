@@ -1,0 +1,283 @@
+//! Which pod and which container a person means, found in what the runtime shows: a pod by its name with or without the
+//! node behind it, `namespace/name` or uid; a container by its name, or the one that is meant where none is named. Starts
+//! and stops nothing, asks no agent. Called by the commands that read or enter containers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cri_api::{Container, ContainerState, PodSandbox, RuntimeService};
+use cri_grpc::Endpoint;
+use cri_grpc::client::connect_runtime_service;
+use kuberuntime::labels::{CONTAINERS, ContainerInfo, NODE, Owner};
+use kuberuntime::pod::ContainerKind;
+
+use crate::app::{App, parse_endpoint};
+use crate::exit::{Failure, Outcome, code_of};
+
+/// Where the kubelet looks for a runtime if nobody says anything else.
+const DEFAULT_ENDPOINT: &str = "unix:///run/containerd/containerd.sock";
+/// Names the container that is meant where none is named, as for kubectl.
+const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
+
+/// The runtime that runs the pods, and where it is.
+pub(crate) struct Runtime {
+    pub(crate) service: Arc<dyn RuntimeService>,
+    pub(crate) endpoint: Endpoint,
+}
+
+/// The runtime that the configuration means.
+pub(crate) async fn runtime(app: &App) -> Outcome<Runtime> {
+    let config = &app.config;
+    let text = config.container_runtime_endpoint.as_ref().or(config.image_service_endpoint.as_ref());
+    let endpoint = parse_endpoint(text.map_or(DEFAULT_ENDPOINT, String::as_str))?;
+    match connect_runtime_service(&endpoint, app.client_options()).await {
+        Ok(service) => Ok(Runtime { service: Arc::new(service), endpoint }),
+        Err(error) => Err(Failure::new(code_of(error.kind()), crate::exit::chain(&error))),
+    }
+}
+
+/// What a person wrote for a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PodName {
+    /// As written, for messages.
+    text: String,
+    namespace: Option<String>,
+    name: String,
+}
+
+/// What a pod is known by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    /// The node, where the pod's name ends in it; otherwise empty.
+    pub(crate) node: String,
+}
+
+impl Known {
+    /// `namespace/name`.
+    pub(crate) fn title(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
+    /// The name as its manifest has it.
+    fn plain_name(&self) -> Option<&str> {
+        let suffix = self.name.len().checked_sub(self.node.len()).filter(|_| !self.node.is_empty())?;
+        let (plain, node) = (self.name.get(..suffix)?, self.name.get(suffix..)?);
+        node.eq_ignore_ascii_case(&self.node).then(|| plain.strip_suffix('-'))?.filter(|plain| !plain.is_empty())
+    }
+}
+
+impl PodName {
+    /// Reads `NAME`, `pod/NAME`, `NAMESPACE/NAME` or a uid; `namespace` is what an option of the command says.
+    pub(crate) fn parse(text: &str, namespace: Option<&str>) -> Outcome<Self> {
+        let plain = ["pod/", "pods/", "po/"].iter().find_map(|kind| text.strip_prefix(kind)).unwrap_or(text);
+        let (before, name) = match plain.split_once('/') {
+            Some((before, name)) => (Some(before), name),
+            None => (None, plain),
+        };
+        if name.is_empty() || name.contains('/') || before == Some("") {
+            return Err(Failure::usage(format!("pod {text:?}: a name, namespace/name or a uid was expected")));
+        }
+        if let (Some(before), Some(option)) = (before, namespace)
+            && before != option
+        {
+            return Err(Failure::usage(format!("pod {text:?} is not in namespace {option:?}")));
+        }
+        let namespace = before.or(namespace).map(str::to_owned);
+        Ok(Self { text: text.to_owned(), namespace, name: name.to_owned() })
+    }
+
+    /// Which of `pods` is meant. Of several that share namespace and name the first one is: the newest belongs in front.
+    pub(crate) fn choose(&self, pods: &[Known]) -> Outcome<usize> {
+        let here = |pod: &Known| self.namespace.as_ref().is_none_or(|namespace| *namespace == pod.namespace);
+        let first = |fits: &dyn Fn(&Known) -> bool| -> Vec<usize> {
+            let mut titles = std::collections::BTreeSet::new();
+            let fitting = pods.iter().enumerate().filter(|(_, pod)| here(pod) && fits(pod));
+            fitting.filter(|(_, pod)| titles.insert(pod.title())).map(|(index, _)| index).collect()
+        };
+        // What is said exactly goes before what is said for short.
+        let ways: [&dyn Fn(&Known) -> bool; 3] =
+            [&|pod| pod.uid == self.name, &|pod| pod.name == self.name, &|pod| pod.plain_name() == Some(&self.name)];
+        for way in ways {
+            match &first(way)[..] {
+                [] => {}
+                [one] => return Ok(*one),
+                several => return Err(self.ambiguous(several.iter().map(|index| &pods[*index]))),
+            }
+        }
+        Err(self.absent(pods))
+    }
+
+    fn ambiguous<'a>(&self, pods: impl Iterator<Item = &'a Known>) -> Failure {
+        let mut titles: Vec<String> = pods.map(Known::title).collect();
+        titles.sort();
+        Failure::failed(format!("pod {:?} may be any of {}: say which", self.text, titles.join(", ")))
+    }
+
+    fn absent(&self, pods: &[Known]) -> Failure {
+        let mut close: Vec<String> =
+            pods.iter().filter(|pod| pod.name.contains(&self.name)).map(Known::title).take(5).collect();
+        close.sort();
+        close.dedup();
+        let hint = match &close[..] {
+            [] if pods.is_empty() => "; the runtime has no pod".to_owned(),
+            [] => String::new(),
+            close => format!("; there is {}", close.join(", ")),
+        };
+        Failure::failed(format!("pod {:?} not found{hint}", self.text))
+    }
+}
+
+/// A pod as the runtime shows it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FoundPod {
+    pub(crate) known: Known,
+    /// The newest first.
+    pub(crate) sandboxes: Vec<PodSandbox>,
+    /// The newest first: earlier runs of a container stand behind its latest one.
+    pub(crate) containers: Vec<Container>,
+}
+
+/// The container that is meant.
+#[derive(Clone, Debug)]
+pub(crate) struct Chosen {
+    pub(crate) name: String,
+    /// For stderr: that nobody named it.
+    pub(crate) note: Option<String>,
+}
+
+impl FoundPod {
+    /// Finds the pod that is meant.
+    pub(crate) async fn find(runtime: &dyn RuntimeService, name: &PodName) -> Outcome<Self> {
+        let failed = |error: cri_api::Error| Failure::call(format!("find pod {:?}", name.text), &error);
+        let sandboxes = runtime.list_pod_sandboxes(None).await.map_err(failed)?;
+        let containers = runtime.list_containers(None).await.map_err(failed)?;
+        let mut pods = group(sandboxes, containers);
+        let known: Vec<Known> = pods.iter().map(|pod| pod.known.clone()).collect();
+        Ok(pods.swap_remove(name.choose(&known)?))
+    }
+
+    /// Its sandbox, where that is ready.
+    pub(crate) fn ready_sandbox(&self) -> Outcome<&PodSandbox> {
+        let ready = self.sandboxes.iter().find(|sandbox| sandbox.ready);
+        ready.ok_or_else(|| Failure::failed(format!("pod {} does not run", self.known.title())))
+    }
+
+    /// The runs of a container, the latest first.
+    pub(crate) fn runs(&self, name: &str) -> Vec<&Container> {
+        self.containers.iter().filter(|container| info(container).name == name).collect()
+    }
+
+    /// The run of a container that goes on now.
+    pub(crate) fn running(&self, name: &str) -> Outcome<&Container> {
+        let runs = self.runs(name);
+        if let Some(run) = runs.iter().find(|run| run.state == ContainerState::Running) {
+            return Ok(run);
+        }
+        let state = match runs.first().map(|run| run.state) {
+            Some(ContainerState::Exited) => "it has ended",
+            Some(ContainerState::Created) => "it was not started yet",
+            Some(_) => "the runtime cannot tell its state",
+            None => "it was not made yet",
+        };
+        Err(Failure::failed(format!("container {name:?} of pod {} does not run: {state}", self.known.title())))
+    }
+
+    /// The container of this name; of none: the one that the pod's annotation names, or its first.
+    pub(crate) fn container(&self, name: Option<&str>) -> Outcome<Chosen> {
+        let (normal, others) = self.names();
+        let all: Vec<String> = normal.iter().cloned().chain(others.iter().map(|(n, kind)| shown(n, *kind))).collect();
+        let title = self.known.title();
+        if let Some(name) = name {
+            return match normal.iter().any(|n| n == name) || others.iter().any(|(n, _)| n == name) {
+                true => Ok(Chosen { name: name.to_owned(), note: None }),
+                false => Err(Failure::failed(format!(
+                    "container {name:?} is not in pod {title}, which has {}",
+                    if all.is_empty() { "none yet".to_owned() } else { all.join(", ") }
+                ))),
+            };
+        }
+        let annotated = self.annotation(DEFAULT_CONTAINER).filter(|name| normal.iter().any(|n| n == name));
+        if let Some(name) = annotated {
+            return Ok(Chosen { name: name.to_owned(), note: None });
+        }
+        let Some(first) = normal.first() else {
+            return Err(Failure::failed(format!("pod {title} has no containers yet")));
+        };
+        let note = (all.len() > 1).then(|| format!("Defaulted container {first:?} out of: {}", all.join(", ")));
+        Ok(Chosen { name: first.clone(), note })
+    }
+
+    fn annotation(&self, key: &str) -> Option<&str> {
+        self.sandboxes.first()?.annotations.get(key).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// Names of the normal containers in the pod's order, and of the others. Where the sandbox does not say them all, those
+    /// stand behind that the runtime shows.
+    fn names(&self) -> (Vec<String>, Vec<(String, Option<ContainerKind>)>) {
+        let said = self.annotation(CONTAINERS).unwrap_or_default();
+        let mut normal: Vec<String> = said.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        let mut others: Vec<(String, Option<ContainerKind>)> = Vec::new();
+        for container in self.containers.iter().rev() {
+            let info = info(container);
+            match info.kind {
+                None | Some(ContainerKind::Normal) if !normal.contains(&info.name) => normal.push(info.name),
+                None | Some(ContainerKind::Normal) => {}
+                kind if others.iter().all(|(name, _)| *name != info.name) => others.push((info.name, kind)),
+                Some(_) => {}
+            }
+        }
+        (normal, others)
+    }
+}
+
+fn shown(name: &str, kind: Option<ContainerKind>) -> String {
+    match kind {
+        Some(ContainerKind::Init) => format!("{name} (init)"),
+        Some(ContainerKind::Ephemeral) => format!("{name} (ephem)"),
+        _ => name.to_owned(),
+    }
+}
+
+fn info(container: &Container) -> ContainerInfo {
+    let mut info = ContainerInfo::read(&container.labels, &container.annotations);
+    if info.name.is_empty() {
+        info.name.clone_from(&container.metadata.name);
+    }
+    info
+}
+
+/// The pods of what a runtime lists: those that run in front, the newest first. What is of no pod is left out.
+fn group(sandboxes: Vec<PodSandbox>, containers: Vec<Container>) -> Vec<FoundPod> {
+    let mut pods: BTreeMap<Owner, FoundPod> = BTreeMap::new();
+    for sandbox in sandboxes {
+        let Some(owner) = Owner::from_labels(&sandbox.labels) else { continue };
+        pods.entry(owner).or_default().sandboxes.push(sandbox);
+    }
+    for container in containers {
+        let Some(owner) = Owner::from_labels(&container.labels) else { continue };
+        pods.entry(owner).or_default().containers.push(container);
+    }
+    let mut pods: Vec<FoundPod> = pods
+        .into_iter()
+        .map(|(Owner { uid, name, namespace }, mut pod)| {
+            pod.sandboxes.sort_by_key(|sandbox| std::cmp::Reverse((sandbox.created_at, sandbox.metadata.attempt)));
+            pod.containers
+                .sort_by_key(|container| std::cmp::Reverse((container.created_at, container.metadata.attempt)));
+            let node = pod.annotation(NODE).unwrap_or_default().to_owned();
+            pod.known = Known { namespace, name, uid, node };
+            pod
+        })
+        .collect();
+    pods.sort_by_key(|pod| {
+        let ready = pod.sandboxes.iter().any(|sandbox| sandbox.ready);
+        std::cmp::Reverse((ready, pod.sandboxes.first().map(|sandbox| sandbox.created_at)))
+    });
+    pods
+}
+
+#[cfg(test)]
+#[path = "target_tests.rs"]
+mod tests;
