@@ -109,8 +109,16 @@ pub(crate) const BORDERS: &[Border] = &[
         reason: "image-manager decides: no wire format, no HTTP, no store, no Kubernetes client types",
     },
     Border {
+        package: "imagelet-probe",
+        uses: &[],
+        tests_use: &["imagelet-registry"],
+        third_party: None,
+        never_reaches: &["reqwest", "tonic", "axum", "redb", "imagelet-cri-api"],
+        reason: "probe asks containers over the network as the kubelet's probes do; it knows no pods, no images, no CRI",
+    },
+    Border {
         package: "imagelet-kuberuntime",
-        uses: &["imagelet-oci", "imagelet-cri-api", "imagelet-image-manager"],
+        uses: &["imagelet-oci", "imagelet-cri-api", "imagelet-image-manager", "imagelet-probe"],
         tests_use: &[],
         third_party: None,
         never_reaches: &["tonic", "prost", "reqwest", "axum", "redb", "k8s-openapi", "imagelet-image-service"],
@@ -150,15 +158,26 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
         reason: "only cri-grpc knows protobuf and gRPC",
     },
     Wrapper {
-        packages: &["reqwest", "rustls", "rustls-native-certs"],
+        packages: &["reqwest"],
         owners: &["imagelet-registry"],
-        reason: "only registry speaks HTTP as a client",
+        reason: "only registry speaks HTTP as a client with anybody's registry, through proxies and with credentials",
+    },
+    Wrapper {
+        packages: &["rustls", "rustls-native-certs", "tokio-rustls"],
+        owners: &["imagelet-registry", "imagelet-probe"],
+        reason: "TLS is registry's, and that of probes, which accept what a container shows",
+    },
+    Wrapper {
+        packages: &["h2"],
+        owners: &["imagelet-probe"],
+        reason: "gRPC's health protocol is one call with two small messages; cri-grpc is for CRI",
     },
     Wrapper {
         packages: &["hyper"],
-        owners: &["imagelet-cri-grpc", "imagelet-registry", "imagelet"],
-        reason: "below gRPC, where the server tracks every task of its connections; below registry's tests; and for the one \
-                 request that a command of the binary asks over an admin socket, where no registry is meant",
+        owners: &["imagelet-cri-grpc", "imagelet-registry", "imagelet-probe", "imagelet"],
+        reason: "below gRPC, where the server tracks every task of its connections; below registry's tests; for probes, \
+                 which must not reuse a connection nor follow a proxy; and for the one request that a command of the \
+                 binary asks over an admin socket, where no registry is meant",
     },
     Wrapper { packages: &["axum"], owners: &["imagelet"], reason: "only the binary serves HTTP" },
     Wrapper { packages: &["redb"], owners: &["imagelet-store"], reason: "only store keeps records" },

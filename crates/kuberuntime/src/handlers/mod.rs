@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cri_api::RuntimeService;
 
-use crate::pod::{Container, ContainerPort, Handler, Probe};
+use crate::pod::{Container, ContainerPort, EnvVar, Handler, Probe};
 
 /// Runs hooks and asks probes.
 pub struct Handlers {
@@ -22,15 +22,25 @@ pub struct Target<'a> {
     pub name: &'a str,
     /// The ports that it names.
     pub ports: &'a [ContainerPort],
+    /// Its variables: those with a literal value stand in for `$(VAR)` in the commands of probes.
+    pub env: &'a [EnvVar],
     /// Address of the pod; that of the node where it has the node's network. `None`: it has none yet.
     pub ip: Option<&'a str>,
+    /// The pod, for the log.
+    pub pod: &'a str,
 }
 
 impl<'a> Target<'a> {
     /// A container of a pod whose address is `ip`.
     #[must_use]
     pub fn new(container: &'a Container, container_id: &'a str, ip: Option<&'a str>) -> Self {
-        Self { container_id, name: &container.name, ports: &container.ports, ip }
+        Self { container_id, name: &container.name, ports: &container.ports, env: &container.env, ip, pod: "" }
+    }
+
+    /// With the name of the pod, as the log says it.
+    #[must_use]
+    pub fn in_pod(self, pod: &'a str) -> Self {
+        Self { pod, ..self }
     }
 }
 
@@ -44,6 +54,8 @@ pub struct HookError(pub String);
 pub enum Answer {
     /// All is well.
     Success,
+    /// All is well, but somebody should read what was said.
+    Warning,
     /// It is not.
     Failure,
     /// The question itself could not be asked; it counts for nothing.

@@ -1,0 +1,70 @@
+//! Asks over the network: whether an HTTP server answers well, whether a port takes connections, whether a gRPC server
+//! calls itself healthy; and fetches one document. The rules and the words are those of the kubelet's probes. It keeps no
+//! connection, follows nobody to another host, uses no proxy, decides nothing from the answers, and knows no pods.
+//!
+//! Called by `kuberuntime`: its handlers, and the source of pods behind a URL.
+
+mod dial;
+mod exchange;
+mod fetch;
+mod grpc;
+mod http_get;
+mod tcp;
+mod tls;
+
+use std::time::Duration;
+
+pub use fetch::{FetchError, fetch};
+pub use grpc::grpc;
+pub use http_get::{GetError, HttpGet, HttpReply, ask_http, http_get};
+pub use tcp::tcp;
+
+/// What a question came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// All is well.
+    Success,
+    /// All is well, but somebody should know about the text.
+    Warning,
+    /// It is not.
+    Failure,
+}
+
+/// An answer, with what was said, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// What it came to.
+    pub outcome: Outcome,
+    /// What was said; may be empty, and holds at most [`MAX_BODY`] bytes of somebody else's text.
+    pub text: String,
+}
+
+impl Said {
+    fn success(text: impl Into<String>) -> Self {
+        Self { outcome: Outcome::Success, text: text.into() }
+    }
+
+    fn failure(text: impl Into<String>) -> Self {
+        Self { outcome: Outcome::Failure, text: text.into() }
+    }
+}
+
+/// As much of an answer's body as is read.
+pub const MAX_BODY: usize = 10 << 10;
+
+/// A duration as Go writes it, to the millisecond.
+fn shown(duration: Duration) -> String {
+    let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
+    let fraction = if millis == 0 { String::new() } else { format!(".{millis:03}").trim_end_matches('0').to_owned() };
+    let (hours, minutes, rest) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    match (hours, minutes) {
+        (0, 0) if seconds == 0 && millis > 0 => format!("{millis}ms"),
+        (0, 0) => format!("{rest}{fraction}s"),
+        (0, _) => format!("{minutes}m{rest}{fraction}s"),
+        _ => format!("{hours}h{minutes}m{rest}{fraction}s"),
+    }
+}
+
+#[cfg(test)]
+#[path = "probe_tests.rs"]
+mod tests;
