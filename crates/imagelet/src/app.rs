@@ -146,6 +146,7 @@ impl App {
             runtime: Err("nobody asked".to_owned()),
             events: Arc::new(Unheard),
             records: None,
+            pods: None,
         };
         match Collection::open(&self.config, parts).await {
             Ok(collection) => Ok(Arc::new(collection.served(backend.service(), false))),
@@ -219,7 +220,14 @@ impl App {
         records: Option<PullRecords>,
     ) -> Outcome<Collection> {
         let (endpoint, runtime) = (backend.endpoint(), self.containers(backend).await);
-        Collection::open(&self.config, Parts { service, endpoint, runtime, events, records }).await
+        Collection::open(&self.config, Parts { service, endpoint, runtime, events, records, pods: None }).await
+    }
+
+    /// From now on this process collects, with this collection: for one that has more to tell of than a command.
+    pub(crate) fn collects(&self, collection: Arc<Collection>) {
+        if self.owner.set(Arc::new(Owner::Here(collection))).is_err() {
+            tracing::debug!("somebody was found before who collects");
+        }
     }
 
     /// The pull records, which go with their images. Where they cannot be opened, for example since the disk is full, they

@@ -2,6 +2,7 @@
 //! Called by `main`; the commands take their arguments from here.
 
 mod collecting;
+mod pods;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use crate::config::flags::SettingFlags;
 use crate::output::{Format, Printer};
 use crate::progress;
 pub(crate) use collecting::{Check, Gc, GcAction, GcContainers, GcExplain, PinArgs, UnpinArgs};
+pub(crate) use pods::Run;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -21,6 +23,7 @@ Examples:
   imagelet images -o wide                       what is there
   imagelet gc --dry-run                         which images would go, and why the others stay
   imagelet -i unix:///run/containerd/containerd.sock images
+  imagelet run --manifests ./pods               keep the pods of a directory running, with no Kubernetes
   imagelet serve --listen unix:///run/imagelet/imagelet.sock
 
 Exit codes:
@@ -107,6 +110,7 @@ pub(crate) enum Command {
     Mount(Mount),
     Unmount(Unmount),
     Explain(Explain),
+    Run(Run),
     Serve(Serve),
     Registry(Registry),
     Import(Import),

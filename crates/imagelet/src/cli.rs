@@ -22,6 +22,7 @@ mod pods;
 mod pull;
 mod registry;
 mod rmi;
+mod run;
 mod serve;
 mod status;
 #[expect(dead_code, reason = "the commands that enter and read containers come next")]
@@ -51,6 +52,7 @@ pub(crate) async fn run(app: &App, command: &Command) -> Outcome {
         Command::Mount(args) => mount::mount(app, args).await,
         Command::Unmount(args) => mount::unmount(args).await,
         Command::Explain(args) => explain::run(app, args).await,
+        Command::Run(args) => run::run(app, args).await,
         Command::Serve(args) => serve::run(app, args).await,
         Command::Registry(args) => registry::run(app, args).await,
         Command::Import(args) => import::run(app, args).await,

@@ -14,9 +14,10 @@ use std::time::Duration;
 use cri_api::{CheckReport, CheckRequest, CheckSink, ImageService, RuntimeService};
 use image_manager::gc::{
     self, DiskProbe, DiskSpace, GcError, GcMetrics, Goal, ImageGcManager, NodeStatus, Pattern, Pins, ReclaimContainers,
+    Volumes,
 };
 use image_manager::{EventRecorder, Hold, MakeRoom as _, PullRecords, Room};
-use kuberuntime::container_gc::{ContainerGc, ContainerGcError};
+use kuberuntime::container_gc::{ContainerGc, ContainerGcError, PodStates};
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 
@@ -25,6 +26,7 @@ use crate::admin::gc::{
 };
 use crate::config::Config;
 use crate::exit::{Failure, Outcome, chain};
+pub(crate) use options::container_links;
 pub(crate) use served::Served;
 
 /// The pins as they are, for whoever lists images while a collection goes on.
@@ -65,12 +67,24 @@ pub(crate) struct Parts {
     pub(crate) events: Arc<dyn EventRecorder>,
     /// Records of pulls, which go with their images.
     pub(crate) records: Option<PullRecords>,
+    /// Who knows which pods there should be, and the images that they need, also before there is a container of them.
+    pub(crate) pods: Option<KnownPods>,
+}
+
+/// What is known of pods.
+#[derive(Clone)]
+pub(crate) struct KnownPods {
+    /// How they are.
+    pub(crate) states: Arc<dyn PodStates>,
+    /// The names of the images that they need.
+    pub(crate) images: Volumes,
 }
 
 impl Collection {
     /// Reads the state. Others may work with it at the same time.
     pub(crate) async fn open(config: &Config, parts: Parts) -> Outcome<Self> {
-        let Parts { service, endpoint, runtime, events, records } = parts;
+        let Parts { service, endpoint, runtime, events, records, pods } = parts;
+        let (states, volumes) = pods.map(|pods| (pods.states, pods.images)).unzip();
         let (runtime, blind) = match runtime {
             Ok(runtime) => (runtime, None),
             Err(why) => (None, Some(why)),
@@ -78,10 +92,11 @@ impl Collection {
         let metrics = GcMetrics::new();
         let probe: DiskProbe = Arc::new(gc::measure);
         let containers = runtime.as_ref().map(|runtime| {
-            let options = options::of_containers(config);
+            let options = options::of_containers(config, states.clone());
             Arc::new(ContainerGc::new(Arc::clone(runtime), Arc::clone(&events), options))
         });
-        let mut options = options::of_images(config, &endpoint, records, Arc::clone(&metrics), Arc::clone(&probe));
+        let mut options =
+            options::of_images(config, &endpoint, records, Arc::clone(&metrics), Arc::clone(&probe), volumes);
         options.pressure.containers = containers.clone().map(|containers| containers as Arc<dyn ReclaimContainers>);
         let manager = Arc::new(ImageGcManager::new(Arc::clone(&service), runtime, events, options));
         let collection = Self {

@@ -212,7 +212,8 @@ impl Config {
                 Ok(())
             }
             Err(Wrong(allowed)) => {
-                Err(ConfigError::Value { origin, field: setting.field, value: raw.to_string(), allowed })
+                let value = if setting.is_secret() { "what was given".to_owned() } else { raw.to_string() };
+                Err(ConfigError::Value { origin, field: setting.field, value, allowed })
             }
         }
     }

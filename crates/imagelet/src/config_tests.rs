@@ -157,6 +157,11 @@ fn every_field_is_taken() {
     let text = format!(
         "{HEAD}root: /srv/images\nimageServiceEndpoint: unix:///run/x.sock\n\
          containerRuntimeEndpoint: unix:///run/y.sock\nruntimeRequestTimeout: 1m30s\n\
+         staticPodPath: /pods.d\nstaticPodURL: https://config.example/pods\nstaticPodURLHeader: {{X-Node: edge}}\n\
+         fileCheckFrequency: 7s\nhttpCheckFrequency: 8s\nsyncFrequency: 9s\ndocumentsDirectory: /documents\nnodeName: edge-1\n\
+         nodeIP: [10.0.0.1, 'fd00::1']\nclusterDNS: [10.96.0.10]\nclusterDomain: cluster.local\nresolvConf: /run/resolv.conf\n\
+         podCgroup: /pods\ncrashLoopBackOff: {{maxContainerRestartPeriod: 1m}}\ncontainerLogMaxSize: 50M\n\
+         containerLogMaxFiles: 3\ncontainerLogMaxWorkers: 2\ncontainerLogMonitorInterval: 5s\n\
          registryConfigPaths: [/a, /b]\nmaxPods: 30\nadminSocket: /run/a.sock\nmetricsAddress: 127.0.0.1:9\n\
          serializeImagePulls: false\nmaxParallelImagePulls: 4\nmaxParallelImagePullsPerRegistry: 2\nregistryPullQPS: 7\n\
          registryBurst: 8\nregistryPullWait: 9s\ncoalesceImagePulls: false\npullLinger: 1s\npullAgeing: 2s\n\
@@ -269,6 +274,27 @@ fn what_is_refused() {
             "imageGC: {keep: ['a b']}\n",
             "c.yaml:3: imageGC.keep: a list is not allowed, must be a pattern such as registry.example/base/*, or one with a \
              weight, such as registry.example/big/**;weight=4 (image pattern \"a b\": there is white space in it)",
+        ),
+        (
+            "staticPodURL: ftp://x\n",
+            "c.yaml:3: staticPodURL: \"ftp://x\" is not allowed, must be an address such as https://config.example/pods (ftp \
+             is no scheme for it)",
+        ),
+        ("nodeIP: [here]\n", "c.yaml:3: nodeIP: a list is not allowed, must be a list of IP addresses"),
+        (
+            "nodeName: Edge_1\n",
+            "c.yaml:3: nodeName: \"Edge_1\" is not allowed, must be a name of lower case letters, digits, `-` and `.` (it is \
+             no name of a host in lower case)",
+        ),
+        (
+            "crashLoopBackOff: {maxContainerRestartPeriod: 10m}\n",
+            "c.yaml:3: crashLoopBackOff.maxContainerRestartPeriod: \"10m\" is not allowed, must be a duration such as 90s or \
+             2m30s, from 1s to 5m",
+        ),
+        (
+            "staticPodURLHeader: [s3cret]\n",
+            "c.yaml:3: staticPodURLHeader: what was given is not allowed, must be a map of headers, each with its value or a list \
+             of them",
         ),
         ("root: ''\n", "c.yaml:3: root: \"\" is not allowed, must be a path"),
         ("root: /a\nroot: /b\n", "configuration c.yaml:4: the key \"root\" stands twice"),

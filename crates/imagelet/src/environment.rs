@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 /// The variable of `imagelet pull --creds`.
 const CREDENTIAL: &str = "IMAGELET_CREDS";
+/// The variable of `--manifest-url-header`, which may hold one as well.
+const HEADERS: &str = "IMAGELET_MANIFEST_URL_HEADER";
 
 /// The facts.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +25,8 @@ pub(crate) struct Environment {
     pub(crate) proxies: Proxies,
     /// `$PATH`.
     pub(crate) path: Option<OsString>,
+    /// `$NOTIFY_SOCKET`: where systemd listens.
+    pub(crate) notify_socket: Option<OsString>,
     /// The working directory.
     pub(crate) working: Option<PathBuf>,
     /// All variables.
@@ -69,6 +73,7 @@ impl Environment {
             no_color: std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty())
                 || std::env::var_os("TERM").is_some_and(|v| v == "dumb"),
             path: std::env::var_os("PATH"),
+            notify_socket: std::env::var_os("NOTIFY_SOCKET"),
             working: std::env::current_dir().ok(),
             variables: Variables(std::env::vars_os().collect()),
             proxies: Proxies { http: proxy("HTTP_PROXY"), https: proxy("HTTPS_PROXY"), no_proxy: proxy("NO_PROXY") },
@@ -77,7 +82,7 @@ impl Environment {
 
     /// The environment of credential helpers and providers: ours, without the credential that was given to us.
     pub(crate) fn of_children(&self) -> Vec<(OsString, OsString)> {
-        self.variables.0.iter().filter(|(name, _)| name != CREDENTIAL).cloned().collect()
+        self.variables.0.iter().filter(|(name, _)| name != CREDENTIAL && name != HEADERS).cloned().collect()
     }
 
     /// Where the embedded store is when nobody says. An ordinary user without a home gets a path of the system, which
@@ -98,7 +103,8 @@ mod tests {
 
     #[test]
     fn children_do_not_get_our_credential() {
-        let variables = [("PATH", "/bin"), (CREDENTIAL, "user:s3cret"), ("X", "y")].map(|(k, v)| (k.into(), v.into()));
+        let variables = [("PATH", "/bin"), (CREDENTIAL, "user:s3cret"), (HEADERS, "Authorization:s3cret"), ("X", "y")];
+        let variables = variables.map(|(k, v)| (k.into(), v.into()));
         let environment = Environment { variables: Variables(variables.into()), ..Environment::default() };
         let names: Vec<_> = environment.of_children().into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["PATH", "X"]);

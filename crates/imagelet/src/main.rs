@@ -13,6 +13,7 @@ mod layout_registry;
 mod logging;
 mod manifest;
 mod memory;
+mod node;
 mod output;
 mod progress;
 mod secrets;
@@ -51,15 +52,27 @@ fn main() -> ExitCode {
         return end(Err(error), LogFormat::Text, &Stderr::default());
     }
     let environment = Environment::read();
-    let config = match Config::load(&environment, cli.global.config.as_deref(), cli.settings.given()) {
+    let mut config = match Config::load(&environment, cli.global.config.as_deref(), cli.settings.given()) {
         Ok(config) => config,
         Err(error) => return end(Err(error.into()), LogFormat::Text, &Stderr::default()),
     };
+    if let Command::Run(args) = &cli.command {
+        node::choose_endpoints(&mut config);
+        args.apply(&mut config);
+    }
     let format = config.log_format;
     let progress = Progress::new(cli.global.progress, cli.global.quiet);
     let stderr = progress.multi().map(Stderr::with_bars).unwrap_or_default();
-    let service = matches!(cli.command, Command::Serve(_) | Command::Registry(_));
-    let waits = matches!(&cli.command, Command::Ensure(args) if args.wait);
+    let service = match &cli.command {
+        Command::Serve(_) | Command::Registry(_) => true,
+        Command::Run(args) => args.files.is_empty(),
+        _ => false,
+    };
+    let waits = match &cli.command {
+        Command::Ensure(args) => args.wait,
+        Command::Run(_) => true,
+        _ => false,
+    };
     logging::start(&config, stderr.clone(), service, environment.no_color);
 
     for note in &config.notes {

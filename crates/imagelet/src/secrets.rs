@@ -49,21 +49,24 @@ impl SecretStore {
     /// What the names in `pod` stand for, in its namespace. As the admission of service accounts has it, a pod that
     /// lists no pull secrets has those of its account.
     pub(crate) fn resolve(&self, pod: &Pod) -> Resolved {
-        let account = self.accounts.get(&(pod.namespace.clone(), pod.service_account.clone()));
+        self.resolve_names(&pod.namespace, &pod.service_account, &pod.pull_secrets)
+    }
+
+    /// The same of a pod in this namespace that names this account and these secrets.
+    pub(crate) fn resolve_names(&self, namespace: &str, service_account: &str, pull_secrets: &[String]) -> Resolved {
+        let account = self.accounts.get(&(namespace.to_owned(), service_account.to_owned()));
         let names = match account {
-            Some((_, names)) if pod.pull_secrets.is_empty() => names,
-            _ => &pod.pull_secrets,
+            Some((_, names)) if pull_secrets.is_empty() => names.as_slice(),
+            _ => pull_secrets,
         };
-        let mut resolved =
-            Resolved {
-                account: Some(account.map_or_else(
-                    || unknown_account(&pod.namespace, &pod.service_account),
-                    |(account, _)| account.clone(),
-                )),
-                ..Resolved::default()
-            };
+        let mut resolved = Resolved {
+            account: Some(
+                account.map_or_else(|| unknown_account(namespace, service_account), |(account, _)| account.clone()),
+            ),
+            ..Resolved::default()
+        };
         for name in names {
-            match self.secrets.get(&(pod.namespace.clone(), name.clone())) {
+            match self.secrets.get(&(namespace.to_owned(), name.clone())) {
                 Some(secret) => resolved.secrets.push(secret.clone()),
                 None => resolved.missing.push(name.clone()),
             }

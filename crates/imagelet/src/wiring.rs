@@ -33,6 +33,9 @@ const MAX_INTENTS: usize = 1024;
 /// How many records are kept in memory, about a kilobyte each: more than a node has images. The kubelet keeps five for each
 /// pod, and 2,000 at most; looks at the others cost a file.
 const MAX_RECORDS: usize = 10_000;
+/// How many pulls of a process that runs pods go side by side: enough for the images of a pod, and few enough that those of
+/// pods with a higher priority do not wait behind everything.
+const SIDE_BY_SIDE: usize = 5;
 /// How long node files are believed, as in the kubelet.
 const NODE_CACHE: Duration = Duration::from_secs(300);
 
@@ -41,7 +44,8 @@ const NODE_CACHE: Duration = Duration::from_secs(300);
 pub(crate) enum Mode {
     /// A command that a person waits for: no limit on the rate, everything at the same time.
     OneShot,
-    /// A process that stays: the kubelet's limits.
+    /// A process that runs pods: the kubelet's limit on the rate, and several pulls side by side, so that the images of a pod
+    /// come at the same time.
     Agent,
     /// A command that only says what would happen: nothing is pulled, made or written.
     Explain,
@@ -173,8 +177,8 @@ fn puller_options(config: &Config, mode: Mode) -> PullerOptions {
     let number = |value: i64| usize::try_from(value).unwrap_or(usize::MAX);
     let agent = mode == Mode::Agent;
     PullerOptions {
-        serialize: pulls.serialize.unwrap_or(agent && pulls.max_parallel.is_none_or(|limit| limit < 2)),
-        max_parallel: pulls.max_parallel.map(number),
+        serialize: pulls.serialize.unwrap_or(false),
+        max_parallel: pulls.max_parallel.map(number).or(agent.then_some(SIDE_BY_SIDE)),
         per_registry: pulls.per_registry,
         // Checked to be a number of 32 bits.
         qps: pulls.qps.map_or(if agent { 5.0 } else { 0.0 }, |qps| f64::from(i32::try_from(qps).unwrap_or(i32::MAX))),

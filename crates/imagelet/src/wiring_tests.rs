@@ -16,14 +16,15 @@ fn limits_that_are_not_set_are_those_of_the_mode() {
     use Mode::{Agent, OneShot};
     // serialize, max_parallel, qps, burst
     let cases = [
-        ("", Agent, (true, None, 5.0, 10)),
+        ("", Agent, (false, Some(5), 5.0, 10)),
         ("", OneShot, (false, None, 0.0, 10)),
-        ("maxParallelImagePulls: 1\n", Agent, (true, Some(1), 5.0, 10)),
+        ("maxParallelImagePulls: 1\n", Agent, (false, Some(1), 5.0, 10)),
         ("maxParallelImagePulls: 2\n", Agent, (false, Some(2), 5.0, 10)),
         ("maxParallelImagePulls: 2\n", OneShot, (false, Some(2), 0.0, 10)),
         ("serializeImagePulls: true\n", OneShot, (true, None, 0.0, 10)),
-        ("serializeImagePulls: false\n", Agent, (false, None, 5.0, 10)),
-        ("registryPullQPS: 0\nregistryBurst: 0\n", Agent, (true, None, 0.0, 10)),
+        ("serializeImagePulls: false\n", Agent, (false, Some(5), 5.0, 10)),
+        ("serializeImagePulls: true\n", Agent, (true, Some(5), 5.0, 10)),
+        ("registryPullQPS: 0\nregistryBurst: 0\n", Agent, (false, Some(5), 0.0, 10)),
         ("registryPullQPS: 7\nregistryBurst: 3\n", OneShot, (false, None, 7.0, 3)),
     ];
     for (text, mode, want) in cases {

@@ -13,6 +13,7 @@ mod security;
 mod spec;
 mod variable;
 mod volume;
+mod write;
 
 use std::collections::BTreeMap;
 use std::fmt;

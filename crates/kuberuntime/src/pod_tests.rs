@@ -98,6 +98,60 @@ spec:
 status: {phase: Running}
 "#;
 
+/// What `LARGE` does not have.
+const RARE: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata: {name: rare, namespace: shop, uid: u-1, annotations: {k: v}}
+spec:
+  shareProcessNamespace: false
+  setHostnameAsFQDN: true
+  hostname: h
+  subdomain: s
+  priority: -5
+  securityContext:
+    runAsNonRoot: false
+    supplementalGroupsPolicy: Strict
+    seLinuxOptions: {level: s0, type: t}
+    appArmorProfile: {type: Localhost, localhostProfile: mine}
+  volumes:
+  - {name: any, hostPath: {path: /any}}
+  - name: fields
+    projected: {defaultMode: 256, sources: [{configMap: {name: m, items: [{key: a, path: b}], optional: true}}]}
+  containers:
+  - name: a
+    image: x@sha256:0000000000000000000000000000000000000000000000000000000000000000
+    imagePullPolicy: Never
+    stdin: true
+    stdinOnce: true
+    tty: true
+    ports: [{containerPort: 1, hostPort: 2, hostIP: 127.0.0.1, protocol: SCTP}]
+    env:
+    - {name: EMPTY}
+    - {name: MAP, valueFrom: {configMapKeyRef: {name: m, key: k, optional: true}}}
+    - {name: M, valueFrom: {resourceFieldRef: {resource: limits.memory, divisor: 1Mi}}}
+    terminationMessagePath: /last
+    terminationMessagePolicy: FallbackToLogsOnError
+    volumeMounts: [{name: any, mountPath: /any, subPathExpr: $(EMPTY)x, readOnly: true, recursiveReadOnly: IfPossible}]
+    livenessProbe: {exec: {command: [x]}, terminationGracePeriodSeconds: 3, timeoutSeconds: 2, successThreshold: 1}
+    securityContext: {capabilities: {}, runAsUser: 0, runAsGroup: 5, procMount: Default, seccompProfile: {type: Unconfined}}
+"#;
+
+#[test]
+fn what_is_written_is_the_same_pod_again() {
+    let small = "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: a, image: x}]}}";
+    for text in [LARGE, RARE, small] {
+        let manifest = yaml(text);
+        let read = Pod::from_json(&manifest).expect("readable");
+        assert_eq!(Pod::from_json(&read.to_json()), Ok(read), "as it was written");
+        let admitted = crate::admit(&manifest, "edge", crate::Origin::Stdin).expect("admitted");
+        let written = admitted.to_json();
+        assert_eq!(Pod::from_json(&written), Ok(admitted.clone()), "{written:#}");
+        assert_eq!((&written["apiVersion"], &written["kind"]), (&json!("v1"), &json!("Pod")));
+        assert_eq!(written["metadata"]["uid"], json!(admitted.metadata.uid));
+    }
+}
+
 #[test]
 fn a_large_manifest_is_read_whole() {
     let pod = crate::admit(&yaml(LARGE), "Edge", crate::Origin::File("/etc/pods/shop.yaml")).expect("admitted");

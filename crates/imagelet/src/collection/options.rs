@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use image_manager::gc::{DiskProbe, GcMetrics, GcOptions, GcPolicy, Intervals, Order, PressureOptions};
+use image_manager::gc::{DiskProbe, GcMetrics, GcOptions, GcPolicy, Intervals, Order, PressureOptions, Volumes};
 use image_manager::{ObjectRef, PullRecords};
 use jiff::SignedDuration;
-use kuberuntime::container_gc::{ContainerGcOptions, ContainerGcPolicy, LogDirectories};
+use kuberuntime::container_gc::{ContainerGcOptions, ContainerGcPolicy, LogDirectories, NoPodSource, PodStates};
 
 use crate::config::{Config, GcOrder, eviction, keep};
+use crate::node::facts;
 
 /// How long a runtime's removal may take to show on the file system.
 const SETTLE: Duration = Duration::from_secs(5);
@@ -25,22 +26,24 @@ fn directory(root: &Path, endpoint: &str) -> PathBuf {
     }
 }
 
-/// The options of container collection. Which pods there should be is not known here: only what the policy has too much of
+/// Where links to logs are that collectors of logs know: beside the logs of pods, as for the kubelet `/var/log/containers` is
+/// beside `/var/log/pods`.
+pub(crate) fn container_links(pod_logs: &Path) -> Option<PathBuf> {
+    pod_logs.parent().map(|directory| directory.join("containers"))
+}
+
+/// The options of container collection. Where nobody tells which pods there should be, only what the policy has too much of
 /// goes.
-pub(super) fn of_containers(config: &Config) -> ContainerGcOptions {
+pub(super) fn of_containers(config: &Config, pods: Option<Arc<dyn PodStates>>) -> ContainerGcOptions {
     let gc = &config.container_gc;
     ContainerGcOptions {
         policy: ContainerGcPolicy::new(gc.min_age, gc.per_container, gc.maximum).unwrap_or_default(),
-        logs: Some(LogDirectories { pods: config.pod_logs.clone(), ..LogDirectories::default() }),
+        pods: pods.unwrap_or_else(|| Arc::new(NoPodSource)),
+        logs: Some(LogDirectories { pods: config.pod_logs.clone(), links: container_links(&config.pod_logs) }),
         interval: gc.period,
-        node: ObjectRef { name: node_name(), ..ObjectRef::default() },
+        node: ObjectRef { name: facts::name(config), ..ObjectRef::default() },
         ..ContainerGcOptions::new(Arc::new(jiff::Timestamp::now))
     }
-}
-
-/// The name of this machine, which node events are about.
-fn node_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// The options of the library, of a configuration that was checked.
@@ -50,6 +53,7 @@ pub(super) fn of_images(
     records: Option<PullRecords>,
     metrics: Arc<GcMetrics>,
     disk: DiskProbe,
+    volumes: Option<Volumes>,
 ) -> GcOptions {
     let gc = &config.gc;
     // Checked to be numbers of 32 bits.
@@ -75,7 +79,8 @@ pub(super) fn of_images(
         records,
         metrics,
         intervals: Intervals { detect: gc.detect_period, cache: gc.list_period, collect: gc.period },
-        node: ObjectRef { name: node_name(), ..ObjectRef::default() },
+        node: ObjectRef { name: facts::name(config), ..ObjectRef::default() },
+        volumes,
         pressure: PressureOptions {
             thresholds: eviction::thresholds(&config.eviction),
             transition: config.eviction.transition,

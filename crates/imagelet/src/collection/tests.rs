@@ -29,7 +29,7 @@ type Runtime = Result<Option<Arc<dyn RuntimeService>>, String>;
 
 async fn open(root: &Path, fake: &FakeImageService, endpoint: &str, runtime: Runtime) -> Arc<Collection> {
     let (service, events) = (Arc::new(fake.clone()), Arc::new(LogRecorder));
-    let parts = Parts { service, endpoint: endpoint.to_owned(), runtime, events, records: None };
+    let parts = Parts { service, endpoint: endpoint.to_owned(), runtime, events, records: None, pods: None };
     Arc::new(Collection::open(&config(root), parts).await.expect("it opens"))
 }
 

@@ -1,5 +1,5 @@
 //! A kubelet's own configuration file (KubeletConfiguration of kubelet.config.k8s.io/v1beta1): which of its fields mean
-//! something here. Takes a field only with the meaning that it has for the kubelet; what does not concern images is
+//! something here. Takes a field only with the meaning that it has for the kubelet; what concerns neither images nor pods is
 //! passed over and told in one line; a name that the kubelet does not have is an error. Called by
 //! [`super::Config::load`].
 
@@ -18,10 +18,18 @@ const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 const KIND: &str = "KubeletConfiguration";
 
 /// The fields that both have, under the same name. Here: whether a zero means something (otherwise it is the default).
-const TAKEN: [(&str, bool); 19] = [
+const TAKEN: [(&str, bool); 32] = [
+    ("clusterDNS", false),
+    ("clusterDomain", false),
+    ("containerLogMaxFiles", false),
+    ("containerLogMaxSize", false),
+    ("containerLogMaxWorkers", false),
+    ("containerLogMonitorInterval", false),
     ("containerRuntimeEndpoint", false),
     ("evictionHard", false),
     ("evictionPressureTransitionPeriod", false),
+    ("fileCheckFrequency", false),
+    ("httpCheckFrequency", false),
     ("imageGCHighThresholdPercent", true),
     ("imageGCLowThresholdPercent", true),
     ("imageMaximumGCAge", true),
@@ -36,9 +44,16 @@ const TAKEN: [(&str, bool); 19] = [
     ("preloadedImagesVerificationAllowlist", false),
     ("registryBurst", false),
     ("registryPullQPS", true),
+    ("resolvConf", true),
     ("runtimeRequestTimeout", false),
     ("serializeImagePulls", true),
+    ("staticPodPath", false),
+    ("staticPodURL", false),
+    ("staticPodURLHeader", false),
+    ("syncFrequency", false),
 ];
+/// The one that lies in a map.
+const RESTARTS: &str = "crashLoopBackOff.maxContainerRestartPeriod";
 const POLICY: &str = "imagePullCredentialsVerificationPolicy";
 /// The feature gate without which the kubelet verifies nothing.
 const GATE: &str = "KubeletEnsureSecretPulledImages";
@@ -63,6 +78,12 @@ pub(super) fn apply(config: &mut Config, path: &Path) -> Result<(), ConfigError>
                 }
             }
             Some(_) => {}
+            None if key == "crashLoopBackOff" => {
+                if let Some(node) = node.get("maxContainerRestartPeriod").filter(|node| !is_zero(&node.value)) {
+                    let setting = SETTINGS.iter().find(|s| s.field == RESTARTS).expect("a test looks it up");
+                    config.apply(setting, document.origin(node), Raw::Node { value: &node.value, base: &base })?;
+                }
+            }
             None if key == "featureGates" && node.get(GATE).is_some() => gate = node.get(GATE),
             None => passed_over.push(key.to_owned()),
         }

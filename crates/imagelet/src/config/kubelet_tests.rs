@@ -30,6 +30,7 @@ fn setting(field: &str) -> &'static Setting {
 
 #[test]
 fn what_is_taken_exists_on_both_sides() {
+    setting(RESTARTS);
     for (name, _) in TAKEN {
         setting(name);
         assert!(FIELDS.iter().any(|(field, _)| *field == name), "{name}");
@@ -42,11 +43,12 @@ fn a_real_file_is_taken_and_the_rest_is_told_in_one_line() {
     let config = load(
         "authentication: {anonymous: {enabled: false}, webhook: {cacheTTL: 0s, enabled: true}, x509: {clientCAFile: /a}}\n\
          cgroupDriver: systemd\nclusterDNS: [10.96.0.10]\ncontainerRuntimeEndpoint: unix:///run/containerd/containerd.sock\n\
-         crashLoopBackOff: {}\nevictionHard: {imagefs.available: 20%, memory.available: 100Mi, pid.available: 5%}\nfileCheckFrequency: 0s\n\
+         crashLoopBackOff: {maxContainerRestartPeriod: 90s}\nevictionHard: {imagefs.available: 20%, memory.available: 100Mi, pid.available: 5%}\nfileCheckFrequency: 0s\n\
          imageGCHighThresholdPercent: 90\nimageGCLowThresholdPercent: 0\nimageMinimumGCAge: 0s\nnodeStatusMaxImages: 0\nlogging: {flushFrequency: 0, options: {json: {infoBufferSize: \"0\"}}, verbosity: 0}\n\
          memorySwap: {}\nmaxParallelImagePulls: 5\nmaxPods: 250\nregistryBurst: 20\nregistryPullQPS: 0\n\
-         runtimeRequestTimeout: 0s\nserializeImagePulls: false\nshutdownGracePeriodByPodPriority: [{priority: 1, shutdownGracePeriodSeconds: 2}]\n\
-         staticPodPath: ~\n",
+         resolvConf: \"\"\nruntimeRequestTimeout: 0s\nserializeImagePulls: false\nshutdownGracePeriodByPodPriority: [{priority: 1, shutdownGracePeriodSeconds: 2}]\n\
+         staticPodPath: ~\nstaticPodURL: http://config/pods\nstaticPodURLHeader: {Authorization: [Bearer s3cret], X: [a, b]}\n\
+         syncFrequency: 0s\n",
     )
     .expect("taken");
     assert_eq!((config.pulls.max_parallel, config.pulls.serialize), (Some(5), Some(false)));
@@ -61,12 +63,19 @@ fn a_real_file_is_taken_and_the_rest_is_told_in_one_line() {
     let [note] = config.notes.as_slice() else { panic!("one line: {:?}", config.notes) };
     assert!(
         note.ends_with(
-            "kubelet.yaml: passed over, as it does not concern imagelet: authentication, cgroupDriver, clusterDNS, \
-             crashLoopBackOff, evictionHard.memory.available, evictionHard.pid.available, fileCheckFrequency, logging, \
-             memorySwap, shutdownGracePeriodByPodPriority"
+            "kubelet.yaml: passed over, as it does not concern imagelet: authentication, cgroupDriver, \
+             evictionHard.memory.available, evictionHard.pid.available, logging, memorySwap, \
+             shutdownGracePeriodByPodPriority"
         ),
         "{note}"
     );
+    assert_eq!(config.pods.cluster_dns, ["10.96.0.10".parse::<std::net::IpAddr>().expect("an address")]);
+    assert_eq!((config.pods.longest_restart_delay, config.pods.file_period.as_secs()), (Duration::from_secs(90), 20));
+    assert_eq!((&config.pods.resolv_conf, config.pods.manifests.is_some()), (&None, true));
+    assert_eq!(config.pods.url.as_deref(), Some("http://config/pods"));
+    let headers: Vec<_> = config.pods.headers.iter().map(|(name, value)| (name.as_str(), value.expose())).collect();
+    assert_eq!(headers, [("Authorization", "Bearer s3cret"), ("X", "a"), ("X", "b")]);
+    assert_eq!(setting("staticPodURLHeader").shown(&config), "Authorization, X, X (values are not shown)");
     assert!(config.origins["maxPods"].to_string().ends_with("kubelet.yaml:17"), "{}", config.origins["maxPods"]);
     assert!(!config.origins.contains_key("runtimeRequestTimeout"));
 }

@@ -2,12 +2,13 @@
 //! whoever opens stores, connects, pulls or logs.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use image_manager::gc::{GcPolicy, Intervals};
 use jiff::SignedDuration;
+use oci::Secret;
 
 use super::Origin;
 use crate::environment::Environment;
@@ -153,6 +154,33 @@ pub(crate) struct ContainerGc {
     pub(crate) period: Duration,
 }
 
+/// Pods that this node keeps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pods {
+    /// `None`: no directory. So is the address.
+    pub(crate) manifests: Option<PathBuf>,
+    pub(crate) url: Option<String>,
+    pub(crate) headers: Vec<(String, Secret)>,
+    pub(crate) file_period: Duration,
+    pub(crate) http_period: Duration,
+    pub(crate) sync_period: Duration,
+    pub(crate) documents: Option<PathBuf>,
+    /// `None`: the machine's.
+    pub(crate) node_name: Option<String>,
+    /// Empty: the machine's.
+    pub(crate) node_ips: Vec<IpAddr>,
+    pub(crate) cluster_dns: Vec<IpAddr>,
+    pub(crate) cluster_domain: String,
+    pub(crate) resolv_conf: Option<PathBuf>,
+    /// Empty: the runtime's choice.
+    pub(crate) cgroup: String,
+    pub(crate) longest_restart_delay: Duration,
+    pub(crate) log_size: u64,
+    pub(crate) log_files: usize,
+    pub(crate) log_workers: usize,
+    pub(crate) log_period: Duration,
+}
+
 /// Everything that can be configured.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
@@ -166,6 +194,7 @@ pub(crate) struct Config {
     pub(crate) max_pods: i64,
     pub(crate) admin_socket: Option<PathBuf>,
     pub(crate) metrics_address: Option<SocketAddr>,
+    pub(crate) pods: Pods,
     pub(crate) pulls: Pulls,
     pub(crate) back_off: BackOff,
     pub(crate) verification: Verification,
@@ -190,6 +219,8 @@ pub(crate) struct Config {
 
 /// The kubelet's `maxPods`.
 pub(crate) const DEFAULT_MAX_PODS: i64 = 110;
+/// Where `imagelet run` looks for manifests when nobody says.
+pub(crate) const DEFAULT_MANIFESTS: &str = "/etc/imagelet/manifests";
 /// The kubelet's default `imagePullCredentialsVerificationPolicy`.
 pub(crate) const DEFAULT_POLICY: &str = "NeverVerifyPreloadedImages";
 
@@ -212,6 +243,26 @@ impl Config {
             max_pods: DEFAULT_MAX_PODS,
             admin_socket: None,
             metrics_address: None,
+            pods: Pods {
+                manifests: Some(DEFAULT_MANIFESTS.into()),
+                url: None,
+                headers: Vec::new(),
+                file_period: Duration::from_secs(20),
+                http_period: Duration::from_secs(20),
+                sync_period: Duration::from_secs(60),
+                documents: None,
+                node_name: None,
+                node_ips: Vec::new(),
+                cluster_dns: Vec::new(),
+                cluster_domain: String::new(),
+                resolv_conf: Some("/etc/resolv.conf".into()),
+                cgroup: String::new(),
+                longest_restart_delay: Duration::from_secs(300),
+                log_size: 10 << 20,
+                log_files: 5,
+                log_workers: 1,
+                log_period: Duration::from_secs(10),
+            },
             pulls: Pulls {
                 serialize: None,
                 max_parallel: None,

@@ -25,8 +25,9 @@ imagePullBackOff:
 
 An unknown field, a bad value or a contradiction is an error (exit code 64) that names the place, and nothing is done.
 
-*Agent* below means a process that stays, *one-shot* a command such as `imagelet ensure`. An agent has the kubelet's defaults;
-a one-shot command pulls everything at the same time and without a limit on the rate, because a person waits for it.
+*Agent* below means a process that stays: `imagelet run`, and `imagelet serve`, which pulls when it is asked to. *One-shot* is a
+command such as `imagelet ensure`. `run` has the kubelet's limit on the rate of pulls, and five of them side by side; a one-shot
+command pulls everything at the same time and without a limit, because a person waits for it.
 
 ## A kubelet's configuration file
 `--kubelet-config FILE` takes a KubeletConfiguration (kubelet.config.k8s.io/v1beta1). These fields count, with the kubelet's
@@ -34,8 +35,10 @@ meaning, zero values included: `containerRuntimeEndpoint`, `imageServiceEndpoint
 `serializeImagePulls`, `maxParallelImagePulls`, `registryPullQPS`, `registryBurst`, `maxPods`,
 `imagePullCredentialsVerificationPolicy`, `preloadedImagesVerificationAllowlist`, `imageGCHighThresholdPercent`,
 `imageGCLowThresholdPercent`, `imageMinimumGCAge`, `imageMaximumGCAge`, `nodeStatusMaxImages`, `evictionHard` (what is about images
-and their disk), `mergeDefaultEvictionSettings`, `evictionPressureTransitionPeriod`, `podLogsDir` and the feature gate
-`KubeletEnsureSecretPulledImages`. As for the kubelet, the images are behind `containerRuntimeEndpoint` where no
+and their disk), `mergeDefaultEvictionSettings`, `evictionPressureTransitionPeriod`, `podLogsDir`, `staticPodPath`, `staticPodURL`,
+`staticPodURLHeader`, `fileCheckFrequency`, `httpCheckFrequency`, `syncFrequency`, `clusterDNS`, `clusterDomain`, `resolvConf`,
+`crashLoopBackOff`, `containerLogMaxSize`, `containerLogMaxFiles`, `containerLogMaxWorkers`, `containerLogMonitorInterval` and the
+feature gate `KubeletEnsureSecretPulledImages`. As for the kubelet, the images are behind `containerRuntimeEndpoint` where no
 `imageServiceEndpoint` is given; `--image-endpoint=` (empty) keeps them in the embedded store. All other fields are passed over and
 named in one line; a field that KubeletConfiguration does not have is an error. The credential providers' settings are flags
 of the kubelet, and flags here.

@@ -5,6 +5,7 @@ mod access;
 mod collection;
 mod engine;
 mod node;
+mod pods;
 mod pulls;
 
 use std::sync::LazyLock;
@@ -48,6 +49,11 @@ impl Setting {
         (self.help, Some(self.shown(defaults)).filter(|text| !text.is_empty()))
     }
 
+    /// Whether a value of it must not be shown.
+    pub(crate) fn is_secret(&self) -> bool {
+        self.field == "staticPodURLHeader"
+    }
+
     /// The value in force in one line; empty where there is none.
     pub(crate) fn shown(&self, config: &Config) -> String {
         match (self.show)(config) {
@@ -70,6 +76,7 @@ impl Setting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Group {
     Node,
+    Pods,
     Pulls,
     Credentials,
     Collection,
@@ -82,6 +89,7 @@ impl Group {
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Node => "The node",
+            Self::Pods => "Pods",
             Self::Pulls => "Pulls",
             Self::Credentials => "Credentials",
             Self::Collection => "Garbage collection",
@@ -93,7 +101,7 @@ impl Group {
 
 /// Every setting, in the order in which help and `imagelet config` show them.
 pub(crate) static SETTINGS: LazyLock<Vec<&'static Setting>> = LazyLock::new(|| {
-    [node::ROWS, pulls::ROWS, access::ROWS, collection::ROWS, engine::ROWS].into_iter().flatten().collect()
+    [node::ROWS, pods::ROWS, pulls::ROWS, access::ROWS, collection::ROWS, engine::ROWS].into_iter().flatten().collect()
 });
 
 fn word<T: Copy + PartialEq>(words: &[(&str, T)], value: T) -> Value {

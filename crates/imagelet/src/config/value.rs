@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use image_manager::GoDuration;
 use jiff::SignedDuration;
+use kuberuntime::Quantity;
+use oci::Secret;
 
 use crate::yaml::Value;
 
@@ -150,6 +152,65 @@ impl Raw<'_> {
     /// A path that is not empty, made absolute.
     pub(crate) fn path(self) -> Result<PathBuf, Wrong> {
         self.string().and_then(|text| self.absolute(text)).ok_or_else(|| Wrong("a path".into()))
+    }
+
+    /// A path, or none where it is empty.
+    pub(crate) fn optional_path(self) -> Result<Option<PathBuf>, Wrong> {
+        if self.string() == Some("") { Ok(None) } else { self.path().map(Some) }
+    }
+
+    /// A number of bytes within a range, as a Kubernetes quantity.
+    pub(crate) fn quantity(self, range: RangeInclusive<u64>) -> Result<u64, Wrong> {
+        let value = match self {
+            Self::Node { value: Value::Number(n), .. } => n.as_u64(),
+            _ => self
+                .string()
+                .and_then(|text| text.parse::<Quantity>().ok())
+                .and_then(|quantity| u64::try_from(quantity.value()).ok()),
+        };
+        value.filter(|n| range.contains(n)).ok_or_else(|| {
+            let (from, to) = (show_bytes(*range.start()), show_bytes(*range.end()));
+            Wrong(format!("a number of bytes such as 10Mi, from {from} to {to}"))
+        })
+    }
+
+    /// Headers of a request. In the file a map, whose values are texts or lists of them. What is wrong is never shown.
+    pub(crate) fn headers(self) -> Result<Vec<(String, Secret)>, Wrong> {
+        let wrong = || {
+            Wrong(match self {
+                Self::Text(_) => "headers such as Authorization:Bearer…, separated by commas".into(),
+                Self::Node { .. } => "a map of headers, each with its value or a list of them".into(),
+            })
+        };
+        let header = |name: &str, value: &str| {
+            let name = name.trim();
+            let good =
+                !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b));
+            let fits = value.bytes().all(|b| b == b'\t' || (b >= b' ' && b != 0x7f));
+            (good && fits).then(|| (name.to_owned(), Secret::new(value.trim())))
+        };
+        let headers: Option<Vec<_>> = match self {
+            Self::Text("") => Some(Vec::new()),
+            Self::Text(text) => {
+                text.split(',').map(|pair| pair.split_once(':').and_then(|(name, value)| header(name, value))).collect()
+            }
+            Self::Node { value: Value::Map(entries), .. } => {
+                let values = |node: &'_ Value| match node {
+                    Value::Text(text) => Some(vec![text.clone()]),
+                    Value::List(list) => list
+                        .iter()
+                        .map(|node| if let Value::Text(text) = &node.value { Some(text.clone()) } else { None })
+                        .collect(),
+                    _ => None,
+                };
+                let each = entries.iter().map(|(name, node)| {
+                    values(&node.value)?.iter().map(|value| header(name, value)).collect::<Option<Vec<_>>>()
+                });
+                each.collect::<Option<Vec<_>>>().map(|lists| lists.into_iter().flatten().collect())
+            }
+            Self::Node { .. } => None,
+        };
+        headers.ok_or_else(wrong)
     }
 
     /// Several paths, at least one.

@@ -77,7 +77,7 @@ pub(super) static ROWS: &[Setting] = &[
         list: None,
         group: Group::Collection,
         help: "Whether an agent collects by itself. `serve` then needs to know the containers (containerRuntimeEndpoint) \
-               [default: false for serve, since a kubelet in front collects by itself]",
+               [default: true for run; false for serve, since a kubelet in front collects by itself]",
         apply: |c, raw| raw.boolean().map(|v| c.gc.enabled = Some(v)),
         show: |c| json!(c.gc.enabled),
     },

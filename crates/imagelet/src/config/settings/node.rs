@@ -47,7 +47,9 @@ pub(super) static ROWS: &[Setting] = &[
         value_name: "ENDPOINT",
         list: None,
         group: Group::Node,
-        help: "CRI endpoint of the container runtime that `serve` passes through. It is no image endpoint",
+        help: "CRI endpoint of the container runtime that `serve` passes through, and on which `run` runs pods. It is no image \
+               endpoint, except for `run`, whose images are behind it unless imageServiceEndpoint says otherwise [default: \
+               none; for run the first of /run/containerd/containerd.sock and /run/crio/crio.sock that is there]",
         apply: |c, raw| endpoint(raw).map(|v| c.container_runtime_endpoint = v),
         show: |c| json!(c.container_runtime_endpoint.as_deref().unwrap_or_default()),
     },

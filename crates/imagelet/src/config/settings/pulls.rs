@@ -21,8 +21,8 @@ pub(super) static ROWS: &[Setting] = &[
         value_name: "BOOL",
         list: None,
         group: Group::Pulls,
-        help: "One pull after the other. Commands such as `ensure` pull everything at the same time unless this is set to \
-               true [default: for an agent true, or false where maxParallelImagePulls is above 1; for ensure false]",
+        help: "One pull after the other. The kubelet's default is true; here the images of a pod come at the same time unless \
+               this is set [default: false]",
         apply: |c, raw| raw.boolean().map(|v| c.pulls.serialize = Some(v)),
         show: |c| json!(c.pulls.serialize),
     },
@@ -34,7 +34,7 @@ pub(super) static ROWS: &[Setting] = &[
         value_name: "N",
         list: None,
         group: Group::Pulls,
-        help: "How many images are pulled at the same time [default: no limit]",
+        help: "How many images are pulled at the same time [default: for run 5; for ensure no limit]",
         apply: |c, raw| raw.integer().map(|v| c.pulls.max_parallel = Some(v)),
         show: |c| json!(c.pulls.max_parallel),
     },

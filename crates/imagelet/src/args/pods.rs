@@ -1,0 +1,42 @@
+//! The arguments of the commands about pods. See [`super`].
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+
+use crate::config::{Config, Origin};
+
+/// Run pods from manifests, with no Kubernetes
+///
+/// Keeps the pods of a directory of manifests (staticPodPath, --manifests) and of an address (staticPodURL) running on the
+/// container runtime of this node, as a kubelet would: a manifest that comes is a pod that starts, one that changes a pod that
+/// is replaced, one that goes a pod that ends. Containers go on when this process ends, and are found again by the next one.
+/// Ends on SIGTERM or Ctrl-C; a second signal ends it on the spot.
+///
+/// With -f the pods of these files run in the foreground, and nothing else does: each change is one line. It ends when all of
+/// them have, with 0 when all succeeded and 1 when one failed; Ctrl-C ends the pods. Either way they are gone afterwards.
+/// Files may hold Secrets and ConfigMaps for the pods as well.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  imagelet run                                  the pods of /etc/imagelet/manifests
+  imagelet run --manifests ./pods -r unix:///run/crio/crio.sock
+  imagelet run -f job.yaml && echo done")]
+pub(crate) struct Run {
+    /// Directory of manifests, or one manifest, instead of staticPodPath; may be given again
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::AnyPath)]
+    pub(crate) manifests: Vec<PathBuf>,
+    /// Run the pods of this manifest in the foreground; `-` is standard input; may be given again
+    #[arg(long = "filename", short, value_name = "FILE", value_hint = ValueHint::FilePath, num_args = 1.., conflicts_with = "manifests")]
+    pub(crate) files: Vec<PathBuf>,
+}
+
+impl Run {
+    /// A directory that was given goes before the configured one.
+    pub(crate) fn apply(&self, config: &mut Config) {
+        if let [first, ..] = self.manifests.as_slice() {
+            config.pods.manifests = Some(std::path::absolute(first).unwrap_or_else(|_| first.clone()));
+            config.origins.insert("staticPodPath", Origin::Flag("manifests"));
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! [`Node`]: the parts of a node that runs pods, put together: runtime, images, collection, probes, volumes, and the loop that
+//! keeps pods as they should be. Holds no rule of its own about pods or images. Made by `imagelet run`, which also says which
+//! pods there should be.
+
+pub(crate) mod events;
+pub(crate) mod facts;
+pub(crate) mod lock;
+pub(crate) mod notify;
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use cri_api::RuntimeService;
+use cri_grpc::Endpoint;
+use cri_grpc::client::connect_runtime_service;
+use image_manager::{EventRecorder, LogRecorder};
+use kuberuntime::Phase;
+use kuberuntime::container_gc::PodStates;
+use kuberuntime::handlers::Handlers;
+use kuberuntime::probes::ProbeManager;
+use kuberuntime::sources::DesiredPods;
+use kuberuntime::sync::{CredentialsOf, DocumentsOf, PodRuntime, PodRuntimeParts};
+use kuberuntime::volumes::Volumes;
+use kuberuntime::workers::{AgentOptions, PodAgent};
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::app::{App, parse_endpoint};
+use crate::collection::{Collection, KnownPods};
+use crate::config::Config;
+use crate::exit::{Code, Failure, Outcome, chain, code_of};
+use crate::wiring::Mode;
+use events::EventBook;
+
+/// Where runtimes listen that nobody had to configure.
+const USUAL_SOCKETS: [&str; 2] = ["/run/containerd/containerd.sock", "/run/crio/crio.sock"];
+/// How many events are kept.
+const EVENTS: usize = 2000;
+/// Pauses between two looks for a runtime that is not there.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What a node is made from.
+pub(crate) struct Wanted {
+    /// Whether it stays, and so waits for what is not there yet.
+    pub(crate) stays: bool,
+    /// The pods that there should be.
+    pub(crate) desired: watch::Receiver<DesiredPods>,
+    /// What pods may pull with.
+    pub(crate) credentials: CredentialsOf,
+    /// The documents that they name.
+    pub(crate) documents: DocumentsOf,
+}
+
+/// A node that runs pods.
+#[expect(dead_code, reason = "the routes that ask come next")]
+pub(crate) struct Node {
+    /// The loop.
+    pub(crate) agent: Arc<PodAgent>,
+    /// The images.
+    pub(crate) collection: Arc<Collection>,
+    /// What happened.
+    pub(crate) events: Arc<EventBook>,
+    /// Where pods run.
+    pub(crate) runtime: Arc<dyn RuntimeService>,
+    /// The pods that there should be.
+    pub(crate) desired: watch::Receiver<DesiredPods>,
+}
+
+/// The endpoints of `run`, where the configuration is silent: the runtime that is here, and its images.
+pub(crate) fn choose_endpoints(config: &mut Config) {
+    if config.container_runtime_endpoint.is_none() {
+        let there = USUAL_SOCKETS.iter().find(|path| std::path::Path::new(path).exists());
+        let endpoint = format!("unix://{}", there.unwrap_or(&USUAL_SOCKETS[0]));
+        config.notes.push(format!("containerRuntimeEndpoint is not set: pods run on {endpoint}"));
+        config.container_runtime_endpoint = Some(endpoint);
+    }
+    // As for the kubelet, images are where containers are.
+    if config.image_service_endpoint.is_none() {
+        config.image_service_endpoint.clone_from(&config.container_runtime_endpoint);
+    }
+}
+
+impl Node {
+    /// Connects, and puts the parts together. Nothing runs yet.
+    pub(crate) async fn new(app: &App, wanted: Wanted) -> Outcome<Self> {
+        let Wanted { stays, desired, credentials, documents } = wanted;
+        let endpoint = parse_endpoint(app.config.container_runtime_endpoint.as_deref().unwrap_or_default())?;
+        let runtime = until_there(app, stays, async || runtime(app, &endpoint).await).await?;
+        let backend = until_there(app, stays, async || app.backend().await).await?;
+        let book = Arc::new(EventBook::new(EVENTS, Arc::new(jiff::Timestamp::now)));
+        // One command in the foreground tells of states; the events behind them are for the curious.
+        let log: Arc<dyn EventRecorder> = if stays { Arc::new(LogRecorder) } else { Arc::new(events::Quiet) };
+        let recorder = events::all(vec![Arc::clone(&book) as Arc<dyn EventRecorder>, log]);
+
+        let agent = Arc::new(OnceLock::new());
+        let pods = KnownPods {
+            states: Arc::new(Late(Arc::clone(&agent))),
+            images: needed_images(Arc::clone(&agent), desired.clone()),
+        };
+        let parts = crate::collection::Parts {
+            service: backend.service(),
+            endpoint: backend.endpoint(),
+            runtime: Ok(Some(Arc::clone(&runtime))),
+            events: Arc::clone(&recorder),
+            records: app.records_to_prune().await,
+            pods: Some(pods),
+        };
+        let collection = Arc::new(Collection::open(&app.config, parts).await?);
+        app.collects(Arc::clone(&collection));
+        let managed = app.managed(Arc::clone(&recorder), if stays { Mode::Agent } else { Mode::OneShot }).await?;
+        managed.recover(app, &*backend.service()).await?;
+
+        let config = app.config.clone();
+        let facts = tokio::task::spawn_blocking(move || facts::read(&config)).await;
+        let node = facts.map_err(|_| Failure::failed("look at the node: the reader panicked"))?;
+        let volumes = Arc::new(Volumes::new(app.config.root.join("pods")));
+        let handlers = Arc::new(Handlers::new(Arc::clone(&runtime)));
+        let (changed, changes) = mpsc::unbounded_channel();
+        let probes = Arc::new(ProbeManager::new(Arc::clone(&handlers), Arc::clone(&recorder), changed));
+        let hands = Arc::new(PodRuntime::new(PodRuntimeParts {
+            runtime: Arc::clone(&runtime),
+            images: Arc::clone(&managed.manager),
+            events: recorder,
+            volumes,
+            handlers,
+            credentials,
+            documents,
+            node,
+        }));
+        let options = AgentOptions { resync: app.config.pods.sync_period, ..AgentOptions::default() };
+        let made = Arc::new(PodAgent::new(hands, probes, desired.clone(), changes, options));
+        let _ = agent.set(Arc::clone(&made));
+        Ok(Self { agent: made, collection, events: book, runtime, desired })
+    }
+}
+
+/// The runtime behind an endpoint, if it is one.
+async fn runtime(app: &App, endpoint: &Endpoint) -> Outcome<Arc<dyn RuntimeService>> {
+    let runtime = connect_runtime_service(endpoint, app.client_options()).await;
+    let runtime = runtime.map_err(|error| Failure::new(code_of(error.kind()), chain(&error)))?;
+    let version = runtime.version().await.map_err(|error| Failure::call(endpoint, &error))?;
+    // Ours answers so where nobody stands behind it.
+    if version.runtime_name == "imagelet" {
+        return Err(Failure::new(
+            Code::Config,
+            format!("containerRuntimeEndpoint: {endpoint} serves images and runs no pods"),
+        ));
+    }
+    let (name, version) = (version.runtime_name, version.runtime_version);
+    tracing::info!("pods run on {name} {version} at {endpoint}");
+    Ok(Arc::new(runtime))
+}
+
+/// What `look` finds. A process that stays waits for whoever does not answer, and says so once.
+async fn until_there<T>(app: &App, stays: bool, mut look: impl AsyncFnMut() -> Outcome<T>) -> Outcome<T> {
+    let mut told = false;
+    loop {
+        let failure = match look().await {
+            Err(failure) if stays && failure.code() == Code::Unreachable => failure,
+            result => return result,
+        };
+        if !told {
+            tracing::warn!("waiting for the container runtime: {}", failure.lines().join("; "));
+            notify::Notify::of(&app.environment).status("waiting for the container runtime");
+            told = true;
+        }
+        tokio::select! {
+            () = app.stop.cancelled() => return Err(Failure::new(app.signals.code(), "ended by a signal")),
+            () = tokio::time::sleep(PATIENCE) => {}
+        }
+    }
+}
+
+/// The states of an agent that is yet to come: it needs what asks for them.
+struct Late(Arc<OnceLock<Arc<PodAgent>>>);
+
+impl Late {
+    fn ask(&self, question: impl Fn(&dyn PodStates) -> bool) -> bool {
+        self.0.get().is_some_and(|agent| question(&*agent.states()))
+    }
+}
+
+impl PodStates for Late {
+    fn sources_ready(&self) -> bool {
+        self.ask(|states| states.sources_ready())
+    }
+
+    fn content_removable(&self, pod_uid: &str) -> bool {
+        self.ask(|states| states.content_removable(pod_uid))
+    }
+
+    fn runtime_removable(&self, pod_uid: &str) -> bool {
+        self.ask(|states| states.runtime_removable(pod_uid))
+    }
+}
+
+/// The names of the images that pods need, whether there is a container of them or not. A pod that has ended for good needs
+/// none.
+fn needed_images(
+    agent: Arc<OnceLock<Arc<PodAgent>>>,
+    desired: watch::Receiver<DesiredPods>,
+) -> image_manager::gc::Volumes {
+    Arc::new(move || {
+        let views = agent.get().map(|agent| agent.pods()).unwrap_or_default();
+        let over = |uid: &str| {
+            let view = views.iter().find(|view| view.pod.metadata.uid == uid);
+            view.is_some_and(|view| matches!(view.status.phase, Phase::Succeeded | Phase::Failed))
+        };
+        let desired = desired.borrow();
+        let pods = desired.pods.values().filter(|pod| !over(&pod.metadata.uid));
+        let mut names: Vec<String> = pods
+            .flat_map(|pod| pod.images().into_iter().flat_map(|image| names(image.image)).collect::<Vec<_>>())
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    })
+}
+
+/// An image's name as it was written, and as a runtime lists it.
+fn names(image: &str) -> Vec<String> {
+    let full = oci::Reference::parse(image).ok();
+    let listed = full.map(|full| [full.clone().with_default_tag().to_string(), full.canonical().to_string()]);
+    listed.into_iter().flatten().chain([image.to_owned()]).collect()
+}
+
+/// Runs everything that goes on in the background until `stop`.
+pub(crate) async fn keep(app: &App, node: &Node, stop: &CancellationToken) {
+    let collects = app.config.gc.enabled.unwrap_or(true);
+    let collection = async {
+        if collects {
+            node.collection.run(stop).await;
+        } else {
+            node.collection.watch(stop).await;
+        }
+    };
+    tokio::join!(node.agent.run(stop), collection);
+}

@@ -1,0 +1,201 @@
+//! What this machine is like, as its pods have to know it: name, addresses, amounts, whom it asks for names. Read once from
+//! files of the system and the configuration, at the start; everything that has a form is read by pure functions. Called by
+//! [`super::Node`].
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::path::Path;
+use std::sync::Arc;
+
+use cri_api::DnsConfig;
+use kuberuntime::config::{ClusterDns, NodeResources};
+use kuberuntime::sync::NodeFacts;
+use kuberuntime::{Quantity, Surroundings};
+
+use crate::collection::container_links;
+use crate::config::Config;
+
+/// Where systemd's resolver tells whom it asks, while the usual file names only itself, whom no pod reaches.
+const REAL_RESOLVER_FILE: &str = "/run/systemd/resolve/resolv.conf";
+
+/// Reads them. Blocks for as long as small files take.
+pub(super) fn read(config: &Config) -> NodeFacts {
+    let pods = &config.pods;
+    let ips = if pods.node_ips.is_empty() { addresses() } else { pods.node_ips.clone() };
+    let memory = fs::read_to_string("/proc/meminfo").ok().and_then(|text| memory(&text)).unwrap_or_default();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let amount = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+    let disk = rustix::fs::statvfs(&config.root).map_or(0, |disk| disk.f_blocks.saturating_mul(disk.f_frsize));
+    let texts = |list: &[IpAddr]| list.iter().map(ToString::to_string).collect();
+    NodeFacts {
+        around: Surroundings {
+            node_name: name(config),
+            host_ips: texts(&ips),
+            pod_ips: Vec::new(),
+            allocatable_cpu: Quantity::milli(amount(cores as u64).saturating_mul(1000)),
+            allocatable_memory: Quantity::bytes(amount(memory)),
+            allocatable_ephemeral_storage: Quantity::bytes(amount(disk)),
+        },
+        resources: NodeResources { memory, cgroup_v2: Path::new("/sys/fs/cgroup/cgroup.controllers").exists() },
+        dns: resolver(config),
+        cluster_dns: ClusterDns { servers: texts(&pods.cluster_dns), domain: pods.cluster_domain.clone() },
+        hosts_file: fs::read_to_string("/etc/hosts").unwrap_or_default(),
+        pod_logs: config.pod_logs.display().to_string(),
+        container_logs: container_links(&config.pod_logs).map(|path| path.display().to_string()),
+        cgroup_parent: pods.cgroup.clone(),
+        longest_restart_delay: pods.longest_restart_delay,
+        wall_clock: Arc::new(jiff::Timestamp::now),
+    }
+}
+
+/// The name of the node: as configured, otherwise the host name as names of pods have it.
+pub(crate) fn name(config: &Config) -> String {
+    let host = || rustix::system::uname().nodename().to_string_lossy().trim().to_lowercase();
+    config.pods.node_name.clone().unwrap_or_else(host)
+}
+
+/// The addresses by which others reach this node: those from which it would speak to the world, otherwise any that is not a
+/// loopback one, otherwise that one.
+fn addresses() -> Vec<IpAddr> {
+    // Nothing is sent: the system only chooses a way. The addresses are those of documentation.
+    let towards = |any: &str, whom: &str| {
+        let socket = UdpSocket::bind((any, 0)).ok()?;
+        socket.connect((whom, 9)).ok()?;
+        socket.local_addr().ok().map(|address| address.ip())
+    };
+    let chosen = [towards("0.0.0.0", "192.0.2.1"), towards("::", "2001:db8::1")];
+    let mut found: Vec<IpAddr> = chosen.into_iter().flatten().filter(|ip| is_good(*ip)).collect();
+    if found.is_empty() {
+        let table = fs::read_to_string("/proc/net/fib_trie").unwrap_or_default();
+        found.extend(local_addresses(&table).into_iter().map(IpAddr::V4).next());
+    }
+    if found.is_empty() {
+        found.push(Ipv4Addr::LOCALHOST.into());
+    }
+    found
+}
+
+fn is_good(ip: IpAddr) -> bool {
+    let link_local = match ip {
+        IpAddr::V4(ip) => ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    };
+    !(ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() || link_local)
+}
+
+/// The addresses of this machine in the kernel's table of routes, without loopback ones.
+fn local_addresses(table: &str) -> Vec<Ipv4Addr> {
+    let mut found = BTreeSet::new();
+    let mut last = None;
+    for line in table.lines() {
+        let line = line.trim();
+        if let Some(address) = line.strip_prefix("|-- ") {
+            last = address.parse::<Ipv4Addr>().ok();
+        } else if line.starts_with("/32 host LOCAL") {
+            found.extend(last.filter(|ip| is_good((*ip).into())));
+        }
+    }
+    found.into_iter().collect()
+}
+
+/// Bytes of memory in `/proc/meminfo`.
+fn memory(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// What the node's resolver file says.
+fn resolver(config: &Config) -> DnsConfig {
+    let Some(path) = &config.pods.resolv_conf else { return DnsConfig::default() };
+    let text = fs::read_to_string(path).unwrap_or_else(|error| {
+        tracing::warn!("{}: {error}; pods that ask whom the node asks have no name servers", path.display());
+        String::new()
+    });
+    let said = resolv_conf(&text);
+    // A file that somebody chose is the one that is meant.
+    if config.origins.contains_key("resolvConf") || !asks_itself(&said) {
+        return said;
+    }
+    match fs::read_to_string(REAL_RESOLVER_FILE) {
+        Ok(text) => {
+            tracing::info!(
+                "{} names only this machine as its name server, which no pod reaches: {REAL_RESOLVER_FILE} counts; \
+                 --resolv-conf says otherwise",
+                path.display()
+            );
+            resolv_conf(&text)
+        }
+        Err(_) => said,
+    }
+}
+
+fn asks_itself(dns: &DnsConfig) -> bool {
+    let local = |server: &String| server.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    !dns.servers.is_empty() && dns.servers.iter().all(local)
+}
+
+/// A resolver file: every name server and option, and the last list of domains.
+fn resolv_conf(text: &str) -> DnsConfig {
+    let mut dns = DnsConfig::default();
+    for line in text.lines() {
+        let line = line.split(['#', ';']).next().unwrap_or_default();
+        let mut words = line.split_whitespace();
+        match words.next() {
+            Some("nameserver") => dns.servers.extend(words.next().map(str::to_owned)),
+            Some("search") => {
+                let domain =
+                    |word: &str| if word == "." { word.to_owned() } else { word.trim_end_matches('.').to_owned() };
+                dns.searches = words.map(domain).collect();
+            }
+            Some("options") => dns.options.extend(words.map(str::to_owned)),
+            _ => {}
+        }
+    }
+    dns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_the_system_are_read() {
+        assert_eq!(memory("MemTotal:        8000 kB\nMemFree: 1 kB\n"), Some(8_192_000));
+        assert_eq!((memory("MemFree: 1 kB\n"), memory("MemTotal: x kB\n")), (None, None));
+        let text = "# made by hand\nnameserver 192.0.2.1 ; the first\nnameserver ::1\nsearch old.example\n\
+                    search a.example. . b.example\noptions ndots:2 rotate\noptions edns0\nnameserver\ndomain x\n";
+        let dns = resolv_conf(text);
+        assert_eq!(dns.servers, ["192.0.2.1", "::1"]);
+        assert_eq!(dns.searches, ["a.example", ".", "b.example"]);
+        assert_eq!(dns.options, ["ndots:2", "rotate", "edns0"]);
+        assert!(!asks_itself(&dns) && !asks_itself(&DnsConfig::default()));
+        assert!(asks_itself(&resolv_conf("nameserver 127.0.0.53\n")));
+    }
+
+    #[test]
+    fn addresses_of_others_are_not_ours() {
+        let table = "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 0.0.0.0\n        /0 universe UNICAST\n     +-- 10.0.0.0/24 2 0 2\n\
+                     \x20       |-- 10.0.0.0\n           /24 link UNICAST\n        |-- 10.0.0.7\n           /32 host LOCAL\n\
+                     \x20       |-- 10.0.0.255\n           /32 link BROADCAST\nLocal:\n        |-- 127.0.0.1\n           \
+                     /32 host LOCAL\n        |-- 169.254.1.1\n           /32 host LOCAL\n        |-- 10.0.0.7\n           \
+                     /32 host LOCAL\n";
+        assert_eq!(local_addresses(table), [Ipv4Addr::new(10, 0, 0, 7)]);
+        assert_eq!(local_addresses(""), [] as [Ipv4Addr; 0]);
+    }
+
+    #[test]
+    fn a_node_has_a_name_and_an_address() {
+        let mut config = Config::defaults(&crate::environment::Environment::default());
+        config.pods.node_name = Some("edge-1".to_owned());
+        config.pods.node_ips = vec!["192.0.2.7".parse().expect("an address")];
+        let facts = read(&config);
+        assert_eq!(
+            (&*facts.around.node_name, &*facts.around.host_ips),
+            ("edge-1", ["192.0.2.7".to_owned()].as_slice())
+        );
+        assert!(facts.resources.memory > 1 << 20 && facts.around.allocatable_cpu.milli_value() >= 1000);
+        config.pods.node_ips = Vec::new();
+        assert!(!read(&config).around.host_ips.is_empty());
+    }
+}

@@ -1,0 +1,81 @@
+//! Tells systemd, where it started us and asked for it, how far we are: words on the socket that `$NOTIFY_SOCKET` names. A
+//! word that does not arrive is nobody's problem. Called by `imagelet run`.
+
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::Path;
+
+use crate::environment::Environment;
+
+/// Who is told; nobody, mostly.
+#[derive(Debug, Default)]
+pub(crate) struct Notify(Option<SocketAddr>);
+
+impl Notify {
+    /// Whoever the environment names.
+    pub(crate) fn of(environment: &Environment) -> Self {
+        let address = environment.notify_socket.as_ref().and_then(|name| match name.as_bytes() {
+            [b'@', name @ ..] => SocketAddr::from_abstract_name(name).ok(),
+            [b'/', ..] => SocketAddr::from_pathname(Path::new(name)).ok(),
+            _ => None,
+        });
+        Self(address)
+    }
+
+    /// It works.
+    pub(crate) fn ready(&self) {
+        self.tell("READY=1\nSTATUS=running pods");
+    }
+
+    /// It ends.
+    pub(crate) fn stopping(&self) {
+        self.tell("STOPPING=1\nSTATUS=ending; containers go on");
+    }
+
+    /// What it does, for people.
+    pub(crate) fn status(&self, text: &str) {
+        self.tell(&format!("STATUS={}", text.replace('\n', " ")));
+    }
+
+    fn tell(&self, words: &str) {
+        let Some(address) = &self.0 else { return };
+        let sent = UnixDatagram::unbound().and_then(|socket| {
+            socket.set_nonblocking(true)?;
+            socket.send_to_addr(words.as_bytes(), address)
+        });
+        if let Err(error) = sent {
+            tracing::debug!(%error, "systemd was not told");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_arrive() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("notify");
+        let socket = UnixDatagram::bind(&path).expect("bound");
+        let environment = Environment { notify_socket: Some(path.into_os_string()), ..Environment::default() };
+        let notify = Notify::of(&environment);
+        notify.status("waits\nfor it");
+        notify.ready();
+        notify.stopping();
+        let mut heard = Vec::new();
+        for _ in 0..3 {
+            let mut bytes = vec![0; 256];
+            let length = socket.recv(&mut bytes).expect("heard");
+            bytes.truncate(length);
+            heard.push(String::from_utf8(bytes).expect("text"));
+        }
+        assert_eq!(heard[0], "STATUS=waits for it");
+        assert!(heard[1].starts_with("READY=1\n") && heard[2].starts_with("STOPPING=1\n"), "{heard:?}");
+        // Nobody asked, and nobody is there any more.
+        Notify::of(&Environment::default()).ready();
+        drop((socket, directory));
+        notify.ready();
+    }
+}
