@@ -1,0 +1,294 @@
+//! The sync loop itself: it gives each pod a worker, tells workers what their pods should be, and keeps house: pods that
+//! nobody wants are ended, directories that nobody uses are taken away. It waits for no worker and calls no runtime.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::look::Looker;
+use super::metrics::Working;
+use super::relist::Relist;
+use super::shared::Shared;
+use super::slot::Slot;
+use super::timing::Jitter;
+use super::unknown::{Verdict, judge};
+use super::worker::Worker;
+use super::{PodView, WorkerState};
+use crate::identity::CONFIG_SEEN_ANNOTATION;
+use crate::labels::Owner;
+use crate::pod::Pod;
+use crate::sources::{CONFIG_ORIGIN_ANNOTATION, DesiredPods};
+use crate::status::api::Phase;
+
+/// Directories of pods are listed at least so often.
+const DIRECTORIES: Duration = Duration::from_secs(60);
+
+/// One run of the sync loop.
+pub(super) struct Agent {
+    shared: Arc<Shared>,
+    crew: Crew,
+    jitter: Jitter,
+    /// Pods of others that were told.
+    foreign: HashSet<String>,
+    /// When directories are listed next.
+    directories: Instant,
+}
+
+/// Everything that runs beside the loop.
+#[derive(Clone)]
+struct Crew {
+    shared: Arc<Shared>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+    /// Ends what does not end by itself.
+    kill: CancellationToken,
+}
+
+impl Agent {
+    pub(super) fn new(shared: Arc<Shared>, stop: CancellationToken) -> Self {
+        let jitter = Jitter::new(shared.options.seed, "");
+        let (tasks, kill) = (TaskTracker::new(), CancellationToken::new());
+        let crew = Crew { shared: Arc::clone(&shared), tasks, stop, kill };
+        Self { shared, crew, jitter, foreign: HashSet::new(), directories: Instant::now() }
+    }
+
+    /// Works until it is stopped. Then syncs are cancelled and, if they take too long, left; containers go on.
+    pub(super) async fn run(mut self, changed: &mut UnboundedReceiver<String>) {
+        let shared = Arc::clone(&self.shared);
+        self.crew.tasks.spawn(Relist::new(Arc::clone(&shared)).run(self.crew.stop.clone()));
+        let mut desired = shared.desired.clone();
+        let mut seen = shared.seen.subscribe();
+        let mut closing = shared.closing.subscribe();
+        let mut sources_left = false;
+        let mut housekeeping = Instant::now() + shared.options.housekeeping;
+        self.apply();
+        loop {
+            tokio::select! {
+                biased;
+                () = self.crew.stop.cancelled() => break,
+                heard = desired.changed(), if !sources_left => {
+                    // What was told last holds.
+                    sources_left = heard.is_err();
+                    self.apply();
+                }
+                _ = closing.changed() => self.apply(),
+                () = shared.left.notified() => {
+                    self.directories = Instant::now();
+                    self.apply();
+                }
+                _ = seen.changed() => self.look_through(),
+                Some(uid) = changed.recv() => shared.wake(&uid, false),
+                () = sleep_until(housekeeping) => {
+                    self.keep_house();
+                    housekeeping = Instant::now() + self.jitter.spread(shared.options.housekeeping);
+                }
+            }
+        }
+        let Crew { tasks, kill, .. } = &self.crew;
+        tasks.close();
+        if tokio::time::timeout(shared.options.shutdown, tasks.wait()).await.is_err() {
+            tracing::warn!("calls of the runtime hang at the end, and are left");
+            kill.cancel();
+            tasks.wait().await;
+        }
+    }
+
+    /// Gives every pod that should be here a worker, and ends those that should not.
+    fn apply(&mut self) {
+        let desired = self.shared.desired.clone();
+        let desired = desired.borrow();
+        let closing = *self.shared.closing.borrow();
+        let (mut added, mut table) = (Vec::new(), self.shared.table());
+        for (uid, pod) in &desired.pods {
+            match table.slots.get(uid) {
+                Some(slot) => slot.should_be(pod),
+                None if closing.is_none() => added.push(pod),
+                None => {}
+            }
+        }
+        for (uid, slot) in &table.slots {
+            match closing {
+                Some(grace) => slot.end(grace),
+                None if !desired.pods.contains_key(uid) && !is_held(slot, &desired) => slot.end(None),
+                None => {}
+            }
+        }
+        // In the order in which they were told.
+        added.sort_by_key(|pod| told_order(pod));
+        let added: Vec<_> = added.into_iter().map(|pod| table.insert(owner(pod), Some(Arc::clone(pod)))).collect();
+        let returned = added.iter().filter(|slot| table.was_here(&slot.owner.uid)).count();
+        drop((table, desired));
+        for _ in 0..returned {
+            self.shared.options.metrics.restarted();
+        }
+        for slot in added {
+            self.crew.spawn(slot);
+        }
+        self.look_through();
+    }
+
+    /// Decides about pods that the runtime shows and that have no worker.
+    fn look_through(&mut self) {
+        let Some(seen) = self.shared.last_seen() else { return };
+        if self.shared.closing.borrow().is_none() {
+            self.end_unknown(&seen);
+        }
+        // What is in the way of others has its place now.
+        self.shared.open.send_if_modified(|open| !std::mem::replace(open, true));
+        self.shared.wake_all(false, |slot| slot.state() == WorkerState::Queued);
+    }
+
+    fn end_unknown(&mut self, seen: &super::runtime_pods::RuntimePods) {
+        let desired = self.shared.desired.clone();
+        let desired = desired.borrow();
+        self.foreign.retain(|uid| seen.pods.contains_key(uid));
+        let mut orphans = Vec::new();
+        let mut table = self.shared.table();
+        for (uid, pod) in &seen.pods {
+            if table.slots.contains_key(uid) || table.is_gone(uid, seen) {
+                continue;
+            }
+            let Owner { name, namespace, .. } = &pod.owner;
+            match judge(pod, &desired) {
+                Verdict::Foreign if self.foreign.insert(uid.clone()) => {
+                    tracing::info!(pod = name, namespace, uid, "a pod of another program is left alone");
+                }
+                Verdict::Orphan if self.shared.options.end_unknown => {
+                    tracing::info!(pod = name, namespace, uid, "ending a pod that nobody wants");
+                    self.shared.options.metrics.orphan();
+                    orphans.push(table.insert(pod.owner.clone(), None));
+                }
+                _ => {}
+            }
+        }
+        drop(table);
+        for slot in orphans {
+            self.crew.spawn(slot);
+        }
+    }
+
+    fn keep_house(&mut self) {
+        self.apply();
+        self.shared.runtime.collect();
+        self.count();
+        let ready = self.shared.desired.borrow().ready && self.shared.last_seen().is_some();
+        if ready && self.shared.options.end_unknown && self.directories <= Instant::now() {
+            self.directories = Instant::now() + DIRECTORIES;
+            let crew = self.crew.clone();
+            self.crew.tasks.spawn(async move { crew.take_directories().await });
+        }
+    }
+
+    fn count(&self) {
+        let desired = self.shared.desired.borrow();
+        let mut working: BTreeMap<&str, Working> = BTreeMap::new();
+        for (uid, slot) in &self.shared.table().slots {
+            let lifecycle = match slot.state() {
+                WorkerState::Queued | WorkerState::Syncing => "sync",
+                WorkerState::Terminating => "terminating",
+                WorkerState::Terminated => "terminated",
+            };
+            let counts = working.entry(lifecycle).or_default();
+            match (slot.pod().is_some(), desired.pods.contains_key(uid)) {
+                (true, true) => counts.desired += 1,
+                (true, false) => counts.orphan += 1,
+                (false, _) => counts.runtime_only += 1,
+            }
+        }
+        let ended = self.shared.board.all().iter().filter(|view| is_over(view)).count();
+        let states = ["sync", "terminating", "terminated"];
+        let working = states.map(|state| (state, working.get(state).copied().unwrap_or_default()));
+        let active = desired.pods.len().saturating_sub(ended);
+        self.shared.options.metrics.pods(desired.pods.len(), active, working);
+    }
+}
+
+impl Crew {
+    /// Puts a worker to work.
+    fn spawn(&self, slot: Arc<Slot>) {
+        let shared = Arc::clone(&self.shared);
+        let broken = Broken { shared: Arc::clone(&shared), slot: Arc::clone(&slot) };
+        let worker = Worker::new(Looker { shared, slot }, self.stop.clone());
+        let kill = self.kill.clone();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                biased;
+                () = kill.cancelled() => {}
+                () = worker.run() => {}
+            }
+            drop(broken);
+        });
+    }
+
+    /// Takes away directories of pods of which there is nothing else.
+    async fn take_directories(self) {
+        let listed = tokio::select! {
+            () = self.kill.cancelled() => return,
+            listed = self.shared.runtime.parts().volumes.uids() => listed,
+        };
+        let uids = match listed {
+            Ok(uids) => uids,
+            Err(error) => return tracing::warn!("the directories of pods cannot be listed: {error}"),
+        };
+        let mut left = Vec::new();
+        {
+            let desired = self.shared.desired.borrow();
+            let Some(seen) = self.shared.last_seen() else { return };
+            if !desired.ready || !desired.held.is_empty() || self.stop.is_cancelled() {
+                // It may be of a manifest that cannot be read now.
+                return;
+            }
+            let mut table = self.shared.table();
+            for uid in uids {
+                let is_known = desired.pods.contains_key(&uid) || table.slots.contains_key(&uid);
+                if !is_known && !seen.pods.contains_key(&uid) {
+                    tracing::info!(uid, "taking away the directory of a pod that is gone");
+                    left.push(table.insert(Owner { uid, ..Owner::default() }, None));
+                }
+            }
+        }
+        for slot in left {
+            self.spawn(slot);
+        }
+    }
+}
+
+/// A worker that broke leaves all the same: its pod gets another one with the next housekeeping.
+struct Broken {
+    shared: Arc<Shared>,
+    slot: Arc<Slot>,
+}
+
+impl Drop for Broken {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.shared.table().forget(&self.slot);
+        }
+    }
+}
+
+/// Whether a pod has succeeded or failed.
+pub(super) fn is_over(view: &PodView) -> bool {
+    matches!(view.status.phase, Phase::Succeeded | Phase::Failed)
+}
+
+/// Whether the manifest of a pod is there and cannot be read now.
+fn is_held(slot: &Slot, desired: &DesiredPods) -> bool {
+    let origin = slot.pod().and_then(|pod| pod.metadata.annotations.get(CONFIG_ORIGIN_ANNOTATION).cloned());
+    origin.is_some_and(|origin| desired.held.contains(&origin))
+}
+
+fn told_order(pod: &Pod) -> (Option<String>, String, String) {
+    let metadata = &pod.metadata;
+    (metadata.annotations.get(CONFIG_SEEN_ANNOTATION).cloned(), metadata.namespace.clone(), metadata.name.clone())
+}
+
+fn owner(pod: &Pod) -> Owner {
+    let metadata = &pod.metadata;
+    Owner { uid: metadata.uid.clone(), name: metadata.name.clone(), namespace: metadata.namespace.clone() }
+}

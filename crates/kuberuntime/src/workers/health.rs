@@ -1,0 +1,101 @@
+//! [`Health`]: whether the runtime answers. One line is logged when it stops, and one when it is back, however many pods
+//! notice. Told by the relist, asked by the node's health check and by workers.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Whether the runtime answers.
+pub(super) struct Health {
+    threshold: Duration,
+    /// Guards how the last lists went.
+    last: Mutex<Last>,
+}
+
+#[derive(Default)]
+struct Last {
+    /// When a question was last answered.
+    answered: Option<Instant>,
+    /// Why the last one was not.
+    error: Option<String>,
+}
+
+impl Health {
+    pub(super) fn new(threshold: Duration) -> Self {
+        Self { threshold, last: Mutex::default() }
+    }
+
+    fn last(&self) -> MutexGuard<'_, Last> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It answered. Whether it did not before.
+    pub(super) fn answered(&self, now: Instant) -> bool {
+        let mut last = self.last();
+        last.answered = Some(now);
+        let back = last.error.take().is_some();
+        drop(last);
+        if back {
+            tracing::info!("the runtime answers again");
+        }
+        back
+    }
+
+    /// It did not. Whether it did before.
+    pub(super) fn failed(&self, error: &cri_api::Error) -> bool {
+        let text = format!("{}: {error}", error.kind());
+        let mut last = self.last();
+        let first = last.error.is_none();
+        last.error = Some(text);
+        drop(last);
+        if first {
+            tracing::warn!("the runtime does not answer, pods are left as they are: {}: {error}", error.kind());
+        }
+        first
+    }
+
+    /// Whether the last question failed.
+    pub(super) fn is_down(&self) -> bool {
+        self.last().error.is_some()
+    }
+
+    /// What is wrong, for people.
+    pub(super) fn check(&self, now: Instant) -> Result<(), String> {
+        let last = self.last();
+        if let Some(error) = &last.error {
+            return Err(format!("the runtime does not answer: {error}"));
+        }
+        match last.answered.map(|answered| now.saturating_duration_since(answered)) {
+            None => Err("pleg has yet to be successful".to_owned()),
+            Some(ago) if ago > self.threshold => {
+                let (ago, threshold) = (ago.as_secs(), self.threshold.as_secs());
+                Err(format!("pleg was last seen active {ago}s ago; threshold is {threshold}s"))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cri_api::{Error, Kind};
+
+    use super::*;
+
+    #[test]
+    fn an_answer_is_good_for_three_minutes() {
+        let (health, begin) = (Health::new(Duration::from_secs(180)), Instant::now());
+        assert_eq!(health.check(begin), Err("pleg has yet to be successful".to_owned()));
+        assert!(!health.answered(begin));
+        assert_eq!(health.check(begin + Duration::from_secs(180)), Ok(()));
+        let late = health.check(begin + Duration::from_secs(181));
+        assert_eq!(late, Err("pleg was last seen active 181s ago; threshold is 180s".to_owned()));
+        let error = Error::new(Kind::Unavailable, "connect: no such file");
+        assert!(health.failed(&error) && !health.failed(&error));
+        let down = health.check(begin);
+        assert_eq!(down, Err("the runtime does not answer: Unavailable: connect: no such file".to_owned()));
+        assert!(health.answered(begin) && !health.answered(begin));
+        assert_eq!(health.check(begin), Ok(()));
+    }
+}

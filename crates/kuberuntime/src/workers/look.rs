@@ -1,0 +1,176 @@
+//! Looking at a pod and telling how it is: the runtime is asked, probes hear what runs, a status is made and shown. It
+//! changes nothing in the runtime. Called by the worker of the pod, also while something long is being done to the pod.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::shared::Shared;
+use super::slot::{Age, Face, Slot};
+use super::{PodView, WorkerState};
+use crate::pod::{Container, ContainerKind, Pod, RestartPolicy};
+use crate::status::api::{PodStatus, Waiting};
+use crate::status::{ObservedPod, StatusInput, pod_status};
+use crate::sync::PodRuntimeError;
+
+/// While something is being done to a pod it is not looked at more often.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// A look at one pod.
+#[derive(Clone)]
+pub(super) struct Looker {
+    pub(super) shared: Arc<Shared>,
+    pub(super) slot: Arc<Slot>,
+}
+
+impl Looker {
+    /// Asks the runtime, and tells what it shows.
+    pub(super) async fn look(&self) -> Result<Arc<ObservedPod>, PodRuntimeError> {
+        let mut observed = self.shared.runtime.observe(&self.slot.owner.uid).await?;
+        // What has nothing in the runtime has a name all the same.
+        if !self.slot.owner.name.is_empty() || observed.owner.uid.is_empty() {
+            observed.owner = self.slot.owner.clone();
+        }
+        let observed = Arc::new(observed);
+        if let Some(pod) = self.slot.pod() {
+            self.shared.probes.observe(&pod, &observed, self.shared.host_ips().first().map(String::as_str));
+        }
+        self.slot.face().observed = Some(Arc::clone(&observed));
+        self.tell();
+        Ok(observed)
+    }
+
+    /// Looks whenever something happens, for as long as it is asked to.
+    pub(super) async fn keep_looking(&self) -> Infallible {
+        loop {
+            self.slot.wake.notified().await;
+            // What went wrong is told by what is being done.
+            let _ = self.look().await;
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Tells where the pod is on its way.
+    pub(super) fn enter(&self, state: WorkerState) {
+        self.slot.face().state = state;
+        self.tell();
+    }
+
+    /// Tells what went wrong, or that nothing does any more. What is new is logged once.
+    pub(super) fn told_error(&self, error: Option<String>) {
+        let mut face = self.slot.face();
+        if face.error == error {
+            return;
+        }
+        let pod = self.title();
+        match &error {
+            // That is told once for all pods.
+            Some(error) if self.shared.health.is_down() => tracing::debug!(pod, "the pod has to wait: {error}"),
+            Some(error) => tracing::warn!(pod, "Error syncing pod, will retry: {error}"),
+            None => tracing::debug!(pod, "the pod is well again"),
+        }
+        face.error = error;
+        drop(face);
+        self.tell();
+    }
+
+    /// The outcome of a start.
+    pub(super) fn told_start(&self, container: &str, waiting: Option<&Waiting>) {
+        let mut face = self.slot.face();
+        let before = match waiting {
+            Some(waiting) => face.waiting.insert(container.to_owned(), waiting.clone()),
+            None => face.waiting.remove(container),
+        };
+        drop(face);
+        if before.as_ref() != waiting {
+            self.tell();
+        }
+    }
+
+    /// `web_default(uid)`.
+    pub(super) fn title(&self) -> String {
+        let owner = &self.slot.owner;
+        format!("{}_{}({})", owner.name, owner.namespace, owner.uid)
+    }
+
+    /// Makes the status of what is known, and shows it, if it says anything new.
+    pub(super) fn tell(&self) {
+        let Self { shared, slot } = self;
+        let pod = slot.pod();
+        let mut face = slot.face();
+        if pod.is_none() && slot.owner.name.is_empty() {
+            // A directory that was left: there is nothing to show of it.
+            return;
+        }
+        let pod = match (&face.ending, pod) {
+            (Some(ending), _) => Arc::clone(ending),
+            (None, Some(pod)) => pod,
+            (None, None) => Arc::new(found(&slot.owner, face.observed.as_deref())),
+        };
+        let nothing = ObservedPod::default();
+        let observed = face.observed.clone();
+        let status = pod_status(&StatusInput {
+            pod: &pod,
+            observed: observed.as_deref().unwrap_or(&nothing),
+            probes: &shared.probes.results(&slot.owner.uid),
+            waiting: &face.waiting,
+            ended: face.ended.as_ref(),
+            host_ips: shared.host_ips(),
+            runtime_name: shared.runtime_name.get().map_or("", String::as_str),
+            previous: face.view.as_ref().map(|view| &view.status),
+            now: shared.wall_clock(),
+        });
+        let status = first_start(status, &mut face, shared.wall_clock());
+        let view = PodView { pod, status, state: face.state, actions: face.actions.clone(), error: face.error.clone() };
+        if face.view.as_ref().is_some_and(|told| says_the_same(told, &view)) {
+            return;
+        }
+        let view = Arc::new(view);
+        face.view = Some(Arc::clone(&view));
+        shared.board.put(&slot.owner, view);
+    }
+}
+
+fn says_the_same(a: &PodView, b: &PodView) -> bool {
+    (Arc::ptr_eq(&a.pod, &b.pod) || a.pod == b.pod)
+        && (a.state, &a.actions, &a.error, &a.status) == (b.state, &b.actions, &b.error, &b.status)
+}
+
+/// A pod that was found running was started when its sandbox was made, not when this process saw it.
+fn first_start(mut status: PodStatus, face: &mut Face, now: Timestamp) -> PodStatus {
+    let Some(observed) = &face.observed else { return status };
+    if face.age.is_none() {
+        let made = observed.sandboxes.iter().map(|sandbox| sandbox.created_at).filter(|made| *made > 0).min();
+        let made = made.and_then(|made| Timestamp::from_second(made / 1_000_000_000).ok());
+        if let Some(made) = made.filter(|made| *made < status.start_time) {
+            status.start_time = made;
+        }
+        face.age = Some(Age::new(status.start_time, now, Instant::now()));
+    }
+    status
+}
+
+/// What can be said of a pod that nobody knows: what is there of it.
+pub(super) fn found(owner: &crate::labels::Owner, observed: Option<&ObservedPod>) -> Pod {
+    let mut pod = Pod::default();
+    pod.metadata.uid.clone_from(&owner.uid);
+    pod.metadata.name.clone_from(&owner.name);
+    pod.metadata.namespace.clone_from(&owner.namespace);
+    pod.spec.restart_policy = Some(RestartPolicy::Never);
+    let mut last = "";
+    for run in observed.iter().flat_map(|observed| &observed.containers) {
+        if run.name == last {
+            continue;
+        }
+        last = &run.name;
+        let container = Container { name: run.name.clone(), image: run.image.clone(), ..Container::default() };
+        match run.info.kind {
+            Some(ContainerKind::Init) => pod.spec.init_containers.push(container),
+            Some(ContainerKind::Normal | ContainerKind::Ephemeral) | None => pod.spec.containers.push(container),
+        }
+    }
+    pod
+}

@@ -1,0 +1,212 @@
+//! [`Relist`]: the PLEG. It asks the runtime for all sandboxes and containers, once a second or when its events say that
+//! something happened, finds the pods that look otherwise than before, and wakes them. A list that fails changes nothing:
+//! what is not known is never taken for gone. Hangs alone. Run by the sync loop.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cri_api::{ContainerEvents, Kind, RuntimeService};
+use futures::StreamExt as _;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::WorkerState;
+use super::runtime_pods::{Differ, RuntimePods};
+use super::shared::Shared;
+
+/// Events that come together are answered by one look.
+const GATHER: Duration = Duration::from_millis(100);
+/// A stream that said nothing for so long, not even that there is none, is one.
+const TRUST: Duration = Duration::from_secs(5);
+/// A stream that broke is opened again after so long.
+const REOPEN: Duration = Duration::from_secs(10);
+/// So many changes that events did not tell, and they are not relied on any more.
+const MISSED: u32 = 3;
+
+/// Asks for everything, again and again.
+pub(super) struct Relist {
+    shared: Arc<Shared>,
+    runtime: Arc<dyn RuntimeService>,
+    differ: Differ,
+    last: Option<Instant>,
+    events: Events,
+}
+
+/// The events of the runtime, as far as it has them.
+enum Events {
+    /// It has none, or they are not to be relied on.
+    Never,
+    /// They are asked for at that time.
+    Closed(Instant),
+    /// They are listened to since that time.
+    Open { stream: ContainerEvents, since: Instant, missed: u32 },
+}
+
+/// What makes one ask.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Why {
+    Timer,
+    Event,
+    Stop,
+}
+
+impl Relist {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        let runtime = Arc::clone(&shared.runtime.parts().runtime);
+        let events = if shared.options.events { Events::Closed(Instant::now()) } else { Events::Never };
+        Self { shared, runtime, differ: Differ::default(), last: None, events }
+    }
+
+    /// Works until `stop`. A question that hangs is given up then.
+    pub(super) async fn run(mut self, stop: CancellationToken) {
+        let work = async {
+            let mut why = Why::Timer;
+            loop {
+                self.relist(why).await;
+                why = self.wait(&stop).await;
+                if why == Why::Stop {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            () = work => {}
+        }
+    }
+
+    async fn wait(&mut self, stop: &CancellationToken) -> Why {
+        let now = Instant::now();
+        if let Events::Closed(at) = &self.events
+            && *at <= now
+        {
+            self.events = Events::Open { stream: self.runtime.container_events(), since: now, missed: 0 };
+        }
+        let often = now + self.shared.options.relist;
+        let seldom = now + self.shared.options.evented_relist.max(self.shared.options.relist);
+        let (stream, due) = match &mut self.events {
+            Events::Open { stream, since, .. } => (Some(stream), if *since + TRUST <= now { seldom } else { often }),
+            Events::Never | Events::Closed(_) => (None, often),
+        };
+        let heard = async {
+            match stream {
+                Some(stream) => stream.next().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => Why::Stop,
+            heard = heard => match heard {
+                Some(Ok(_)) => {
+                    self.gather().await;
+                    Why::Event
+                }
+                // From now on it is asked as often as without events, and now.
+                Some(Err(error)) => self.lost(Some(&error)),
+                None => self.lost(None),
+            },
+            () = sleep_until(due) => Why::Timer,
+        }
+    }
+
+    /// Takes what comes together with an event.
+    async fn gather(&mut self) {
+        let until = Instant::now() + GATHER;
+        let Events::Open { stream, .. } = &mut self.events else { return };
+        loop {
+            tokio::select! {
+                biased;
+                () = sleep_until(until) => return,
+                heard = stream.next() => if !matches!(heard, Some(Ok(_))) {
+                    self.events = Events::Closed(Instant::now() + REOPEN);
+                    return;
+                },
+            }
+        }
+    }
+
+    fn lost(&mut self, error: Option<&cri_api::Error>) -> Why {
+        self.events = match error {
+            Some(error) if error.kind() == Kind::Unimplemented => {
+                tracing::debug!("the runtime has no events of containers: {error}");
+                Events::Never
+            }
+            error => {
+                let text = error.map_or_else(|| "it ended".to_owned(), ToString::to_string);
+                tracing::debug!("the runtime's events of containers broke off: {text}");
+                Events::Closed(Instant::now() + REOPEN)
+            }
+        };
+        Why::Timer
+    }
+
+    async fn relist(&mut self, why: Why) {
+        let shared = Arc::clone(&self.shared);
+        let asked = Instant::now();
+        let since = self.last.replace(asked).map(|last| asked.saturating_duration_since(last));
+        let answer = ask(&shared, &*Arc::clone(&self.runtime)).await;
+        shared.options.metrics.relisted(asked.elapsed(), since, shared.wall_clock());
+        let (sandboxes, containers) = match answer {
+            Ok(lists) => lists,
+            Err(error) => {
+                if shared.health.failed(&error) {
+                    // Each pod tells that it cannot be looked at.
+                    shared.wake_all(false, |slot| slot.state() != WorkerState::Terminated);
+                }
+                return;
+            }
+        };
+        let changed = self.differ.differ(&sandboxes, &containers);
+        let before = shared.last_seen();
+        if before.is_none() || !changed.is_empty() {
+            let empty = Arc::new(RuntimePods::empty(asked));
+            let pods = before.as_ref().unwrap_or(&empty).after(&changed, &sandboxes, &containers, asked);
+            shared.options.metrics.runtime(&pods);
+            let pods = Arc::new(pods);
+            shared.seen.send_replace(Some(Arc::clone(&pods)));
+            let table = shared.table();
+            for uid in &changed {
+                // What the pod's own worker did, and has looked at since, is no news.
+                if let Some(slot) = table.slots.get(&**uid)
+                    && !slot.has_seen(pods.pods.get(&**uid))
+                {
+                    slot.wake(false);
+                }
+            }
+        }
+        if shared.health.answered(Instant::now()) {
+            // Whoever had no luck tries again, and need not wait out its time.
+            shared.wake_all(true, |slot| slot.face().error.is_some() || slot.state() != WorkerState::Terminated);
+        }
+        self.judge(why, !changed.is_empty() && before.is_some());
+    }
+
+    /// Events that do not tell what happens are not relied on. One may always be on its way.
+    fn judge(&mut self, why: Why, changed: bool) {
+        let Events::Open { missed, since, .. } = &mut self.events else { return };
+        if !changed || since.elapsed() <= self.shared.options.evented_relist {
+            return;
+        }
+        *missed = if why == Why::Event { 0 } else { *missed + 1 };
+        if *missed >= MISSED {
+            tracing::warn!("the runtime's events of containers do not tell everything, and are not relied on");
+            self.events = Events::Never;
+        }
+    }
+}
+
+/// Sandboxes before containers: what comes in between is then a container whose sandbox is not known yet.
+async fn ask(
+    shared: &Shared,
+    runtime: &dyn RuntimeService,
+) -> cri_api::Result<(Vec<cri_api::PodSandbox>, Vec<cri_api::Container>)> {
+    if shared.runtime_name.get().is_none() {
+        let version = runtime.version().await?;
+        // Nobody else sets it.
+        let _ = shared.runtime_name.set(version.runtime_name);
+    }
+    let sandboxes = runtime.list_pod_sandboxes(None).await?;
+    Ok((sandboxes, runtime.list_containers(None).await?))
+}

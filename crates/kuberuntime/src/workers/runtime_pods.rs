@@ -1,0 +1,232 @@
+//! [`RuntimePods`]: what the runtime's two lists show, by pods; and [`Differ`], which finds the pods about which two lists in
+//! a row differ. Pure. A list that shows nothing new costs a look-up for each entry and copies nothing. Called by the
+//! relist.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use cri_api::{Container, ContainerState, PodSandbox};
+use tokio::time::Instant;
+
+use crate::identity::CONFIG_SOURCE_ANNOTATION;
+use crate::labels::{Owner, POD_UID};
+use crate::sources::CONFIG_ORIGIN_ANNOTATION;
+use crate::status::ObservedPod;
+
+/// A pod as the lists show it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct RuntimePod {
+    /// Whose sandboxes and containers these are.
+    pub(super) owner: Owner,
+    /// Where its manifest is, on pods that this program made; `None`: somebody else's.
+    pub(super) origin: Option<String>,
+    /// Its sandboxes, and whether they are ready.
+    pub(super) sandboxes: BTreeMap<String, bool>,
+    /// Its containers.
+    pub(super) containers: BTreeMap<String, ContainerState>,
+}
+
+impl RuntimePod {
+    /// Whether this is just what a look at the pod has shown.
+    pub(super) fn is_seen(&self, observed: &ObservedPod) -> bool {
+        let sandbox = |id: &str| self.sandboxes.get(id).copied();
+        let container = |id: &str| self.containers.get(id).copied();
+        observed.sandboxes.len() == self.sandboxes.len()
+            && observed.containers.len() == self.containers.len()
+            && observed.sandboxes.iter().all(|seen| sandbox(&seen.id) == Some(seen.ready))
+            && observed.containers.iter().all(|seen| container(&seen.id) == Some(seen.state))
+    }
+}
+
+/// All pods of the runtime.
+#[derive(Clone, Debug)]
+pub(super) struct RuntimePods {
+    /// By uid.
+    pub(super) pods: HashMap<String, Arc<RuntimePod>>,
+    /// When the lists were asked for from which this was made.
+    pub(super) asked: Instant,
+}
+
+/// What a list shows of one thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Sandbox(bool),
+    Container(ContainerState),
+}
+
+struct Known {
+    uid: Arc<str>,
+    state: State,
+    /// The lists in which it was last.
+    round: u64,
+}
+
+/// Remembers the last lists.
+#[derive(Default)]
+pub(super) struct Differ {
+    known: HashMap<String, Known>,
+    round: u64,
+}
+
+impl Differ {
+    /// The uids of pods that look otherwise than in the lists before.
+    pub(super) fn differ(&mut self, sandboxes: &[PodSandbox], containers: &[Container]) -> HashSet<Arc<str>> {
+        self.round += 1;
+        let mut changed = HashSet::new();
+        let mut listed = 0;
+        let sandboxes = sandboxes.iter().map(|sandbox| (&sandbox.id, &sandbox.labels, State::Sandbox(sandbox.ready)));
+        let containers =
+            containers.iter().map(|container| (&container.id, &container.labels, State::Container(container.state)));
+        for (id, labels, state) in sandboxes.chain(containers) {
+            if let Some(known) = self.known.get_mut(id.as_str()) {
+                if known.state != state {
+                    known.state = state;
+                    changed.insert(Arc::clone(&known.uid));
+                }
+                listed += usize::from(known.round != self.round);
+                known.round = self.round;
+            } else if let Some(uid) = labels.get(POD_UID).filter(|uid| !uid.is_empty()) {
+                let uid: Arc<str> = uid.as_str().into();
+                changed.insert(Arc::clone(&uid));
+                self.known.insert(id.clone(), Known { uid, state, round: self.round });
+                listed += 1;
+            }
+        }
+        if listed < self.known.len() {
+            let round = self.round;
+            self.known.retain(|_, known| {
+                if known.round != round {
+                    changed.insert(Arc::clone(&known.uid));
+                }
+                known.round == round
+            });
+        }
+        changed
+    }
+}
+
+impl RuntimePods {
+    /// Nothing is known yet.
+    pub(super) fn empty(asked: Instant) -> Self {
+        Self { pods: HashMap::new(), asked }
+    }
+
+    /// These pods after the lists in which `changed` look otherwise.
+    pub(super) fn after(
+        &self,
+        changed: &HashSet<Arc<str>>,
+        sandboxes: &[PodSandbox],
+        containers: &[Container],
+        asked: Instant,
+    ) -> Self {
+        let mut pods = self.pods.clone();
+        pods.retain(|uid, _| !changed.contains(uid.as_str()));
+        let mut anew: HashMap<&str, RuntimePod> = HashMap::new();
+        let is_changed =
+            |labels: &BTreeMap<String, String>| labels.get(POD_UID).is_some_and(|uid| changed.contains(uid.as_str()));
+        for sandbox in sandboxes.iter().filter(|sandbox| is_changed(&sandbox.labels)) {
+            let Some(owner) = Owner::from_labels(&sandbox.labels) else { continue };
+            let pod = anew.entry(&sandbox.labels[POD_UID]).or_default();
+            pod.owner = owner;
+            pod.sandboxes.insert(sandbox.id.clone(), sandbox.ready);
+            if sandbox.annotations.contains_key(CONFIG_SOURCE_ANNOTATION)
+                && let Some(origin) = sandbox.annotations.get(CONFIG_ORIGIN_ANNOTATION)
+            {
+                pod.origin = Some(origin.clone());
+            }
+        }
+        for container in containers.iter().filter(|container| is_changed(&container.labels)) {
+            let Some(owner) = Owner::from_labels(&container.labels) else { continue };
+            let pod = anew.entry(&container.labels[POD_UID]).or_default();
+            pod.owner = owner;
+            pod.containers.insert(container.id.clone(), container.state);
+        }
+        pods.extend(anew.into_iter().map(|(uid, pod)| (uid.to_owned(), Arc::new(pod))));
+        Self { pods, asked }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cri_api::ContainerMetadata;
+
+    use super::*;
+    use crate::labels::{POD_NAME, POD_NAMESPACE};
+
+    fn labels(uid: &str) -> BTreeMap<String, String> {
+        [(POD_UID, uid), (POD_NAME, "web"), (POD_NAMESPACE, "default")]
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into()
+    }
+
+    fn sandbox(id: &str, uid: &str, ready: bool, ours: bool) -> PodSandbox {
+        let mut annotations = BTreeMap::from([(CONFIG_SOURCE_ANNOTATION.to_owned(), "file".to_owned())]);
+        if ours {
+            annotations.insert(CONFIG_ORIGIN_ANNOTATION.to_owned(), "/etc/pods/web.yaml".to_owned());
+        }
+        PodSandbox { id: id.into(), ready, labels: labels(uid), annotations, ..PodSandbox::default() }
+    }
+
+    fn container(id: &str, uid: &str, state: ContainerState) -> Container {
+        let metadata = ContainerMetadata { name: "a".into(), attempt: 0 };
+        Container { id: id.into(), metadata, state, labels: labels(uid), ..Container::default() }
+    }
+
+    fn told(mut changed: Vec<Arc<str>>) -> Vec<Arc<str>> {
+        changed.sort();
+        changed
+    }
+
+    #[test]
+    fn only_pods_that_changed_are_named_and_made_anew() {
+        let mut differ = Differ::default();
+        let now = Instant::now();
+        let mut sandboxes = vec![sandbox("s1", "u1", true, true), sandbox("s2", "u2", true, false)];
+        let mut containers = vec![container("c1", "u1", ContainerState::Running)];
+        // What is no pod's is nobody's business.
+        containers.push(Container { id: "x".into(), ..Container::default() });
+        let mut look = |sandboxes: &[PodSandbox], containers: &[Container]| {
+            let changed = differ.differ(sandboxes, containers);
+            (told(changed.iter().cloned().collect()), changed)
+        };
+        let (names, changed) = look(&sandboxes, &containers);
+        assert_eq!(names, ["u1".into(), "u2".into()]);
+        let first = RuntimePods::empty(now).after(&changed, &sandboxes, &containers, now);
+        assert_eq!(first.pods["u1"].origin.as_deref(), Some("/etc/pods/web.yaml"));
+        assert_eq!((first.pods.len(), first.pods["u2"].origin.as_deref()), (2, None));
+        assert_eq!(look(&sandboxes, &containers).0, []);
+
+        containers[0].state = ContainerState::Exited;
+        let (names, changed) = look(&sandboxes, &containers);
+        assert_eq!(names, ["u1".into()]);
+        let second = first.after(&changed, &sandboxes, &containers, now);
+        assert_eq!(second.pods["u1"].containers["c1"], ContainerState::Exited);
+        assert!(Arc::ptr_eq(&first.pods["u2"], &second.pods["u2"]));
+
+        sandboxes.remove(1);
+        let (names, changed) = look(&sandboxes, &containers);
+        assert_eq!(names, ["u2".into()]);
+        assert!(!second.after(&changed, &sandboxes, &containers, now).pods.contains_key("u2"));
+        // One goes while another comes.
+        containers[0].id = "c2".into();
+        assert_eq!(look(&sandboxes, &containers).0, ["u1".into()]);
+    }
+
+    #[test]
+    fn a_look_that_showed_the_same_is_known() {
+        let pod = RuntimePod {
+            sandboxes: BTreeMap::from([("s".to_owned(), true)]),
+            containers: BTreeMap::from([("c".to_owned(), ContainerState::Running)]),
+            ..RuntimePod::default()
+        };
+        let mut observed = ObservedPod::default();
+        assert!(!pod.is_seen(&observed));
+        observed.sandboxes.push(crate::ObservedSandbox { id: "s".into(), ready: true, ..Default::default() });
+        let mut run = crate::ObservedContainer { id: "c".into(), state: ContainerState::Running, ..Default::default() };
+        observed.containers.push(run.clone());
+        assert!(pod.is_seen(&observed));
+        run.state = ContainerState::Exited;
+        observed.containers[0] = run;
+        assert!(!pod.is_seen(&observed));
+    }
+}

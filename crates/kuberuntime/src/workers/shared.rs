@@ -1,0 +1,185 @@
+//! [`Shared`]: what the sync loop, the workers, the relist and the readers of pods have in common: which pods have a worker,
+//! whose turn it is, what the runtime showed last. It starts nothing; [`super::agent`] does.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use jiff::Timestamp;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use super::board::Board;
+use super::health::Health;
+use super::runtime_pods::RuntimePods;
+use super::slot::Slot;
+use super::{AgentOptions, WorkerState};
+use crate::labels::Owner;
+use crate::probes::ProbeManager;
+use crate::sources::DesiredPods;
+use crate::sync::PodRuntime;
+
+/// What everybody here works with.
+pub(super) struct Shared {
+    pub(super) runtime: Arc<PodRuntime>,
+    pub(super) probes: Arc<ProbeManager>,
+    pub(super) desired: watch::Receiver<DesiredPods>,
+    pub(super) options: AgentOptions,
+    pub(super) board: Board,
+    pub(super) health: Health,
+    /// What the runtime showed last; `None`: it has not answered yet.
+    pub(super) seen: watch::Sender<Option<Arc<RuntimePods>>>,
+    /// Whether what the runtime showed first was looked through: before that no pod is begun, because what was found may
+    /// stand in its way.
+    pub(super) open: watch::Sender<bool>,
+    /// Name of the runtime, in front of the ids of containers.
+    pub(super) runtime_name: OnceLock<String>,
+    /// Everything ends, within so many seconds where somebody said it.
+    pub(super) closing: watch::Sender<Option<Option<i64>>>,
+    /// A worker is gone.
+    pub(super) left: Notify,
+    /// Guards which pods have a worker.
+    table: Mutex<Table>,
+}
+
+/// Which pods have a worker.
+#[derive(Default)]
+pub(super) struct Table {
+    pub(super) slots: HashMap<String, Arc<Slot>>,
+    /// When workers of pods left: lists that were asked for before that may still show them.
+    gone: HashMap<String, Instant>,
+    told: u64,
+}
+
+impl Table {
+    /// A pod gets a place, behind all that were told before.
+    pub(super) fn insert(&mut self, owner: Owner, pod: Option<Arc<crate::pod::Pod>>) -> Arc<Slot> {
+        self.told += 1;
+        let slot = Arc::new(Slot::new(owner, pod, self.told, Instant::now()));
+        self.slots.insert(slot.owner.uid.clone(), Arc::clone(&slot));
+        slot
+    }
+
+    /// Whether a pod had a worker not long ago.
+    pub(super) fn was_here(&self, uid: &str) -> bool {
+        self.gone.contains_key(uid)
+    }
+
+    /// A worker is no more; what is left of its pod is another's affair.
+    pub(super) fn forget(&mut self, slot: &Arc<Slot>) {
+        let uid = slot.owner.uid.as_str();
+        if self.slots.get(uid).is_some_and(|known| Arc::ptr_eq(known, slot)) {
+            self.slots.remove(uid);
+        }
+    }
+
+    /// Whether a pod that `seen` shows is known to be gone since.
+    pub(super) fn is_gone(&self, uid: &str, seen: &RuntimePods) -> bool {
+        self.gone.get(uid).is_some_and(|gone| seen.asked <= *gone)
+    }
+
+    /// Whether a pod may begin: no other one of its name is in its way.
+    fn may_begin(&self, slot: &Slot, seen: &RuntimePods) -> bool {
+        let namesake = |owner: &Owner| {
+            owner.uid != slot.owner.uid && owner.name == slot.owner.name && owner.namespace == slot.owner.namespace
+        };
+        let is_there = |uid: &str| seen.pods.contains_key(uid) && !self.is_gone(uid, seen);
+        // What is in the runtime already comes first.
+        let rank = |slot: &Slot| (!is_there(&slot.owner.uid), slot.sequence);
+        let in_the_way = |other: &Slot| {
+            namesake(&other.owner)
+                && (other.begun.load(Ordering::Acquire) || (!other.is_ending() && rank(other) < rank(slot)))
+        };
+        // Of ours without a worker: nobody decided about it yet, or its manifest is held.
+        let undecided = seen.pods.values().any(|pod| {
+            pod.origin.is_some()
+                && namesake(&pod.owner)
+                && !self.slots.contains_key(&pod.owner.uid)
+                && !self.is_gone(&pod.owner.uid, seen)
+        });
+        !undecided && !self.slots.values().any(|other| in_the_way(other))
+    }
+}
+
+impl Shared {
+    pub(super) fn new(
+        runtime: Arc<PodRuntime>,
+        probes: Arc<ProbeManager>,
+        desired: watch::Receiver<DesiredPods>,
+        options: AgentOptions,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            health: Health::new(options.relist_threshold),
+            runtime,
+            probes,
+            desired,
+            options,
+            board: Board::new(),
+            seen: watch::Sender::new(None),
+            open: watch::Sender::new(false),
+            runtime_name: OnceLock::new(),
+            closing: watch::Sender::new(None),
+            left: Notify::new(),
+            table: Mutex::default(),
+        })
+    }
+
+    pub(super) fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn wall_clock(&self) -> Timestamp {
+        (self.runtime.parts().node.wall_clock)()
+    }
+
+    /// The address of pods that have the node's network.
+    pub(super) fn host_ips(&self) -> &[String] {
+        &self.runtime.parts().node.around.host_ips
+    }
+
+    /// What the runtime showed last.
+    pub(super) fn last_seen(&self) -> Option<Arc<RuntimePods>> {
+        self.seen.borrow().clone()
+    }
+
+    /// Looks at a pod, if it has a worker.
+    pub(super) fn wake(&self, uid: &str, whole: bool) {
+        if let Some(slot) = self.table().slots.get(uid) {
+            slot.wake(whole);
+        }
+    }
+
+    /// Looks at every pod of which `which` holds.
+    pub(super) fn wake_all(&self, whole: bool, which: impl Fn(&Slot) -> bool) {
+        for slot in self.table().slots.values().filter(|slot| which(slot)) {
+            slot.wake(whole);
+        }
+    }
+
+    /// Gives a pod its turn, unless another one of its name is in its way.
+    pub(super) fn take_turn(&self, slot: &Slot) -> bool {
+        let Some(seen) = self.last_seen() else { return false };
+        let table = self.table();
+        let may = *self.open.borrow() && table.may_begin(slot, &seen);
+        if may {
+            slot.begun.store(true, Ordering::Release);
+        }
+        may
+    }
+
+    /// A pod is gone, or its worker is: those that wait for it ask again whether it is their turn.
+    pub(super) fn leave(&self, slot: &Arc<Slot>) {
+        let uid = slot.owner.uid.as_str();
+        self.probes.forget(uid);
+        let mut table = self.table();
+        table.forget(slot);
+        table.gone.insert(uid.to_owned(), Instant::now());
+        if let Some(seen) = self.last_seen() {
+            table.gone.retain(|_, gone| seen.asked <= *gone);
+        }
+        drop(table);
+        self.board.take(&slot.owner);
+        self.wake_all(false, |slot| slot.state() == WorkerState::Queued);
+        self.left.notify_one();
+    }
+}

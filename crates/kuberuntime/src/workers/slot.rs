@@ -1,0 +1,264 @@
+//! [`Slot`]: what the sync loop and the worker of one pod have in common: orders one way, what is known of the pod the other
+//! way. It decides nothing and calls no runtime.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use jiff::{SignedDuration, Timestamp};
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::runtime_pods::RuntimePod;
+use super::{PodView, WorkerState};
+use crate::labels::Owner;
+use crate::pod::Pod;
+use crate::status::api::Waiting;
+use crate::status::{ObservedPod, PodEnd};
+
+/// What a worker is to do.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Orders {
+    /// What its pod should be; `None`: nobody knows, it was found in the runtime.
+    pub(super) pod: Option<Arc<Pod>>,
+    /// It is to be ended and removed, within so many seconds where somebody said it.
+    pub(super) end: Option<Option<i64>>,
+}
+
+/// One pod.
+pub(super) struct Slot {
+    pub(super) owner: Owner,
+    /// Those that were told earlier have a lower one.
+    pub(super) sequence: u64,
+    /// When it was told.
+    pub(super) told_at: Instant,
+    orders: watch::Sender<Orders>,
+    /// Something happened to it: look.
+    pub(super) wake: Notify,
+    /// The next look is to be followed by a whole sync, whatever it shows.
+    whole: AtomicBool,
+    /// It had its turn: it may have something in the runtime.
+    pub(super) begun: AtomicBool,
+    /// Guards what cancels the sync that runs.
+    running: Mutex<CancellationToken>,
+    /// Guards what is known of the pod.
+    face: Mutex<Face>,
+}
+
+/// What is known of a pod.
+#[derive(Debug)]
+pub(super) struct Face {
+    pub(super) state: WorkerState,
+    /// The last look.
+    pub(super) observed: Option<Arc<ObservedPod>>,
+    /// Why containers wait whose start was tried.
+    pub(super) waiting: BTreeMap<String, Waiting>,
+    /// What was told last.
+    pub(super) view: Option<Arc<PodView>>,
+    /// Why it was ended as a whole.
+    pub(super) ended: Option<PodEnd>,
+    /// What went wrong the last time.
+    pub(super) error: Option<String>,
+    /// What the last look asked for.
+    pub(super) actions: String,
+    /// The pod as it is told while it is being deleted.
+    pub(super) ending: Option<Arc<Pod>>,
+    pub(super) age: Option<Age>,
+}
+
+/// How long ago a pod was started, by a clock that nobody sets.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Age {
+    start: Timestamp,
+    /// Its age when it was first looked at here.
+    before: SignedDuration,
+    since: Instant,
+}
+
+impl Age {
+    pub(super) fn new(start: Timestamp, wall: Timestamp, now: Instant) -> Self {
+        Self { start, before: wall.duration_since(start).max(SignedDuration::ZERO), since: now }
+    }
+
+    /// The time of day, as it would be had nobody set the clock.
+    pub(super) fn now(&self, now: Instant) -> Timestamp {
+        let passed = SignedDuration::try_from(now.saturating_duration_since(self.since)).unwrap_or(SignedDuration::MAX);
+        self.start.saturating_add(self.before.saturating_add(passed)).unwrap_or(Timestamp::MAX)
+    }
+}
+
+impl Slot {
+    /// Of a pod that should be here, or of one that was found.
+    pub(super) fn new(owner: Owner, pod: Option<Arc<Pod>>, sequence: u64, now: Instant) -> Self {
+        let end = pod.is_none().then_some(None);
+        let face = Face {
+            state: if end.is_some() { WorkerState::Terminating } else { WorkerState::Queued },
+            observed: None,
+            waiting: BTreeMap::new(),
+            view: None,
+            ended: None,
+            error: None,
+            actions: String::new(),
+            ending: None,
+            age: None,
+        };
+        Self {
+            owner,
+            sequence,
+            told_at: now,
+            begun: AtomicBool::new(pod.is_none()),
+            orders: watch::Sender::new(Orders { pod, end }),
+            wake: Notify::new(),
+            whole: AtomicBool::new(false),
+            running: Mutex::new(CancellationToken::new()),
+            face: Mutex::new(face),
+        }
+    }
+
+    pub(super) fn face(&self) -> MutexGuard<'_, Face> {
+        self.face.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn orders(&self) -> watch::Receiver<Orders> {
+        self.orders.subscribe()
+    }
+
+    pub(super) fn state(&self) -> WorkerState {
+        self.face().state
+    }
+
+    /// What its pod should be.
+    pub(super) fn pod(&self) -> Option<Arc<Pod>> {
+        self.orders.borrow().pod.clone()
+    }
+
+    /// Whether it is to be ended and removed.
+    pub(super) fn is_ending(&self) -> bool {
+        self.orders.borrow().end.is_some()
+    }
+
+    /// Its pod should be `pod` from now on. What was being done for another one is given up.
+    pub(super) fn should_be(&self, pod: &Arc<Pod>) {
+        let changed = self.orders.send_if_modified(|orders| {
+            let same = |old: &Arc<Pod>| Arc::ptr_eq(old, pod) || old == pod;
+            let changes = orders.end.is_none() && !orders.pod.as_ref().is_some_and(same);
+            if changes {
+                orders.pod = Some(Arc::clone(pod));
+            }
+            changes
+        });
+        if changed {
+            self.cancel_sync();
+        }
+    }
+
+    /// It is to be ended and removed; a shorter time than one that was given before goes before that.
+    pub(super) fn end(&self, grace: Option<i64>) {
+        let changed = self.orders.send_if_modified(|orders| {
+            let shorter = match (orders.end, grace) {
+                (None, _) | (Some(None), Some(_)) => true,
+                (Some(Some(old)), Some(new)) => new < old,
+                (Some(_), None) => false,
+            };
+            if shorter {
+                orders.end = Some(grace);
+            }
+            shorter
+        });
+        if changed {
+            self.cancel_sync();
+        }
+    }
+
+    /// Look at it; with `whole` a sync follows, whatever the look shows.
+    pub(super) fn wake(&self, whole: bool) {
+        if whole {
+            self.whole.store(true, Ordering::Release);
+        }
+        self.wake.notify_one();
+    }
+
+    /// Whether a whole sync is wanted; asked once.
+    pub(super) fn take_whole(&self) -> bool {
+        self.whole.swap(false, Ordering::AcqRel)
+    }
+
+    /// A sync begins that `stop` cancels. `orders` are those that it goes by: newer ones cancel it at once.
+    pub(super) fn sync_begins(&self, stop: &CancellationToken, orders: &watch::Receiver<Orders>) {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        *running = stop.clone();
+        if orders.has_changed().unwrap_or(false) {
+            stop.cancel();
+        }
+    }
+
+    fn cancel_sync(&self) {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).cancel();
+    }
+
+    /// Whether the last look showed just this, so that there is nothing new in it.
+    pub(super) fn has_seen(&self, pod: Option<&Arc<RuntimePod>>) -> bool {
+        let face = self.face();
+        let Some(observed) = &face.observed else { return false };
+        match pod {
+            Some(pod) => pod.is_seen(observed),
+            None => observed.sandboxes.is_empty() && observed.containers.is_empty(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn slot() -> Slot {
+        Slot::new(Owner::default(), Some(Arc::new(Pod::default())), 1, Instant::now())
+    }
+
+    #[test]
+    fn only_a_shorter_grace_goes_before_an_earlier_one() {
+        let slot = slot();
+        let orders = slot.orders();
+        let mut asked = Vec::new();
+        for grace in [None, Some(20), Some(30), None, Some(5)] {
+            slot.end(grace);
+            asked.push(orders.borrow().end.flatten());
+        }
+        assert_eq!(asked, [None, Some(20), Some(20), Some(20), Some(5)]);
+        // It comes back only as another one.
+        let mut other = Pod::default();
+        other.metadata.name = "x".into();
+        slot.should_be(&Arc::new(other));
+        assert_eq!(slot.pod().expect("a pod").metadata.name, "");
+    }
+
+    #[test]
+    fn another_pod_cancels_what_was_begun_and_an_equal_one_does_not() {
+        let slot = slot();
+        let (stop, mut orders) = (CancellationToken::new(), slot.orders());
+        orders.mark_unchanged();
+        slot.sync_begins(&stop, &orders);
+        slot.should_be(&Arc::new(Pod::default()));
+        assert!(!stop.is_cancelled() && !orders.has_changed().unwrap());
+        let mut other = Pod::default();
+        other.metadata.name = "x".into();
+        slot.should_be(&Arc::new(other));
+        assert!(stop.is_cancelled() && orders.has_changed().unwrap());
+        // What begins by old orders is over before it began.
+        let late = CancellationToken::new();
+        slot.sync_begins(&late, &orders);
+        assert!(late.is_cancelled());
+    }
+
+    #[test]
+    fn a_pod_grows_older_by_a_clock_that_nobody_sets() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let begin = Instant::now();
+        assert_eq!(Age::new(at(100), at(130), begin).now(begin + Duration::from_secs(5)), at(135));
+        // The clock was set back since it was started.
+        assert_eq!(Age::new(at(100), at(30), begin).now(begin + Duration::from_secs(5)), at(105));
+    }
+}

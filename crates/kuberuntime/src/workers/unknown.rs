@@ -1,0 +1,57 @@
+//! What is done about a pod that the runtime shows: [`judge`]. Pure. A pod that nobody here made is left alone, because
+//! another program may keep its pods in the same runtime; one of ours that nobody wants is ended, but not before it is known
+//! what is wanted. Called by housekeeping.
+
+use super::runtime_pods::RuntimePod;
+use crate::sources::DesiredPods;
+
+/// What is done about a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It should be here.
+    Wanted,
+    /// Another program made it: it is not touched.
+    Foreign,
+    /// Its manifest is there and cannot be read now: it is not touched.
+    Held,
+    /// A source that has not told yet may want it.
+    TooEarly,
+    /// Nobody wants it: it is ended and removed.
+    Orphan,
+}
+
+/// What is done about a pod that has no worker.
+pub(super) fn judge(pod: &RuntimePod, desired: &DesiredPods) -> Verdict {
+    if desired.pods.contains_key(&pod.owner.uid) {
+        return Verdict::Wanted;
+    }
+    match &pod.origin {
+        None => Verdict::Foreign,
+        Some(origin) if desired.held.contains(origin) => Verdict::Held,
+        Some(_) if !desired.ready => Verdict::TooEarly,
+        Some(_) => Verdict::Orphan,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn only_what_is_ours_and_surely_unwanted_is_ended() {
+        let mut pod = RuntimePod { origin: Some("/etc/pods/a.yaml".into()), ..RuntimePod::default() };
+        pod.owner.uid = "u".into();
+        let mut desired = DesiredPods::default();
+        assert_eq!(judge(&pod, &desired), Verdict::TooEarly);
+        desired.ready = true;
+        assert_eq!(judge(&pod, &desired), Verdict::Orphan);
+        desired.held.insert("/etc/pods/a.yaml".into());
+        assert_eq!(judge(&pod, &desired), Verdict::Held);
+        pod.origin = None;
+        assert_eq!(judge(&pod, &desired), Verdict::Foreign);
+        desired.pods.insert("u".into(), Arc::default());
+        assert_eq!(judge(&pod, &desired), Verdict::Wanted);
+    }
+}

@@ -1,0 +1,456 @@
+//! [`Worker`]: the task of one pod. It waits for its turn, keeps the pod as it should be, ends it, removes it, and is gone.
+//! Nothing else waits for it: a call of the runtime that hangs holds up this pod alone. What is to be done is decided by
+//! [`compute_pod_actions`] and done by [`crate::sync::PodRuntime`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cri_api::ContainerState;
+use image_manager::{EventRef, EventType, ObjectRef};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::WorkerState;
+use super::look::{Looker, found};
+use super::metrics::Work;
+use super::slot::Orders;
+use super::timing::{Jitter, Left, Next, next_look};
+use crate::actions::compute_pod_actions;
+use crate::pod::Pod;
+use crate::status::api::{Phase, PodStatus};
+use crate::status::{ObservedPod, PodEnd};
+use crate::sync::{PodRuntimeError, SyncReport};
+
+/// The task of one pod.
+pub(super) struct Worker {
+    looker: Looker,
+    orders: watch::Receiver<Orders>,
+    /// Nothing new is begun.
+    stop: CancellationToken,
+    jitter: Jitter,
+    /// What is told as the kind of the next sync.
+    work: Work,
+    /// Whether it was told that all of the pod runs.
+    has_started: bool,
+    /// For how long images were pulled for its first start.
+    pulled: Duration,
+}
+
+/// What became of a sync.
+enum Outcome {
+    /// It is looked at again.
+    Next(Next),
+    /// There was nothing to do, and no whole sync was asked for.
+    Rest,
+    /// It has ended, or has to end, and stays so.
+    Over,
+}
+
+/// Why a part of a worker's life is over.
+enum Way {
+    /// On to the next part.
+    On,
+    /// The process ends.
+    Stopped,
+}
+
+impl Worker {
+    pub(super) fn new(looker: Looker, stop: CancellationToken) -> Self {
+        let jitter = Jitter::new(looker.shared.options.seed, &looker.slot.owner.uid);
+        let orders = looker.slot.orders();
+        Self { looker, orders, stop, jitter, work: Work::Create, has_started: false, pulled: Duration::ZERO }
+    }
+
+    /// From the first word of the pod until it is gone.
+    pub(super) async fn run(mut self) {
+        self.looker.tell();
+        if let Way::Stopped = self.wait_for_turn().await {
+            return;
+        }
+        if !self.looker.slot.is_ending() {
+            let metrics = &self.looker.shared.options.metrics;
+            metrics.worker_started(self.looker.slot.told_at.elapsed());
+            self.looker.enter(WorkerState::Syncing);
+            if let Way::Stopped = self.keep().await {
+                return;
+            }
+        }
+        if !self.looker.slot.is_ending() {
+            // It is over, and is listed until nobody wants it any more.
+            if let Way::Stopped = self.end().await {
+                return;
+            }
+            self.looker.enter(WorkerState::Terminated);
+            if let Way::Stopped = self.linger().await {
+                return;
+            }
+        }
+        if self.looker.slot.state() != WorkerState::Terminated {
+            if let Way::Stopped = self.end().await {
+                return;
+            }
+            self.looker.enter(WorkerState::Terminated);
+        }
+        if let Way::Stopped = self.remove().await {
+            return;
+        }
+        self.looker.shared.leave(&self.looker.slot);
+    }
+
+    async fn wait_for_turn(&mut self) -> Way {
+        let shared = Arc::clone(&self.looker.shared);
+        let mut open = shared.open.subscribe();
+        loop {
+            if !*open.borrow_and_update() {
+                self.looker.told_error(shared.health.check(Instant::now()).err());
+            } else if self.looker.slot.is_ending() || shared.take_turn(&self.looker.slot) {
+                self.looker.told_error(None);
+                return Way::On;
+            }
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return Way::Stopped,
+                _ = open.changed() => {}
+                _ = self.orders.changed() => {}
+                () = self.looker.slot.wake.notified() => {}
+            }
+        }
+    }
+
+    /// Keeps the pod as it should be, until it is over or to be ended.
+    async fn keep(&mut self) -> Way {
+        let mut due = Instant::now();
+        let mut whole = true;
+        loop {
+            let orders = self.orders.borrow_and_update().clone();
+            let Some(pod) = orders.pod.filter(|_| orders.end.is_none()) else { return Way::On };
+            if pod.metadata.deletion_timestamp.is_some() {
+                // Whoever tells us this pod has asked for its end and not taken it back yet.
+                return Way::On;
+            }
+            match self.sync(&pod, whole).await {
+                Outcome::Over => return Way::On,
+                Outcome::Rest => {}
+                Outcome::Next(Next::Now) => due = Instant::now(),
+                Outcome::Next(Next::After(wait)) => due = Instant::now() + self.before_deadline(&pod, wait),
+            }
+            whole = true;
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return Way::Stopped,
+                _ = self.orders.changed() => self.work = Work::Update,
+                () = self.looker.slot.wake.notified() => whole = self.looker.slot.take_whole() || Instant::now() >= due,
+                () = sleep_until(due) => {}
+            }
+        }
+    }
+
+    /// A look at the pod, and a sync, unless there is nothing to do and nobody asked for a `whole` one.
+    async fn sync(&mut self, pod: &Arc<Pod>, whole: bool) -> Outcome {
+        let Self { looker, jitter, .. } = self;
+        let (shared, slot) = (Arc::clone(&looker.shared), Arc::clone(&looker.slot));
+        let options = &shared.options;
+        let observed = match looker.look().await {
+            Ok(observed) => observed,
+            Err(error) => {
+                looker.told_error(Some(in_full(&error)));
+                return Outcome::Next(Next::After(jitter.spread(options.error_backoff)));
+            }
+        };
+        if self.is_over(pod) {
+            return Outcome::Over;
+        }
+        let actions = compute_pod_actions(pod, &observed, &shared.probes.results(&slot.owner.uid));
+        self.told_actions(&actions);
+        if actions.is_empty() && !whole {
+            return Outcome::Rest;
+        }
+        let begun = Instant::now();
+        let report = self.do_sync(pod, &observed).await;
+        options.metrics.worked(std::mem::replace(&mut self.work, Work::Sync), begun.elapsed());
+        for (container, waiting) in &report.starts {
+            self.looker.told_start(container, waiting.as_ref());
+        }
+        // What is asked for after it shows whether there is more to do.
+        let after = match self.looker.look().await {
+            Ok(after) => after,
+            Err(error) => {
+                self.looker.told_error(Some(in_full(&error)));
+                return Outcome::Next(Next::After(self.jitter.spread(options.error_backoff)));
+            }
+        };
+        if !report.cancelled {
+            self.looker.told_error((!report.errors.is_empty()).then(|| report.errors.join("; ")));
+        }
+        if self.is_over(pod) {
+            return Outcome::Over;
+        }
+        let next = compute_pod_actions(pod, &after, &shared.probes.results(&slot.owner.uid));
+        self.told_actions(&next);
+        let left = match () {
+            () if next.is_empty() => Left::Nothing,
+            () if next == report.actions => Left::TheSame,
+            () => Left::More,
+        };
+        self.told_started();
+        Outcome::Next(next_look(&report, left, shared.wall_clock(), options, &mut self.jitter))
+    }
+
+    /// One sync, during which looks go on. One that was cancelled and does not come to its end is given up.
+    async fn do_sync(&self, pod: &Arc<Pod>, observed: &ObservedPod) -> SyncReport {
+        let (shared, slot) = (&self.looker.shared, &self.looker.slot);
+        let stop = self.stop.child_token();
+        slot.sync_begins(&stop, &self.orders);
+        let probes = shared.probes.results(&slot.owner.uid);
+        let told = |container: &str, waiting: Option<&_>| self.looker.told_start(container, waiting);
+        let given_up = async {
+            stop.cancelled().await;
+            tokio::time::sleep(shared.options.patience).await;
+        };
+        tokio::select! {
+            report = shared.runtime.sync_pod(pod, observed, &probes, &told, &stop) => report,
+            never = self.looker.keep_looking() => match never {},
+            () = given_up => {
+                tracing::warn!(pod = pod.title(), "a sync that was cancelled hangs in the runtime, and is given up");
+                SyncReport { cancelled: true, ..SyncReport::default() }
+            }
+        }
+    }
+
+    /// Whether the pod has succeeded or failed, or ran for longer than it may.
+    fn is_over(&mut self, pod: &Pod) -> bool {
+        let mut face = self.looker.slot.face();
+        let phase = face.view.as_ref().map(|view| view.status.phase);
+        if matches!(phase, Some(Phase::Succeeded | Phase::Failed)) {
+            return true;
+        }
+        let Some(age) = face.age else { return false };
+        let Some(view) = &face.view else { return false };
+        let Some(end) = PodEnd::deadline(pod, view.status.start_time, age.now(Instant::now())) else { return false };
+        let object = object(pod);
+        let event =
+            EventRef { object: &object, kind: EventType::Normal, reason: "DeadlineExceeded", message: &end.message };
+        self.looker.shared.runtime.parts().events.record(event);
+        face.ended = Some(end);
+        drop(face);
+        self.looker.tell();
+        true
+    }
+
+    /// `wait`, or less where the pod may not run for so long.
+    fn before_deadline(&self, pod: &Pod, wait: Duration) -> Duration {
+        let left = || {
+            let deadline = pod.spec.active_deadline_seconds?;
+            let face = self.looker.slot.face();
+            let (age, view) = (face.age?, face.view.as_ref()?);
+            let ran = age.now(Instant::now()).duration_since(view.status.start_time);
+            Duration::try_from(jiff::SignedDuration::from_secs(deadline).saturating_sub(ran)).ok()
+        };
+        left().map_or(wait, |left| wait.min(left))
+    }
+
+    fn told_actions(&self, actions: &crate::actions::PodActions) {
+        let text = actions.to_string();
+        let mut face = self.looker.slot.face();
+        if face.actions != text {
+            face.actions = text;
+            drop(face);
+            self.looker.tell();
+        }
+    }
+
+    /// Counts how long the first start took, once all of the pod runs.
+    fn told_started(&mut self) {
+        if self.has_started {
+            return;
+        }
+        let slot = &self.looker.slot;
+        let face = slot.face();
+        let Some(view) = face.view.as_ref().filter(|view| view.status.phase == Phase::Running) else { return };
+        if !view.status.container_statuses.iter().all(|container| container.state.is_running()) {
+            return;
+        }
+        self.has_started = true;
+        // What was found running was not started here.
+        if self.work == Work::Sync && view.status.start_time >= self.first_told() {
+            let apart = self.pulled + initialised_for(&view.status);
+            self.looker.shared.options.metrics.pod_started(slot.told_at.elapsed(), apart);
+        }
+    }
+
+    /// When the pod was told, by the time of day, in whole seconds.
+    fn first_told(&self) -> jiff::Timestamp {
+        let told = self.looker.slot.told_at.elapsed() + Duration::from_secs(1);
+        let ago = jiff::SignedDuration::try_from(told).unwrap_or(jiff::SignedDuration::MAX);
+        self.looker.shared.wall_clock().saturating_sub(ago).unwrap_or(jiff::Timestamp::MIN)
+    }
+
+    /// Ends everything of the pod that runs, and tries until nothing does.
+    async fn end(&mut self) -> Way {
+        let shared = Arc::clone(&self.looker.shared);
+        let slot = Arc::clone(&self.looker.slot);
+        shared.probes.ending(&slot.owner.uid);
+        self.looker.enter(WorkerState::Terminating);
+        let begun = Instant::now();
+        loop {
+            match self.end_once().await {
+                Ok(true) => break,
+                Ok(false) => {}
+                Err(error) => {
+                    self.looker.told_error(Some(in_full(&error)));
+                    let wait = self.jitter.spread(shared.options.error_backoff);
+                    if let Way::Stopped = self.pause(wait).await {
+                        return Way::Stopped;
+                    }
+                    continue;
+                }
+            }
+            if self.stop.is_cancelled() {
+                return Way::Stopped;
+            }
+        }
+        shared.options.metrics.worked(Work::Kill, begun.elapsed());
+        self.looker.told_error(None);
+        Way::On
+    }
+
+    /// Whether nothing of the pod runs any more.
+    async fn end_once(&mut self) -> Result<bool, PodRuntimeError> {
+        let (shared, slot) = (Arc::clone(&self.looker.shared), Arc::clone(&self.looker.slot));
+        let orders = self.orders.borrow_and_update().clone();
+        let observed = self.looker.look().await?;
+        if orders.end.is_some() {
+            self.told_deletion(orders.pod.as_ref(), &observed);
+        }
+        if !runs(&observed) && observed.sandboxes.is_empty() {
+            // A sandbox that is not ready may still hold an address, until it is stopped.
+            return Ok(true);
+        }
+        let grace = orders.end.flatten();
+        let shorter = async {
+            loop {
+                if self.orders.changed().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+                let asked = self.orders.borrow_and_update().end.flatten();
+                if asked.is_some_and(|asked| grace.is_none_or(|grace| asked < grace)) {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            ended = shared.runtime.end_pod(orders.pod.as_deref(), &observed, grace) => ended?,
+            () = shorter => return Ok(false),
+            never = self.looker.keep_looking() => match never {},
+        }
+        let after = self.looker.look().await?;
+        if runs(&after) {
+            let what = format!("end pod {}_{}", slot.owner.name, slot.owner.namespace);
+            let source = cri_api::Error::new(cri_api::Kind::Internal, "containers of it still run");
+            return Err(PodRuntimeError { what, source });
+        }
+        Ok(true)
+    }
+
+    /// From now on the pod is told as one that is being deleted.
+    fn told_deletion(&self, pod: Option<&Arc<Pod>>, observed: &ObservedPod) {
+        let slot = &self.looker.slot;
+        let mut face = slot.face();
+        if face.ending.is_some() {
+            return;
+        }
+        let mut ending = pod.map_or_else(|| found(&slot.owner, Some(observed)), |pod| Pod::clone(pod));
+        ending.metadata.deletion_timestamp.get_or_insert(self.looker.shared.wall_clock());
+        face.ending = Some(Arc::new(ending));
+        drop(face);
+        self.looker.tell();
+    }
+
+    /// Waits until nobody wants the pod any more.
+    async fn linger(&mut self) -> Way {
+        while self.orders.borrow_and_update().end.is_none() {
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return Way::Stopped,
+                _ = self.orders.changed() => {}
+                () = self.looker.slot.wake.notified() => {
+                    // Its containers may be collected.
+                    let _ = self.looker.look().await;
+                }
+            }
+        }
+        Way::On
+    }
+
+    /// Takes everything of the pod away, and tries until nothing is left.
+    async fn remove(&mut self) -> Way {
+        let shared = Arc::clone(&self.looker.shared);
+        loop {
+            let removed = match self.looker.look().await {
+                Ok(observed) if runs(&observed) => {
+                    // Somebody started something in it.
+                    if let Way::Stopped = self.end().await {
+                        return Way::Stopped;
+                    }
+                    continue;
+                }
+                Ok(observed) => {
+                    self.told_deletion(self.looker.slot.pod().as_ref(), &observed);
+                    shared.runtime.remove_pod(&observed).await
+                }
+                Err(error) => Err(error),
+            };
+            let Err(error) = removed else { return Way::On };
+            self.looker.told_error(Some(in_full(&error)));
+            let wait = self.jitter.spread(shared.options.error_backoff);
+            if let Way::Stopped = self.pause(wait).await {
+                return Way::Stopped;
+            }
+        }
+    }
+
+    /// Waits for so long, or until something happens that promises more luck.
+    async fn pause(&mut self, wait: Duration) -> Way {
+        let until = Instant::now() + wait;
+        loop {
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return Way::Stopped,
+                () = sleep_until(until) => return Way::On,
+                _ = self.orders.changed() => return Way::On,
+                () = self.looker.slot.wake.notified() => if self.looker.slot.take_whole() {
+                    return Way::On;
+                },
+            }
+        }
+    }
+}
+
+fn runs(observed: &ObservedPod) -> bool {
+    observed.containers.iter().any(|run| matches!(run.state, ContainerState::Running | ContainerState::Unknown))
+}
+
+/// How long the init containers of a pod ran.
+fn initialised_for(status: &PodStatus) -> Duration {
+    let ran = status.init_container_statuses.iter().filter_map(|container| {
+        let end = container.state.terminated()?;
+        Duration::try_from(end.finished_at?.duration_since(end.started_at?)).ok()
+    });
+    ran.sum()
+}
+
+/// An error with what is behind it, in one line.
+fn in_full(error: &PodRuntimeError) -> String {
+    format!("{error}: {}", error.source)
+}
+
+fn object(pod: &Pod) -> ObjectRef {
+    let metadata = &pod.metadata;
+    ObjectRef {
+        namespace: metadata.namespace.clone(),
+        name: metadata.name.clone(),
+        uid: metadata.uid.clone(),
+        field_path: String::new(),
+    }
+}
