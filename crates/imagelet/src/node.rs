@@ -116,7 +116,8 @@ impl Node {
         let volumes = Arc::new(Volumes::new(app.config.root.join("pods")));
         let handlers = Arc::new(Handlers::new(Arc::clone(&runtime)));
         let (changed, changes) = mpsc::unbounded_channel();
-        let probes = Arc::new(ProbeManager::new(Arc::clone(&handlers), Arc::clone(&recorder), changed));
+        let clock = Arc::clone(&node.wall_clock);
+        let probes = Arc::new(ProbeManager::new(Arc::clone(&handlers), Arc::clone(&recorder), changed, clock));
         let hands = Arc::new(PodRuntime::new(PodRuntimeParts {
             runtime: Arc::clone(&runtime),
             images: Arc::clone(&managed.manager),
