@@ -2,27 +2,79 @@
 //! before containers are, keeps those up to date that are made of documents, and takes them away with everything mounted in
 //! them. Never follows a link out of a pod's directory. Its work is on blocking threads.
 
+mod container;
+mod empty_dir;
+mod files;
+mod host_path;
+mod mountinfo;
+mod place;
+mod remove;
+mod setup;
+mod sub_path;
+mod tear_down;
+mod walk;
+
+use std::collections::BTreeMap;
+use std::io;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use cri_api::Mount;
 
 use crate::documents::Documents;
 use crate::environment::{Environment, Surroundings};
 use crate::pod::{Container, ContainerKind, Pod};
+use place::{Directory, PRIVATE, one_name};
+
+/// What says that SELinux is in force.
+const SELINUX: &str = "/sys/fs/selinux/enforce";
 
 /// The directories of pods.
-pub struct Volumes {
+pub struct Volumes(Arc<Shared>);
+
+struct Shared {
     root: PathBuf,
+    /// Whether what is made here is relabelled for containers.
+    relabel: bool,
+    /// Held while something is done to a pod's directory: work that nobody waits for any more must not meet what comes
+    /// after it.
+    busy: Mutex<BTreeMap<String, Weak<Mutex<()>>>>,
 }
 
-/// Why a pod's directories cannot be had. The event is `FailedMount`.
+/// Why a pod's directories cannot be had. The words are the kubelet's where it has some; of the first one the event is
+/// `FailedMount`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("volume {volume:?}: {reason}")]
-pub struct VolumeSetupError {
-    /// The volume; empty: the pod's own directory.
-    pub volume: String,
-    /// Why.
-    pub reason: String,
+pub enum VolumeSetupError {
+    /// A volume cannot be made.
+    #[error("MountVolume.SetUp failed for volume {volume:?} : {reason}")]
+    SetUp {
+        /// The volume.
+        volume: String,
+        /// Why.
+        reason: String,
+    },
+    /// A container cannot get its mounts.
+    #[error("{reason}")]
+    Mount {
+        /// The container.
+        container: String,
+        /// Why.
+        reason: String,
+    },
+    /// The pod's own directory cannot be made.
+    #[error("error making pod data directories: {reason}")]
+    Directory {
+        /// Why.
+        reason: String,
+    },
+    /// Something of the pod stays on the node.
+    #[error("cannot take the directory of pod {uid:?} away: {reason}")]
+    TearDown {
+        /// The pod.
+        uid: String,
+        /// Why.
+        reason: String,
+    },
 }
 
 /// What mounts of one container are made from.
@@ -41,19 +93,24 @@ pub struct MountInput<'a> {
     /// Text of the hosts file; `None`: the runtime's own is left alone.
     pub hosts: Option<&'a str>,
     /// The image refs of the pod's image volumes, by the names of volumes.
-    pub image_refs: &'a std::collections::BTreeMap<String, String>,
+    pub image_refs: &'a BTreeMap<String, String>,
     /// Runtime handler of the pod.
     pub runtime_handler: &'a str,
+    /// Whether that handler can make mounts read-only with all that is mounted below them.
+    pub recursive_read_only: bool,
 }
 
 impl Volumes {
-    /// Below `root`, one directory for each uid.
+    /// Below `root`, one directory for each uid. It is made when the first pod needs it.
     #[must_use]
     pub fn new(root: PathBuf) -> Self {
-        Self { root }
+        let root = std::path::absolute(&root).unwrap_or(root);
+        let relabel = std::path::Path::new(SELINUX).exists();
+        Self(Arc::new(Shared { root, relabel, busy: Mutex::default() }))
     }
 
-    /// Makes the volumes of a pod, or what of them is not there yet. Done again, it changes only what documents changed.
+    /// Makes the volumes of a pod that its containers mount, or what of them is not there yet. Done again, it changes only
+    /// what documents changed.
     ///
     /// # Errors
     /// The first volume that cannot be made, and why.
@@ -63,8 +120,18 @@ impl Volumes {
         documents: &Documents,
         around: &Surroundings,
     ) -> Result<(), VolumeSetupError> {
-        let _ = (&self.root, pod, documents, around);
-        Ok(())
+        let (pod, documents, around) = (pod.clone(), documents.clone(), around.clone());
+        self.work(
+            &pod.metadata.uid.clone(),
+            |reason| VolumeSetupError::Directory { reason },
+            move |shared| {
+                let made = shared.make(&pod.metadata.uid);
+                let directory =
+                    made.map_err(|error| VolumeSetupError::Directory { reason: format!("make a directory: {error}") })?;
+                setup::volumes(&pod, &directory, &documents, &around)
+            },
+        )
+        .await
     }
 
     /// The mounts of a container, in order, whose sources are there when it returns.
@@ -72,8 +139,30 @@ impl Volumes {
     /// # Errors
     /// A path below a volume that is not there or leads out of it.
     pub async fn mounts(&self, input: MountInput<'_>) -> Result<Vec<Mount>, VolumeSetupError> {
-        let _ = input;
-        Ok(Vec::new())
+        let uid = input.pod.metadata.uid.clone();
+        let name = input.container.name.clone();
+        let failed = move |reason| VolumeSetupError::Mount { container: name.clone(), reason };
+        let cannot = failed.clone();
+        let (pod, container) = (input.pod.clone(), input.container.clone());
+        let (environment, image_refs) = (input.environment.clone(), input.image_refs.clone());
+        let (hosts, runtime_handler) = (input.hosts.map(str::to_owned), input.runtime_handler.to_owned());
+        let (kind, restart_count, recursive_read_only) = (input.kind, input.restart_count, input.recursive_read_only);
+        self.work(&uid.clone(), failed, move |shared| {
+            let directory = shared.make(&uid).map_err(|error| cannot(format!("make a directory: {error}")))?;
+            let input = MountInput {
+                pod: &pod,
+                kind,
+                container: &container,
+                restart_count,
+                environment: &environment,
+                hosts: hosts.as_deref(),
+                image_refs: &image_refs,
+                runtime_handler: &runtime_handler,
+                recursive_read_only,
+            };
+            container::mounts(&input, &directory, shared.relabel)
+        })
+        .await
     }
 
     /// Takes everything of a pod away. Nobody uses it any more. Idempotent.
@@ -81,15 +170,89 @@ impl Volumes {
     /// # Errors
     /// What is still mounted, or cannot be removed.
     pub async fn tear_down(&self, uid: &str) -> Result<(), VolumeSetupError> {
-        let _ = uid;
-        Ok(())
+        let name = uid.to_owned();
+        let failed = move |reason| VolumeSetupError::TearDown { uid: name.clone(), reason };
+        let (cannot, uid) = (failed.clone(), uid.to_owned());
+        self.work(&uid.clone(), failed, move |shared| {
+            one_name(&uid).map_err(|error| cannot(error.to_string()))?;
+            match Directory::open(&shared.root) {
+                Ok(root) => tear_down::tear_down(&root, &uid).map_err(cannot),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                Err(error) => Err(cannot(format!("open {}: {error}", shared.root.display()))),
+            }
+        })
+        .await
     }
 
     /// Uids of all pods that have a directory, whoever made it.
     ///
     /// # Errors
     /// The root cannot be read.
-    pub async fn uids(&self) -> std::io::Result<Vec<String>> {
-        Ok(Vec::new())
+    pub async fn uids(&self) -> io::Result<Vec<String>> {
+        let shared = Arc::clone(&self.0);
+        joined(tokio::task::spawn_blocking(move || {
+            let root = match Directory::open(&shared.root) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+                opened => opened?,
+            };
+            let names = root.names()?.into_iter();
+            Ok(names.filter(|name| root.child(name).is_ok()).collect())
+        }))
+        .await
+        .unwrap_or_else(|| Err(io::Error::other("the program ends")))
+    }
+
+    /// Does something to a pod's directory, alone, where it may block.
+    async fn work<T: Send + 'static>(
+        &self,
+        uid: &str,
+        failed: impl Fn(String) -> VolumeSetupError,
+        work: impl FnOnce(&Shared) -> Result<T, VolumeSetupError> + Send + 'static,
+    ) -> Result<T, VolumeSetupError> {
+        let shared = Arc::clone(&self.0);
+        let turn = shared.turn(uid);
+        let done = joined(tokio::task::spawn_blocking(move || {
+            let _alone = turn.lock().unwrap_or_else(PoisonError::into_inner);
+            work(&shared)
+        }));
+        done.await.unwrap_or_else(|| Err(failed("the program ends".to_owned())))
     }
 }
+
+/// The answer of work on a blocking thread; `None`: it was not begun, because the program ends.
+async fn joined<T>(work: tokio::task::JoinHandle<T>) -> Option<T> {
+    match work.await {
+        Ok(answer) => Some(answer),
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_cancelled) => None,
+        },
+    }
+}
+
+impl Shared {
+    /// The directory of a pod.
+    fn make(&self, uid: &str) -> io::Result<Directory> {
+        let root = match Directory::open(&self.root) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                use std::os::unix::fs::DirBuilderExt as _;
+                std::fs::DirBuilder::new().recursive(true).mode(PRIVATE).create(&self.root)?;
+                Directory::open(&self.root)?
+            }
+            opened => opened?,
+        };
+        root.made(one_name(uid)?, PRIVATE)
+    }
+
+    fn turn(&self, uid: &str) -> Arc<Mutex<()>> {
+        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        busy.retain(|_, turn| turn.strong_count() > 0);
+        let turn = busy.get(uid).and_then(Weak::upgrade).unwrap_or_default();
+        busy.insert(uid.to_owned(), Arc::downgrade(&turn));
+        turn
+    }
+}
+
+#[cfg(test)]
+#[path = "volumes_tests.rs"]
+mod tests;

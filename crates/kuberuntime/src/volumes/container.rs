@@ -1,0 +1,189 @@
+//! The mounts of one container: its volumes, its hosts file, the file of its last message. Blocks. Called by
+//! [`super::Volumes::mounts`].
+
+use std::io::{Read as _, Seek as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::path::Path;
+
+use cri_api::{ImageSpec, Mount, MountPropagation};
+
+use super::place::{Directory, PRIVATE, text};
+use super::setup::{VOLUMES, sort};
+use super::sub_path::{self, Stand};
+use super::{MountInput, VolumeSetupError};
+use crate::pod::{self, RecursiveReadOnly, Volume, VolumeMount, VolumeSource};
+
+/// Where containers look for names of hosts.
+const ETC_HOSTS: &str = "/etc/hosts";
+const HOSTS_FILE: &str = "etc-hosts";
+const CONTAINERS: &str = "containers";
+/// Last messages of so many runs are kept: a status shows two.
+const KEPT_MESSAGES: u32 = 8;
+
+/// All of them, in order.
+pub(super) fn mounts(input: &MountInput<'_>, pod: &Directory, relabel: bool) -> Result<Vec<Mount>, VolumeSetupError> {
+    let container = input.container;
+    let mut mounts = Vec::new();
+    for (number, mount) in container.volume_mounts.iter().enumerate() {
+        let made = one(input, pod, number, mount, relabel);
+        mounts.push(made.map_err(|reason| VolumeSetupError::Mount { container: container.name.clone(), reason })?);
+    }
+    let own = |error: std::io::Error, what: &str| VolumeSetupError::Mount {
+        container: container.name.clone(),
+        reason: format!("{what}: {error}"),
+    };
+    let has_hosts = mounts.iter().any(|mount| mount.container_path.trim_end_matches('/') == ETC_HOSTS);
+    if let Some(hosts) = input.hosts.filter(|_| !has_hosts) {
+        let path = hosts_file(pod, hosts).map_err(|error| own(error, "failed to write its hosts file"))?;
+        mounts.push(file(ETC_HOSTS, path, relabel));
+    }
+    if !container.termination_message_path.is_empty() {
+        let path = message_file(pod, &container.name, input.restart_count)
+            .map_err(|error| own(error, "failed to make the file of its last message"))?;
+        mounts.push(file(&container.termination_message_path, path, relabel));
+    }
+    Ok(mounts)
+}
+
+fn file(container_path: &str, host_path: String, relabel: bool) -> Mount {
+    Mount { container_path: container_path.to_owned(), host_path, selinux_relabel: relabel, ..Mount::default() }
+}
+
+fn one(
+    input: &MountInput<'_>,
+    pod: &Directory,
+    number: usize,
+    mount: &VolumeMount,
+    relabel: bool,
+) -> Result<Mount, String> {
+    let name = mount.name.as_str();
+    let volume = input.pod.spec.volumes.iter().find(|volume| volume.name == name);
+    let volume = volume.ok_or_else(|| format!("the pod has no volume {name:?}"))?;
+    let sub_path = match mount.sub_path_expr.as_str() {
+        "" => mount.sub_path.clone(),
+        expression => input.environment.path(expression).map_err(|error| error.to_string())?,
+    };
+    let of_documents = !matches!(
+        volume.source,
+        VolumeSource::HostPath { .. } | VolumeSource::EmptyDir { .. } | VolumeSource::Image { .. }
+    );
+    let mut made = Mount {
+        container_path: absolute(&mount.mount_path),
+        readonly: mount.read_only || of_documents,
+        recursive_read_only: recursive_read_only(mount, input.recursive_read_only)?,
+        propagation: match mount.mount_propagation {
+            None | Some(pod::MountPropagation::None) => MountPropagation::Private,
+            Some(pod::MountPropagation::HostToContainer) => MountPropagation::HostToContainer,
+            Some(pod::MountPropagation::Bidirectional) => MountPropagation::Bidirectional,
+        },
+        ..Mount::default()
+    };
+    if let VolumeSource::Image { reference, .. } = &volume.source {
+        let image_ref = input.image_refs.get(name);
+        let image_ref = image_ref.ok_or_else(|| format!("the image of volume {name:?} is not there"))?;
+        made.readonly = true;
+        made.image = Some(ImageSpec {
+            user_specified_image: reference.clone(),
+            runtime_handler: input.runtime_handler.to_owned(),
+            annotations: input.pod.metadata.annotations.clone(),
+            ..ImageSpec::new(image_ref.clone())
+        });
+        made.image_sub_path = sub_path;
+        return Ok(made);
+    }
+    // What is the node's own keeps the labels that the node gave it.
+    made.selinux_relabel = relabel && !matches!(volume.source, VolumeSource::HostPath { .. });
+    made.host_path = if sub_path.is_empty() {
+        match &volume.source {
+            VolumeSource::HostPath { path, .. } => path.clone(),
+            _ => text(own_directory(pod, volume)?.path()).map_err(|error| error.to_string())?,
+        }
+    } else {
+        let both_ways = made.propagation == MountPropagation::Bidirectional;
+        let stand = Stand { pod, volume: name, container: &input.container.name, number, both_ways };
+        part(pod, volume, &sub_path, &stand).map_err(|reason| {
+            let container = &input.container.name;
+            format!("failed to prepare subPath for volumeMount {name:?} of container {container:?}: {reason}")
+        })?
+    };
+    Ok(made)
+}
+
+/// The directory of a volume that has one on the node.
+fn own_directory(pod: &Directory, volume: &Volume) -> Result<Directory, String> {
+    let sort = sort(&volume.source).unwrap_or_default();
+    let found = pod.child(VOLUMES).and_then(|volumes| volumes.child(sort)?.child(&volume.name));
+    found.map_err(|error| format!("volume {:?} is not there: {error}", volume.name))
+}
+
+fn part(pod: &Directory, volume: &Volume, sub_path: &str, stand: &Stand<'_>) -> Result<String, String> {
+    let source = match &volume.source {
+        VolumeSource::HostPath { path, .. } => {
+            let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
+            let root = rustix::fs::open(path.as_str(), flags, rustix::fs::Mode::empty())
+                .map_err(|error| format!("{path}: {}", std::io::Error::from(error)))?;
+            sub_path::open(root.as_fd(), sub_path)?
+        }
+        _ => sub_path::open(own_directory(pod, volume)?.as_fd(), sub_path)?,
+    };
+    let path = stand.mount(source.as_fd())?;
+    text(&path).map_err(|error| error.to_string())
+}
+
+fn absolute(path: &str) -> String {
+    if Path::new(path).is_absolute() { path.to_owned() } else { format!("/{path}") }
+}
+
+/// As the kubelet decides it, in its words.
+fn recursive_read_only(mount: &VolumeMount, runtime_can: bool) -> Result<bool, String> {
+    let asked = match mount.recursive_read_only {
+        None | Some(RecursiveReadOnly::Disabled) => return Ok(false),
+        Some(asked) => asked,
+    };
+    let name = &mount.name;
+    if !mount.read_only {
+        return Err(format!("volume {name:?} requested recursive read-only mode, but it is not read-only"));
+    }
+    if let Some(propagation) = mount.mount_propagation.filter(|p| *p != pod::MountPropagation::None) {
+        return Err(format!(
+            "volume {name:?} requested recursive read-only mode, but it is not compatible with propagation {:?}",
+            propagation.as_str()
+        ));
+    }
+    match (asked, runtime_can) {
+        (RecursiveReadOnly::Enabled, false) => {
+            Err(format!("volume {name:?} requested recursive read-only mode, but it is not supported by the runtime"))
+        }
+        (_, can) => Ok(can),
+    }
+}
+
+/// The hosts file of the pod, in place: containers that run have this very file mounted.
+fn hosts_file(pod: &Directory, hosts: &str) -> std::io::Result<String> {
+    let mut file = pod.file(HOSTS_FILE, 0o644)?;
+    let mut found = String::new();
+    let readable = (&file).take(1 << 20).read_to_string(&mut found).is_ok();
+    if !readable || found != hosts {
+        file.rewind()?;
+        file.write_all(hosts.as_bytes())?;
+        file.set_len(u64::try_from(hosts.len()).unwrap_or(u64::MAX))?;
+    }
+    rustix::fs::fchmod(&file, rustix::fs::Mode::from_raw_mode(0o644))?;
+    text(&pod.path().join(HOSTS_FILE))
+}
+
+/// An empty file that whoever runs in the container can write to.
+fn message_file(pod: &Directory, container: &str, restart_count: u32) -> std::io::Result<String> {
+    let directory = pod.made(CONTAINERS, PRIVATE)?.made(container, PRIVATE)?;
+    for name in directory.names()? {
+        let number = name.strip_suffix(".message").and_then(|number| number.parse::<u32>().ok());
+        if number.is_some_and(|number| number < restart_count.saturating_sub(KEPT_MESSAGES)) {
+            directory.unlink(&name)?;
+        }
+    }
+    let name = format!("{restart_count}.message");
+    // One of a container that was not made in the end is nobody's.
+    directory.unlink(&name)?;
+    directory.new_file(&name, 0o666)?;
+    text(&directory.path().join(name))
+}

@@ -1,0 +1,132 @@
+//! emptyDir volumes, on disk and in memory. One is there when it is complete, and is then left to the pod: a container may
+//! change owner and mode of its root, and the next look must not change them back.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::AsFd as _;
+
+use rustix::fs::{Gid, Mode};
+use rustix::io::Errno;
+use rustix::mount::MountFlags;
+
+use super::place::{Directory, PRIVATE};
+use super::remove::remove_tree;
+use super::walk::{by_descriptor, mount_id};
+use crate::environment::Surroundings;
+use crate::pod::{Container, Pod};
+use crate::quantity::Quantity;
+
+/// Mode of an empty directory: who may do what in it is the pod's affair.
+const MODE: u32 = 0o777;
+/// In memory it is what `/tmp` is.
+const MODE_IN_MEMORY: u32 = 0o1777;
+/// What a group gains that a volume is given to.
+const OF_GROUP: u32 = 0o2770;
+
+/// A directory on disk.
+pub(super) fn on_disk(parent: &Directory, name: &str, group: Option<Gid>) -> Result<(), String> {
+    match parent.child(name) {
+        Ok(_) => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(format!("open the directory: {error}")),
+    }
+    make(parent, name, group).map_err(|error| format!("make the directory: {error}"))
+}
+
+/// It gets its name when it is as it must be.
+fn make(parent: &Directory, name: &str, group: Option<Gid>) -> io::Result<()> {
+    let unfinished = format!("..{name}");
+    remove_tree(parent.as_fd(), &unfinished)?;
+    let made = parent.made(&unfinished, PRIVATE)?;
+    if group.is_some() {
+        rustix::fs::fchown(&made, None, group)?;
+    }
+    rustix::fs::fchmod(&made, Mode::from_raw_mode(mode(MODE, group)))?;
+    parent.rename_new(&unfinished, name)
+}
+
+fn mode(mode: u32, group: Option<Gid>) -> u32 {
+    if group.is_some() { mode | OF_GROUP } else { mode }
+}
+
+/// A directory in memory. What is mounted there already is kept, also over a restart of this program.
+pub(super) fn in_memory(
+    parent: &Directory,
+    name: &str,
+    group: Option<Gid>,
+    size: Option<u64>,
+) -> Result<Directory, String> {
+    memory(parent, name, mode(MODE_IN_MEMORY, group), group, size)
+}
+
+/// A file system in memory with a root of this mode.
+pub(super) fn memory(
+    parent: &Directory,
+    name: &str,
+    mode: u32,
+    group: Option<Gid>,
+    size: Option<u64>,
+) -> Result<Directory, String> {
+    let place = parent.made(name, PRIVATE).map_err(|error| format!("make the directory: {error}"))?;
+    if is_mounted(parent, &place)? {
+        return Ok(place);
+    }
+    let mut options = format!("mode={mode:o}");
+    if let Some(group) = group {
+        options.push_str(&format!(",gid={}", group.as_raw()));
+    }
+    if let Some(size) = size {
+        options.push_str(&format!(",size={size}"));
+    }
+    // What is in memory stays there, where the kernel can promise it.
+    let mounted = match mount(&place, &format!("{options},noswap")) {
+        Err(Errno::INVAL) => mount(&place, &options),
+        done => done,
+    };
+    mounted.map_err(|error| match error {
+        Errno::PERM | Errno::ACCESS => "it lies in memory, and only root may mount that".to_owned(),
+        error => format!("mount tmpfs: {}", io::Error::from(error)),
+    })?;
+    let place = parent.child(name).map_err(|error| format!("open the directory: {error}"))?;
+    if is_mounted(parent, &place)? { Ok(place) } else { Err("what was mounted on it is not to be seen".to_owned()) }
+}
+
+fn mount(place: &Directory, options: &str) -> rustix::io::Result<()> {
+    let options = CString::new(options).map_err(|_| Errno::INVAL)?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    rustix::mount::mount("tmpfs", by_descriptor(place.as_fd()), "tmpfs", flags, options.as_c_str())
+}
+
+fn is_mounted(parent: &Directory, place: &Directory) -> Result<bool, String> {
+    let number =
+        |directory: &Directory| mount_id(directory.as_fd()).map_err(|error| format!("find its mount: {error}"));
+    Ok(number(parent)? != number(place)?)
+}
+
+/// How large a directory in memory may become: as its limit says, but not more than the pod's containers may use
+/// together, nor than all pods.
+pub(super) fn memory_size(pod: &Pod, limit: Option<Quantity>, around: &Surroundings) -> Option<u64> {
+    let amount = |quantity: Quantity| u64::try_from(quantity.value()).ok().filter(|amount| *amount > 0);
+    [limit.and_then(amount), amount(around.allocatable_memory), pod_memory_limit(pod)].into_iter().flatten().min()
+}
+
+/// What the containers of a pod may use together; `None`: one of them has no limit.
+fn pod_memory_limit(pod: &Pod) -> Option<u64> {
+    let limit = |container: &Container| {
+        let limit = container.resources.limits.get("memory")?.value();
+        u64::try_from(limit).ok().filter(|limit| *limit > 0)
+    };
+    let (mut sidecars, mut most) = (0_u64, 0_u64);
+    for container in &pod.spec.init_containers {
+        let own = limit(container)?;
+        most = most.max(sidecars.saturating_add(own));
+        if container.is_sidecar() {
+            sidecars = sidecars.saturating_add(own);
+        }
+    }
+    let mut together = sidecars;
+    for container in &pod.spec.containers {
+        together = together.saturating_add(limit(container)?);
+    }
+    Some(most.max(together))
+}

@@ -1,0 +1,134 @@
+//! Where things of pods lie: `UID/volumes/PLUGIN/VOLUME`, `UID/volume-subpaths/…`, `UID/containers/…`. [`Directory`] is
+//! one of these directories, open: everything in it is reached over its descriptor, and no link in it is followed. Used
+//! by everything here.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+/// Mode of the directories in which nothing but this program looks around.
+pub(super) const PRIVATE: u32 = 0o750;
+/// Longest name of a file.
+const LONGEST_NAME: usize = 255;
+
+/// A directory of ours.
+#[derive(Debug)]
+pub(super) struct Directory {
+    handle: OwnedFd,
+    path: PathBuf,
+}
+
+impl Directory {
+    /// Opens one that lies where an administrator wants it: links on the way are theirs.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self { handle: rustix::fs::open(path, flags, Mode::empty())?, path: path.to_owned() })
+    }
+
+    /// The path, for those who are told it.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The directory of this name in it.
+    pub(super) fn child(&self, name: &str) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let handle = rustix::fs::openat(&self.handle, one_name(name)?, flags, Mode::empty())?;
+        Ok(Self { handle, path: self.path.join(name) })
+    }
+
+    /// The same, made with this mode where it is missing.
+    pub(super) fn made(&self, name: &str, mode: u32) -> io::Result<Self> {
+        match self.child(name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            found => return found,
+        }
+        match rustix::fs::mkdirat(&self.handle, name, Mode::from_raw_mode(mode)) {
+            Ok(()) => {
+                let made = self.child(name)?;
+                rustix::fs::fchmod(&made.handle, Mode::from_raw_mode(mode))?;
+                Ok(made)
+            }
+            Err(Errno::EXIST) => self.child(name),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A file of this name: it must not be there yet.
+    pub(super) fn new_file(&self, name: &str, mode: u32) -> io::Result<std::fs::File> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.handle, one_name(name)?, flags, Mode::from_raw_mode(mode & 0o600))?;
+        rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
+        Ok(file.into())
+    }
+
+    /// A file of this name to read and to change, made where it is missing.
+    pub(super) fn file(&self, name: &str, mode: u32) -> io::Result<std::fs::File> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(rustix::fs::openat(&self.handle, one_name(name)?, flags, Mode::from_raw_mode(mode))?.into())
+    }
+
+    /// Gives what is called `from` the name `to`, which must be free.
+    pub(super) fn rename_new(&self, from: &str, to: &str) -> io::Result<()> {
+        let handle = &self.handle;
+        match rustix::fs::renameat_with(handle, one_name(from)?, handle, one_name(to)?, RenameFlags::NOREPLACE) {
+            // A file system that cannot be told so. Nobody else gives names here.
+            Err(Errno::INVAL) => Ok(rustix::fs::renameat(handle, from, handle, to)?),
+            done => Ok(done?),
+        }
+    }
+
+    /// Takes a name away that is no directory's. Absent is fine.
+    pub(super) fn unlink(&self, name: &str) -> io::Result<()> {
+        match rustix::fs::unlinkat(&self.handle, one_name(name)?, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The names in it, sorted; those that are no text are nobody's.
+    pub(super) fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in rustix::fs::Dir::read_from(&self.handle)? {
+            let entry = entry?;
+            if let Ok(name) = entry.file_name().to_str()
+                && name != "."
+                && name != ".."
+            {
+                names.push(name.to_owned());
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+}
+
+impl AsFd for Directory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.handle.as_fd()
+    }
+}
+
+/// A text that names something in a directory, and is no way out of it.
+pub(super) fn one_name(text: &str) -> io::Result<&str> {
+    let way_out = text.is_empty() || text == "." || text == ".." || text.len() > LONGEST_NAME;
+    if way_out || text.bytes().any(|b| b == b'/' || b == 0) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{text:?} is not a name in a directory")));
+    }
+    Ok(text)
+}
+
+/// The path as text: runtimes are told no other.
+pub(super) fn text(path: &Path) -> io::Result<String> {
+    let text = path.to_str().map(str::to_owned);
+    text.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, format!("{} is not text", path.display())))
+}
+
+/// Whether a name stands for something that is not done yet, or is of the volume's own making.
+pub(super) fn is_hidden(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(b"..")
+}

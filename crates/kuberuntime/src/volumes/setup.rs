@@ -1,0 +1,109 @@
+//! Makes the volumes of a pod, each as its source says. Blocks. Called by [`super::Volumes::set_up`].
+
+use rustix::fs::Gid;
+
+use super::place::{Directory, PRIVATE};
+use super::{VolumeSetupError, empty_dir, files, host_path};
+use crate::documents::Documents;
+use crate::environment::Surroundings;
+use crate::pod::{Medium, Pod, ProjectedSource, Volume, VolumeSource};
+use crate::volume_files::volume_files;
+
+/// The directory of all volumes of a pod.
+pub(super) const VOLUMES: &str = "volumes";
+
+/// The directory of a volume's sort, by the kubelet's names; `None`: it has none on the node.
+pub(super) fn sort(source: &VolumeSource) -> Option<&'static str> {
+    match source {
+        VolumeSource::EmptyDir { .. } => Some("kubernetes.io~empty-dir"),
+        VolumeSource::ConfigMap(_) => Some("kubernetes.io~configmap"),
+        VolumeSource::Secret(_) => Some("kubernetes.io~secret"),
+        VolumeSource::DownwardApi { .. } => Some("kubernetes.io~downward-api"),
+        VolumeSource::Projected { .. } => Some("kubernetes.io~projected"),
+        VolumeSource::HostPath { .. } | VolumeSource::Image { .. } => None,
+    }
+}
+
+/// Makes every volume that a container mounts, or what of it is not as it must be.
+pub(super) fn volumes(
+    pod: &Pod,
+    directory: &Directory,
+    documents: &Documents,
+    around: &Surroundings,
+) -> Result<(), VolumeSetupError> {
+    let used = |name: &str| {
+        pod.all_containers().any(|(_, container)| container.volume_mounts.iter().any(|mount| mount.name == name))
+    };
+    for volume in pod.spec.volumes.iter().filter(|volume| used(&volume.name)) {
+        make(pod, volume, directory, documents, around)
+            .map_err(|reason| VolumeSetupError::SetUp { volume: volume.name.clone(), reason })?;
+    }
+    Ok(())
+}
+
+fn make(
+    pod: &Pod,
+    volume: &Volume,
+    directory: &Directory,
+    documents: &Documents,
+    around: &Surroundings,
+) -> Result<(), String> {
+    if let VolumeSource::HostPath { path, kind } = &volume.source {
+        return host_path::check(path, *kind);
+    }
+    let Some(sort) = sort(&volume.source) else { return Ok(()) };
+    let name = volume.name.as_str();
+    // A document that is missing is told before anything is made.
+    let wanted = volume_files(pod, name, documents, around).transpose().map_err(|error| {
+        let text = error.to_string();
+        let reason = text.strip_prefix(&format!("volume {name:?}: ")).map(str::to_owned);
+        reason.unwrap_or(text)
+    })?;
+    let parent = directory.made(VOLUMES, PRIVATE).and_then(|volumes| volumes.made(sort, PRIVATE));
+    let parent = parent.map_err(|error| format!("make the directory: {error}"))?;
+    let group = group(pod)?;
+    match (&volume.source, wanted) {
+        (VolumeSource::EmptyDir { medium: Some(Medium::Memory), size_limit }, _) => {
+            let size = empty_dir::memory_size(pod, *size_limit, around);
+            empty_dir::in_memory(&parent, name, group, size).map(drop)
+        }
+        (VolumeSource::EmptyDir { medium: None, .. }, _) => empty_dir::on_disk(&parent, name, group),
+        (source, Some(wanted)) => {
+            let mode = files::root_mode(group);
+            let directory = if holds_secrets(source) {
+                empty_dir::memory(&parent, name, mode, group, None)?
+            } else {
+                made_for_files(&parent, name, mode, group).map_err(|error| format!("make the directory: {error}"))?
+            };
+            files::write(&directory, &wanted, group).map(drop)
+        }
+        (_, None) => Err("it is of a sort that is not made".to_owned()),
+    }
+}
+
+fn made_for_files(parent: &Directory, name: &str, mode: u32, group: Option<Gid>) -> std::io::Result<Directory> {
+    let directory = parent.made(name, mode)?;
+    if group.is_some() {
+        rustix::fs::fchown(&directory, None, group)?;
+        rustix::fs::fchmod(&directory, rustix::fs::Mode::from_raw_mode(mode))?;
+    }
+    Ok(directory)
+}
+
+/// Whether a volume must not get onto a disk.
+fn holds_secrets(source: &VolumeSource) -> bool {
+    match source {
+        VolumeSource::Secret(_) => true,
+        VolumeSource::Projected { sources, .. } => {
+            sources.iter().any(|source| matches!(source, ProjectedSource::Secret(_)))
+        }
+        _ => false,
+    }
+}
+
+/// The group to which volumes are given.
+fn group(pod: &Pod) -> Result<Option<Gid>, String> {
+    let Some(group) = pod.spec.security_context.fs_group else { return Ok(None) };
+    let group = u32::try_from(group).map_err(|_| format!("fsGroup {group} is no group of Linux"))?;
+    Ok(Some(Gid::from_raw(group)))
+}

@@ -1,0 +1,59 @@
+//! Takes a pod's directory away: first everything that is mounted in it, then, only when the kernel shows no mount there any
+//! more, the files. What stands behind a mount is somebody else's: a path of the node, a part of one. It is never
+//! deleted, and never unmounted where it came from. Blocks. Called by [`super::Volumes::tear_down`].
+
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use super::mountinfo::{self, Mount};
+use super::place::Directory;
+use super::remove::remove_tree;
+use super::sub_path::{detach, separate};
+use super::walk::{Links, find, mount_id};
+
+/// How often mounts are looked for: those that lie below others come to light one after another.
+const ROUNDS: usize = 32;
+
+/// Removes the directory `uid` below `root`. Absent is fine.
+pub(super) fn tear_down(root: &Directory, uid: &str) -> Result<(), String> {
+    // As the table of mounts names it.
+    let real =
+        std::fs::canonicalize(root.path()).map_err(|error| format!("find {}: {error}", root.path().display()))?;
+    unmount_below(root.as_fd(), &real, &real.join(uid))?;
+    remove_tree(root.as_fd(), uid).map_err(|error| format!("remove its directory: {error}"))
+}
+
+fn unmount_below(root: BorrowedFd<'_>, real: &Path, directory: &Path) -> Result<(), String> {
+    let mut last_error = None;
+    for _ in 0..ROUNDS {
+        let mounts = mountinfo::below(directory).map_err(|error| format!("read the table of mounts: {error}"))?;
+        if mounts.is_empty() {
+            return Ok(());
+        }
+        // First they are separated from where they came from: what is unmounted in one of them must not be unmounted
+        // there. Then they go; those that came last lie on and in those that came before.
+        for step in [separate, detach] {
+            for mount in mounts.iter().rev() {
+                if let Err(error) = find_mount(root, real, mount).and_then(|found| step(found.as_fd())) {
+                    last_error = Some(format!("unmount {}: {error}", mount.target.display()));
+                }
+            }
+        }
+    }
+    let left = mountinfo::below(directory).map_err(|error| format!("read the table of mounts: {error}"))?;
+    match left.first() {
+        None => Ok(()),
+        Some(mount) => {
+            let still = format!("{} is still mounted", mount.target.display());
+            Err(last_error.map_or(still.clone(), |error| format!("{still}: {error}")) + "; nothing is removed")
+        }
+    }
+}
+
+/// This mount and no other: its path is gone over step by step, and what is found there must have its number.
+fn find_mount(root: BorrowedFd<'_>, real: &Path, mount: &Mount) -> io::Result<OwnedFd> {
+    let below = mount.target.strip_prefix(real).map_err(io::Error::other)?;
+    let found = find(root, below, Links::Refuse, None).map_err(io::Error::other)?;
+    if mount_id(found.as_fd())? == mount.id { Ok(found) } else { Err(io::Error::other("another mount lies on it")) }
+}
