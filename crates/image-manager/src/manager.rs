@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use credentials::Keyring;
-use cri_api::{ImageService, ImageSpec, ImageStatus};
+use cri_api::{Image, ImageService, ImageSpec, ImageStatus};
 use tokio::sync::Notify;
 use tracing::Instrument as _;
 
@@ -117,6 +117,15 @@ impl ImageManager {
         let result = Box::pin(self.ensure(request)).instrument(span.clone()).await;
         span.record("outcome", outcome_word(&result));
         result
+    }
+
+    /// The image that a name or an image ref stands for, as the service shows it: for those who make something of it. Asks
+    /// nothing else, and tells nobody.
+    ///
+    /// # Errors
+    /// What the service says.
+    pub async fn image(&self, spec: &ImageSpec) -> cri_api::Result<Option<Image>> {
+        Ok(self.service.image_status(spec, false).await?.image)
     }
 
     /// Everybody who waits, or has waited, before a pull that failed is tried again; sorted by pod and image.

@@ -38,6 +38,8 @@ pub enum PodEvent<'a> {
     FailedCreatePodSandBox(&'a str),
     /// Nobody could tell how a sandbox is.
     FailedPodSandBoxStatus(&'a str),
+    /// There is no network for its sandbox yet: why.
+    NetworkNotReady(&'a str),
     /// The pod is not valid.
     FailedValidation {
         /// Namespace and name.
@@ -81,6 +83,7 @@ impl PodEvent<'_> {
             Self::SandboxChanged => "SandboxChanged",
             Self::FailedCreatePodSandBox(_) => "FailedCreatePodSandBox",
             Self::FailedPodSandBoxStatus(_) => "FailedPodSandBoxStatus",
+            Self::NetworkNotReady(_) => "NetworkNotReady",
             Self::FailedValidation { .. } => "FailedValidation",
             Self::InvalidEnvironmentVariableNames(_) => "InvalidEnvironmentVariableNames",
             Self::FailedMount { .. } => "FailedMount",
@@ -96,7 +99,9 @@ impl PodEvent<'_> {
             Self::Failed(error) => format!("Error: {error}"),
             Self::FailedPostStartHook => "PostStartHook failed".to_owned(),
             Self::FailedPreStopHook => "PreStopHook failed".to_owned(),
-            Self::BackOff(text) | Self::InvalidEnvironmentVariableNames(text) => (*text).to_owned(),
+            Self::BackOff(text) | Self::InvalidEnvironmentVariableNames(text) | Self::NetworkNotReady(text) => {
+                (*text).to_owned()
+            }
             Self::Killing { container, message: "" } => format!("Stopping container {container}"),
             Self::Killing { message, .. } => (*message).to_owned(),
             Self::Unhealthy { probe, output } => format!("{probe} probe failed: {output}"),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::hash::{fnv32a, fnv64a};
-use crate::pod::{Container, ContainerKind, Handler, Pod};
+use crate::pod::{Container, ContainerKind, ContainerPort, Handler, Pod};
 
 /// Name of the pod.
 pub const POD_NAME: &str = "io.kubernetes.pod.name";
@@ -165,6 +165,8 @@ pub struct ContainerInfo {
     pub termination_grace_period: Option<i64>,
     /// What is done before it is stopped.
     pub pre_stop: Option<Handler>,
+    /// The ports that it names.
+    pub ports: Vec<ContainerPort>,
     /// Annotations that are there and cannot be read; they count as absent.
     pub unreadable: Vec<&'static str>,
 }
@@ -179,6 +181,7 @@ impl ContainerInfo {
         let deletion = read(annotations, DELETION_GRACE_PERIOD, &mut unreadable, |text| text.parse().ok());
         let termination = read(annotations, TERMINATION_GRACE_PERIOD, &mut unreadable, |text| text.parse().ok());
         let pre_stop = read(annotations, PRE_STOP, &mut unreadable, |text| Handler::from_json(text).ok());
+        let ports = read(annotations, PORTS, &mut unreadable, |text| ContainerPort::list_from_json(text).ok());
         let kind = read(annotations, KIND, &mut unreadable, |text| {
             [ContainerKind::Init, ContainerKind::Normal, ContainerKind::Ephemeral]
                 .into_iter()
@@ -196,6 +199,7 @@ impl ContainerInfo {
             deletion_grace_period: deletion,
             termination_grace_period: termination,
             pre_stop,
+            ports: ports.unwrap_or_default(),
             unreadable,
         }
     }
@@ -261,6 +265,7 @@ mod tests {
                 deletion_grace_period: Some(7),
                 termination_grace_period: Some(5),
                 pre_stop: container.lifecycle.pre_stop.clone(),
+                ports: container.ports.clone(),
                 unreadable: vec![],
             }
         );

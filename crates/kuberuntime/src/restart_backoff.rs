@@ -92,6 +92,16 @@ impl RestartBackoff {
         None
     }
 
+    /// Whether [`Self::check`] would make it wait. Changes nothing.
+    #[must_use]
+    pub fn waits(&self, pod: &Pod, container: &Container, observed: &ObservedPod, now: Timestamp) -> bool {
+        let key = backoff_key(pod, container);
+        let Some(entry) = self.entries.get(&key) else { return false };
+        // A look at a copy: what a check would change is this entry's alone.
+        let mut copy = Self { longest: self.longest, entries: HashMap::from([(key, entry.clone())]) };
+        copy.check(pod, container, observed, now).is_some()
+    }
+
     /// Forgets what no longer counts: of pods that are gone, and of containers that ran for long.
     pub fn collect(&mut self, now: Timestamp) {
         let kept = FORGET + SignedDuration::try_from(self.longest).unwrap_or(FORGET);
@@ -149,8 +159,10 @@ mod tests {
     }
 
     fn check(backoff: &mut RestartBackoff, id: &str, ended: i64, now: i64) -> Option<i64> {
-        let pod = pod();
-        let wait = backoff.check(&pod, &pod.spec.containers[0], &seen(ContainerState::Exited, id, ended), at(now));
+        let (pod, seen) = (pod(), seen(ContainerState::Exited, id, ended));
+        let waits = backoff.waits(&pod, &pod.spec.containers[0], &seen, at(now));
+        let wait = backoff.check(&pod, &pod.spec.containers[0], &seen, at(now));
+        assert_eq!(waits, wait.is_some());
         wait.map(|wait| wait.until.as_second() - START)
     }
 

@@ -6,6 +6,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};
@@ -79,7 +80,7 @@ impl LogOwner {
 }
 
 /// The name of the link to a container's log, cut as the kubelet cuts it.
-pub(super) fn link_name(pod: &str, namespace: &str, container: &str, id: &str) -> String {
+pub(crate) fn link_name(pod: &str, namespace: &str, container: &str, id: &str) -> String {
     let mut name = format!("{pod}_{namespace}_{container}-{id}");
     let mut longest = LONGEST_NAME - SUFFIX.len();
     while !name.is_char_boundary(longest.min(name.len())) {
@@ -137,6 +138,45 @@ impl LogDirectories {
             Ok(_) => Err(io::Error::other("it is no link")),
             Err(error) => gone_is_done(Err(error)),
         }
+    }
+
+    /// Makes a link to a container's log, which is below the pods' directory; one that was there gives way.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub(crate) fn link(&self, name: &str, log: &Path) -> io::Result<()> {
+        let Some(links) = &self.links else { return Ok(()) };
+        self.remove_link(name)?;
+        fs::DirBuilder::new().recursive(true).mode(0o755).create(links)?;
+        std::os::unix::fs::symlink(log, links.join(plain(name)?))
+    }
+
+    /// Removes the logs of a pod with the links to them. What is not the pod's stays.
+    ///
+    /// # Errors
+    /// The first thing that stays; the rest goes.
+    pub(crate) fn remove_pod(&self, uid: &str) -> io::Result<()> {
+        let is_of = |owner: LogOwner| owner.uid == uid;
+        let mut result = Ok(());
+        for (name, kind) in entries(&self.pods)? {
+            if !kind.is_dir() || !LogOwner::parse(&name).is_some_and(is_of) {
+                continue;
+            }
+            let directory = self.pods.join(&name);
+            for link in self.links_below(&directory)? {
+                result = result.and(self.remove_link(&link));
+            }
+            result = result.and(self.remove_directory(&name));
+        }
+        result
+    }
+
+    /// The links that lead below a directory.
+    fn links_below(&self, directory: &Path) -> io::Result<Vec<String>> {
+        let Some(links) = &self.links else { return Ok(Vec::new()) };
+        let leads_there = |name: &str| fs::read_link(links.join(name)).is_ok_and(|to| to.starts_with(directory));
+        let names = entries(links)?.into_iter().filter(|(name, kind)| kind.is_symlink() && leads_there(name));
+        Ok(names.map(|(name, _)| name).collect())
     }
 
     /// Removes a container's log with those that were turned away from it: `0.log`, `0.log.20260101-000000`. Says how many

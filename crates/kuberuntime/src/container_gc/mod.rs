@@ -13,6 +13,7 @@ mod report;
 mod select;
 
 pub use collector::{ContainerGc, ContainerGcOptions};
+pub(crate) use logs::link_name;
 pub use logs::{ContainerLink, LogDirectories, LogInventory, LogOwner, PodLogDirectory};
 pub use plan::{ContainerPlan, Keep, Remove, Row, Verdict};
 pub use pods::{NoPodSource, PodStates};

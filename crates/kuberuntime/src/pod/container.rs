@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 
 use image_manager::PullPolicy;
+use serde_json::Value;
 
 use super::handler::{Lifecycle, Probe};
-use super::read::{Fields, Read, Word};
+use super::read::{self, Fields, Read, Word};
 use super::security::SecurityContext;
 use super::spec::RestartPolicy;
 use super::variable::{EnvFromSource, EnvVar};
 use super::words;
+use crate::field::{FieldErrors, FieldPath};
 use crate::quantity::Quantity;
 
 words! {
@@ -192,6 +194,22 @@ pub struct ContainerPort {
     /// Address of the node.
     #[serde(rename = "hostIP", skip_serializing_if = "String::is_empty")]
     pub host_ip: String,
+}
+
+impl ContainerPort {
+    /// Reads ports as they stand on a container.
+    ///
+    /// # Errors
+    /// Everything that cannot be read.
+    pub(crate) fn list_from_json(text: &str) -> Result<Vec<Self>, FieldErrors> {
+        let (mut errors, path) = (FieldErrors::default(), FieldPath::new("ports"));
+        let Ok(Value::Array(ports)) = serde_json::from_str(text) else {
+            errors.invalid_plain(path, "text", "must be a list in JSON");
+            return errors.into_result().map(|()| Vec::new());
+        };
+        let ports = ports.iter().filter_map(|port| read::object(port, path.clone(), &mut errors)).collect();
+        errors.into_result().map(|()| ports)
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]

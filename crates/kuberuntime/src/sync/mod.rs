@@ -1,12 +1,25 @@
 //! [`PodRuntime`]: the hands. It looks at a pod, does what [`compute_pod_actions`](crate::compute_pod_actions) says in the
 //! kubelet's order, ends pods and takes them away. It holds no pod and no time table: a worker calls it, one call at a time
-//! for each pod.
+//! for each pod. What it keeps between two calls (delays of restarts, images that come ahead of their turn, hooks that
+//! were run) may be lost at any moment; what counts stands in the runtime.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+mod image_volumes;
+mod images;
+mod kill;
+mod messages;
+mod metrics;
+mod observe;
+mod prefetch;
+mod remove;
+mod sandbox;
+mod start;
+mod steps;
 
-use cri_api::{DnsConfig, RuntimeService};
-use image_manager::{EventRecorder, ImageManager, PullSecret, ServiceAccount, WallClock};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cri_api::{DnsConfig, Kind, RuntimeService};
+use image_manager::{EventRecorder, EventRef, ImageManager, ObjectRef, PullSecret, ServiceAccount, WallClock};
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
@@ -14,11 +27,16 @@ use crate::actions::{PodActions, ProbeResults};
 use crate::config::{ClusterDns, NodeResources};
 use crate::documents::Documents;
 use crate::environment::Surroundings;
+use crate::events::PodEvent;
 use crate::handlers::Handlers;
-use crate::pod::Pod;
+use crate::labels::Owner;
+use crate::pod::{ContainerKind, Pod};
+use crate::restart_backoff::RestartBackoff;
 use crate::status::ObservedPod;
 use crate::status::api::Waiting;
 use crate::volumes::Volumes;
+pub use metrics::PodMetrics;
+use prefetch::Prefetch;
 
 /// What a pod may pull with.
 #[derive(Clone, Debug, Default)]
@@ -114,13 +132,22 @@ pub struct PodRuntimeError {
 /// The hands.
 pub struct PodRuntime {
     parts: PodRuntimeParts,
+    metrics: Arc<PodMetrics>,
+    /// Images that come ahead of their turn.
+    prefetch: Prefetch,
+    /// Guards the delays of restarts, by the uids of pods.
+    backoff: Mutex<HashMap<String, RestartBackoff>>,
+    /// Guards the ids of containers whose end was told and whose hook was run, by the uids of pods: whoever ends them once
+    /// more, because the first time failed or took too long, does neither again.
+    ending: Mutex<HashMap<String, HashSet<String>>>,
 }
 
 impl PodRuntime {
     /// Works with these.
     #[must_use]
     pub fn new(parts: PodRuntimeParts) -> Self {
-        Self { parts }
+        let prefetch = Prefetch::new(Arc::clone(&parts.images));
+        Self { parts, metrics: Arc::default(), prefetch, backoff: Mutex::default(), ending: Mutex::default() }
     }
 
     /// What it works with.
@@ -129,17 +156,23 @@ impl PodRuntime {
         &self.parts
     }
 
+    /// What it counts.
+    #[must_use]
+    pub fn metrics(&self) -> &Arc<PodMetrics> {
+        &self.metrics
+    }
+
     /// What the runtime shows of one pod.
     ///
     /// # Errors
     /// The runtime does not answer.
     pub async fn observe(&self, uid: &str) -> Result<ObservedPod, PodRuntimeError> {
-        let _ = uid;
-        Ok(ObservedPod::default())
+        observe::observe(&*self.parts.runtime, uid).await
     }
 
-    /// Does what the pod needs done. When `stop` is cancelled it waits for no image and begins no further step; calls of
-    /// the runtime that have begun are waited for. `told` hears of each start as soon as its outcome is known.
+    /// Does what the pod needs done. When `stop` is cancelled it waits for no image, no hook and no container to end, and
+    /// begins no further step; calls of the runtime that make or start something and have begun are waited for. `told`
+    /// hears of each start as soon as its outcome is known.
     pub async fn sync_pod(
         &self,
         pod: &Pod,
@@ -148,34 +181,106 @@ impl PodRuntime {
         told: &(dyn Fn(&str, Option<&Waiting>) + Send + Sync),
         stop: &CancellationToken,
     ) -> SyncReport {
-        let _ = (pod, observed, probes, told, stop);
-        SyncReport::default()
+        steps::PodSync::new(self, pod, observed, told, stop).run(probes).await
     }
 
     /// Ends everything of a pod that runs: preStop hooks, then containers in the order of termination, then sandboxes.
-    /// `pod` is `None` for a pod that nobody knows any more. A shorter `grace` goes before all others.
+    /// `pod` is `None` for a pod that nobody knows any more. A shorter `grace` goes before all others. Whoever wants it to
+    /// go faster drops the future and calls again: no hook is then run a second time.
     ///
     /// # Errors
-    /// What still runs.
+    /// What still runs, or may.
     pub async fn end_pod(
         &self,
         pod: Option<&Pod>,
         observed: &ObservedPod,
         grace: Option<i64>,
     ) -> Result<(), PodRuntimeError> {
-        let _ = (pod, observed, grace);
-        Ok(())
+        self.prefetch.forget(&observed.owner.uid);
+        kill::kill_pod(self, pod, observed, grace).await
     }
 
-    /// Takes away everything of a pod that was ended: containers, sandboxes, volumes, logs. Idempotent.
+    /// Takes away everything of a pod that was ended: containers, sandboxes, volumes, logs. Idempotent. Where something
+    /// cannot be removed the rest goes all the same, but for what it may still use.
     ///
     /// # Errors
     /// What is still there.
     pub async fn remove_pod(&self, observed: &ObservedPod) -> Result<(), PodRuntimeError> {
-        let _ = observed;
-        Ok(())
+        remove::remove_pod(self, observed).await
     }
 
     /// Forgets what it keeps of pods that are gone, such as delays of restarts.
-    pub fn collect(&self) {}
+    pub fn collect(&self) {
+        let now = (self.parts.node.wall_clock)();
+        lock(&self.backoff).retain(|_, backoff| {
+            backoff.collect(now);
+            !backoff.is_empty()
+        });
+    }
+
+    /// Ends the pulls that run ahead, and waits for their ends.
+    pub async fn shutdown(&self) {
+        self.prefetch.shutdown().await;
+    }
+
+    /// Forgets what it keeps of a pod.
+    fn forget(&self, uid: &str) {
+        self.prefetch.forget(uid);
+        lock(&self.backoff).remove(uid);
+        lock(&self.ending).remove(uid);
+    }
+
+    /// Tells an event about a part of a pod: a container, or, without one, the pod.
+    fn tell(&self, owner: &Owner, part: Option<(ContainerKind, &str)>, event: &PodEvent<'_>) {
+        let field_path = part.map_or_else(String::new, |(kind, name)| format!("spec.{}{{{name}}}", kind.field()));
+        let object = ObjectRef {
+            namespace: owner.namespace.clone(),
+            name: owner.name.clone(),
+            uid: owner.uid.clone(),
+            field_path,
+        };
+        let message = event.message();
+        let (kind, reason) = (event.kind(), event.reason());
+        self.parts.events.record(EventRef { object: &object, kind, reason, message: &message });
+    }
 }
+
+/// Whose things are those of a pod.
+fn owner_of(pod: &Pod) -> Owner {
+    let metadata = &pod.metadata;
+    Owner { uid: metadata.uid.clone(), name: metadata.name.clone(), namespace: metadata.namespace.clone() }
+}
+
+/// Locks what no code that may panic holds.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What is gone already need not be stopped or removed.
+fn gone_is_done(result: cri_api::Result<()>) -> cri_api::Result<()> {
+    match result {
+        Err(error) if error.kind() == Kind::NotFound => Ok(()),
+        result => result,
+    }
+}
+
+/// Several failures as one: all of them by their names, with the cause of the first.
+fn first_of(failures: Vec<PodRuntimeError>) -> Result<(), PodRuntimeError> {
+    let what = failures.iter().map(|failure| failure.what.as_str()).collect::<Vec<_>>().join(", ");
+    failures.into_iter().next().map_or(Ok(()), |first| Err(PodRuntimeError { what, source: first.source }))
+}
+
+/// Work that waits for a disk, off the async threads. `None`: the program ends.
+async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => Some(result),
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_cancelled) => None,
+        },
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/mod.rs"]
+pub(crate) mod tests;

@@ -1,0 +1,105 @@
+//! Images that containers see as volumes: made sure of when the first container needs one, and refused where the runtime has
+//! no such mounts, since it would pass them over. Called by [`super::start`].
+
+use cri_api::{ContainerConfig, Error, VersionInfo};
+
+use super::images::Ensured;
+use super::sandbox::Spot;
+use super::start::{Failure, Try};
+use super::steps::PodSync;
+use crate::pod::{Container, ImageRole, Pod, PodImage};
+
+/// Whether a runtime has mounts of images.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Takes {
+    Yes,
+    /// And who says so.
+    No(String),
+    /// It must show the mount.
+    NotKnown,
+}
+
+/// The first versions that have them: the name of the runtime, major and minor.
+const FIRST: [(&str, (u32, u32)); 2] = [("containerd", (2, 1)), ("cri-o", (1, 31))];
+
+fn takes(version: &VersionInfo) -> Takes {
+    let VersionInfo { runtime_name, runtime_version, .. } = version;
+    let Some((_, first)) = FIRST.iter().find(|(name, _)| name == runtime_name) else { return Takes::NotKnown };
+    let mut numbers = runtime_version.trim_start_matches('v').split(|c: char| !c.is_ascii_digit());
+    let mut number = || numbers.next().and_then(|number| number.parse::<u32>().ok());
+    match (number(), number()) {
+        (Some(major), Some(minor)) if (major, minor) < *first => Takes::No(format!("{runtime_name} {runtime_version}")),
+        (Some(_), Some(_)) => Takes::Yes,
+        _ => Takes::NotKnown,
+    }
+}
+
+/// The image volumes that a container sees, each once.
+pub(super) fn of_container<'p>(pod: &'p Pod, container: &Container) -> Vec<PodImage<'p>> {
+    let sees = |name: &str| container.volume_mounts.iter().any(|mount| mount.name == name);
+    pod.images().into_iter().filter(|image| image.role == ImageRole::Volume && sees(image.name)).collect()
+}
+
+impl PodSync<'_> {
+    /// Makes sure of the images that a container sees, as far as no container before it needed them.
+    pub(super) async fn ensure_image_volumes(&mut self, spot: &Spot, container: &Container) -> Try {
+        let pod = self.pod;
+        let wanted = of_container(pod, container);
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        if let Takes::No(runtime) = self.takes_image_volumes().await? {
+            return Err(Failure::config(format!("image volumes are not supported by {runtime}")).into());
+        }
+        for image in wanted {
+            if !self.image_volumes.contains_key(image.name) {
+                let Ensured { answer, .. } = self.ensure(&image, Some(&spot.config)).await?;
+                let answer = answer.map(|image| image.image_ref).map_err(|error| Failure::from(&error));
+                self.image_volumes.insert(image.name.to_owned(), answer);
+            }
+            if let Some(Err(failure)) = self.image_volumes.get(image.name) {
+                return Err(failure.clone().into());
+            }
+        }
+        Ok(())
+    }
+
+    /// A container that was made and lacks an image which it should see goes again.
+    pub(super) async fn check_image_volumes(&self, config: &ContainerConfig, id: &str) -> Try {
+        let images = || config.mounts.iter().filter(|mount| mount.image.is_some());
+        if images().next().is_none() || self.takes_image_volumes().await? == Takes::Yes {
+            return Ok(());
+        }
+        let failed = |error: Error| Failure::new("CreateContainerError", error.message());
+        let status = self.hands.parts().runtime.container_status(id, false).await.map_err(failed)?;
+        let shows = |path: &str| status.mounts.iter().any(|is| is.container_path == path && is.image.is_some());
+        let Some(lacking) = images().find(|mount| !shows(&mount.container_path)) else { return Ok(()) };
+        self.remove(&config.metadata.name, id).await?;
+        let text = format!("the runtime did not mount the image volume at {}", lacking.container_path);
+        Err(Failure::new("CreateContainerError", text).into())
+    }
+
+    async fn takes_image_volumes(&self) -> Result<Takes, Failure> {
+        let version = self.hands.parts().runtime.version().await;
+        version.map(|version| takes(&version)).map_err(|error| Failure::config(error.message()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_tell() {
+        let of = |name: &str, version: &str| {
+            takes(&VersionInfo { runtime_name: name.into(), runtime_version: version.into(), ..VersionInfo::default() })
+        };
+        for (name, version) in [("containerd", "1.6.20~ds1"), ("containerd", "v2.0.5"), ("cri-o", "1.30.1")] {
+            assert_eq!(of(name, version), Takes::No(format!("{name} {version}")));
+        }
+        for (name, version) in [("containerd", "v2.1.0-rc.1"), ("containerd", "3.0"), ("cri-o", "1.31.0")] {
+            assert_eq!(of(name, version), Takes::Yes, "{name} {version}");
+        }
+        assert_eq!((of("containerd", "dev"), of("fake", "1.0.0")), (Takes::NotKnown, Takes::NotKnown));
+    }
+}

@@ -1,0 +1,138 @@
+//! The images of a pod: which of them are made sure of ahead of their turn, and the request that is made for each. Called by
+//! [`super::steps`] and [`super::start`].
+
+use std::collections::BTreeSet;
+
+use cri_api::PodSandboxConfig;
+use image_manager::{EnsureImageRequest, ObjectRef, PodRef};
+
+use super::lock;
+use super::prefetch::{Answer, Key};
+use super::steps::{PodSync, Step};
+use crate::actions::{LeaveReason, PodActions, Verdict, restart_verdict};
+use crate::pod::{Container, ContainerKind, ImageRole, PodImage};
+
+/// What became of a request, and whether it was made ahead, so that the image may have gone since.
+pub(super) struct Ensured {
+    pub(super) answer: Answer,
+    pub(super) ahead: bool,
+}
+
+impl PodSync<'_> {
+    /// Begins to make sure of everything that the pod needs and does not have yet: first what is started now.
+    pub(super) fn begin_images(&self, actions: &PodActions, sandbox: Option<&PodSandboxConfig>) {
+        let needed = self.needed(actions).into_iter().map(|image| self.request(&image, sandbox)).collect();
+        self.hands.prefetch.want(&self.owner.uid, needed);
+    }
+
+    /// Makes sure of an image, or takes the answer of whoever did ahead.
+    pub(super) async fn ensure(&self, image: &PodImage<'_>, sandbox: Option<&PodSandboxConfig>) -> Step<Ensured> {
+        let key = Key::new(image.image, image.policy);
+        self.until_stopped(async {
+            match self.hands.prefetch.take(&self.owner.uid, &key).await {
+                Some(answer) => Ensured { answer, ahead: true },
+                None => self.ask(image, sandbox).await,
+            }
+        })
+        .await
+    }
+
+    /// Makes sure of an image whatever was answered ahead.
+    pub(super) async fn ensure_anew(&self, image: &PodImage<'_>, sandbox: Option<&PodSandboxConfig>) -> Step<Ensured> {
+        self.until_stopped(self.ask(image, sandbox)).await
+    }
+
+    async fn ask(&self, image: &PodImage<'_>, sandbox: Option<&PodSandboxConfig>) -> Ensured {
+        let answer = self.hands.parts().images.ensure_image_exists(self.request(image, sandbox)).await;
+        Ensured { answer, ahead: false }
+    }
+
+    fn request(&self, image: &PodImage<'_>, sandbox: Option<&PodSandboxConfig>) -> EnsureImageRequest {
+        let (metadata, spec) = (&self.pod.metadata, &self.pod.spec);
+        let pod = PodRef {
+            namespace: metadata.namespace.clone(),
+            name: metadata.name.clone(),
+            uid: metadata.uid.clone(),
+            annotations: metadata.annotations.clone(),
+        };
+        let mut object = ObjectRef::pod(&pod);
+        if let ImageRole::Container(_) = image.role {
+            object.field_path = image.field_path();
+        }
+        let credentials = &self.credentials;
+        EnsureImageRequest {
+            pod,
+            object: Some(object),
+            policy: image.policy,
+            secrets: credentials.secrets.clone(),
+            service_account: credentials.account.clone(),
+            missing_secrets: credentials.missing.clone(),
+            priority: spec.priority.unwrap_or_default(),
+            runtime_handler: spec.runtime_class_name.clone(),
+            sandbox: sandbox.cloned(),
+            ..EnsureImageRequest::new(image.image)
+        }
+    }
+
+    fn needed(&self, actions: &PodActions) -> Vec<PodImage<'_>> {
+        let now: Vec<&str> = actions
+            .ephemeral_to_start
+            .iter()
+            .chain(&actions.init_to_start)
+            .chain(&actions.containers_to_start)
+            .map(|start| start.name.as_str())
+            .collect();
+        let later = self.later(actions);
+        let turn = |name: &str| match now.iter().position(|other| *other == name) {
+            // One that waits out its back-off asks for its image when that is over.
+            Some(_) if self.waits_for_restart(name) => None,
+            Some(place) => Some(place),
+            None => later.contains(name).then_some(usize::MAX),
+        };
+        let images = self.pod.images();
+        let mut needed: Vec<(usize, PodImage<'_>)> = Vec::new();
+        for image in images {
+            let place = match image.role {
+                ImageRole::Container(_) => turn(image.name),
+                ImageRole::Volume => {
+                    let mounts =
+                        |container: &Container| container.volume_mounts.iter().any(|mount| mount.name == image.name);
+                    let users = self.pod.all_containers().filter(|(_, container)| mounts(container));
+                    users.filter_map(|(_, container)| turn(&container.name)).min()
+                }
+            };
+            needed.extend(place.map(|place| (place, image)));
+        }
+        needed.sort_by_key(|(place, _)| *place);
+        needed.into_iter().map(|(_, image)| image).collect()
+    }
+
+    /// Containers whose turn is still to come.
+    fn later(&self, actions: &PodActions) -> BTreeSet<&str> {
+        let (pod, spec) = (self.pod, &self.pod.spec);
+        let anew = actions.create_sandbox;
+        let is_here = |container: &Container| !anew && self.observed.latest_here(&container.name).is_some();
+        let has_begun = spec.containers.iter().any(is_here);
+        let reached = spec.init_containers.iter().rposition(is_here);
+        let init = spec.init_containers.iter().enumerate();
+        let init = init.filter(|(index, _)| !has_begun && reached.is_none_or(|reached| *index > reached));
+        let normal = spec.containers.iter().filter(|container| {
+            !is_here(container)
+                && match restart_verdict(pod, container, self.observed) {
+                    Verdict::Start(_) => true,
+                    Verdict::Leave(LeaveReason::Running) => anew,
+                    Verdict::Leave(_) => false,
+                }
+        });
+        init.map(|(_, container)| container).chain(normal).map(|container| container.name.as_str()).collect()
+    }
+
+    fn waits_for_restart(&self, name: &str) -> bool {
+        let Some((kind, container)) = self.pod.container(name) else { return false };
+        let now = (self.hands.parts().node.wall_clock)();
+        kind != ContainerKind::Ephemeral
+            && lock(&self.hands.backoff)
+                .get(&self.owner.uid)
+                .is_some_and(|backoff| backoff.waits(self.pod, container, self.observed, now))
+    }
+}

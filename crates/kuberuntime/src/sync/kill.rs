@@ -1,0 +1,218 @@
+//! How containers are ended, each within its grace period: told, its preStop hook, its turn among those of the pod, then the
+//! runtime's stop with what is left; and how a pod is, all of its containers and then its sandboxes. What fails is told, and
+//! the rest goes on. Called by the syncs and by the ends of pods.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use cri_api::ContainerState;
+use futures::future::join_all;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+
+use super::{PodRuntime, PodRuntimeError, first_of, gone_is_done, lock};
+use crate::actions::KillReason;
+use crate::events::PodEvent;
+use crate::handlers::Target;
+use crate::labels::Owner;
+use crate::pod::{Container, ContainerKind, ContainerPort, Handler, Pod};
+use crate::status::{ObservedContainer, ObservedPod};
+use crate::termination::{after_hook, grace_period, orphan_grace_period, termination_order};
+
+/// A container that is to be ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Victim<'a> {
+    pub(super) id: &'a str,
+    pub(super) name: &'a str,
+    pub(super) kind: ContainerKind,
+    /// What is done before it is stopped.
+    pub(super) hook: Option<&'a Handler>,
+    /// The ports that the hook may name.
+    pub(super) ports: &'a [ContainerPort],
+    /// Seconds for all of it.
+    pub(super) grace: i64,
+    /// Of its event; empty: the pod ends.
+    pub(super) message: &'a str,
+    /// It waits for those of lower steps.
+    pub(super) step: usize,
+}
+
+impl<'a> Victim<'a> {
+    /// A container as the runtime shows it. `pod` is `None`, or lacks it, where nobody knows it any more: then what was
+    /// written on it counts.
+    pub(super) fn new(pod: Option<&'a Pod>, run: &'a ObservedContainer, reason: Option<KillReason>) -> Self {
+        match pod.and_then(|pod| pod.container(&run.name).map(|found| (pod, found))) {
+            Some((pod, (kind, container))) => Self::known(pod, kind, container, &run.id, reason),
+            None => Self {
+                id: &run.id,
+                name: &run.name,
+                kind: run.info.kind.unwrap_or(ContainerKind::Normal),
+                hook: run.info.pre_stop.as_ref(),
+                ports: &run.info.ports,
+                grace: orphan_grace_period(&run.info),
+                message: "",
+                step: 0,
+            },
+        }
+    }
+
+    /// A container of the pod.
+    pub(super) fn known(
+        pod: &Pod,
+        kind: ContainerKind,
+        container: &'a Container,
+        id: &'a str,
+        reason: Option<KillReason>,
+    ) -> Self {
+        Self {
+            id,
+            name: &container.name,
+            kind,
+            hook: container.lifecycle.pre_stop.as_ref(),
+            ports: &container.ports,
+            grace: grace_period(pod, container, reason),
+            message: "",
+            step: 0,
+        }
+    }
+}
+
+/// Whose turn it is.
+struct Turns(BTreeMap<usize, watch::Sender<usize>>);
+
+impl Turns {
+    fn new(victims: &[Victim<'_>]) -> Self {
+        let mut steps = BTreeMap::<usize, usize>::new();
+        for victim in victims {
+            *steps.entry(victim.step).or_default() += 1;
+        }
+        Self(steps.into_iter().map(|(step, count)| (step, watch::Sender::new(count))).collect())
+    }
+
+    /// Waits until all of the steps before are done.
+    async fn before(&self, step: usize) {
+        for left in self.0.range(..step).map(|(_, left)| left) {
+            let _ = left.subscribe().wait_for(|left| *left == 0).await.expect("the sender is in self");
+        }
+    }
+
+    fn done(&self, step: usize) {
+        if let Some(left) = self.0.get(&step) {
+            left.send_modify(|left| *left = left.saturating_sub(1));
+        }
+    }
+}
+
+/// Ends containers, all at once as far as their steps let them. What could not be ended is answered.
+pub(super) async fn kill_containers(
+    hands: &PodRuntime,
+    owner: &Owner,
+    ip: Option<&str>,
+    victims: &[Victim<'_>],
+) -> Vec<PodRuntimeError> {
+    let turns = Turns::new(victims);
+    let ends = victims.iter().map(|victim| async {
+        let ended = kill(hands, owner, ip, victim, &turns).await;
+        turns.done(victim.step);
+        ended.err()
+    });
+    join_all(ends).await.into_iter().flatten().collect()
+}
+
+async fn kill(
+    hands: &PodRuntime,
+    owner: &Owner,
+    ip: Option<&str>,
+    victim: &Victim<'_>,
+    turns: &Turns,
+) -> Result<(), PodRuntimeError> {
+    let (begun, grace) = (Instant::now(), seconds(victim.grace));
+    let part = Some((victim.kind, victim.name));
+    let first = lock(&hands.ending).entry(owner.uid.clone()).or_default().insert(victim.id.to_owned());
+    if first {
+        hands.tell(owner, part, &PodEvent::Killing { container: victim.name, message: victim.message });
+    }
+    if let Some(hook) = victim.hook.filter(|_| first && !grace.is_zero()) {
+        let target = Target { container_id: victim.id, name: victim.name, ports: victim.ports, ip };
+        match timeout(grace, hands.parts.handlers.run_hook(hook, &target, Some(grace))).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(pod = owner.name, container = victim.name, "the hook before the stop failed: {error}");
+                hands.tell(owner, part, &PodEvent::FailedPreStopHook);
+            }
+            Err(_) => {
+                tracing::warn!(pod = owner.name, container = victim.name, "the hook before the stop took too long");
+            }
+        }
+    }
+    // When the time is over it is everybody's turn.
+    let _ = timeout(grace.saturating_sub(begun.elapsed()), turns.before(victim.step)).await;
+    let took = i64::try_from(begun.elapsed().as_secs()).unwrap_or(i64::MAX);
+    let left = after_hook(victim.grace, took);
+    let stopped = hands.parts.runtime.stop_container(victim.id, seconds(left)).await;
+    gone_is_done(stopped).map_err(|source| PodRuntimeError {
+        what: format!("stop container {} ({})", victim.name, victim.id),
+        source,
+    })?;
+    if let Some(ids) = lock(&hands.ending).get_mut(&owner.uid) {
+        ids.remove(victim.id);
+    }
+    Ok(())
+}
+
+/// Ends everything of a pod that runs, or may.
+pub(super) async fn kill_pod(
+    hands: &PodRuntime,
+    pod: Option<&Pod>,
+    observed: &ObservedPod,
+    grace: Option<i64>,
+) -> Result<(), PodRuntimeError> {
+    let owner = pod.map_or_else(|| observed.owner.clone(), super::owner_of);
+    let runs = |run: &&ObservedContainer| matches!(run.state, ContainerState::Running | ContainerState::Unknown);
+    let mut victims: Vec<Victim<'_>> =
+        observed.containers.iter().filter(runs).map(|run| Victim::new(pod, run, None)).collect();
+    for victim in &mut victims {
+        victim.grace = grace.map_or(victim.grace, |grace| grace.min(victim.grace));
+    }
+    match pod {
+        Some(pod) => {
+            let order = termination_order(pod);
+            for victim in &mut victims {
+                victim.step = order.iter().position(|step| step.contains(&victim.name)).unwrap_or(0);
+            }
+        }
+        None => orphans_in_order(observed, &mut victims),
+    }
+    let mut failures = kill_containers(hands, &owner, hands.ip_of(observed), &victims).await;
+    let sandboxes = observed.sandboxes.iter().map(|sandbox| async {
+        let stopped = hands.parts.runtime.stop_pod_sandbox(&sandbox.id).await;
+        let what = || format!("stop sandbox {}", sandbox.id);
+        gone_is_done(stopped).map_err(|source| PodRuntimeError { what: what(), source }).err()
+    });
+    failures.extend(join_all(sandboxes).await.into_iter().flatten());
+    first_of(failures)
+}
+
+/// Init containers that run beside others are sidecars: they go last, the one that came last first.
+fn orphans_in_order(observed: &ObservedPod, victims: &mut [Victim<'_>]) {
+    let created = |id: &str| observed.containers.iter().find(|run| run.id == id).map_or(0, |run| run.created_at);
+    let mut sidecars: Vec<&mut Victim<'_>> =
+        victims.iter_mut().filter(|victim| victim.kind == ContainerKind::Init).collect();
+    sidecars.sort_by_key(|victim| std::cmp::Reverse(created(victim.id)));
+    for (index, victim) in sidecars.into_iter().enumerate() {
+        victim.step = index + 1;
+    }
+}
+
+impl PodRuntime {
+    /// Where a pod is asked over the network: its own address, or the node's where it shares that one's.
+    pub(super) fn ip_of<'a>(&'a self, observed: &'a ObservedPod) -> Option<&'a str> {
+        let shares = observed.sandboxes.first().is_some_and(|sandbox| sandbox.host_network);
+        let ips = if shares { &self.parts.node.around.host_ips[..] } else { observed.ips() };
+        ips.first().map(String::as_str)
+    }
+}
+
+fn seconds(seconds: i64) -> Duration {
+    Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
+}

@@ -1,0 +1,116 @@
+//! [`Prefetch`]: images that are made sure of ahead of their turn, in tasks that outlive a sync: an init container may run
+//! for long while the images of those behind it come. There is one request for each image and policy of a pod, and whoever
+//! needs the image takes its answer away: so every request is made, told and counted once, as if it had been made in its
+//! turn. Decides nothing about images. Called by the syncs of pods.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use image_manager::{EnsureImageError, EnsureImageRequest, EnsuredImage, ImageManager, PullPolicy};
+use tokio::sync::watch;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+
+use super::lock;
+
+/// What became of a request.
+pub(super) type Answer = Result<EnsuredImage, EnsureImageError>;
+
+/// Which request of a pod.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    image: String,
+    policy: PullPolicy,
+}
+
+impl Key {
+    pub(super) fn new(image: &str, policy: PullPolicy) -> Self {
+        Self { image: image.to_owned(), policy }
+    }
+}
+
+struct Entry {
+    answer: watch::Receiver<Option<Answer>>,
+    /// Ends with the entry.
+    _task: AbortOnDropHandle<()>,
+}
+
+impl Entry {
+    fn failed(&self) -> bool {
+        // A sender that went without an answer is a task that panicked.
+        matches!(&*self.answer.borrow(), Some(Err(_))) || self.answer.has_changed().is_err() && !self.answered()
+    }
+
+    fn answered(&self) -> bool {
+        self.answer.borrow().is_some()
+    }
+}
+
+/// Requests that run ahead.
+pub(super) struct Prefetch {
+    images: Arc<ImageManager>,
+    tasks: TaskTracker,
+    /// Guards the requests of pods, by their uids.
+    pods: Mutex<HashMap<String, HashMap<Key, Entry>>>,
+}
+
+impl Prefetch {
+    pub(super) fn new(images: Arc<ImageManager>) -> Self {
+        Self { images, tasks: TaskTracker::new(), pods: Mutex::default() }
+    }
+
+    /// From now on these are what the pod needs: what failed is tried again, what is new begins, what is not among them
+    /// ends. Of several requests for the same the first counts.
+    pub(super) fn want(&self, uid: &str, requests: Vec<EnsureImageRequest>) {
+        let mut pods = lock(&self.pods);
+        let mut before = pods.remove(uid).unwrap_or_default();
+        let mut now = HashMap::new();
+        for request in requests {
+            let key = Key::new(&request.image, request.policy);
+            if now.contains_key(&key) {
+                continue;
+            }
+            let kept = before.remove(&key).filter(|entry| !entry.failed());
+            now.insert(key, kept.unwrap_or_else(|| self.begin(request)));
+        }
+        if !now.is_empty() && !self.tasks.is_closed() {
+            pods.insert(uid.to_owned(), now);
+        }
+    }
+
+    fn begin(&self, request: EnsureImageRequest) -> Entry {
+        let (sender, answer) = watch::channel(None);
+        let images = Arc::clone(&self.images);
+        let task = self.tasks.spawn(async move {
+            let ensured = images.ensure_image_exists(request).await;
+            // Whoever asked may be gone.
+            let _ = sender.send(Some(ensured));
+        });
+        Entry { answer, _task: AbortOnDropHandle::new(task) }
+    }
+
+    /// Waits for the answer to a request, and takes it away; `None`: nobody asks for that.
+    pub(super) async fn take(&self, uid: &str, key: &Key) -> Option<Answer> {
+        let mut answer = lock(&self.pods).get(uid)?.get(key)?.answer.clone();
+        let answered = answer.wait_for(Option::is_some).await.ok().and_then(|answer| answer.clone());
+        let mut pods = lock(&self.pods);
+        if let Some(entries) = pods.get_mut(uid) {
+            entries.remove(key);
+            if entries.is_empty() {
+                pods.remove(uid);
+            }
+        }
+        answered
+    }
+
+    /// The pod needs nothing any more.
+    pub(super) fn forget(&self, uid: &str) {
+        lock(&self.pods).remove(uid);
+    }
+
+    /// Ends all of them, and begins none any more.
+    pub(super) async fn shutdown(&self) {
+        self.tasks.close();
+        lock(&self.pods).clear();
+        self.tasks.wait().await;
+    }
+}

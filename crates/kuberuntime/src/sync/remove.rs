@@ -1,0 +1,54 @@
+//! How a pod that was ended goes: its containers, its sandboxes, then what they used: volumes, logs and the links to them. What
+//! is gone already is no error; what fails is told, and the rest goes on, but nothing goes that something left may use.
+//! Called by [`super::PodRuntime`].
+
+use std::path::PathBuf;
+
+use cri_api::{Error, Kind};
+use futures::future::join_all;
+use image_manager::BackoffSelector;
+
+use super::{PodRuntime, PodRuntimeError, first_of, gone_is_done, on_disk};
+use crate::container_gc::LogDirectories;
+use crate::status::ObservedPod;
+
+/// Takes everything of a pod away.
+pub(super) async fn remove_pod(hands: &PodRuntime, observed: &ObservedPod) -> Result<(), PodRuntimeError> {
+    let (runtime, uid) = (&hands.parts.runtime, &observed.owner.uid);
+    hands.forget(uid);
+    hands.parts.images.reset_backoff(&BackoffSelector::Uid(uid.clone()));
+    let failed = |what: String| move |source| PodRuntimeError { what, source };
+    let containers = observed.containers.iter().map(|container| async {
+        let what = format!("remove container {} ({})", container.name, container.id);
+        gone_is_done(runtime.remove_container(&container.id).await).map_err(failed(what)).err()
+    });
+    let mut failures: Vec<PodRuntimeError> = join_all(containers).await.into_iter().flatten().collect();
+    let sandboxes = observed.sandboxes.iter().map(|sandbox| async {
+        // Whoever ended the pod stopped it, and may have been ended itself before: its network is given back here at last.
+        let stopped = runtime.stop_pod_sandbox(&sandbox.id).await;
+        gone_is_done(stopped).map_err(failed(format!("stop sandbox {}", sandbox.id)))?;
+        let removed = runtime.remove_pod_sandbox(&sandbox.id).await;
+        gone_is_done(removed).map_err(failed(format!("remove sandbox {}", sandbox.id)))
+    });
+    failures.extend(join_all(sandboxes).await.into_iter().filter_map(Result::err));
+    if !failures.is_empty() || uid.is_empty() {
+        return first_of(failures);
+    }
+    if let Err(error) = hands.parts.volumes.tear_down(uid).await {
+        failures.push(on_node(format!("remove the directory of pod {uid}"), &error));
+    }
+    let node = &hands.parts.node;
+    let logs =
+        LogDirectories { pods: PathBuf::from(&node.pod_logs), links: node.container_logs.as_ref().map(PathBuf::from) };
+    let of = uid.clone();
+    match on_disk(move || logs.remove_pod(&of)).await {
+        None | Some(Ok(())) => {}
+        Some(Err(error)) => failures.push(on_node(format!("remove the logs of pod {uid}"), &error)),
+    }
+    first_of(failures)
+}
+
+/// What failed here and not in the runtime.
+fn on_node(what: String, error: &(dyn std::error::Error + 'static)) -> PodRuntimeError {
+    PodRuntimeError { what, source: Error::from_source(Kind::Internal, error) }
+}

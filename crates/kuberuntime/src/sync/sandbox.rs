@@ -1,0 +1,132 @@
+//! The sandbox of a pod: what it is made from, whether the runtime has a network for it, and making it. Called by
+//! [`super::steps`].
+
+use std::os::unix::fs::DirBuilderExt as _;
+
+use cri_api::{Condition, PodSandboxConfig};
+use tokio::time::Instant;
+
+use super::on_disk;
+use super::steps::{Halt, PodSync, Step};
+use crate::config::{self, PodHostname, SandboxInput};
+use crate::events::PodEvent;
+
+/// The condition that says whether pods get a network.
+const NETWORK_READY: &str = "NetworkReady";
+
+/// A sandbox that is there.
+#[derive(Clone, Debug)]
+pub(super) struct Spot {
+    pub(super) id: String,
+    /// What it was made from.
+    pub(super) config: PodSandboxConfig,
+    /// What it is called.
+    pub(super) hostname: PodHostname,
+    /// Addresses of the pod; those of the node where it shares its network.
+    pub(super) ips: Vec<String>,
+}
+
+impl PodSync<'_> {
+    /// What the sandbox of this number is, or was, made from.
+    pub(super) fn sandbox_config(&self, attempt: u32) -> Result<(PodSandboxConfig, PodHostname), String> {
+        let (pod, node) = (self.pod, &self.hands.parts().node);
+        let hostname = config::pod_hostname(pod, &node.cluster_dns.domain).map_err(|error| error.to_string())?;
+        let input = SandboxInput {
+            attempt,
+            dns: config::dns_config(pod, &node.dns, &node.cluster_dns),
+            hostname: hostname.hostname.clone(),
+            log_directory: config::pod_log_directory(&node.pod_logs, pod),
+            cgroup_parent: node.cgroup_parent.clone(),
+        };
+        Ok((config::sandbox_config(pod, input), hostname))
+    }
+
+    /// Makes a sandbox.
+    pub(super) async fn create_sandbox(&mut self, attempt: u32) -> Step<Spot> {
+        self.network_ready().await?;
+        self.go_on()?;
+        let metrics = self.hands.metrics().clone();
+        metrics.pod_starts();
+        let (id, config, hostname) = match self.run_sandbox(attempt).await {
+            Ok(made) => made,
+            Err(error) => {
+                metrics.pod_failed();
+                self.tell_pod(&PodEvent::FailedCreatePodSandBox(&error));
+                return Err(Halt::Failed(format!("create sandbox: {error}")));
+            }
+        };
+        let ips = match self.hands.parts().runtime.pod_sandbox_status(&id, false).await {
+            Ok(status) => self.addresses(status.ips().map(str::to_owned).collect()),
+            Err(error) => {
+                self.tell_pod(&PodEvent::FailedPodSandBoxStatus(error.message()));
+                return Err(Halt::Failed(format!("ask for sandbox {id}: {error}")));
+            }
+        };
+        Ok(Spot { id, config, hostname, ips })
+    }
+
+    /// The sandbox that is there.
+    pub(super) fn present_sandbox(&self, id: &str, attempt: u32) -> Step<Spot> {
+        let (config, hostname) = self.sandbox_config(attempt).map_err(Halt::Failed)?;
+        Ok(Spot { id: id.to_owned(), config, hostname, ips: self.addresses(self.observed.ips().to_vec()) })
+    }
+
+    fn addresses(&self, of_sandbox: Vec<String>) -> Vec<String> {
+        if self.pod.host_network() { self.hands.parts().node.around.host_ips.clone() } else { of_sandbox }
+    }
+
+    /// A number that the runtime holds back, though it shows no sandbox that has it, is passed over once: what has it may
+    /// never be finished.
+    async fn run_sandbox(&self, attempt: u32) -> Result<(String, PodSandboxConfig, PodHostname), String> {
+        let handler = &self.pod.spec.runtime_class_name;
+        let mut attempts = [attempt, attempt.saturating_add(1)].into_iter();
+        let mut attempt = attempts.next().unwrap_or(attempt);
+        loop {
+            let (config, hostname) = self.sandbox_config(attempt)?;
+            make_directory(&config.log_directory).await?;
+            let begun = Instant::now();
+            let made = self.hands.parts().runtime.run_pod_sandbox(&config, handler).await;
+            self.hands.metrics().sandbox(handler, begun.elapsed(), made.is_ok());
+            match made {
+                Ok(id) => return Ok((id, config, hostname)),
+                Err(error) => match attempts.next().filter(|_| is_reserved(&error)) {
+                    Some(next) => attempt = next,
+                    None => return Err(error.message().to_owned()),
+                },
+            }
+        }
+    }
+
+    async fn network_ready(&mut self) -> Step {
+        if self.pod.host_network() {
+            return Ok(());
+        }
+        let status = self.hands.parts().runtime.status(false).await;
+        let status = status.map_err(|error| Halt::Failed(format!("ask for the status of the runtime: {error}")))?;
+        if status.holds(NETWORK_READY) {
+            return Ok(());
+        }
+        let said = status.conditions.into_iter().find(|condition| condition.kind == NETWORK_READY);
+        let Condition { status, reason, message, .. } = said.unwrap_or_default();
+        let why = format!("{NETWORK_READY}={status} reason:{reason} message:{message}");
+        let text = format!("network is not ready: container runtime network not ready: {why}");
+        self.report.network_not_ready = true;
+        self.tell_pod(&PodEvent::NetworkNotReady(&text));
+        Err(Halt::Failed(text))
+    }
+}
+
+/// Whether the runtime has given the name away that was asked for.
+pub(super) fn is_reserved(error: &cri_api::Error) -> bool {
+    error.message().contains("reserved")
+}
+
+/// Makes a directory with those above it.
+pub(super) async fn make_directory(path: &str) -> Result<(), String> {
+    let (path, shown) = (path.to_owned(), path);
+    let made = on_disk(move || std::fs::DirBuilder::new().recursive(true).mode(0o755).create(path)).await;
+    match made {
+        Some(Err(error)) => Err(format!("make directory {shown}: {error}")),
+        Some(Ok(())) | None => Ok(()),
+    }
+}

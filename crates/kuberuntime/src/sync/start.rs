@@ -1,0 +1,351 @@
+//! The start of one container, in the kubelet's steps: back-off, image, what it is made of, create, start, hook; and in which
+//! words each of them fails. Called by [`super::steps`].
+
+use std::path::PathBuf;
+
+use cri_api::{ContainerConfig, ContainerState, ImageSpec};
+use image_manager::{EnsureImageError, EnsuredImage};
+
+use super::images::Ensured;
+use super::kill::Victim;
+use super::sandbox::{Spot, is_reserved, make_directory};
+use super::steps::{Halt, PodSync, Step};
+use super::{image_volumes, lock, on_disk};
+use crate::config::{self, ContainerInput, ImageUser};
+use crate::container_gc::{LogDirectories, link_name};
+use crate::events::PodEvent;
+use crate::handlers::Target;
+use crate::pod::{Container, ContainerKind, ImageRole};
+use crate::restart_backoff::RestartBackoff;
+use crate::status::api::Waiting;
+use crate::volumes::MountInput;
+
+/// Why a container was not started.
+#[derive(Clone, Debug)]
+pub(super) struct Failure {
+    /// Of its waiting state.
+    reason: &'static str,
+    /// Beside it.
+    message: String,
+    /// What the event `Failed` says; `None`: another event told of it.
+    event: Option<String>,
+}
+
+impl Failure {
+    /// One whose event and waiting state say the same.
+    pub(super) fn new(reason: &'static str, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { reason, event: Some(message.clone()), message }
+    }
+
+    pub(super) fn config(message: impl Into<String>) -> Self {
+        Self::new("CreateContainerConfigError", message)
+    }
+}
+
+/// As in the kubelet the event names the reason and the waiting state has the words.
+impl From<&EnsureImageError> for Failure {
+    fn from(error: &EnsureImageError) -> Self {
+        Self { reason: error.reason(), message: error.message(), event: Some(error.reason().to_owned()) }
+    }
+}
+
+/// Why a start goes no further.
+pub(super) enum Not {
+    Halted(Halt),
+    Started(Failure),
+}
+
+impl From<Halt> for Not {
+    fn from(halt: Halt) -> Self {
+        Self::Halted(halt)
+    }
+}
+
+impl From<Failure> for Not {
+    fn from(failure: Failure) -> Self {
+        Self::Started(failure)
+    }
+}
+
+pub(super) type Try<T = ()> = Result<T, Not>;
+
+impl PodSync<'_> {
+    /// Starts a container, and tells what came of it. False: it was not started.
+    pub(super) async fn start(
+        &mut self,
+        spot: &Spot,
+        kind: ContainerKind,
+        container: &Container,
+        target: Option<&str>,
+    ) -> Step<bool> {
+        self.go_on()?;
+        let (name, part) = (&container.name, Some((kind, container.name.as_str())));
+        if self.waits(kind, container) {
+            return Ok(false);
+        }
+        let metrics = self.hands.metrics().clone();
+        metrics.container_starts(kind);
+        let result = self.start_now(spot, kind, container, target).await;
+        let volumes = image_volumes::of_container(self.pod, container).len() as u64;
+        match result {
+            Ok(()) => {
+                metrics.volumes(volumes, true);
+                self.came_to(name, None);
+                Ok(true)
+            }
+            Err(Not::Halted(halt)) => Err(halt),
+            Err(Not::Started(Failure { reason, message, event })) => {
+                if let Some(event) = event {
+                    self.hands.tell(&self.owner, part, &PodEvent::Failed(&event));
+                }
+                metrics.volumes(volumes, false);
+                metrics.container_failed(kind, reason);
+                self.report.errors.push(format!("start container {name}: {reason}: {message}"));
+                self.came_to(name, Some(Waiting { reason: reason.to_owned(), message }));
+                Ok(false)
+            }
+        }
+    }
+
+    /// Whether it has to wait because it keeps ending.
+    fn waits(&mut self, kind: ContainerKind, container: &Container) -> bool {
+        let node = &self.hands.parts().node;
+        let now = (node.wall_clock)();
+        let waits = {
+            let mut pods = lock(&self.hands.backoff);
+            let backoff =
+                pods.entry(self.owner.uid.clone()).or_insert_with(|| RestartBackoff::new(node.longest_restart_delay));
+            backoff.check(self.pod, container, self.observed, now)
+        };
+        let Some(wait) = waits else { return false };
+        self.hands.tell(&self.owner, Some((kind, &container.name)), &PodEvent::BackOff(&wait.event));
+        let waiting = Waiting { reason: "CrashLoopBackOff".to_owned(), message: wait.message };
+        self.came_to(&container.name, Some(waiting));
+        let first = self.report.retry_at.map_or(wait.until, |other| other.min(wait.until));
+        self.report.retry_at = Some(first);
+        true
+    }
+
+    async fn start_now(
+        &mut self,
+        spot: &Spot,
+        kind: ContainerKind,
+        container: &Container,
+        target: Option<&str>,
+    ) -> Try {
+        self.ensure_image_volumes(spot, container).await?;
+        let (image, user) = self.image(spot, kind, container).await?;
+        let target_id = target.map(|name| self.running(name)).transpose()?;
+        let input = self.input(spot, kind, container, (image, user, target_id))?;
+        let number = self.number(container).await?;
+        self.go_on()?;
+        let (id, number) = self.create(spot, kind, container, input, number).await?;
+        self.go_on()?;
+        self.begin(spot, kind, container, &id, number).await?;
+        self.post_start(spot, kind, container, &id).await
+    }
+
+    /// The container's image, and whom it wants to run as. What was made sure of ahead may have gone since.
+    async fn image(&self, spot: &Spot, kind: ContainerKind, container: &Container) -> Try<(EnsuredImage, ImageUser)> {
+        let images = self.pod.images();
+        let role = ImageRole::Container(kind);
+        let wanted = images.iter().find(|image| image.role == role && image.name == container.name);
+        let wanted = wanted.ok_or_else(|| Failure::config("the container is not one of its pod"))?;
+        let Ensured { answer, mut ahead } = self.ensure(wanted, Some(&spot.config)).await?;
+        let mut image = answer.map_err(|error| Failure::from(&error))?;
+        loop {
+            let spec = ImageSpec {
+                runtime_handler: self.pod.spec.runtime_class_name.clone(),
+                ..ImageSpec::new(image.image_ref.clone())
+            };
+            let present = self.hands.parts().images.image(&spec).await;
+            match present.map_err(|error| Failure::config(error.message()))? {
+                Some(present) => return Ok((image, ImageUser { uid: present.uid, username: present.username })),
+                None if ahead => {
+                    let anew = self.ensure_anew(wanted, Some(&spot.config)).await?;
+                    ahead = anew.ahead;
+                    image = anew.answer.map_err(|error| Failure::from(&error))?;
+                }
+                // As in the kubelet it is taken for root's; whoever makes the container will miss it.
+                None => return Ok((image, ImageUser::default())),
+            }
+        }
+    }
+
+    /// The id of a container that runs: an ephemeral one is to see its processes.
+    fn running(&self, name: &str) -> Result<String, Failure> {
+        let run = self.observed.latest(name).filter(|run| run.state == ContainerState::Running);
+        run.map(|run| run.id.clone()).ok_or_else(|| Failure::config(format!("unable to find target container {name}")))
+    }
+
+    /// What it is made of, but for its number and its mounts.
+    fn input(
+        &self,
+        spot: &Spot,
+        kind: ContainerKind,
+        container: &Container,
+        (image, image_user, target_id): (EnsuredImage, ImageUser, Option<String>),
+    ) -> Result<ContainerInput, Failure> {
+        let node = &self.hands.parts().node;
+        let mut around = node.around.clone();
+        around.pod_ips.clone_from(&spot.ips);
+        let environment = crate::resolve_environment(self.pod, container, &self.documents, &around);
+        let environment = environment.map_err(|error| Failure::config(error.to_string()))?;
+        for skipped in &environment.skipped {
+            let text = skipped.to_string();
+            let event = PodEvent::InvalidEnvironmentVariableNames(&text);
+            self.hands.tell(&self.owner, Some((kind, &container.name)), &event);
+        }
+        config::verify_run_as_non_root(self.pod, container, &image_user)
+            .map_err(|error| Failure::config(error.to_string()))?;
+        Ok(ContainerInput {
+            image_ref: image.image_ref,
+            runtime_handler: self.pod.spec.runtime_class_name.clone(),
+            image_user,
+            environment,
+            target_id,
+            node: node.resources,
+            ..ContainerInput::default()
+        })
+    }
+
+    /// How many runs were before it. One that was made and never started is removed, and gives its number back. Where the
+    /// runtime shows none, logs tell of those that were.
+    async fn number(&self, container: &Container) -> Try<u32> {
+        match self.observed.latest(&container.name) {
+            Some(run) if run.state == ContainerState::Created => match self.remove(&run.name, &run.id).await {
+                Ok(()) => Ok(run.restart_count()),
+                Err(Halt::Failed(error)) => Err(Failure::new("CreateContainerError", error).into()),
+                Err(halt) => Err(halt.into()),
+            },
+            Some(run) => Ok(run.restart_count().saturating_add(1)),
+            None => {
+                let directory = PathBuf::from(self.log_directory()).join(&container.name);
+                Ok(on_disk(move || next_number(&directory)).await.unwrap_or_default())
+            }
+        }
+    }
+
+    fn log_directory(&self) -> String {
+        config::pod_log_directory(&self.hands.parts().node.pod_logs, self.pod)
+    }
+
+    /// Makes it. A number that the runtime holds back, though it shows no container that has it, is passed over once: what
+    /// has it may never be finished.
+    async fn create(
+        &self,
+        spot: &Spot,
+        kind: ContainerKind,
+        container: &Container,
+        input: ContainerInput,
+        number: u32,
+    ) -> Try<(String, u32)> {
+        let mut last = number;
+        loop {
+            let config = self.config(spot, kind, container, input.clone(), last).await?;
+            let created = self.hands.parts().runtime.create_container(&spot.id, &config, &spot.config).await;
+            match created {
+                Ok(id) => {
+                    self.hands.tell(&self.owner, Some((kind, &container.name)), &PodEvent::Created);
+                    self.check_image_volumes(&config, &id).await?;
+                    return Ok((id, last));
+                }
+                Err(error) if is_reserved(&error) && last == number => last = number.saturating_add(1),
+                Err(error) => return Err(Failure::new("CreateContainerError", error.message()).into()),
+            }
+        }
+    }
+
+    async fn config(
+        &self,
+        spot: &Spot,
+        kind: ContainerKind,
+        container: &Container,
+        input: ContainerInput,
+        number: u32,
+    ) -> Result<ContainerConfig, Failure> {
+        let parts = self.hands.parts();
+        let hosts = match self.pod.host_network() {
+            true => config::managed_hosts_file(self.pod, &parts.node.hosts_file),
+            false => config::hosts_file(self.pod, &spot.ips, &spot.hostname),
+        };
+        let image_refs = self.image_volumes.iter();
+        let image_refs =
+            image_refs.filter_map(|(volume, image)| Some((volume.clone(), image.as_ref().ok()?.clone()))).collect();
+        let mounts = parts.volumes.mounts(MountInput {
+            pod: self.pod,
+            kind,
+            container,
+            restart_count: number,
+            environment: &input.environment,
+            hosts: Some(&hosts),
+            image_refs: &image_refs,
+            runtime_handler: &self.pod.spec.runtime_class_name,
+        });
+        let mounts = mounts.await.map_err(|error| Failure::config(error.to_string()))?;
+        let directory = format!("{}/{}", self.log_directory(), container.name);
+        make_directory(&directory).await.map_err(Failure::config)?;
+        let input = ContainerInput { restart_count: number, mounts, ..input };
+        Ok(config::container_config(self.pod, kind, container, input))
+    }
+
+    /// Starts it. Where only the answer was lost it runs all the same.
+    async fn begin(&self, spot: &Spot, kind: ContainerKind, container: &Container, id: &str, number: u32) -> Try {
+        let runtime = &self.hands.parts().runtime;
+        if let Err(error) = runtime.start_container(id).await {
+            let status = runtime.container_status(id, false).await;
+            if !status.is_ok_and(|status| status.state == ContainerState::Running) {
+                return Err(Failure::new("RunContainerError", error.message()).into());
+            }
+            tracing::warn!(
+                pod = self.owner.name,
+                container = container.name,
+                "it runs, though its start failed: {error}"
+            );
+        }
+        self.hands.tell(&self.owner, Some((kind, &container.name)), &PodEvent::Started);
+        self.link_log(spot, container, id, number).await;
+        Ok(())
+    }
+
+    /// The link by which collectors of logs know the log. They may miss it; the pod does not.
+    async fn link_log(&self, spot: &Spot, container: &Container, id: &str, number: u32) {
+        let node = &self.hands.parts().node;
+        let Some(links) = node.container_logs.clone() else { return };
+        let log = format!("{}/{}", spot.config.log_directory, config::container_log_path(&container.name, number));
+        let link = link_name(&self.owner.name, &self.owner.namespace, &container.name, id);
+        let logs = LogDirectories { pods: PathBuf::from(&node.pod_logs), links: Some(PathBuf::from(links)) };
+        let linked = on_disk(move || logs.link(&link, log.as_ref())).await;
+        if let Some(Err(error)) = linked {
+            tracing::warn!(pod = self.owner.name, container = container.name, "link its log: {error}");
+        }
+    }
+
+    /// Its hook; a container whose hook fails is ended.
+    async fn post_start(&self, spot: &Spot, kind: ContainerKind, container: &Container, id: &str) -> Try {
+        let Some(hook) = &container.lifecycle.post_start else { return Ok(()) };
+        let target = Target::new(container, id, spot.ips.first().map(String::as_str));
+        let ran = self.until_stopped(self.hands.parts().handlers.run_hook(hook, &target, None)).await?;
+        let Err(error) = ran else { return Ok(()) };
+        self.hands.tell(&self.owner, Some((kind, &container.name)), &PodEvent::FailedPostStartHook);
+        let victim = Victim { message: "FailedPostStartHook", ..Victim::known(self.pod, kind, container, id, None) };
+        match self.stop_containers(&[victim]).await {
+            Err(Halt::Stopped) => return Err(Halt::Stopped.into()),
+            Err(Halt::Failed(error)) => tracing::error!(pod = self.owner.name, "{error}"),
+            Ok(()) => {}
+        }
+        Err(Failure { reason: "PostStartHookError", message: error.to_string(), event: None }.into())
+    }
+}
+
+/// One more than the highest number of the logs in a directory: `3.log`, and those that were turned away from it.
+fn next_number(directory: &std::path::Path) -> u32 {
+    let Ok(entries) = std::fs::read_dir(directory) else { return 0 };
+    let number = |name: std::ffi::OsString| {
+        let (number, rest) = name.to_str()?.split_once('.')?;
+        (rest == "log" || rest.starts_with("log.")).then(|| number.parse::<u32>().ok()).flatten()
+    };
+    let highest = entries.filter_map(|entry| number(entry.ok()?.file_name())).max();
+    highest.map_or(0, |highest| highest.saturating_add(1))
+}

@@ -1,0 +1,253 @@
+//! [`PodSync`]: one sync of a pod, in the kubelet's steps: what must go is stopped, then volumes, a sandbox, and the
+//! containers whose turn it is. Decides nothing that [`compute_pod_actions`] has not. Called by [`super::PodRuntime`].
+
+use std::collections::BTreeMap;
+
+use cri_api::ContainerState;
+use tokio_util::sync::CancellationToken;
+
+use super::kill::{Victim, kill_containers, kill_pod};
+use super::sandbox::Spot;
+use super::start::Failure;
+use super::{PodCredentials, PodRuntime, SyncReport, first_of, gone_is_done, owner_of};
+use crate::actions::{Kill, PodActions, ProbeResults, Reset, compute_pod_actions};
+use crate::documents::Documents;
+use crate::events::PodEvent;
+use crate::labels::Owner;
+use crate::pod::{ContainerKind, Pod};
+use crate::status::api::Waiting;
+use crate::status::{ObservedContainer, ObservedPod};
+
+/// Why a sync goes no further.
+#[derive(Debug)]
+pub(super) enum Halt {
+    /// It was asked to.
+    Stopped,
+    /// What failed, for people.
+    Failed(String),
+}
+
+pub(super) type Step<T = ()> = Result<T, Halt>;
+type Told<'a> = &'a (dyn Fn(&str, Option<&Waiting>) + Send + Sync);
+
+/// One sync.
+pub(super) struct PodSync<'a> {
+    pub(super) hands: &'a PodRuntime,
+    pub(super) pod: &'a Pod,
+    pub(super) owner: Owner,
+    pub(super) observed: &'a ObservedPod,
+    pub(super) report: SyncReport,
+    pub(super) documents: Documents,
+    pub(super) credentials: PodCredentials,
+    /// The image refs of image volumes, or why there is none, by the names of volumes; as far as anybody asked.
+    pub(super) image_volumes: BTreeMap<String, Result<String, Failure>>,
+    told: Told<'a>,
+    stop: &'a CancellationToken,
+}
+
+impl<'a> PodSync<'a> {
+    pub(super) fn new(
+        hands: &'a PodRuntime,
+        pod: &'a Pod,
+        observed: &'a ObservedPod,
+        told: Told<'a>,
+        stop: &'a CancellationToken,
+    ) -> Self {
+        Self {
+            hands,
+            pod,
+            owner: owner_of(pod),
+            observed,
+            report: SyncReport::default(),
+            documents: (hands.parts.documents)(&pod.metadata.namespace),
+            credentials: (hands.parts.credentials)(pod),
+            image_volumes: BTreeMap::new(),
+            told,
+            stop,
+        }
+    }
+
+    /// Does what is to be done.
+    pub(super) async fn run(mut self, probes: &ProbeResults) -> SyncReport {
+        let actions = compute_pod_actions(self.pod, self.observed, probes);
+        if !actions.is_empty() {
+            tracing::debug!(pod = self.pod.title(), "{actions}");
+        }
+        match self.steps(&actions).await {
+            Ok(()) => {}
+            Err(Halt::Stopped) => self.report.cancelled = true,
+            Err(Halt::Failed(what)) => self.report.errors.push(what),
+        }
+        self.report.actions = actions;
+        self.report
+    }
+
+    async fn steps(&mut self, actions: &PodActions) -> Step {
+        self.go_on()?;
+        let is_over = actions.kill_pod.is_some() && !actions.create_sandbox;
+        if is_over {
+            self.hands.prefetch.forget(&self.owner.uid);
+        } else {
+            let sandbox = self.sandbox_config(actions.attempt).ok();
+            self.begin_images(actions, sandbox.as_ref().map(|(config, _)| config));
+        }
+        if actions.kill_pod.is_some() {
+            self.kill_pod(actions).await?;
+        } else {
+            self.kill_containers(&actions.containers_to_kill).await?;
+        }
+        if is_over {
+            return Ok(());
+        }
+        if !actions.containers_to_reset.is_empty() {
+            return self.reset(&actions.containers_to_reset).await;
+        }
+        self.prune(actions).await?;
+        self.set_up_volumes().await?;
+        self.go_on()?;
+        let starts = !(actions.ephemeral_to_start.is_empty()
+            && actions.init_to_start.is_empty()
+            && actions.containers_to_start.is_empty());
+        let spot = match &actions.sandbox_id {
+            _ if actions.create_sandbox => self.create_sandbox(actions.attempt).await?,
+            Some(id) if starts => self.present_sandbox(id, actions.attempt)?,
+            _ => return Ok(()),
+        };
+        self.start_all(actions, &spot).await
+    }
+
+    /// Ephemeral containers, whatever becomes of them; init containers up to the first that does not come up, sidecars
+    /// excepted; then normal ones, each for itself.
+    async fn start_all(&mut self, actions: &PodActions, spot: &Spot) -> Step {
+        let spec = &self.pod.spec;
+        for start in &actions.ephemeral_to_start {
+            let Some(ephemeral) = spec.ephemeral_containers.get(start.index) else { continue };
+            let target = Some(ephemeral.target_container_name.as_str()).filter(|name| !name.is_empty());
+            self.start(spot, ContainerKind::Ephemeral, &ephemeral.container, target).await?;
+        }
+        for start in &actions.init_to_start {
+            let Some(container) = spec.init_containers.get(start.index) else { continue };
+            let came_up = self.start(spot, ContainerKind::Init, container, None).await?;
+            if !came_up && !container.is_sidecar() {
+                return Ok(());
+            }
+        }
+        for start in &actions.containers_to_start {
+            let Some(container) = spec.containers.get(start.index) else { continue };
+            self.start(spot, ContainerKind::Normal, container, None).await?;
+        }
+        Ok(())
+    }
+
+    /// Everything of the pod is stopped, because its sandbox cannot go on, or because it is over.
+    async fn kill_pod(&self, actions: &PodActions) -> Step {
+        if actions.create_sandbox && actions.sandbox_id.is_some() {
+            self.tell_pod(&PodEvent::SandboxChanged);
+        }
+        let killed = self.until_stopped(kill_pod(self.hands, Some(self.pod), self.observed, None)).await?;
+        killed.map_err(|error| Halt::Failed(format!("{error}: {}", error.source)))
+    }
+
+    async fn kill_containers(&self, kills: &[Kill]) -> Step {
+        let victims: Vec<Victim<'_>> = kills
+            .iter()
+            .filter_map(|kill| {
+                let run = self.observed.containers.iter().find(|run| run.id == kill.id)?;
+                Some(Victim { message: &kill.message, ..Victim::new(Some(self.pod), run, Some(kill.reason)) })
+            })
+            .collect();
+        self.stop_containers(&victims).await
+    }
+
+    /// Stops containers, unless it is asked to go no further: then whoever ends the pod stops them.
+    pub(super) async fn stop_containers(&self, victims: &[Victim<'_>]) -> Step {
+        if victims.is_empty() {
+            return Ok(());
+        }
+        let ip = self.hands.ip_of(self.observed);
+        let failures = self.until_stopped(kill_containers(self.hands, &self.owner, ip, victims)).await?;
+        first_of(failures).map_err(|error| Halt::Failed(format!("{error}: {}", error.source)))
+    }
+
+    /// All containers begin anew: those that run are stopped, then all are removed in their order, so that the one which
+    /// asked for it goes last, and asks again where this is cut short.
+    async fn reset(&self, resets: &[Reset]) -> Step {
+        let victims: Vec<Victim<'_>> = resets
+            .iter()
+            .filter(|reset| reset.kill)
+            .filter_map(|reset| self.observed.containers.iter().find(|run| run.id == reset.id))
+            .map(|run| Victim::new(Some(self.pod), run, None))
+            .collect();
+        self.stop_containers(&victims).await?;
+        for reset in resets {
+            self.go_on()?;
+            self.remove(&reset.name, &reset.id).await?;
+        }
+        Ok(())
+    }
+
+    /// Old runs of init containers go, but for the newest one of each; all of them, where the pod gets another sandbox and
+    /// they run again. So does what was made and never started, unless it is the newest of its name. What stays goes another
+    /// time.
+    async fn prune(&self, actions: &PodActions) -> Step {
+        let pod = self.pod;
+        let is_init = |name: &str| pod.spec.init_containers.iter().any(|container| container.name == name);
+        let is_newest =
+            |run: &ObservedContainer| self.observed.latest(&run.name).is_some_and(|newest| newest.id == run.id);
+        for run in &self.observed.containers {
+            let is_old = match run.state {
+                ContainerState::Created => !is_newest(run),
+                ContainerState::Exited if is_init(&run.name) => actions.create_sandbox || !is_newest(run),
+                ContainerState::Running | ContainerState::Unknown if is_init(&run.name) => actions.create_sandbox,
+                _ => false,
+            };
+            if is_old {
+                self.go_on()?;
+                if let Err(Halt::Failed(error)) = self.remove(&run.name, &run.id).await {
+                    tracing::warn!(pod = pod.title(), "{error}");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a container.
+    pub(super) async fn remove(&self, name: &str, id: &str) -> Step {
+        let removed = self.hands.parts.runtime.remove_container(id).await;
+        gone_is_done(removed).map_err(|error| Halt::Failed(format!("remove container {name} ({id}): {error}")))
+    }
+
+    async fn set_up_volumes(&self) -> Step {
+        let parts = &self.hands.parts;
+        let set_up = parts.volumes.set_up(self.pod, &self.documents, &parts.node.around).await;
+        set_up.map_err(|error| {
+            self.tell_pod(&PodEvent::FailedMount { volume: &error.volume, error: &error.reason });
+            Halt::Failed(format!("set up volumes: {error}"))
+        })
+    }
+
+    /// Tells an event about the pod.
+    pub(super) fn tell_pod(&self, event: &PodEvent<'_>) {
+        self.hands.tell(&self.owner, None, event);
+    }
+
+    /// What the start of a container came to.
+    pub(super) fn came_to(&mut self, name: &str, waiting: Option<Waiting>) {
+        (self.told)(name, waiting.as_ref());
+        self.report.starts.insert(name.to_owned(), waiting);
+    }
+
+    /// Whether it may begin another step.
+    pub(super) fn go_on(&self) -> Step {
+        if self.stop.is_cancelled() { Err(Halt::Stopped) } else { Ok(()) }
+    }
+
+    /// Waits for something as long as nobody asks it to go no further.
+    pub(super) async fn until_stopped<T>(&self, work: impl Future<Output = T>) -> Step<T> {
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => Err(Halt::Stopped),
+            done = work => Ok(done),
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! The hands on the runtime in memory: orders, events, faults at each call, ends.
+
+pub(crate) mod bench;
+mod starts;
