@@ -133,7 +133,8 @@ async fn kill(
         hands.tell(owner, part, &PodEvent::Killing { container: victim.name, message: victim.message });
     }
     if let Some(hook) = victim.hook.filter(|_| first && !grace.is_zero()) {
-        let target = Target { container_id: victim.id, name: victim.name, ports: victim.ports, ip };
+        let (container_id, name, ports) = (victim.id, victim.name, victim.ports);
+        let target = Target { container_id, name, ports, env: &[], ip, pod: &owner.name };
         match timeout(grace, hands.parts.handlers.run_hook(hook, &target, Some(grace))).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {

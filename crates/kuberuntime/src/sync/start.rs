@@ -326,6 +326,7 @@ impl PodSync<'_> {
     async fn post_start(&self, spot: &Spot, kind: ContainerKind, container: &Container, id: &str) -> Try {
         let Some(hook) = &container.lifecycle.post_start else { return Ok(()) };
         let target = Target::new(container, id, spot.ips.first().map(String::as_str));
+        let target = target.in_pod(&self.owner.name);
         let ran = self.until_stopped(self.hands.parts().handlers.run_hook(hook, &target, None)).await?;
         let Err(error) = ran else { return Ok(()) };
         self.hands.tell(&self.owner, Some((kind, &container.name)), &PodEvent::FailedPostStartHook);
