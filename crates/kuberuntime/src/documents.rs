@@ -7,7 +7,7 @@ use std::fmt;
 use zeroize::Zeroize as _;
 
 /// The ConfigMaps and Secrets of one namespace, by their names.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Documents {
     /// ConfigMaps.
     pub config_maps: BTreeMap<String, Document>,
@@ -16,7 +16,7 @@ pub struct Documents {
 }
 
 /// One ConfigMap or Secret.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Document {
     /// `data`, by key.
     pub data: BTreeMap<String, Content>,

@@ -14,7 +14,8 @@ use std::collections::BTreeSet;
 
 use crate::field::{FieldErrors, FieldPath};
 use crate::pod::{DnsConfig, DnsPolicy, Metadata, Pod, PodSpec};
-use names::{label, label_value, needed, qualified_name, subdomain, tell};
+pub(crate) use names::{config_key, subdomain};
+use names::{label, label_value, needed, qualified_name, tell};
 pub(crate) use resources::page_size;
 
 /// The most bytes that the annotations of an object may have together.

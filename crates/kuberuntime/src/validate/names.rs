@@ -51,7 +51,7 @@ pub(super) fn label(text: &str) -> Vec<String> {
 }
 
 /// A name of parts between dots: pods, ConfigMaps, Secrets.
-pub(super) fn subdomain(text: &str) -> Vec<String> {
+pub(crate) fn subdomain(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     if text.len() > 253 {
         wrong.push(too_long(253));
@@ -106,7 +106,7 @@ pub(super) fn qualified_name(text: &str) -> Vec<String> {
 }
 
 /// The key of a ConfigMap or Secret.
-pub(super) fn config_key(text: &str) -> Vec<String> {
+pub(crate) fn config_key(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     if text.len() > 253 {
         wrong.push(too_long(253));

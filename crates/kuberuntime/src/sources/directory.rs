@@ -1,0 +1,324 @@
+//! One directory of manifests, or one file: hears of changes from the kernel, lists it again and again all the same, reads
+//! what [`Files`] says is to be read, and tells what it has. The path may be missing, appear, be replaced or be a link.
+//! What counts is decided in [`super::files`], what it means in [`super::manifest`].
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::fs::inotify::ReadFlags;
+use tokio::time::Instant;
+
+use super::disk::{self, Listing, Text, Watches};
+use super::files::{Change, Due, Files, Outcome};
+use super::inotify::{Inotify, Notice};
+use super::manifest::{Content, Expected, Reader};
+use super::{Manifest, Problem, SourceOptions, View};
+use crate::identity::Origin;
+
+/// How soon a path is looked for again where not even the directory above it is there.
+const RETRY: Duration = Duration::from_secs(1);
+
+struct Directory<'a> {
+    path: PathBuf,
+    reader: Reader,
+    options: &'a SourceOptions,
+    inotify: Option<Inotify>,
+    watches: Watches,
+    /// Whether the path is a directory; otherwise it is, or was, a file of its own.
+    is_directory: bool,
+    files: Files<Content, Problem>,
+    /// When the next list is due.
+    list_at: Instant,
+    /// Links were pointed elsewhere.
+    switched: bool,
+    listed: bool,
+    problem: Option<Problem>,
+    /// The permissions of files with secrets that everybody can read, once told.
+    warned: BTreeMap<OsString, u32>,
+}
+
+/// Reads what is at `path`, for ever, and tells what that is.
+pub(super) async fn run(path: &Path, expected: Expected, options: &SourceOptions, tell: &(dyn Fn(View) + Sync)) {
+    let inotify = Inotify::new().map_err(|error| {
+        tracing::warn!("watch {}: {error}; it is only listed every {:?}", path.display(), options.file_check);
+    });
+    let mut directory = Directory {
+        path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
+        reader: Reader { options: options.clone(), expected },
+        options,
+        inotify: inotify.ok(),
+        watches: Watches::default(),
+        is_directory: true,
+        files: Files::new(options.quiet),
+        list_at: Instant::now(),
+        switched: false,
+        listed: false,
+        problem: None,
+        warned: BTreeMap::new(),
+    };
+    loop {
+        directory.step().await;
+        tell(directory.view());
+        directory.wait().await;
+    }
+}
+
+impl Directory<'_> {
+    /// Lists if that is due, and reads everything that is.
+    async fn step(&mut self) {
+        if self.list_at <= Instant::now() {
+            self.list().await;
+        }
+        loop {
+            let due = self.files.due(Instant::now());
+            if due.is_empty() {
+                return;
+            }
+            let read = self.read(due).await;
+            // What happened to a file while it was read makes what was read worthless.
+            self.hear();
+            let now = Instant::now();
+            for (due, outcome) in read {
+                self.files.read(&due, outcome, now);
+            }
+        }
+    }
+
+    async fn list(&mut self) {
+        let (path, watcher) = (self.path.clone(), self.inotify.as_ref().map(Inotify::watcher));
+        let (before, clock) = (self.watches, Arc::clone(&self.options.wall_clock));
+        let listing = tokio::task::spawn_blocking(move || disk::list(&path, watcher.as_ref(), before, clock())).await;
+        let switched = std::mem::take(&mut self.switched);
+        self.list_at = Instant::now() + self.options.file_check;
+        let Ok(Listing { watches, is_directory, files }) = listing else {
+            self.problem = Some(Problem::passing(format!("list {}: the reader panicked", self.path.display())));
+            return;
+        };
+        self.watches = watches;
+        let now = Instant::now();
+        if self.inotify.is_none() || (watches.own.is_none() && watches.parent.is_none()) {
+            self.list_at = self.list_at.min(now + RETRY.max(self.options.quiet).min(self.options.file_check));
+        }
+        if let Some(is_directory) = is_directory
+            && is_directory != self.is_directory
+        {
+            self.is_directory = is_directory;
+            self.files.retain(|name| name.is_empty() != is_directory);
+        }
+        match files {
+            Ok(files) => {
+                self.files.listed(&files, switched, now);
+                (self.listed, self.problem) = (true, None);
+            }
+            Err(error) => {
+                self.problem = Some(Problem::passing(format!("list {}: {error}", self.path.display())));
+            }
+        }
+        self.files.retry(|problem| problem.passing, now);
+        // Behind the list: what happened while it was made is heard in its order, and the end of it is how things are.
+        self.hear();
+    }
+
+    /// Reads files, side by side with nothing else.
+    async fn read(&mut self, due: Vec<Due>) -> Vec<(Due, Outcome<Content, Problem>)> {
+        let files: Vec<_> = due
+            .into_iter()
+            .map(|due| (disk::path_of(&self.path, &due.name), self.files.good(&due.name), due))
+            .collect();
+        let reader = self.reader.clone();
+        let names: Vec<Due> = files.iter().map(|(.., due)| due.clone()).collect();
+        let read = tokio::task::spawn_blocking(move || {
+            let read = |(path, good, due): (PathBuf, Option<Arc<Content>>, Due)| {
+                let (outcome, open) = read_one(&reader, &path, good.as_ref());
+                (due, outcome, open)
+            };
+            files.into_iter().map(read).collect::<Vec<_>>()
+        });
+        let Ok(read) = read.await else {
+            let bad = |due| (due, Outcome::Bad(None, Problem::passing("the reader panicked")));
+            return names.into_iter().map(bad).collect();
+        };
+        let told = |(due, outcome, open): (Due, _, Option<u32>)| {
+            self.warn_if_open(&due.name, open);
+            (due, outcome)
+        };
+        read.into_iter().map(told).collect()
+    }
+
+    /// Told once for each file and mode.
+    fn warn_if_open(&mut self, name: &OsStr, mode: Option<u32>) {
+        match mode {
+            None => {
+                self.warned.remove(name);
+            }
+            Some(mode) if self.warned.insert(name.to_owned(), mode) == Some(mode) => {}
+            Some(mode) => {
+                let path = disk::path_of(&self.path, name);
+                let path = path.display();
+                tracing::warn!(
+                    "{path}: it holds a Secret, and every user of this machine can read it (mode {mode:04o})"
+                );
+            }
+        }
+    }
+
+    /// Takes in what the kernel has told up to now.
+    fn hear(&mut self) {
+        let heard = self.inotify.as_ref().map(Inotify::drain);
+        match heard {
+            None => {}
+            Some(Ok(notices)) => self.heard(notices),
+            Some(Err(error)) => self.deaf(&error),
+        }
+    }
+
+    fn deaf(&mut self, error: &std::io::Error) {
+        tracing::warn!("watch {}: {error}", self.path.display());
+        self.inotify = None;
+        self.watches = Watches::default();
+        let now = Instant::now();
+        self.files.doubt(now);
+        self.list_at = now;
+    }
+
+    fn heard(&mut self, notices: Vec<Notice>) {
+        let now = Instant::now();
+        for notice in notices {
+            if notice.flags.contains(ReadFlags::QUEUE_OVERFLOW) {
+                tracing::debug!("{}: events were lost; it is listed again", self.path.display());
+                self.files.doubt(now);
+                self.list_at = now;
+                continue;
+            }
+            let watch = Some(notice.watch);
+            if self.is_directory && watch == self.watches.own {
+                self.within(&notice, now);
+            }
+            if watch == self.watches.parent && notice.name.as_deref() == self.path.file_name() {
+                self.above(notice.flags, now);
+            }
+        }
+    }
+
+    /// Something happened in the directory, or to it.
+    fn within(&mut self, notice: &Notice, now: Instant) {
+        let Some(name) = notice.name.as_deref() else {
+            // It is gone, was moved, or is watched no longer.
+            self.list_at = now;
+            return;
+        };
+        let comes_or_goes = notice
+            .flags
+            .intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO | ReadFlags::MOVED_FROM | ReadFlags::DELETE);
+        if notice.flags.contains(ReadFlags::ISDIR) {
+            return;
+        }
+        if disk::is_hidden(name) {
+            // Files may be links through what was put there.
+            if comes_or_goes && !is_swap(name) {
+                (self.switched, self.list_at) = (true, now);
+            }
+            return;
+        }
+        for change in changes(notice.flags) {
+            self.files.happened(name, change, now);
+        }
+    }
+
+    /// Something happened to the path itself, in the directory above.
+    fn above(&mut self, flags: ReadFlags, now: Instant) {
+        if self.is_directory || flags.contains(ReadFlags::ISDIR) {
+            if flags.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO | ReadFlags::MOVED_FROM | ReadFlags::DELETE) {
+                (self.switched, self.list_at) = (true, now);
+            }
+            return;
+        }
+        for change in changes(flags) {
+            self.files.happened(OsStr::new(""), change, now);
+        }
+        if flags.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO) {
+            self.list_at = now;
+        }
+    }
+
+    /// Returns when there may be something to do.
+    async fn wait(&mut self) {
+        let now = Instant::now();
+        let at = self.files.next(now).map_or(self.list_at, |next| next.min(self.list_at));
+        let heard = match &self.inotify {
+            Some(inotify) => tokio::select! {
+                biased;
+                heard = inotify.next() => heard,
+                () = tokio::time::sleep_until(at) => return,
+            },
+            None => return tokio::time::sleep_until(at).await,
+        };
+        match heard {
+            Ok(notices) => self.heard(notices),
+            Err(error) => self.deaf(&error),
+        }
+    }
+
+    fn view(&self) -> View {
+        let now = Instant::now();
+        let manifests = self.files.iter().map(|(name, entry)| {
+            let long =
+                || entry.is_written_long(now).then(|| Problem::new("it is being written and was not closed yet"));
+            Manifest {
+                origin: disk::path_of(&self.path, name).display().to_string(),
+                since: entry.since,
+                content: entry.good.clone(),
+                held: entry.is_held(),
+                problem: entry.problem(now, self.options.quiet).cloned().or_else(long),
+            }
+        });
+        View {
+            ready: self.listed && self.files.is_known(),
+            problem: self.problem.clone(),
+            manifests: manifests.collect(),
+        }
+    }
+}
+
+/// What a notice means for a file. It may be several things, in the order in which they count.
+fn changes(flags: ReadFlags) -> impl Iterator<Item = Change> {
+    let table = [
+        (ReadFlags::CREATE, Change::Created),
+        (ReadFlags::MODIFY, Change::Modified),
+        (ReadFlags::CLOSE_WRITE, Change::Closed),
+        (ReadFlags::MOVED_TO, Change::MovedIn),
+        (ReadFlags::ATTRIB, Change::Attributes),
+        (ReadFlags::MOVED_FROM, Change::Gone),
+        (ReadFlags::DELETE, Change::Gone),
+    ];
+    table.into_iter().filter(move |(flag, _)| flags.contains(*flag)).map(|(_, change)| change)
+}
+
+/// What editors keep beside a file, and no file is a link to.
+fn is_swap(name: &OsStr) -> bool {
+    let extension = Path::new(name).extension().and_then(OsStr::to_str);
+    extension.is_some_and(|extension| matches!(extension, "swp" | "swx" | "swo"))
+}
+
+/// One file, and the mode of it where it holds a secret that everybody can read.
+fn read_one(reader: &Reader, path: &Path, good: Option<&Arc<Content>>) -> (Outcome<Content, Problem>, Option<u32>) {
+    let (ident, bytes, open) = match disk::read(path) {
+        Text::Read(ident, bytes, open) => (ident, bytes, open),
+        Text::Unusable(ident, reason) => return (Outcome::Bad(ident, Problem::passing(reason)), None),
+        Text::Absent => return (Outcome::Absent, None),
+        Text::Directory => return (Outcome::Directory, None),
+    };
+    let Some(text) = path.to_str() else {
+        return (Outcome::Bad(Some(ident), Problem::new("its name is not UTF-8 text")), None);
+    };
+    match reader.read(Origin::File(text), text, &bytes, good) {
+        Ok(content) => {
+            let open = open.filter(|_| content.has_secrets() && disk::is_open(path));
+            (Outcome::Good(ident, content), open)
+        }
+        Err(problem) => (Outcome::Bad(Some(ident), problem), None),
+    }
+}

@@ -1,0 +1,168 @@
+//! Lists directories and reads files, for [`super::directory`], on threads that may block. Opens nothing that is not a
+//! regular file, and reads no more than a manifest has.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Metadata};
+use std::io::{self, Read as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::MAX_MANIFEST;
+use super::files::{Ident, Listed};
+use super::inotify::Watcher;
+
+/// A file that was last written longer ago than this has rested. Some file systems count in whole seconds.
+const RESTED: Duration = Duration::from_secs(2);
+
+/// The watches of one path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Watches {
+    /// Of the path, where it is a directory.
+    pub(super) own: Option<i32>,
+    /// Of the directory in which it is.
+    pub(super) parent: Option<i32>,
+}
+
+/// What is at a path.
+pub(super) struct Listing {
+    pub(super) watches: Watches,
+    /// Whether the path is a directory; `None`: it is not there.
+    pub(super) is_directory: Option<bool>,
+    /// The files by name; one that stands for itself has none.
+    pub(super) files: io::Result<BTreeMap<OsString, Listed>>,
+}
+
+/// Watches what is at `path`, and then lists it.
+pub(super) fn list(path: &Path, watcher: Option<&Watcher>, before: Watches, now: Timestamp) -> Listing {
+    let mut watches = Watches::default();
+    if let Some(watcher) = watcher {
+        watches.parent = path.parent().and_then(|parent| watcher.add(parent).ok());
+        watches.own = watcher.add(path).ok();
+        for old in [before.own, before.parent].into_iter().flatten() {
+            if ![watches.own, watches.parent].contains(&Some(old)) {
+                watcher.remove(old);
+            }
+        }
+    }
+    let (is_directory, files) = match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => (Some(true), entries(path, now)),
+        Ok(metadata) => (Some(false), Ok(BTreeMap::from([(OsString::new(), listed(&metadata, now))]))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => match std::fs::symlink_metadata(path) {
+            Ok(_) => (None, Err(io::Error::other("it is a link to what is not there"))),
+            Err(_) => (None, Ok(BTreeMap::new())),
+        },
+        Err(error) => (None, Err(error)),
+    };
+    Listing { watches, is_directory, files }
+}
+
+fn entries(directory: &Path, now: Timestamp) -> io::Result<BTreeMap<OsString, Listed>> {
+    let mut files = BTreeMap::new();
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if is_hidden(&name) {
+            continue;
+        }
+        match std::fs::metadata(entry.path()).or_else(|_| std::fs::symlink_metadata(entry.path())) {
+            Ok(metadata) if metadata.is_dir() => {}
+            Ok(metadata) => {
+                files.insert(name, listed(&metadata, now));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(files)
+}
+
+/// Whether a name is none of ours: somebody's temporary file, or the machinery of a mounted volume.
+pub(super) fn is_hidden(name: &OsStr) -> bool {
+    name.as_bytes().starts_with(b".")
+}
+
+/// The path of a file of a list.
+pub(super) fn path_of(path: &Path, name: &OsStr) -> PathBuf {
+    if name.is_empty() { path.to_owned() } else { path.join(name) }
+}
+
+fn listed(metadata: &Metadata, now: Timestamp) -> Listed {
+    let age = i128::from(now.as_second()) * 1_000_000_000 - modified(metadata);
+    Listed { ident: ident(metadata), rested: u128::try_from(age).is_ok_and(|age| age >= RESTED.as_nanos()) }
+}
+
+fn modified(metadata: &Metadata) -> i128 {
+    i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec())
+}
+
+fn ident(metadata: &Metadata) -> Ident {
+    Ident {
+        device: metadata.dev(),
+        inode: metadata.ino(),
+        size: metadata.len(),
+        modified: modified(metadata),
+        changed: i128::from(metadata.ctime()) * 1_000_000_000 + i128::from(metadata.ctime_nsec()),
+    }
+}
+
+/// Whether everybody can enter the directory of a file: otherwise its own permissions do not matter.
+pub(super) fn is_open(path: &Path) -> bool {
+    path.parent().and_then(|parent| std::fs::metadata(parent).ok()).is_none_or(|metadata| metadata.mode() & 0o001 != 0)
+}
+
+/// What reading one file gave.
+pub(super) enum Text {
+    /// Its bytes, and whether everybody can read it.
+    Read(Ident, Vec<u8>, Option<u32>),
+    /// Why it cannot be used.
+    Unusable(Option<Ident>, String),
+    Absent,
+    Directory,
+}
+
+/// Reads a file.
+pub(super) fn read(path: &Path) -> Text {
+    for _ in 0..3 {
+        match read_once(path) {
+            Ok(Some(text)) => return text,
+            // It changed meanwhile.
+            Ok(None) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return match std::fs::symlink_metadata(path) {
+                    Ok(_) => Text::Unusable(None, "it is a link to what is not there".to_owned()),
+                    Err(_) => Text::Absent,
+                };
+            }
+            Err(error) => return Text::Unusable(None, error.to_string()),
+        }
+    }
+    Text::Unusable(None, "it changes all the time".to_owned())
+}
+
+fn read_once(path: &Path) -> io::Result<Option<Text>> {
+    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+    let flags = i32::try_from(flags.bits()).expect("the flags are small numbers");
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    let metadata = file.metadata()?;
+    let before = ident(&metadata);
+    if metadata.is_dir() {
+        return Ok(Some(Text::Directory));
+    }
+    let unusable = |reason: String| Ok(Some(Text::Unusable(Some(before), reason)));
+    if !metadata.is_file() {
+        return unusable("it is no regular file".to_owned());
+    }
+    let mut bytes = Vec::new();
+    (&file).take(MAX_MANIFEST as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > MAX_MANIFEST {
+        return unusable(format!("it has more than {} MiB, which no manifest has", MAX_MANIFEST >> 20));
+    }
+    let after = ident(&file.metadata()?);
+    let open = (metadata.mode() & 0o004 != 0).then_some(metadata.mode() & 0o7777);
+    Ok((before == after).then_some(Text::Read(before, bytes, open)))
+}

@@ -1,0 +1,329 @@
+//! [`Files`]: what counts of the files of a directory, as a pure function of what was seen of them: events, lists, and what
+//! reading them gave. It decides which file is to be read when, which one keeps what was last good in it, and when one is
+//! really gone. Reads nothing, knows no clock and no manifest. Called by [`super::directory`].
+//!
+//! A file is read when nobody writes it: at its `CLOSE_WRITE`, or when it was moved in. What is read counts only if nothing
+//! happened to the file meanwhile: whoever reads drains the events before handing in what it read. A file that was never
+//! seen being written but looks new or changed is read once it has rested.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Names of manifests end so. A file of another name may be somebody's temporary one: when it is new, it has to rest first.
+const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
+/// How long a file may be written before that is told.
+const LONG: Duration = Duration::from_secs(10);
+
+/// What tells one state of a file from another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Ident {
+    pub(super) device: u64,
+    pub(super) inode: u64,
+    pub(super) size: u64,
+    pub(super) modified: i128,
+    pub(super) changed: i128,
+}
+
+impl Ident {
+    fn is_same_file(self, other: Self) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+    }
+}
+
+/// A file in a list.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Listed {
+    pub(super) ident: Ident,
+    /// Whether it was last written so long ago that nobody is likely to be writing it.
+    pub(super) rested: bool,
+}
+
+/// Something that happened to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// It is new.
+    Created,
+    /// Somebody writes it.
+    Modified,
+    /// Somebody has written it.
+    Closed,
+    /// It was moved here as a whole.
+    MovedIn,
+    /// It was deleted, or moved away.
+    Gone,
+    /// Its permissions are others.
+    Attributes,
+}
+
+/// What reading a file gave.
+#[derive(Clone, Debug)]
+pub(super) enum Outcome<T, P> {
+    /// It is good.
+    Good(Ident, Arc<T>),
+    /// It is not.
+    Bad(Option<Ident>, P),
+    /// It is not there.
+    Absent,
+    /// It is a directory, and no concern of ours.
+    Directory,
+}
+
+/// A file to be read, and the state of things at that moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Due {
+    pub(super) name: OsString,
+    generation: u64,
+}
+
+/// What is known of one file.
+#[derive(Debug)]
+pub(super) struct Entry<T, P> {
+    /// When it was first seen.
+    pub(super) since: Instant,
+    /// What was last good in it.
+    pub(super) good: Option<Arc<T>>,
+    /// What is wrong with it now, and since when.
+    problem: Option<(P, Instant)>,
+    /// Since when somebody is writing it.
+    writing: Option<Instant>,
+    /// Whether it was read at all, or is being written: then nothing more of it will be known soon.
+    known: bool,
+    generation: u64,
+    read_at: Option<Instant>,
+    /// When it is taken for gone, if it does not come back.
+    missing: Option<Instant>,
+    /// What it looked like when it began to rest.
+    unproven: Option<Ident>,
+    /// What it looked like when it was read.
+    seen: Option<Ident>,
+}
+
+/// The files of one directory.
+#[derive(Debug)]
+pub(super) struct Files<T, P> {
+    entries: BTreeMap<OsString, Entry<T, P>>,
+    quiet: Duration,
+}
+
+impl<T, P> Entry<T, P> {
+    fn new(now: Instant) -> Self {
+        Self {
+            since: now,
+            good: None,
+            problem: None,
+            writing: None,
+            known: false,
+            generation: 0,
+            read_at: None,
+            missing: None,
+            unproven: None,
+            seen: None,
+        }
+    }
+
+    /// Whether it may say something that is not known.
+    pub(super) fn is_held(&self) -> bool {
+        self.good.is_none()
+    }
+
+    /// What is wrong with it, once that has lasted for `quiet`.
+    pub(super) fn problem(&self, now: Instant, quiet: Duration) -> Option<&P> {
+        self.problem.as_ref().filter(|(_, since)| *since + quiet <= now).map(|(problem, _)| problem)
+    }
+
+    /// Whether it is being written, and that takes long.
+    pub(super) fn is_written_long(&self, now: Instant) -> bool {
+        self.writing.is_some_and(|since| since + LONG <= now)
+    }
+
+    fn happened(&mut self) {
+        self.generation += 1;
+        self.missing = None;
+    }
+
+    /// To be read when it has rested: nobody knows whether it is being written.
+    fn rest(&mut self, ident: Ident, at: Instant) {
+        (self.unproven, self.read_at) = (Some(ident), Some(at));
+    }
+}
+
+impl<T, P: PartialEq> Files<T, P> {
+    pub(super) fn new(quiet: Duration) -> Self {
+        Self { entries: BTreeMap::new(), quiet }
+    }
+
+    /// All files, by name.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&OsStr, &Entry<T, P>)> {
+        self.entries.iter().map(|(name, entry)| (name.as_os_str(), entry))
+    }
+
+    /// What was last good in a file.
+    pub(super) fn good(&self, name: &OsStr) -> Option<Arc<T>> {
+        self.entries.get(name)?.good.clone()
+    }
+
+    /// Whether all that can be known is known.
+    pub(super) fn is_known(&self) -> bool {
+        self.entries.values().all(|entry| entry.known)
+    }
+
+    /// Something happened to a file.
+    pub(super) fn happened(&mut self, name: &OsStr, change: Change, now: Instant) {
+        if change == Change::Gone {
+            if let Some(entry) = self.entries.get_mut(name) {
+                entry.happened();
+                (entry.writing, entry.read_at, entry.unproven) = (None, None, None);
+                entry.missing = Some(now + self.quiet);
+            }
+            return;
+        }
+        let quiet = self.quiet;
+        let entry = self.entries.entry(name.to_owned()).or_insert_with(|| Entry::new(now));
+        entry.happened();
+        match change {
+            Change::Modified => {
+                entry.writing.get_or_insert(now);
+                (entry.read_at, entry.unproven, entry.known) = (None, None, true);
+            }
+            // Whoever writes it will close it.
+            Change::Attributes if entry.writing.is_some() => {}
+            // What is due to be read after a rest goes on resting.
+            Change::Attributes if entry.read_at.is_some() => {}
+            Change::Created | Change::Closed | Change::MovedIn | Change::Attributes => {
+                (entry.writing, entry.unproven) = (None, None);
+                let at_once = entry.good.is_some() || is_manifest(name);
+                entry.read_at = Some(if at_once { now } else { now + quiet });
+            }
+            Change::Gone => {}
+        }
+    }
+
+    /// Events were lost: nobody knows any more who writes what.
+    pub(super) fn doubt(&mut self, now: Instant) {
+        for entry in self.entries.values_mut() {
+            entry.generation += 1;
+            entry.writing = None;
+            if entry.missing.is_none() {
+                // No file looks like this: it rests at least once.
+                entry.rest(Ident::default(), now + self.quiet);
+            }
+        }
+    }
+
+    /// What is there now. `switched`: links were pointed elsewhere as a whole.
+    pub(super) fn listed(&mut self, found: &BTreeMap<OsString, Listed>, switched: bool, now: Instant) {
+        let gone: Vec<OsString> = self.entries.keys().filter(|name| !found.contains_key(*name)).cloned().collect();
+        for name in gone {
+            if self.entries[&name].missing.is_none() {
+                self.happened(&name, Change::Gone, now);
+            }
+        }
+        for (name, file) in found {
+            let later = now + self.quiet;
+            let Some(entry) = self.entries.get_mut(name) else {
+                let mut entry = Entry::new(now);
+                entry.rest(file.ident, later);
+                if file.rested && is_manifest(name) {
+                    (entry.unproven, entry.read_at) = (None, Some(now));
+                }
+                self.entries.insert(name.clone(), entry);
+                continue;
+            };
+            if entry.missing.is_some() {
+                // It came back, and nobody told how.
+                entry.happened();
+                entry.rest(file.ident, later);
+            } else if entry.writing.is_some() || entry.read_at.is_some() {
+                // It will be read.
+            } else if entry.seen != Some(file.ident) {
+                entry.generation += 1;
+                let is_other = entry.seen.is_none_or(|seen| !seen.is_same_file(file.ident));
+                if file.rested || (switched && is_other) {
+                    entry.read_at = Some(now);
+                } else {
+                    entry.rest(file.ident, later);
+                }
+            }
+        }
+    }
+
+    /// Looks again at what could not be read although nothing changed.
+    pub(super) fn retry(&mut self, may_pass: impl Fn(&P) -> bool, now: Instant) {
+        for entry in self.entries.values_mut() {
+            let idle = entry.writing.is_none() && entry.read_at.is_none() && entry.missing.is_none();
+            if idle && entry.problem.as_ref().is_some_and(|(problem, _)| may_pass(problem)) {
+                entry.read_at = Some(now);
+            }
+        }
+    }
+
+    /// What is to be read now.
+    pub(super) fn due(&self, now: Instant) -> Vec<Due> {
+        let due = self.entries.iter().filter(|(_, entry)| entry.read_at.or(entry.missing).is_some_and(|at| at <= now));
+        due.map(|(name, entry)| Due { name: name.clone(), generation: entry.generation }).collect()
+    }
+
+    /// When something will be due, or worth telling.
+    pub(super) fn next(&self, now: Instant) -> Option<Instant> {
+        let times = self.entries.values().flat_map(|entry| {
+            let told = entry.problem.as_ref().map(|(_, since)| *since + self.quiet);
+            let long = entry.writing.map(|since| since + LONG);
+            let later = [told, long].map(|at| at.filter(|at| *at > now));
+            [entry.read_at.or(entry.missing), later[0], later[1]]
+        });
+        times.flatten().min()
+    }
+
+    /// What reading a file gave. It counts only if nothing happened to the file since it was due.
+    pub(super) fn read(&mut self, due: &Due, outcome: Outcome<T, P>, now: Instant) {
+        let later = now + self.quiet;
+        let Some(entry) = self.entries.get_mut(&due.name).filter(|entry| entry.generation == due.generation) else {
+            return;
+        };
+        let (ident, good) = match outcome {
+            Outcome::Absent if entry.missing.is_none_or(|at| at > now) => {
+                (entry.read_at, entry.unproven, entry.missing) = (None, None, Some(later));
+                return;
+            }
+            Outcome::Absent | Outcome::Directory => {
+                self.entries.remove(&due.name);
+                return;
+            }
+            Outcome::Good(ident, good) => (Some(ident), Ok(good)),
+            Outcome::Bad(ident, problem) => (ident, Err(problem)),
+        };
+        entry.missing = None;
+        if let (Some(unproven), Some(ident)) = (entry.unproven, ident)
+            && unproven != ident
+        {
+            entry.rest(ident, later);
+            return;
+        }
+        (entry.unproven, entry.read_at, entry.seen, entry.known) = (None, None, ident, true);
+        match good {
+            Ok(good) => (entry.good, entry.problem) = (Some(good), None),
+            Err(problem) => match &entry.problem {
+                Some((old, _)) if *old == problem => {}
+                _ => entry.problem = Some((problem, now)),
+            },
+        }
+    }
+
+    /// Nothing of it is anybody's any more, such as when the directory became a file.
+    pub(super) fn retain(&mut self, names: impl Fn(&OsStr) -> bool) {
+        self.entries.retain(|name, _| names(name));
+    }
+}
+
+fn is_manifest(name: &OsStr) -> bool {
+    let extension = std::path::Path::new(name).extension();
+    extension.is_some_and(|extension| EXTENSIONS.iter().any(|known| extension.eq_ignore_ascii_case(known)))
+}
+
+#[cfg(test)]
+#[path = "files_tests.rs"]
+mod tests;

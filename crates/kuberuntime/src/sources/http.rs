@@ -1,0 +1,126 @@
+//! An address that answers with pods: asked again and again; what has not changed is passed over, and a failure changes
+//! nothing. Knows no HTTP: whoever makes the sources hands in what fetches.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use tokio::time::Instant;
+
+use super::manifest::{Content, Expected, Reader};
+use super::{MAX_MANIFEST, Manifest, Problem, SourceOptions, View};
+use crate::identity::Origin;
+
+/// How long an answer may take, as in the kubelet.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// So many failures in a row are told, as in the kubelet.
+const TOLD: u32 = 3;
+
+/// A request. Headers may be secret: `Debug` shows none.
+#[derive(Clone)]
+pub struct FetchRequest {
+    /// Address.
+    pub url: String,
+    /// Headers, of which a name may stand there several times.
+    pub headers: Vec<(String, String)>,
+    /// The most bytes that an answer may have.
+    pub limit: usize,
+    /// How long it may take in all.
+    pub timeout: Duration,
+}
+
+impl fmt::Debug for FetchRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FetchRequest").field("url", &shown(&self.url)).finish_non_exhaustive()
+    }
+}
+
+/// Fetches the body of an answer of status 200; the error is for people, and shows no header.
+pub type Fetch = Arc<dyn Fn(FetchRequest) -> BoxFuture<'static, Result<Vec<u8>, String>> + Send + Sync>;
+
+/// An address of pods.
+#[derive(Clone)]
+pub struct UrlSource {
+    /// `http` or `https`.
+    pub url: String,
+    /// Headers of each request, of which a name may stand there several times.
+    pub headers: Vec<(String, String)>,
+}
+
+impl fmt::Debug for UrlSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UrlSource").field("url", &shown(&self.url)).finish_non_exhaustive()
+    }
+}
+
+/// Asks, for ever, and tells what the answers are.
+pub(super) async fn run(source: &UrlSource, options: &SourceOptions, tell: &(dyn Fn(View) + Sync)) {
+    let reader = Reader { options: options.clone(), expected: Expected::All };
+    let (origin, since) = (shown(&source.url), Instant::now());
+    let (mut content, mut failures): (Option<Arc<Content>>, u32) = (None, 0);
+    let mut ticks = tokio::time::interval(options.http_check);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let problem = match ask(source, options, &reader, &origin, content.clone()).await {
+            Ok(read) => {
+                if failures > 0 {
+                    tracing::info!("{origin}: pods were read again");
+                }
+                (content, failures) = (Some(read), 0);
+                None
+            }
+            Err(problem) => {
+                failures = failures.saturating_add(1);
+                if failures <= TOLD {
+                    let last = if failures == TOLD { "; the failures that follow are not told" } else { "" };
+                    tracing::warn!("read pods from {origin}: {}{last}", problem.reason);
+                } else {
+                    tracing::debug!("read pods from {origin}: {}", problem.reason);
+                }
+                // A pod that is not valid has its event; whatever else is wrong was told here.
+                Some(Problem { told: problem.pod.is_none(), ..problem })
+            }
+        };
+        let held = content.is_none();
+        let manifest = Manifest { origin: origin.clone(), since, content: content.clone(), held, problem };
+        tell(View { ready: true, problem: None, manifests: vec![manifest] });
+    }
+}
+
+async fn ask(
+    source: &UrlSource,
+    options: &SourceOptions,
+    reader: &Reader,
+    origin: &str,
+    previous: Option<Arc<Content>>,
+) -> Result<Arc<Content>, Problem> {
+    let Some(fetch) = &options.fetch else {
+        return Err(Problem::passing("nothing here can ask addresses"));
+    };
+    let UrlSource { url, headers } = source.clone();
+    let request = FetchRequest { url: url.clone(), headers, limit: MAX_MANIFEST, timeout: PATIENCE };
+    let body = match tokio::time::timeout(PATIENCE, fetch(request)).await {
+        Ok(Ok(body)) => body,
+        Ok(Err(error)) => return Err(Problem::passing(error)),
+        Err(_) => return Err(Problem::passing(format!("no answer within {} seconds", PATIENCE.as_secs()))),
+    };
+    if body.len() > MAX_MANIFEST {
+        return Err(Problem::passing(format!("the answer has more than {} MiB", MAX_MANIFEST >> 20)));
+    }
+    let (reader, origin) = (reader.clone(), origin.to_owned());
+    let read = move || reader.read(Origin::Url(&url), &origin, &body, previous.as_ref());
+    let read = tokio::task::spawn_blocking(read).await;
+    read.unwrap_or_else(|_| Err(Problem::passing("the reader panicked")))
+}
+
+/// The address without what may be secret in it: user, password and query.
+fn shown(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let path = path.split(['?', '#']).next().unwrap_or_default();
+    if scheme.is_empty() { format!("{host}{path}") } else { format!("{scheme}://{host}{path}") }
+}

@@ -1,0 +1,235 @@
+//! From the bytes of a manifest to what is in it: pods that are admitted, ConfigMaps, Secrets, and what is refused. One file
+//! may hold several objects, as documents or as a list; it counts as a whole or not at all, except that objects of other
+//! kinds are passed over by name. Reads no file; called by the sources, on threads that may block.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::documents::{self, DocumentKind, DocumentObject};
+use super::{CONFIG_ORIGIN_ANNOTATION, Problem, SourceOptions};
+use crate::hash::fnv128a;
+use crate::identity::{CONFIG_SEEN_ANNOTATION, Origin, admit, make_static};
+use crate::pod::Pod;
+
+/// What one manifest holds.
+#[derive(Debug, Default)]
+pub(super) struct Content {
+    hash: u128,
+    /// Pods, ready to be run.
+    pub(super) pods: Vec<Arc<Pod>>,
+    /// ConfigMaps and Secrets.
+    pub(super) documents: Vec<Arc<DocumentObject>>,
+    /// Objects that were passed over, and why.
+    pub(super) passed_over: Vec<String>,
+}
+
+impl Content {
+    /// Whether there is a Secret in it.
+    pub(super) fn has_secrets(&self) -> bool {
+        self.documents.iter().any(|object| object.kind == DocumentKind::Secret)
+    }
+}
+
+/// What a source is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Expected {
+    /// Pods, and what they need.
+    All,
+    /// ConfigMaps and Secrets.
+    Documents,
+}
+
+/// Reads the manifests of one source.
+#[derive(Clone)]
+pub(super) struct Reader {
+    pub(super) options: SourceOptions,
+    pub(super) expected: Expected,
+}
+
+/// A pod that is not valid: `pod` names it as well as it can be.
+struct Invalid {
+    pod: Pod,
+    errors: String,
+}
+
+impl Reader {
+    /// What is in a manifest. `shown` is its origin for people; `previous` is what was last good in it, and what has not
+    /// changed since is the same.
+    pub(super) fn read(
+        &self,
+        origin: Origin<'_>,
+        shown: &str,
+        bytes: &[u8],
+        previous: Option<&Arc<Content>>,
+    ) -> Result<Arc<Content>, Problem> {
+        let hash = fnv128a(bytes);
+        if let Some(previous) = previous.filter(|previous| previous.hash == hash) {
+            return Ok(Arc::clone(previous));
+        }
+        if bytes.iter().all(u8::is_ascii_whitespace) {
+            return Err(Problem::new("it is empty"));
+        }
+        let parsed = (self.options.parse)(bytes).map_err(|error| Problem::new(self.parse_error(bytes, &error)))?;
+        let mut objects = Vec::new();
+        for value in parsed {
+            flatten(value, None, &mut objects).map_err(Problem::new)?;
+        }
+        if objects.is_empty() {
+            return Err(Problem::new("there is no object in it"));
+        }
+        let mut content = Content { hash, ..Content::default() };
+        let (count, mut problems, mut about) = (objects.len(), Vec::new(), None);
+        for (index, object) in objects.into_iter().enumerate() {
+            let refused = match self.object(object, origin, shown, previous, &mut content) {
+                Ok(()) => continue,
+                Err(Refusal::Plain(reason)) => reason,
+                Err(Refusal::Pod(invalid)) => {
+                    let Invalid { pod, errors } = *invalid;
+                    let metadata = pod.metadata;
+                    about = about.or(Some((metadata.namespace, metadata.name, metadata.uid)));
+                    errors
+                }
+            };
+            problems.push(if count > 1 { format!("object {}: {refused}", index + 1) } else { refused });
+        }
+        if !problems.is_empty() {
+            return Err(Problem { pod: about, ..Problem::new(problems.join("; ")) });
+        }
+        if content.pods.is_empty() && content.documents.is_empty() {
+            return Err(Problem::new(content.passed_over.join("; ")));
+        }
+        Ok(Arc::new(content))
+    }
+
+    fn object(
+        &self,
+        object: Value,
+        origin: Origin<'_>,
+        shown: &str,
+        previous: Option<&Arc<Content>>,
+        content: &mut Content,
+    ) -> Result<(), Refusal> {
+        let Value::Object(map) = &object else {
+            return Err(Refusal::Plain(format!("an object was expected, not {}", kind_of(&object))));
+        };
+        let word = |key: &str| map.get(key).and_then(Value::as_str).unwrap_or_default();
+        match (word("kind"), word("apiVersion")) {
+            ("", _) => return Err(Refusal::Plain("kind is missing".to_owned())),
+            ("ConfigMap", "v1") => content.documents.push(self.document(DocumentKind::ConfigMap, map, previous)?),
+            ("Secret", "v1") => content.documents.push(self.document(DocumentKind::Secret, map, previous)?),
+            // The model tells what is wrong with its version.
+            ("Pod", _) if self.expected == Expected::All => {
+                content.pods.push(self.pod(&object, origin, shown, previous)?);
+            }
+            ("Pod", _) => content.passed_over.push("a Pod is not run from where documents are kept".to_owned()),
+            (kind, version) => {
+                let known = if self.expected == Expected::All { "Pod, ConfigMap, Secret" } else { "ConfigMap, Secret" };
+                let name = map.get("metadata").and_then(|metadata| metadata.get("name")).and_then(Value::as_str);
+                let name = name.map(|name| format!(" {name:?}")).unwrap_or_default();
+                let line = format!("{kind}{name} ({version}) is passed over: only {known} and lists of them are taken");
+                content.passed_over.push(line);
+            }
+        }
+        Ok(())
+    }
+
+    fn document(
+        &self,
+        kind: DocumentKind,
+        map: &Map<String, Value>,
+        previous: Option<&Arc<Content>>,
+    ) -> Result<Arc<DocumentObject>, Refusal> {
+        let read = documents::read(kind, map).map_err(Refusal::Plain)?;
+        let same = previous.and_then(|previous| previous.documents.iter().find(|old| ***old == read));
+        Ok(same.map_or_else(|| Arc::new(read), Arc::clone))
+    }
+
+    fn pod(
+        &self,
+        object: &Value,
+        origin: Origin<'_>,
+        shown: &str,
+        previous: Option<&Arc<Content>>,
+    ) -> Result<Arc<Pod>, Refusal> {
+        let node = &self.options.node;
+        let mut pod = admit(object, node, origin).map_err(|errors| {
+            let (mut pod, _) = Pod::read_all(object);
+            make_static(&mut pod, object, node, origin);
+            if pod.metadata.namespace.is_empty() {
+                "default".clone_into(&mut pod.metadata.namespace);
+            }
+            Refusal::Pod(Box::new(Invalid { pod, errors: errors.to_string() }))
+        })?;
+        let old = previous.and_then(|previous| previous.pods.iter().find(|old| old.metadata.uid == pod.metadata.uid));
+        let seen = old.and_then(|old| old.metadata.annotations.get(CONFIG_SEEN_ANNOTATION).cloned());
+        let seen = seen.unwrap_or_else(|| (self.options.wall_clock)().to_string());
+        let annotations = &mut pod.metadata.annotations;
+        annotations.insert(CONFIG_SEEN_ANNOTATION.to_owned(), seen);
+        annotations.insert(CONFIG_ORIGIN_ANNOTATION.to_owned(), shown.to_owned());
+        Ok(match old {
+            Some(old) if **old == pod => Arc::clone(old),
+            _ => Arc::new(pod),
+        })
+    }
+
+    /// The parser's words may quote the text, which may be a secret: then only the place is told.
+    fn parse_error(&self, bytes: &[u8], error: &str) -> String {
+        let secret = self.expected == Expected::Documents || bytes.windows(6).any(|window| window == b"Secret");
+        if !secret {
+            return error.to_owned();
+        }
+        match error.split_once(": ") {
+            Some((place, _)) if place.starts_with("line ") && place.len() < 20 => {
+                format!("{place}: it is neither YAML nor JSON")
+            }
+            _ => "it is neither YAML nor JSON".to_owned(),
+        }
+    }
+}
+
+enum Refusal {
+    Plain(String),
+    Pod(Box<Invalid>),
+}
+
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a map",
+    }
+}
+
+/// The objects of a list, and of lists in it. Those of a typed one (`PodList`) need not say what they are.
+fn flatten(mut value: Value, inherited: Option<(&str, &str)>, objects: &mut Vec<Value>) -> Result<(), String> {
+    if let (Value::Object(map), Some((kind, version))) = (&mut value, inherited) {
+        for (key, text) in [("kind", kind), ("apiVersion", version)] {
+            if map.get(key).is_none_or(Value::is_null) {
+                map.insert(key.to_owned(), Value::from(text));
+            }
+        }
+    }
+    let Value::Object(map) = &mut value else {
+        objects.push(value);
+        return Ok(());
+    };
+    let word = |key: &str| map.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (kind, version) = (word("kind"), word("apiVersion"));
+    let Some(of) = kind.strip_suffix("List").filter(|_| version == "v1") else {
+        objects.push(value);
+        return Ok(());
+    };
+    let items = match map.get_mut("items").map(Value::take) {
+        None | Some(Value::Null) => Vec::new(),
+        Some(Value::Array(items)) => items,
+        Some(other) => return Err(format!("items of {kind} must be a list, not {}", kind_of(&other))),
+    };
+    for item in items {
+        flatten(item, (!of.is_empty()).then_some((of, &*version)), objects)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,248 @@
+//! [`Merge`]: all sources together. Which pod counts where two are the same, what is held, and what is told of manifests
+//! that are refused is decided in a pure function; around it, the channel that the sync loop reads. Called by the sources.
+//!
+//! Of two pods with one name (or one uid set by hand) the one of the first source, and there of the first path, counts. A
+//! manifest that has just come waits for a moment before it takes the place of another: it may be a file that is being
+//! renamed, and then both changes come in one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use image_manager::{EventRecorder, EventRef, ObjectRef};
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use super::documents::DocumentObject;
+use super::store::DocumentStore;
+use super::{DesiredPods, Manifest, Problem, RefusedManifest, View};
+use crate::events::PodEvent;
+use crate::pod::Pod;
+
+/// All sources together.
+pub(super) struct Merge {
+    /// Guards what each source told last; held for as long as it takes to put it there or to copy it.
+    views: Mutex<Vec<View>>,
+    told: Notify,
+    desired: watch::Sender<DesiredPods>,
+    documents: DocumentStore,
+    quiet: Duration,
+    events: Arc<dyn EventRecorder>,
+}
+
+/// What all views come to.
+#[derive(Default)]
+struct Merged {
+    desired: DesiredPods,
+    documents: Vec<Arc<DocumentObject>>,
+    /// What is to be told of what was refused, in the order of `desired.refused`.
+    words: Vec<Word>,
+    /// When it may come to something else although no source told anything.
+    again: Option<Instant>,
+}
+
+/// How a refusal is told.
+enum Word {
+    /// To the log.
+    Line,
+    /// As an event of a pod, by namespace, name and uid.
+    Event(String, String, String),
+    /// Not at all, or not yet.
+    None,
+}
+
+impl Merge {
+    pub(super) fn new(sources: usize, quiet: Duration, events: Arc<dyn EventRecorder>) -> Self {
+        Self {
+            views: Mutex::new(vec![View::default(); sources]),
+            told: Notify::new(),
+            desired: watch::Sender::new(DesiredPods::default()),
+            documents: DocumentStore::default(),
+            quiet,
+            events,
+        }
+    }
+
+    pub(super) fn desired(&self) -> watch::Receiver<DesiredPods> {
+        self.desired.subscribe()
+    }
+
+    pub(super) fn documents(&self) -> DocumentStore {
+        self.documents.clone()
+    }
+
+    /// A source tells what it has. One that was ready once stays so.
+    pub(super) fn tell(&self, index: usize, mut view: View) {
+        let mut views = self.views();
+        view.ready |= views[index].ready;
+        views[index] = view;
+        drop(views);
+        self.told.notify_one();
+    }
+
+    /// Puts together what sources tell, for ever.
+    pub(super) async fn run(&self) {
+        let mut told = BTreeMap::new();
+        loop {
+            let views = self.views().clone();
+            let merged = merge(&views, Instant::now(), self.quiet);
+            self.speak(&merged, &mut told);
+            // Before the pods that need them.
+            self.documents.set(merged.documents);
+            self.desired.send_if_modified(|desired| {
+                let changed = !is_same(desired, &merged.desired);
+                if changed {
+                    *desired = merged.desired;
+                }
+                changed
+            });
+            let again = async {
+                match merged.again {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = self.told.notified() => {}
+                () = again => {}
+            }
+        }
+    }
+
+    /// Tells of what was refused, once for each reason.
+    fn speak(&self, merged: &Merged, told: &mut BTreeMap<(String, Option<String>), BTreeSet<String>>) {
+        let mut now: BTreeMap<_, BTreeSet<String>> = BTreeMap::new();
+        for (refused, word) in merged.desired.refused.iter().zip(&merged.words) {
+            let RefusedManifest { origin, pod, reason } = refused;
+            if matches!(word, Word::None) {
+                continue;
+            }
+            let key = (origin.clone(), pod.clone());
+            let is_new = told.get(&key).is_none_or(|reasons| !reasons.contains(reason));
+            now.entry(key).or_default().insert(reason.clone());
+            if !is_new {
+                continue;
+            }
+            match word {
+                Word::Line => tracing::warn!("{origin}: {reason}"),
+                Word::Event(namespace, name, uid) => {
+                    let title = format!("{name}_{namespace}({uid})");
+                    let errors = format!("{reason} ({origin})");
+                    let event = PodEvent::FailedValidation { pod: &title, errors: &errors };
+                    let object = ObjectRef {
+                        namespace: namespace.clone(),
+                        name: name.clone(),
+                        uid: uid.clone(),
+                        field_path: String::new(),
+                    };
+                    let (kind, reason) = (event.kind(), event.reason());
+                    self.events.record(EventRef { object: &object, kind, reason, message: &event.message() });
+                }
+                Word::None => {}
+            }
+        }
+        *told = now;
+    }
+
+    fn views(&self) -> MutexGuard<'_, Vec<View>> {
+        self.views.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether nobody could tell one from the other: pods are the same where they are the same object.
+fn is_same(a: &DesiredPods, b: &DesiredPods) -> bool {
+    let pods = a.pods.len() == b.pods.len()
+        && a.pods.iter().zip(&b.pods).all(|((left, one), (right, other))| left == right && Arc::ptr_eq(one, other));
+    pods && a.ready == b.ready && a.held == b.held && a.refused == b.refused
+}
+
+impl Merged {
+    fn refuse(&mut self, origin: &str, pod: Option<String>, reason: String, word: Word) {
+        self.desired.refused.push(RefusedManifest { origin: origin.to_owned(), pod, reason });
+        self.words.push(word);
+    }
+
+    fn problem(&mut self, origin: &str, problem: &Problem, goes_on: bool) {
+        let title = problem.pod.as_ref().map(|(namespace, name, _)| format!("{namespace}/{name}"));
+        let reason = match goes_on {
+            true => format!("{}; what it said before goes on", problem.reason),
+            false => problem.reason.clone(),
+        };
+        let word = match &problem.pod {
+            _ if problem.told => Word::None,
+            Some((namespace, name, uid)) => Word::Event(namespace.clone(), name.clone(), uid.clone()),
+            None => Word::Line,
+        };
+        self.refuse(origin, title, reason, word);
+    }
+}
+
+/// What all views come to at this moment.
+fn merge(views: &[View], now: Instant, quiet: Duration) -> Merged {
+    let mut merged = Merged::default();
+    merged.desired.ready = views.iter().all(|view| view.ready);
+    for problem in views.iter().filter_map(|view| view.problem.as_ref()) {
+        merged.problem("", problem, false);
+    }
+    let manifests: Vec<&Manifest> = views.iter().flat_map(|view| &view.manifests).collect();
+    for manifest in &manifests {
+        if manifest.held {
+            merged.desired.held.insert(manifest.origin.clone());
+        }
+        if let Some(problem) = &manifest.problem {
+            merged.problem(&manifest.origin, problem, manifest.content.is_some());
+        }
+        let Some(content) = &manifest.content else { continue };
+        for line in &content.passed_over {
+            merged.refuse(&manifest.origin, None, line.clone(), Word::Line);
+        }
+    }
+    let is_young = |manifest: &Manifest| manifest.since + quiet > now;
+    let mut order = manifests.clone();
+    order.sort_by_key(|manifest| is_young(manifest));
+    let (mut names, mut uids) = (BTreeMap::<_, &str>::new(), BTreeMap::<_, &str>::new());
+    let (mut documents, mut in_doubt) = (BTreeMap::new(), false);
+    for manifest in order {
+        let Some(content) = &manifest.content else { continue };
+        let (origin, young) = (manifest.origin.as_str(), is_young(manifest));
+        for pod in &content.pods {
+            let metadata = &pod.metadata;
+            let title = format!("{}/{}", metadata.namespace, metadata.name);
+            let reason = match (names.get(&title), uids.get(&metadata.uid)) {
+                (Some(other), _) => format!("the pod {title} is in {other} already"),
+                (None, Some(other)) => format!("the uid {:?} is that of a pod in {other} already", metadata.uid),
+                (None, None) => {
+                    names.insert(title, origin);
+                    uids.insert(metadata.uid.clone(), origin);
+                    merged.desired.pods.insert(metadata.uid.clone(), Arc::clone(pod));
+                    continue;
+                }
+            };
+            in_doubt |= young;
+            let word = if young { Word::None } else { event_of(pod) };
+            merged.refuse(origin, Some(title), reason, word);
+        }
+        for object in &content.documents {
+            match documents.entry((object.kind, &object.namespace, &object.name)) {
+                std::collections::btree_map::Entry::Vacant(place) => {
+                    place.insert(origin);
+                    merged.documents.push(Arc::clone(object));
+                }
+                std::collections::btree_map::Entry::Occupied(other) => {
+                    in_doubt |= young;
+                    let reason = format!("{} is in {} already", object.title(), other.get());
+                    merged.refuse(origin, None, reason, if young { Word::None } else { Word::Line });
+                }
+            }
+        }
+    }
+    if in_doubt {
+        merged.again = manifests.iter().map(|manifest| manifest.since + quiet).filter(|at| *at > now).min();
+    }
+    merged
+}
+
+fn event_of(pod: &Pod) -> Word {
+    let metadata = &pod.metadata;
+    Word::Event(metadata.namespace.clone(), metadata.name.clone(), metadata.uid.clone())
+}

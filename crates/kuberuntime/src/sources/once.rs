@@ -1,0 +1,98 @@
+//! [`Once`]: a manifest that was read once, from a file or from standard input, and is not looked at again. Whoever starts
+//! with it hears at once what is wrong with it. Called by the command that runs pods.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::time::Instant;
+
+use super::manifest::{Content, Expected, Reader};
+use super::{MAX_MANIFEST, Manifest, Problem, SourceOptions, View};
+use crate::identity::Origin;
+
+/// What was read once.
+#[derive(Clone, Debug)]
+pub struct Once(Manifest);
+
+/// Why a manifest cannot be taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{origin}: {reason}")]
+pub struct OnceError {
+    /// Path, or `standard input`.
+    pub origin: String,
+    /// Why.
+    pub reason: String,
+}
+
+impl Once {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It cannot be read, or what is in it is not valid.
+    pub async fn file(path: &Path, options: &SourceOptions) -> Result<Self, OnceError> {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let origin = path.display().to_string();
+        let file = tokio::fs::File::open(&path).await.map_err(|error| failed(&origin, error.to_string()))?;
+        Self::read(Some(origin), file, options).await
+    }
+
+    /// Reads standard input, or whatever takes its place, to its end.
+    ///
+    /// # Errors
+    /// It cannot be read, or what is in it is not valid.
+    pub async fn stdin(reader: impl AsyncRead + Unpin, options: &SourceOptions) -> Result<Self, OnceError> {
+        Self::read(None, reader, options).await
+    }
+
+    async fn read(
+        path: Option<String>,
+        reader: impl AsyncRead + Unpin,
+        options: &SourceOptions,
+    ) -> Result<Self, OnceError> {
+        let origin = path.clone().unwrap_or_else(|| "standard input".to_owned());
+        let mut bytes = Vec::new();
+        let read = reader.take(MAX_MANIFEST as u64 + 1).read_to_end(&mut bytes).await;
+        read.map_err(|error| failed(&origin, error.to_string()))?;
+        if bytes.len() > MAX_MANIFEST {
+            let reason = format!("it has more than {} MiB, which no manifest has", MAX_MANIFEST >> 20);
+            return Err(failed(&origin, reason));
+        }
+        let reader = Reader { options: options.clone(), expected: Expected::All };
+        let shown = origin.clone();
+        let content = tokio::task::spawn_blocking(move || {
+            let origin = path.as_deref().map_or(Origin::Stdin, Origin::File);
+            reader.read(origin, &shown, &bytes, None)
+        });
+        match content.await {
+            Ok(Ok(content)) => Ok(Self::of(origin, content)),
+            Ok(Err(problem)) => Err(failed(&origin, problem_text(&problem))),
+            Err(_) => Err(failed(&origin, "the reader panicked".to_owned())),
+        }
+    }
+
+    fn of(origin: String, content: Arc<Content>) -> Self {
+        Self(Manifest { origin, since: Instant::now(), content: Some(content), held: false, problem: None })
+    }
+
+    /// How many pods it has.
+    #[must_use]
+    pub fn pods(&self) -> usize {
+        self.0.content.as_ref().map_or(0, |content| content.pods.len())
+    }
+
+    pub(super) fn view(&self) -> View {
+        View { ready: true, problem: None, manifests: vec![self.0.clone()] }
+    }
+}
+
+fn problem_text(problem: &Problem) -> String {
+    match &problem.pod {
+        Some((namespace, name, _)) => format!("pod {namespace}/{name}: {}", problem.reason),
+        None => problem.reason.clone(),
+    }
+}
+
+fn failed(origin: &str, reason: String) -> OnceError {
+    OnceError { origin: origin.to_owned(), reason }
+}

@@ -1,0 +1,89 @@
+//! [`DocumentStore`]: the ConfigMaps and Secrets that lie on this node, by namespace, and word of when they change. Reads no
+//! file; the sources fill it. Called by whoever makes environments and volumes, and by who looks for pull secrets.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use image_manager::PullSecret;
+use oci::Secret;
+use tokio::sync::watch;
+
+use super::documents::{DocumentKind, DocumentObject};
+use crate::documents::{Content, Documents};
+use crate::hash::fnv128a;
+
+type Key = (DocumentKind, String, String);
+
+/// ConfigMaps and Secrets. Clones are the same store.
+#[derive(Clone)]
+pub struct DocumentStore(Arc<Inner>);
+
+struct Inner {
+    /// Guards what there is; held for as long as it takes to copy from it.
+    documents: Mutex<BTreeMap<Key, Arc<DocumentObject>>>,
+    changed: watch::Sender<u64>,
+}
+
+impl Default for DocumentStore {
+    fn default() -> Self {
+        Self(Arc::new(Inner { documents: Mutex::default(), changed: watch::Sender::new(0) }))
+    }
+}
+
+impl DocumentStore {
+    /// The documents of a namespace.
+    #[must_use]
+    pub fn of(&self, namespace: &str) -> Documents {
+        let mut found = Documents::default();
+        for object in self.lock().values().filter(|object| object.namespace == namespace) {
+            let place = match object.kind {
+                DocumentKind::ConfigMap => &mut found.config_maps,
+                DocumentKind::Secret => &mut found.secrets,
+            };
+            place.insert(object.name.clone(), object.document.clone());
+        }
+        found
+    }
+
+    /// A Secret as something to pull with. Keys that are no text are left out: no pull secret has such.
+    #[must_use]
+    pub fn pull_secret(&self, namespace: &str, name: &str) -> Option<PullSecret> {
+        let key = (DocumentKind::Secret, namespace.to_owned(), name.to_owned());
+        let object = self.lock().get(&key).map(Arc::clone)?;
+        let text = |content: &Content| content.text().map(Secret::new);
+        let data = object.document.data.iter().filter_map(|(key, content)| Some((key.clone(), text(content)?)));
+        Some(PullSecret {
+            namespace: object.namespace.clone(),
+            name: object.name.clone(),
+            uid: match object.uid.is_empty() {
+                true => format!("{:032x}", fnv128a(object.title().as_bytes())),
+                false => object.uid.clone(),
+            },
+            kind: object.secret_type.clone(),
+            data: data.collect(),
+        })
+    }
+
+    /// Changes whenever a document does: what is made of documents is to be looked at again.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.0.changed.subscribe()
+    }
+
+    /// Holds these from now on. Whether that changed anything.
+    pub(super) fn set(&self, documents: Vec<Arc<DocumentObject>>) -> bool {
+        let documents = documents.into_iter().map(|o| ((o.kind, o.namespace.clone(), o.name.clone()), o)).collect();
+        let mut held = self.lock();
+        if *held == documents {
+            return false;
+        }
+        *held = documents;
+        drop(held);
+        self.0.changed.send_modify(|count| *count += 1);
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Arc<DocumentObject>>> {
+        self.0.documents.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
