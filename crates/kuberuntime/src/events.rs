@@ -32,6 +32,20 @@ pub enum PodEvent<'a> {
         /// What it said.
         output: &'a str,
     },
+    /// A probe succeeded with a warning: which one, and what it said.
+    ProbeWarning {
+        /// `Liveness`, `Readiness` or `Startup`.
+        probe: &'a str,
+        /// What it said.
+        output: &'a str,
+    },
+    /// A probe could not be asked: which one, and why.
+    ProbeErrored {
+        /// `Liveness`, `Readiness` or `Startup`.
+        probe: &'a str,
+        /// Why.
+        error: &'a str,
+    },
     /// The sandbox is made anew.
     SandboxChanged,
     /// A sandbox could not be made.
@@ -79,7 +93,8 @@ impl PodEvent<'_> {
             Self::FailedPreStopHook => "FailedPreStopHook",
             Self::BackOff(_) => "BackOff",
             Self::Killing { .. } => "Killing",
-            Self::Unhealthy { .. } => "Unhealthy",
+            Self::Unhealthy { .. } | Self::ProbeErrored { .. } => "Unhealthy",
+            Self::ProbeWarning { .. } => "ProbeWarning",
             Self::SandboxChanged => "SandboxChanged",
             Self::FailedCreatePodSandBox(_) => "FailedCreatePodSandBox",
             Self::FailedPodSandBoxStatus(_) => "FailedPodSandBoxStatus",
@@ -105,6 +120,10 @@ impl PodEvent<'_> {
             Self::Killing { container, message: "" } => format!("Stopping container {container}"),
             Self::Killing { message, .. } => (*message).to_owned(),
             Self::Unhealthy { probe, output } => format!("{probe} probe failed: {output}"),
+            Self::ProbeWarning { probe, output } => format!("{probe} probe warning: {output}"),
+            Self::ProbeErrored { probe, error } => {
+                format!("{probe} probe errored and resulted in unknown state: {error}")
+            }
             Self::SandboxChanged => "Pod sandbox changed, it will be killed and re-created.".to_owned(),
             Self::FailedCreatePodSandBox(error) => format!("Failed to create pod sandbox: {error}"),
             Self::FailedPodSandBoxStatus(error) => format!("Unable to get pod sandbox status: {error}"),
@@ -135,6 +154,18 @@ mod tests {
             (
                 PodEvent::FailedCreatePodSandBox("no network"),
                 "Warning FailedCreatePodSandBox Failed to create pod sandbox: no network",
+            ),
+            (
+                PodEvent::Unhealthy { probe: "Liveness", output: "HTTP probe failed with statuscode: 500" },
+                "Warning Unhealthy Liveness probe failed: HTTP probe failed with statuscode: 500",
+            ),
+            (
+                PodEvent::ProbeErrored { probe: "Startup", error: "no runtime" },
+                "Warning Unhealthy Startup probe errored and resulted in unknown state: no runtime",
+            ),
+            (
+                PodEvent::ProbeWarning { probe: "Readiness", output: "moved" },
+                "Warning ProbeWarning Readiness probe warning: moved",
             ),
             (PodEvent::FailedPostStartHook, "Warning FailedPostStartHook PostStartHook failed"),
             (PodEvent::BackOff("Back-off restarting"), "Warning BackOff Back-off restarting"),

@@ -1,12 +1,20 @@
 //! [`Handlers`]: what is done to a container from outside, by a hook or by a probe: a program in it, a request over HTTP, a
 //! connection, a request over gRPC, a pause. Decides nothing from the answers.
 
+mod exec;
+mod place;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use cri_api::RuntimeService;
+use probe::{HttpGet, Outcome, Said};
 
-use crate::pod::{Container, ContainerPort, EnvVar, Handler, Probe};
+use crate::pod::{Container, ContainerPort, EnvVar, Handler, HttpGetAction, Probe};
+use place::Place;
+
+/// As often as a question is asked that the runtime does not take.
+const ATTEMPTS: usize = 3;
 
 /// Runs hooks and asks probes.
 pub struct Handlers {
@@ -44,7 +52,7 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Why a hook did not go well.
+/// Why a hook did not go well: the whole sentence, for the log. The event says no more than that it failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct HookError(pub String);
@@ -62,6 +70,16 @@ pub enum Answer {
     Unknown,
 }
 
+impl From<Outcome> for Answer {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Success => Self::Success,
+            Outcome::Warning => Self::Warning,
+            Outcome::Failure => Self::Failure,
+        }
+    }
+}
+
 impl Handlers {
     /// Over this runtime.
     #[must_use]
@@ -69,7 +87,8 @@ impl Handlers {
         Self { runtime }
     }
 
-    /// Runs a hook to its end, or until `limit` has passed.
+    /// Runs a hook to its end, or until `limit` has passed. Dropping it gives it up; a program that it runs then goes on
+    /// until the limit, or the container, ends.
     ///
     /// # Errors
     /// It failed, or took too long.
@@ -79,13 +98,131 @@ impl Handlers {
         target: &Target<'_>,
         limit: Option<Duration>,
     ) -> Result<(), HookError> {
-        let _ = (&self.runtime, handler, target, limit);
-        Err(HookError("hooks are not run yet".to_owned()))
+        let run = self.run(handler, target, limit);
+        let outcome = match limit {
+            None => run.await,
+            Some(limit) => tokio::time::timeout(limit, run)
+                .await
+                .unwrap_or_else(|_| Err(format!("error: not completed within {}s", limit.as_secs_f64()))),
+        };
+        outcome.map_err(|text| {
+            let what = match handler {
+                Handler { exec: Some(exec), .. } => format!("Exec lifecycle hook ([{}])", exec.command.join(" ")),
+                Handler { http_get: Some(http), .. } => format!("HTTP lifecycle hook ({})", http.path),
+                Handler { sleep: Some(sleep), .. } => format!("Sleep lifecycle hook ({})", sleep.seconds),
+                _ => "Lifecycle hook".to_owned(),
+            };
+            HookError(format!("{what} for Container {:?} in Pod {:?} failed - {text}", target.name, target.pod))
+        })
     }
 
-    /// Asks once, within the probe's own limit: the answer, and what was said, for people.
+    async fn run(&self, handler: &Handler, target: &Target<'_>, limit: Option<Duration>) -> Result<(), String> {
+        match handler {
+            Handler { exec: Some(exec), .. } => {
+                exec::hook(&*self.runtime, target.container_id, &exec.command, limit).await
+            }
+            Handler { http_get: Some(http), .. } => hook_http(http, target).await.map_err(|e| format!("error: {e}")),
+            Handler { sleep: Some(sleep), .. } => {
+                tokio::time::sleep(Duration::from_secs(sleep.seconds.max(0).unsigned_abs())).await;
+                Ok(())
+            }
+            // Validation lets none of them pass.
+            _ => Err("error: invalid handler: it is neither exec, httpGet nor sleep".to_owned()),
+        }
+    }
+
+    /// Asks once, within the probe's own limit: the answer, and what was said, for people. Where the runtime does not take
+    /// the question, it is asked again at once, and not more than twice.
     pub async fn ask(&self, probe: &Probe, target: &Target<'_>) -> (Answer, String) {
-        let _ = (probe, target);
-        (Answer::Unknown, "probes are not asked yet".to_owned())
+        let timeout = Duration::from_secs(u64::from(probe.timeout_seconds.max(1).unsigned_abs()));
+        if let Some(exec) = &probe.handler.exec {
+            let command = exec::expanded(&exec.command, target.env);
+            let ask = || exec::ask(&*self.runtime, target.container_id, &exec.command, &command, timeout);
+            let mut asked = ask().await;
+            for _ in 1..ATTEMPTS {
+                if asked.again {
+                    asked = ask().await;
+                }
+            }
+            return (asked.answer, asked.text);
+        }
+        match over_network(&probe.handler, target, timeout).await {
+            Ok(said) => (said.outcome.into(), said.text),
+            Err(text) => (Answer::Unknown, text),
+        }
     }
 }
+
+/// A question that does not go through the runtime.
+///
+/// # Errors
+/// There is nobody to ask.
+async fn over_network(handler: &Handler, target: &Target<'_>, timeout: Duration) -> Result<Said, String> {
+    if let Some(http) = &handler.http_get {
+        let Place { host, port } = Place::of(&http.host, &http.port, target)?;
+        let headers = headers(http);
+        let get = HttpGet { timeout: Some(timeout), ..request(http, host, port, &headers, "probe") };
+        Ok(probe::ask_http(&get).await)
+    } else if let Some(tcp) = &handler.tcp_socket {
+        let Place { host, port } = Place::of(&tcp.host, &tcp.port, target)?;
+        Ok(probe::tcp(host, port, timeout).await)
+    } else if let Some(grpc) = &handler.grpc {
+        let Place { host, port } = Place::of("", &crate::pod::IntOrText::Int(grpc.port), target)?;
+        Ok(probe::grpc(host, port, &grpc.service, timeout).await)
+    } else {
+        Err(format!("missing probe handler for {}:{}", target.pod, target.name))
+    }
+}
+
+fn headers(http: &HttpGetAction) -> Vec<(&str, &str)> {
+    http.http_headers.iter().map(|header| (&*header.name, &*header.value)).collect()
+}
+
+fn request<'a>(
+    http: &'a HttpGetAction,
+    host: &'a str,
+    port: u16,
+    headers: &'a [(&'a str, &'a str)],
+    purpose: &'a str,
+) -> HttpGet<'a> {
+    let tls = http.scheme == Some(crate::pod::Scheme::Https);
+    HttpGet { tls, host, port, path: &http.path, headers, purpose, timeout: None }
+}
+
+/// As in the kubelet, any answer is a good one, and a server that speaks no TLS is asked again without it and without
+/// credentials.
+async fn hook_http(http: &HttpGetAction, target: &Target<'_>) -> Result<(), String> {
+    let Place { host, port } = Place::of(&http.host, &http.port, target)?;
+    let mut headers = headers(http);
+    let error = match probe::http_get(&request(http, host, port, &headers, "lifecycle")).await {
+        Ok(reply) => return heard(&reply, target),
+        Err(error) => error,
+    };
+    if !error.not_tls {
+        return Err(error.text);
+    }
+    tracing::warn!(
+        pod = target.pod,
+        container = target.name,
+        "HTTPS request to lifecycle hook got HTTP response, retrying with HTTP"
+    );
+    headers.retain(|(name, _)| !name.eq_ignore_ascii_case("authorization"));
+    let plain = HttpGet { tls: false, ..request(http, host, port, &headers, "lifecycle") };
+    match probe::http_get(&plain).await {
+        Ok(reply) => heard(&reply, target),
+        // What was asked for did not work either.
+        Err(_) => Err(error.text),
+    }
+}
+
+fn heard(reply: &probe::HttpReply, target: &Target<'_>) -> Result<(), String> {
+    if reply.status >= 400 {
+        let Target { pod, name, .. } = target;
+        tracing::warn!(pod, container = name, status = reply.status, "a hook was answered with an error status");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "../handlers_tests.rs"]
+mod tests;

@@ -1,27 +1,94 @@
 //! [`ProbeManager`]: asks the probes of containers that run, on their periods, and keeps what they said last. It stops no
 //! container; it tells that something changed, and the sync of the pod decides.
+//!
+//! A probe that is waiting for its turn is one sleeping task. A container that does not run, whose startup probe has not
+//! succeeded, or that failed for good, has none.
 
-use std::sync::Arc;
+mod metrics;
+mod schedule;
+mod state;
 
-use image_manager::{EventRecorder, WallClock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use cri_api::ContainerState;
+use image_manager::{EventRecorder, EventRef, ObjectRef, WallClock};
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::{Instant, MissedTickBehavior};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
 
 use crate::actions::ProbeResults;
-use crate::handlers::Handlers;
-use crate::pod::Pod;
+use crate::events::PodEvent;
+use crate::handlers::{Answer, Handlers, Target};
+use crate::pod::{Container, ContainerKind, Pod, Probe};
 use crate::status::ObservedPod;
+pub use metrics::ProbeMetrics;
+use metrics::Series;
+use schedule::{Circumstances, first_question};
+use state::{Heard, Pods, Start};
 
-/// Asks the probes of all pods.
+/// Which of a container's three probes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum ProbeKind {
+    Startup,
+    Liveness,
+    Readiness,
+}
+
+impl ProbeKind {
+    /// In the order in which they are looked at: what the first says decides whether the others are asked.
+    const ALL: [Self; 3] = [Self::Startup, Self::Liveness, Self::Readiness];
+
+    /// As events and metrics name it.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Startup => "Startup",
+            Self::Liveness => "Liveness",
+            Self::Readiness => "Readiness",
+        }
+    }
+
+    fn of(self, container: &Container) -> Option<&Probe> {
+        match self {
+            Self::Startup => container.startup_probe.as_ref(),
+            Self::Liveness => container.liveness_probe.as_ref(),
+            Self::Readiness => container.readiness_probe.as_ref(),
+        }
+    }
+}
+
+/// Asks the probes of all pods. When it is dropped, nobody asks any more.
 pub struct ProbeManager {
+    shared: Arc<Shared>,
+    tasks: TaskTracker,
+    _stop: DropGuard,
+}
+
+struct Shared {
     handlers: Arc<Handlers>,
     events: Arc<dyn EventRecorder>,
     changed: UnboundedSender<String>,
     wall_clock: WallClock,
+    metrics: Arc<ProbeMetrics>,
+    began: Instant,
+    stop: CancellationToken,
+    /// Guards what is known of pods, what their probes said, and the tokens of those who ask.
+    pods: Mutex<Pods>,
+}
+
+/// One probe of one container that runs.
+struct Question {
+    pod: Arc<Pod>,
+    container: (ContainerKind, usize),
+    id: String,
+    kind: ProbeKind,
+    series: Series,
 }
 
 impl ProbeManager {
-    /// `changed` is told the uid of a pod whenever one of its results is another one than before. The clock tells how long
-    /// a container has run that was there before.
+    /// `changed` is told the uid of a pod whenever a probe said something that makes its result another one than before.
+    /// The clock tells how long a container has run that was there before.
     #[must_use]
     pub fn new(
         handlers: Arc<Handlers>,
@@ -29,29 +96,204 @@ impl ProbeManager {
         changed: UnboundedSender<String>,
         wall_clock: WallClock,
     ) -> Self {
-        Self { handlers, events, changed, wall_clock }
+        let (stop, metrics) = (CancellationToken::new(), ProbeMetrics::new());
+        let shared = Shared {
+            handlers,
+            events,
+            changed,
+            wall_clock,
+            metrics,
+            began: Instant::now(),
+            pods: Mutex::new(Pods::new(stop.clone())),
+            stop: stop.clone(),
+        };
+        Self { shared: Arc::new(shared), tasks: TaskTracker::new(), _stop: stop.drop_guard() }
+    }
+
+    /// What is counted about probes.
+    #[must_use]
+    pub fn metrics(&self) -> Arc<ProbeMetrics> {
+        Arc::clone(&self.shared.metrics)
     }
 
     /// Takes note of what the runtime shows of a pod: asks the containers that run, and no longer those that do not. Quick;
     /// called after every look at a pod. `host_ip` stands for the address of a pod with the node's network.
     pub fn observe(&self, pod: &Arc<Pod>, observed: &ObservedPod, host_ip: Option<&str>) {
-        let _ = (&self.handlers, &self.events, &self.changed, &self.wall_clock, pod, observed, host_ip);
+        if probed(pod).next().is_none() {
+            return;
+        }
+        let ip = if pod.spec.host_network { host_ip } else { observed.ips().first().map(String::as_str) };
+        let (now, mut pods) = (Instant::now(), self.shared.lock());
+        let look = pods.look(pod, ip, now);
+        for (kind, index, container) in probed(pod) {
+            let run = observed.latest(&container.name);
+            let Some(run) = run else {
+                pods.gone(&pod.metadata.uid, &container.name);
+                continue;
+            };
+            let age = (run.state == ContainerState::Running).then(|| {
+                let age = age(run.started_at, (self.shared.wall_clock)());
+                // What began between two looks is no older than that, whatever the clocks say.
+                look.map_or(age, |since| age.min(since))
+            });
+            for start in pods.run(pod, (kind, index), container, run, age, now) {
+                self.ask(start, now);
+            }
+        }
     }
 
     /// What the probes of a pod said last, by containers' ids.
     #[must_use]
     pub fn results(&self, uid: &str) -> ProbeResults {
-        let _ = uid;
-        ProbeResults::default()
+        self.shared.lock().results(uid)
     }
 
     /// A pod is being ended: only readiness is still asked.
     pub fn ending(&self, uid: &str) {
-        let _ = uid;
+        let now = Instant::now();
+        let starts = self.shared.lock().ending(uid, now);
+        for start in starts {
+            self.ask(start, now);
+        }
     }
 
     /// A pod is gone: nobody asks it any more.
     pub fn forget(&self, uid: &str) {
-        let _ = uid;
+        if let Some(pod) = self.shared.lock().forget(uid) {
+            for (_, _, container) in probed(&pod) {
+                self.shared.metrics.forget(&pod, &container.name);
+            }
+        }
+    }
+
+    /// Ends all questions, and waits until nobody asks any more.
+    pub async fn shutdown(&self) {
+        self.shared.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    fn ask(&self, start: Start, now: Instant) {
+        ask(&self.shared, &self.tasks, start, now);
     }
 }
+
+/// The containers of a pod that have probes and are asked.
+fn probed(pod: &Pod) -> impl Iterator<Item = (ContainerKind, usize, &Container)> {
+    let sidecars = pod.spec.init_containers.iter().enumerate().filter(|(_, container)| container.is_sidecar());
+    let sidecars = sidecars.map(|(index, container)| (ContainerKind::Init, index, container));
+    let normal = pod.spec.containers.iter().enumerate();
+    let normal = normal.map(|(index, container)| (ContainerKind::Normal, index, container));
+    sidecars.chain(normal).filter(|(.., container)| ProbeKind::ALL.iter().any(|kind| kind.of(container).is_some()))
+}
+
+/// How long something runs that was started at a time, nanoseconds since the epoch.
+fn age(started_at: i64, now: jiff::Timestamp) -> Duration {
+    let nanoseconds = now.as_nanosecond().saturating_sub(i128::from(started_at));
+    match started_at {
+        0 => Duration::ZERO,
+        _ => Duration::from_nanos(u64::try_from(nanoseconds.max(0)).unwrap_or(u64::MAX)),
+    }
+}
+
+/// Begins to ask.
+fn ask(shared: &Arc<Shared>, tasks: &TaskTracker, start: Start, now: Instant) {
+    let Start { pod, container, id, kind, token, age } = start;
+    let named = container_at(&pod, container);
+    let Some(probe) = named.and_then(|named| kind.of(named)) else { return };
+    let name = named.map_or("", |named| &named.name);
+    let key = format!("{}/{name}/{}", pod.metadata.uid, kind.as_str());
+    let circumstances = Circumstances { age, asking_for: now.duration_since(shared.began), key: &key };
+    let first = now + first_question(kind, probe, &circumstances);
+    let series = shared.metrics.series(kind, &pod, name);
+    let question = Question { container, id, kind, series, pod };
+    let (shared, tasks_of_others) = (Arc::clone(shared), tasks.clone());
+    tasks.spawn(async move {
+        tokio::select! {
+            biased;
+            () = token.cancelled() => {}
+            () = question.ask_on(&shared, &tasks_of_others, &token, first) => {}
+        }
+    });
+}
+
+fn container_at(pod: &Pod, (kind, index): (ContainerKind, usize)) -> Option<&Container> {
+    match kind {
+        ContainerKind::Init => pod.spec.init_containers.get(index),
+        ContainerKind::Normal => pod.spec.containers.get(index),
+        ContainerKind::Ephemeral => None,
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Pods> {
+        self.pods.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Question {
+    /// Asks on every period until what was said ends it, or it is cancelled.
+    async fn ask_on(&self, shared: &Arc<Shared>, tasks: &TaskTracker, token: &CancellationToken, first: Instant) {
+        let Some(container) = container_at(&self.pod, self.container) else { return };
+        let Some(probe) = self.kind.of(container) else { return };
+        let period = Duration::from_secs(u64::from(probe.period_seconds.max(1).unsigned_abs()));
+        let mut turns = tokio::time::interval_at(first, period);
+        turns.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let uid = &self.pod.metadata.uid;
+        loop {
+            turns.tick().await;
+            let ip = shared.lock().ip(uid);
+            let metadata = &self.pod.metadata;
+            let named = format!("{}_{}({uid})", metadata.name, metadata.namespace);
+            let target = Target::new(container, &self.id, ip.as_deref()).in_pod(&named);
+            let asked = Instant::now();
+            let (answer, text) = shared.handlers.ask(probe, &target).await;
+            if token.is_cancelled() {
+                return;
+            }
+            self.series.asked(answer, asked.elapsed());
+            self.tell(shared, &container.name, answer, &text);
+            let heard = (answer, token);
+            let heard = shared.lock().heard(uid, &container.name, &self.id, self.kind, heard, Instant::now());
+            let Heard { changed, over, starts } = heard;
+            for start in starts {
+                ask(shared, tasks, start, Instant::now());
+            }
+            if changed {
+                // Nobody listens any more when the agent ends.
+                let _heard = shared.changed.send(uid.clone());
+            }
+            if over {
+                return;
+            }
+        }
+    }
+
+    fn tell(&self, shared: &Shared, container: &str, answer: Answer, text: &str) {
+        let probe = self.kind.as_str();
+        let event = match answer {
+            Answer::Success => return,
+            Answer::Warning => PodEvent::ProbeWarning { probe, output: text },
+            Answer::Failure => PodEvent::Unhealthy { probe, output: text },
+            Answer::Unknown => PodEvent::ProbeErrored { probe, error: text },
+        };
+        let metadata = &self.pod.metadata;
+        let object = ObjectRef {
+            namespace: metadata.namespace.clone(),
+            name: metadata.name.clone(),
+            uid: metadata.uid.clone(),
+            field_path: format!("spec.{}{{{container}}}", self.container.0.field()),
+        };
+        let message = event.message();
+        shared.events.record(EventRef {
+            object: &object,
+            kind: event.kind(),
+            reason: event.reason(),
+            message: &message,
+        });
+    }
+}
+
+#[cfg(test)]
+#[path = "../probes_tests.rs"]
+mod tests;

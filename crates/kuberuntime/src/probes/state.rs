@@ -1,0 +1,322 @@
+//! [`Pods`]: what is known of the probes of all pods: what each said last and how often in a row, who is asked and who is
+//! not. It asks nobody and knows no clock; it hands out [`Start`]s. Called by [`super::ProbeManager`] under its lock.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cri_api::ContainerState;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{ProbeKind, container_at};
+use crate::actions::{ProbeResult, ProbeResults, Probed};
+use crate::handlers::Answer;
+use crate::pod::{Container, ContainerKind, Pod, Probe};
+use crate::status::ObservedContainer;
+
+/// A probe that is to be asked from now on, until the token is cancelled.
+pub(super) struct Start {
+    pub(super) pod: Arc<Pod>,
+    pub(super) container: (ContainerKind, usize),
+    pub(super) id: String,
+    pub(super) kind: ProbeKind,
+    pub(super) token: CancellationToken,
+    /// How long the container has run.
+    pub(super) age: Duration,
+}
+
+/// What an answer came to.
+#[derive(Default)]
+pub(super) struct Heard {
+    /// The result is another one than before.
+    pub(super) changed: bool,
+    /// This probe is not asked any more.
+    pub(super) over: bool,
+    /// Probes that waited for this one.
+    pub(super) starts: Vec<Start>,
+}
+
+/// All pods.
+pub(super) struct Pods {
+    by_uid: BTreeMap<String, Entry>,
+    /// Ends all questions.
+    stop: CancellationToken,
+}
+
+struct Entry {
+    pod: Arc<Pod>,
+    ip: Option<String>,
+    looked: Instant,
+    ending: bool,
+    /// The newest run of each container, by name.
+    runs: BTreeMap<String, Run>,
+}
+
+/// A run of a container.
+struct Run {
+    id: String,
+    container: (ContainerKind, usize),
+    /// When it was started, as far as is known; `None`: it does not run.
+    since: Option<Since>,
+    probes: BTreeMap<ProbeKind, State>,
+}
+
+#[derive(Clone, Copy)]
+struct Since {
+    seen: Instant,
+    age: Duration,
+}
+
+/// One probe of a run.
+struct State {
+    probe: Probe,
+    result: ProbeResult,
+    /// What was said last, and how often in a row.
+    streak: Option<(ProbeResult, i32)>,
+    /// Who asks.
+    asking: Option<Asking>,
+    /// It has said what it had to say, or the container is being ended because of it.
+    held: bool,
+}
+
+/// Ends the questions when it goes.
+struct Asking(CancellationToken);
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+impl State {
+    fn new(kind: ProbeKind, probe: &Probe) -> Self {
+        // Until somebody asked: it lives, it cannot serve, and nobody knows whether it has come up.
+        let result = match kind {
+            ProbeKind::Startup => ProbeResult::Unknown,
+            ProbeKind::Liveness => ProbeResult::Success,
+            ProbeKind::Readiness => ProbeResult::Failure,
+        };
+        Self { probe: probe.clone(), result, streak: None, asking: None, held: false }
+    }
+
+    /// Takes an answer; whether the result is another one.
+    fn take(&mut self, kind: ProbeKind, answer: Answer) -> bool {
+        let said = match answer {
+            Answer::Success | Answer::Warning => ProbeResult::Success,
+            Answer::Failure => ProbeResult::Failure,
+            Answer::Unknown => return false,
+        };
+        let row = match self.streak {
+            Some((last, row)) if last == said => row.saturating_add(1),
+            _ => 1,
+        };
+        self.streak = Some((said, row));
+        let threshold =
+            if said == ProbeResult::Failure { self.probe.failure_threshold } else { self.probe.success_threshold };
+        if row < threshold {
+            return false;
+        }
+        // A container that is to be ended is left alone until another one is there.
+        if kind == ProbeKind::Startup || (kind == ProbeKind::Liveness && said == ProbeResult::Failure) {
+            self.held = true;
+        }
+        std::mem::replace(&mut self.result, said) != said
+    }
+}
+
+impl Run {
+    fn started(&self) -> bool {
+        self.probes.get(&ProbeKind::Startup).is_none_or(|startup| startup.result == ProbeResult::Success)
+    }
+
+    /// Sets whom to ask and whom not, by what is known.
+    fn plan(&mut self, pod: &Arc<Pod>, ending: bool, stop: &CancellationToken, now: Instant) -> Vec<Start> {
+        let (mut starts, started) = (Vec::new(), self.started());
+        for (kind, state) in &mut self.probes {
+            let wanted = !state.held
+                && match kind {
+                    ProbeKind::Startup => !started && !ending,
+                    ProbeKind::Liveness => started && !ending,
+                    ProbeKind::Readiness => started,
+                };
+            let Some(since) = self.since.filter(|_| wanted) else {
+                state.asking = None;
+                continue;
+            };
+            if state.asking.is_none() {
+                let token = stop.child_token();
+                state.asking = Some(Asking(token.clone()));
+                starts.push(Start {
+                    pod: Arc::clone(pod),
+                    container: self.container,
+                    id: self.id.clone(),
+                    kind: *kind,
+                    token,
+                    age: since.age + now.duration_since(since.seen),
+                });
+            }
+        }
+        starts
+    }
+}
+
+impl Pods {
+    /// Nobody is known; all questions end with `stop`.
+    pub(super) fn new(stop: CancellationToken) -> Self {
+        Self { by_uid: BTreeMap::new(), stop }
+    }
+
+    /// Somebody looks at a pod; how long ago the last look was.
+    pub(super) fn look(&mut self, pod: &Arc<Pod>, ip: Option<&str>, now: Instant) -> Option<Duration> {
+        let Some(entry) = self.by_uid.get_mut(&pod.metadata.uid) else {
+            let entry = Entry {
+                pod: Arc::clone(pod),
+                ip: ip.map(str::to_owned),
+                looked: now,
+                ending: pod.metadata.deletion_timestamp.is_some(),
+                runs: BTreeMap::new(),
+            };
+            self.by_uid.insert(pod.metadata.uid.clone(), entry);
+            return None;
+        };
+        let since = now.duration_since(std::mem::replace(&mut entry.looked, now));
+        entry.pod = Arc::clone(pod);
+        if entry.ip.as_deref() != ip {
+            entry.ip = ip.map(str::to_owned);
+        }
+        // What a pod no longer has is not asked.
+        let named = |container: (ContainerKind, usize), name: &str| {
+            container_at(pod, container).is_some_and(|container| container.name == name)
+        };
+        entry.runs.retain(|name, run| named(run.container, name));
+        Some(since)
+    }
+
+    /// The runtime shows a container, which runs for so long, if that was not known before; `None`: it does not run.
+    pub(super) fn run(
+        &mut self,
+        pod: &Arc<Pod>,
+        container: (ContainerKind, usize),
+        spec: &Container,
+        observed: &ObservedContainer,
+        age: Option<Duration>,
+        now: Instant,
+    ) -> Vec<Start> {
+        let Some(entry) = self.by_uid.get_mut(&pod.metadata.uid) else { return Vec::new() };
+        let ending = entry.ending;
+        let run = entry.runs.entry(spec.name.clone()).or_insert_with(|| Run::new(observed, container));
+        if run.id != observed.id {
+            *run = Run::new(observed, container);
+        }
+        run.container = container;
+        for kind in ProbeKind::ALL {
+            match kind.of(spec) {
+                None => {
+                    run.probes.remove(&kind);
+                }
+                Some(probe) => {
+                    let state = run.probes.entry(kind).or_insert_with(|| State::new(kind, probe));
+                    if state.probe != *probe {
+                        // What was said stays; from now on it is asked as it says now.
+                        (state.probe, state.asking) = (probe.clone(), None);
+                    }
+                }
+            }
+        }
+        run.since = age.map(|age| run.since.unwrap_or(Since { seen: now, age }));
+        let ended = observed.state == ContainerState::Exited;
+        if age.is_none() && observed.state != ContainerState::Created {
+            for (kind, state) in &mut run.probes {
+                if ended || *kind == ProbeKind::Readiness {
+                    (state.result, state.streak) = (ProbeResult::Failure, None);
+                }
+            }
+        }
+        if ending {
+            run.end();
+        }
+        run.plan(pod, ending, &self.stop, now)
+    }
+
+    /// The runtime shows no container of this name any more.
+    pub(super) fn gone(&mut self, uid: &str, name: &str) {
+        if let Some(entry) = self.by_uid.get_mut(uid) {
+            entry.runs.remove(name);
+        }
+    }
+
+    /// The address of a pod.
+    pub(super) fn ip(&self, uid: &str) -> Option<String> {
+        self.by_uid.get(uid)?.ip.clone()
+    }
+
+    /// What the probes of a pod said last.
+    pub(super) fn results(&self, uid: &str) -> ProbeResults {
+        let Some(entry) = self.by_uid.get(uid) else { return ProbeResults::default() };
+        let probed = |run: &Run| {
+            let result = |kind| run.probes.get(&kind).map(|state| state.result);
+            Probed {
+                liveness: result(ProbeKind::Liveness),
+                readiness: result(ProbeKind::Readiness),
+                startup: result(ProbeKind::Startup),
+            }
+        };
+        ProbeResults(entry.runs.values().map(|run| (run.id.clone(), probed(run))).collect())
+    }
+
+    /// The pod is being ended.
+    pub(super) fn ending(&mut self, uid: &str, now: Instant) -> Vec<Start> {
+        let Some(entry) = self.by_uid.get_mut(uid) else { return Vec::new() };
+        entry.ending = true;
+        let mut starts = Vec::new();
+        for run in entry.runs.values_mut() {
+            run.end();
+            starts.extend(run.plan(&entry.pod, true, &self.stop, now));
+        }
+        starts
+    }
+
+    /// The pod is gone.
+    pub(super) fn forget(&mut self, uid: &str) -> Option<Arc<Pod>> {
+        self.by_uid.remove(uid).map(|entry| entry.pod)
+    }
+
+    /// A probe was answered. What comes after its question was ended says nothing any more.
+    pub(super) fn heard(
+        &mut self,
+        uid: &str,
+        name: &str,
+        id: &str,
+        kind: ProbeKind,
+        (answer, token): (Answer, &CancellationToken),
+        now: Instant,
+    ) -> Heard {
+        let over = Heard { over: true, ..Heard::default() };
+        if token.is_cancelled() {
+            return over;
+        }
+        let Some(entry) = self.by_uid.get_mut(uid) else { return over };
+        let Some(run) = entry.runs.get_mut(name).filter(|run| run.id == id) else { return over };
+        let Some(state) = run.probes.get_mut(&kind) else { return over };
+        let changed = state.take(kind, answer);
+        let over = state.held;
+        let starts = if over { run.plan(&entry.pod, entry.ending, &self.stop, now) } else { Vec::new() };
+        Heard { changed, over, starts }
+    }
+}
+
+impl Run {
+    fn new(observed: &ObservedContainer, container: (ContainerKind, usize)) -> Self {
+        Self { id: observed.id.clone(), container, since: None, probes: BTreeMap::new() }
+    }
+
+    /// So that nothing is restarted in a pod that goes.
+    fn end(&mut self) {
+        for (kind, state) in &mut self.probes {
+            if *kind != ProbeKind::Readiness {
+                state.result = ProbeResult::Success;
+            }
+        }
+    }
+}
