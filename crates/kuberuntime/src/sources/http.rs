@@ -1,5 +1,5 @@
 //! An address that answers with pods: asked again and again; what has not changed is passed over, and a failure changes
-//! nothing. Knows no HTTP: whoever makes the sources hands in what fetches.
+//! nothing. Knows no HTTP: [`probe`] does, or whatever is handed in for it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -38,6 +38,17 @@ impl fmt::Debug for FetchRequest {
 
 /// Fetches the body of an answer of status 200; the error is for people, and shows no header.
 pub type Fetch = Arc<dyn Fn(FetchRequest) -> BoxFuture<'static, Result<Vec<u8>, String>> + Send + Sync>;
+
+/// Fetches over HTTP and HTTPS, with the server's certificate checked.
+pub(super) fn over_http() -> Fetch {
+    Arc::new(|request| {
+        Box::pin(async move {
+            let FetchRequest { url, headers, limit, timeout } = request;
+            let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (&**name, &**value)).collect();
+            probe::fetch(&url, &headers, limit, timeout).await.map_err(|error| error.to_string())
+        })
+    })
+}
 
 /// An address of pods.
 #[derive(Clone)]
@@ -96,12 +107,9 @@ async fn ask(
     origin: &str,
     previous: Option<Arc<Content>>,
 ) -> Result<Arc<Content>, Problem> {
-    let Some(fetch) = &options.fetch else {
-        return Err(Problem::passing("nothing here can ask addresses"));
-    };
     let UrlSource { url, headers } = source.clone();
     let request = FetchRequest { url: url.clone(), headers, limit: MAX_MANIFEST, timeout: PATIENCE };
-    let body = match tokio::time::timeout(PATIENCE, fetch(request)).await {
+    let body = match tokio::time::timeout(PATIENCE, (options.fetch)(request)).await {
         Ok(Ok(body)) => body,
         Ok(Err(error)) => return Err(Problem::passing(error)),
         Err(_) => return Err(Problem::passing(format!("no answer within {} seconds", PATIENCE.as_secs()))),

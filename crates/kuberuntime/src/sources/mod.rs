@@ -86,8 +86,8 @@ pub struct SourceOptions {
     pub node: String,
     /// Reader of YAML and JSON.
     pub parse: Parse,
-    /// Asks addresses; only needed where there is a [`Source::Url`].
-    pub fetch: Option<Fetch>,
+    /// Asks addresses.
+    pub fetch: Fetch,
     /// Where events of pods that are not valid go.
     pub events: Arc<dyn EventRecorder>,
     /// The time of day, for the annotation that says when a pod was first seen, and for how old files are.
@@ -101,13 +101,13 @@ pub struct SourceOptions {
 }
 
 impl SourceOptions {
-    /// With the kubelet's times.
+    /// With the kubelet's times, and over HTTP.
     #[must_use]
     pub fn new(node: String, parse: Parse, events: Arc<dyn EventRecorder>, wall_clock: WallClock) -> Self {
         Self {
             node,
             parse,
-            fetch: None,
+            fetch: http::over_http(),
             events,
             wall_clock,
             file_check: Duration::from_secs(20),

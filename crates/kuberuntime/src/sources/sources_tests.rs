@@ -476,7 +476,7 @@ async fn an_address_is_asked_again_and_failures_change_nothing() {
     let header = |value: &str| ("X-Token".to_owned(), value.to_owned());
     let source = UrlSource { url: "http://me:pw@h/p?t=1".to_owned(), headers: vec![header("1"), header("2")] };
     assert_eq!(format!("{source:?}"), "UrlSource { url: \"http://h/p\", .. }");
-    let mut scene = scene_with(vec![Source::Url(source)], |options| options.fetch = Some(fetch));
+    let mut scene = scene_with(vec![Source::Url(source)], |options| options.fetch = fetch);
     // Nobody answers: what runs from there is left alone.
     let held = scene.until("held", |desired| desired.ready && desired.held.contains("http://h/p")).await;
     assert_eq!(held.refused[0].reason, "no answer within 10 seconds");
@@ -500,4 +500,38 @@ async fn an_address_is_asked_again_and_failures_change_nothing() {
     let asked = asked.lock().unwrap().clone();
     assert_eq!(asked[0], ("http://me:pw@h/p?t=1".to_owned(), vec![header("1"), header("2")], MAX_MANIFEST));
     assert!(asked.len() < 12, "{}", asked.len());
+}
+
+#[tokio::test]
+async fn an_address_is_asked_over_http() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}/pods", server.local_addr().expect("bound"));
+    let serve = async move {
+        let mut asked = Vec::new();
+        for answer in [("503 Service Unavailable", String::new()), ("200 OK", pod("a", "x:1"))] {
+            let (mut client, _) = server.accept().await.expect("a client");
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                request.push(client.read_u8().await.expect("more"));
+            }
+            asked.push(String::from_utf8(request).expect("text"));
+            let (status, body) = answer;
+            let answer =
+                format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
+            client.write_all(answer.as_bytes()).await.expect("sent");
+        }
+        asked
+    };
+    let served = TaskTracker::new().spawn(serve);
+    let headers = vec![("X-Token".to_owned(), "1".to_owned()), ("X-Token".to_owned(), "2".to_owned())];
+    let source = UrlSource { url: url.clone(), headers };
+    let mut scene = scene_with(vec![Source::Url(source)], |options| options.http_check = Duration::from_millis(50));
+    let refused = scene.until("refused", |desired| !desired.refused.is_empty()).await;
+    assert_eq!(refused.refused[0].reason, format!("get {url}: status 503"));
+    assert!(refused.held.contains(&url));
+    scene.pods(&["a-n1 x:1"]).await;
+    let asked = served.await.expect("served");
+    let tokens = asked[1].lines().filter(|line| line.to_lowercase().starts_with("x-token: ")).count();
+    assert_eq!(tokens, 2, "{}", asked[1]);
 }
