@@ -282,6 +282,7 @@ impl PodSync<'_> {
             hosts: Some(&hosts),
             image_refs: &image_refs,
             runtime_handler: &self.pod.spec.runtime_class_name,
+            recursive_read_only: false,
         });
         let mounts = mounts.await.map_err(|error| Failure::config(error.to_string()))?;
         let directory = format!("{}/{}", self.log_directory(), container.name);
