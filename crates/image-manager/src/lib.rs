@@ -16,6 +16,7 @@ mod explain;
 pub mod gc;
 mod go_duration;
 mod instrumented;
+mod instrumented_runtime;
 mod look;
 mod make_room;
 mod manager;
@@ -40,6 +41,7 @@ pub use events::{
 pub use explain::{BackoffExplanation, Explanation};
 pub use go_duration::GoDuration;
 pub use instrumented::Instrumented;
+pub use instrumented_runtime::InstrumentedRuntime;
 pub use make_room::{Hold, MakeRoom, Room};
 pub use manager::ImageManager;
 pub use metrics::{Metrics, MustPullResult, Operation, RecordKind};

@@ -78,7 +78,7 @@ pub enum RecordKind {
     Records,
 }
 
-/// A call of an image service, as the kubelet names it.
+/// A call of an image service or of a runtime, as the kubelet names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// `ListImages`
@@ -91,15 +91,96 @@ pub enum Operation {
     RemoveImage,
     /// `ImageFsInfo`
     ImageFsInfo,
+    /// `Version`
+    Version,
+    /// `Status`
+    RuntimeStatus,
+    /// `RunPodSandbox`
+    RunPodSandbox,
+    /// `StopPodSandbox`
+    StopPodSandbox,
+    /// `RemovePodSandbox`
+    RemovePodSandbox,
+    /// `PodSandboxStatus`
+    PodSandboxStatus,
+    /// `ListPodSandbox`
+    ListPodSandbox,
+    /// `CreateContainer`
+    CreateContainer,
+    /// `StartContainer`
+    StartContainer,
+    /// `StopContainer`
+    StopContainer,
+    /// `RemoveContainer`
+    RemoveContainer,
+    /// `ContainerStatus`
+    ContainerStatus,
+    /// `ListContainers`
+    ListContainers,
+    /// `ExecSync`
+    ExecSync,
+    /// `UpdateContainerResources`
+    UpdateContainer,
+    /// `UpdatePodSandboxResources`
+    UpdatePodSandbox,
+    /// `ReopenContainerLog`
+    ReopenContainerLog,
+    /// `Exec`
+    Exec,
+    /// `Attach`
+    Attach,
+    /// `PortForward`
+    PortForward,
+    /// `ContainerStats`
+    ContainerStats,
+    /// `ListContainerStats`
+    ListContainerStats,
+    /// `PodSandboxStats`
+    PodSandboxStats,
+    /// `ListPodSandboxStats`
+    ListPodSandboxStats,
+    /// `GetContainerEvents`
+    GetContainerEvents,
+    /// `UpdateRuntimeConfig`
+    UpdateRuntimeConfig,
+    /// `RuntimeConfig`
+    RuntimeConfig,
 }
 
 impl Operation {
-    const ALL: [(Self, &str); 5] = [
+    const ALL: [(Self, &str); 32] = [
         (Self::ListImages, "list_images"),
         (Self::ImageStatus, "image_status"),
         (Self::PullImage, "pull_image"),
         (Self::RemoveImage, "remove_image"),
         (Self::ImageFsInfo, "image_fs_info"),
+        (Self::Version, "version"),
+        (Self::RuntimeStatus, "status"),
+        (Self::RunPodSandbox, "run_podsandbox"),
+        (Self::StopPodSandbox, "stop_podsandbox"),
+        (Self::RemovePodSandbox, "remove_podsandbox"),
+        (Self::PodSandboxStatus, "podsandbox_status"),
+        (Self::ListPodSandbox, "list_podsandbox"),
+        (Self::CreateContainer, "create_container"),
+        (Self::StartContainer, "start_container"),
+        (Self::StopContainer, "stop_container"),
+        (Self::RemoveContainer, "remove_container"),
+        (Self::ContainerStatus, "container_status"),
+        (Self::ListContainers, "list_containers"),
+        (Self::ExecSync, "exec_sync"),
+        (Self::UpdateContainer, "update_container"),
+        (Self::UpdatePodSandbox, "update_podsandbox_resources"),
+        (Self::ReopenContainerLog, "reopen_container_log"),
+        (Self::Exec, "exec"),
+        (Self::Attach, "attach"),
+        (Self::PortForward, "port_forward"),
+        (Self::ContainerStats, "container_stats"),
+        (Self::ListContainerStats, "list_container_stats"),
+        (Self::PodSandboxStats, "podsandbox_stats"),
+        (Self::ListPodSandboxStats, "list_podsandbox_stats"),
+        (Self::GetContainerEvents, "get_container_events"),
+        (Self::UpdateRuntimeConfig, "update_runtime_config"),
+        (Self::RuntimeConfig, "runtime_config"),
     ];
 }
 
@@ -182,15 +263,19 @@ impl Metrics {
             "Checks whether a present image must be pulled to verify credentials, by result",
             self.must_pull_checks.clone(),
         );
-        r.register("kubelet_runtime_operations", "Calls of the image service, by operation", self.operations.clone());
+        r.register(
+            "kubelet_runtime_operations",
+            "Calls of the image service and of the runtime, by operation",
+            self.operations.clone(),
+        );
         r.register(
             "kubelet_runtime_operations_duration_seconds",
-            "Time that calls of the image service took, by operation",
+            "Time that calls of the image service and of the runtime took, by operation",
             self.operation_duration.clone(),
         );
         r.register(
             "kubelet_runtime_operations_errors",
-            "Calls of the image service that failed or were given up, by operation",
+            "Calls of the image service and of the runtime that failed or were given up, by operation",
             self.operation_errors.clone(),
         );
         r.register("imagelet_pull_queue_length", "Pulls that wait for their turn", self.queue_length.clone());
@@ -291,7 +376,7 @@ impl Metrics {
         self.must_pull_checks.at(result as usize).inc();
     }
 
-    /// A call of the image service ended after so long.
+    /// A call of the image service or of the runtime ended after so long.
     pub fn operation(&self, operation: Operation, took: Duration, ok: bool) {
         let index = operation as usize;
         self.operations.at(index).inc();

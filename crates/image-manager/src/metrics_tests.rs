@@ -198,10 +198,10 @@ fn calls_of_the_service_are_counted_and_timed() {
     // 0.005 × 2.5 again and again, as floating point has it.
     let bounds: Vec<f64> = (0..14).scan(0.005, |next, _| Some(std::mem::replace(next, *next * 2.5))).collect();
     let mut want = format!(
-        "# HELP {name} Calls of the image service, by operation.\n\
+        "# HELP {name} Calls of the image service and of the runtime, by operation.\n\
          # TYPE {name} counter\n\
          {name}_total{{operation_type=\"pull_image\"}} 2\n\
-         # HELP {name}_duration_seconds Time that calls of the image service took, by operation.\n\
+         # HELP {name}_duration_seconds Time that calls of the image service and of the runtime took, by operation.\n\
          # TYPE {name}_duration_seconds histogram\n\
          {name}_duration_seconds_sum{{operation_type=\"pull_image\"}} 0.04\n\
          {name}_duration_seconds_count{{operation_type=\"pull_image\"}} 2\n"
@@ -212,7 +212,8 @@ fn calls_of_the_service_are_counted_and_timed() {
     }
     want += &format!(
         "{name}_duration_seconds_bucket{{le=\"+Inf\",operation_type=\"pull_image\"}} 2\n\
-         # HELP {name}_errors Calls of the image service that failed or were given up, by operation.\n\
+         # HELP {name}_errors Calls of the image service and of the runtime that failed or were given up, by \
+         operation.\n\
          # TYPE {name}_errors counter\n\
          {name}_errors_total{{operation_type=\"pull_image\"}} 1\n"
     );
