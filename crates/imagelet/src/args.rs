@@ -51,8 +51,11 @@ pub(crate) struct Cli {
 #[derive(Debug, Args)]
 pub(crate) struct Global {
     /// Configuration file [default: /etc/imagelet/config.yaml, if it is there]
-    #[arg(long, short = 'c', value_name = "FILE", env = "IMAGELET_CONFIG", hide_env_values = true, global = true, value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", env = "IMAGELET_CONFIG", hide_env_values = true, global = true, value_hint = ValueHint::FilePath)]
     pub(crate) config: Option<PathBuf>,
+    /// The same, before the command: behind it, `-c` is a container
+    #[arg(short = 'c', value_name = "FILE", hide_short_help = true, value_hint = ValueHint::FilePath)]
+    pub(crate) early_config: Option<PathBuf>,
     /// How results are written
     // Text and not a type of its own: `export` has an argument of the same name, and clap carries both in one place.
     #[arg(long, short, value_name = "FORMAT", global = true, value_parser = PossibleValuesParser::new(Format::NAMES))]
@@ -76,6 +79,11 @@ pub(crate) struct Global {
 }
 
 impl Global {
+    /// The configuration file that was named.
+    pub(crate) fn config(&self) -> Option<&std::path::Path> {
+        self.early_config.as_deref().or(self.config.as_deref())
+    }
+
     /// The printer that these arguments ask for.
     pub(crate) fn printer(&self) -> Printer {
         let format = self.output.as_deref().and_then(Format::from_name);

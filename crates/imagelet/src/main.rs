@@ -52,7 +52,7 @@ fn main() -> ExitCode {
         return end(Err(error), LogFormat::Text, &Stderr::default());
     }
     let environment = Environment::read();
-    let mut config = match Config::load(&environment, cli.global.config.as_deref(), cli.settings.given()) {
+    let mut config = match Config::load(&environment, cli.global.config(), cli.settings.given()) {
         Ok(config) => config,
         Err(error) => return end(Err(error.into()), LogFormat::Text, &Stderr::default()),
     };
