@@ -1,2 +1,12 @@
-//! The logs of containers: rotated while their containers run, and read for people. A log has lines of CRI's format, which a
-//! runtime writes.
+//! The logs of containers: rotated while their containers run ([`LogRotator`]), and read for people ([`LogReader`]). A log
+//! has lines of CRI's format, which a runtime writes; a log that was turned away lies beside it, `0.log.20260101-000000`,
+//! the older ones compressed. Nothing else is written here, and no link in a pod's directory is followed.
+
+mod files;
+mod line;
+mod reader;
+mod rotate;
+mod tail;
+
+pub use reader::{LogOptions, LogReader, LogStep, last_lines};
+pub use rotate::{LogRotationOptions, LogRotator, RotationReport};

@@ -7,7 +7,7 @@ mod empty_dir;
 mod files;
 mod host_path;
 mod mountinfo;
-mod place;
+pub(crate) mod place;
 mod remove;
 mod setup;
 mod sub_path;
@@ -220,7 +220,7 @@ impl Volumes {
 }
 
 /// The answer of work on a blocking thread; `None`: it was not begun, because the program ends.
-async fn joined<T>(work: tokio::task::JoinHandle<T>) -> Option<T> {
+pub(crate) async fn joined<T>(work: tokio::task::JoinHandle<T>) -> Option<T> {
     match work.await {
         Ok(answer) => Some(answer),
         Err(error) => match error.try_into_panic() {

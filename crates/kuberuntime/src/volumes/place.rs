@@ -1,48 +1,48 @@
 //! Where things of pods lie: `UID/volumes/PLUGIN/VOLUME`, `UID/volume-subpaths/…`, `UID/containers/…`. [`Directory`] is
 //! one of these directories, open: everything in it is reached over its descriptor, and no link in it is followed. Used
-//! by everything here.
+//! by everything here, and by whoever rotates logs.
 
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 /// Mode of the directories in which nothing but this program looks around.
-pub(super) const PRIVATE: u32 = 0o750;
+pub(crate) const PRIVATE: u32 = 0o750;
 /// Longest name of a file.
 const LONGEST_NAME: usize = 255;
 
 /// A directory of ours.
 #[derive(Debug)]
-pub(super) struct Directory {
+pub(crate) struct Directory {
     handle: OwnedFd,
     path: PathBuf,
 }
 
 impl Directory {
     /// Opens one that lies where an administrator wants it: links on the way are theirs.
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Self { handle: rustix::fs::open(path, flags, Mode::empty())?, path: path.to_owned() })
     }
 
     /// The path, for those who are told it.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// The directory of this name in it.
-    pub(super) fn child(&self, name: &str) -> io::Result<Self> {
+    pub(crate) fn child(&self, name: &str) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let handle = rustix::fs::openat(&self.handle, one_name(name)?, flags, Mode::empty())?;
         Ok(Self { handle, path: self.path.join(name) })
     }
 
     /// The same, made with this mode where it is missing.
-    pub(super) fn made(&self, name: &str, mode: u32) -> io::Result<Self> {
+    pub(crate) fn made(&self, name: &str, mode: u32) -> io::Result<Self> {
         match self.child(name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             found => return found,
@@ -59,7 +59,7 @@ impl Directory {
     }
 
     /// A file of this name: it must not be there yet.
-    pub(super) fn new_file(&self, name: &str, mode: u32) -> io::Result<std::fs::File> {
+    pub(crate) fn new_file(&self, name: &str, mode: u32) -> io::Result<std::fs::File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&self.handle, one_name(name)?, flags, Mode::from_raw_mode(mode & 0o600))?;
         rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
@@ -67,13 +67,31 @@ impl Directory {
     }
 
     /// A file of this name to read and to change, made where it is missing.
-    pub(super) fn file(&self, name: &str, mode: u32) -> io::Result<std::fs::File> {
+    pub(crate) fn file(&self, name: &str, mode: u32) -> io::Result<std::fs::File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(rustix::fs::openat(&self.handle, one_name(name)?, flags, Mode::from_raw_mode(mode))?.into())
     }
 
+    /// An ordinary file of this name, to read.
+    pub(crate) fn read(&self, name: &str) -> io::Result<std::fs::File> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = std::fs::File::from(rustix::fs::openat(&self.handle, one_name(name)?, flags, Mode::empty())?);
+        if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is no ordinary file")) }
+    }
+
+    /// What has this name, links not followed, and how many bytes it has.
+    pub(crate) fn look_at(&self, name: &str) -> io::Result<(FileType, u64)> {
+        let found = rustix::fs::statat(&self.handle, one_name(name)?, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok((FileType::from_raw_mode(found.st_mode), u64::try_from(found.st_size).unwrap_or_default()))
+    }
+
+    /// Gives what is called `from` the name `to`, whatever has that.
+    pub(crate) fn rename_over(&self, from: &str, to: &str) -> io::Result<()> {
+        Ok(rustix::fs::renameat(&self.handle, one_name(from)?, &self.handle, one_name(to)?)?)
+    }
+
     /// Gives what is called `from` the name `to`, which must be free.
-    pub(super) fn rename_new(&self, from: &str, to: &str) -> io::Result<()> {
+    pub(crate) fn rename_new(&self, from: &str, to: &str) -> io::Result<()> {
         let handle = &self.handle;
         match rustix::fs::renameat_with(handle, one_name(from)?, handle, one_name(to)?, RenameFlags::NOREPLACE) {
             // A file system that cannot be told so. Nobody else gives names here.
@@ -83,7 +101,7 @@ impl Directory {
     }
 
     /// Takes a name away that is no directory's. Absent is fine.
-    pub(super) fn unlink(&self, name: &str) -> io::Result<()> {
+    pub(crate) fn unlink(&self, name: &str) -> io::Result<()> {
         match rustix::fs::unlinkat(&self.handle, one_name(name)?, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(error.into()),
@@ -91,7 +109,7 @@ impl Directory {
     }
 
     /// The names in it, sorted; those that are no text are nobody's.
-    pub(super) fn names(&self) -> io::Result<Vec<String>> {
+    pub(crate) fn names(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in rustix::fs::Dir::read_from(&self.handle)? {
             let entry = entry?;
@@ -114,7 +132,7 @@ impl AsFd for Directory {
 }
 
 /// A text that names something in a directory, and is no way out of it.
-pub(super) fn one_name(text: &str) -> io::Result<&str> {
+pub(crate) fn one_name(text: &str) -> io::Result<&str> {
     let way_out = text.is_empty() || text == "." || text == ".." || text.len() > LONGEST_NAME;
     if way_out || text.bytes().any(|b| b == b'/' || b == 0) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{text:?} is not a name in a directory")));
@@ -123,12 +141,12 @@ pub(super) fn one_name(text: &str) -> io::Result<&str> {
 }
 
 /// The path as text: runtimes are told no other.
-pub(super) fn text(path: &Path) -> io::Result<String> {
+pub(crate) fn text(path: &Path) -> io::Result<String> {
     let text = path.to_str().map(str::to_owned);
     text.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, format!("{} is not text", path.display())))
 }
 
 /// Whether a name stands for something that is not done yet, or is of the volume's own making.
-pub(super) fn is_hidden(name: &OsStr) -> bool {
+pub(crate) fn is_hidden(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b"..")
 }

@@ -1,0 +1,370 @@
+//! [`LogReader`]: what a container wrote, for people. Reads a log with those that were turned away from it, from the line on
+//! that is asked for, and follows it over rotations. It never waits: each [`LogReader::step`] writes what there is. What is
+//! not of CRI's format is passed through as it is. Blocks; callers keep it off the async threads.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use flate2::read::MultiGzDecoder;
+use jiff::Timestamp;
+
+use super::files::{beside, identity, names_beside, open, sibling};
+use super::line::Line;
+use super::tail;
+
+const CHUNK: usize = 64 << 10;
+/// A line that is longer is no runtime's, and is passed on before it ends.
+const LONGEST_LINE: usize = 1 << 20;
+
+/// What is asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogOptions {
+    /// Only so many lines, the last ones.
+    pub tail: Option<u64>,
+    /// Nothing that is older.
+    pub since: Option<Timestamp>,
+    /// Each line begins with its time.
+    pub timestamps: bool,
+    /// No more bytes than that.
+    pub limit_bytes: Option<u64>,
+}
+
+/// What a step came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogStep {
+    /// Everything that there is was written; more may come.
+    UpToDate,
+    /// No more bytes are wanted.
+    Full,
+}
+
+/// Reads one log.
+pub struct LogReader {
+    path: PathBuf,
+    options: LogOptions,
+    /// Files that come after the one that is read.
+    ahead: VecDeque<Segment>,
+    now: Option<Segment>,
+    /// The beginning of a line whose end was not written yet.
+    begun: Vec<u8>,
+    /// Whether what is written next begins a line.
+    new_line: bool,
+    /// Whether the last line with a time was young enough.
+    young: bool,
+    written: u64,
+    /// The log was turned away, and was still written to a step ago.
+    turned: bool,
+    buffer: Vec<u8>,
+}
+
+/// A file, or the rest of one.
+struct Segment {
+    source: Source,
+    /// Lines that nobody asked for.
+    skip: u64,
+    /// Whether it may still grow.
+    live: bool,
+}
+
+enum Source {
+    Plain { file: File, at: u64 },
+    Compressed(Box<MultiGzDecoder<File>>),
+}
+
+impl Source {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain { file, at } => {
+                let read = file.read_at(buffer, *at)?;
+                *at += u64::try_from(read).unwrap_or_default();
+                Ok(read)
+            }
+            Self::Compressed(file) => file.read(buffer),
+        }
+    }
+}
+
+impl LogReader {
+    /// Opens the log at `path` with those that were turned away from it, and finds the first line that is asked for.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be read.
+    pub fn open(path: &Path, options: LogOptions) -> io::Result<Self> {
+        // The log first: whatever is turned away meanwhile is then found twice rather than not at all.
+        let current = match open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            opened => Some(opened?),
+        };
+        let own = current.as_ref().map(identity).transpose()?;
+        let (log, names) = names_beside(path)?;
+        let mut ahead = VecDeque::new();
+        let mut wanted = options.tail;
+        if let Some(file) = current {
+            let end = file.metadata()?.len();
+            let (at, found) = wanted.map_or(Ok((0, 0)), |lines| tail::start(&file, end, lines))?;
+            wanted = wanted.map(|lines| lines.saturating_sub(found));
+            ahead.push_front(Segment { source: Source::Plain { file, at }, skip: 0, live: true });
+        }
+        let turned = beside(&log, names).turned;
+        if own.is_none() && turned.is_empty() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        for turned in turned.iter().rev() {
+            if wanted == Some(0) {
+                break;
+            }
+            let file = match open(&sibling(path, &turned.name(&log))) {
+                // It was compressed or removed meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                opened => opened?,
+            };
+            if own == Some(identity(&file)?) {
+                continue;
+            }
+            let segment = if turned.compressed {
+                let skip = match wanted {
+                    Some(lines) => {
+                        let all = tail::count_compressed(file.try_clone()?)?;
+                        wanted = Some(lines.saturating_sub(all));
+                        all.saturating_sub(lines)
+                    }
+                    None => 0,
+                };
+                io::Seek::rewind(&mut &file)?;
+                Segment { source: Source::Compressed(Box::new(MultiGzDecoder::new(file))), skip, live: false }
+            } else {
+                let end = file.metadata()?.len();
+                let (at, found) = wanted.map_or(Ok((0, 0)), |lines| tail::start(&file, end, lines))?;
+                wanted = wanted.map(|lines| lines.saturating_sub(found));
+                Segment { source: Source::Plain { file, at }, skip: 0, live: false }
+            };
+            ahead.push_front(segment);
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            options,
+            ahead,
+            now: None,
+            begun: Vec::new(),
+            new_line: true,
+            young: true,
+            written: 0,
+            turned: false,
+            buffer: vec![0; CHUNK],
+        })
+    }
+
+    /// Writes what there is.
+    ///
+    /// # Errors
+    /// The log cannot be read, or `out` takes nothing more.
+    pub fn step(&mut self, out: &mut dyn Write) -> io::Result<LogStep> {
+        while let Some(mut segment) = self.now.take().or_else(|| self.ahead.pop_front()) {
+            let mut buffer = std::mem::take(&mut self.buffer);
+            let read = segment.source.read(&mut buffer);
+            let step = match &read {
+                Ok(0) => None,
+                Ok(length) => Some(self.take(&mut segment.skip, &buffer[..*length], out)),
+                Err(_) => None,
+            };
+            self.buffer = buffer;
+            match (read, step) {
+                (Ok(0), _) if !segment.live => self.end_of_file(out)?,
+                (Ok(0), _) => {
+                    let waits = self.at_the_end(&mut segment, out)?;
+                    if waits {
+                        self.now = Some(segment);
+                        return Ok(LogStep::UpToDate);
+                    }
+                }
+                (Ok(_), Some(step)) => {
+                    self.now = Some(segment);
+                    if step? == LogStep::Full {
+                        return Ok(LogStep::Full);
+                    }
+                }
+                // A compressed file that was cut off or is no such file: what follows it is read all the same.
+                (Err(error), _) if matches!(segment.source, Source::Compressed(_)) => {
+                    tracing::warn!(log = %self.path.display(), %error, "a part of the log cannot be read");
+                    self.end_of_file(out)?;
+                }
+                (Err(error), _) => return Err(error),
+                (Ok(_), None) => {}
+            }
+        }
+        Ok(LogStep::UpToDate)
+    }
+
+    /// The same when nobody writes to the log any more: also what has no end.
+    ///
+    /// # Errors
+    /// The log cannot be read, or `out` takes nothing more.
+    pub fn finish(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        // A log that was turned away is left at the second look.
+        for _ in 0..3 {
+            if self.step(out)? == LogStep::Full {
+                return Ok(());
+            }
+            if !self.turned {
+                break;
+            }
+        }
+        self.end_of_file(out)
+    }
+
+    /// At the end of the file that is written: whether more may come in it.
+    fn at_the_end(&mut self, segment: &mut Segment, out: &mut dyn Write) -> io::Result<bool> {
+        let Source::Plain { file, at } = &mut segment.source else { return Ok(false) };
+        let current = match open(&self.path) {
+            // The runtime has not made it anew yet.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+            opened => opened?,
+        };
+        let own = identity(file)?;
+        if identity(&current)? == own {
+            if file.metadata()?.len() < *at {
+                // Somebody emptied it.
+                *at = 0;
+                self.begun.clear();
+            }
+            return Ok(true);
+        }
+        // The runtime may have been in the middle of a line when it made the new one: a last look is taken.
+        if !std::mem::replace(&mut self.turned, true) {
+            return Ok(true);
+        }
+        self.turned = false;
+        self.end_of_file(out)?;
+        let (log, names) = names_beside(&self.path)?;
+        let turned: Vec<(bool, File)> = beside(&log, names)
+            .turned
+            .iter()
+            .filter_map(|turned| Some((turned.compressed, open(&sibling(&self.path, &turned.name(&log))).ok()?)))
+            .collect();
+        // What was turned away after the file that was read.
+        let of_own = turned.iter().position(|(_, file)| identity(file).is_ok_and(|found| found == own));
+        let newest = identity(&current)?;
+        for (compressed, file) in turned.into_iter().skip(of_own.map_or(usize::MAX, |index| index + 1)) {
+            if identity(&file)? == newest {
+                continue;
+            }
+            let source = match compressed {
+                true => Source::Compressed(Box::new(MultiGzDecoder::new(file))),
+                false => Source::Plain { file, at: 0 },
+            };
+            self.ahead.push_back(Segment { source, skip: 0, live: false });
+        }
+        self.ahead.push_back(Segment { source: Source::Plain { file: current, at: 0 }, skip: 0, live: true });
+        Ok(false)
+    }
+
+    /// Takes bytes of a file in.
+    fn take(&mut self, skip: &mut u64, mut bytes: &[u8], out: &mut dyn Write) -> io::Result<LogStep> {
+        while let Some(end) = bytes.iter().position(|b| *b == b'\n') {
+            let (part, rest) = bytes.split_at(end);
+            bytes = &rest[1..];
+            let step = if self.begun.is_empty() {
+                self.line(skip, part, true, out)?
+            } else {
+                let mut line = std::mem::take(&mut self.begun);
+                line.extend_from_slice(part);
+                let step = self.line(skip, &line, true, out)?;
+                line.clear();
+                self.begun = line;
+                step
+            };
+            if step == LogStep::Full {
+                return Ok(step);
+            }
+        }
+        self.begun.extend_from_slice(bytes);
+        if self.begun.len() > LONGEST_LINE {
+            let line = std::mem::take(&mut self.begun);
+            return self.line(skip, &line, false, out);
+        }
+        Ok(LogStep::UpToDate)
+    }
+
+    /// The end of a file: what was begun has no other end.
+    fn end_of_file(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        let line = std::mem::take(&mut self.begun);
+        if !line.is_empty() {
+            self.line(&mut 0, &line, false, out)?;
+        }
+        Ok(())
+    }
+
+    /// Writes one line, if it is asked for. `ended`: it has an end.
+    fn line(&mut self, skip: &mut u64, line: &[u8], ended: bool, out: &mut dyn Write) -> io::Result<LogStep> {
+        let read = Line::parse(line);
+        let goes_on = read.is_some_and(|line| line.partial);
+        if *skip > 0 {
+            *skip -= u64::from(!goes_on);
+            return Ok(LogStep::UpToDate);
+        }
+        if let (Some(since), Some(time)) = (self.options.since, read.and_then(|line| line.timestamp())) {
+            self.young = time >= since;
+        }
+        if self.options.since.is_some() && !self.young {
+            return Ok(LogStep::UpToDate);
+        }
+        let (time, text) = match &read {
+            Some(line) => ((self.options.timestamps && self.new_line).then(|| line.shown_time() + " "), line.text),
+            None => (None, line),
+        };
+        let end: &[u8] = if ended && !goes_on { b"\n" } else { b"" };
+        self.new_line = !end.is_empty();
+        for part in [time.as_deref().unwrap_or_default().as_bytes(), text, end] {
+            if self.write(part, out)? == LogStep::Full {
+                return Ok(LogStep::Full);
+            }
+        }
+        Ok(LogStep::UpToDate)
+    }
+
+    fn write(&mut self, bytes: &[u8], out: &mut dyn Write) -> io::Result<LogStep> {
+        let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        let left = self.options.limit_bytes.map_or(u64::MAX, |limit| limit.saturating_sub(self.written));
+        let fits = &bytes[..usize::try_from(length.min(left)).unwrap_or(bytes.len())];
+        out.write_all(fits)?;
+        self.written += length.min(left);
+        Ok(if left <= length && self.options.limit_bytes.is_some() { LogStep::Full } else { LogStep::UpToDate })
+    }
+}
+
+/// The end of a log: as many as `lines` lines, and no more than `bytes` bytes, the last ones. For the last message of a
+/// container that left none.
+///
+/// # Errors
+/// There is no log, or it cannot be read.
+pub fn last_lines(path: &Path, lines: u64, bytes: usize) -> io::Result<Vec<u8>> {
+    let mut reader = LogReader::open(path, LogOptions { tail: Some(lines), ..LogOptions::default() })?;
+    let mut last = LastBytes { kept: VecDeque::new(), most: bytes };
+    reader.finish(&mut last)?;
+    Ok(last.kept.into())
+}
+
+/// Keeps the last bytes of what is written.
+struct LastBytes {
+    kept: VecDeque<u8>,
+    most: usize,
+}
+
+impl Write for LastBytes {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.kept.extend(&bytes[bytes.len().saturating_sub(self.most)..]);
+        self.kept.drain(..self.kept.len().saturating_sub(self.most));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "reader_tests.rs"]
+mod tests;

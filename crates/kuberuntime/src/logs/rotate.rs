@@ -1,0 +1,320 @@
+//! [`LogRotator`]: logs of running containers are turned away when they are too large, as the kubelet does it: the file gets
+//! another name, the runtime is asked to open a new one, older files are compressed, the oldest removed. Touches logs of
+//! sandboxes that this program made, below the directory of logs, and no others. Started once, by the binary.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cri_api::{Container, ContainerFilter, ContainerState, Kind, RuntimeService};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use futures::StreamExt as _;
+use image_manager::WallClock;
+use jiff::Timestamp;
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+
+use super::files::{COMPRESSED, Turned, UNFINISHED, beside};
+use crate::config::container_log_path;
+use crate::labels::{CONTAINERS, ContainerInfo, Owner};
+use crate::volumes::joined;
+use crate::volumes::place::Directory;
+
+/// How logs are rotated.
+#[derive(Clone)]
+pub struct LogRotationOptions {
+    /// Below it, one directory for each pod.
+    pub pods: PathBuf,
+    /// A log that has so many bytes is turned away.
+    pub max_size: u64,
+    /// How many files of one log there are, with the one that is written: at least two.
+    pub max_files: usize,
+    /// How many logs are rotated at the same time.
+    pub workers: usize,
+    /// Time between two looks.
+    pub interval: Duration,
+    /// The time of day: it is in the names of files.
+    pub wall_clock: WallClock,
+}
+
+impl LogRotationOptions {
+    /// The kubelet's defaults.
+    #[must_use]
+    pub fn new(pods: PathBuf, wall_clock: WallClock) -> Self {
+        let interval = Duration::from_secs(10);
+        Self { pods, max_size: 10 << 20, max_files: 5, workers: 1, interval, wall_clock }
+    }
+}
+
+/// What a look came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RotationReport {
+    /// Ids of containers whose logs were turned away.
+    pub rotated: Vec<String>,
+    /// Ids of containers whose logs were missing, and that the runtime made anew.
+    pub reopened: Vec<String>,
+    /// What failed, for people.
+    pub errors: Vec<String>,
+}
+
+/// Rotates logs.
+pub struct LogRotator {
+    runtime: Arc<dyn RuntimeService>,
+    options: LogRotationOptions,
+}
+
+/// The log of a container, and where it stands.
+#[derive(Clone, Debug)]
+struct Log {
+    id: String,
+    pods: PathBuf,
+    /// Directory of the pod, directory of the container, file.
+    names: [String; 3],
+}
+
+/// What was done about one log.
+enum Done {
+    Nothing,
+    Rotated,
+    Reopened,
+}
+
+impl LogRotator {
+    /// Over this runtime.
+    #[must_use]
+    pub fn new(runtime: Arc<dyn RuntimeService>, options: LogRotationOptions) -> Self {
+        Self { runtime, options }
+    }
+
+    /// Looks until `stop`. A look that has begun is finished.
+    pub async fn run(&self, stop: &CancellationToken) {
+        let mut turns = interval(self.options.interval.max(Duration::from_millis(1)));
+        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                _ = turns.tick() => {}
+            }
+            let report = self.look().await;
+            for id in &report.rotated {
+                tracing::debug!(container = %id, "rotated a log");
+            }
+            for error in &report.errors {
+                tracing::warn!("{error}");
+            }
+        }
+    }
+
+    /// Looks at all logs once.
+    pub async fn look(&self) -> RotationReport {
+        let mut report = RotationReport::default();
+        let logs = match self.logs().await {
+            Ok(logs) => logs,
+            // A runtime that is away is told by those who need it.
+            Err(error) => {
+                tracing::debug!(%error, "cannot look for logs");
+                return report;
+            }
+        };
+        let looked = futures::stream::iter(logs)
+            .map(|log| async move { (log.id.clone(), self.one(log).await) })
+            .buffer_unordered(self.options.workers.max(1));
+        let mut looked: Vec<(String, Result<Done, String>)> = looked.collect().await;
+        looked.sort_by(|(a, _), (b, _)| a.cmp(b));
+        for (id, done) in looked {
+            match done {
+                Ok(Done::Nothing) => {}
+                Ok(Done::Rotated) => report.rotated.push(id),
+                Ok(Done::Reopened) => report.reopened.push(id),
+                Err(error) => report.errors.push(format!("cannot rotate the log of container {id}: {error}")),
+            }
+        }
+        report
+    }
+
+    /// The logs of our containers that run.
+    async fn logs(&self) -> cri_api::Result<Vec<Log>> {
+        let ours: BTreeSet<String> = self
+            .runtime
+            .list_pod_sandboxes(None)
+            .await?
+            .into_iter()
+            .filter(|sandbox| sandbox.annotations.contains_key(CONTAINERS))
+            .map(|sandbox| sandbox.id)
+            .collect();
+        let filter = ContainerFilter { state: Some(ContainerState::Running), ..ContainerFilter::default() };
+        let containers = self.runtime.list_containers(Some(&filter)).await?;
+        let ours = containers.iter().filter(|container| ours.contains(&container.pod_sandbox_id));
+        Ok(ours.filter_map(|container| self.log(container)).collect())
+    }
+
+    /// Where the log of a container is that was made by the same rules.
+    fn log(&self, container: &Container) -> Option<Log> {
+        let owner = Owner::from_labels(&container.labels)?;
+        let info = ContainerInfo::read(&container.labels, &container.annotations);
+        let path = container_log_path(&info.name, info.restart_count);
+        let (directory, file) = path.split_once('/')?;
+        let pod = format!("{}_{}_{}", owner.namespace, owner.name, owner.uid);
+        let names = [pod, directory.to_owned(), file.to_owned()];
+        Some(Log { id: container.id.clone(), pods: self.options.pods.clone(), names })
+    }
+
+    async fn one(&self, log: Log) -> Result<Done, String> {
+        let fits = |size: u64| size < self.options.max_size.max(1);
+        if blocking(&log, Log::size).await?.is_some_and(fits) {
+            return Ok(Done::Nothing);
+        }
+        // The runtime has the last word on which file it is, and on whether it is written to.
+        let status = match self.runtime.container_status(&log.id, false).await {
+            Ok(status) if status.state == ContainerState::Running => status,
+            Ok(_) => return Ok(Done::Nothing),
+            Err(error) if error.kind() == Kind::NotFound => return Ok(Done::Nothing),
+            Err(error) => return Err(error.to_string()),
+        };
+        let Some(log) = log.at(Path::new(&status.log_path)) else { return Ok(Done::Nothing) };
+        match blocking(&log, Log::size).await? {
+            // Somebody was killed between giving it another name and asking for a new one.
+            None => {
+                self.runtime.reopen_container_log(&log.id).await.map_err(|error| error.to_string())?;
+                Ok(Done::Reopened)
+            }
+            Some(size) if fits(size) => Ok(Done::Nothing),
+            Some(_) => self.rotate(&log).await.map(|()| Done::Rotated),
+        }
+    }
+
+    async fn rotate(&self, log: &Log) -> Result<(), String> {
+        let (keep, now) = (self.options.max_files.max(2) - 2, (self.options.wall_clock)());
+        let turned = blocking(log, move |log| log.turn(keep, now)).await?;
+        let Err(error) = self.runtime.reopen_container_log(&log.id).await else { return Ok(()) };
+        // The runtime goes on with the file that it has: it gets its name back, and the next look tries again.
+        let back = blocking(log, move |log| log.turn_back(&turned)).await;
+        Err(match back {
+            Ok(()) => error.to_string(),
+            Err(back) => format!("{error}; and it keeps the name of one that was rotated: {back}"),
+        })
+    }
+}
+
+/// Does something to a log where it may block.
+async fn blocking<T: Send + 'static>(
+    log: &Log,
+    work: impl FnOnce(&Log) -> io::Result<T> + Send + 'static,
+) -> Result<T, String> {
+    let log = log.clone();
+    let done = joined(tokio::task::spawn_blocking(move || work(&log))).await;
+    done.unwrap_or_else(|| Err(io::Error::other("the program ends"))).map_err(|error| error.to_string())
+}
+
+impl Log {
+    /// The same at another path; `None`: it is not below the directory of logs, and none of our business.
+    fn at(mut self, path: &Path) -> Option<Self> {
+        let mut names = path.strip_prefix(&self.pods).ok()?.components();
+        for name in &mut self.names {
+            let Component::Normal(found) = names.next()? else { return None };
+            name.clone_from(&found.to_str()?.to_owned());
+        }
+        names.next().is_none().then_some(self)
+    }
+
+    fn file(&self) -> &str {
+        &self.names[2]
+    }
+
+    fn directory(&self) -> io::Result<Directory> {
+        Directory::open(&self.pods)?.child(&self.names[0])?.child(&self.names[1])
+    }
+
+    /// How many bytes it has; `None`: it is not there.
+    fn size(&self) -> io::Result<Option<u64>> {
+        let found = self.directory().and_then(|directory| directory.look_at(self.file()));
+        match found {
+            Ok((kind, bytes)) if kind.is_file() => Ok(Some(bytes)),
+            Ok(_) => Err(io::Error::other("it is no ordinary file")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes room and gives the log another name, which it answers.
+    fn turn(&self, keep: usize, now: Timestamp) -> io::Result<String> {
+        let directory = self.directory()?;
+        let newest = self.make_room(&directory, keep)?;
+        let mut when = now;
+        // A clock that was set back does not change the order of files.
+        for _ in 0..4 {
+            let name = when.strftime("%Y%m%d-%H%M%S").to_string();
+            if newest.as_ref().is_none_or(|newest| *newest < name) {
+                let turned = Turned { when: name, compressed: false }.name(self.file());
+                match directory.rename_new(self.file(), &turned) {
+                    Ok(()) => return Ok(turned),
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                    Err(error) => return Err(error),
+                }
+            } else if let Some(after) = newest.as_ref().and_then(|newest| second_after(newest)) {
+                when = after;
+                continue;
+            }
+            when = when.checked_add(jiff::SignedDuration::from_secs(1)).map_err(io::Error::other)?;
+        }
+        Err(io::Error::other("there is no name left for it"))
+    }
+
+    /// Removes what a program left that was killed, and the oldest files until `keep` are left; compresses those. Says when
+    /// the newest was turned away. A full disk keeps nothing from being rotated: what cannot be compressed stays plain.
+    fn make_room(&self, directory: &Directory, keep: usize) -> io::Result<Option<String>> {
+        let found = beside(self.file(), directory.names()?);
+        for name in &found.left {
+            directory.unlink(name)?;
+        }
+        let (old, kept) = found.turned.split_at(found.turned.len().saturating_sub(keep));
+        for turned in old {
+            directory.unlink(&turned.name(self.file()))?;
+        }
+        for turned in kept.iter().filter(|turned| !turned.compressed) {
+            let name = turned.name(self.file());
+            if let Err(error) = compress(directory, &name) {
+                tracing::warn!(log = %directory.path().join(&name).display(), %error, "a rotated log is not compressed");
+                directory.unlink(&unfinished(&name))?;
+            }
+        }
+        Ok(found.turned.last().map(|turned| turned.when.clone()))
+    }
+
+    /// Gives the log its name back, if nobody has made another one meanwhile.
+    fn turn_back(&self, turned: &str) -> io::Result<()> {
+        match self.directory()?.rename_new(turned, self.file()) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            done => done,
+        }
+    }
+}
+
+fn second_after(when: &str) -> Option<Timestamp> {
+    let read = jiff::civil::DateTime::strptime("%Y%m%d-%H%M%S", when).ok()?;
+    let read = read.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp();
+    read.checked_add(jiff::SignedDuration::from_secs(1)).ok()
+}
+
+fn unfinished(name: &str) -> String {
+    format!("{name}{COMPRESSED}{UNFINISHED}")
+}
+
+/// Compresses a file; the plain one goes when the compressed one is on disk.
+fn compress(directory: &Directory, name: &str) -> io::Result<()> {
+    let mut plain = directory.read(name)?;
+    let mode = std::os::unix::fs::MetadataExt::mode(&plain.metadata()?) & 0o777;
+    let mut compressed = GzEncoder::new(directory.new_file(&unfinished(name), mode)?, Compression::default());
+    io::copy(&mut plain, &mut compressed)?;
+    compressed.finish()?.sync_data()?;
+    directory.rename_over(&unfinished(name), &format!("{name}{COMPRESSED}"))?;
+    directory.unlink(name)
+}
+
+#[cfg(test)]
+#[path = "rotate_tests.rs"]
+mod tests;

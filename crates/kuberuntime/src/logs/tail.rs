@@ -1,0 +1,104 @@
+//! Where the last lines of a log begin. Goes backwards from the end and looks at no more than it must; only a compressed
+//! file is read from its beginning, because it cannot be read otherwise. Lines are those of the container: one that the
+//! runtime wrote in parts counts once.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::os::unix::fs::FileExt as _;
+
+use flate2::read::MultiGzDecoder;
+
+use super::line::Line;
+
+/// Bytes that are looked at at once.
+const CHUNK: usize = 64 << 10;
+/// So much of a line tells what it is.
+const HEAD: usize = 64;
+
+/// How lines are counted, from the last one on.
+#[derive(Debug, Default)]
+struct Count(u64);
+
+impl Count {
+    /// Takes the line before in; whether it begins one more line of the container's.
+    fn add(&mut self, head: &[u8]) {
+        let goes_on = Line::parse(head).is_some_and(|line| line.partial);
+        if self.0 == 0 || !goes_on {
+            self.0 += 1;
+        }
+    }
+}
+
+/// Where the last `wanted` lines of the first `end` bytes begin, and how many there are.
+pub(super) fn start(file: &File, end: u64, wanted: u64) -> io::Result<(u64, u64)> {
+    if wanted == 0 || end == 0 {
+        return Ok((end, 0));
+    }
+    let mut count = Count::default();
+    // The first byte of the line that was counted last.
+    let mut begin = end;
+    let mut chunk = vec![0; CHUNK];
+    let mut at = end;
+    // What ends the last line begins no other.
+    let mut last = end;
+    let mut one = [0];
+    file.read_exact_at(&mut one, end - 1)?;
+    if one == [b'\n'] {
+        last = end - 1;
+    }
+    while at > 0 {
+        let length = u64::try_from(CHUNK).unwrap_or(u64::MAX).min(at);
+        at -= length;
+        let chunk = &mut chunk[..usize::try_from(length).unwrap_or(CHUNK)];
+        file.read_exact_at(chunk, at)?;
+        for (index, _) in chunk.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n') {
+            let newline = at + u64::try_from(index).unwrap_or_default();
+            if newline >= last {
+                continue;
+            }
+            if !take(file, newline + 1, end, wanted, &mut count)? {
+                return Ok((begin, wanted));
+            }
+            begin = newline + 1;
+        }
+    }
+    if take(file, 0, end, wanted, &mut count)? { Ok((0, count.0)) } else { Ok((begin, wanted)) }
+}
+
+/// Counts the line at `from`; `false`: it would be one too many.
+fn take(file: &File, from: u64, end: u64, wanted: u64, count: &mut Count) -> io::Result<bool> {
+    let mut head = [0; HEAD];
+    let length = usize::try_from(end - from).unwrap_or(HEAD).min(HEAD);
+    file.read_exact_at(&mut head[..length], from)?;
+    let head = &head[..length];
+    let line = head.split(|b| *b == b'\n').next().unwrap_or(head);
+    count.add(line);
+    Ok(count.0 <= wanted)
+}
+
+/// How many lines a compressed file has.
+pub(super) fn count_compressed(file: File) -> io::Result<u64> {
+    let mut read = BufReader::with_capacity(CHUNK, MultiGzDecoder::new(file));
+    let (mut lines, mut head, mut open) = (0, Vec::with_capacity(HEAD), false);
+    loop {
+        let bytes = read.fill_buf()?;
+        if bytes.is_empty() {
+            return Ok(lines + u64::from(open));
+        }
+        let (part, ended) = match bytes.iter().position(|b| *b == b'\n') {
+            Some(end) => (&bytes[..end], true),
+            None => (bytes, false),
+        };
+        head.extend_from_slice(&part[..part.len().min(HEAD - head.len().min(HEAD))]);
+        let used = part.len() + usize::from(ended);
+        open = true;
+        if ended {
+            if !Line::parse(&head).is_some_and(|line| line.partial) {
+                lines += 1;
+                open = false;
+            }
+            head.clear();
+        }
+        read.consume(used);
+    }
+}
