@@ -12,7 +12,7 @@ use futures_core::Stream;
 use tokio::sync::mpsc;
 
 use super::fake::FakeImageService;
-use super::fake_pods::{Entry, FakeExec, FakeProcess, KILLED, Pods, Sandbox, TERMINATED};
+use super::fake_pods::{Clock, Entry, FakeExec, FakeProcess, KILLED, Pods, Sandbox, TERMINATED};
 use super::faults::{CallKind, Faults, lock};
 use crate::{
     AttachRequest, CgroupDriver, Condition, Container, ContainerAttributes, ContainerConfig, ContainerEvent,
@@ -90,6 +90,11 @@ impl FakeRuntimeService {
         lock(&self.0.pods).set_now(now);
     }
 
+    /// From now on `clock` tells the time, nanoseconds since the epoch.
+    pub fn follow(&self, clock: impl Fn() -> i64 + Send + Sync + 'static) {
+        lock(&self.0.pods).clock = Some(Clock(Arc::new(clock)));
+    }
+
     /// Puts a sandbox there, or replaces the one of that id.
     pub fn put_sandbox(&self, sandbox: PodSandbox) {
         let config = PodSandboxConfig {
@@ -157,6 +162,11 @@ impl FakeRuntimeService {
     #[must_use]
     pub fn listeners(&self) -> usize {
         lock(&self.0.pods).listeners.len()
+    }
+
+    /// From now on nobody is told of anything; streams of events stay open.
+    pub fn be_silent(&self) {
+        lock(&self.0.pods).is_silent = true;
     }
 
     /// Ends every stream of events with an error.

@@ -60,7 +60,9 @@ impl Agent {
     /// Works until it is stopped. Then syncs are cancelled and, if they take too long, left; containers go on.
     pub(super) async fn run(mut self, changed: &mut UnboundedReceiver<String>) {
         let shared = Arc::clone(&self.shared);
-        self.crew.tasks.spawn(Relist::new(Arc::clone(&shared)).run(self.crew.stop.clone()));
+        // Whoever drops this future leaves nothing behind that goes on.
+        let _all = self.crew.kill.clone().drop_guard();
+        self.crew.run(Relist::new(Arc::clone(&shared)).run(self.crew.stop.clone()));
         let mut desired = shared.desired.clone();
         let mut seen = shared.seen.subscribe();
         let mut closing = shared.closing.subscribe();
@@ -96,6 +98,7 @@ impl Agent {
             kill.cancel();
             tasks.wait().await;
         }
+        shared.runtime.shutdown().await;
     }
 
     /// Gives every pod that should be here a worker, and ends those that should not.
@@ -180,7 +183,7 @@ impl Agent {
         if ready && self.shared.options.end_unknown && self.directories <= Instant::now() {
             self.directories = Instant::now() + DIRECTORIES;
             let crew = self.crew.clone();
-            self.crew.tasks.spawn(async move { crew.take_directories().await });
+            self.crew.run(async move { crew.take_directories().await });
         }
     }
 
@@ -214,24 +217,27 @@ impl Crew {
         let shared = Arc::clone(&self.shared);
         let broken = Broken { shared: Arc::clone(&shared), slot: Arc::clone(&slot) };
         let worker = Worker::new(Looker { shared, slot }, self.stop.clone());
+        self.run(async move {
+            worker.run().await;
+            drop(broken);
+        });
+    }
+
+    /// Runs something beside the loop.
+    fn run(&self, work: impl Future<Output = ()> + Send + 'static) {
         let kill = self.kill.clone();
         self.tasks.spawn(async move {
             tokio::select! {
                 biased;
                 () = kill.cancelled() => {}
-                () = worker.run() => {}
+                () = work => {}
             }
-            drop(broken);
         });
     }
 
     /// Takes away directories of pods of which there is nothing else.
     async fn take_directories(self) {
-        let listed = tokio::select! {
-            () = self.kill.cancelled() => return,
-            listed = self.shared.runtime.parts().volumes.uids() => listed,
-        };
-        let uids = match listed {
+        let uids = match self.shared.runtime.parts().volumes.uids().await {
             Ok(uids) => uids,
             Err(error) => return tracing::warn!("the directories of pods cannot be listed: {error}"),
         };

@@ -163,8 +163,8 @@ impl PodAgent {
         let changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(mut changed) = changed else { return stop.cancelled().await };
         self.working.send_replace(true);
+        let _working = Working(&self.working);
         Agent::new(Arc::clone(&self.shared), stop.clone()).run(&mut changed).await;
-        self.working.send_replace(false);
     }
 
     /// Every pod that is known, by namespace and name. Waits for nothing.
@@ -256,6 +256,15 @@ impl PodAgent {
     }
 }
 
+/// Says that nobody works any more, however that came.
+struct Working<'a>(&'a watch::Sender<bool>);
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        self.0.send_replace(false);
+    }
+}
+
 /// Whether a pod needs ConfigMaps or Secrets.
 fn names_documents(pod: &Pod) -> bool {
     let volumes = pod.spec.volumes.iter().any(|volume| match &volume.source {
@@ -273,3 +282,6 @@ fn names_documents(pod: &Pod) -> bool {
     };
     volumes || !pod.spec.image_pull_secrets.is_empty() || variables()
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,7 @@
 //! what is wanted. Called by housekeeping.
 
 use super::runtime_pods::RuntimePod;
-use crate::sources::DesiredPods;
+use crate::sources::{CONFIG_ORIGIN_ANNOTATION, DesiredPods};
 
 /// What is done about a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,12 +25,21 @@ pub(super) fn judge(pod: &RuntimePod, desired: &DesiredPods) -> Verdict {
     if desired.pods.contains_key(&pod.owner.uid) {
         return Verdict::Wanted;
     }
-    match &pod.origin {
-        None => Verdict::Foreign,
-        Some(origin) if desired.held.contains(origin) => Verdict::Held,
-        Some(_) if !desired.ready => Verdict::TooEarly,
-        Some(_) => Verdict::Orphan,
+    let Some(origin) = &pod.origin else { return Verdict::Foreign };
+    if desired.held.contains(origin) {
+        return Verdict::Held;
     }
+    let is_late = !desired.ready && !is_replaced(pod, origin, desired);
+    if is_late { Verdict::TooEarly } else { Verdict::Orphan }
+}
+
+/// Whether its very manifest says another pod of its name now: no source is late with it.
+fn is_replaced(pod: &RuntimePod, origin: &str, desired: &DesiredPods) -> bool {
+    desired.pods.values().map(|other| &other.metadata).any(|other| {
+        other.name == pod.owner.name
+            && other.namespace == pod.owner.namespace
+            && other.annotations.get(CONFIG_ORIGIN_ANNOTATION).is_some_and(|from| from == origin)
+    })
 }
 
 #[cfg(test)]
@@ -38,6 +47,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::pod::Pod;
 
     #[test]
     fn only_what_is_ours_and_surely_unwanted_is_ended() {
@@ -45,6 +55,13 @@ mod tests {
         pod.owner.uid = "u".into();
         let mut desired = DesiredPods::default();
         assert_eq!(judge(&pod, &desired), Verdict::TooEarly);
+        let mut other = Pod::default();
+        for (origin, verdict) in [("/etc/pods/b.yaml", Verdict::TooEarly), ("/etc/pods/a.yaml", Verdict::Orphan)] {
+            other.metadata.annotations.insert(CONFIG_ORIGIN_ANNOTATION.to_owned(), origin.to_owned());
+            desired.pods.insert("v".into(), Arc::new(other.clone()));
+            assert_eq!(judge(&pod, &desired), verdict, "{origin}");
+        }
+        desired.pods.clear();
         desired.ready = true;
         assert_eq!(judge(&pod, &desired), Verdict::Orphan);
         desired.held.insert("/etc/pods/a.yaml".into());

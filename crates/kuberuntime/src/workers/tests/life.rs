@@ -1,0 +1,307 @@
+//! The life of pods under one agent: they come, change, end and go.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cri_api::testing::{CallKind, FakeProcess};
+use cri_api::{ContainerState, RuntimeService as _};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::world::{World, pass, pod, simple, uid};
+use crate::Phase;
+use crate::pod::Pod;
+use crate::workers::{PodView, WorkerState};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_comes_with_its_manifest_and_goes_with_it() {
+    let world = World::new();
+    let at_work = world.start();
+    let web = simple("web", "x:1");
+    world.want([&web]);
+    assert!(at_work.until_ready(&web).await < 2 * SECOND);
+    let view = at_work.view(&web).expect("listed");
+    assert_eq!((view.state, &*view.actions, &view.error), (WorkerState::Syncing, "nothing to do", &None));
+    assert!(view.status.container_statuses[0].container_id.starts_with("fake://"));
+    assert_eq!(world.directories(), [uid(&web)]);
+
+    world.want([]);
+    assert!(at_work.until_gone(&web).await < SECOND);
+    world.assert_empty().await;
+    // It may come again, though it is the same.
+    world.want([&web]);
+    at_work.until_ready(&web).await;
+    at_work.stop().await;
+    assert!(world.running("web").await.is_some(), "containers outlive the process");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edited_file_ends_the_old_pod_before_the_new_one_begins() {
+    let world = World::new();
+    world.is_stubborn("web");
+    let at_work = world.start();
+    let [one, two, three] = ["x:1", "x:2", "x:3"].map(|image| simple("web", image));
+    world.want([&one]);
+    at_work.until_ready(&one).await;
+    world.runtime.forget_calls();
+    world.want([&two]);
+    at_work.until_state(&two, WorkerState::Queued).await;
+    at_work.until_state(&one, WorkerState::Terminating).await;
+    let ending = at_work.view(&one).expect("listed");
+    assert!(ending.pod.metadata.deletion_timestamp.is_some(), "it says that it is being deleted");
+    pass(5).await;
+    // Edited once more while it waits: the one in between never comes.
+    world.want([&three]);
+    pass(20).await;
+    assert_eq!(at_work.view(&three).expect("listed").state, WorkerState::Queued);
+    let took = at_work.until_ready(&three).await;
+    assert!(took < 7 * SECOND, "{took:?}");
+    assert!(at_work.view(&one).is_none() && at_work.view(&two).is_none());
+    assert!(world.nth(CallKind::RemovePodSandbox, "sandbox-0001") < world.nth(CallKind::RunPodSandbox, "web-edge"));
+    assert_eq!(world.changes().iter().filter(|(kind, _)| *kind == CallKind::RunPodSandbox).count(), 1);
+    assert_eq!(world.uids().await, [uid(&three)]);
+    at_work.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_wait_for_a_name_come_in_their_order() {
+    let world = World::new();
+    let at_work = world.start();
+    let [one, two] = ["x:1", "x:2"].map(|image| simple("web", image));
+    world.want([&one]);
+    pass(1).await;
+    world.want([&one, &two]);
+    at_work.until_ready(&one).await;
+    pass(300).await;
+    assert_eq!(at_work.view(&two).expect("listed").state, WorkerState::Queued);
+    assert_eq!(world.uids().await, [uid(&one)]);
+    world.want([&two]);
+    at_work.until_ready(&two).await;
+    // One that never had its turn goes at once.
+    world.want([&two, &one]);
+    at_work.until_state(&one, WorkerState::Queued).await;
+    world.want([&two]);
+    assert!(at_work.until_gone(&one).await < SECOND);
+    at_work.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_pod_of_the_same_uid_goes_before_what_was_being_done() {
+    let world = World::new();
+    let gate = world.images.faults().hold(CallKind::PullImage);
+    let at_work = world.start();
+    let wrong = simple("web", "x:1");
+    world.want([&wrong]);
+    gate.until_arrived(1).await;
+    let mut right = Pod::clone(&wrong);
+    right.spec.containers[0].image = "x:2".into();
+    let right = Arc::new(right);
+    world.want([&right]);
+    gate.until_arrived(2).await;
+    gate.open();
+    assert!(at_work.until_ready(&right).await < 3 * SECOND);
+    let all = world.containers("web").await;
+    assert_eq!(all.iter().map(|c| &*c.image.user_specified_image).collect::<Vec<_>>(), ["x:2"]);
+    // An equal one is no other one.
+    world.runtime.forget_calls();
+    world.want([&Arc::new(Pod::clone(&right))]);
+    pass(5).await;
+    assert_eq!(world.changes(), []);
+    at_work.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_waits_for_no_image() {
+    let world = World::new();
+    let gate = world.images.faults().hold(CallKind::PullImage);
+    let at_work = world.start();
+    let web = simple("web", "x:1");
+    world.want([&web]);
+    gate.until_arrived(1).await;
+    let view = at_work.view(&web).expect("listed");
+    assert_eq!(view.status.phase, Phase::Pending);
+    world.want([]);
+    assert!(at_work.until_gone(&web).await < SECOND);
+    world.assert_empty().await;
+    // Nobody pulls for nobody.
+    gate.until_waiting(0).await;
+    at_work.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_runs_the_hook_and_can_be_made_shorter() {
+    let world = World::new();
+    let stop = || vec!["/stop".to_owned()];
+    let process = FakeProcess {
+        ignores_stop: true,
+        commands: BTreeMap::from([(stop(), cri_api::testing::FakeExec::Ends(Default::default()))]),
+        ..FakeProcess::default()
+    };
+    world.behave("web", process);
+    let at_work = world.start();
+    let spec = json!({"terminationGracePeriodSeconds": 600, "containers": [
+        {"name": "web", "image": "x:1", "lifecycle": {"preStop": {"exec": {"command": stop()}}}},
+    ]});
+    let web = pod("web", &spec);
+    world.want([&web]);
+    at_work.until_ready(&web).await;
+    world.runtime.forget_calls();
+    world.want([]);
+    at_work.until_state(&web, WorkerState::Terminating).await;
+    pass(60).await;
+    let id = world.running("web").await.expect("it has ten minutes");
+    // Somebody has no time: the ten minutes become five seconds, and the hook is not run again.
+    let begin = Instant::now();
+    at_work.agent.end_all(Some(5)).await;
+    assert!(begin.elapsed() < 7 * SECOND, "{:?}", begin.elapsed());
+    world.assert_empty().await;
+    let hooks = world.changes().into_iter().filter(|(kind, _)| *kind == CallKind::ExecSync).count();
+    assert_eq!(hooks, 1);
+    assert!(world.nth(CallKind::ExecSync, &id) < world.nth(CallKind::StopContainer, &id));
+    // Nothing comes any more.
+    world.want([&web]);
+    pass(30).await;
+    world.assert_empty().await;
+    at_work.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_loop_has_the_kubelets_times() {
+    let world = World::new();
+    let at_work = world.start();
+    world.ends("web", 1);
+    let web = simple("web", "x:1");
+    world.want([&web]);
+    let counted =
+        |n: u32| move |view: &PodView| view.status.container_statuses.first().is_some_and(|c| c.restart_count == n);
+    at_work.until_pod("restarted", &web, counted(1)).await;
+    for (n, delay) in [(2, 10), (3, 20), (4, 40), (5, 80), (6, 160), (7, 300), (8, 300)] {
+        let took = at_work.until_pod("restarted", &web, counted(n)).await;
+        // One look for a look: a back-off that ends between two of them is waited out to its end.
+        let (least, most) = (Duration::from_secs(delay) - SECOND, Duration::from_secs(delay) + 2 * SECOND);
+        assert!(took >= least && took <= most, "{n}: {took:?}");
+    }
+    at_work.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_ends_comes_back_and_is_told_on_the_way() {
+    let world = World::new();
+    let at_work = world.start();
+    let web = simple("web", "x:1");
+    world.want([&web]);
+    at_work.until_ready(&web).await;
+    pass(700).await;
+    world.runtime.exit(&world.running("web").await.expect("runs"), 3);
+    let again = |view: &PodView| {
+        let container = &view.status.container_statuses[0];
+        container.restart_count == 1 && container.state.is_running() && container.last_state.is_some()
+    };
+    let took = at_work.until_pod("comes back", &web, again).await;
+    assert!(took < 2 * SECOND, "{took:?}");
+    at_work.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn jobs_end_and_stay_listed_until_nobody_wants_them() {
+    let world = World::new();
+    let at_work = world.start();
+    let job = |name: &str, policy: &str| {
+        pod(name, &json!({"restartPolicy": policy, "containers": [{"name": name, "image": "x:1"}]}))
+    };
+    let jobs = [job("good", "Never"), job("bad", "Never"), job("again", "OnFailure")];
+    world.ends("good", 0);
+    world.ends("bad", 4);
+    world.ends("again", 1);
+    world.want(&jobs);
+    at_work.until_pod("fails", &jobs[2], |view| view.status.container_statuses[0].restart_count == 2).await;
+    world.ends("again", 0);
+    let views = at_work.agent.finished().await;
+    let phases: Vec<_> = jobs
+        .iter()
+        .map(|job| views.iter().find(|view| view.pod.metadata.uid == uid(job)).expect("listed").status.phase)
+        .collect();
+    assert_eq!(phases, [Phase::Succeeded, Phase::Failed, Phase::Succeeded]);
+    // Their sandboxes are ended, their containers are left for whoever looks at them, and nothing more is done.
+    world.runtime.forget_calls();
+    pass(600).await;
+    assert_eq!(world.changes(), []);
+    assert_eq!(world.containers("bad").await.len(), 1);
+    let states = at_work.agent.states();
+    assert!(states.runtime_removable(uid(&jobs[1])) && !states.content_removable(uid(&jobs[1])));
+    world.want([]);
+    at_work.until("gone", <[_]>::is_empty).await;
+    world.assert_empty().await;
+    at_work.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_may_not_run_for_longer_than_it_may() {
+    let world = World::new();
+    let at_work = world.start();
+    let spec = json!({"activeDeadlineSeconds": 30, "containers": [{"name": "web", "image": "x:1"}]});
+    let web = pod("web", &spec);
+    world.want([&web]);
+    at_work.until_ready(&web).await;
+    // The clock is set: that makes nobody older.
+    world.set_clock(86_400);
+    pass(10).await;
+    world.set_clock(-3 * 86_400);
+    pass(10).await;
+    assert_eq!(at_work.view(&web).expect("listed").status.phase, Phase::Running);
+    let took = at_work.until_state(&web, WorkerState::Terminated).await;
+    assert!(took > 6 * SECOND && took < 14 * SECOND, "{took:?}");
+    let view = at_work.view(&web).expect("listed");
+    assert_eq!((view.status.phase, &*view.status.reason), (Phase::Failed, "DeadlineExceeded"));
+    assert!(world.running("web").await.is_none());
+    let told = world.ring.events().into_iter().filter(|event| event.event.reason == "DeadlineExceeded").count();
+    assert_eq!(told, 1);
+    at_work.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_hundred_pods_come_and_go() {
+    let world = World::new();
+    let at_work = world.start();
+    let pods: Vec<_> = (0..200).map(|n| simple(&format!("p{n:03}"), "x:1")).collect();
+    world.runtime.faults().delay(CallKind::RunPodSandbox, Duration::from_millis(500));
+    world.want(&pods);
+    let ready = |views: &[Arc<PodView>]| views.iter().filter(|view| view.status.is("Ready")).count() == 200;
+    let took = at_work.until("all are ready", ready).await;
+    assert!(took < 3 * SECOND, "none waits for another: {took:?}");
+    // Told in an order, begun in it, as far as nothing else makes them wait.
+    let begun: Vec<_> = world.changes().into_iter().filter(|(kind, _)| *kind == CallKind::RunPodSandbox).collect();
+    let told = |name: &str| name[1..4].parse::<usize>().expect("a number");
+    let apart: usize = begun.iter().enumerate().map(|(place, (_, name))| place.abs_diff(told(name))).sum();
+    assert!(apart < 200 * 20, "{apart} in all; without any order it would be 13,000");
+    world.want([]);
+    let took = at_work.until("all are gone", <[_]>::is_empty).await;
+    assert!(took < 3 * SECOND, "{took:?}");
+    world.assert_empty().await;
+    at_work.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn idle_pods_cost_two_lists_a_second_and_a_look_a_minute() {
+    let world = World::new();
+    let at_work = world.start();
+    let pods: Vec<_> = (0..30).map(|n| simple(&format!("p{n:02}"), "x:1")).collect();
+    world.want(&pods);
+    at_work.until("ready", |views| views.iter().filter(|view| view.status.is("Ready")).count() == 30).await;
+    pass(5).await;
+    world.runtime.forget_calls();
+    pass(300).await;
+    let calls = world.runtime.calls();
+    let statuses = calls.iter().filter(|(kind, _)| *kind == CallKind::ContainerStatus).count();
+    let lists = calls.iter().filter(|(kind, _)| *kind == CallKind::ListContainers).count();
+    // A sync looks twice, every 60 to 90 seconds.
+    assert!((100 * 2..=150 * 2).contains(&statuses), "{statuses}");
+    assert!(lists <= 300 + statuses + 1, "{lists}");
+    assert_eq!(world.changes(), []);
+    let exited = world.runtime.list_containers(None).await.expect("listed");
+    assert!(exited.iter().all(|container| container.state == ContainerState::Running));
+    at_work.stop().await;
+}

@@ -1,0 +1,8 @@
+//! The sync loop on the runtime in memory, under a clock that jumps to whatever is waited for.
+
+mod chaos;
+mod events;
+mod faults;
+mod life;
+mod takeover;
+mod world;
