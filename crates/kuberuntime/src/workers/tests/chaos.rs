@@ -83,7 +83,7 @@ struct Chaos {
 impl Chaos {
     fn new(seed: u64) -> Self {
         let mut world = World::new();
-        let events = seed % 2 == 0;
+        let events = seed.is_multiple_of(2);
         world.options = AgentOptions { events, seed, patience: Duration::from_secs(20), ..world.options.clone() };
         world.ends("init", 0);
         world.ends("job", 0);

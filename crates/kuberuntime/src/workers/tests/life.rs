@@ -272,11 +272,10 @@ async fn two_hundred_pods_come_and_go() {
     let ready = |views: &[Arc<PodView>]| views.iter().filter(|view| view.status.is("Ready")).count() == 200;
     let took = at_work.until("all are ready", ready).await;
     assert!(took < 3 * SECOND, "none waits for another: {took:?}");
-    // Told in an order, begun in it, as far as nothing else makes them wait.
-    let begun: Vec<_> = world.changes().into_iter().filter(|(kind, _)| *kind == CallKind::RunPodSandbox).collect();
-    let told = |name: &str| name[1..4].parse::<usize>().expect("a number");
-    let apart: usize = begun.iter().enumerate().map(|(place, (_, name))| place.abs_diff(told(name))).sum();
-    assert!(apart < 200 * 20, "{apart} in all; without any order it would be 13,000");
+    // Told in an order, begun in it; how long each step takes is up to runtime and disk.
+    let mut begun: Vec<_> = at_work.agent.shared.table().slots.values().cloned().collect();
+    begun.sort_by_key(|slot| slot.sequence);
+    assert!(begun.windows(2).all(|pair| pair[0].owner.name < pair[1].owner.name));
     world.want([]);
     let took = at_work.until("all are gone", <[_]>::is_empty).await;
     assert!(took < 3 * SECOND, "{took:?}");
