@@ -137,6 +137,7 @@ fn only(kind: ProbeKind, result: crate::ProbeResult) -> Probed {
     probed
 }
 
+// upstream: prober/TestInitialDelay
 #[tokio::test(start_paused = true)]
 async fn before_anybody_asked_it_lives_cannot_serve_and_may_not_have_come_up() {
     for (kind, field, want) in [
@@ -157,6 +158,9 @@ async fn before_anybody_asked_it_lives_cannot_serve_and_may_not_have_come_up() {
     }
 }
 
+// upstream: prober/TestFailureThreshold
+// upstream: prober/TestSuccessThreshold
+// upstream: prober/TestUpdateReadiness
 #[tokio::test(start_paused = true)]
 async fn answers_count_when_they_come_often_enough_in_a_row() {
     let numbers = json!({"periodSeconds": 10, "failureThreshold": 3, "successThreshold": 2});
@@ -194,6 +198,10 @@ async fn answers_count_when_they_come_often_enough_in_a_row() {
     assert_eq!(scene.events().len(), 7);
 }
 
+// upstream: prober/TestOnHoldOnLivenessOrStartupCheckFailure
+// upstream: prober/TestResultRunOnLivenessCheckFailure
+// upstream: prober/TestResultRunOnStartupCheckFailure
+// upstream: prober/TestStartupProbeFailureThreshold
 #[tokio::test(start_paused = true)]
 async fn a_container_that_failed_is_left_alone_until_another_one_is_there() {
     for (kind, field) in [(ProbeKind::Liveness, "livenessProbe"), (ProbeKind::Startup, "startupProbe")] {
@@ -218,6 +226,10 @@ async fn a_container_that_failed_is_left_alone_until_another_one_is_there() {
     }
 }
 
+// upstream: prober/TestStartupProbeSuccessThreshold
+// upstream: prober/TestLivenessProbeDisabledByStarted
+// upstream: prober/TestStartupProbeDisabledByStarted
+// upstream: prober/TestUpdatePodStatus
 #[tokio::test(start_paused = true)]
 async fn the_startup_probe_goes_before_the_others_and_is_then_asked_no_more() {
     let numbers = json!({"periodSeconds": 10, "failureThreshold": 5});
@@ -245,6 +257,7 @@ async fn the_startup_probe_goes_before_the_others_and_is_then_asked_no_more() {
     assert_eq!((scene.asked("b"), scene.result("b")), (5, failed));
 }
 
+// upstream: prober/TestDoProbe
 #[tokio::test(start_paused = true)]
 async fn a_container_that_does_not_run_is_not_asked_and_cannot_serve() {
     let mut scene = scene(json!({
@@ -351,6 +364,8 @@ async fn what_ran_before_is_asked_soon_and_delays_are_counted_from_its_start() {
     assert_eq!(scene.result("c").readiness, Some(Success));
 }
 
+// upstream: prober/TestAddRemovePodsWithRestartableInitContainer
+// upstream: prober/TestUpdatePodStatusWithInitContainers
 #[tokio::test(start_paused = true)]
 async fn sidecars_are_asked_and_other_init_containers_are_not() {
     let numbers = json!({"periodSeconds": 1, "failureThreshold": 1});
@@ -407,6 +422,10 @@ async fn a_changed_probe_is_asked_as_it_says_now_and_keeps_what_was_said() {
     assert_eq!(scene.result("a"), only(ProbeKind::Liveness, Success));
 }
 
+// upstream: prober/TestCleanUp
+// upstream: prober/TestAddRemovePods
+// upstream: prober/TestCleanupPods
+// upstream: prober/TestCleanupRepeated
 #[tokio::test(start_paused = true)]
 async fn what_is_forgotten_is_asked_no_more_and_leaves_no_series() {
     let scene = scene(json!({"readinessProbe": probe("r", &json!({"periodSeconds": 1}))}));
@@ -428,6 +447,7 @@ async fn what_is_forgotten_is_asked_no_more_and_leaves_no_series() {
         assert!(exposed().contains(&line), "{line} is not in {}", exposed());
     }
     assert!(exposed().contains("prober_probe_duration_seconds_count{probe_type=\"Readiness\",container=\"web\""));
+    scene.manager.forget(&scene.pod.metadata.uid);
     scene.manager.forget(&scene.pod.metadata.uid);
     let asked = scene.asked("a");
     seconds(60).await;

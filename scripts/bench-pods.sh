@@ -1,0 +1,274 @@
+#!/usr/bin/env bash
+# Times pods from the manifest's file to the container's first command, on Debian's containerd, and what imagelet costs while 30 pods run.
+# usage: bench-pods.sh [ROUNDS [IDLE_SECONDS]]   (5 rounds and 300 seconds by default). BENCH_PODS=N for another number than 30.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+rounds=${1:-5}
+idle=${2:-300}
+many=${BENCH_PODS:-30}
+[ "$(id -u)" -eq 0 ] || { echo "bench-pods: needs root: it mounts a disk, starts containerd and runs pods" >&2; exit 77; }
+scripts/prerequisites.sh
+echo "bench-pods: building imagelet (release)"
+cargo build -q --release --locked -p imagelet
+imagelet=$PWD/target/release/imagelet
+
+# Sockets have short paths, and nothing of a pod lies in the tree of the sources.
+work=$(mktemp -d /tmp/bench-pods.XXXXXX)
+disk=$work/disk
+bridge=ibench$$
+bridge=${bridge:0:15}
+pids=()
+agent=
+finish() {
+  local result=$?
+  if [ -n "$agent" ]; then kill "$agent" 2>/dev/null || true; wait "$agent" 2>/dev/null || true; fi
+  # What still runs is taken away by the runtime that runs it.
+  if [ -S "$work/c.sock" ]; then
+    for task in $(ctr tasks ls -q 2>/dev/null || true); do ctr tasks kill -s KILL "$task" 2>/dev/null || true; done
+    for task in $(ctr tasks ls -q 2>/dev/null || true); do ctr tasks rm -f "$task" >/dev/null 2>&1 || true; done
+  fi
+  for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
+  for pid in "${pids[@]}"; do wait "$pid" 2>/dev/null || true; done
+  for shim in $(shims); do kill -KILL "$shim" 2>/dev/null || true; done
+  while read -r mounted; do umount -l "$mounted" || true; done < <(awk -v d="$work" '$2 ~ "^" d { print $2 }' /proc/mounts | sort -r)
+  for names in /run/netns/cni-*; do
+    if [ -e "$names" ] && [ "$names" -nt "$work/config.yaml" ]; then umount -l "$names" 2>/dev/null || true; rm -f "$names"; fi
+  done
+  ip link delete "$bridge" 2>/dev/null || true
+  find /sys/fs/cgroup -depth -type d -path "*/imagelet-bench-$$*" -exec rmdir {} + 2>/dev/null || true
+  rm -rf "$work"
+  exit "$result"
+}
+trap finish EXIT
+trap 'exit 130' INT TERM
+
+# The shims of this containerd alone.
+shims() { pgrep -f -- "-address $work/c.sock" || true; }
+ctr() { command ctr --address "$work/c.sock" --namespace k8s.io "$@"; }
+
+line_of() { # line_of FILE PATTERN PID   waits until a line of a log says it, and prints the line
+  local line
+  until line=$(grep -s -m 1 -- "$2" "$1"); do
+    kill -0 "$3" 2>/dev/null || { cat "$1" >&2; echo "bench-pods: a daemon did not start" >&2; return 1; }
+    sleep 0.05
+  done
+  echo "$line"
+}
+
+# A disk with a journal: without one, ext4 does not reuse fresh inodes, and every round is slower than the last.
+truncate -s 8G "$work/disk.img"
+mkfs.ext4 -q -m 0 "$work/disk.img"
+mkdir "$disk"
+mount -o loop "$work/disk.img" "$disk"
+mkdir -p "$disk"/{out,manifests,logs} "$work"/{next,cni}
+
+cat >"$work/registry.yml" <<YAML
+version: 0.1
+log: {level: info, accesslog: {disabled: true}}
+storage: {filesystem: {rootdirectory: $disk/registry}}
+http: {addr: '127.0.0.1:0', secret: loopback}
+YAML
+docker-registry serve "$work/registry.yml" >"$work/registry.log" 2>&1 </dev/null &
+pids+=($!)
+port=$(line_of "$work/registry.log" 'listening on' $! | sed -E 's/.*listening on 127\.0\.0\.1:([0-9]+).*/\1/')
+registry=127.0.0.1:$port
+
+echo "bench-pods: making the images"
+mkdir -p "$work"/tiny/{bin,dev,proc,sys,tmp,out} "$work/pause"
+cp "$(command -v busybox)" "$work/tiny/bin/busybox"
+for applet in sh sleep cat true; do ln -s busybox "$work/tiny/bin/$applet"; done
+echo 'int pause(void); int main(void) { for (;;) pause(); }' >"$work/pause.c"
+gcc -Os -static -s -o "$work/pause/pause" "$work/pause.c"
+image() { # image NAME COMMAND…   of the directory of that name
+  local name=$1
+  shift
+  tar -C "$work/$name" --sort=name --numeric-owner --owner=0 --group=0 -cf "$work/$name.tar" .
+  umoci init --layout "$work/layout-$name"
+  umoci new --image "$work/layout-$name:1"
+  umoci raw add-layer --image "$work/layout-$name:1" "$work/$name.tar"
+  umoci config --image "$work/layout-$name:1" --config.env PATH=/bin --config.cmd "$1"
+  skopeo copy -q --dest-tls-verify=false "oci:$work/layout-$name:1" "docker://$registry/bench/$name:1"
+}
+image tiny /bin/sh
+image pause /pause
+
+mkdir -p "$work/certs.d/$registry"
+echo "server = \"http://$registry\"" >"$work/certs.d/$registry/hosts.toml"
+cat >"$work/cni/10-bench.conflist" <<JSON
+{"cniVersion":"0.4.0","name":"imagelet-bench","plugins":[
+ {"type":"bridge","bridge":"$bridge","isGateway":true,"ipMasq":false,
+  "ipam":{"type":"host-local","ranges":[[{"subnet":"10.88.77.0/24"}]],"dataDir":"$work/ipam"}}]}
+JSON
+cat >"$work/containerd.toml" <<TOML
+version = 2
+root = "$disk/containerd"
+state = "$work/state"
+disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.zfs", "io.containerd.snapshotter.v1.aufs",
+  "io.containerd.snapshotter.v1.devmapper", "io.containerd.internal.v1.opt"]
+[grpc]
+  address = "$work/c.sock"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "$registry/bench/pause:1"
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "/usr/lib/cni"
+    conf_dir = "$work/cni"
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    snapshotter = "overlayfs"
+    default_runtime_name = "runc"
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+      BinaryName = "/usr/sbin/runc"
+      SystemdCgroup = false
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = "$work/certs.d"
+TOML
+containerd -c "$work/containerd.toml" >"$work/containerd.log" 2>&1 </dev/null &
+containerd=$!
+pids+=("$containerd")
+line_of "$work/containerd.log" 'Start streaming server' "$containerd" >/dev/null
+
+cat >"$work/config.yaml" <<YAML
+containerRuntimeEndpoint: unix://$work/c.sock
+staticPodPath: $disk/manifests
+podLogsDir: $disk/logs
+podCgroup: /imagelet-bench-$$
+nodeName: bench
+YAML
+root=$disk/imagelet
+"$imagelet" --root "$root" --config "$work/config.yaml" run >"$work/imagelet.log" 2>&1 </dev/null &
+agent=$!
+asked() { "$imagelet" --root "$root" --config "$work/config.yaml" "$@"; }
+until asked metrics >/dev/null 2>&1; do
+  kill -0 "$agent" 2>/dev/null || { cat "$work/imagelet.log" >&2; exit 1; }
+  sleep 0.05
+done
+
+# The time at which it runs is that of its first command: a file on the node.
+manifest() { # manifest NAME
+  cat <<YAML
+apiVersion: v1
+kind: Pod
+metadata: {name: $1}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: main
+    image: $registry/bench/tiny:1
+    command: [/bin/sh, -c, "trap 'exit 0' TERM; : >/out/$1; while :; do sleep 1000000 & wait; done"]
+    volumeMounts: [{name: out, mountPath: /out}]
+  volumes:
+  - name: out
+    hostPath: {path: $disk/out}
+YAML
+}
+
+ticks() { # ticks PID…   CPU seconds, those of children that have ended apart
+  local sum=0 pid fields
+  for pid in "$@"; do
+    fields=$(sed 's/.*) //' "/proc/$pid/stat" 2>/dev/null) || continue
+    sum=$((sum + $(awk '{ print $12 + $13 }' <<<"$fields")))
+  done
+  awk -v t="$sum" -v hz="$(getconf CLK_TCK)" 'BEGIN { printf "%.2f", t / hz }'
+}
+machine() { awk -v hz="$(getconf CLK_TCK)" '/^cpu / { printf "%.2f", ($2 + $3 + $4 + $7 + $8) / hz }' /proc/stat; }
+memory() { # memory FIELD PID…   sum in MB
+  local field=$1
+  shift
+  for pid in "$@"; do cat "/proc/$pid/smaps_rollup" 2>/dev/null || true; done | awk -v f="$field:" '$1 == f { s += $2 } END { printf "%.1f", s / 1024 }'
+}
+calls() { # calls   seconds that the runtime was waited for to make and start what a pod has, so far
+  asked metrics | awk '/^kubelet_runtime_operations_duration_seconds_sum\{operation_type="(run_podsandbox|create_container|start_container)"\}/ { s += $2 } END { printf "%.6f", s }'
+}
+operations() { asked metrics | awk '/^kubelet_runtime_operations_total\{/ { s += $2 } END { print s + 0 }'; }
+difference() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.4f", b - a }'; }
+median() { sort -n "$1" | awk '{ v[NR] = $1 } END { print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'; }
+gone() { # gone   takes all pods away, and waits until nothing of them is left
+  rm -f "$disk"/manifests/*
+  until [ -z "$(ctr containers ls -q)" ] && [ -z "$(ls -A "$root/pods" 2>/dev/null)" ]; do sleep 0.1; done
+  rm -f "$disk"/out/*
+}
+
+# start COUNT FILE   starts so many pods at once and appends to FILE.*: the median and the longest time, waits, CPU seconds
+start() {
+  local count=$1 file=$2 number name deadline before_calls before_agent before_containerd before_machine
+  for number in $(seq "$count"); do manifest "p$number" >"$work/next/p$number.yaml"; done
+  mkdir -p "$disk/next"
+  cp "$work"/next/*.yaml "$disk/next/"
+  before_calls=$(calls) before_agent=$(ticks "$agent") before_containerd=$(ticks "$containerd") before_machine=$(machine)
+  : >"$file.each"
+  for number in $(seq "$count"); do
+    # As a file is put in place: it appears whole.
+    printf '%s p%s\n' "$(date +%s.%N)" "$number" >>"$file.begin"
+    mv "$disk/next/p$number.yaml" "$disk/manifests/"
+  done
+  deadline=$((SECONDS + 180))
+  until [ "$(find "$disk/out" -type f | wc -l)" -eq "$count" ]; do
+    [ "$SECONDS" -lt "$deadline" ] || { tail -n 30 "$work/imagelet.log" >&2; echo "bench-pods: not all pods run" >&2; exit 1; }
+    sleep 0.02
+  done
+  while read -r begun name; do
+    echo "$(stat -c %.9Y "$disk/out/$name") $begun" | awk '{ printf "%.4f\n", $1 - $2 }' >>"$file.each"
+  done <"$file.begin"
+  rm -f "$file.begin" "$work"/next/*
+  # The answer to the last start is on its way while its command runs already.
+  until [ "$(asked metrics | awk '/^kubelet_runtime_operations_total\{operation_type="start_container"\}/ { print $2 }')" -ge "$((started + count))" ]; do sleep 0.02; done
+  started=$((started + count))
+  median "$file.each" >>"$file.median"
+  sort -n "$file.each" | tail -n 1 >>"$file.longest"
+  difference "$before_calls" "$(calls)" | awk -v n="$count" '{ printf "%.4f\n", $1 / n }' >>"$file.calls"
+  difference "$before_agent" "$(ticks "$agent")" >>"$file.agent"; echo >>"$file.agent"
+  difference "$before_containerd" "$(ticks "$containerd")" >>"$file.containerd"; echo >>"$file.containerd"
+  difference "$before_machine" "$(machine)" >>"$file.machine"; echo >>"$file.machine"
+}
+started=0
+
+echo "bench-pods: a first pod, which brings the image"
+start 1 "$work/warm"
+gone
+
+echo "bench-pods: $rounds rounds; load average $(cut -d' ' -f1-3 /proc/loadavg)"
+for round in $(seq "$rounds"); do
+  start 1 "$work/one"
+  gone
+  start "$many" "$work/many"
+  [ "$round" -eq "$rounds" ] || gone
+  printf '  round %d: 1 pod %s s; %d pods median %s s, last %s s\n' "$round" "$(tail -n1 "$work/one.median")" "$many" \
+    "$(tail -n1 "$work/many.median")" "$(tail -n1 "$work/many.longest")"
+done
+
+row() { # row LABEL FILE
+  local whole waited
+  whole=$(median "$2.median") waited=$(median "$2.calls")
+  printf '%-10s %10.3f %10.3f %14.3f %14.3f %10.2f %12.2f %10.2f\n' "$1" "$whole" "$(median "$2.longest")" "$waited" \
+    "$(difference "$waited" "$whole")" "$(median "$2.agent")" "$(median "$2.containerd")" "$(median "$2.machine")"
+}
+echo
+echo "$(nproc) cores, Linux $(uname -r), $(containerd --version | awk '{ print $1, $3 }'), $(runc --version | head -n 1); medians of $rounds rounds, load $(cut -d' ' -f1-3 /proc/loadavg)"
+echo "from the manifest's file to the container's first command (seconds), image present; CPU seconds of the whole round"
+printf '%-10s %10s %10s %14s %14s %10s %12s %10s\n' pods median last 'in the calls' 'besides' imagelet containerd machine
+row 1 "$work/one"
+row "$many" "$work/many"
+
+[ "$idle" -gt 0 ] || exit 0
+echo
+echo "bench-pods: $many pods run, nobody does anything for $idle s"
+sleep 10
+mapfile -t shim_pids < <(shims)
+before=("$(ticks "$agent")" "$(ticks "$containerd")" "$(ticks "${shim_pids[@]}")")
+before_operations=$(operations)
+sleep "$idle"
+after=("$(ticks "$agent")" "$(ticks "$containerd")" "$(ticks "${shim_pids[@]}")")
+idle_row() { # idle_row LABEL INDEX PID…
+  local label=$1 index=$2
+  shift 2
+  printf '%-22s %10.2f %10.2f %10s %10s\n' "$label" "$(difference "${before[$index]}" "${after[$index]}")" \
+    "$(echo "${before[$index]} ${after[$index]} $idle" | awk '{ print ($2 - $1) / $3 * 100 }')" "$(memory Rss "$@")" "$(memory Pss "$@")"
+}
+printf '%-22s %10s %10s %10s %10s\n' '' 'CPU (s)' 'CPU (%)' 'RSS (MB)' 'PSS (MB)'
+idle_row imagelet 0 "$agent"
+idle_row containerd 1 "$containerd"
+idle_row "${#shim_pids[@]} shims" 2 "${shim_pids[@]}"
+echo "imagelet asked the runtime $(($(operations) - before_operations)) times"
