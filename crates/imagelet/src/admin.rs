@@ -5,13 +5,15 @@
 //! `GET /healthz`, `/livez`: the process answers. `GET /readyz`: the image service behind it does, too. `GET /metrics`.
 //! `GET /backoff`, `POST /backoff/reset`: see [`backoff`]. `GET /gc`, `GET /gc/plan`, `POST /gc/collect`, `GET` and `POST /gc/containers`,
 //! `POST /gc/room`, `POST /check`, `GET /names`,
-//! `GET /status`, `GET /pins`, `POST /pins`, `POST /pins/remove`: see [`gc`].
+//! `GET /status`, `GET /pins`, `POST /pins`, `POST /pins/remove`: see [`gc`]. `GET /pods`, `GET /pods/{namespace}/{name}`,
+//! `GET /events`, `GET /node`: see [`pods`].
 
 pub(crate) mod backoff;
 pub(crate) mod client;
 mod collecting;
 mod exposition;
 pub(crate) mod gc;
+pub(crate) mod pods;
 mod process;
 mod routes;
 
@@ -69,6 +71,7 @@ pub(crate) struct Admin {
     service: Arc<dyn ImageService>,
     manager: Option<Arc<ImageManager>>,
     collection: Option<Arc<Collection>>,
+    pods: Option<pods::PodBoard>,
 }
 
 impl Admin {
@@ -80,7 +83,7 @@ impl Admin {
         let version = [("version", env!("CARGO_PKG_VERSION"))];
         registry.register("imagelet_build", "The version that runs", Info::new(version));
         registry.register_collector(Box::new(process::Process));
-        Self { registry, service, manager: None, collection: None }
+        Self { registry, service, manager: None, collection: None, pods: None }
     }
 
     /// Shows the back-off of this manager as well.
@@ -95,12 +98,18 @@ impl Admin {
         Self { collection: Some(collection), ..self }
     }
 
+    /// Tells of pods as well.
+    #[must_use]
+    pub(crate) fn with_pods(self, pods: pods::PodBoard) -> Self {
+        Self { pods: Some(pods), ..self }
+    }
+
     /// Listens at these places, and answers until `stop` or its own end. A socket that somebody else answers on is left
     /// to him: with a line in the log where it is the default one, with a failure where it was asked for.
     pub(crate) async fn start(self, places: &Places, stop: &CancellationToken) -> Outcome<Running> {
         let stop = stop.child_token();
-        let Self { registry, service, manager, collection } = self;
-        let state = Arc::new(routes::State { registry, service, manager, collection, stop: stop.clone() });
+        let Self { registry, service, manager, collection, pods } = self;
+        let state = Arc::new(routes::State { registry, service, manager, collection, pods, stop: stop.clone() });
         let tasks = TaskTracker::new();
         let path = &places.socket;
         let socket = match bind(path).await {

@@ -103,6 +103,7 @@ async fn a_service_that_hangs_is_not_ready() {
         service: Arc::new(fake),
         manager: None,
         collection: None,
+        pods: None,
         stop: CancellationToken::new(),
     };
     let response = routes::ready(axum::extract::State(Arc::new(state))).await;
@@ -222,7 +223,7 @@ async fn the_socket_is_its_owners_and_goes_with_it() {
     assert!(!rig.socket().exists());
     let (code, line) = rig.ask(Method::GET, "/metrics").await.expect_err("nobody is there");
     assert_eq!(code, Code::Unreachable);
-    assert!(line.starts_with("nothing answers on SOCKET: `imagelet serve` and "), "{line}");
+    assert!(line.starts_with("nothing answers on SOCKET: `imagelet run`, `imagelet serve` and "), "{line}");
 }
 
 #[tokio::test]

@@ -163,6 +163,11 @@ impl App {
         self.managed.get_or_try_init(make).await
     }
 
+    /// The image manager, if it was asked for.
+    pub(crate) fn managed_already(&self) -> Option<&Managed> {
+        self.managed.get()
+    }
+
     /// Who collects the images: this process, or the agent that has the root or the state of its collection.
     pub(crate) async fn owner(&self) -> Outcome<&Arc<Owner>> {
         self.owner.get_or_try_init(async || self.find_owner().await.map(Arc::new)).await

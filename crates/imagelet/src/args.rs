@@ -14,7 +14,7 @@ use crate::config::flags::SettingFlags;
 use crate::output::{Format, Printer};
 use crate::progress;
 pub(crate) use collecting::{Check, Gc, GcAction, GcContainers, GcExplain, PinArgs, UnpinArgs};
-pub(crate) use pods::Run;
+pub(crate) use pods::{Describe, Events, Pods, Run, Scope};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -119,6 +119,9 @@ pub(crate) enum Command {
     Unmount(Unmount),
     Explain(Explain),
     Run(Run),
+    Pods(Pods),
+    Describe(Describe),
+    Events(Events),
     Serve(Serve),
     Registry(Registry),
     Import(Import),

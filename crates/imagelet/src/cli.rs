@@ -5,8 +5,10 @@ mod backoff;
 mod check;
 pub(crate) mod completion;
 mod config;
+mod describe;
 mod df;
 mod ensure;
+mod events;
 mod explain;
 mod export;
 mod gc;
@@ -18,11 +20,13 @@ mod inspect;
 mod metrics;
 mod mount;
 mod pins;
+mod pod_list;
 mod pods;
 mod pull;
 mod registry;
 mod rmi;
 mod run;
+mod run_once;
 mod serve;
 mod status;
 #[expect(dead_code, reason = "the commands that enter and read containers come next")]
@@ -53,6 +57,9 @@ pub(crate) async fn run(app: &App, command: &Command) -> Outcome {
         Command::Unmount(args) => mount::unmount(args).await,
         Command::Explain(args) => explain::run(app, args).await,
         Command::Run(args) => run::run(app, args).await,
+        Command::Pods(args) => pod_list::run(app, args).await,
+        Command::Describe(args) => describe::run(app, args).await,
+        Command::Events(args) => events::run(app, args).await,
         Command::Serve(args) => serve::run(app, args).await,
         Command::Registry(args) => registry::run(app, args).await,
         Command::Import(args) => import::run(app, args).await,

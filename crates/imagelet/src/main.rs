@@ -15,6 +15,7 @@ mod manifest;
 mod memory;
 mod node;
 mod output;
+mod pods;
 mod progress;
 mod secrets;
 mod signals;

@@ -6,31 +6,36 @@ pub(crate) mod events;
 pub(crate) mod facts;
 pub(crate) mod lock;
 pub(crate) mod notify;
+mod secrets;
 
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cri_api::RuntimeService;
 use cri_grpc::Endpoint;
 use cri_grpc::client::connect_runtime_service;
-use image_manager::{EventRecorder, LogRecorder};
+use image_manager::{EventRecorder, LogRecorder, WallClock};
 use kuberuntime::Phase;
 use kuberuntime::container_gc::PodStates;
 use kuberuntime::handlers::Handlers;
 use kuberuntime::probes::ProbeManager;
-use kuberuntime::sources::DesiredPods;
-use kuberuntime::sync::{CredentialsOf, DocumentsOf, PodRuntime, PodRuntimeParts};
+use kuberuntime::sources::{DesiredPods, DocumentStore, Source, SourceOptions, Sources, UrlSource};
+use kuberuntime::sync::{PodRuntime, PodRuntimeParts};
 use kuberuntime::volumes::Volumes;
 use kuberuntime::workers::{AgentOptions, PodAgent};
+use prometheus_client::registry::Registry;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::admin::pods::{About, PodBoard};
 use crate::app::{App, parse_endpoint};
 use crate::collection::{Collection, KnownPods};
 use crate::config::Config;
 use crate::exit::{Code, Failure, Outcome, chain, code_of};
 use crate::wiring::Mode;
 use events::EventBook;
+use secrets::PullCredentials;
 
 /// Where runtimes listen that nobody had to configure.
 const USUAL_SOCKETS: [&str; 2] = ["/run/containerd/containerd.sock", "/run/crio/crio.sock"];
@@ -39,31 +44,61 @@ const EVENTS: usize = 2000;
 /// Pauses between two looks for a runtime that is not there.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What a node is made from.
-pub(crate) struct Wanted {
-    /// Whether it stays, and so waits for what is not there yet.
-    pub(crate) stays: bool,
-    /// The pods that there should be.
-    pub(crate) desired: watch::Receiver<DesiredPods>,
-    /// What pods may pull with.
-    pub(crate) credentials: CredentialsOf,
-    /// The documents that they name.
-    pub(crate) documents: DocumentsOf,
+/// What reading manifests needs, before there is a runtime to run them on.
+pub(crate) struct Reading {
+    /// How they are read.
+    pub(crate) options: SourceOptions,
+    /// Whether the node stays, and so waits for what is not there yet.
+    stays: bool,
+    book: Arc<EventBook>,
+    recorder: Arc<dyn EventRecorder>,
+}
+
+impl Reading {
+    /// Of a node that stays, or of a command in the foreground.
+    pub(crate) fn new(config: &Config, stays: bool) -> Self {
+        let clock: WallClock = Arc::new(jiff::Timestamp::now);
+        let book = Arc::new(EventBook::new(EVENTS, Arc::clone(&clock)));
+        // A command in the foreground tells of states; the events behind them are for the curious.
+        let log: Arc<dyn EventRecorder> = if stays { Arc::new(LogRecorder) } else { Arc::new(events::Quiet) };
+        let recorder = events::all(vec![Arc::clone(&book) as Arc<dyn EventRecorder>, log]);
+        let parse = Arc::new(crate::yaml::values);
+        let mut options = SourceOptions::new(facts::name(config), parse, Arc::clone(&recorder), clock);
+        options.file_check = config.pods.file_period;
+        options.http_check = config.pods.http_period;
+        Self { options, stays, book, recorder }
+    }
+}
+
+/// The sources that the configuration and the command line name.
+pub(crate) fn sources(config: &Config, manifests: &[PathBuf]) -> Vec<Source> {
+    let pods = &config.pods;
+    let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+    let paths: Vec<PathBuf> = match manifests {
+        [] => pods.manifests.iter().cloned().collect(),
+        given => given.iter().map(absolute).collect(),
+    };
+    let headers = || pods.headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect();
+    let url = pods.url.iter().map(|url| Source::Url(UrlSource { url: url.clone(), headers: headers() }));
+    let documents = pods.documents.iter().cloned().map(Source::Documents);
+    paths.into_iter().map(Source::Path).chain(url).chain(documents).collect()
 }
 
 /// A node that runs pods.
-#[expect(dead_code, reason = "the routes that ask come next")]
 pub(crate) struct Node {
     /// The loop.
     pub(crate) agent: Arc<PodAgent>,
     /// The images.
     pub(crate) collection: Arc<Collection>,
-    /// What happened.
-    pub(crate) events: Arc<EventBook>,
-    /// Where pods run.
-    pub(crate) runtime: Arc<dyn RuntimeService>,
     /// The pods that there should be.
     pub(crate) desired: watch::Receiver<DesiredPods>,
+    sources: Sources,
+    documents: DocumentStore,
+    credentials: Arc<PullCredentials>,
+    hands: Arc<PodRuntime>,
+    book: Arc<EventBook>,
+    about: About,
+    stays: bool,
 }
 
 /// The endpoints of `run`, where the configuration is silent: the runtime that is here, and its images.
@@ -82,15 +117,16 @@ pub(crate) fn choose_endpoints(config: &mut Config) {
 
 impl Node {
     /// Connects, and puts the parts together. Nothing runs yet.
-    pub(crate) async fn new(app: &App, wanted: Wanted) -> Outcome<Self> {
-        let Wanted { stays, desired, credentials, documents } = wanted;
+    pub(crate) async fn new(app: &App, reading: Reading, sources: Vec<Source>) -> Outcome<Self> {
+        let Reading { options, stays, book, recorder } = reading;
+        let clock = Arc::clone(&options.wall_clock);
+        let sources = Sources::new(sources, options);
+        let (desired, documents) = (sources.desired(), sources.documents());
+        let directory = app.config.credentials.secrets_directory.clone();
+        let credentials = Arc::new(PullCredentials::read(directory, documents.clone()).await?);
         let endpoint = parse_endpoint(app.config.container_runtime_endpoint.as_deref().unwrap_or_default())?;
         let runtime = until_there(app, stays, async || runtime(app, &endpoint).await).await?;
         let backend = until_there(app, stays, async || app.backend().await).await?;
-        let book = Arc::new(EventBook::new(EVENTS, Arc::new(jiff::Timestamp::now)));
-        // One command in the foreground tells of states; the events behind them are for the curious.
-        let log: Arc<dyn EventRecorder> = if stays { Arc::new(LogRecorder) } else { Arc::new(events::Quiet) };
-        let recorder = events::all(vec![Arc::clone(&book) as Arc<dyn EventRecorder>, log]);
 
         let agent = Arc::new(OnceLock::new());
         let pods = KnownPods {
@@ -107,31 +143,77 @@ impl Node {
         };
         let collection = Arc::new(Collection::open(&app.config, parts).await?);
         app.collects(Arc::clone(&collection));
-        let managed = app.managed(Arc::clone(&recorder), if stays { Mode::Agent } else { Mode::OneShot }).await?;
+        let mode = if stays { Mode::Agent } else { Mode::OneShot };
+        let managed = app.managed(Arc::clone(&recorder), mode).await?;
         managed.recover(app, &*backend.service()).await?;
 
         let config = app.config.clone();
         let facts = tokio::task::spawn_blocking(move || facts::read(&config)).await;
         let node = facts.map_err(|_| Failure::failed("look at the node: the reader panicked"))?;
-        let volumes = Arc::new(Volumes::new(app.config.root.join("pods")));
+        let about = About {
+            node_name: node.around.node_name.clone(),
+            runtime_endpoint: endpoint.to_string(),
+            pod_logs: node.pod_logs.clone(),
+            pid: std::process::id(),
+        };
         let handlers = Arc::new(Handlers::new(Arc::clone(&runtime)));
         let (changed, changes) = mpsc::unbounded_channel();
-        let clock = Arc::clone(&node.wall_clock);
-        let probes = Arc::new(ProbeManager::new(Arc::clone(&handlers), Arc::clone(&recorder), changed, clock));
+        let probes = ProbeManager::new(Arc::clone(&handlers), Arc::clone(&recorder), changed, clock);
+        let (secrets, of_documents) = (Arc::clone(&credentials), documents.clone());
         let hands = Arc::new(PodRuntime::new(PodRuntimeParts {
-            runtime: Arc::clone(&runtime),
+            runtime,
             images: Arc::clone(&managed.manager),
             events: recorder,
-            volumes,
+            volumes: Arc::new(Volumes::new(app.config.root.join("pods"))),
             handlers,
-            credentials,
-            documents,
+            credentials: Arc::new(move |pod| secrets.of(pod)),
+            documents: Arc::new(move |namespace| of_documents.of(namespace)),
             node,
         }));
-        let options = AgentOptions { resync: app.config.pods.sync_period, ..AgentOptions::default() };
-        let made = Arc::new(PodAgent::new(hands, probes, desired.clone(), changes, options));
+        // What somebody else runs here is not the business of a command in the foreground.
+        let options =
+            AgentOptions { resync: app.config.pods.sync_period, end_unknown: stays, ..AgentOptions::default() };
+        let made = PodAgent::new(Arc::clone(&hands), Arc::new(probes), desired.clone(), changes, options);
+        let made = Arc::new(made);
         let _ = agent.set(Arc::clone(&made));
-        Ok(Self { agent: made, collection, events: book, runtime, desired })
+        Ok(Self { agent: made, collection, desired, sources, documents, credentials, hands, book, about, stays })
+    }
+
+    /// What the admin endpoint tells of pods.
+    pub(crate) fn board(&self) -> PodBoard {
+        PodBoard {
+            agent: Arc::clone(&self.agent),
+            desired: self.desired.clone(),
+            events: Arc::clone(&self.book),
+            node: self.about.clone(),
+        }
+    }
+
+    /// Puts everything that is counted into `registry`.
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        self.collection.register(registry);
+        self.hands.metrics().register(registry);
+        self.agent.metrics().register(registry);
+    }
+
+    /// Does everything that goes on in the background until `stop`. Containers go on.
+    pub(crate) async fn keep(&self, app: &App, stop: &CancellationToken) {
+        let images = async {
+            match (self.stays, app.config.gc.enabled.unwrap_or(true)) {
+                (true, true) => self.collection.run(stop).await,
+                (true, false) => self.collection.watch(stop).await,
+                (false, _) => {}
+            }
+        };
+        let documents = async {
+            let mut changes = self.documents.changes();
+            while stop.run_until_cancelled(changes.changed()).await.is_some_and(|heard| heard.is_ok()) {
+                self.agent.documents_changed();
+            }
+        };
+        let secrets = self.credentials.keep(app.config.pods.file_period, stop);
+        tokio::join!(self.sources.run(stop), self.agent.run(stop), images, documents, secrets);
+        self.hands.shutdown().await;
     }
 }
 
@@ -223,17 +305,4 @@ fn names(image: &str) -> Vec<String> {
     let full = oci::Reference::parse(image).ok();
     let listed = full.map(|full| [full.clone().with_default_tag().to_string(), full.canonical().to_string()]);
     listed.into_iter().flatten().chain([image.to_owned()]).collect()
-}
-
-/// Runs everything that goes on in the background until `stop`.
-pub(crate) async fn keep(app: &App, node: &Node, stop: &CancellationToken) {
-    let collects = app.config.gc.enabled.unwrap_or(true);
-    let collection = async {
-        if collects {
-            node.collection.run(stop).await;
-        } else {
-            node.collection.watch(stop).await;
-        }
-    };
-    tokio::join!(node.agent.run(stop), collection);
 }

@@ -49,11 +49,17 @@ impl SecretStore {
     /// What the names in `pod` stand for, in its namespace. As the admission of service accounts has it, a pod that
     /// lists no pull secrets has those of its account.
     pub(crate) fn resolve(&self, pod: &Pod) -> Resolved {
-        self.resolve_names(&pod.namespace, &pod.service_account, &pod.pull_secrets)
+        self.resolve_names(&pod.namespace, &pod.service_account, &pod.pull_secrets, |_| None)
     }
 
-    /// The same of a pod in this namespace that names this account and these secrets.
-    pub(crate) fn resolve_names(&self, namespace: &str, service_account: &str, pull_secrets: &[String]) -> Resolved {
+    /// The same of a pod in this namespace that names this account and these secrets, which may lie `beside` it.
+    pub(crate) fn resolve_names(
+        &self,
+        namespace: &str,
+        service_account: &str,
+        pull_secrets: &[String],
+        beside: impl Fn(&str) -> Option<PullSecret>,
+    ) -> Resolved {
         let account = self.accounts.get(&(namespace.to_owned(), service_account.to_owned()));
         let names = match account {
             Some((_, names)) if pull_secrets.is_empty() => names.as_slice(),
@@ -66,8 +72,9 @@ impl SecretStore {
             ..Resolved::default()
         };
         for name in names {
-            match self.secrets.get(&(namespace.to_owned(), name.clone())) {
-                Some(secret) => resolved.secrets.push(secret.clone()),
+            let here = || self.secrets.get(&(namespace.to_owned(), name.clone())).cloned();
+            match beside(name).or_else(here) {
+                Some(secret) => resolved.secrets.push(secret),
                 None => resolved.missing.push(name.clone()),
             }
         }

@@ -112,6 +112,13 @@ pub(crate) fn json(text: &str) -> Result<serde_json::Value, String> {
     }
 }
 
+/// Every document that is not empty as JSON. The error is for people, and quotes nothing of a text that is none.
+pub(crate) fn values(bytes: &[u8]) -> Result<Vec<serde_json::Value>, String> {
+    let text = std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())?;
+    let at = |e: YamlError| e.position.map_or(e.message.clone(), |p| format!("line {}: {}", p.line, e.message));
+    Ok(documents(text).map_err(at)?.into_iter().map(|node| node.value.into()).collect())
+}
+
 impl From<Value> for serde_json::Value {
     fn from(value: Value) -> Self {
         match value {

@@ -95,7 +95,7 @@ fn unreachable(socket: &Path, error: &std::io::Error) -> Failure {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => Failure::new(
             Code::Unreachable,
             format!(
-                "nothing answers on {shown}: `imagelet serve` and `imagelet ensure --wait` do while they run; \
+                "nothing answers on {shown}: `imagelet run`, `imagelet serve` and `imagelet ensure --wait` do while they run; \
                  --root or --admin-socket says where"
             ),
         ),

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::backoff::{self, List, NOBODY_DECIDES, Reset};
 use super::collecting;
 use super::exposition::Form;
+use super::pods::{self, PodBoard};
 use crate::collection::Collection;
 
 /// How long the image service may take to say that it is there.
@@ -32,6 +33,8 @@ pub(super) struct State {
     pub(super) manager: Option<Arc<ImageManager>>,
     /// Garbage collection, if it is done here.
     pub(super) collection: Option<Arc<Collection>>,
+    /// Pods, if they are run here.
+    pub(super) pods: Option<PodBoard>,
     /// Cancelled when the process is about to end.
     pub(super) stop: CancellationToken,
 }
@@ -39,7 +42,7 @@ pub(super) struct State {
 /// For the owner.
 pub(super) fn all(state: Arc<State>) -> Router {
     let own = Router::new().route("/backoff", get(list)).route("/backoff/reset", post(reset));
-    collecting::add(own).with_state(Arc::clone(&state)).merge(public(state))
+    pods::add(collecting::add(own)).with_state(Arc::clone(&state)).merge(public(state))
 }
 
 /// For everybody who reaches the address.
@@ -54,6 +57,9 @@ pub(super) type Of = extract::State<Arc<State>>;
 pub(super) async fn ready(extract::State(state): Of) -> Response {
     if state.stop.is_cancelled() {
         return refused(StatusCode::SERVICE_UNAVAILABLE, "not ready: about to end");
+    }
+    if let Some(Err(problem)) = state.pods.as_ref().map(PodBoard::healthy) {
+        return refused(StatusCode::SERVICE_UNAVAILABLE, &format!("not ready: pods: {problem}"));
     }
     match tokio::time::timeout(READY_TIME, state.service.image_fs_info()).await {
         Ok(Ok(_)) => "ok\n".into_response(),

@@ -40,3 +40,58 @@ impl Run {
         }
     }
 }
+
+/// Which pods are listed.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Scope {
+    /// Only pods of this namespace
+    #[arg(long, short, value_name = "NAMESPACE")]
+    pub(crate) namespace: Option<String>,
+    /// Pods of all namespaces, which is what is listed unless -n says otherwise
+    #[arg(long, short = 'A', conflicts_with = "namespace")]
+    pub(crate) all_namespaces: bool,
+}
+
+/// List the pods of this node
+///
+/// Asks the process that keeps them (`imagelet run`) over its admin socket. READY, STATUS and RESTARTS are those of `kubectl get
+/// pods`; -o wide adds addresses and images; -o json and yaml write them in Kubernetes' shape. Manifests that were refused
+/// are told on stderr.
+#[derive(Debug, Args)]
+#[command(visible_alias = "ps")]
+pub(crate) struct Pods {
+    #[command(flatten)]
+    pub(crate) scope: Scope,
+    /// Only this pod: its name with or without the node behind it, namespace/name, or uid
+    #[arg(value_name = "POD")]
+    pub(crate) pods: Vec<String>,
+    /// Write the list anew whenever it changes
+    #[arg(long, short)]
+    pub(crate) watch: bool,
+}
+
+/// Show everything about a pod: containers, conditions, volumes, events, and what its last sync wanted
+#[derive(Debug, Args)]
+pub(crate) struct Describe {
+    /// Name with or without the node behind it, namespace/name, or uid
+    #[arg(value_name = "POD", required = true)]
+    pub(crate) pods: Vec<String>,
+    /// Its namespace
+    #[arg(long, short, value_name = "NAMESPACE")]
+    pub(crate) namespace: Option<String>,
+}
+
+/// Show what happened to pods: pulls, starts, probes that failed, ends
+///
+/// The process that keeps pods (`imagelet run`) remembers the last 2,000 events of its life.
+#[derive(Debug, Args)]
+pub(crate) struct Events {
+    #[command(flatten)]
+    pub(crate) scope: Scope,
+    /// Only of this pod: its name with or without the node behind it, namespace/name, or uid
+    #[arg(value_name = "POD")]
+    pub(crate) pod: Option<String>,
+    /// Go on with what happens
+    #[arg(long, short)]
+    pub(crate) watch: bool,
+}

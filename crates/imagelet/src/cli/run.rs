@@ -1,49 +1,50 @@
-//! `imagelet run`: pods from manifests, kept running until a signal comes.
+//! `imagelet run`: pods from manifests, kept as they should be until a signal comes. In the foreground: [`super::run_once`].
 
-use std::sync::Arc;
-
-use kuberuntime::Documents;
-use kuberuntime::sources::DesiredPods;
-use kuberuntime::sync::PodCredentials;
 use prometheus_client::registry::Registry;
-use tokio::sync::watch;
-use tokio_util::task::TaskTracker;
 
 use crate::admin::{Admin, Places};
 use crate::app::App;
 use crate::args::Run;
-use crate::exit::{Failure, Outcome};
+use crate::exit::Outcome;
 use crate::node::lock::PodsLock;
 use crate::node::notify::Notify;
-use crate::node::{self, Node, Wanted};
+use crate::node::{self, Node, Reading};
 
 pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     if !args.files.is_empty() {
-        return Err(Failure::failed("-f is not there yet"));
+        return super::run_once::run(app, args).await;
     }
     let _lock = PodsLock::take(&app.config.root)?;
-    let (_keeps, desired) = watch::channel(DesiredPods::default());
-    let wanted = Wanted {
-        stays: true,
-        desired,
-        credentials: Arc::new(|_| PodCredentials::default()),
-        documents: Arc::new(|_| Documents::default()),
-    };
-    let node = match Node::new(app, wanted).await {
+    let sources = node::sources(&app.config, &args.manifests);
+    let made = Node::new(app, Reading::new(&app.config, true), sources).await;
+    let node = match made {
         // It was asked to end while it waited for the runtime.
         Err(_) if app.stop.is_cancelled() => return Ok(()),
         made => made?,
     };
-    let registered = |registry: &mut Registry| node.collection.register(registry);
-    let admin = Admin::new(registered, app.service().await?).with_collection(Arc::clone(&node.collection));
-    let admin = admin.start(&Places::of(&app.config), &app.stop).await?;
+    let managed = app.managed_already();
+    let registered = |registry: &mut Registry| {
+        node.register(registry);
+        if let Some(managed) = managed {
+            managed.register(registry);
+        }
+    };
+    let mut admin = Admin::new(registered, app.service().await?).with_collection(node.collection.clone());
+    admin = admin.with_pods(node.board());
+    if let Some(managed) = managed {
+        admin = admin.with_manager(managed.manager.clone());
+    }
+    // `pods` and `describe` ask there: it must be had.
+    let places = Places { asked_for: true, ..Places::of(&app.config) };
+    let admin = admin.start(&places, &app.stop).await?;
     let notify = Notify::of(&app.environment);
     notify.ready();
-    let (tasks, stop) = (TaskTracker::new(), app.stop.child_token());
-    node::keep(app, &node, &stop).await;
-    notify.stopping();
+    let ending = async {
+        app.stop.cancelled().await;
+        notify.stopping();
+        tracing::info!("ending; containers go on");
+    };
+    tokio::join!(node.keep(app, &app.stop), ending);
     admin.stop().await;
-    tasks.close();
-    tasks.wait().await;
     Ok(())
 }

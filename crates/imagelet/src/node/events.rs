@@ -38,7 +38,6 @@ impl EventBook {
     }
 
     /// Those of higher numbers, in their order.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the routes that ask come next"))]
     pub(crate) fn since(&self, number: u64) -> Vec<Entry> {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let first = entries.partition_point(|entry| entry.number <= number);
@@ -46,12 +45,10 @@ impl EventBook {
     }
 
     /// The number of the last one.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the routes that ask come next"))]
     pub(crate) fn last(&self) -> u64 {
         *self.told.borrow()
     }
 
-    #[cfg_attr(not(test), expect(dead_code, reason = "the routes that ask come next"))]
     /// Comes back when there is one of a higher number.
     pub(crate) async fn after(&self, number: u64) {
         // The sender is this book's own, so it is not gone.

@@ -1,0 +1,227 @@
+//! What an agent that runs pods tells of them, in Kubernetes' shapes: `GET /pods`, a PodList; `GET /pods/{namespace}/{name}`,
+//! one pod with what its last sync wanted; `GET /events`, an EventList that a client may wait for; `GET /node`. Decides
+//! nothing. Called by axum; the commands `pods`, `describe` and `events` ask.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Path, RawQuery};
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::get;
+use jiff::Timestamp;
+use kuberuntime::Phase;
+use kuberuntime::sources::DesiredPods;
+use kuberuntime::workers::{PodAgent, PodView, WorkerState};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::routes::{Of, State, json as answer, refused};
+use crate::node::events::{Entry, EventBook};
+
+/// How long a client may wait for an event in one request.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// What is told when nobody runs pods here.
+const NOBODY: &str = "this process runs no pods; `imagelet run` does";
+
+/// What is asked for pods and events.
+#[derive(Clone)]
+pub(crate) struct PodBoard {
+    pub(crate) agent: Arc<PodAgent>,
+    pub(crate) desired: watch::Receiver<DesiredPods>,
+    pub(crate) events: Arc<EventBook>,
+    pub(crate) node: About,
+}
+
+/// What the node says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct About {
+    /// Its name.
+    pub(crate) node_name: String,
+    /// Where its pods run.
+    pub(crate) runtime_endpoint: String,
+    /// Where their logs are.
+    pub(crate) pod_logs: String,
+    /// Process that keeps them.
+    pub(crate) pid: u32,
+}
+
+/// How the sync of a pod goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Sync {
+    /// Where the pod is on its way.
+    pub(crate) state: String,
+    /// What the last look at it asked for, in words.
+    pub(crate) actions: String,
+    /// What went wrong the last time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<String>,
+}
+
+/// Adds the routes.
+pub(super) fn add(router: Router<Arc<State>>) -> Router<Arc<State>> {
+    router
+        .route("/pods", get(list))
+        .route("/pods/{namespace}/{name}", get(one))
+        .route("/events", get(events))
+        .route("/node", get(node))
+}
+
+fn board(state: &State) -> Result<&PodBoard, Box<Response>> {
+    state.pods.as_ref().ok_or_else(|| Box::new(refused(StatusCode::NOT_FOUND, NOBODY)))
+}
+
+async fn list(state: Of) -> Response {
+    match board(&state) {
+        Ok(board) => answer(&board.list()),
+        Err(refusal) => *refusal,
+    }
+}
+
+async fn one(state: Of, Path((namespace, name)): Path<(String, String)>) -> Response {
+    let board = match board(&state) {
+        Ok(board) => board,
+        Err(refusal) => return *refusal,
+    };
+    match board.one(&namespace, &name) {
+        Some(pod) => answer(&pod),
+        None => refused(StatusCode::NOT_FOUND, &format!("pod {namespace}/{name} not found")),
+    }
+}
+
+async fn node(state: Of) -> Response {
+    match board(&state) {
+        Ok(board) => answer(&board.node),
+        Err(refusal) => *refusal,
+    }
+}
+
+/// `since=NUMBER`: those after that one. `wait=SECONDS`: comes back when there is one, or when so long has passed.
+async fn events(state: Of, RawQuery(query): RawQuery) -> Response {
+    let board = match board(&state) {
+        Ok(board) => board,
+        Err(refusal) => return *refusal,
+    };
+    let query = query.unwrap_or_default();
+    let given: HashMap<_, _> = url::form_urlencoded::parse(query.as_bytes()).into_owned().collect();
+    let number = |name: &str| match given.get(name).map(|text| text.parse::<u64>()) {
+        None => Ok(None),
+        Some(Ok(number)) => Ok(Some(number)),
+        Some(Err(_)) => Err(format!("{name}: a whole number was expected")),
+    };
+    if let Some(unknown) = given.keys().find(|name| !["since", "wait"].contains(&name.as_str())) {
+        return refused(StatusCode::BAD_REQUEST, &format!("{unknown:?} is not known: since, wait"));
+    }
+    let (since, wait) = match (number("since"), number("wait")) {
+        (Ok(since), Ok(wait)) => (since.unwrap_or_default(), wait),
+        (Err(line), _) | (_, Err(line)) => return refused(StatusCode::BAD_REQUEST, &line),
+    };
+    // Numbers begin anew with the process: whoever knows later ones asked another one before.
+    let since = if since > board.events.last() { 0 } else { since };
+    if let Some(seconds) = wait {
+        let patience = Duration::from_secs(seconds).min(LONGEST_WAIT);
+        tokio::select! {
+            () = board.events.after(since) => {}
+            () = tokio::time::sleep(patience) => {}
+            () = state.stop.cancelled() => {}
+        }
+    }
+    answer(&board.events_since(since))
+}
+
+impl PodBoard {
+    /// Whether the node keeps its pods as they should be.
+    pub(super) fn healthy(&self) -> Result<(), String> {
+        self.agent.healthy()
+    }
+
+    fn list(&self) -> Value {
+        let desired = self.desired.borrow().clone();
+        let items: Vec<Value> = self.agent.pods().iter().map(|view| pod(view, &desired)).collect();
+        let refused: Vec<Value> = desired
+            .refused
+            .iter()
+            .map(|refused| json!({"origin": refused.origin, "pod": refused.pod, "reason": refused.reason}))
+            .collect();
+        json!({"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": items, "refused": refused})
+    }
+
+    fn one(&self, namespace: &str, name: &str) -> Option<Value> {
+        let views = self.agent.pods();
+        let named = |view: &&Arc<PodView>| view.pod.metadata.namespace == namespace && view.pod.metadata.name == name;
+        // While an earlier pod of the name is being ended, the one that is wanted is the one that is meant.
+        let desired = self.desired.borrow().clone();
+        let wanted = |view: &&Arc<PodView>| desired.pods.contains_key(&view.pod.metadata.uid);
+        let view = views.iter().filter(named).find(wanted).or_else(|| views.iter().find(named))?;
+        let sync =
+            Sync { state: view.state.as_str().to_owned(), actions: view.actions.clone(), error: view.error.clone() };
+        Some(json!({"pod": pod(view, &desired), "sync": sync}))
+    }
+
+    fn events_since(&self, number: u64) -> Value {
+        let entries = self.events.since(number);
+        let last = entries.last().map_or(number, |entry| entry.number);
+        let items: Vec<Value> = entries.iter().map(|entry| event(entry, &self.node.node_name)).collect();
+        json!({"apiVersion": "v1", "kind": "EventList", "metadata": {"resourceVersion": last.to_string()}, "items": items})
+    }
+}
+
+/// A pod in Kubernetes' shape.
+pub(crate) fn pod(view: &PodView, desired: &DesiredPods) -> Value {
+    let mut object = view.pod.to_json();
+    let metadata = &mut object["metadata"];
+    metadata["creationTimestamp"] = json!(seconds(view.status.start_time));
+    let over = matches!(view.status.phase, Phase::Succeeded | Phase::Failed);
+    let ending = matches!(view.state, WorkerState::Terminating | WorkerState::Terminated);
+    // Nobody wants it any more; since when is not of interest to anybody.
+    if ending
+        && !over
+        && !desired.pods.contains_key(&view.pod.metadata.uid)
+        && metadata.get("deletionTimestamp").is_none()
+    {
+        metadata["deletionTimestamp"] = json!(seconds(Timestamp::now()));
+    }
+    object["status"] = json!(view.status);
+    object
+}
+
+/// An event in Kubernetes' shape.
+fn event(entry: &Entry, node: &str) -> Value {
+    let event = &entry.event;
+    let object = &event.object;
+    json!({
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {
+            "name": format!("{}.{:x}", object.name, entry.id),
+            "namespace": object.namespace,
+            "resourceVersion": entry.number.to_string(),
+        },
+        "involvedObject": {
+            "apiVersion": "v1",
+            "kind": if object.namespace.is_empty() { "Node" } else { "Pod" },
+            "namespace": object.namespace,
+            "name": object.name,
+            "uid": object.uid,
+            "fieldPath": object.field_path,
+        },
+        "type": event.kind.as_str(),
+        "reason": event.reason,
+        "message": event.message,
+        "count": entry.count,
+        "firstTimestamp": seconds(entry.first),
+        "lastTimestamp": seconds(entry.last),
+        "source": {"component": "imagelet", "host": node},
+    })
+}
+
+/// A time as Kubernetes writes it.
+fn seconds(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}

@@ -1,0 +1,220 @@
+//! `imagelet pods`: the pods of this node, as the process that keeps them tells.
+
+use axum::http::Method;
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::target::{Known, PodName};
+use crate::admin::{Places, client};
+use crate::app::App;
+use crate::args::{Pods, Scope};
+use crate::exit::{Code, Failure, Outcome};
+use crate::output::{Format, Report, Table};
+use crate::pods::age;
+use crate::pods::columns::columns;
+use crate::pods::shape::{List, Pod};
+
+/// How often a list that is watched is asked for.
+const WATCH: std::time::Duration = std::time::Duration::from_millis(500);
+
+/// A pod as it was answered, and what of it is shown.
+#[derive(Clone, Debug)]
+pub(super) struct Listed {
+    pub(super) value: Value,
+    pub(super) pod: Pod,
+}
+
+impl Listed {
+    /// What it is found by.
+    pub(super) fn known(&self) -> Known {
+        let (metadata, node) = (&self.pod.metadata, self.pod.spec.node_name.clone());
+        let (namespace, name, uid) = (metadata.namespace.clone(), metadata.name.clone(), metadata.uid.clone());
+        Known { namespace, name, uid, node }
+    }
+}
+
+struct Shown {
+    pods: Vec<Listed>,
+    now: Timestamp,
+}
+
+impl Serialize for Shown {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let items: Vec<&Value> = self.pods.iter().map(|listed| &listed.value).collect();
+        json!({"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": items}).serialize(serializer)
+    }
+}
+
+impl Report for Shown {
+    fn table(&self, wide: bool, _: bool) -> Table {
+        let titles: &[&str] = if wide {
+            &["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "IP", "NODE", "IMAGES"]
+        } else {
+            &["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE"]
+        };
+        let mut table = Table::new(titles);
+        for Listed { pod, .. } in &self.pods {
+            let columns = columns(pod);
+            let metadata = &pod.metadata;
+            let mut row = vec![
+                metadata.namespace.clone(),
+                metadata.name.clone(),
+                columns.ready(),
+                columns.status.clone(),
+                columns.restarts(self.now),
+                age::since(metadata.creation_timestamp, self.now),
+            ];
+            if wide {
+                let images: Vec<&str> = pod.spec.containers.iter().map(|container| container.image.as_str()).collect();
+                row.extend([pod.status.pod_ip.clone(), pod.spec.node_name.clone(), images.join(",")]);
+            }
+            table.row(row);
+        }
+        table
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.pods.iter().map(|listed| format!("pod/{}", listed.pod.metadata.name)).collect()
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.pods.iter().map(|listed| listed.pod.metadata.uid.clone()).collect()
+    }
+}
+
+pub(super) async fn run(app: &App, args: &Pods) -> Outcome {
+    let mut last = None;
+    loop {
+        let pods = listed(app, &args.scope, &args.pods, last.is_none()).await?;
+        let shown = Shown { pods, now: Timestamp::now() };
+        let text = serde_json::to_string(&shown).unwrap_or_default();
+        if last.as_ref() != Some(&text) {
+            if shown.pods.is_empty() && args.pods.is_empty() && matches!(app.printer.format, None | Some(Format::Table))
+            {
+                tracing::info!("no pods");
+            }
+            app.printer.report(&shown)?;
+        }
+        if !args.watch {
+            return Ok(());
+        }
+        last = Some(text);
+        tokio::time::sleep(WATCH).await;
+    }
+}
+
+/// The pods that are meant, by namespace and name. `tells`: with what there is to say of manifests that were refused.
+async fn listed(app: &App, scope: &Scope, names: &[String], tells: bool) -> Outcome<Vec<Listed>> {
+    let (pods, refused) = ask(app).await?;
+    if tells {
+        for refused in refused {
+            let pod = refused.pod.map(|pod| format!("pod {pod}: ")).unwrap_or_default();
+            tracing::warn!("refused: {}: {pod}{}", refused.origin, refused.reason);
+        }
+    }
+    if !names.is_empty() {
+        return choose(pods, names, scope.namespace.as_deref());
+    }
+    let here = |listed: &Listed| scope.namespace.as_ref().is_none_or(|n| *n == listed.pod.metadata.namespace);
+    Ok(pods.into_iter().filter(here).collect())
+}
+
+/// Those of these names, in their order.
+pub(super) fn choose(pods: Vec<Listed>, names: &[String], namespace: Option<&str>) -> Outcome<Vec<Listed>> {
+    let known: Vec<Known> = pods.iter().map(Listed::known).collect();
+    let mut chosen = Vec::with_capacity(names.len());
+    for name in names {
+        chosen.push(pods[PodName::parse(name, namespace)?.choose(&known)?].clone());
+    }
+    Ok(chosen)
+}
+
+/// All pods that the agent has, and what it refused.
+pub(super) async fn ask(app: &App) -> Outcome<(Vec<Listed>, Vec<crate::pods::shape::Refused>)> {
+    let list: List = agent(app, "/pods").await?;
+    let mut pods = Vec::with_capacity(list.items.len());
+    for value in list.items {
+        let pod = Pod::of(&value).map_err(|e| Failure::caused(Code::Failed, "understand a pod of the agent", &e))?;
+        pods.push(Listed { value, pod });
+    }
+    // One that is wanted goes before one of its name that is ending.
+    pods.sort_by(|a, b| {
+        let key = |listed: &Listed| {
+            let metadata = &listed.pod.metadata;
+            (metadata.namespace.clone(), metadata.name.clone(), metadata.deletion_timestamp.is_some())
+        };
+        key(a).cmp(&key(b))
+    });
+    Ok((pods, list.refused))
+}
+
+/// Asks the process that keeps the pods. Where there is none, that is told, and nothing is guessed.
+pub(super) async fn agent<T: serde::de::DeserializeOwned>(app: &App, target: &str) -> Outcome<T> {
+    let socket = Places::of(&app.config).socket;
+    let none = |line: String| Failure::new(Code::Unreachable, line);
+    let shown = socket.display();
+    match tokio::net::UnixStream::connect(&socket).await {
+        Ok(_) => client::ask_at_length(&socket, Method::GET, target).await,
+        Err(error) => match error.kind() {
+            std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => Err(none(format!(
+                "nobody keeps pods here: nothing answers on {shown}; `imagelet run` does while it runs, and --root or \
+                 --admin-socket says where. Containers that it left go on without it: `imagelet logs` and `exec` find them"
+            ))),
+            std::io::ErrorKind::PermissionDenied => {
+                Err(Failure::caused(Code::NotPermitted, format!("connect to {shown}"), &error))
+            }
+            _ => Err(Failure::caused(Code::Unreachable, format!("connect to {shown}"), &error)),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(name: &str, uid: &str) -> Listed {
+        let value = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"namespace": "shop", "name": name, "uid": uid, "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"nodeName": "edge", "containers": [{"name": "a", "image": "r.example/a:1"}, {"name": "b", "image": "b"}]},
+            "status": {"phase": "Running", "podIP": "10.0.0.9", "containerStatuses": [
+                {"name": "a", "ready": true, "restartCount": 0, "state": {"running": {"startedAt": null}}},
+                {"name": "b", "ready": false, "restartCount": 2, "lastState": {"terminated": {"exitCode": 1,
+                    "finishedAt": "2026-01-01T00:02:00Z"}}, "state": {"running": {"startedAt": "2026-01-01T00:02:10Z"}}}]},
+        });
+        Listed { pod: Pod::of(&value).expect("a pod"), value }
+    }
+
+    #[test]
+    fn tables() {
+        let now = "2026-01-01T00:05:00Z".parse().expect("a time");
+        let shown = Shown { pods: vec![listed("web-edge", "u-1")], now };
+        assert_eq!(
+            shown.table(false, false).render(),
+            "NAMESPACE   NAME       READY   STATUS    RESTARTS     AGE\n\
+             shop        web-edge   1/2     Running   2 (3m ago)   5m\n"
+        );
+        assert_eq!(
+            shown.table(true, false).render().lines().nth(1),
+            Some("shop        web-edge   1/2     Running   2 (3m ago)   5m    10.0.0.9   edge   r.example/a:1,b")
+        );
+        assert_eq!((shown.names(), shown.ids()), (vec!["pod/web-edge".to_owned()], vec!["u-1".to_owned()]));
+        let json = serde_json::to_value(&shown).expect("JSON");
+        assert_eq!((&json["kind"], &json["items"][0]["metadata"]["name"]), (&json!("PodList"), &json!("web-edge")));
+    }
+
+    #[test]
+    fn pods_are_found_by_what_people_call_them() {
+        let pods = || vec![listed("web-edge", "u-1"), listed("web-2-edge", "u-2")];
+        for (text, want) in
+            [("web", "u-1"), ("web-edge", "u-1"), ("shop/web-2", "u-2"), ("u-2", "u-2"), ("pod/web", "u-1")]
+        {
+            let chosen = choose(pods(), &[text.to_owned()], None).expect(text);
+            assert_eq!(chosen[0].pod.metadata.uid, want, "{text}");
+        }
+        let failure = choose(pods(), &["db".to_owned()], None).expect_err("none");
+        assert_eq!(failure.lines(), ["pod \"db\" not found"]);
+        assert!(choose(pods(), &["web".to_owned()], Some("other")).is_err());
+    }
+}

@@ -1,0 +1,169 @@
+//! `imagelet run -f`: pods in the foreground, until all of them have ended or a signal comes. Each change is one line on
+//! stdout, and nothing is left afterwards.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use kuberuntime::Phase;
+use kuberuntime::sources::{Once, Source};
+use kuberuntime::workers::PodView;
+use tokio_util::sync::CancellationToken;
+
+use crate::admin::pods as board;
+use crate::app::App;
+use crate::args::Run;
+use crate::exit::{Code, Failure, Outcome, chain};
+use crate::node::lock::PodsLock;
+use crate::node::{Node, Reading};
+use crate::pods::columns::columns;
+use crate::pods::shape::{ContainerStatus, Pod};
+
+pub(super) async fn run(app: &App, args: &Run) -> Outcome {
+    let reading = Reading::new(&app.config, false);
+    let (mut sources, mut pods) = (Vec::new(), 0);
+    if args.files.iter().filter(|file| file.as_os_str() == "-").count() > 1 {
+        return Err(Failure::usage("-f -: standard input can be read only once"));
+    }
+    for file in &args.files {
+        let read = if file.as_os_str() == "-" {
+            Once::stdin(tokio::io::stdin(), &reading.options).await
+        } else {
+            Once::file(Path::new(file), &reading.options).await
+        };
+        let once = read.map_err(|error| Failure::failed(chain(&error)))?;
+        pods += once.pods();
+        sources.push(Source::Once(once));
+    }
+    if pods == 0 {
+        return Err(Failure::failed("there is no pod in what was given with -f"));
+    }
+    sources.extend(app.config.pods.documents.iter().cloned().map(Source::Documents));
+    let _lock = PodsLock::take(&app.config.root)?;
+    let node = Node::new(app, reading, sources).await?;
+    // It goes on while pods end, whatever signal came.
+    let stop = CancellationToken::new();
+    let mut told = Told::default();
+    let work = async {
+        let outcome = foreground(app, &node, &mut told).await;
+        stop.cancel();
+        outcome
+    };
+    tokio::join!(work, node.keep(app, &stop)).0
+}
+
+/// Tells of changes until the end, and takes everything away.
+async fn foreground(app: &App, node: &Node, told: &mut Told) -> Outcome {
+    let mut changes = node.agent.changes();
+    let finished = node.agent.finished();
+    tokio::pin!(finished);
+    let views = loop {
+        told.tell(app, node)?;
+        tokio::select! {
+            views = &mut finished => break Some(views),
+            () = app.stop.cancelled() => break None,
+            heard = changes.changed() => if heard.is_err() { break None },
+        }
+    };
+    told.tell(app, node)?;
+    let failed: Vec<String> =
+        views.iter().flatten().filter(|view| view.status.phase == Phase::Failed).map(title).collect();
+    if views.is_none() {
+        tracing::info!("ending the pods; a second signal leaves them as they are");
+    }
+    let gone = node.agent.end_all(None);
+    tokio::pin!(gone);
+    loop {
+        tokio::select! {
+            () = &mut gone => break,
+            heard = changes.changed() => if heard.is_err() { break },
+        }
+        if views.is_none() {
+            told.tell(app, node)?;
+        }
+    }
+    match (views, failed.as_slice()) {
+        (None, _) => Err(Failure::new(app.signals.code(), "ended by a signal")),
+        (Some(_), []) => Ok(()),
+        (Some(_), failed) => Err(Failure::new(Code::Failed, format!("failed: {}", failed.join(", ")))),
+    }
+}
+
+fn title(view: &Arc<PodView>) -> String {
+    format!("{}/{}", view.pod.metadata.namespace, view.pod.metadata.name)
+}
+
+/// What was told of pods, by their uids.
+#[derive(Default)]
+struct Told(BTreeMap<String, String>);
+
+impl Told {
+    /// One line for each pod that changed.
+    fn tell(&mut self, app: &App, node: &Node) -> Outcome {
+        let desired = node.desired.borrow().clone();
+        let mut lines = Vec::new();
+        for view in node.agent.pods() {
+            // A pod may also be one that somebody else left in this runtime.
+            if !desired.pods.contains_key(&view.pod.metadata.uid) {
+                continue;
+            }
+            let Ok(pod) = Pod::of(&board::pod(&view, &desired)) else { continue };
+            let text = state(&pod);
+            let last = self.0.insert(view.pod.metadata.uid.clone(), text.clone());
+            if last.as_ref() != Some(&text) {
+                lines.push(format!("{}: {text}", title(&view)));
+            }
+        }
+        if app.printer.quiet { Ok(()) } else { app.printer.lines(lines) }
+    }
+}
+
+/// A pod in one line: `ImagePullBackOff (0/1): web: Back-off pulling image …`.
+fn state(pod: &Pod) -> String {
+    let columns = columns(pod);
+    let mut text = format!("{} ({})", columns.status, columns.ready());
+    let all = pod.status.init_container_statuses.iter().chain(&pod.status.container_statuses);
+    for why in all.filter_map(why) {
+        text.push_str(": ");
+        text.push_str(&why);
+    }
+    if !pod.status.message.is_empty() {
+        text.push_str(": ");
+        text.push_str(&pod.status.message);
+    }
+    crate::output::table::clean(&text)
+}
+
+/// Why a container does not run, or how it failed.
+fn why(container: &ContainerStatus) -> Option<String> {
+    let name = &container.name;
+    if let Some(waiting) = container.state.waiting.as_ref().filter(|waiting| !waiting.message.is_empty()) {
+        return Some(format!("{name}: {}", waiting.message));
+    }
+    let end = container.state.terminated.as_ref().filter(|end| end.exit_code != 0)?;
+    let message = if end.message.is_empty() { String::new() } else { format!(", {}", end.message.trim_end()) };
+    Some(format!("{name}: exit code {}{message}", end.exit_code))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_pod_in_one_line() {
+        let line = |statuses: serde_json::Value| {
+            let pod = json!({"spec": {"containers": [{"name": "a"}, {"name": "b"}]}, "status": {"phase": "Running",
+                "containerStatuses": statuses}});
+            state(&Pod::of(&pod).expect("a pod"))
+        };
+        let run = json!({"name": "a", "ready": true, "state": {"running": {"startedAt": null}}});
+        assert_eq!(line(json!([run])), "Running (1/2)");
+        let pull =
+            json!({"name": "b", "state": {"waiting": {"reason": "ErrImagePull", "message": "no such manifest"}}});
+        assert_eq!(line(json!([run, pull])), "ErrImagePull (1/2): b: no such manifest");
+        let end = json!({"name": "b", "state": {"terminated": {"exitCode": 3, "reason": "Error", "message": "no\u{7} disk\n"}}});
+        assert_eq!(line(json!([run, end])), "Error (1/2): b: exit code 3, no? disk");
+    }
+}

@@ -1,0 +1,90 @@
+//! [`PullCredentials`]: what pods may pull with. Their pull secrets lie among the documents of the sources or in the secrets
+//! directory, which is read again and again; accounts lie in the latter. What cannot be read leaves what was known before.
+//! Called by the syncs of pods.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use kuberuntime::pod::Pod;
+use kuberuntime::sources::DocumentStore;
+use kuberuntime::sync::PodCredentials;
+use tokio_util::sync::CancellationToken;
+
+use crate::exit::{Code, Failure, Outcome};
+use crate::secrets::{SecretStore, read_directory};
+
+/// What pods may pull with.
+pub(crate) struct PullCredentials {
+    directory: Option<PathBuf>,
+    documents: DocumentStore,
+    /// Guards what was last read.
+    store: RwLock<Arc<SecretStore>>,
+    /// Guards the problems that were told.
+    told: Mutex<BTreeSet<String>>,
+}
+
+impl PullCredentials {
+    /// Reads the directory for the first time.
+    ///
+    /// # Errors
+    /// It cannot be read: the configuration names something that is not there.
+    pub(super) async fn read(directory: Option<PathBuf>, documents: DocumentStore) -> Outcome<Self> {
+        let this = Self { directory, documents, store: RwLock::default(), told: Mutex::default() };
+        this.read_again().await.map_err(|line| Failure::new(Code::Config, line))?;
+        Ok(this)
+    }
+
+    /// Reads the directory again and again until `stop`.
+    pub(super) async fn keep(&self, period: Duration, stop: &CancellationToken) {
+        if self.directory.is_none() {
+            return;
+        }
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(period) => {}
+            }
+            if let Err(line) = self.read_again().await {
+                self.tell([format!("{line}; what was known of it goes on")].into());
+            }
+        }
+    }
+
+    async fn read_again(&self) -> Result<(), String> {
+        let Some(directory) = self.directory.clone() else { return Ok(()) };
+        let read = tokio::task::spawn_blocking(move || store(&directory));
+        let (store, problems) = read.await.map_err(|_| "secretsDirectory: the reader panicked".to_owned())??;
+        *self.store.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(store);
+        self.tell(problems);
+        Ok(())
+    }
+
+    /// Tells what was not told the last time.
+    fn tell(&self, problems: BTreeSet<String>) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        problems.difference(&told).for_each(|problem| tracing::warn!("{problem}"));
+        *told = problems;
+    }
+
+    /// What a pod may pull with. What lies beside the pod goes before what lies in the directory.
+    pub(super) fn of(&self, pod: &Pod) -> PodCredentials {
+        let store = Arc::clone(&self.store.read().unwrap_or_else(PoisonError::into_inner));
+        let (namespace, spec) = (&pod.metadata.namespace, &pod.spec);
+        let account = if spec.service_account_name.is_empty() { "default" } else { &spec.service_account_name };
+        let beside = |name: &str| self.documents.pull_secret(namespace, name);
+        let resolved = store.resolve_names(namespace, account, &spec.image_pull_secrets, beside);
+        PodCredentials { secrets: resolved.secrets, missing: resolved.missing, account: resolved.account }
+    }
+}
+
+/// What lies in the directory, and what is not as it should be.
+fn store(directory: &Path) -> Result<(SecretStore, BTreeSet<String>), String> {
+    let read =
+        read_directory(directory).map_err(|error| format!("secretsDirectory {}: {error}", directory.display()))?;
+    let problems = read.problems.iter().cloned().chain(read.duplicates()).collect();
+    let mut store = SecretStore::default();
+    store.add(read.objects);
+    Ok((store, problems))
+}
