@@ -91,6 +91,7 @@ impl Exchange<'_> {
         debug_assert!(request.headers().contains_key(HOST), "whoever builds an exchange names the host");
         let (mut sender, connection) = http1::Builder::new()
             .title_case_headers(true)
+            .allow_obsolete_multiline_headers_in_responses(true)
             .max_buf_size(MAX_HEAD)
             .handshake(TokioIo::new(stream))
             .await

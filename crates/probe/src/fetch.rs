@@ -137,8 +137,8 @@ fn request_headers(url: &Url, given: &[(&str, &str)]) -> Result<HeaderMap, Strin
         if [CONTENT_LENGTH, TRANSFER_ENCODING].contains(&header) {
             return Err(format!("header {name:?} is not for the caller to say"));
         }
-        let mut value =
-            HeaderValue::try_from(*value).map_err(|_| format!("the value of header {name:?} cannot be sent"))?;
+        let mut value = HeaderValue::from_bytes(value.as_bytes())
+            .map_err(|_| format!("the value of header {name:?} cannot be sent"))?;
         value.set_sensitive(true);
         own.append(header, value);
     }

@@ -156,8 +156,8 @@ fn headers(get: &HttpGet<'_>) -> Result<HeaderMap, NoReply> {
         if [CONTENT_LENGTH, TRANSFER_ENCODING, TRAILER].contains(&header) {
             continue;
         }
-        let value =
-            HeaderValue::try_from(value.trim()).map_err(|_| format!("invalid header field value for {name:?}"))?;
+        let value = HeaderValue::from_bytes(value.trim().as_bytes())
+            .map_err(|_| format!("invalid header field value for {name:?}"))?;
         headers.append(header, value);
     }
     for (header, default) in
