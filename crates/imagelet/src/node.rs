@@ -19,7 +19,7 @@ use image_manager::{EventRecorder, LogRecorder, WallClock};
 use kuberuntime::Phase;
 use kuberuntime::container_gc::PodStates;
 use kuberuntime::handlers::Handlers;
-use kuberuntime::probes::ProbeManager;
+use kuberuntime::probes::{ProbeManager, ProbeMetrics};
 use kuberuntime::sources::{DesiredPods, DocumentStore, Source, SourceOptions, Sources, UrlSource};
 use kuberuntime::sync::{PodRuntime, PodRuntimeParts};
 use kuberuntime::volumes::Volumes;
@@ -96,6 +96,7 @@ pub(crate) struct Node {
     documents: DocumentStore,
     credentials: Arc<PullCredentials>,
     hands: Arc<PodRuntime>,
+    probed: Arc<ProbeMetrics>,
     book: Arc<EventBook>,
     about: About,
     stays: bool,
@@ -146,6 +147,7 @@ impl Node {
         let mode = if stays { Mode::Agent } else { Mode::OneShot };
         let managed = app.managed(Arc::clone(&recorder), mode).await?;
         managed.recover(app, &*backend.service()).await?;
+        let runtime = managed.watched(runtime);
 
         let config = app.config.clone();
         let facts = tokio::task::spawn_blocking(move || facts::read(&config)).await;
@@ -159,6 +161,7 @@ impl Node {
         let handlers = Arc::new(Handlers::new(Arc::clone(&runtime)));
         let (changed, changes) = mpsc::unbounded_channel();
         let probes = ProbeManager::new(Arc::clone(&handlers), Arc::clone(&recorder), changed, clock);
+        let probed = probes.metrics();
         let (secrets, of_documents) = (Arc::clone(&credentials), documents.clone());
         let hands = Arc::new(PodRuntime::new(PodRuntimeParts {
             runtime,
@@ -176,7 +179,19 @@ impl Node {
         let made = PodAgent::new(Arc::clone(&hands), Arc::new(probes), desired.clone(), changes, options);
         let made = Arc::new(made);
         let _ = agent.set(Arc::clone(&made));
-        Ok(Self { agent: made, collection, desired, sources, documents, credentials, hands, book, about, stays })
+        Ok(Self {
+            agent: made,
+            collection,
+            desired,
+            sources,
+            documents,
+            credentials,
+            hands,
+            probed,
+            book,
+            about,
+            stays,
+        })
     }
 
     /// What the admin endpoint tells of pods.
@@ -194,6 +209,7 @@ impl Node {
         self.collection.register(registry);
         self.hands.metrics().register(registry);
         self.agent.metrics().register(registry);
+        self.probed.register(registry);
     }
 
     /// Does everything that goes on in the background until `stop`. Containers go on.

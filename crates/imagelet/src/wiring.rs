@@ -11,10 +11,10 @@ use std::time::Duration;
 use credentials::exec::{Clock, ExecOptions, ParseYaml, Providers};
 use credentials::helper::HelperOptions;
 use credentials::{Keyring, KeyringOptions, NodeFiles, PathMatch};
-use cri_api::ImageService;
+use cri_api::{ImageService, RuntimeService};
 use image_manager::{
-    Allowlist, BackoffOptions, EventRecorder, ImageManager, Instrumented, Metrics, Options, PullRecords, PullerOptions,
-    RecordsOptions, VerificationPolicy, WallClock,
+    Allowlist, BackoffOptions, EventRecorder, ImageManager, Instrumented, InstrumentedRuntime, Metrics, Options,
+    PullRecords, PullerOptions, RecordsOptions, VerificationPolicy, WallClock,
 };
 use prometheus_client::registry::Registry;
 use tokio::time::Instant;
@@ -111,6 +111,11 @@ impl Managed {
         if let Some(providers) = &self.providers {
             providers.register(registry);
         }
+    }
+
+    /// The runtime with its calls counted beside those of the image service.
+    pub(crate) fn watched(&self, runtime: Arc<dyn RuntimeService>) -> Arc<dyn RuntimeService> {
+        Arc::new(InstrumentedRuntime::new(runtime, Arc::clone(&self.metrics), Arc::new(Instant::now)))
     }
 
     /// Finishes what a process that was killed in the middle of a pull has left behind. Before the first pull.
