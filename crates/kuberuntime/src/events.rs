@@ -63,13 +63,8 @@ pub enum PodEvent<'a> {
     },
     /// Keys of a document are no names of variables: the text of [`crate::SkippedKeys`].
     InvalidEnvironmentVariableNames(&'a str),
-    /// A volume could not be made.
-    FailedMount {
-        /// The volume.
-        volume: &'a str,
-        /// Why.
-        error: &'a str,
-    },
+    /// A volume could not be made: the text of [`crate::volumes::VolumeSetupError`].
+    FailedMount(&'a str),
 }
 
 impl PodEvent<'_> {
@@ -101,7 +96,7 @@ impl PodEvent<'_> {
             Self::NetworkNotReady(_) => "NetworkNotReady",
             Self::FailedValidation { .. } => "FailedValidation",
             Self::InvalidEnvironmentVariableNames(_) => "InvalidEnvironmentVariableNames",
-            Self::FailedMount { .. } => "FailedMount",
+            Self::FailedMount(_) => "FailedMount",
         }
     }
 
@@ -114,9 +109,10 @@ impl PodEvent<'_> {
             Self::Failed(error) => format!("Error: {error}"),
             Self::FailedPostStartHook => "PostStartHook failed".to_owned(),
             Self::FailedPreStopHook => "PreStopHook failed".to_owned(),
-            Self::BackOff(text) | Self::InvalidEnvironmentVariableNames(text) | Self::NetworkNotReady(text) => {
-                (*text).to_owned()
-            }
+            Self::BackOff(text)
+            | Self::InvalidEnvironmentVariableNames(text)
+            | Self::NetworkNotReady(text)
+            | Self::FailedMount(text) => (*text).to_owned(),
             Self::Killing { container, message: "" } => format!("Stopping container {container}"),
             Self::Killing { message, .. } => (*message).to_owned(),
             Self::Unhealthy { probe, output } => format!("{probe} probe failed: {output}"),
@@ -128,7 +124,6 @@ impl PodEvent<'_> {
             Self::FailedCreatePodSandBox(error) => format!("Failed to create pod sandbox: {error}"),
             Self::FailedPodSandBoxStatus(error) => format!("Unable to get pod sandbox status: {error}"),
             Self::FailedValidation { pod, errors } => format!("Error validating pod {pod}, ignoring: {errors}"),
-            Self::FailedMount { volume, error } => format!("MountVolume.SetUp failed for volume {volume:?} : {error}"),
         }
     }
 }

@@ -37,6 +37,8 @@ struct State {
     images: Mutex<Option<FakeImageService>>,
     /// Guards the conditions that a test has changed.
     conditions: Mutex<BTreeMap<String, Condition>>,
+    /// Guards the name and the version that a test has given it.
+    called: Mutex<Option<(String, String)>>,
 }
 
 impl FakeRuntimeService {
@@ -78,6 +80,11 @@ impl FakeRuntimeService {
     /// Offers a runtime handler beside the default one.
     pub fn offer_handler(&self, name: &str) {
         lock(&self.0.pods).handlers.insert(name.to_owned());
+    }
+
+    /// It says that it is the runtime of this name and version.
+    pub fn be_called(&self, name: &str, version: &str) {
+        *lock(&self.0.called) = Some((name.to_owned(), version.to_owned()));
     }
 
     /// Sets a condition of the runtime, for example `NetworkReady`.
@@ -206,12 +213,9 @@ impl FakeRuntimeService {
 impl RuntimeService for FakeRuntimeService {
     async fn version(&self) -> Result<VersionInfo> {
         self.enter(CallKind::Version, "").await?;
-        Ok(VersionInfo {
-            version: "0.1.0".into(),
-            runtime_name: "fake".into(),
-            runtime_version: "1.0.0".into(),
-            runtime_api_version: "v1".into(),
-        })
+        let called = lock(&self.0.called).clone();
+        let (runtime_name, runtime_version) = called.unwrap_or_else(|| ("fake".into(), "1.0.0".into()));
+        Ok(VersionInfo { version: "0.1.0".into(), runtime_name, runtime_version, runtime_api_version: "v1".into() })
     }
 
     async fn status(&self, verbose: bool) -> Result<RuntimeStatus> {

@@ -184,6 +184,8 @@ pub(super) async fn kill_pod(
         }
         None => orphans_in_order(observed, &mut victims),
     }
+    // Those whose time is over all at once still go in their order.
+    victims.sort_by_key(|victim| victim.step);
     let mut failures = kill_containers(hands, &owner, hands.ip_of(observed), &victims).await;
     let sandboxes = observed.sandboxes.iter().map(|sandbox| async {
         let stopped = hands.parts.runtime.stop_pod_sandbox(&sandbox.id).await;

@@ -15,7 +15,7 @@ use crate::config::{self, ContainerInput, ImageUser};
 use crate::container_gc::{LogDirectories, link_name};
 use crate::events::PodEvent;
 use crate::handlers::Target;
-use crate::pod::{Container, ContainerKind, ImageRole};
+use crate::pod::{Container, ContainerKind, ImageRole, RecursiveReadOnly};
 use crate::restart_backoff::RestartBackoff;
 use crate::status::api::Waiting;
 use crate::volumes::MountInput;
@@ -282,7 +282,7 @@ impl PodSync<'_> {
             hosts: Some(&hosts),
             image_refs: &image_refs,
             runtime_handler: &self.pod.spec.runtime_class_name,
-            recursive_read_only: false,
+            recursive_read_only: self.recursive_read_only(container).await?,
         });
         let mounts = mounts.await.map_err(|error| Failure::config(error.to_string()))?;
         let directory = format!("{}/{}", self.log_directory(), container.name);
@@ -291,12 +291,30 @@ impl PodSync<'_> {
         Ok(config::container_config(self.pod, kind, container, input))
     }
 
+    /// Whether the pod's handler can make mounts read-only all the way down; asked only where the container wants it.
+    async fn recursive_read_only(&self, container: &Container) -> Result<bool, Failure> {
+        let wants = |wish| matches!(wish, RecursiveReadOnly::IfPossible | RecursiveReadOnly::Enabled);
+        if !container.volume_mounts.iter().any(|mount| mount.recursive_read_only.is_some_and(wants)) {
+            return Ok(false);
+        }
+        let status = self.hands.parts().runtime.status(false).await;
+        let status = status.map_err(|error| Failure::config(error.message()))?;
+        let name = &self.pod.spec.runtime_class_name;
+        let handler = status.handlers.iter().find(|handler| handler.name == *name);
+        Ok(handler.is_some_and(|handler| handler.features.recursive_read_only_mounts))
+    }
+
     /// Starts it. Where only the answer was lost it runs all the same.
     async fn begin(&self, spot: &Spot, kind: ContainerKind, container: &Container, id: &str, number: u32) -> Try {
         let runtime = &self.hands.parts().runtime;
         if let Err(error) = runtime.start_container(id).await {
             let status = runtime.container_status(id, false).await;
-            if !status.is_ok_and(|status| status.state == ContainerState::Running) {
+            let ran = |state, started_at| match state {
+                ContainerState::Running => true,
+                ContainerState::Exited => started_at > 0,
+                ContainerState::Created | ContainerState::Unknown => false,
+            };
+            if !status.is_ok_and(|status| ran(status.state, status.started_at)) {
                 return Err(Failure::new("RunContainerError", error.message()).into());
             }
             tracing::warn!(

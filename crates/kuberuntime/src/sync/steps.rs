@@ -17,7 +17,6 @@ use crate::labels::Owner;
 use crate::pod::{ContainerKind, Pod};
 use crate::status::api::Waiting;
 use crate::status::{ObservedContainer, ObservedPod};
-use crate::volumes::VolumeSetupError;
 
 /// Why a sync goes no further.
 #[derive(Debug)]
@@ -222,13 +221,9 @@ impl<'a> PodSync<'a> {
         let parts = &self.hands.parts;
         let set_up = parts.volumes.set_up(self.pod, &self.documents, &parts.node.around).await;
         set_up.map_err(|error| {
-            let reason = error.to_string();
-            let event = match &error {
-                VolumeSetupError::SetUp { volume, reason } => PodEvent::FailedMount { volume, error: reason },
-                _ => PodEvent::FailedMount { volume: "", error: &reason },
-            };
-            self.tell_pod(&event);
-            Halt::Failed(format!("set up volumes: {error}"))
+            let text = error.to_string();
+            self.tell_pod(&PodEvent::FailedMount(&text));
+            Halt::Failed(text)
         })
     }
 

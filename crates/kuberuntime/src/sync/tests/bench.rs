@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use cri_api::testing::{CallKind, FakeImage, FakeImageService, FakeProcess, FakeRuntimeService};
 use cri_api::{ContainerState, RuntimeService};
-use image_manager::{ImageManager, Options, RingRecorder};
+use image_manager::{ImageManager, Options, PullerOptions, RingRecorder};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{ClusterDns, NodeResources};
 use crate::handlers::Handlers;
 use crate::pod::Pod;
-use crate::sync::{NodeFacts, PodCredentials, PodRuntime, PodRuntimeParts, SyncReport};
+use crate::sync::{NodeFacts, PodCredentials, PodRuntime, PodRuntimeError, PodRuntimeParts, SyncReport};
 use crate::volumes::Volumes;
 use crate::{
     Documents, ObservedPod, Origin, PodActions, PodStatus, ProbeResults, StatusInput, Surroundings, Waiting,
@@ -105,7 +105,12 @@ impl Bench {
 
     /// One look, and what it asks for.
     pub(crate) async fn sync(&self) -> SyncReport {
-        let observed = self.observe().await;
+        self.try_sync().await.expect("observed")
+    }
+
+    /// The same, where the look itself may fail.
+    pub(crate) async fn try_sync(&self) -> Result<SyncReport, PodRuntimeError> {
+        let observed = self.hands.observe(&self.pod.metadata.uid).await?;
         let told = |name: &str, waiting: Option<&Waiting>| {
             let mut all = self.waiting.lock().expect("no panic");
             match waiting {
@@ -113,7 +118,7 @@ impl Bench {
                 None => drop(all.remove(name)),
             }
         };
-        self.hands.sync_pod(&self.pod, &observed, &self.probes, &told, &self.stop).await
+        Ok(self.hands.sync_pod(&self.pod, &observed, &self.probes, &told, &self.stop).await)
     }
 
     /// A sync in which nothing failed.
@@ -140,7 +145,7 @@ impl Bench {
         panic!("it does not settle: {told:?}")
     }
 
-    pub(crate) async fn end(&self, grace: Option<i64>) -> Result<(), crate::sync::PodRuntimeError> {
+    pub(crate) async fn end(&self, grace: Option<i64>) -> Result<(), PodRuntimeError> {
         self.hands.end_pod(Some(&self.pod), &self.observe().await, grace).await
     }
 
@@ -200,6 +205,24 @@ impl Bench {
             .collect()
     }
 
+    /// Syncs, with a rest behind each, until one goes well and has nothing more to do.
+    pub(crate) async fn recover(&self) {
+        for _ in 0..20 {
+            let report = self.try_sync().await;
+            self.rest(700).await;
+            if report.is_ok_and(|report| report.errors.is_empty() && report.actions.is_empty()) {
+                return;
+            }
+        }
+        panic!("it does not recover: {}", self.actions().await)
+    }
+
+    /// So many seconds pass for everybody.
+    pub(crate) async fn rest(&self, seconds: u32) {
+        self.pass(seconds.into());
+        tokio::time::advance(Duration::from_secs(seconds.into())).await;
+    }
+
     /// Calls that change something, since they were forgotten.
     pub(crate) fn changes(&self) -> Vec<(CallKind, String)> {
         let looks = [
@@ -250,8 +273,10 @@ fn hands(
         longest_restart_delay: Duration::from_secs(300),
         wall_clock: Arc::new(move || Timestamp::from_second(clock.load(Ordering::Relaxed)).expect("a time")),
     };
+    let puller = PullerOptions { serialize: false, qps: 0.0, ..PullerOptions::default() };
+    let options = Options { puller, ..Options::default() };
     PodRuntime::new(PodRuntimeParts {
-        images: Arc::new(ImageManager::new(Arc::new(images.clone()), Arc::clone(ring) as _, Options::default())),
+        images: Arc::new(ImageManager::new(Arc::new(images.clone()), Arc::clone(ring) as _, options)),
         events: Arc::clone(ring) as _,
         volumes: Arc::new(Volumes::new(root.join("pods"))),
         handlers: Arc::new(Handlers::new(Arc::clone(&service))),
