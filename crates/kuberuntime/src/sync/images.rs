@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use cri_api::PodSandboxConfig;
 use image_manager::{EnsureImageRequest, ObjectRef, PodRef};
+use tokio::time::Instant;
 
 use super::lock;
 use super::prefetch::{Answer, Key};
@@ -28,7 +29,7 @@ impl PodSync<'_> {
     /// Makes sure of an image, or takes the answer of whoever did ahead.
     pub(super) async fn ensure(&self, image: &PodImage<'_>, sandbox: Option<&PodSandboxConfig>) -> Step<Ensured> {
         let key = Key::new(image.image, image.policy);
-        self.until_stopped(async {
+        self.waiting_for_image(async {
             match self.hands.prefetch.take(&self.owner.uid, &key).await {
                 Some(answer) => Ensured { answer, ahead: true },
                 None => self.ask(image, sandbox).await,
@@ -39,7 +40,15 @@ impl PodSync<'_> {
 
     /// Makes sure of an image whatever was answered ahead.
     pub(super) async fn ensure_anew(&self, image: &PodImage<'_>, sandbox: Option<&PodSandboxConfig>) -> Step<Ensured> {
-        self.until_stopped(self.ask(image, sandbox)).await
+        self.waiting_for_image(self.ask(image, sandbox)).await
+    }
+
+    /// Waits for an image, and counts for how long.
+    async fn waiting_for_image(&self, image: impl Future<Output = Ensured>) -> Step<Ensured> {
+        let begun = Instant::now();
+        let ensured = self.until_stopped(image).await;
+        *lock(&self.waited_for_images) += begun.elapsed();
+        ensured
     }
 
     async fn ask(&self, image: &PodImage<'_>, sandbox: Option<&PodSandboxConfig>) -> Ensured {

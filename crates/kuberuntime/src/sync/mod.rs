@@ -112,6 +112,8 @@ pub struct SyncReport {
     pub retry_at: Option<Timestamp>,
     /// The runtime's network is not ready.
     pub network_not_ready: bool,
+    /// How long it waited for images.
+    pub waited_for_images: std::time::Duration,
     /// What failed, for people; empty: it went well.
     pub errors: Vec<String>,
     /// It was asked to stop before it was done.

@@ -2,6 +2,8 @@
 //! containers whose turn it is. Decides nothing that [`compute_pod_actions`] has not. Called by [`super::PodRuntime`].
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::Duration;
 
 use cri_api::ContainerState;
 use tokio_util::sync::CancellationToken;
@@ -9,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::kill::{Victim, kill_containers, kill_pod};
 use super::sandbox::Spot;
 use super::start::Failure;
-use super::{PodCredentials, PodRuntime, SyncReport, first_of, gone_is_done, owner_of};
+use super::{PodCredentials, PodRuntime, SyncReport, first_of, gone_is_done, lock, owner_of};
 use crate::actions::{Kill, PodActions, ProbeResults, Reset, compute_pod_actions};
 use crate::documents::Documents;
 use crate::events::PodEvent;
@@ -41,6 +43,8 @@ pub(super) struct PodSync<'a> {
     pub(super) credentials: PodCredentials,
     /// The image refs of image volumes, or why there is none, by the names of volumes; as far as anybody asked.
     pub(super) image_volumes: BTreeMap<String, Result<String, Failure>>,
+    /// Guards for how long images were waited for.
+    pub(super) waited_for_images: Mutex<Duration>,
     told: Told<'a>,
     stop: &'a CancellationToken,
 }
@@ -62,6 +66,7 @@ impl<'a> PodSync<'a> {
             documents: (hands.parts.documents)(&pod.metadata.namespace),
             credentials: (hands.parts.credentials)(pod),
             image_volumes: BTreeMap::new(),
+            waited_for_images: Mutex::default(),
             told,
             stop,
         }
@@ -79,6 +84,7 @@ impl<'a> PodSync<'a> {
             Err(Halt::Failed(what)) => self.report.errors.push(what),
         }
         self.report.actions = actions;
+        self.report.waited_for_images = *lock(&self.waited_for_images);
         self.report
     }
 

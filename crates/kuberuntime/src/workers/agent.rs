@@ -98,7 +98,10 @@ impl Agent {
             kill.cancel();
             tasks.wait().await;
         }
-        shared.runtime.shutdown().await;
+        let pulls = tokio::time::timeout(shared.options.shutdown, shared.runtime.shutdown());
+        if pulls.await.is_err() {
+            tracing::warn!("pulls hang at the end, and are left");
+        }
     }
 
     /// Gives every pod that should be here a worker, and ends those that should not.
@@ -109,7 +112,9 @@ impl Agent {
         let (mut added, mut table) = (Vec::new(), self.shared.table());
         for (uid, pod) in &desired.pods {
             match table.slots.get(uid) {
-                Some(slot) => slot.should_be(pod),
+                Some(slot) if slot.owner == owner(pod) => slot.should_be(pod),
+                // Another name under the same uid: what has the old one goes first.
+                Some(slot) => slot.end(None),
                 None if closing.is_none() => added.push(pod),
                 None => {}
             }
@@ -153,7 +158,7 @@ impl Agent {
         let mut orphans = Vec::new();
         let mut table = self.shared.table();
         for (uid, pod) in &seen.pods {
-            if table.slots.contains_key(uid) || table.is_gone(uid, seen) {
+            if table.slots.contains_key(uid) || table.is_gone(uid) {
                 continue;
             }
             let Owner { name, namespace, .. } = &pod.owner;

@@ -158,11 +158,11 @@ impl Relist {
                 return;
             }
         };
+        shared.table().answered(asked);
         let changed = self.differ.differ(&sandboxes, &containers);
         let before = shared.last_seen();
         if before.is_none() || !changed.is_empty() {
-            let empty = Arc::new(RuntimePods::empty(asked));
-            let pods = before.as_ref().unwrap_or(&empty).after(&changed, &sandboxes, &containers, asked);
+            let pods = before.as_deref().unwrap_or(&RuntimePods::default()).after(&changed, &sandboxes, &containers);
             shared.options.metrics.runtime(&pods);
             let pods = Arc::new(pods);
             shared.seen.send_replace(Some(Arc::clone(&pods)));

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use cri_api::{Container, ContainerState, PodSandbox};
-use tokio::time::Instant;
 
 use crate::identity::CONFIG_SOURCE_ANNOTATION;
 use crate::labels::{Owner, POD_UID};
@@ -39,12 +38,10 @@ impl RuntimePod {
 }
 
 /// All pods of the runtime.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct RuntimePods {
     /// By uid.
     pub(super) pods: HashMap<String, Arc<RuntimePod>>,
-    /// When the lists were asked for from which this was made.
-    pub(super) asked: Instant,
 }
 
 /// What a list shows of one thing.
@@ -106,18 +103,12 @@ impl Differ {
 }
 
 impl RuntimePods {
-    /// Nothing is known yet.
-    pub(super) fn empty(asked: Instant) -> Self {
-        Self { pods: HashMap::new(), asked }
-    }
-
     /// These pods after the lists in which `changed` look otherwise.
     pub(super) fn after(
         &self,
         changed: &HashSet<Arc<str>>,
         sandboxes: &[PodSandbox],
         containers: &[Container],
-        asked: Instant,
     ) -> Self {
         let mut pods = self.pods.clone();
         pods.retain(|uid, _| !changed.contains(uid.as_str()));
@@ -142,7 +133,7 @@ impl RuntimePods {
             pod.containers.insert(container.id.clone(), container.state);
         }
         pods.extend(anew.into_iter().map(|(uid, pod)| (uid.to_owned(), Arc::new(pod))));
-        Self { pods, asked }
+        Self { pods }
     }
 }
 
@@ -180,7 +171,6 @@ mod tests {
     #[test]
     fn only_pods_that_changed_are_named_and_made_anew() {
         let mut differ = Differ::default();
-        let now = Instant::now();
         let mut sandboxes = vec![sandbox("s1", "u1", true, true), sandbox("s2", "u2", true, false)];
         let mut containers = vec![container("c1", "u1", ContainerState::Running)];
         // What is no pod's is nobody's business.
@@ -191,7 +181,7 @@ mod tests {
         };
         let (names, changed) = look(&sandboxes, &containers);
         assert_eq!(names, ["u1".into(), "u2".into()]);
-        let first = RuntimePods::empty(now).after(&changed, &sandboxes, &containers, now);
+        let first = RuntimePods::default().after(&changed, &sandboxes, &containers);
         assert_eq!(first.pods["u1"].origin.as_deref(), Some("/etc/pods/web.yaml"));
         assert_eq!((first.pods.len(), first.pods["u2"].origin.as_deref()), (2, None));
         assert_eq!(look(&sandboxes, &containers).0, []);
@@ -199,17 +189,29 @@ mod tests {
         containers[0].state = ContainerState::Exited;
         let (names, changed) = look(&sandboxes, &containers);
         assert_eq!(names, ["u1".into()]);
-        let second = first.after(&changed, &sandboxes, &containers, now);
+        let second = first.after(&changed, &sandboxes, &containers);
         assert_eq!(second.pods["u1"].containers["c1"], ContainerState::Exited);
         assert!(Arc::ptr_eq(&first.pods["u2"], &second.pods["u2"]));
 
         sandboxes.remove(1);
         let (names, changed) = look(&sandboxes, &containers);
         assert_eq!(names, ["u2".into()]);
-        assert!(!second.after(&changed, &sandboxes, &containers, now).pods.contains_key("u2"));
+        assert!(!second.after(&changed, &sandboxes, &containers).pods.contains_key("u2"));
         // One goes while another comes.
         containers[0].id = "c2".into();
         assert_eq!(look(&sandboxes, &containers).0, ["u1".into()]);
+    }
+
+    #[test]
+    fn a_list_that_shows_nothing_new_costs_no_memory() {
+        let mut differ = Differ::default();
+        let sandboxes: Vec<_> =
+            (0..30).map(|n| sandbox(&format!("s{n}"), &format!("u{n}"), true, true)).collect();
+        let containers: Vec<_> =
+            (0..60).map(|n| container(&format!("c{n}"), &format!("u{}", n % 30), ContainerState::Running)).collect();
+        assert_eq!(differ.differ(&sandboxes, &containers).len(), 30);
+        let cost = allocation_counter::measure(|| assert!(differ.differ(&sandboxes, &containers).is_empty()));
+        assert_eq!(cost.count_total, 0);
     }
 
     #[test]

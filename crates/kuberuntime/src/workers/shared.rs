@@ -48,6 +48,8 @@ pub(super) struct Table {
     pub(super) slots: HashMap<String, Arc<Slot>>,
     /// When workers of pods left: lists that were asked for before that may still show them.
     gone: HashMap<String, Instant>,
+    /// When the last lists were asked for that were answered.
+    asked: Option<Instant>,
     told: u64,
 }
 
@@ -73,9 +75,15 @@ impl Table {
         }
     }
 
-    /// Whether a pod that `seen` shows is known to be gone since.
-    pub(super) fn is_gone(&self, uid: &str, seen: &RuntimePods) -> bool {
-        self.gone.get(uid).is_some_and(|gone| seen.asked <= *gone)
+    /// The runtime answered to what it was asked at that time.
+    pub(super) fn answered(&mut self, asked: Instant) {
+        self.asked = Some(asked);
+        self.gone.retain(|_, gone| asked <= *gone);
+    }
+
+    /// Whether a pod that the last lists show is known to be gone since.
+    pub(super) fn is_gone(&self, uid: &str) -> bool {
+        self.gone.get(uid).is_some_and(|gone| self.asked.is_none_or(|asked| asked <= *gone))
     }
 
     /// Whether a pod may begin: no other one of its name is in its way.
@@ -83,7 +91,7 @@ impl Table {
         let namesake = |owner: &Owner| {
             owner.uid != slot.owner.uid && owner.name == slot.owner.name && owner.namespace == slot.owner.namespace
         };
-        let is_there = |uid: &str| seen.pods.contains_key(uid) && !self.is_gone(uid, seen);
+        let is_there = |uid: &str| seen.pods.contains_key(uid) && !self.is_gone(uid);
         // What is in the runtime already comes first.
         let rank = |slot: &Slot| (!is_there(&slot.owner.uid), slot.sequence);
         let in_the_way = |other: &Slot| {
@@ -95,7 +103,7 @@ impl Table {
             pod.origin.is_some()
                 && namesake(&pod.owner)
                 && !self.slots.contains_key(&pod.owner.uid)
-                && !self.is_gone(&pod.owner.uid, seen)
+                && !self.is_gone(&pod.owner.uid)
         });
         !undecided && !self.slots.values().any(|other| in_the_way(other))
     }
@@ -174,9 +182,6 @@ impl Shared {
         let mut table = self.table();
         table.forget(slot);
         table.gone.insert(uid.to_owned(), Instant::now());
-        if let Some(seen) = self.last_seen() {
-            table.gone.retain(|_, gone| seen.asked <= *gone);
-        }
         drop(table);
         self.board.take(&slot.owner);
         self.wake_all(false, |slot| slot.state() == WorkerState::Queued);

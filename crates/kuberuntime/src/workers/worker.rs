@@ -33,9 +33,14 @@ pub(super) struct Worker {
     work: Work,
     /// Whether it was told that all of the pod runs.
     has_started: bool,
-    /// For how long images were pulled for its first start.
+    /// For how long its first start waited for images.
     pulled: Duration,
+    /// So many syncs followed each other at once.
+    in_a_row: u32,
 }
+
+/// More syncs do not follow each other at once: something may end as fast as it is started.
+const IN_A_ROW: u32 = 10;
 
 /// What became of a sync.
 enum Outcome {
@@ -59,7 +64,7 @@ impl Worker {
     pub(super) fn new(looker: Looker, stop: CancellationToken) -> Self {
         let jitter = Jitter::new(looker.shared.options.seed, &looker.slot.owner.uid);
         let orders = looker.slot.orders();
-        Self { looker, orders, stop, jitter, work: Work::Create, has_started: false, pulled: Duration::ZERO }
+        Self { looker, orders, stop, jitter, work: Work::Create, has_started: false, pulled: Duration::ZERO, in_a_row: 0 }
     }
 
     /// From the first word of the pod until it is gone.
@@ -190,11 +195,20 @@ impl Worker {
         self.told_actions(&next);
         let left = match () {
             () if next.is_empty() => Left::Nothing,
-            () if next == report.actions => Left::TheSame,
+            () if next == report.actions || (next.create_sandbox && report.actions.create_sandbox) => Left::TheSame,
             () => Left::More,
         };
-        self.told_started();
-        Outcome::Next(next_look(&report, left, shared.wall_clock(), options, &mut self.jitter))
+        if !self.has_started {
+            self.pulled += report.waited_for_images;
+            self.told_started();
+        }
+        let next = next_look(&report, left, shared.wall_clock(), options, &mut self.jitter);
+        self.in_a_row = if next == Next::Now { self.in_a_row + 1 } else { 0 };
+        if self.in_a_row > IN_A_ROW {
+            self.in_a_row = 0;
+            return Outcome::Next(Next::After(options.relist));
+        }
+        Outcome::Next(next)
     }
 
     /// One sync, during which looks go on. One that was cancelled and does not come to its end is given up.
@@ -262,9 +276,6 @@ impl Worker {
 
     /// Counts how long the first start took, once all of the pod runs.
     fn told_started(&mut self) {
-        if self.has_started {
-            return;
-        }
         let slot = &self.looker.slot;
         let face = slot.face();
         let Some(view) = face.view.as_ref().filter(|view| view.status.phase == Phase::Running) else { return };

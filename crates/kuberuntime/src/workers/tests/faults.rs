@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cri_api::testing::CallKind;
-use cri_api::{Error, Kind};
+use cri_api::{Error, Kind, RuntimeService as _};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -175,6 +175,43 @@ async fn an_end_that_fails_is_tried_until_it_is_one() {
     let states = at_work.agent.states();
     assert!(states.content_removable(uid(&web)), "it has ended, and is being removed");
     at_work.until_gone(&web).await;
+    world.assert_empty().await;
+    at_work.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_dies_as_fast_as_it_is_made_does_not_drive_anybody_mad() {
+    let world = World::new();
+    let at_work = world.start();
+    let web = simple("web", "x:1");
+    world.want([&web]);
+    at_work.until_ready(&web).await;
+    world.runtime.forget_calls();
+    for _ in 0..600 {
+        for sandbox in world.runtime.list_pod_sandboxes(None).await.expect("listed") {
+            world.runtime.kill_sandbox(&sandbox.id);
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let made = world.changes().iter().filter(|(kind, _)| *kind == CallKind::RunPodSandbox).count();
+    assert!((1..=70).contains(&made), "{made} in a minute");
+    assert!(at_work.until_ready(&web).await < 65 * SECOND);
+    at_work.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sandbox_that_a_removal_left_is_found_and_removed() {
+    let world = World::new();
+    let at_work = world.start();
+    let web = simple("web", "x:1");
+    world.want([&web]);
+    at_work.until_ready(&web).await;
+    let sandboxes = world.runtime.list_pod_sandboxes(None).await.expect("listed");
+    world.want([]);
+    at_work.until_gone(&web).await;
+    // As if it had answered and done nothing.
+    world.runtime.put_sandbox(sandboxes[0].clone());
+    pass(6).await;
     world.assert_empty().await;
     at_work.stop().await;
 }

@@ -304,3 +304,65 @@ async fn idle_pods_cost_two_lists_a_second_and_a_look_a_minute() {
     assert!(exited.iter().all(|container| container.state == ContainerState::Running));
     at_work.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_changes_under_its_uid_is_another_pod() {
+    let world = World::new();
+    let at_work = world.start();
+    let named = |name: &str| {
+        let mut pod = Pod::clone(&simple(name, "x:1"));
+        pod.metadata.uid = "fixed".into();
+        Arc::new(pod)
+    };
+    let (old, new) = (named("old"), named("new"));
+    world.want([&old]);
+    at_work.until_ready(&old).await;
+    world.want([&new]);
+    let is_new = |view: &PodView| view.pod.metadata.name == "new-edge" && view.status.is("Ready");
+    at_work.until_pod("comes anew", &new, is_new).await;
+    assert!(world.nth(CallKind::RemovePodSandbox, "sandbox-0001") < world.nth(CallKind::RunPodSandbox, "new-edge"));
+    assert_eq!((at_work.agent.pods().len(), world.containers("old").await.len()), (1, 0));
+    at_work.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_done_is_counted_under_the_kubelets_names() {
+    let mut world = World::new();
+    world.options.metrics = crate::workers::WorkerMetrics::new();
+    let gate = world.images.faults().hold(CallKind::PullImage);
+    let at_work = world.start();
+    let [web, other] = ["web", "other"].map(|name| simple(name, "x:1"));
+    world.want([&web, &other]);
+    gate.until_arrived(1).await;
+    // It waits for its image for seven seconds, which are not its own.
+    pass(7).await;
+    gate.open();
+    at_work.until_ready(&web).await;
+    at_work.until_ready(&other).await;
+    world.want([&web]);
+    at_work.until_gone(&other).await;
+    pass(5).await;
+    let mut registry = prometheus_client::registry::Registry::default();
+    at_work.agent.metrics().register(&mut registry);
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).expect("written");
+    for line in [
+        "kubelet_pod_start_duration_seconds_count 2",
+        "kubelet_pod_start_duration_seconds_bucket{le=\"6.0\"} 0",
+        "kubelet_pod_start_sli_duration_seconds_bucket{le=\"0.5\"} 2",
+        "kubelet_pod_worker_duration_seconds_count{operation_type=\"create\"} 2",
+        "kubelet_pod_worker_duration_seconds_count{operation_type=\"kill\"} 1",
+        "kubelet_pod_worker_start_duration_seconds_count 2",
+        "kubelet_running_pods 1",
+        "kubelet_running_containers{container_state=\"running\"} 1",
+        "kubelet_desired_pods{static=\"true\"} 1",
+        "kubelet_active_pods{static=\"true\"} 1",
+        "kubelet_working_pods{config=\"desired\",lifecycle=\"sync\",static=\"true\"} 1",
+        "kubelet_orphaned_runtime_pods_total 0",
+        "kubelet_pleg_discard_events 0",
+    ] {
+        assert!(text.lines().any(|told| told == line), "{line} is not in\n{text}");
+    }
+    assert!(text.contains("kubelet_pleg_relist_interval_seconds_bucket{le=\"1.0\"}"));
+    at_work.stop().await;
+}
