@@ -19,7 +19,8 @@ use image_manager::{EventRecorder, LogRecorder, WallClock};
 use kuberuntime::Phase;
 use kuberuntime::container_gc::PodStates;
 use kuberuntime::handlers::Handlers;
-use kuberuntime::probes::{ProbeManager, ProbeMetrics};
+use kuberuntime::logs::{LogRotationOptions, LogRotator};
+use kuberuntime::probes::ProbeManager;
 use kuberuntime::sources::{DesiredPods, DocumentStore, Source, SourceOptions, Sources, UrlSource};
 use kuberuntime::sync::{PodRuntime, PodRuntimeParts};
 use kuberuntime::volumes::Volumes;
@@ -96,7 +97,8 @@ pub(crate) struct Node {
     documents: DocumentStore,
     credentials: Arc<PullCredentials>,
     hands: Arc<PodRuntime>,
-    probed: Arc<ProbeMetrics>,
+    probes: Arc<ProbeManager>,
+    rotator: LogRotator,
     book: Arc<EventBook>,
     about: About,
     stays: bool,
@@ -160,8 +162,9 @@ impl Node {
         };
         let handlers = Arc::new(Handlers::new(Arc::clone(&runtime)));
         let (changed, changes) = mpsc::unbounded_channel();
-        let probes = ProbeManager::new(Arc::clone(&handlers), Arc::clone(&recorder), changed, clock);
-        let probed = probes.metrics();
+        let probes = ProbeManager::new(Arc::clone(&handlers), Arc::clone(&recorder), changed, Arc::clone(&clock));
+        let probes = Arc::new(probes);
+        let rotator = LogRotator::new(Arc::clone(&runtime), rotation(&app.config, clock));
         let (secrets, of_documents) = (Arc::clone(&credentials), documents.clone());
         let hands = Arc::new(PodRuntime::new(PodRuntimeParts {
             runtime,
@@ -176,7 +179,7 @@ impl Node {
         // What somebody else runs here is not the business of a command in the foreground.
         let options =
             AgentOptions { resync: app.config.pods.sync_period, end_unknown: stays, ..AgentOptions::default() };
-        let made = PodAgent::new(Arc::clone(&hands), Arc::new(probes), desired.clone(), changes, options);
+        let made = PodAgent::new(Arc::clone(&hands), Arc::clone(&probes), desired.clone(), changes, options);
         let made = Arc::new(made);
         let _ = agent.set(Arc::clone(&made));
         Ok(Self {
@@ -187,7 +190,8 @@ impl Node {
             documents,
             credentials,
             hands,
-            probed,
+            probes,
+            rotator,
             book,
             about,
             stays,
@@ -209,7 +213,7 @@ impl Node {
         self.collection.register(registry);
         self.hands.metrics().register(registry);
         self.agent.metrics().register(registry);
-        self.probed.register(registry);
+        self.probes.metrics().register(registry);
     }
 
     /// Does everything that goes on in the background until `stop`. Containers go on.
@@ -228,8 +232,21 @@ impl Node {
             }
         };
         let secrets = self.credentials.keep(app.config.pods.file_period, stop);
-        tokio::join!(self.sources.run(stop), self.agent.run(stop), images, documents, secrets);
+        let logs = self.rotator.run(stop);
+        tokio::join!(self.sources.run(stop), self.agent.run(stop), images, documents, secrets, logs);
         self.hands.shutdown().await;
+    }
+}
+
+/// How logs of containers are rotated.
+fn rotation(config: &Config, clock: WallClock) -> LogRotationOptions {
+    let pods = &config.pods;
+    LogRotationOptions {
+        max_size: pods.log_size,
+        max_files: pods.log_files,
+        workers: pods.log_workers,
+        interval: pods.log_period,
+        ..LogRotationOptions::new(config.pod_logs.clone(), clock)
     }
 }
 

@@ -94,7 +94,11 @@ pub(super) async fn run(app: &App, args: &Pods) -> Outcome {
             {
                 tracing::info!("no pods");
             }
-            app.printer.report(&shown)?;
+            match (args.pods.as_slice(), shown.pods.as_slice(), app.printer.format) {
+                // One that was asked for by name is itself, and not a list of one.
+                ([_], [one], Some(Format::Json | Format::Yaml)) => app.printer.document(Format::Json, &one.value)?,
+                _ => app.printer.report(&shown)?,
+            }
         }
         if !args.watch {
             return Ok(());
