@@ -205,8 +205,7 @@ mod tests {
     #[test]
     fn a_list_that_shows_nothing_new_costs_no_memory() {
         let mut differ = Differ::default();
-        let sandboxes: Vec<_> =
-            (0..30).map(|n| sandbox(&format!("s{n}"), &format!("u{n}"), true, true)).collect();
+        let sandboxes: Vec<_> = (0..30).map(|n| sandbox(&format!("s{n}"), &format!("u{n}"), true, true)).collect();
         let containers: Vec<_> =
             (0..60).map(|n| container(&format!("c{n}"), &format!("u{}", n % 30), ContainerState::Running)).collect();
         assert_eq!(differ.differ(&sandboxes, &containers).len(), 30);

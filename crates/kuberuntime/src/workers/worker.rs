@@ -64,7 +64,16 @@ impl Worker {
     pub(super) fn new(looker: Looker, stop: CancellationToken) -> Self {
         let jitter = Jitter::new(looker.shared.options.seed, &looker.slot.owner.uid);
         let orders = looker.slot.orders();
-        Self { looker, orders, stop, jitter, work: Work::Create, has_started: false, pulled: Duration::ZERO, in_a_row: 0 }
+        Self {
+            looker,
+            orders,
+            stop,
+            jitter,
+            work: Work::Create,
+            has_started: false,
+            pulled: Duration::ZERO,
+            in_a_row: 0,
+        }
     }
 
     /// From the first word of the pod until it is gone.
@@ -107,10 +116,9 @@ impl Worker {
         let shared = Arc::clone(&self.looker.shared);
         let mut open = shared.open.subscribe();
         loop {
-            if !*open.borrow_and_update() {
-                self.looker.told_error(shared.health.check(Instant::now()).err());
-            } else if self.looker.slot.is_ending() || shared.take_turn(&self.looker.slot) {
-                self.looker.told_error(None);
+            let is_open = *open.borrow_and_update();
+            self.looker.told_error(if is_open { None } else { shared.health.check(Instant::now()).err() });
+            if is_open && (self.looker.slot.is_ending() || shared.take_turn(&self.looker.slot)) {
                 return Way::On;
             }
             tokio::select! {
@@ -177,8 +185,10 @@ impl Worker {
         for (container, waiting) in &report.starts {
             self.looker.told_start(container, waiting.as_ref());
         }
-        // What is asked for after it shows whether there is more to do.
-        let after = match self.looker.look().await {
+        let did_nothing = report.actions.is_empty() && report.errors.is_empty();
+        // A look after it shows whether there is more to do.
+        let after = if did_nothing { Ok(observed) } else { self.looker.look().await };
+        let after = match after {
             Ok(after) => after,
             Err(error) => {
                 self.looker.told_error(Some(in_full(&error)));

@@ -1,7 +1,7 @@
 //! [`World`]: a node whose runtime, images and disk outlive the agents that work on it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cri_api::testing::{CallKind, FakeImage, FakeImageService, FakeProcess, FakeRuntimeService};
@@ -45,6 +45,7 @@ pub(super) struct World {
     pub(super) root: tempfile::TempDir,
     pub(super) desired: watch::Sender<DesiredPods>,
     pub(super) options: AgentOptions,
+    pub(super) documents: Arc<Mutex<Documents>>,
     begin: Instant,
     /// How far the wall clock was set, in seconds.
     pub(super) step: Arc<AtomicI64>,
@@ -90,6 +91,7 @@ impl World {
             root: tempfile::tempdir().expect("a directory"),
             desired: watch::Sender::new(DesiredPods { ready: true, ..DesiredPods::default() }),
             options: AgentOptions { seed: 7, events: false, ..AgentOptions::default() },
+            documents: Arc::default(),
             begin,
             step,
         };
@@ -114,6 +116,7 @@ impl World {
 
     fn parts(&self) -> PodRuntimeParts {
         let service: Arc<dyn RuntimeService> = Arc::new(self.runtime.clone());
+        let documents = Arc::clone(&self.documents);
         let below = |name: &str| self.root.path().join(name).display().to_string();
         let node = NodeFacts {
             around: Surroundings {
@@ -142,7 +145,7 @@ impl World {
             handlers: Arc::new(Handlers::new(Arc::clone(&service))),
             runtime: service,
             credentials: Arc::new(|_| PodCredentials::default()),
-            documents: Arc::new(|_| Documents::default()),
+            documents: Arc::new(move |_| documents.lock().expect("no panic").clone()),
             node,
         }
     }
