@@ -84,13 +84,7 @@ impl Chaos {
     fn new(seed: u64) -> Self {
         let mut world = World::new();
         let events = seed.is_multiple_of(2);
-        world.options = AgentOptions {
-            events,
-            seed,
-            end_unknown: false,
-            patience: Duration::from_secs(20),
-            ..world.options.clone()
-        };
+        world.options = AgentOptions { events, seed, patience: Duration::from_secs(20), ..world.options.clone() };
         world.ends("init", 0);
         world.ends("job", 0);
         let dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
