@@ -23,8 +23,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use axum::Router;
-use cri_api::ImageService;
+use cri_api::{FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, PullImageRequest};
 use cri_grpc::Endpoint;
 use cri_grpc::server::{self, BindError, Listener};
 use image_manager::ImageManager;
@@ -72,6 +73,8 @@ pub(crate) struct Admin {
     manager: Option<Arc<ImageManager>>,
     collection: Option<Arc<Collection>>,
     pods: Option<pods::PodBoard>,
+    /// What is waited for before there is anything to tell.
+    waiting: Option<String>,
 }
 
 impl Admin {
@@ -83,7 +86,13 @@ impl Admin {
         let version = [("version", env!("CARGO_PKG_VERSION"))];
         registry.register("imagelet_build", "The version that runs", Info::new(version));
         registry.register_collector(Box::new(process::Process));
-        Self { registry, service, manager: None, collection: None, pods: None }
+        Self { registry, service, manager: None, collection: None, pods: None, waiting: None }
+    }
+
+    /// Of a process that is not ready, and why; it has nothing else to tell.
+    pub(crate) fn waiting(why: &str) -> Self {
+        let service = Arc::new(NotYet(why.to_owned()));
+        Self { waiting: Some(why.to_owned()), ..Self::new(|_| {}, service) }
     }
 
     /// Shows the back-off of this manager as well.
@@ -108,8 +117,9 @@ impl Admin {
     /// to him: with a line in the log where it is the default one, with a failure where it was asked for.
     pub(crate) async fn start(self, places: &Places, stop: &CancellationToken) -> Outcome<Running> {
         let stop = stop.child_token();
-        let Self { registry, service, manager, collection, pods } = self;
-        let state = Arc::new(routes::State { registry, service, manager, collection, pods, stop: stop.clone() });
+        let Self { registry, service, manager, collection, pods, waiting } = self;
+        let state =
+            Arc::new(routes::State { registry, service, manager, collection, pods, waiting, stop: stop.clone() });
         let tasks = TaskTracker::new();
         let path = &places.socket;
         let socket = match bind(path).await {
@@ -137,6 +147,38 @@ impl Admin {
         }
         tasks.close();
         Ok(Running { stop, tasks, tcp: address, _socket: socket })
+    }
+}
+
+/// The images of a runtime that is not there yet.
+struct NotYet(String);
+
+impl NotYet {
+    fn refuse<T>(&self) -> cri_api::Result<T> {
+        Err(cri_api::Error::new(cri_api::Kind::Unavailable, self.0.clone()))
+    }
+}
+
+#[async_trait]
+impl ImageService for NotYet {
+    async fn list_images(&self, _: Option<&ImageFilter>) -> cri_api::Result<Vec<Image>> {
+        self.refuse()
+    }
+
+    async fn image_status(&self, _: &ImageSpec, _: bool) -> cri_api::Result<ImageStatus> {
+        self.refuse()
+    }
+
+    async fn pull_image(&self, _: PullImageRequest) -> cri_api::Result<String> {
+        self.refuse()
+    }
+
+    async fn remove_image(&self, _: &ImageSpec) -> cri_api::Result<()> {
+        self.refuse()
+    }
+
+    async fn image_fs_info(&self) -> cri_api::Result<FsInfo> {
+        self.refuse()
     }
 }
 

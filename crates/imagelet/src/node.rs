@@ -30,6 +30,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::pods::{About, PodBoard};
+use crate::admin::{Admin, Places, Running};
 use crate::app::{App, parse_endpoint};
 use crate::collection::{Collection, KnownPods};
 use crate::config::Config;
@@ -104,11 +105,16 @@ pub(crate) struct Node {
     stays: bool,
 }
 
+/// Where the runtime of this machine listens: containerd or CRI-O, whichever is there.
+pub(crate) fn usual_endpoint() -> String {
+    let there = USUAL_SOCKETS.iter().find(|path| std::path::Path::new(path).exists());
+    format!("unix://{}", there.unwrap_or(&USUAL_SOCKETS[0]))
+}
+
 /// The endpoints of `run`, where the configuration is silent: the runtime that is here, and its images.
 pub(crate) fn choose_endpoints(config: &mut Config) {
     if config.container_runtime_endpoint.is_none() {
-        let there = USUAL_SOCKETS.iter().find(|path| std::path::Path::new(path).exists());
-        let endpoint = format!("unix://{}", there.unwrap_or(&USUAL_SOCKETS[0]));
+        let endpoint = usual_endpoint();
         config.notes.push(format!("containerRuntimeEndpoint is not set: pods run on {endpoint}"));
         config.container_runtime_endpoint = Some(endpoint);
     }
@@ -267,24 +273,36 @@ async fn runtime(app: &App, endpoint: &Endpoint) -> Outcome<Arc<dyn RuntimeServi
     Ok(Arc::new(runtime))
 }
 
-/// What `look` finds. A process that stays waits for whoever does not answer, and says so once.
+/// What `look` finds. A process that stays waits for whoever does not answer, and says so once, in the log and to whoever
+/// asks its admin endpoint.
 async fn until_there<T>(app: &App, stays: bool, mut look: impl AsyncFnMut() -> Outcome<T>) -> Outcome<T> {
-    let mut told = false;
+    let mut waiting: Option<Running> = None;
     loop {
         let failure = match look().await {
             Err(failure) if stays && failure.code() == Code::Unreachable => failure,
-            result => return result,
+            result => {
+                if let Some(waiting) = waiting {
+                    waiting.stop().await;
+                }
+                return result;
+            }
         };
-        if !told {
-            tracing::warn!("waiting for the container runtime: {}", failure.lines().join("; "));
+        if waiting.is_none() {
+            let line = format!("waiting for the container runtime: {}", failure.lines().join("; "));
+            tracing::warn!("{line}");
             notify::Notify::of(&app.environment).status("waiting for the container runtime");
-            told = true;
+            waiting = Some(Admin::waiting(&line).start(&places(&app.config), &app.stop).await?);
         }
         tokio::select! {
             () = app.stop.cancelled() => return Err(Failure::new(app.signals.code(), "ended by a signal")),
             () = tokio::time::sleep(PATIENCE) => {}
         }
     }
+}
+
+/// Where a process that runs pods answers. `pods` and `describe` ask there: it must be had.
+pub(crate) fn places(config: &Config) -> Places {
+    Places { asked_for: true, ..Places::of(config) }
 }
 
 /// The states of an agent that is yet to come: it needs what asks for them.
@@ -338,4 +356,59 @@ fn names(image: &str) -> Vec<String> {
     let full = oci::Reference::parse(image).ok();
     let listed = full.map(|full| [full.clone().with_default_tag().to_string(), full.canonical().to_string()]);
     listed.into_iter().flatten().chain([image.to_owned()]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_are_known_by_what_a_runtime_lists() {
+        assert_eq!(
+            names("busybox"),
+            ["docker.io/library/busybox:latest", "docker.io/library/busybox:latest", "busybox"]
+        );
+        let digest = format!("sha256:{}", "0".repeat(64));
+        let listed = names(&format!("r.example/a:1@{digest}"));
+        assert_eq!(listed[1], format!("r.example/a@{digest}"));
+        assert_eq!(names("NO NAME"), ["NO NAME"]);
+    }
+
+    #[test]
+    fn sources_are_those_of_the_command_line_or_of_the_configuration() {
+        let mut config = Config::defaults(&crate::environment::Environment::default());
+        let shown = |sources: Vec<Source>| -> Vec<String> {
+            let one = |source: Source| match source {
+                Source::Path(path) => format!("pods {}", path.display()),
+                Source::Documents(path) => format!("documents {}", path.display()),
+                Source::Url(url) => format!("url {} {:?}", url.url, url.headers),
+                Source::Once(_) => "once".to_owned(),
+            };
+            sources.into_iter().map(one).collect()
+        };
+        assert_eq!(shown(sources(&config, &[])), ["pods /etc/imagelet/manifests"]);
+        assert_eq!(shown(sources(&config, &["/a".into(), "/b".into()])), ["pods /a", "pods /b"]);
+        config.pods.manifests = None;
+        assert!(sources(&config, &[]).is_empty());
+        config.pods.url = Some("http://config/pods".to_owned());
+        config.pods.headers = vec![("X".to_owned(), oci::Secret::new("s3cret"))];
+        config.pods.documents = Some("/d".into());
+        assert_eq!(shown(sources(&config, &[])), ["url http://config/pods [(\"X\", \"s3cret\")]", "documents /d"]);
+    }
+
+    #[test]
+    fn images_are_where_containers_are_unless_it_is_said_otherwise() {
+        let mut config = Config::defaults(&crate::environment::Environment::default());
+        config.container_runtime_endpoint = Some("unix:///run/y.sock".to_owned());
+        choose_endpoints(&mut config);
+        assert_eq!(config.image_service_endpoint.as_deref(), Some("unix:///run/y.sock"));
+        assert!(config.notes.is_empty());
+        config.image_service_endpoint = Some("unix:///run/x.sock".to_owned());
+        choose_endpoints(&mut config);
+        assert_eq!(config.image_service_endpoint.as_deref(), Some("unix:///run/x.sock"));
+        let mut silent = Config::defaults(&crate::environment::Environment::default());
+        choose_endpoints(&mut silent);
+        assert_eq!(silent.container_runtime_endpoint, silent.image_service_endpoint);
+        assert!(silent.notes[0].starts_with("containerRuntimeEndpoint is not set: pods run on unix:///run/"));
+    }
 }

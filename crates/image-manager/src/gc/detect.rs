@@ -16,7 +16,7 @@ use super::node_time::Moment;
 pub struct AlwaysUsed<'a> {
     /// The sandbox image, by id or by any name; empty: there is none, or the runtime pins it.
     pub sandbox_image: &'a str,
-    /// Images that pods mount as volumes, by id or name.
+    /// Images that pods mount as volumes, or need though there is no container of them yet, by id or name.
     pub volumes: &'a [String],
     /// Images that pulls are bringing, or have brought a moment ago, by id or name.
     pub pulls: &'a [String],
@@ -50,7 +50,7 @@ pub enum User {
     Container(usize),
     /// It is the sandbox image.
     Sandbox,
-    /// A pod has mounted it as a volume.
+    /// A pod has mounted it as a volume, or needs it otherwise.
     Volume,
     /// A pull is bringing it, or has just done so. It is not used by that, but somebody is about to.
     Pull,

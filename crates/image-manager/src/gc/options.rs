@@ -57,11 +57,12 @@ pub struct GcOptions {
     pub pressure: PressureOptions,
     /// How many images a node's status names (`nodeStatusMaxImages`); below zero: all.
     pub node_status_max_images: i32,
-    /// Answers the images that pods mount as volumes, by id or name. CRI's list of containers does not tell.
+    /// Answers the images that pods mount as volumes, or need though there is no container of them yet, by id or name. CRI's
+    /// list of containers does not tell.
     pub volumes: Option<Volumes>,
 }
 
-/// Answers the images that pods mount as volumes, by id or name.
+/// Answers the images that pods mount as volumes or need otherwise, by id or name.
 pub type Volumes = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
 
 impl GcOptions {

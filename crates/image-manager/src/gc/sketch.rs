@@ -64,7 +64,7 @@ impl ImageGcManager {
             User::None => None,
             User::Container(container) => found.containers.get(container).map(name),
             User::Sandbox => Some("pod sandboxes".to_owned()),
-            User::Volume => Some("an image volume".to_owned()),
+            User::Volume => Some("a pod of this node".to_owned()),
             User::Pull => Some("a pull".to_owned()),
         };
         if let Some(by) = by {

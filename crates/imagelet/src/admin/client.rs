@@ -38,7 +38,7 @@ pub(crate) async fn ask_at_length<T: DeserializeOwned>(socket: &Path, method: Me
     let text = text.trim_end();
     if status != StatusCode::OK {
         let code = match status {
-            StatusCode::BAD_GATEWAY => Code::Unreachable,
+            StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE => Code::Unreachable,
             StatusCode::FORBIDDEN => Code::NotPermitted,
             _ => Code::Failed,
         };

@@ -74,7 +74,11 @@ pub(super) fn add(router: Router<Arc<State>>) -> Router<Arc<State>> {
 }
 
 fn board(state: &State) -> Result<&PodBoard, Box<Response>> {
-    state.pods.as_ref().ok_or_else(|| Box::new(refused(StatusCode::NOT_FOUND, NOBODY)))
+    let none = || match &state.waiting {
+        Some(why) => refused(StatusCode::SERVICE_UNAVAILABLE, why),
+        None => refused(StatusCode::NOT_FOUND, NOBODY),
+    };
+    state.pods.as_ref().ok_or_else(|| Box::new(none()))
 }
 
 async fn list(state: Of) -> Response {
@@ -225,3 +229,7 @@ fn event(entry: &Entry, node: &str) -> Value {
 fn seconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
+
+#[cfg(test)]
+#[path = "pods_tests.rs"]
+mod tests;

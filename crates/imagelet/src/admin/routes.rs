@@ -35,6 +35,8 @@ pub(super) struct State {
     pub(super) collection: Option<Arc<Collection>>,
     /// Pods, if they are run here.
     pub(super) pods: Option<PodBoard>,
+    /// What is waited for before there is anything to tell.
+    pub(super) waiting: Option<String>,
     /// Cancelled when the process is about to end.
     pub(super) stop: CancellationToken,
 }
@@ -57,6 +59,9 @@ pub(super) type Of = extract::State<Arc<State>>;
 pub(super) async fn ready(extract::State(state): Of) -> Response {
     if state.stop.is_cancelled() {
         return refused(StatusCode::SERVICE_UNAVAILABLE, "not ready: about to end");
+    }
+    if let Some(why) = &state.waiting {
+        return refused(StatusCode::SERVICE_UNAVAILABLE, &format!("not ready: {why}"));
     }
     if let Some(Err(problem)) = state.pods.as_ref().map(PodBoard::healthy) {
         return refused(StatusCode::SERVICE_UNAVAILABLE, &format!("not ready: pods: {problem}"));

@@ -2,7 +2,7 @@
 
 use prometheus_client::registry::Registry;
 
-use crate::admin::{Admin, Places};
+use crate::admin::Admin;
 use crate::app::App;
 use crate::args::Run;
 use crate::exit::Outcome;
@@ -34,9 +34,7 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     if let Some(managed) = managed {
         admin = admin.with_manager(managed.manager.clone());
     }
-    // `pods` and `describe` ask there: it must be had.
-    let places = Places { asked_for: true, ..Places::of(&app.config) };
-    let admin = admin.start(&places, &app.stop).await?;
+    let admin = admin.start(&node::places(&app.config), &app.stop).await?;
     let notify = Notify::of(&app.environment);
     notify.ready();
     let ending = async {

@@ -5,17 +5,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use axum::http::Method;
 use cri_api::{Container, ContainerState, PodSandbox, RuntimeService};
 use cri_grpc::Endpoint;
 use cri_grpc::client::connect_runtime_service;
 use kuberuntime::labels::{CONTAINERS, ContainerInfo, NODE, Owner};
 use kuberuntime::pod::ContainerKind;
 
+use crate::admin::pods::About;
+use crate::admin::{Places, client};
 use crate::app::{App, parse_endpoint};
 use crate::exit::{Failure, Outcome, code_of};
 
-/// Where the kubelet looks for a runtime if nobody says anything else.
-const DEFAULT_ENDPOINT: &str = "unix:///run/containerd/containerd.sock";
 /// Names the container that is meant where none is named, as for kubectl.
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
@@ -29,11 +30,21 @@ pub(crate) struct Runtime {
 pub(crate) async fn runtime(app: &App) -> Outcome<Runtime> {
     let config = &app.config;
     let text = config.container_runtime_endpoint.as_ref().or(config.image_service_endpoint.as_ref());
-    let endpoint = parse_endpoint(text.map_or(DEFAULT_ENDPOINT, String::as_str))?;
+    let endpoint = match text {
+        Some(text) => parse_endpoint(text)?,
+        None => parse_endpoint(&default_endpoint(app).await)?,
+    };
     match connect_runtime_service(&endpoint, app.client_options()).await {
         Ok(service) => Ok(Runtime { service: Arc::new(service), endpoint }),
         Err(error) => Err(Failure::new(code_of(error.kind()), crate::exit::chain(&error))),
     }
+}
+
+/// Where pods run if nobody says: where the process that keeps them does, otherwise where `imagelet run` would look.
+async fn default_endpoint(app: &App) -> String {
+    let about = client::ask_json::<About>(&Places::of(&app.config).socket, Method::GET, "/node").await;
+    let told = about.ok().map(|about| about.runtime_endpoint).filter(|endpoint| !endpoint.is_empty());
+    told.unwrap_or_else(crate::node::usual_endpoint)
 }
 
 /// What a person wrote for a pod.

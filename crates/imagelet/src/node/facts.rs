@@ -20,7 +20,7 @@ use crate::config::Config;
 const REAL_RESOLVER_FILE: &str = "/run/systemd/resolve/resolv.conf";
 
 /// Reads them. Blocks for as long as small files take.
-pub(super) fn read(config: &Config) -> NodeFacts {
+pub(crate) fn read(config: &Config) -> NodeFacts {
     let pods = &config.pods;
     let ips = if pods.node_ips.is_empty() { addresses() } else { pods.node_ips.clone() };
     let memory = fs::read_to_string("/proc/meminfo").ok().and_then(|text| memory(&text)).unwrap_or_default();
