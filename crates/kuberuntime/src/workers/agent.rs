@@ -112,7 +112,7 @@ impl Agent {
         let (mut added, mut table) = (Vec::new(), self.shared.table());
         for (uid, pod) in &desired.pods {
             match table.slots.get(uid) {
-                Some(slot) if slot.owner == owner(pod) => slot.should_be(pod),
+                Some(slot) if is_of(&slot.owner, pod) => slot.should_be(pod),
                 // Another name under the same uid: what has the old one goes first.
                 Some(slot) => slot.end(None),
                 None if closing.is_none() => added.push(pod),
@@ -166,7 +166,9 @@ impl Agent {
                 Verdict::Foreign if self.foreign.insert(uid.clone()) => {
                     tracing::info!(pod = name, namespace, uid, "a pod of another program is left alone");
                 }
-                Verdict::Orphan if self.shared.options.end_unknown => {
+                verdict @ (Verdict::Orphan | Verdict::Replaced)
+                    if verdict == Verdict::Replaced || self.shared.options.end_unknown =>
+                {
                     tracing::info!(pod = name, namespace, uid, "ending a pod that nobody wants");
                     self.shared.options.metrics.orphan();
                     orphans.push(table.insert(pod.owner.clone(), None));
@@ -297,6 +299,11 @@ fn is_held(slot: &Slot, desired: &DesiredPods) -> bool {
 fn told_order(pod: &Pod) -> (Option<String>, String, String) {
     let metadata = &pod.metadata;
     (metadata.annotations.get(CONFIG_SEEN_ANNOTATION).cloned(), metadata.namespace.clone(), metadata.name.clone())
+}
+
+/// Whether a pod has this name.
+fn is_of(owner: &Owner, pod: &Pod) -> bool {
+    (&owner.name, &owner.namespace) == (&pod.metadata.name, &pod.metadata.namespace)
 }
 
 fn owner(pod: &Pod) -> Owner {

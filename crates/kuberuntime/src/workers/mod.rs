@@ -61,7 +61,7 @@ pub struct AgentOptions {
     /// How long everything may take to end with the process.
     pub shutdown: Duration,
     /// Whether pods are ended that this program made and nobody wants any more. Not where only some pods are run beside
-    /// those of others.
+    /// those of others: then only what their own manifests were before goes.
     pub end_unknown: bool,
     /// Decides how pods are spread over time.
     pub seed: u64,

@@ -86,26 +86,29 @@ impl Table {
         self.gone.get(uid).is_some_and(|gone| self.asked.is_none_or(|asked| asked <= *gone))
     }
 
-    /// Whether a pod may begin: no other one of its name is in its way.
-    fn may_begin(&self, slot: &Slot, seen: &RuntimePods) -> bool {
+    /// The uid of a pod of the same name which has to be gone before this one may begin.
+    fn in_the_way(&self, slot: &Slot, seen: &RuntimePods) -> Option<String> {
         let namesake = |owner: &Owner| {
             owner.uid != slot.owner.uid && owner.name == slot.owner.name && owner.namespace == slot.owner.namespace
         };
         let is_there = |uid: &str| seen.pods.contains_key(uid) && !self.is_gone(uid);
         // What is in the runtime already comes first.
         let rank = |slot: &Slot| (!is_there(&slot.owner.uid), slot.sequence);
-        let in_the_way = |other: &Slot| {
+        let earlier = self.slots.values().find(|other| {
             namesake(&other.owner)
                 && (other.begun.load(Ordering::Acquire) || (!other.is_ending() && rank(other) < rank(slot)))
-        };
-        // Of ours without a worker: nobody decided about it yet, or its manifest is held.
-        let undecided = seen.pods.values().any(|pod| {
-            pod.origin.is_some()
-                && namesake(&pod.owner)
-                && !self.slots.contains_key(&pod.owner.uid)
-                && !self.is_gone(&pod.owner.uid)
         });
-        !undecided && !self.slots.values().any(|other| in_the_way(other))
+        // Of ours without a worker: nobody decided about it yet, or its manifest is held.
+        let undecided = || {
+            seen.pods.values().find(|pod| {
+                pod.origin.is_some()
+                    && namesake(&pod.owner)
+                    && !self.slots.contains_key(&pod.owner.uid)
+                    && !self.is_gone(&pod.owner.uid)
+            })
+        };
+        let earlier = earlier.map(|other| &other.owner).or_else(|| undecided().map(|pod| &pod.owner));
+        earlier.map(|owner| owner.uid.clone())
     }
 }
 
@@ -164,15 +167,21 @@ impl Shared {
         }
     }
 
-    /// Gives a pod its turn, unless another one of its name is in its way.
-    pub(super) fn take_turn(&self, slot: &Slot) -> bool {
-        let Some(seen) = self.last_seen() else { return false };
+    /// Gives a pod its turn.
+    ///
+    /// # Errors
+    /// What it waits for, for people.
+    pub(super) fn take_turn(&self, slot: &Slot) -> Result<(), String> {
+        let seen = self.last_seen().filter(|_| *self.open.borrow());
+        let Some(seen) = seen else { return Err("wait until the runtime has told what is in it".to_owned()) };
         let table = self.table();
-        let may = *self.open.borrow() && table.may_begin(slot, &seen);
-        if may {
-            slot.begun.store(true, Ordering::Release);
+        match table.in_the_way(slot, &seen) {
+            Some(uid) => Err(format!("wait until pod {uid} of the same name is gone")),
+            None => {
+                slot.begun.store(true, Ordering::Release);
+                Ok(())
+            }
         }
-        may
     }
 
     /// A pod is gone, or its worker is: those that wait for it ask again whether it is their turn.

@@ -22,7 +22,7 @@ impl PodStates for Shared {
         let Some(seen) = self.last_seen() else { return false };
         let desired = self.desired.borrow();
         match seen.pods.get(pod_uid) {
-            Some(pod) => judge(pod, &desired) == Verdict::Orphan,
+            Some(pod) => matches!(judge(pod, &desired), Verdict::Replaced | Verdict::Orphan),
             // Nothing of it is in the runtime. Where another program keeps pods, it may be one of those; where a manifest
             // cannot be read, it may be of that.
             None => {

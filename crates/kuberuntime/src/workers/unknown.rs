@@ -16,6 +16,8 @@ pub(super) enum Verdict {
     Held,
     /// A source that has not told yet may want it.
     TooEarly,
+    /// Its own manifest makes another pod of its name now: it is ended and removed.
+    Replaced,
     /// Nobody wants it: it is ended and removed.
     Orphan,
 }
@@ -29,8 +31,10 @@ pub(super) fn judge(pod: &RuntimePod, desired: &DesiredPods) -> Verdict {
     if desired.held.contains(origin) {
         return Verdict::Held;
     }
-    let is_late = !desired.ready && !is_replaced(pod, origin, desired);
-    if is_late { Verdict::TooEarly } else { Verdict::Orphan }
+    if is_replaced(pod, origin, desired) {
+        return Verdict::Replaced;
+    }
+    if desired.ready { Verdict::Orphan } else { Verdict::TooEarly }
 }
 
 /// Whether its very manifest says another pod of its name now: no source is late with it.
@@ -56,7 +60,7 @@ mod tests {
         let mut desired = DesiredPods::default();
         assert_eq!(judge(&pod, &desired), Verdict::TooEarly);
         let mut other = Pod::default();
-        for (origin, verdict) in [("/etc/pods/b.yaml", Verdict::TooEarly), ("/etc/pods/a.yaml", Verdict::Orphan)] {
+        for (origin, verdict) in [("/etc/pods/b.yaml", Verdict::TooEarly), ("/etc/pods/a.yaml", Verdict::Replaced)] {
             other.metadata.annotations.insert(CONFIG_ORIGIN_ANNOTATION.to_owned(), origin.to_owned());
             desired.pods.insert("v".into(), Arc::new(other.clone()));
             assert_eq!(judge(&pod, &desired), verdict, "{origin}");

@@ -118,8 +118,12 @@ impl Worker {
         loop {
             let is_open = *open.borrow_and_update();
             self.looker.told_error(if is_open { None } else { shared.health.check(Instant::now()).err() });
-            if is_open && (self.looker.slot.is_ending() || shared.take_turn(&self.looker.slot)) {
+            if is_open && self.looker.slot.is_ending() {
                 return Way::On;
+            }
+            match shared.take_turn(&self.looker.slot) {
+                Ok(()) => return Way::On,
+                Err(waits) => self.told_actions(waits),
             }
             tokio::select! {
                 biased;
@@ -175,7 +179,7 @@ impl Worker {
             return Outcome::Over;
         }
         let actions = compute_pod_actions(pod, &observed, &shared.probes.results(&slot.owner.uid));
-        self.told_actions(&actions);
+        self.told_actions(actions.to_string());
         if actions.is_empty() && !whole {
             return Outcome::Rest;
         }
@@ -202,7 +206,7 @@ impl Worker {
             return Outcome::Over;
         }
         let next = compute_pod_actions(pod, &after, &shared.probes.results(&slot.owner.uid));
-        self.told_actions(&next);
+        self.told_actions(next.to_string());
         let left = match () {
             () if next.is_empty() => Left::Nothing,
             () if next == report.actions || (next.create_sandbox && report.actions.create_sandbox) => Left::TheSame,
@@ -274,8 +278,7 @@ impl Worker {
         left().map_or(wait, |left| wait.min(left))
     }
 
-    fn told_actions(&self, actions: &crate::actions::PodActions) {
-        let text = actions.to_string();
+    fn told_actions(&self, text: String) {
         let mut face = self.looker.slot.face();
         if face.actions != text {
             face.actions = text;

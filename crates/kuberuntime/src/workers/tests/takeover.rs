@@ -201,3 +201,34 @@ async fn directories_of_nobody_are_taken_away() {
     assert_eq!(at_work.agent.pods().len(), 1);
     at_work.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn one_who_runs_some_pods_only_ends_no_others() {
+    let mut world = World::new();
+    let [one, two] = ["x:1", "x:2"].map(|image| simple("web", image));
+    let mut third = Pod::clone(&simple("web", "x:3"));
+    third.metadata.annotations.insert(CONFIG_ORIGIN_ANNOTATION.to_owned(), "/elsewhere.yaml".to_owned());
+    let (third, other) = (Arc::new(third), simple("other", "x:1"));
+    world.want([&one, &other]);
+    let first = world.start();
+    first.until_ready(&one).await;
+    first.until_ready(&other).await;
+    first.kill();
+    world.options.end_unknown = false;
+    // Somebody else's, as far as this one knows; it is in the way, and that is told.
+    world.want([&third]);
+    let second = world.start();
+    let waits = format!("wait until pod {} of the same name is gone", uid(&one));
+    second.until_pod("waits", &third, |view| view.actions == waits && view.state == WorkerState::Queued).await;
+    pass(60).await;
+    // But what its own manifest was before goes.
+    world.want([&two]);
+    second.until_ready(&two).await;
+    pass(60).await;
+    let mut left = [uid(&two).to_owned(), uid(&other).to_owned()];
+    left.sort();
+    assert_eq!(world.uids().await, left);
+    second.agent.end_all(None).await;
+    assert_eq!(world.uids().await, [uid(&other)]);
+    second.stop().await;
+}
