@@ -1,21 +1,23 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that the tests and the demo use: prerequisites.sh [--demo]. Does nothing when they are there.
+# Installs the Debian packages that the tests and the demos use: prerequisites.sh [--demo|--pods]. Does nothing when they are there.
 set -euo pipefail
 
 # A C compiler for the two libraries that are C inside (ring, zstd), and what the demo makes its image of.
 demo=(gcc libc6-dev busybox-static ca-certificates tar gzip)
+# What runs pods, for the demo with pods.
+pods=(containerd runc containernetworking-plugins iptables iproute2 mount util-linux)
 # Real daemons and tools that the product tests compare with, and what makes images and file systems.
 tests=(
-  containerd runc containernetworking-plugins iptables iproute2
   docker-registry apache2-utils openssl
-  skopeo umoci mmdebstrap zstd attr libcap2-bin e2fsprogs xfsprogs mount util-linux procps time faketime
+  skopeo umoci mmdebstrap zstd attr libcap2-bin e2fsprogs xfsprogs procps time faketime
 )
 
 packages=("${demo[@]}")
 case "${1:-}" in
   --demo) ;;
-  "") packages+=("${tests[@]}") ;;
-  *) echo "usage: prerequisites.sh [--demo]" >&2; exit 2 ;;
+  --pods) packages+=("${pods[@]}") ;;
+  "") packages+=("${pods[@]}" "${tests[@]}") ;;
+  *) echo "usage: prerequisites.sh [--demo|--pods]" >&2; exit 2 ;;
 esac
 
 missing=()

@@ -29,7 +29,11 @@ impl Harbour {
     fn new(disk: LoopFs, unused: usize, mebibytes: usize) -> Self {
         let s = Scene::new();
         let disk = disk.mount(&s.scratch, "disk");
-        let setup = Setup { root: Some(disk.join("containerd")), sandbox_image: Some(s.registry.name(PAUSE)) };
+        let setup = Setup {
+            root: Some(disk.join("containerd")),
+            sandbox_image: Some(s.registry.name(PAUSE)),
+            ..Setup::default()
+        };
         let containerd = Containerd::with(s.registry.host(), setup);
         let endpoint = containerd.endpoint();
         let imagelet = s

@@ -31,6 +31,7 @@ mod layout;
 mod memory;
 mod node_status;
 mod plugins;
+mod pods;
 mod pull_real;
 mod remote;
 mod runtime_conformance;

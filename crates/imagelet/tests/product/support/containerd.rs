@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::network::write_pod_network;
 use super::process::{Daemon, eventually, need_root, run, signal, tool};
 use super::scratch::Scratch;
 
@@ -24,6 +25,8 @@ pub(crate) struct Setup {
     pub(crate) root: Option<PathBuf>,
     /// Image of pod sandboxes.
     pub(crate) sandbox_image: Option<String>,
+    /// Pods have a network: only for tests that are in one of their own ([`super::network`]).
+    pub(crate) pod_network: bool,
 }
 
 impl Containerd {
@@ -50,6 +53,9 @@ impl Containerd {
         // A path of a unix socket is short: it lies in a directory of its own.
         let socket = scratch.join("c.sock");
         let config = scratch.join("config.toml");
+        if setup.pod_network {
+            write_pod_network(&scratch.join("cni"), &scratch.network(), &scratch.join("addresses"));
+        }
         fs::write(&config, configuration(scratch.path(), &socket, &certs, &setup))
             .expect("write containerd's configuration");
         Self { daemon: start(&config), config, socket, certs, scratch }
@@ -61,6 +67,21 @@ impl Containerd {
         eventually("containerd is gone", || std::os::unix::net::UnixStream::connect(&self.socket).is_err());
     }
 
+    /// Ends it as a service manager does. What it runs goes on without it.
+    pub(crate) fn stop(&mut self) {
+        self.daemon.stop();
+    }
+
+    /// Where it keeps what is running, network namespaces of pods included.
+    pub(crate) fn state(&self) -> PathBuf {
+        self.scratch.join("state")
+    }
+
+    /// What it has written so far.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.daemon.lines()
+    }
+
     /// Starts it again where it was killed.
     #[track_caller]
     pub(crate) fn start_again(&mut self) {
@@ -70,6 +91,11 @@ impl Containerd {
     /// Its own directory.
     pub(crate) fn scratch(&self) -> &Scratch {
         &self.scratch
+    }
+
+    /// Where it listens.
+    pub(crate) fn socket(&self) -> &Path {
+        &self.socket
     }
 
     /// `unix:///…/c.sock`.
@@ -138,6 +164,7 @@ disabled_plugins = [{}]
   address = "{socket}"
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "{sandbox_image}"
+  netns_mounts_under_state_dir = true
   restrict_oom_score_adj = true
   stats_collect_period = 1
   [plugins."io.containerd.grpc.v1.cri".cni]

@@ -16,6 +16,7 @@ pub(crate) struct DockerRegistry {
     front: Front,
     /// Where the registry itself listens.
     inner: String,
+    directory: PathBuf,
     daemon: Daemon,
 }
 
@@ -23,8 +24,19 @@ impl DockerRegistry {
     /// Starts one that keeps its content in `directory`.
     #[track_caller]
     pub(crate) fn start(directory: &Path) -> Self {
-        let (daemon, inner) = start_daemon(directory, "", "");
-        Self { front: Front::start(&inner), inner, daemon }
+        let (daemon, inner) = start_daemon(directory, "127.0.0.1:0", "", "");
+        Self { front: Front::start(&inner), inner, directory: directory.to_path_buf(), daemon }
+    }
+
+    /// Ends it. Whoever asks from now on is cut off.
+    pub(crate) fn stop(&mut self) {
+        self.daemon.stop();
+    }
+
+    /// Starts it again where it was, after [`DockerRegistry::stop`]. Its port is free only in a network of the test's own.
+    #[track_caller]
+    pub(crate) fn start_again(&mut self) {
+        (self.daemon, self.inner) = start_daemon(&self.directory, &self.inner, "", "");
     }
 
     /// `127.0.0.1:PORT`.
@@ -151,7 +163,7 @@ impl GuardedRegistry {
         write_passwords(&passwords, users);
         let tls = format!(", tls: {{certificate: {}, key: {}}}", certificate.display(), key.display());
         let auth = format!("auth: {{htpasswd: {{realm: guarded, path: {}}}}}\n", passwords.display());
-        let (daemon, host) = start_daemon(directory, &tls, &auth);
+        let (daemon, host) = start_daemon(directory, "127.0.0.1:0", &tls, &auth);
         Self { host, authority, users: passwords, told: AtomicUsize::new(0), daemon }
     }
 
@@ -255,16 +267,16 @@ fn make_certificate(certificate: &Path, key: &Path, more: &[&str]) {
         .arg(key));
 }
 
-/// Starts docker-registry with additions to its configuration; the answer is where it listens.
+/// Starts docker-registry at this address with additions to its configuration; the answer is where it listens.
 #[track_caller]
-fn start_daemon(directory: &Path, http: &str, more: &str) -> (Daemon, String) {
+fn start_daemon(directory: &Path, address: &str, http: &str, more: &str) -> (Daemon, String) {
     fs::create_dir_all(directory).expect("create the registry's directory");
     let config = directory.join("config.yml");
     let text = format!(
         "version: 0.1\n\
          log: {{level: info, formatter: json, accesslog: {{disabled: false}}}}\n\
          storage: {{filesystem: {{rootdirectory: {}}}, delete: {{enabled: true}}}}\n\
-         http: {{addr: '127.0.0.1:0', secret: loopback{http}}}\n{more}",
+         http: {{addr: '{address}', secret: loopback{http}}}\n{more}",
         directory.join("data").display()
     );
     fs::write(&config, text).expect("write the registry's configuration");

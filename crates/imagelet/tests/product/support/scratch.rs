@@ -12,6 +12,9 @@ use super::process::{signal, tool};
 
 const PREFIX: &str = "product-";
 
+/// Where the library of network plugins notes what they answered, in files `NETWORK-SANDBOX-INTERFACE`.
+pub(crate) const NETWORK_RESULTS: &str = "/var/lib/cni/results";
+
 /// A directory for one test. At its end everything that is mounted below is unmounted, and it is removed.
 pub(crate) struct Scratch {
     directory: tempfile::TempDir,
@@ -41,6 +44,11 @@ impl Scratch {
     /// The cgroup for containers that run in this scratch.
     pub(crate) fn cgroup(&self) -> String {
         cgroup(self.path())
+    }
+
+    /// The name of the network of pods that run in this scratch.
+    pub(crate) fn network(&self) -> String {
+        self.cgroup().trim_start_matches('/').to_owned()
     }
 
     /// A path below it.
@@ -87,6 +95,13 @@ fn clear_up_after_the_killed(parent: &Path) {
 /// for the next who tries.
 fn empty(directory: &Path) {
     end_containers(directory);
+    // Plugins note elsewhere what they gave to whom; with their network namespace it is gone.
+    let noted = format!("{}-", cgroup(directory).trim_start_matches('/'));
+    for entry in fs::read_dir(NETWORK_RESULTS).into_iter().flatten().filter_map(Result::ok) {
+        if entry.file_name().to_string_lossy().starts_with(&noted) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let below: Vec<&str> =
         mounts.lines().filter_map(|l| l.split(' ').nth(4)).filter(|m| Path::new(m).starts_with(directory)).collect();

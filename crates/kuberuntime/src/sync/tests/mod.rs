@@ -3,7 +3,6 @@
 pub(crate) mod bench;
 mod ends;
 mod faults;
-mod looks;
 mod pulls;
 mod random;
 mod starts;

@@ -1,0 +1,42 @@
+//! Thirty pods come at once and go at once, beside one that stays.
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use crate::support::node::{FOREVER, Node, is};
+
+const PODS: usize = 30;
+
+fn pod(node: &Node, name: &str) -> Value {
+    node.pod(name, json!({"terminationGracePeriodSeconds": 1, "containers": [node.container("main", FOREVER)]}))
+}
+
+#[test]
+fn thirty_pods_come_and_go_at_once() {
+    let node = Node::new();
+    node.write("stays.json", &pod(&node, "stays"));
+    node.ready("stays");
+    let stays = node.running("stays/main");
+    let from = Instant::now();
+    for number in 0..PODS {
+        node.write(&format!("crowd-{number}.json"), &pod(&node, &format!("crowd-{number}")));
+    }
+    node.eventually("all of them are ready", || {
+        let pods = node.pods();
+        pods.len() == PODS + 1 && pods.values().all(|pod| is(pod, "Ready"))
+    });
+    let up = from.elapsed();
+    let addresses: std::collections::BTreeSet<String> =
+        node.pods().values().map(|pod| pod["status"]["podIP"].as_str().expect("an address").to_owned()).collect();
+    assert_eq!(addresses.len(), PODS + 1, "each has its own");
+    assert!(node.ran().iter().all(|ran| ran.running && ran.attempt == 0), "each was started once: {:?}", node.ran());
+    let from = Instant::now();
+    for number in 0..PODS {
+        node.remove(&format!("crowd-{number}.json"));
+    }
+    node.eventually("only one is left", || node.ran().len() == 1 && node.pods().len() == 1);
+    println!("{PODS} pods: all ready after {up:?}, all gone after {:?}", from.elapsed());
+    assert_eq!(node.running("stays/main"), stays);
+    node.clear();
+}

@@ -1,0 +1,66 @@
+//! The look for what pods leave behind can see it: a pod that imagelet does not know is there in every way in which it is looked
+//! for, and not when it is gone.
+
+use cri_api::{
+    ContainerConfig, ContainerMetadata, ImageSpec, PodSandboxConfig, PodSandboxMetadata, PortMapping,
+    RuntimeService as _,
+};
+use serde_json::json;
+
+use crate::support::network::{NODE_IP, get};
+use crate::support::node::Node;
+
+#[test]
+fn the_look_for_what_is_left_sees_what_is_there() {
+    let node = Node::idle(&json!({}));
+    assert_eq!(node.left(), Vec::<String>::new());
+    let log_directory = node.scene.scratch.directory("log/pods/shop_web_u").display().to_string();
+    let mut config = PodSandboxConfig {
+        metadata: PodSandboxMetadata { name: "web".into(), uid: "u".into(), namespace: "shop".into(), attempt: 0 },
+        log_directory,
+        port_mappings: vec![PortMapping { container_port: 80, host_port: 18080, ..PortMapping::default() }],
+        ..PodSandboxConfig::default()
+    };
+    config.linux.cgroup_parent = format!("{}/pod1", node.containerd.scratch().cgroup());
+    let container = ContainerConfig {
+        metadata: ContainerMetadata { name: "main".into(), attempt: 0 },
+        image: ImageSpec::new(&node.image),
+        command: ["/bin/sh", "-c", "echo hello > /tmp/hello; exec httpd -f -p 80 -h /tmp"].map(str::to_owned).into(),
+        ..ContainerConfig::default()
+    };
+    let sandbox = node.call(|service| service.run_pod_sandbox(&config, "")).expect("run a sandbox");
+    let id = node.call(|service| service.create_container(&sandbox, &container, &config)).expect("create a container");
+    node.call(|service| service.start_container(&id)).expect("start a container");
+    for address in [NODE_IP, "127.0.0.1"] {
+        node.eventually("the pod answers", || get(&format!("{address}:18080"), "/hello").is_some());
+    }
+
+    let left = node.left();
+    for what in [
+        "sandbox",
+        "container",
+        "containerd's container",
+        "containerd's task",
+        "mount",
+        "network namespace",
+        "state of a sandbox",
+        "state of a container",
+        "interface",
+        "address",
+        "note of the network",
+        "rule",
+        "cgroup",
+        "directory entry",
+    ] {
+        assert!(left.iter().any(|line| line.starts_with(&format!("{what} "))), "no {what} in {left:#?}");
+    }
+
+    node.call(|service| service.stop_pod_sandbox(&sandbox)).expect("stop a sandbox");
+    node.call(|service| service.remove_pod_sandbox(&sandbox)).expect("remove a sandbox");
+    // What the agent would do.
+    std::fs::remove_dir_all(&config.log_directory).expect("remove the directory of the logs");
+    for entry in std::fs::read_dir("/sys/fs/cgroup").expect("cgroups").filter_map(Result::ok) {
+        let _ = std::fs::remove_dir(entry.path().join(config.linux.cgroup_parent.trim_start_matches('/')));
+    }
+    assert_eq!(node.left(), Vec::<String>::new());
+}
