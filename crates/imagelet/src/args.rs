@@ -2,6 +2,7 @@
 //! Called by `main`; the commands take their arguments from here.
 
 mod collecting;
+mod logs;
 mod pods;
 
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ use crate::config::flags::SettingFlags;
 use crate::output::{Format, Printer};
 use crate::progress;
 pub(crate) use collecting::{Check, Gc, GcAction, GcContainers, GcExplain, PinArgs, UnpinArgs};
+pub(crate) use logs::Logs;
 pub(crate) use pods::{Describe, Events, Pods, Run, Scope};
 
 const AFTER_HELP: &str = "\
@@ -122,6 +124,7 @@ pub(crate) enum Command {
     Pods(Pods),
     Describe(Describe),
     Events(Events),
+    Logs(Logs),
     Serve(Serve),
     Registry(Registry),
     Import(Import),

@@ -17,6 +17,7 @@ mod gc_explain;
 mod images;
 mod import;
 mod inspect;
+mod logs;
 mod metrics;
 mod mount;
 mod pins;
@@ -60,6 +61,7 @@ pub(crate) async fn run(app: &App, command: &Command) -> Outcome {
         Command::Pods(args) => pod_list::run(app, args).await,
         Command::Describe(args) => describe::run(app, args).await,
         Command::Events(args) => events::run(app, args).await,
+        Command::Logs(args) => logs::run(app, args).await,
         Command::Serve(args) => serve::run(app, args).await,
         Command::Registry(args) => registry::run(app, args).await,
         Command::Import(args) => import::run(app, args).await,

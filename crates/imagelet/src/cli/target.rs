@@ -221,6 +221,15 @@ impl FoundPod {
         Ok(Chosen { name: first.clone(), note })
     }
 
+    /// The names of all containers: init containers in front, as they come in the pod.
+    pub(crate) fn all_names(&self) -> Vec<String> {
+        let (normal, others) = self.names();
+        let init = |kind: Option<ContainerKind>| kind == Some(ContainerKind::Init);
+        let (first, last): (Vec<_>, Vec<_>) = others.into_iter().partition(|(_, kind)| init(*kind));
+        let names = |list: Vec<(String, Option<ContainerKind>)>| list.into_iter().map(|(name, _)| name);
+        names(first).chain(normal).chain(names(last)).collect()
+    }
+
     fn annotation(&self, key: &str) -> Option<&str> {
         self.sandboxes.first()?.annotations.get(key).map(String::as_str).filter(|value| !value.is_empty())
     }

@@ -28,6 +28,7 @@ mod hosts;
 mod interrupt;
 mod kill;
 mod layout;
+mod logs;
 mod memory;
 mod node_status;
 mod plugins;

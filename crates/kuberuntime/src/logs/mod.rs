@@ -8,5 +8,5 @@ mod reader;
 mod rotate;
 mod tail;
 
-pub use reader::{LogOptions, LogReader, LogStep, last_lines};
+pub use reader::{LogOptions, LogReader, LogStep};
 pub use rotate::{LogRotationOptions, LogRotator, RotationReport};

@@ -11,13 +11,15 @@ use std::path::{Path, PathBuf};
 use flate2::read::MultiGzDecoder;
 use jiff::Timestamp;
 
-use super::files::{beside, identity, names_beside, open, sibling};
+use super::files::{Turned, beside, identity, names_beside, open, sibling};
 use super::line::Line;
 use super::tail;
 
 const CHUNK: usize = 64 << 10;
 /// A line that is longer is no runtime's, and is passed on before it ends.
 const LONGEST_LINE: usize = 1 << 20;
+/// How often files are looked for that get other names meanwhile.
+const MOST_TRIES: usize = 5;
 
 /// What is asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,6 +59,8 @@ pub struct LogReader {
     written: u64,
     /// The log was turned away, and was still written to a step ago.
     turned: bool,
+    /// What was turned away last before the file that is read.
+    known: Option<String>,
     buffer: Vec<u8>,
 }
 
@@ -99,30 +103,31 @@ impl LogReader {
             opened => Some(opened?),
         };
         let own = current.as_ref().map(identity).transpose()?;
-        let (log, names) = names_beside(path)?;
+        let turned = open_turned(path, None)?;
         let mut ahead = VecDeque::new();
         let mut wanted = options.tail;
+        if own.is_none() && turned.is_empty() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         if let Some(file) = current {
             let end = file.metadata()?.len();
             let (at, found) = wanted.map_or(Ok((0, 0)), |lines| tail::start(&file, end, lines))?;
             wanted = wanted.map(|lines| lines.saturating_sub(found));
             ahead.push_front(Segment { source: Source::Plain { file, at }, skip: 0, live: true });
         }
-        let turned = beside(&log, names).turned;
-        if own.is_none() && turned.is_empty() {
-            return Err(io::ErrorKind::NotFound.into());
-        }
-        for turned in turned.iter().rev() {
-            if wanted == Some(0) {
-                break;
-            }
-            let file = match open(&sibling(path, &turned.name(&log))) {
-                // It was compressed or removed meanwhile.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                opened => opened?,
-            };
+        let mut known = None;
+        // Between two names there is no log: the last one that was turned away is still written to.
+        let mut between = own.is_none();
+        for (turned, file) in turned.into_iter().rev() {
             if own == Some(identity(&file)?) {
                 continue;
+            }
+            let live = std::mem::take(&mut between) && !turned.compressed;
+            if !live {
+                known.get_or_insert(turned.when);
+            }
+            if wanted == Some(0) {
+                break;
             }
             let segment = if turned.compressed {
                 let skip = match wanted {
@@ -139,7 +144,7 @@ impl LogReader {
                 let end = file.metadata()?.len();
                 let (at, found) = wanted.map_or(Ok((0, 0)), |lines| tail::start(&file, end, lines))?;
                 wanted = wanted.map(|lines| lines.saturating_sub(found));
-                Segment { source: Source::Plain { file, at }, skip: 0, live: false }
+                Segment { source: Source::Plain { file, at }, skip: 0, live }
             };
             ahead.push_front(segment);
         }
@@ -153,6 +158,7 @@ impl LogReader {
             young: true,
             written: 0,
             turned: false,
+            known,
             buffer: vec![0; CHUNK],
         })
     }
@@ -238,20 +244,15 @@ impl LogReader {
         }
         self.turned = false;
         self.end_of_file(out)?;
-        let (log, names) = names_beside(&self.path)?;
-        let turned: Vec<(bool, File)> = beside(&log, names)
-            .turned
-            .iter()
-            .filter_map(|turned| Some((turned.compressed, open(&sibling(&self.path, &turned.name(&log))).ok()?)))
-            .collect();
-        // What was turned away after the file that was read.
-        let of_own = turned.iter().position(|(_, file)| identity(file).is_ok_and(|found| found == own));
         let newest = identity(&current)?;
-        for (compressed, file) in turned.into_iter().skip(of_own.map_or(usize::MAX, |index| index + 1)) {
-            if identity(&file)? == newest {
-                continue;
-            }
-            let source = match compressed {
+        let mut turned = open_turned(&self.path, self.known.as_deref())?;
+        // Somebody was very quick: the new one was turned away as well.
+        turned.retain(|(_, file)| identity(file).is_ok_and(|found| found != newest));
+        // The first one that is new is the file that was read, under whatever name, and perhaps compressed.
+        let of_own = turned.iter().position(|(_, file)| identity(file).is_ok_and(|found| found == own)).unwrap_or(0);
+        self.known = turned.last().map(|(turned, _)| turned.when.clone()).or(self.known.take());
+        for (turned, file) in turned.into_iter().skip(of_own + 1) {
+            let source = match turned.compressed {
                 true => Source::Compressed(Box::new(MultiGzDecoder::new(file))),
                 false => Source::Plain { file, at: 0 },
             };
@@ -335,33 +336,26 @@ impl LogReader {
     }
 }
 
-/// The end of a log: as many as `lines` lines, and no more than `bytes` bytes, the last ones. For the last message of a
-/// container that left none.
-///
-/// # Errors
-/// There is no log, or it cannot be read.
-pub fn last_lines(path: &Path, lines: u64, bytes: usize) -> io::Result<Vec<u8>> {
-    let mut reader = LogReader::open(path, LogOptions { tail: Some(lines), ..LogOptions::default() })?;
-    let mut last = LastBytes { kept: VecDeque::new(), most: bytes };
-    reader.finish(&mut last)?;
-    Ok(last.kept.into())
-}
-
-/// Keeps the last bytes of what is written.
-struct LastBytes {
-    kept: VecDeque<u8>,
-    most: usize,
-}
-
-impl Write for LastBytes {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.kept.extend(&bytes[bytes.len().saturating_sub(self.most)..]);
-        self.kept.drain(..self.kept.len().saturating_sub(self.most));
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+/// Opens what was turned away from a log, the oldest first; only what came later than `after`.
+fn open_turned(path: &Path, after: Option<&str>) -> io::Result<Vec<(Turned, File)>> {
+    let mut tries = 0;
+    'again: loop {
+        tries += 1;
+        let (log, names) = names_beside(path)?;
+        let mut opened = Vec::new();
+        for turned in beside(&log, names).turned {
+            if after.is_some_and(|after| turned.when.as_str() <= after) {
+                continue;
+            }
+            match open(&sibling(path, &turned.name(&log))) {
+                Ok(file) => opened.push((turned, file)),
+                // It was compressed or removed meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && tries < MOST_TRIES => continue 'again,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        return Ok(opened);
     }
 }
 

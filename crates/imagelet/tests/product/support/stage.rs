@@ -32,6 +32,8 @@ pub(crate) enum Does<'a> {
     Sleep,
     /// Says something and ends with a code.
     Say(&'a str, i32),
+    /// What a script says.
+    Run(&'a str),
 }
 
 impl Stage {
@@ -88,6 +90,7 @@ impl Stage {
         let script = match does {
             Does::Sleep => "trap 'exit 143' TERM; sleep 1000000 & wait".to_owned(),
             Does::Say(text, code) => format!("echo {text}; exit {code}"),
+            Does::Run(script) => script.to_owned(),
         };
         let labels = [
             (kuberuntime::labels::POD_NAME, &of.metadata.name),
