@@ -62,7 +62,7 @@ pub(super) async fn run(app: &App, args: &Logs) -> Outcome {
         limit_bytes: args.limit_bytes,
     };
     let shown = logs.into_iter().map(|log| {
-        let sink = Sink::new(Arc::clone(&out), log.prefix.clone(), several && args.follow);
+        let sink = Sink::new(Arc::clone(&out), log.prefix.clone(), several);
         show(service.as_ref(), log, options.clone(), sink, args.follow)
     });
     let outcomes: Vec<Outcome> = if args.follow {

@@ -120,7 +120,7 @@ impl Volumes {
         documents: &Documents,
         around: &Surroundings,
     ) -> Result<(), VolumeSetupError> {
-        let (pod, documents, around) = (pod.clone(), documents.clone(), around.clone());
+        let (pod, documents, around) = (pod.clone(), setup::needed(pod, documents), around.clone());
         self.work(
             &pod.metadata.uid.clone(),
             |reason| VolumeSetupError::Directory { reason },

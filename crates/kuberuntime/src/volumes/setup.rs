@@ -24,6 +24,36 @@ pub(super) fn sort(source: &VolumeSource) -> Option<&'static str> {
     }
 }
 
+/// Those documents that volumes of the pod are made of: the others need not be copied.
+pub(super) fn needed(pod: &Pod, documents: &Documents) -> Documents {
+    let mut needed = Documents::default();
+    let mut config_map = |name: &str| {
+        let found = documents.config_maps.get(name).cloned();
+        needed.config_maps.extend(found.map(|found| (name.to_owned(), found)));
+    };
+    let mut secret = |name: &str| {
+        let found = documents.secrets.get(name).cloned();
+        needed.secrets.extend(found.map(|found| (name.to_owned(), found)));
+    };
+    for volume in &pod.spec.volumes {
+        match &volume.source {
+            VolumeSource::ConfigMap(document) => config_map(&document.name),
+            VolumeSource::Secret(document) => secret(&document.name),
+            VolumeSource::Projected { sources, .. } => {
+                for source in sources {
+                    match source {
+                        ProjectedSource::ConfigMap(document) => config_map(&document.name),
+                        ProjectedSource::Secret(document) => secret(&document.name),
+                        ProjectedSource::DownwardApi(_) | ProjectedSource::Unclear(_) => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    needed
+}
+
 /// Makes every volume that a container mounts, or what of it is not as it must be.
 pub(super) fn volumes(
     pod: &Pod,

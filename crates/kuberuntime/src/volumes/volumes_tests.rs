@@ -12,6 +12,9 @@ use super::*;
 use crate::documents::{Content, Document};
 use crate::resolve_environment;
 
+#[path = "full_disk_tests.rs"]
+mod full_disk;
+
 /// A place for pods, with nothing mounted in it when it goes.
 struct Bench {
     volumes: Volumes,
