@@ -81,6 +81,8 @@ pub(super) struct Pods {
     pub(super) processes: BTreeMap<String, FakeProcess>,
     /// Beside the default one.
     pub(super) handlers: BTreeSet<String>,
+    /// It has no mounts of images, and passes them over.
+    pub(super) passes_images_over: bool,
     pub(super) listeners: Vec<mpsc::UnboundedSender<Result<ContainerEvent>>>,
     /// Nothing is told to them.
     pub(super) is_silent: bool,
@@ -96,6 +98,7 @@ impl Default for Pods {
             containers: BTreeMap::new(),
             processes: BTreeMap::new(),
             handlers: BTreeSet::new(),
+            passes_images_over: false,
             listeners: Vec::new(),
             is_silent: false,
         }
@@ -334,7 +337,9 @@ impl Pods {
     }
 
     pub(super) fn container_status(&mut self, id: &str) -> Result<ContainerStatus> {
-        let entry = self.container(id)?.clone();
+        let mut entry = self.container(id)?.clone();
+        let passes_over = self.passes_images_over;
+        entry.config.mounts.retain(|mount| mount.image.is_none() || !passes_over);
         let Entry { listed, config, log_path, started_at, finished_at, exit_code, reason, log_reopened: _ } = entry;
         Ok(ContainerStatus {
             id: listed.id,

@@ -87,6 +87,11 @@ impl FakeRuntimeService {
         *lock(&self.0.called) = Some((name.to_owned(), version.to_owned()));
     }
 
+    /// From now on it makes no mount of an image, and says nothing, as runtimes do that are older than such mounts.
+    pub fn pass_images_over(&self) {
+        lock(&self.0.pods).passes_images_over = true;
+    }
+
     /// Sets a condition of the runtime, for example `NetworkReady`.
     pub fn set_condition(&self, condition: Condition) {
         lock(&self.0.conditions).insert(condition.kind.clone(), condition);

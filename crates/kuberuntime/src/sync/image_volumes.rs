@@ -5,7 +5,7 @@ use cri_api::{ContainerConfig, Error, VersionInfo};
 
 use super::images::Ensured;
 use super::sandbox::Spot;
-use super::start::{Failure, Try};
+use super::start::{Failure, IMAGE_VOLUME_MOUNT_FAILED, Try};
 use super::steps::PodSync;
 use crate::pod::{Container, ImageRole, Pod, PodImage};
 
@@ -75,7 +75,7 @@ impl PodSync<'_> {
         let shows = |path: &str| status.mounts.iter().any(|is| is.container_path == path && is.image.is_some());
         let Some(lacking) = images().find(|mount| !shows(&mount.container_path)) else { return Ok(()) };
         self.remove(&config.metadata.name, id).await?;
-        let text = format!("the runtime did not mount the image volume at {}", lacking.container_path);
+        let text = format!("{IMAGE_VOLUME_MOUNT_FAILED}: the runtime made no mount at {}", lacking.container_path);
         Err(Failure::new("CreateContainerError", text).into())
     }
 

@@ -133,11 +133,14 @@ impl PodMetrics {
         self.started_containers_errors.get_or_create(&of).inc();
     }
 
-    /// A container was to have so many image volumes.
-    pub(super) fn volumes(&self, count: u64, mounted: bool) {
+    /// A container was to have so many image volumes. `mounted`: whether it has; `None`: it failed of something else.
+    pub(super) fn volumes(&self, count: u64, mounted: Option<bool>) {
         self.volumes_requested.inc_by(count);
-        let outcome = if mounted { &self.volumes_mounted } else { &self.volumes_failed };
-        outcome.inc_by(count);
+        match mounted {
+            Some(true) => drop(self.volumes_mounted.inc_by(count)),
+            Some(false) => drop(self.volumes_failed.inc_by(count)),
+            None => {}
+        }
     }
 }
 

@@ -20,6 +20,9 @@ use crate::restart_backoff::RestartBackoff;
 use crate::status::api::Waiting;
 use crate::volumes::MountInput;
 
+/// By this a runtime says that it could not mount an image volume.
+pub(super) const IMAGE_VOLUME_MOUNT_FAILED: &str = "ImageVolumeMountFailed";
+
 /// Why a container was not started.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
@@ -90,7 +93,7 @@ impl PodSync<'_> {
         let volumes = image_volumes::of_container(self.pod, container).len() as u64;
         match result {
             Ok(()) => {
-                metrics.volumes(volumes, true);
+                metrics.volumes(volumes, Some(true));
                 self.came_to(name, None);
                 Ok(true)
             }
@@ -99,7 +102,7 @@ impl PodSync<'_> {
                 if let Some(event) = event {
                     self.hands.tell(&self.owner, part, &PodEvent::Failed(&event));
                 }
-                metrics.volumes(volumes, false);
+                metrics.volumes(volumes, message.starts_with(IMAGE_VOLUME_MOUNT_FAILED).then_some(false));
                 metrics.container_failed(kind, reason);
                 self.report.errors.push(format!("start container {name}: {reason}: {message}"));
                 self.came_to(name, Some(Waiting { reason: reason.to_owned(), message }));

@@ -191,3 +191,26 @@ async fn a_volume_that_is_an_image_needs_a_runtime_that_has_them() {
     assert_eq!(bench.waits("b").await.0, "ErrImagePull");
     assert!(bench.events().contains(&"b: Failed: Error: ErrImagePull".to_owned()));
 }
+
+#[tokio::test(start_paused = true)]
+async fn no_container_runs_without_the_image_that_it_should_see() {
+    let bench = Bench::new(&json!({
+        "volumes": [{"name": "models", "image": {"reference": "x:2"}}],
+        "containers": [{"name": "a", "image": "x:1", "volumeMounts": [{"name": "models", "mountPath": "/models"}]}],
+    }));
+    bench.good().await;
+    bench.runtime.exit(&bench.id_of("a").await, 1);
+    bench.runtime.pass_images_over();
+    bench.sync().await;
+    let text = "ImageVolumeMountFailed: the runtime made no mount at /models";
+    assert_eq!(bench.waits("a").await, ("CreateContainerError".into(), text.into()));
+    assert_eq!(bench.everything().await.0, [("a".to_owned(), ContainerState::Exited)]);
+    let mut registry = prometheus_client::registry::Registry::default();
+    bench.hands.metrics().register(&mut registry);
+    let mut told = String::new();
+    prometheus_client::encoding::text::encode(&mut told, &registry).expect("written");
+    for (what, count) in [("requested", 2), ("mounted_succeed", 1), ("mounted_errors", 1)] {
+        let line = format!("kubelet_image_volume_{what}_total {count}");
+        assert!(told.lines().any(|other| other == line), "{line} is not in {told}");
+    }
+}
