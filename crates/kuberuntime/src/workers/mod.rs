@@ -6,6 +6,7 @@
 
 mod agent;
 mod board;
+mod ending;
 mod health;
 mod look;
 mod metrics;

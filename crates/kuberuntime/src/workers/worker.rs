@@ -5,14 +5,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cri_api::ContainerState;
 use image_manager::{EventRef, EventType, ObjectRef};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::WorkerState;
-use super::look::{Looker, found};
+use super::look::Looker;
 use super::metrics::Work;
 use super::slot::Orders;
 use super::timing::{Jitter, Left, Next, next_look};
@@ -24,11 +23,11 @@ use crate::sync::{PodRuntimeError, SyncReport};
 
 /// The task of one pod.
 pub(super) struct Worker {
-    looker: Looker,
-    orders: watch::Receiver<Orders>,
+    pub(super) looker: Looker,
+    pub(super) orders: watch::Receiver<Orders>,
     /// Nothing new is begun.
-    stop: CancellationToken,
-    jitter: Jitter,
+    pub(super) stop: CancellationToken,
+    pub(super) jitter: Jitter,
     /// What is told as the kind of the next sync.
     work: Work,
     /// Whether it was told that all of the pod runs.
@@ -53,7 +52,7 @@ enum Outcome {
 }
 
 /// Why a part of a worker's life is over.
-enum Way {
+pub(super) enum Way {
     /// On to the next part.
     On,
     /// The process ends.
@@ -309,150 +308,6 @@ impl Worker {
         let ago = jiff::SignedDuration::try_from(told).unwrap_or(jiff::SignedDuration::MAX);
         self.looker.shared.wall_clock().saturating_sub(ago).unwrap_or(jiff::Timestamp::MIN)
     }
-
-    /// Ends everything of the pod that runs, and tries until nothing does.
-    async fn end(&mut self) -> Way {
-        let shared = Arc::clone(&self.looker.shared);
-        let slot = Arc::clone(&self.looker.slot);
-        shared.probes.ending(&slot.owner.uid);
-        self.looker.enter(WorkerState::Terminating);
-        let begun = Instant::now();
-        loop {
-            match self.end_once().await {
-                Ok(true) => break,
-                Ok(false) => {}
-                Err(error) => {
-                    self.looker.told_error(Some(in_full(&error)));
-                    let wait = self.jitter.spread(shared.options.error_backoff);
-                    if let Way::Stopped = self.pause(wait).await {
-                        return Way::Stopped;
-                    }
-                    continue;
-                }
-            }
-            if self.stop.is_cancelled() {
-                return Way::Stopped;
-            }
-        }
-        shared.options.metrics.worked(Work::Kill, begun.elapsed());
-        self.looker.told_error(None);
-        Way::On
-    }
-
-    /// Whether nothing of the pod runs any more.
-    async fn end_once(&mut self) -> Result<bool, PodRuntimeError> {
-        let (shared, slot) = (Arc::clone(&self.looker.shared), Arc::clone(&self.looker.slot));
-        let orders = self.orders.borrow_and_update().clone();
-        let observed = self.looker.look().await?;
-        if orders.end.is_some() {
-            self.told_deletion(orders.pod.as_ref(), &observed);
-        }
-        if !runs(&observed) && observed.sandboxes.is_empty() {
-            // A sandbox that is not ready may still hold an address, until it is stopped.
-            return Ok(true);
-        }
-        let grace = orders.end.flatten();
-        let shorter = async {
-            loop {
-                if self.orders.changed().await.is_err() {
-                    std::future::pending::<()>().await;
-                }
-                let asked = self.orders.borrow_and_update().end.flatten();
-                if asked.is_some_and(|asked| grace.is_none_or(|grace| asked < grace)) {
-                    return;
-                }
-            }
-        };
-        tokio::select! {
-            ended = shared.runtime.end_pod(orders.pod.as_deref(), &observed, grace) => ended?,
-            () = shorter => return Ok(false),
-            never = self.looker.keep_looking() => match never {},
-        }
-        let after = self.looker.look().await?;
-        if runs(&after) {
-            let what = format!("end pod {}_{}", slot.owner.name, slot.owner.namespace);
-            let source = cri_api::Error::new(cri_api::Kind::Internal, "containers of it still run");
-            return Err(PodRuntimeError { what, source });
-        }
-        Ok(true)
-    }
-
-    /// From now on the pod is told as one that is being deleted.
-    fn told_deletion(&self, pod: Option<&Arc<Pod>>, observed: &ObservedPod) {
-        let slot = &self.looker.slot;
-        let mut face = slot.face();
-        if face.ending.is_some() {
-            return;
-        }
-        let mut ending = pod.map_or_else(|| found(&slot.owner, Some(observed)), |pod| Pod::clone(pod));
-        ending.metadata.deletion_timestamp.get_or_insert(self.looker.shared.wall_clock());
-        face.ending = Some(Arc::new(ending));
-        drop(face);
-        self.looker.tell();
-    }
-
-    /// Waits until nobody wants the pod any more.
-    async fn linger(&mut self) -> Way {
-        while self.orders.borrow_and_update().end.is_none() {
-            tokio::select! {
-                biased;
-                () = self.stop.cancelled() => return Way::Stopped,
-                _ = self.orders.changed() => {}
-                () = self.looker.slot.wake.notified() => {
-                    // Its containers may be collected.
-                    let _ = self.looker.look().await;
-                }
-            }
-        }
-        Way::On
-    }
-
-    /// Takes everything of the pod away, and tries until nothing is left.
-    async fn remove(&mut self) -> Way {
-        let shared = Arc::clone(&self.looker.shared);
-        loop {
-            let removed = match self.looker.look().await {
-                Ok(observed) if runs(&observed) => {
-                    // Somebody started something in it.
-                    if let Way::Stopped = self.end().await {
-                        return Way::Stopped;
-                    }
-                    continue;
-                }
-                Ok(observed) => {
-                    self.told_deletion(self.looker.slot.pod().as_ref(), &observed);
-                    shared.runtime.remove_pod(&observed).await
-                }
-                Err(error) => Err(error),
-            };
-            let Err(error) = removed else { return Way::On };
-            self.looker.told_error(Some(in_full(&error)));
-            let wait = self.jitter.spread(shared.options.error_backoff);
-            if let Way::Stopped = self.pause(wait).await {
-                return Way::Stopped;
-            }
-        }
-    }
-
-    /// Waits for so long, or until something happens that promises more luck.
-    async fn pause(&mut self, wait: Duration) -> Way {
-        let until = Instant::now() + wait;
-        loop {
-            tokio::select! {
-                biased;
-                () = self.stop.cancelled() => return Way::Stopped,
-                () = sleep_until(until) => return Way::On,
-                _ = self.orders.changed() => return Way::On,
-                () = self.looker.slot.wake.notified() => if self.looker.slot.take_whole() {
-                    return Way::On;
-                },
-            }
-        }
-    }
-}
-
-fn runs(observed: &ObservedPod) -> bool {
-    observed.containers.iter().any(|run| matches!(run.state, ContainerState::Running | ContainerState::Unknown))
 }
 
 /// How long the init containers of a pod ran.
@@ -465,7 +320,7 @@ fn initialised_for(status: &PodStatus) -> Duration {
 }
 
 /// An error with what is behind it, in one line.
-fn in_full(error: &PodRuntimeError) -> String {
+pub(super) fn in_full(error: &PodRuntimeError) -> String {
     format!("{error}: {}", error.source)
 }
 

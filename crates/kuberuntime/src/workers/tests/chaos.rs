@@ -32,7 +32,7 @@ impl Dice {
     }
 }
 
-const CALLS: [CallKind; 12] = [
+pub(super) const CALLS: [CallKind; 12] = [
     CallKind::RunPodSandbox,
     CallKind::StopPodSandbox,
     CallKind::RemovePodSandbox,

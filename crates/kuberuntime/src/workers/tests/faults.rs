@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::world::{World, pass, pod, simple, uid};
 use crate::Phase;
-use crate::workers::WorkerState;
+use crate::workers::{PodView, WorkerState};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -213,5 +213,66 @@ async fn a_sandbox_that_a_removal_left_is_found_and_removed() {
     world.runtime.put_sandbox(sandboxes[0].clone());
     pass(6).await;
     world.assert_empty().await;
+    at_work.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_call_may_fail_lose_its_answer_or_take_long() {
+    let trouble: [(&str, fn(&World, CallKind)); 4] = [
+        ("fails", |world, kind| world.runtime.faults().fail_times(kind, 2, gone())),
+        ("loses its answer", |world, kind| world.runtime.faults().lose_answers(kind, 1, gone())),
+        ("takes long", |world, kind| world.runtime.faults().delay(kind, 7 * SECOND)),
+        ("meets a restart", |world, _| world.runtime.faults().be_absent(gone())),
+    ];
+    for (what, make) in trouble {
+        for kind in super::chaos::CALLS {
+            let world = World::new();
+            let at_work = world.start();
+            let spec = json!({"initContainers": [{"name": "init", "image": "x:1"}],
+                              "containers": [{"name": "web", "image": "x:1"}]});
+            world.ends("init", 0);
+            let web = pod("web", &spec);
+            let calm = || {
+                world.runtime.faults().clear(kind);
+                world.runtime.faults().return_to_duty();
+            };
+            make(&world, kind);
+            world.want([&web]);
+            pass(4).await;
+            calm();
+            let took = at_work.until_ready(&web).await;
+            assert!(took < 61 * SECOND, "{kind:?} {what}: {took:?}");
+            assert_eq!(world.containers("web").await.len(), 1, "{kind:?} {what}");
+            make(&world, kind);
+            world.want([]);
+            pass(4).await;
+            calm();
+            let took = at_work.until_gone(&web).await;
+            assert!(took < 61 * SECOND, "{kind:?} {what}: {took:?}");
+            world.assert_empty().await;
+            at_work.stop().await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_set_makes_nobody_wait_for_long_and_restarts_nothing() {
+    let world = World::new();
+    let at_work = world.start();
+    world.ends("web", 1);
+    let (web, calm) = (simple("web", "x:1"), simple("calm", "x:1"));
+    world.want([&web, &calm]);
+    let mut restarts = 3;
+    let counted = |n: u32| move |view: &PodView| view.status.container_statuses[0].restart_count >= n;
+    at_work.until_pod("restarted", &web, counted(restarts)).await;
+    let id = world.running("calm").await;
+    for step in [86_400, -2 * 86_400, 86_400] {
+        world.set_clock(step);
+        restarts += 1;
+        let took = at_work.until_pod("restarted", &web, counted(restarts)).await;
+        assert!(took <= 310 * SECOND, "{step}: {took:?}");
+        assert_eq!(at_work.agent.healthy(), Ok(()));
+    }
+    assert_eq!(world.running("calm").await, id);
     at_work.stop().await;
 }
