@@ -216,9 +216,12 @@ async fn a_sandbox_that_a_removal_left_is_found_and_removed() {
     at_work.stop().await;
 }
 
+/// Something that calls of a kind meet.
+type Trouble = fn(&World, CallKind);
+
 #[tokio::test(start_paused = true)]
 async fn each_call_may_fail_lose_its_answer_or_take_long() {
-    let trouble: [(&str, fn(&World, CallKind)); 4] = [
+    let trouble: [(&str, Trouble); 4] = [
         ("fails", |world, kind| world.runtime.faults().fail_times(kind, 2, gone())),
         ("loses its answer", |world, kind| world.runtime.faults().lose_answers(kind, 1, gone())),
         ("takes long", |world, kind| world.runtime.faults().delay(kind, 7 * SECOND)),
