@@ -27,6 +27,7 @@ mod pull;
 mod registry;
 mod rmi;
 mod run;
+mod run_dry;
 mod run_once;
 mod serve;
 mod status;

@@ -21,7 +21,8 @@ use crate::config::{Config, Origin};
 Examples:
   imagelet run                                  the pods of /etc/imagelet/manifests
   imagelet run --manifests ./pods -r unix:///run/crio/crio.sock
-  imagelet run -f job.yaml && echo done")]
+  imagelet run -f job.yaml && echo done
+  imagelet run --dry-run -f pod.yaml            whether it is valid, and every field that is not")]
 pub(crate) struct Run {
     /// Directory of manifests, or one manifest, instead of staticPodPath; may be given again
     #[arg(long, value_name = "DIR", value_hint = ValueHint::AnyPath)]
@@ -29,6 +30,9 @@ pub(crate) struct Run {
     /// Run the pods of this manifest in the foreground; `-` is standard input; may be given again
     #[arg(long = "filename", short, value_name = "FILE", value_hint = ValueHint::FilePath, num_args = 1.., conflicts_with = "manifests")]
     pub(crate) files: Vec<PathBuf>,
+    /// Only list the pods that would be run, and say what is refused; no runtime is asked
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 impl Run {

@@ -1,4 +1,5 @@
-//! `imagelet run`: pods from manifests, kept as they should be until a signal comes. In the foreground: [`super::run_once`].
+//! `imagelet run`: pods from manifests, kept as they should be until a signal comes. In the foreground:
+//! [`super::run_once`]; told and not done: [`super::run_dry`].
 
 use prometheus_client::registry::Registry;
 
@@ -11,6 +12,9 @@ use crate::node::notify::Notify;
 use crate::node::{self, Node, Reading};
 
 pub(super) async fn run(app: &App, args: &Run) -> Outcome {
+    if args.dry_run {
+        return super::run_dry::run(app, args).await;
+    }
     if !args.files.is_empty() {
         return super::run_once::run(app, args).await;
     }

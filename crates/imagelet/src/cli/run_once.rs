@@ -2,7 +2,7 @@
 //! stdout, and nothing is left afterwards.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use kuberuntime::Phase;
@@ -21,24 +21,7 @@ use crate::pods::shape::{ContainerStatus, Pod};
 
 pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     let reading = Reading::new(&app.config, false);
-    let (mut sources, mut pods) = (Vec::new(), 0);
-    if args.files.iter().filter(|file| file.as_os_str() == "-").count() > 1 {
-        return Err(Failure::usage("-f -: standard input can be read only once"));
-    }
-    for file in &args.files {
-        let read = if file.as_os_str() == "-" {
-            Once::stdin(tokio::io::stdin(), &reading.options).await
-        } else {
-            Once::file(Path::new(file), &reading.options).await
-        };
-        let once = read.map_err(|error| Failure::failed(chain(&error)))?;
-        pods += once.pods();
-        sources.push(Source::Once(once));
-    }
-    if pods == 0 {
-        return Err(Failure::failed("there is no pod in what was given with -f"));
-    }
-    sources.extend(app.config.pods.documents.iter().cloned().map(Source::Documents));
+    let sources = sources(app, &args.files, &reading).await?;
     let _lock = PodsLock::take(&app.config.root)?;
     let node = Node::new(app, reading, sources).await?;
     // It goes on while pods end, whatever signal came.
@@ -50,6 +33,29 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
         outcome
     };
     tokio::join!(work, node.keep(app, &stop)).0
+}
+
+/// What the files hold, each read once, and the documents of the node.
+pub(super) async fn sources(app: &App, files: &[PathBuf], reading: &Reading) -> Outcome<Vec<Source>> {
+    if files.iter().filter(|file| file.as_os_str() == "-").count() > 1 {
+        return Err(Failure::usage("-f -: standard input can be read only once"));
+    }
+    let (mut sources, mut pods) = (Vec::new(), 0);
+    for file in files {
+        let read = if file.as_os_str() == "-" {
+            Once::stdin(tokio::io::stdin(), &reading.options).await
+        } else {
+            Once::file(file, &reading.options).await
+        };
+        let once = read.map_err(|error| Failure::failed(chain(&error)))?;
+        pods += once.pods();
+        sources.push(Source::Once(once));
+    }
+    if pods == 0 {
+        return Err(Failure::failed("there is no pod in what was given with -f"));
+    }
+    sources.extend(app.config.pods.documents.iter().cloned().map(Source::Documents));
+    Ok(sources)
 }
 
 /// Tells of changes until the end, and takes everything away.

@@ -1,0 +1,82 @@
+//! `imagelet run --dry-run`: which pods there would be, and what is refused. Reads manifests as `run` does, and asks no runtime.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kuberuntime::pod::Pod;
+use kuberuntime::sources::{DesiredPods, Sources};
+use serde::Serialize;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::app::App;
+use crate::args::Run;
+use crate::exit::{Code, Failure, Outcome};
+use crate::node::{self, Reading};
+use crate::output::{Report, Table};
+
+/// How long a source may take to tell what it has.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+struct Shown(Vec<Arc<Pod>>);
+
+impl Serialize for Shown {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let items: Vec<_> = self.0.iter().map(|pod| pod.to_json()).collect();
+        json!({"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": items}).serialize(serializer)
+    }
+}
+
+impl Report for Shown {
+    fn table(&self, _: bool, _: bool) -> Table {
+        let mut table = Table::new(&["NAMESPACE", "NAME", "UID", "IMAGES"]);
+        for pod in &self.0 {
+            let metadata = &pod.metadata;
+            let images: Vec<&str> = pod.images().into_iter().map(|image| image.image).collect();
+            table.row([metadata.namespace.clone(), metadata.name.clone(), metadata.uid.clone(), images.join(",")]);
+        }
+        table
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.0.iter().map(|pod| format!("pod/{}", pod.metadata.name)).collect()
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.0.iter().map(|pod| pod.metadata.uid.clone()).collect()
+    }
+}
+
+pub(super) async fn run(app: &App, args: &Run) -> Outcome {
+    let reading = Reading::new(&app.config, false);
+    let sources = match args.files.as_slice() {
+        [] => node::sources(&app.config, &args.manifests),
+        files => super::run_once::sources(app, files, &reading).await?,
+    };
+    let sources = Sources::new(sources, reading.options);
+    let (stop, mut desired) = (CancellationToken::new(), sources.desired());
+    let read = async {
+        let told = tokio::time::timeout(PATIENCE, desired.wait_for(all_told)).await;
+        let told = told.ok().and_then(|heard| heard.ok().map(|desired| desired.clone()));
+        stop.cancel();
+        told
+    };
+    let (told, ()) = tokio::join!(read, sources.run(&stop));
+    let Some(told) = told else {
+        return Err(Failure::new(Code::Unreachable, "not every source of pods has told what it has"));
+    };
+    let mut pods: Vec<Arc<Pod>> = told.pods.into_values().collect();
+    pods.sort_by_key(|pod| (pod.metadata.namespace.clone(), pod.metadata.name.clone()));
+    app.printer.report(&Shown(pods))?;
+    let refused = told.refused.into_iter().map(|refused| {
+        let pod = refused.pod.map(|pod| format!("pod {pod}: ")).unwrap_or_default();
+        Failure::failed(format!("{}: {pod}{}", refused.origin, refused.reason))
+    });
+    Failure::all(refused.collect()).map_or(Ok(()), Err)
+}
+
+/// Whether every source has told what it has, and of everything that cannot be taken why.
+fn all_told(desired: &DesiredPods) -> bool {
+    let why = |origin: &String| desired.refused.iter().any(|refused| refused.origin == *origin);
+    desired.ready && desired.held.iter().all(why)
+}
