@@ -58,7 +58,9 @@ fn main() -> ExitCode {
         Err(error) => return end(Err(error.into()), LogFormat::Text, &Stderr::default()),
     };
     if let Command::Run(args) = &cli.command {
-        node::choose_endpoints(&mut config);
+        if !args.dry_run {
+            node::choose_endpoints(&mut config);
+        }
         args.apply(&mut config);
     }
     let format = config.log_format;
