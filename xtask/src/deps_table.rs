@@ -177,7 +177,7 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
         owners: &["imagelet-cri-grpc", "imagelet-registry", "imagelet-probe", "imagelet"],
         reason: "below gRPC, where the server tracks every task of its connections; below registry's tests; for probes, \
                  which must not reuse a connection nor follow a proxy; and for the one request that a command of the \
-                 binary asks over an admin socket, where no registry is meant",
+                 binary asks over an admin socket, or of a runtime that is to stream, where no registry is meant",
     },
     Wrapper { packages: &["axum"], owners: &["imagelet"], reason: "only the binary serves HTTP" },
     Wrapper { packages: &["redb"], owners: &["imagelet-store"], reason: "only store keeps records" },

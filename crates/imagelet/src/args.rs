@@ -4,6 +4,7 @@
 mod collecting;
 mod logs;
 mod pods;
+mod streaming;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,6 +18,7 @@ use crate::progress;
 pub(crate) use collecting::{Check, Gc, GcAction, GcContainers, GcExplain, PinArgs, UnpinArgs};
 pub(crate) use logs::Logs;
 pub(crate) use pods::{Describe, Events, Pods, Run, Scope};
+pub(crate) use streaming::{Attach, Exec, PortForward, Ports, ThePod};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -125,6 +127,9 @@ pub(crate) enum Command {
     Describe(Describe),
     Events(Events),
     Logs(Logs),
+    Exec(Exec),
+    Attach(Attach),
+    PortForward(PortForward),
     Serve(Serve),
     Registry(Registry),
     Import(Import),

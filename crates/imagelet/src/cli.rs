@@ -9,6 +9,7 @@ mod describe;
 mod df;
 mod ensure;
 mod events;
+mod exec;
 mod explain;
 mod export;
 mod gc;
@@ -23,6 +24,7 @@ mod mount;
 mod pins;
 mod pod_list;
 mod pods;
+mod port_forward;
 mod pull;
 mod registry;
 mod rmi;
@@ -31,7 +33,6 @@ mod run_dry;
 mod run_once;
 mod serve;
 mod status;
-#[expect(dead_code, reason = "the commands that enter and read containers come next")]
 pub(crate) mod target;
 pub(crate) mod version;
 mod wait;
@@ -63,6 +64,9 @@ pub(crate) async fn run(app: &App, command: &Command) -> Outcome {
         Command::Describe(args) => describe::run(app, args).await,
         Command::Events(args) => events::run(app, args).await,
         Command::Logs(args) => logs::run(app, args).await,
+        Command::Exec(args) => exec::exec(app, args).await,
+        Command::Attach(args) => exec::attach(app, args).await,
+        Command::PortForward(args) => port_forward::run(app, args).await,
         Command::Serve(args) => serve::run(app, args).await,
         Command::Registry(args) => registry::run(app, args).await,
         Command::Import(args) => import::run(app, args).await,

@@ -36,6 +36,8 @@ impl From<Code> for std::process::ExitCode {
 pub(crate) struct Failure {
     code: Code,
     lines: Vec<String>,
+    /// The code of a program that ended elsewhere, and is ours now.
+    ended: Option<u8>,
 }
 
 /// Result of a command.
@@ -44,7 +46,12 @@ pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 impl Failure {
     /// A failure with one line.
     pub(crate) fn new(code: Code, line: impl Into<String>) -> Self {
-        Self { code, lines: vec![line.into()] }
+        Self { code, lines: vec![line.into()], ended: None }
+    }
+
+    /// A program that we stand for has ended with this code: it said itself what there was to say.
+    pub(crate) fn ended(code: u8) -> Self {
+        Self { code: Code::Failed, lines: Vec::new(), ended: Some(code) }
     }
 
     /// The operation failed.
@@ -88,6 +95,11 @@ impl Failure {
     /// The exit code.
     pub(crate) fn code(&self) -> Code {
         self.code
+    }
+
+    /// What the shell is told.
+    pub(crate) fn exit_code(&self) -> std::process::ExitCode {
+        self.ended.map_or_else(|| self.code.into(), std::process::ExitCode::from)
     }
 
     /// What to print, a line each.

@@ -19,6 +19,7 @@ mod pods;
 mod progress;
 mod secrets;
 mod signals;
+mod streaming;
 mod wiring;
 mod yaml;
 
@@ -73,7 +74,7 @@ fn main() -> ExitCode {
     };
     let waits = match &cli.command {
         Command::Ensure(args) => args.wait,
-        Command::Run(_) => true,
+        Command::Run(_) | Command::PortForward(_) => true,
         _ => false,
     };
     logging::start(&config, stderr.clone(), service, environment.no_color);
@@ -109,7 +110,7 @@ fn end(outcome: Outcome, format: LogFormat, stderr: &Stderr) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             logging::failure(failure.lines(), format, stderr);
-            failure.code().into()
+            failure.exit_code()
         }
     }
 }

@@ -25,7 +25,7 @@ const LONGEST_LINE: usize = 64 << 10;
 pub(super) async fn run(app: &App, args: &Logs) -> Outcome {
     let name = PodName::parse(&args.pod, args.namespace.as_deref())?;
     let runtime = target::runtime(app).await?;
-    let service = &runtime.service;
+    let service = &runtime;
     let pod = FoundPod::find(service.as_ref(), &name).await?;
     let containers = if args.all_containers {
         pod.all_names()

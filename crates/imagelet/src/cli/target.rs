@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use axum::http::Method;
 use cri_api::{Container, ContainerState, PodSandbox, RuntimeService};
-use cri_grpc::Endpoint;
 use cri_grpc::client::connect_runtime_service;
 use kuberuntime::labels::{CONTAINERS, ContainerInfo, NODE, Owner};
 use kuberuntime::pod::ContainerKind;
@@ -20,14 +19,8 @@ use crate::exit::{Failure, Outcome, code_of};
 /// Names the container that is meant where none is named, as for kubectl.
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
-/// The runtime that runs the pods, and where it is.
-pub(crate) struct Runtime {
-    pub(crate) service: Arc<dyn RuntimeService>,
-    pub(crate) endpoint: Endpoint,
-}
-
 /// The runtime that the configuration means.
-pub(crate) async fn runtime(app: &App) -> Outcome<Runtime> {
+pub(crate) async fn runtime(app: &App) -> Outcome<Arc<dyn RuntimeService>> {
     let config = &app.config;
     let text = config.container_runtime_endpoint.as_ref().or(config.image_service_endpoint.as_ref());
     let endpoint = match text {
@@ -35,7 +28,7 @@ pub(crate) async fn runtime(app: &App) -> Outcome<Runtime> {
         None => parse_endpoint(&default_endpoint(app).await)?,
     };
     match connect_runtime_service(&endpoint, app.client_options()).await {
-        Ok(service) => Ok(Runtime { service: Arc::new(service), endpoint }),
+        Ok(service) => Ok(Arc::new(service)),
         Err(error) => Err(Failure::new(code_of(error.kind()), crate::exit::chain(&error))),
     }
 }

@@ -4,7 +4,7 @@
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
-use super::settings::{Group, SETTINGS};
+use super::settings::{Group, SETTINGS, Setting};
 use super::{Config, Given, Origin};
 use crate::environment::Environment;
 
@@ -49,38 +49,11 @@ impl Args for SettingFlags {
     fn augment_args(mut command: Command) -> Command {
         let defaults = Config::defaults(&Environment::default());
         for setting in SETTINGS.iter() {
-            let (help, default) = setting.help_and_default(&defaults);
-            let help = default.map_or_else(|| help.to_owned(), |default| format!("{help} [default: {default}]"));
-            let mut arg = Arg::new(setting.flag)
-                .long(setting.flag)
-                .env(setting.variable)
-                .hide_env_values(true)
-                .help(help)
-                .value_name(setting.value_name)
-                .global(true)
-                // `-h` stays readable; `--help` has them all.
-                .hide_short_help(!matches!(setting.group, Group::Node | Group::Logging))
-                .help_heading(setting.group.title());
-            if let Some(short) = setting.short {
-                arg = arg.short(short);
-            }
-            if setting.value_name == "BOOL" {
-                arg = arg.num_args(0..=1).require_equals(true).default_missing_value("true");
-            }
-            if setting.value_name == "N" {
-                // So that it is told what is allowed, and not that there is no flag of this name.
-                arg = arg.allow_negative_numbers(true);
-            }
-            if setting.list.is_some() {
-                arg = arg.action(ArgAction::Append);
-            }
-            arg = arg.value_hint(match setting.value_name {
-                "DIR" => clap::ValueHint::DirPath,
-                "FILE" => clap::ValueHint::FilePath,
-                "PATH" => clap::ValueHint::AnyPath,
-                _ => clap::ValueHint::Other,
+            let arg = long(setting, &defaults);
+            command = command.arg(match setting.short {
+                Some(short) => arg.short(short),
+                None => arg,
             });
-            command = command.arg(arg);
         }
         command
     }
@@ -88,4 +61,64 @@ impl Args for SettingFlags {
     fn augment_args_for_update(command: Command) -> Command {
         Self::augment_args(command)
     }
+}
+
+/// The setting whose letter is `-i`, without it: for commands to whose users that means standard input.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WithoutI;
+
+impl FromArgMatches for WithoutI {
+    fn from_arg_matches(_: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Self)
+    }
+
+    fn update_from_arg_matches(&mut self, _: &ArgMatches) -> Result<(), clap::Error> {
+        Ok(())
+    }
+}
+
+impl Args for WithoutI {
+    fn augment_args(command: Command) -> Command {
+        let defaults = Config::defaults(&Environment::default());
+        // The same id: clap carries the value to where the settings are read.
+        let settings = SETTINGS.iter().filter(|setting| setting.short == Some('i'));
+        settings.fold(command, |command, setting| command.arg(long(setting, &defaults)))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+/// The flag of a setting, without a letter.
+fn long(setting: &Setting, defaults: &Config) -> Arg {
+    let (help, default) = setting.help_and_default(defaults);
+    let help = default.map_or_else(|| help.to_owned(), |default| format!("{help} [default: {default}]"));
+    let mut arg = Arg::new(setting.flag)
+        .long(setting.flag)
+        .env(setting.variable)
+        .hide_env_values(true)
+        .help(help)
+        .value_name(setting.value_name)
+        .global(true)
+        // `-h` stays readable; `--help` has them all.
+        .hide_short_help(!matches!(setting.group, Group::Node | Group::Logging))
+        .help_heading(setting.group.title());
+    if setting.value_name == "BOOL" {
+        arg = arg.num_args(0..=1).require_equals(true).default_missing_value("true");
+    }
+    if setting.value_name == "N" {
+        // So that it is told what is allowed, and not that there is no flag of this name.
+        arg = arg.allow_negative_numbers(true);
+    }
+    if setting.list.is_some() {
+        arg = arg.action(ArgAction::Append);
+    }
+    arg = arg.value_hint(match setting.value_name {
+        "DIR" => clap::ValueHint::DirPath,
+        "FILE" => clap::ValueHint::FilePath,
+        "PATH" => clap::ValueHint::AnyPath,
+        _ => clap::ValueHint::Other,
+    });
+    arg
 }

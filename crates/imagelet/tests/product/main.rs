@@ -38,6 +38,7 @@ mod remote;
 mod runtime_conformance;
 mod secrets;
 mod serve;
+mod streaming;
 mod support;
 mod tenants;
 mod tree;

@@ -1,0 +1,140 @@
+//! The arguments of the commands that stream to containers. See [`super`].
+
+use std::net::IpAddr;
+
+use clap::Args;
+
+use crate::config::flags::WithoutI;
+
+/// The pod that is meant.
+#[derive(Debug, Args)]
+pub(crate) struct ThePod {
+    /// Pod: its name with or without the node behind it, NAMESPACE/NAME or uid
+    #[arg(value_name = "POD")]
+    pub(crate) pod: String,
+    /// Namespace of the pod, where several have one of this name
+    #[arg(long, short, value_name = "NAME")]
+    pub(crate) namespace: Option<String>,
+}
+
+/// Run a command in a container
+///
+/// Asks the container runtime, no agent has to run. The exit code is the command's. With -i standard input is handed on until
+/// its end; with -t as well there is a terminal in the container, and this one is raw meanwhile. Without -c the container is
+/// the one that the annotation kubectl.kubernetes.io/default-container names, or the pod's first.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  imagelet exec web -- cat /etc/hosts
+  imagelet exec -it shop/web -c app -- sh
+  tar c site | imagelet exec -i web -- tar x -C /srv")]
+pub(crate) struct Exec {
+    #[command(flatten)]
+    pub(crate) pod: ThePod,
+    /// Container
+    #[arg(long, short, value_name = "NAME")]
+    pub(crate) container: Option<String>,
+    /// Hand standard input on
+    #[arg(long, short = 'i')]
+    pub(crate) stdin: bool,
+    /// With a terminal; only together with -i
+    #[arg(long, short)]
+    pub(crate) tty: bool,
+    /// Program and arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
+    #[command(flatten)]
+    pub(crate) without_i: WithoutI,
+}
+
+/// Attach to the process of a container
+///
+/// Shows what it writes from now on. With -i standard input is handed on, where the container has one (`stdin: true`); with -t
+/// as well its terminal is this one (`tty: true`), until it ends or Ctrl-P Ctrl-Q is typed.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  imagelet attach web
+  imagelet attach -it console -c shell")]
+pub(crate) struct Attach {
+    #[command(flatten)]
+    pub(crate) pod: ThePod,
+    /// Container
+    #[arg(long, short, value_name = "NAME")]
+    pub(crate) container: Option<String>,
+    /// Hand standard input on
+    #[arg(long, short = 'i')]
+    pub(crate) stdin: bool,
+    /// The container has a terminal
+    #[arg(long, short)]
+    pub(crate) tty: bool,
+    #[command(flatten)]
+    pub(crate) without_i: WithoutI,
+}
+
+/// Forward local ports to a pod
+///
+/// Listens on 127.0.0.1 and ::1, and carries each connection through the container runtime to the port of the pod: the pod's
+/// network need not be reachable. Ends with the pod, on SIGTERM or Ctrl-C.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  imagelet port-forward web 8080:80
+  imagelet port-forward web 5432                the same port here and there
+  imagelet port-forward web :80                 any free port here; it is printed")]
+pub(crate) struct PortForward {
+    #[command(flatten)]
+    pub(crate) pod: ThePod,
+    /// Port here and port of the pod
+    #[arg(required = true, value_name = "[LOCAL:]REMOTE", value_parser = Ports::parse)]
+    pub(crate) ports: Vec<Ports>,
+    /// Address to listen on instead; may be given again
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) address: Vec<IpAddr>,
+}
+
+/// A port here, and one of the pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ports {
+    /// 0: any that is free.
+    pub(crate) local: u16,
+    pub(crate) remote: u16,
+}
+
+impl Ports {
+    fn parse(text: &str) -> Result<Self, String> {
+        let (local, remote) = text.split_once(':').unwrap_or((text, text));
+        let port = |text: &str| text.parse::<u16>().ok();
+        let local = if local.is_empty() { Some(0) } else { port(local) };
+        match (local, port(remote).filter(|port| *port > 0)) {
+            (Some(local), Some(remote)) => Ok(Self { local, remote }),
+            _ => Err("ports are numbers from 1 to 65535, such as 8080:80".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_read() {
+        let ports = |local, remote| Ok(Ports { local, remote });
+        let wrong = || Err("ports are numbers from 1 to 65535, such as 8080:80".to_owned());
+        let cases = [
+            ("80", ports(80, 80)),
+            ("8080:80", ports(8080, 80)),
+            (":80", ports(0, 80)),
+            ("0:80", ports(0, 80)),
+            ("0", wrong()),
+            ("80:", wrong()),
+            ("http", wrong()),
+            ("1:65536", wrong()),
+            ("1:2:3", wrong()),
+            ("", wrong()),
+        ];
+        for (text, want) in cases {
+            assert_eq!(Ports::parse(text), want, "{text}");
+        }
+    }
+}

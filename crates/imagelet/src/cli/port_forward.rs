@@ -1,0 +1,149 @@
+//! `imagelet port-forward`: listens here, and carries each connection through the runtime to a port of a pod. Asks the runtime
+//! and no agent. Ends when the pod has, or when it is asked to.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use cri_api::RuntimeService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::target::{FoundPod, PodName, runtime};
+use crate::app::App;
+use crate::args::{PortForward, Ports};
+use crate::exit::{Code, Failure, Outcome, chain};
+use crate::streaming::port_forward::{ForwardError, PROTOCOLS, run as carry};
+use crate::streaming::{Peer, connect};
+
+/// A pod whose ports are forwarded.
+struct Forward {
+    runtime: Arc<dyn RuntimeService>,
+    sandbox: String,
+    title: String,
+}
+
+pub(super) async fn run(app: &App, args: &PortForward) -> Outcome {
+    let name = PodName::parse(&args.pod.pod, args.pod.namespace.as_deref())?;
+    let runtime = runtime(app).await?;
+    let found = FoundPod::find(runtime.as_ref(), &name).await?;
+    let (sandbox, title) = (found.ready_sandbox()?.id.clone(), found.known.title());
+    let forward = Arc::new(Forward { runtime, sandbox, title });
+    let mut listeners = Vec::new();
+    for ports in &args.ports {
+        for (listener, at) in listen(*ports, &args.address).await? {
+            app.printer.lines([format!("Forwarding from {at} -> {}", ports.remote)])?;
+            listeners.push((listener, ports.remote));
+        }
+    }
+    let (tasks, stop) = (TaskTracker::new(), app.stop.child_token());
+    let (gone, mut is_gone) = mpsc::channel(1);
+    for (listener, port) in listeners {
+        tasks.spawn(accept(Arc::clone(&forward), listener, port, tasks.clone(), stop.clone(), gone.clone()));
+    }
+    let ended = tokio::select! {
+        () = stop.cancelled() => Ok(()),
+        Some(failure) = is_gone.recv() => Err(failure),
+    };
+    stop.cancel();
+    tasks.close();
+    tasks.wait().await;
+    ended
+}
+
+/// Listens on one port: on both loopback addresses where no other is said, of which one is enough.
+async fn listen(ports: Ports, addresses: &[IpAddr]) -> Outcome<Vec<(TcpListener, SocketAddr)>> {
+    let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+    let chosen = if addresses.is_empty() { &loopback[..] } else { addresses };
+    let (mut bound, mut failures, mut port) = (Vec::new(), Vec::new(), ports.local);
+    for address in chosen {
+        let at = SocketAddr::new(*address, port);
+        match bind(at).await {
+            Ok((listener, at)) => {
+                // The same one everywhere, where any is good.
+                port = at.port();
+                bound.push((listener, at));
+            }
+            Err(error) => failures.push(Failure::caused(Code::Failed, format!("listen on {at}"), &error)),
+        }
+    }
+    match Failure::all(failures) {
+        Some(failure) if bound.is_empty() || !addresses.is_empty() => Err(failure),
+        Some(failure) => {
+            tracing::debug!("{}", failure.lines().join("; "));
+            Ok(bound)
+        }
+        None => Ok(bound),
+    }
+}
+
+async fn bind(at: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind(at).await?;
+    let at = listener.local_addr()?;
+    Ok((listener, at))
+}
+
+async fn accept(
+    forward: Arc<Forward>,
+    listener: TcpListener,
+    port: u16,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+    gone: mpsc::Sender<Failure>,
+) {
+    loop {
+        let client = tokio::select! {
+            () = stop.cancelled() => return,
+            client = listener.accept() => client,
+        };
+        let client = match client {
+            Ok((client, _)) => client,
+            Err(error) => {
+                // Too many open files, most likely: it passes.
+                tracing::warn!("accept a connection: {error}");
+                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        tracing::debug!("a connection for port {port}");
+        let (forward, stop, gone) = (Arc::clone(&forward), stop.clone(), gone.clone());
+        tasks.spawn(async move {
+            let carried = tokio::select! {
+                () = stop.cancelled() => return,
+                carried = forward.carry(client, port) => carried,
+            };
+            if let Err(failure) = carried {
+                match forward.is_gone().await {
+                    true => {
+                        let _ = gone.try_send(Failure::failed(format!("pod {} runs no longer", forward.title)));
+                    }
+                    false => tracing::warn!("{}", failure.lines().join("; ")),
+                }
+            }
+        });
+    }
+}
+
+impl Forward {
+    /// Carries one connection. The runtime takes each URL once, so each has its own.
+    async fn carry(&self, client: TcpStream, port: u16) -> Outcome {
+        let url = self.runtime.port_forward(&self.sandbox, &[port]).await;
+        let url = url.map_err(|error| Failure::call(format!("forward to port {port}"), &error))?;
+        let session = connect(&Peer::new(&url)?, &PROTOCOLS).await?;
+        let _ = client.set_nodelay(true);
+        let (reader, writer) = client.into_split();
+        carry(session, port, reader, writer).await.map_err(|error: ForwardError| {
+            Failure::failed(format!("forward to port {port} of pod {}: {}", self.title, chain(&error)))
+        })
+    }
+
+    /// Whether the sandbox is there no more. A runtime that does not answer says nothing about it.
+    async fn is_gone(&self) -> bool {
+        match self.runtime.pod_sandbox_status(&self.sandbox, false).await {
+            Ok(status) => !status.ready,
+            Err(error) => error.kind() == cri_api::Kind::NotFound,
+        }
+    }
+}
