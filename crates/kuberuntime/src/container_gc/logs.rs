@@ -130,7 +130,7 @@ impl LogDirectories {
     ///
     /// # Errors
     /// When it stays. One that is gone already is no error; what is no link stays, and is one.
-    pub(super) fn remove_link(&self, name: &str) -> io::Result<()> {
+    pub(crate) fn remove_link(&self, name: &str) -> io::Result<()> {
         let Some(links) = &self.links else { return Ok(()) };
         let path = links.join(plain(name)?);
         match fs::symlink_metadata(&path) {
@@ -138,6 +138,22 @@ impl LogDirectories {
             Ok(_) => Err(io::Error::other("it is no link")),
             Err(error) => gone_is_done(Err(error)),
         }
+    }
+
+    /// The numbers of the logs in a container's directory, in order: `3.log`, and those that were turned away from it.
+    pub(crate) fn numbers(&self, directory: &Path) -> Vec<u32> {
+        let names = match directory.starts_with(&self.pods) {
+            true => entries(directory).unwrap_or_default(),
+            false => Vec::new(),
+        };
+        let number = |name: &str| {
+            let (number, rest) = name.split_once('.')?;
+            (rest == "log" || rest.starts_with("log.")).then(|| number.parse::<u32>().ok()).flatten()
+        };
+        let mut numbers: Vec<u32> = names.iter().filter_map(|(name, _)| number(name)).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers
     }
 
     /// Makes a link to a container's log, which is below the pods' directory; one that was there gives way.
@@ -184,7 +200,7 @@ impl LogDirectories {
     ///
     /// # Errors
     /// When a file stays.
-    pub(super) fn remove_log(&self, path: &Path) -> io::Result<usize> {
+    pub(crate) fn remove_log(&self, path: &Path) -> io::Result<usize> {
         let Ok(below) = path.strip_prefix(&self.pods) else { return Ok(0) };
         let mut names = Vec::new();
         for component in below.components() {

@@ -16,6 +16,7 @@ mod start;
 mod steps;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cri_api::{DnsConfig, Kind, RuntimeService};
@@ -25,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::actions::{PodActions, ProbeResults};
 use crate::config::{ClusterDns, NodeResources};
+use crate::container_gc::LogDirectories;
 use crate::documents::Documents;
 use crate::environment::Surroundings;
 use crate::events::PodEvent;
@@ -142,6 +144,8 @@ pub struct PodRuntime {
     /// Guards the ids of containers whose end was told and whose hook was run, by the uids of pods: whoever ends them once
     /// more, because the first time failed or took too long, does neither again.
     ending: Mutex<HashMap<String, HashSet<String>>>,
+    /// Guards the uids of pods that were told that there is no network for them: once is enough.
+    without_network: Mutex<HashSet<String>>,
 }
 
 impl PodRuntime {
@@ -149,7 +153,14 @@ impl PodRuntime {
     #[must_use]
     pub fn new(parts: PodRuntimeParts) -> Self {
         let prefetch = Prefetch::new(Arc::clone(&parts.images));
-        Self { parts, metrics: Arc::default(), prefetch, backoff: Mutex::default(), ending: Mutex::default() }
+        Self {
+            parts,
+            metrics: Arc::default(),
+            prefetch,
+            backoff: Mutex::default(),
+            ending: Mutex::default(),
+            without_network: Mutex::default(),
+        }
     }
 
     /// What it works with.
@@ -230,6 +241,13 @@ impl PodRuntime {
         self.prefetch.forget(uid);
         lock(&self.backoff).remove(uid);
         lock(&self.ending).remove(uid);
+        lock(&self.without_network).remove(uid);
+    }
+
+    /// Where logs are.
+    fn logs(&self) -> LogDirectories {
+        let node = &self.parts.node;
+        LogDirectories { pods: PathBuf::from(&node.pod_logs), links: node.container_logs.as_ref().map(PathBuf::from) }
     }
 
     /// Tells an event about a part of a pod: a container, or, without one, the pod.

@@ -2,14 +2,11 @@
 //! is gone already is no error; what fails is told, and the rest goes on, but nothing goes that something left may use.
 //! Called by [`super::PodRuntime`].
 
-use std::path::PathBuf;
-
 use cri_api::{Error, Kind};
 use futures::future::join_all;
 use image_manager::BackoffSelector;
 
 use super::{PodRuntime, PodRuntimeError, first_of, gone_is_done, on_disk};
-use crate::container_gc::LogDirectories;
 use crate::status::ObservedPod;
 
 /// Takes everything of a pod away.
@@ -37,10 +34,7 @@ pub(super) async fn remove_pod(hands: &PodRuntime, observed: &ObservedPod) -> Re
     if let Err(error) = hands.parts.volumes.tear_down(uid).await {
         failures.push(on_node(format!("remove the directory of pod {uid}"), &error));
     }
-    let node = &hands.parts.node;
-    let logs =
-        LogDirectories { pods: PathBuf::from(&node.pod_logs), links: node.container_logs.as_ref().map(PathBuf::from) };
-    let of = uid.clone();
+    let (logs, of) = (hands.logs(), uid.clone());
     match on_disk(move || logs.remove_pod(&of)).await {
         None | Some(Ok(())) => {}
         Some(Err(error)) => failures.push(on_node(format!("remove the logs of pod {uid}"), &error)),

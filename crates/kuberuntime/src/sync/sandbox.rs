@@ -2,12 +2,13 @@
 //! [`super::steps`].
 
 use std::os::unix::fs::DirBuilderExt as _;
+use std::path::PathBuf;
 
 use cri_api::{Condition, PodSandboxConfig};
 use tokio::time::Instant;
 
-use super::on_disk;
 use super::steps::{Halt, PodSync, Step};
+use super::{lock, on_disk};
 use crate::config::{self, PodHostname, SandboxInput};
 use crate::events::PodEvent;
 
@@ -83,7 +84,7 @@ impl PodSync<'_> {
         let mut attempt = attempts.next().unwrap_or(attempt);
         loop {
             let (config, hostname) = self.sandbox_config(attempt)?;
-            make_directory(&config.log_directory).await?;
+            make_directory((&config.log_directory).into()).await?;
             let begun = Instant::now();
             let made = self.hands.parts().runtime.run_pod_sandbox(&config, handler).await;
             self.hands.metrics().sandbox(handler, begun.elapsed(), made.is_ok());
@@ -104,6 +105,7 @@ impl PodSync<'_> {
         let status = self.hands.parts().runtime.status(false).await;
         let status = status.map_err(|error| Halt::Failed(format!("ask for the status of the runtime: {error}")))?;
         if status.holds(NETWORK_READY) {
+            lock(&self.hands.without_network).remove(&self.owner.uid);
             return Ok(());
         }
         let said = status.conditions.into_iter().find(|condition| condition.kind == NETWORK_READY);
@@ -111,7 +113,9 @@ impl PodSync<'_> {
         let why = format!("{NETWORK_READY}={status} reason:{reason} message:{message}");
         let text = format!("network is not ready: container runtime network not ready: {why}");
         self.report.network_not_ready = true;
-        self.tell_pod(&PodEvent::NetworkNotReady(&text));
+        if lock(&self.hands.without_network).insert(self.owner.uid.clone()) {
+            self.tell_pod(&PodEvent::NetworkNotReady(&text));
+        }
         Err(Halt::Failed(text))
     }
 }
@@ -122,8 +126,8 @@ pub(super) fn is_reserved(error: &cri_api::Error) -> bool {
 }
 
 /// Makes a directory with those above it.
-pub(super) async fn make_directory(path: &str) -> Result<(), String> {
-    let (path, shown) = (path.to_owned(), path);
+pub(super) async fn make_directory(path: PathBuf) -> Result<(), String> {
+    let shown = path.display().to_string();
     let made = on_disk(move || std::fs::DirBuilder::new().recursive(true).mode(0o755).create(path)).await;
     match made {
         Some(Err(error)) => Err(format!("make directory {shown}: {error}")),

@@ -12,7 +12,7 @@ use super::sandbox::{Spot, is_reserved, make_directory};
 use super::steps::{Halt, PodSync, Step};
 use super::{image_volumes, lock, on_disk};
 use crate::config::{self, ContainerInput, ImageUser};
-use crate::container_gc::{LogDirectories, link_name};
+use crate::container_gc::link_name;
 use crate::events::PodEvent;
 use crate::handlers::Target;
 use crate::pod::{Container, ContainerKind, ImageRole, RecursiveReadOnly};
@@ -224,14 +224,17 @@ impl PodSync<'_> {
             },
             Some(run) => Ok(run.restart_count().saturating_add(1)),
             None => {
-                let directory = PathBuf::from(self.log_directory()).join(&container.name);
-                Ok(on_disk(move || next_number(&directory)).await.unwrap_or_default())
+                let (logs, directory) = (self.hands.logs(), self.log_directory_of(&container.name));
+                let numbers = on_disk(move || logs.numbers(&directory)).await.unwrap_or_default();
+                Ok(numbers.last().map_or(0, |highest| highest.saturating_add(1)))
             }
         }
     }
 
-    fn log_directory(&self) -> String {
-        config::pod_log_directory(&self.hands.parts().node.pod_logs, self.pod)
+    /// The directory of the logs of one container.
+    pub(super) fn log_directory_of(&self, container: &str) -> PathBuf {
+        let pods = &self.hands.parts().node.pod_logs;
+        PathBuf::from(config::pod_log_directory(pods, self.pod)).join(container)
     }
 
     /// Makes it. A number that the runtime holds back, though it shows no container that has it, is passed over once: what
@@ -288,8 +291,7 @@ impl PodSync<'_> {
             recursive_read_only: self.recursive_read_only(container).await?,
         });
         let mounts = mounts.await.map_err(|error| Failure::config(error.to_string()))?;
-        let directory = format!("{}/{}", self.log_directory(), container.name);
-        make_directory(&directory).await.map_err(Failure::config)?;
+        make_directory(self.log_directory_of(&container.name)).await.map_err(Failure::config)?;
         let input = ContainerInput { restart_count: number, mounts, ..input };
         Ok(config::container_config(self.pod, kind, container, input))
     }
@@ -333,11 +335,12 @@ impl PodSync<'_> {
 
     /// The link by which collectors of logs know the log. They may miss it; the pod does not.
     async fn link_log(&self, spot: &Spot, container: &Container, id: &str, number: u32) {
-        let node = &self.hands.parts().node;
-        let Some(links) = node.container_logs.clone() else { return };
+        let logs = self.hands.logs();
+        if logs.links.is_none() {
+            return;
+        }
         let log = format!("{}/{}", spot.config.log_directory, config::container_log_path(&container.name, number));
         let link = link_name(&self.owner.name, &self.owner.namespace, &container.name, id);
-        let logs = LogDirectories { pods: PathBuf::from(&node.pod_logs), links: Some(PathBuf::from(links)) };
         let linked = on_disk(move || logs.link(&link, log.as_ref())).await;
         if let Some(Err(error)) = linked {
             tracing::warn!(pod = self.owner.name, container = container.name, "link its log: {error}");
@@ -360,15 +363,4 @@ impl PodSync<'_> {
         }
         Err(Failure { reason: "PostStartHookError", message: error.to_string(), event: None }.into())
     }
-}
-
-/// One more than the highest number of the logs in a directory: `3.log`, and those that were turned away from it.
-fn next_number(directory: &std::path::Path) -> u32 {
-    let Ok(entries) = std::fs::read_dir(directory) else { return 0 };
-    let number = |name: std::ffi::OsString| {
-        let (number, rest) = name.to_str()?.split_once('.')?;
-        (rest == "log" || rest.starts_with("log.")).then(|| number.parse::<u32>().ok()).flatten()
-    };
-    let highest = entries.filter_map(|entry| number(entry.ok()?.file_name())).max();
-    highest.map_or(0, |highest| highest.saturating_add(1))
 }

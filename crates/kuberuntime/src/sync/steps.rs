@@ -11,8 +11,9 @@ use tokio_util::sync::CancellationToken;
 use super::kill::{Victim, kill_containers, kill_pod};
 use super::sandbox::Spot;
 use super::start::Failure;
-use super::{PodCredentials, PodRuntime, SyncReport, first_of, gone_is_done, lock, owner_of};
+use super::{PodCredentials, PodRuntime, SyncReport, first_of, gone_is_done, lock, on_disk, owner_of};
 use crate::actions::{Kill, PodActions, ProbeResults, Reset, compute_pod_actions};
+use crate::container_gc::link_name;
 use crate::documents::Documents;
 use crate::events::PodEvent;
 use crate::labels::Owner;
@@ -188,6 +189,9 @@ impl<'a> PodSync<'a> {
         for reset in resets {
             self.go_on()?;
             self.remove(&reset.name, &reset.id).await?;
+            if let Some(run) = self.observed.containers.iter().find(|run| run.id == reset.id) {
+                self.remove_logs(run).await;
+            }
         }
         Ok(())
     }
@@ -209,8 +213,10 @@ impl<'a> PodSync<'a> {
             };
             if is_old {
                 self.go_on()?;
-                if let Err(Halt::Failed(error)) = self.remove(&run.name, &run.id).await {
-                    tracing::warn!(pod = pod.title(), "{error}");
+                match self.remove(&run.name, &run.id).await {
+                    Ok(()) => self.remove_logs(run).await,
+                    Err(Halt::Failed(error)) => tracing::warn!(pod = pod.title(), "{error}"),
+                    Err(halt) => return Err(halt),
                 }
             }
         }
@@ -221,6 +227,29 @@ impl<'a> PodSync<'a> {
     pub(super) async fn remove(&self, name: &str, id: &str) -> Step {
         let removed = self.hands.parts.runtime.remove_container(id).await;
         gone_is_done(removed).map_err(|error| Halt::Failed(format!("remove container {name} ({id}): {error}")))
+    }
+
+    /// The logs of a run that was removed go, and those of the runs before it. That of the newest run stays: it may be asked
+    /// for, and its number goes on.
+    async fn remove_logs(&self, run: &ObservedContainer) {
+        if run.state == ContainerState::Created {
+            // It never had one, and those before it may still be there.
+            return;
+        }
+        let is_newest = self.observed.latest(&run.name).is_some_and(|newest| newest.id == run.id);
+        let last = if is_newest { run.restart_count().checked_sub(1) } else { Some(run.restart_count()) };
+        let (logs, directory) = (self.hands.logs(), self.log_directory_of(&run.name));
+        let link = link_name(&self.owner.name, &self.owner.namespace, &run.name, &run.id);
+        let removed = on_disk(move || {
+            logs.remove_link(&link)?;
+            let mut old =
+                logs.numbers(&directory).into_iter().filter(|number| last.is_some_and(|last| *number <= last));
+            old.try_for_each(|number| logs.remove_log(&directory.join(format!("{number}.log"))).map(drop))
+        });
+        let removed: Option<std::io::Result<()>> = removed.await;
+        if let Some(Err(error)) = removed {
+            tracing::warn!(pod = self.pod.title(), container = run.name, "remove its logs: {error}");
+        }
     }
 
     async fn set_up_volumes(&self) -> Step {

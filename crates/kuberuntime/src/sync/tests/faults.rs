@@ -101,6 +101,8 @@ async fn without_a_network_there_is_no_sandbox_and_images_come_all_the_same() {
                 reason:NetworkPluginNotReady message:cni plugin not initialized";
     assert_eq!((report.network_not_ready, report.errors), (true, vec![text.to_owned()]));
     bench.rest(1).await;
+    // It is told once, however often it is tried.
+    assert!(bench.sync().await.network_not_ready);
     let mut events = bench.events();
     events.sort();
     assert_eq!(events, ["a: Pulled".into(), "a: Pulling".into(), format!("pod: NetworkNotReady: {text}")]);
@@ -149,6 +151,32 @@ async fn a_sandbox_that_died_is_told_and_replaced() {
     let events = bench.events();
     assert_eq!(events[0], "pod: SandboxChanged");
     assert_eq!(events.iter().filter(|event| event.ends_with(": Started")).count(), 4, "{events:?}");
-    // Runs of init containers of the earlier sandbox are gone, and their numbers go on with their logs.
+    // Runs of init containers of the earlier sandbox are gone.
     assert_eq!(bench.observe().await.runs("first").count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_init_container_that_keeps_failing_leaves_two_logs_and_no_gap() {
+    let bench = Bench::new(&json!({
+        "initContainers": [{"name": "i", "image": "x:1"}], "containers": [{"name": "a", "image": "x:1"}],
+    }));
+    bench.ends("i", 1);
+    for _ in 0..5 {
+        bench.good().await;
+        let path = bench.observe().await.latest("i").expect("there").log_path.clone();
+        std::fs::write(path, "t stdout F x\n").expect("written");
+        bench.rest(700).await;
+    }
+    let logs = bench.hands.logs();
+    let directory = bench.observe().await.latest("i").expect("there").log_path.clone();
+    let directory = std::path::Path::new(&directory).parent().expect("above it");
+    assert_eq!(logs.numbers(directory), [3, 4]);
+    assert_eq!(bench.observe().await.runs("i").count(), 2);
+    // The pod gets another sandbox: the run goes with all logs before its own, and the next one has the next number.
+    bench.runtime.kill_sandbox(&bench.observe().await.sandboxes[0].id);
+    bench.good().await;
+    let observed = bench.observe().await;
+    assert_eq!(observed.runs("i").map(crate::ObservedContainer::restart_count).collect::<Vec<_>>(), [5]);
+    assert_eq!(logs.numbers(directory), [4]);
+    assert_eq!(std::fs::read_dir(bench.root.path().join("links")).expect("links").count(), 1);
 }

@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 mod ends;
 mod faults;
+mod looks;
 mod pulls;
 mod random;
 mod starts;
