@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+/// A runtime that does not answer for so long is down, as in the kubelet; before that it may only be restarted.
+const DOWN: Duration = Duration::from_secs(30);
+
 /// Whether the runtime answers.
 pub(super) struct Health {
     threshold: Duration,
@@ -63,16 +66,17 @@ impl Health {
     /// What is wrong, for people.
     pub(super) fn check(&self, now: Instant) -> Result<(), String> {
         let last = self.last();
-        if let Some(error) = &last.error {
-            return Err(format!("the runtime does not answer: {error}"));
-        }
-        match last.answered.map(|answered| now.saturating_duration_since(answered)) {
-            None => Err("pleg has yet to be successful".to_owned()),
-            Some(ago) if ago > self.threshold => {
+        let ago = last.answered.map(|answered| now.saturating_duration_since(answered));
+        match (&last.error, ago) {
+            (Some(error), ago) if ago.is_none_or(|ago| ago > DOWN) => {
+                Err(format!("the runtime does not answer: {error}"))
+            }
+            (_, None) => Err("pleg has yet to be successful".to_owned()),
+            (_, Some(ago)) if ago > self.threshold => {
                 let (ago, threshold) = (ago.as_secs(), self.threshold.as_secs());
                 Err(format!("pleg was last seen active {ago}s ago; threshold is {threshold}s"))
             }
-            Some(_) => Ok(()),
+            _ => Ok(()),
         }
     }
 }
@@ -93,7 +97,8 @@ mod tests {
         assert_eq!(late, Err("pleg was last seen active 181s ago; threshold is 180s".to_owned()));
         let error = Error::new(Kind::Unavailable, "connect: no such file");
         assert!(health.failed(&error) && !health.failed(&error));
-        let down = health.check(begin);
+        assert_eq!(health.check(begin + Duration::from_secs(30)), Ok(()), "it may only be restarted");
+        let down = health.check(begin + Duration::from_secs(31));
         assert_eq!(down, Err("the runtime does not answer: Unavailable: connect: no such file".to_owned()));
         assert!(health.answered(begin) && !health.answered(begin));
         assert_eq!(health.check(begin), Ok(()));

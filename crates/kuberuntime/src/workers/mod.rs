@@ -180,7 +180,7 @@ impl PodAgent {
         self.shared.board.changes()
     }
 
-    /// Whether the runtime answers and its last list is not too old.
+    /// Whether the runtime answers, or did half a minute ago, and its last list is not too old.
     ///
     /// # Errors
     /// What is wrong, for people.

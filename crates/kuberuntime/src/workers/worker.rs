@@ -116,7 +116,9 @@ impl Worker {
         let mut open = shared.open.subscribe();
         loop {
             let is_open = *open.borrow_and_update();
-            self.looker.told_error(if is_open { None } else { shared.health.check(Instant::now()).err() });
+            // Before the first answer may come there is nothing to tell.
+            let is_down = !is_open && shared.health.is_down();
+            self.looker.told_error(shared.health.check(Instant::now()).err().filter(|_| is_down));
             if is_open && self.looker.slot.is_ending() {
                 return Way::On;
             }
