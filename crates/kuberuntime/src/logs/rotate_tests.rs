@@ -194,6 +194,34 @@ async fn a_kill_in_the_middle_of_compressing_loses_nothing() {
     assert_eq!(text(&bench.path("0.log.20250102-000000.gz")), "compressed already");
 }
 
+/// A disk of so few bytes that nothing can be compressed.
+#[tokio::test]
+async fn a_full_disk_keeps_no_log_from_being_rotated() {
+    assert!(rustix::process::geteuid().is_root(), "this test mounts a disk: run it as root");
+    let bench = bench();
+    let pods = bench.top.path().join("pods");
+    fs::create_dir(&pods).unwrap();
+    let (flags, options) = (rustix::mount::MountFlags::empty(), c"size=64k");
+    rustix::mount::mount("tmpfs", &pods, "tmpfs", flags, options).unwrap();
+    let id = bench.ours().await;
+    // What cannot be made smaller.
+    let mut state = 88_172_645_463_325_252_u64;
+    let noise = std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    });
+    fs::write(bench.path("0.log.20250101-000000"), noise.take(4096).collect::<Vec<_>>().concat()).unwrap();
+    fs::write(pods.join("filler"), [0; 40 << 10]).unwrap_err();
+    let rotated = bench.rotated().await;
+    let names = bench.names();
+    rustix::mount::unmount(&pods, rustix::mount::UnmountFlags::DETACH).unwrap();
+    assert_eq!(rotated, std::slice::from_ref(&id));
+    assert_eq!(names, ["0.log.20250101-000000", "0.log.20260101-000000"]);
+    assert_eq!(bench.runtime.log_reopened(&id), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn it_looks_every_ten_seconds_until_it_is_stopped() {
     let bench = bench();

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 
 use super::place::{Directory, is_hidden};
 use super::remove::remove_tree;
+use super::setup::VOLUMES;
 use super::walk::{Links, WalkError, find, kind, look, place};
 use crate::volume_files::VolumeFiles;
 
@@ -34,6 +35,12 @@ const OF_GROUP_DIRECTORY: u32 = 0o2550;
 /// Mode of the root of such a volume.
 pub(super) fn root_mode(group: Option<Gid>) -> u32 {
     if group.is_some() { DIRECTORY | OF_GROUP_DIRECTORY } else { DIRECTORY }
+}
+
+/// Whether a volume of a pod has files.
+pub(super) fn stands(pod: &Directory, sort: &str, name: &str) -> bool {
+    let volume = pod.child(VOLUMES).and_then(|volumes| volumes.child(sort)?.child(name));
+    volume.is_ok_and(|volume| matches!(current(&volume), Ok(Some(data)) if volume.child(&data).is_ok()))
 }
 
 /// Puts exactly these files there, and says whether anything had to change.

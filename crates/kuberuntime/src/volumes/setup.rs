@@ -83,12 +83,19 @@ fn make(
     }
     let Some(sort) = sort(&volume.source) else { return Ok(()) };
     let name = volume.name.as_str();
-    // A document that is missing is told before anything is made.
-    let wanted = volume_files(pod, name, documents, around).transpose().map_err(|error| {
-        let text = error.to_string();
-        let reason = text.strip_prefix(&format!("volume {name:?}: ")).map(str::to_owned);
-        reason.unwrap_or(text)
-    })?;
+    // A document that is missing is told before anything is made. Once its files were made they outlive it, as in the
+    // kubelet: containers that run have them, and one that is started again gets them.
+    let wanted = match volume_files(pod, name, documents, around).transpose() {
+        Ok(wanted) => wanted,
+        Err(error) if files::stands(directory, sort, name) => {
+            tracing::warn!(pod = pod.title(), "{error}; the files that were made of it stay");
+            return Ok(());
+        }
+        Err(error) => {
+            let text = error.to_string();
+            return Err(text.strip_prefix(&format!("volume {name:?}: ")).map_or(text.clone(), str::to_owned));
+        }
+    };
     let parent = directory.made(VOLUMES, PRIVATE).and_then(|volumes| volumes.made(sort, PRIVATE));
     let parent = parent.map_err(|error| format!("make the directory: {error}"))?;
     let group = group(pod)?;

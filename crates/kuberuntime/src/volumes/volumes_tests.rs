@@ -286,7 +286,12 @@ async fn documents_change_and_come_late() {
     let mounts = bench.mounts(&pod).await.unwrap();
     assert_eq!(fs::read_to_string(&mounts[1].host_path).unwrap(), "now");
     assert_eq!(bench.mounted().len(), 2, "the secret, and one part: {:?}", bench.mounted());
+    // One that goes takes nothing along of a pod that has it.
+    bench.documents.secrets.remove("other");
+    bench.set_up(&pod).await.unwrap();
+    assert_eq!(fs::read_to_string(bench.volume("secret", "login").join("password")).unwrap(), "swordfish");
     bench.tear_down().await.unwrap();
+    assert_eq!(bench.set_up(&pod).await, Err(missing.to_owned()));
 }
 
 #[tokio::test]
