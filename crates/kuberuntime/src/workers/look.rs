@@ -67,8 +67,8 @@ impl Looker {
         }
         let pod = self.title();
         match &error {
-            // That is told once for all pods; before the first list there is nothing to tell of.
-            Some(error) if self.shared.health.is_down() || self.shared.last_seen().is_none() => tracing::debug!(pod, "the pod has to wait: {error}"),
+            // That is told once for all pods.
+            Some(error) if self.shared.health.is_down() => tracing::debug!(pod, "the pod has to wait: {error}"),
             Some(error) => tracing::warn!(pod, "Error syncing pod, will retry: {error}"),
             None => tracing::debug!(pod, "the pod is well again"),
         }

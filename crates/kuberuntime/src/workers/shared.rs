@@ -96,7 +96,8 @@ impl Table {
         let rank = |slot: &Slot| (!is_there(&slot.owner.uid), slot.sequence);
         let earlier = self.slots.values().find(|other| {
             namesake(&other.owner)
-                && (other.begun.load(Ordering::Acquire) || (!other.is_ending() && rank(other) < rank(slot)))
+                && (other.begun.load(Ordering::Acquire)
+                    || if other.is_ending() { is_there(&other.owner.uid) } else { rank(other) < rank(slot) })
         });
         // Of ours without a worker: nobody decided about it yet, or its manifest is held.
         let undecided = || {

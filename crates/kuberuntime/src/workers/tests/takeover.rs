@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cri_api::testing::CallKind;
-use cri_api::{PodSandbox, PodSandboxMetadata};
+use cri_api::{Error, Kind, PodSandbox, PodSandboxMetadata};
 use serde_json::json;
 
 use super::world::{World, pass, pod, simple, uid};
@@ -113,6 +113,28 @@ async fn what_its_own_manifest_replaced_waits_for_no_other_source() {
     let second = world.start();
     second.until_ready(&two).await;
     assert_eq!(world.uids().await, [uid(&two)]);
+    second.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_was_replaced_while_nobody_answered_goes_first() {
+    let world = World::new();
+    world.is_stubborn("web");
+    let [one, two] = ["x:1", "x:2"].map(|image| simple("web", image));
+    world.want([&one]);
+    let first = world.start();
+    first.until_ready(&one).await;
+    first.kill();
+    world.runtime.faults().be_absent(Error::new(Kind::Unavailable, "not yet"));
+    world.runtime.forget_calls();
+    let second = world.start();
+    pass(5).await;
+    world.want([&two]);
+    pass(5).await;
+    world.runtime.faults().return_to_duty();
+    let took = second.until_ready(&two).await;
+    assert!((30..35).contains(&took.as_secs()), "{took:?}");
+    assert!(world.nth(CallKind::RemovePodSandbox, "sandbox-0001") < world.nth(CallKind::RunPodSandbox, "web-edge"));
     second.stop().await;
 }
 
