@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Times pods from the manifest's file to the container's first command, on Debian's containerd, and what imagelet costs while 30 pods run.
-# usage: bench-pods.sh [ROUNDS [IDLE_SECONDS]]   (5 rounds and 300 seconds by default). BENCH_PODS=N for another number than 30.
+# usage: bench-pods.sh [ROUNDS [IDLE_SECONDS]]   (5 rounds and 300 seconds by default). BENCH_PODS=N for another number than 30,
+# BENCH_IMAGELET=FILE for a program that is there already.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -9,9 +10,11 @@ idle=${2:-300}
 many=${BENCH_PODS:-30}
 [ "$(id -u)" -eq 0 ] || { echo "bench-pods: needs root: it mounts a disk, starts containerd and runs pods" >&2; exit 77; }
 scripts/prerequisites.sh
-echo "bench-pods: building imagelet (release)"
-cargo build -q --release --locked -p imagelet
-imagelet=$PWD/target/release/imagelet
+imagelet=${BENCH_IMAGELET:-$PWD/target/release/imagelet}
+if [ -z "${BENCH_IMAGELET:-}" ]; then
+  echo "bench-pods: building imagelet (release)"
+  cargo build -q --release --locked -p imagelet
+fi
 
 # Sockets have short paths, and nothing of a pod lies in the tree of the sources.
 work=$(mktemp -d /tmp/bench-pods.XXXXXX)
@@ -131,6 +134,8 @@ pids+=("$containerd")
 line_of "$work/containerd.log" 'Start streaming server' "$containerd" >/dev/null
 
 cat >"$work/config.yaml" <<YAML
+apiVersion: imagelet.dev/v1alpha1
+kind: ImageletConfiguration
 containerRuntimeEndpoint: unix://$work/c.sock
 staticPodPath: $disk/manifests
 podLogsDir: $disk/logs
