@@ -219,7 +219,7 @@ start() {
   done <"$file.begin"
   rm -f "$file.begin" "$work"/next/*
   # The answer to the last start is on its way while its command runs already.
-  until [ "$(asked metrics | awk '/^kubelet_runtime_operations_total\{operation_type="start_container"\}/ { print $2 }')" -ge "$((started + count))" ]; do sleep 0.02; done
+  until [ "$(asked metrics | awk '/^kubelet_runtime_operations_total\{operation_type="start_container"\}/ { n = $2 } END { print n + 0 }')" -ge "$((started + count))" ]; do sleep 0.02; done
   started=$((started + count))
   median "$file.each" >>"$file.median"
   sort -n "$file.each" | tail -n 1 >>"$file.longest"
