@@ -595,3 +595,65 @@ async fn read_only_with_all_that_is_below() {
         }
     }
 }
+
+/// Does something without the right to mount. Rights are a thread's own.
+fn without_rights<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            let mut rights = rustix::thread::capabilities(None).unwrap();
+            rights.effective.remove(rustix::thread::CapabilitySet::SYS_ADMIN);
+            rustix::thread::set_capabilities(None, rights).unwrap();
+            work()
+        });
+        worker.join().unwrap()
+    })
+}
+
+#[test]
+fn what_cannot_be_unmounted_is_not_deleted() {
+    let bench = bench();
+    let host = bench.directory("host");
+    fs::write(host.join("precious"), "x").unwrap();
+    let (part, own) = (bench.directory("pods/u1/volume-subpaths/v/c/0"), bench.directory("pods/u1/volumes"));
+    rustix::mount::mount_bind(&host, &part).unwrap();
+    let root = Directory::open(&bench.path("pods")).unwrap();
+    let error = without_rights(|| tear_down::tear_down(&root, "u1")).unwrap_err();
+    let still = format!("{} is still mounted: unmount ", fs::canonicalize(&part).unwrap().display());
+    assert!(error.starts_with(&still) && error.ends_with("(os error 1); nothing is removed"), "{error}");
+    assert!(host.join("precious").exists() && own.exists());
+    tear_down::tear_down(&root, "u1").unwrap();
+    assert!(host.join("precious").exists() && !own.exists());
+}
+
+/// Without the right to mount it is told what is missing, and nothing is left to others that must not be.
+#[test]
+fn who_may_not_mount_is_told() {
+    let bench = bench();
+    let volumes = json!([
+        {"name": "login", "secret": {"secretName": "login"}}, {"name": "host", "hostPath": {"path": "/etc"}},
+    ]);
+    let login = pod(volumes.clone(), Some(json!([{"name": "login", "mountPath": "/l"}])), json!({}));
+    let part = pod(volumes, Some(json!([{"name": "host", "mountPath": "/h", "subPath": "ssl"}])), json!({}));
+    let (in_memory, part) = without_rights(|| {
+        let pods = Directory::open(bench.top.path()).unwrap();
+        let in_memory = setup::volumes(&login, &pods, &bench.documents, &Surroundings::default()).unwrap_err();
+        let input = MountInput {
+            pod: &part,
+            kind: ContainerKind::Normal,
+            container: &part.spec.containers[0],
+            restart_count: 0,
+            environment: &Environment::default(),
+            hosts: None,
+            image_refs: &BTreeMap::new(),
+            runtime_handler: "",
+            recursive_read_only: false,
+        };
+        (in_memory.to_string(), container::mounts(&input, &pods, false).unwrap_err().to_string())
+    });
+    let secret = "MountVolume.SetUp failed for volume \"login\" : it lies in memory, and only root may mount that";
+    assert_eq!(in_memory, secret);
+    let part_of = "failed to prepare subPath for volumeMount \"host\" of container \"c\"";
+    assert_eq!(part, format!("{part_of}: mount it: only root may mount a part of a volume"));
+    let kept = bench.path("volumes/kubernetes.io~secret/login");
+    assert_eq!(fs::read_dir(kept).unwrap().count(), 0, "no secret was written to the disk");
+}
