@@ -75,7 +75,8 @@ pub(crate) struct Attach {
 /// Forward local ports to a pod
 ///
 /// Listens on 127.0.0.1 and ::1, and carries each connection through the container runtime to the port of the pod: the pod's
-/// network need not be reachable. Ends with the pod, on SIGTERM or Ctrl-C.
+/// network need not be reachable. A client that closes its half of a connection ends all of it, as runtimes have it. Ends with the
+/// pod, on SIGTERM or Ctrl-C.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

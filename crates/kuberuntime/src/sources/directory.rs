@@ -94,7 +94,7 @@ impl Directory<'_> {
         let switched = std::mem::take(&mut self.switched);
         self.list_at = Instant::now() + self.options.file_check;
         let Ok(Listing { watches, is_directory, files }) = listing else {
-            self.problem = Some(Problem::passing(format!("list {}: the reader panicked", self.path.display())));
+            self.problem = Some(Problem::passing("the reader panicked"));
             return;
         };
         self.watches = watches;
@@ -114,7 +114,7 @@ impl Directory<'_> {
                 (self.listed, self.problem) = (true, None);
             }
             Err(error) => {
-                self.problem = Some(Problem::passing(format!("list {}: {error}", self.path.display())));
+                self.problem = Some(Problem::passing(format!("it cannot be listed: {error}")));
             }
         }
         self.files.retry(|problem| problem.passing, now);
@@ -277,7 +277,7 @@ impl Directory<'_> {
         });
         View {
             ready: self.listed && self.files.is_known(),
-            problem: self.problem.clone(),
+            problem: self.problem.clone().map(|problem| (self.path.display().to_string(), problem)),
             manifests: manifests.collect(),
         }
     }

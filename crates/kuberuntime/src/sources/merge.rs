@@ -181,8 +181,8 @@ impl Merged {
 fn merge(views: &[View], now: Instant, quiet: Duration) -> Merged {
     let mut merged = Merged::default();
     merged.desired.ready = views.iter().all(|view| view.ready);
-    for problem in views.iter().filter_map(|view| view.problem.as_ref()) {
-        merged.problem("", problem, false);
+    for (origin, problem) in views.iter().filter_map(|view| view.problem.as_ref()) {
+        merged.problem(origin, problem, false);
     }
     let manifests: Vec<&Manifest> = views.iter().flat_map(|view| &view.manifests).collect();
     for manifest in &manifests {

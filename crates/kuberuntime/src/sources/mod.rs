@@ -172,8 +172,8 @@ impl Sources {
 struct View {
     /// Whether it knows what it has.
     ready: bool,
-    /// What is wrong with the source as a whole.
-    problem: Option<Problem>,
+    /// What is wrong with the source as a whole, and what people call it.
+    problem: Option<(String, Problem)>,
     /// Its manifests, in their order.
     manifests: Vec<Manifest>,
 }

@@ -369,6 +369,23 @@ async fn a_directory_may_be_missing_appear_be_replaced_or_be_links() {
 }
 
 #[tokio::test]
+async fn a_directory_that_cannot_be_listed_says_nothing() {
+    let above = tempfile::tempdir().expect("a directory");
+    let path = above.path().join("pods");
+    std::os::unix::fs::symlink(&path, &path).expect("linked to itself");
+    let mut scene = scene(&path);
+    let told = scene.until("told", |desired| !desired.refused.is_empty()).await;
+    // Nobody knows what is in it: nothing that runs from it may be taken for gone.
+    assert!(!told.ready && told.refused[0].origin == path.display().to_string(), "{}", shown(&told));
+    assert!(told.refused[0].reason.starts_with("it cannot be listed: "), "{}", shown(&told));
+    fs::remove_file(&path).expect("removed");
+    fs::create_dir(&path).expect("made");
+    write(&path.join("a.yaml"), &pod("a", "x:1"));
+    let mended = scene.pods(&["a-n1 x:1"]).await;
+    assert!(mended.refused.is_empty());
+}
+
+#[tokio::test]
 async fn a_path_may_be_one_file() {
     let above = tempfile::tempdir().expect("a directory");
     let path = above.path().join("pod.yaml");
