@@ -160,7 +160,7 @@ fn every_field_is_taken() {
          staticPodPath: /pods.d\nstaticPodURL: https://config.example/pods\nstaticPodURLHeader: {{X-Node: edge}}\n\
          fileCheckFrequency: 7s\nhttpCheckFrequency: 8s\nsyncFrequency: 9s\ndocumentsDirectory: /documents\nnodeName: edge-1\n\
          nodeIP: [10.0.0.1, 'fd00::1']\nclusterDNS: [10.96.0.10]\nclusterDomain: cluster.local\nresolvConf: /run/resolv.conf\n\
-         podCgroup: /pods\ncrashLoopBackOff: {{maxContainerRestartPeriod: 1m}}\ncontainerLogMaxSize: 50M\n\
+         podCgroup: /pods\nseccompDefault: true\ncrashLoopBackOff: {{maxContainerRestartPeriod: 1m}}\ncontainerLogMaxSize: 50M\n\
          containerLogMaxFiles: 3\ncontainerLogMaxWorkers: 2\ncontainerLogMonitorInterval: 5s\n\
          registryConfigPaths: [/a, /b]\nmaxPods: 30\nadminSocket: /run/a.sock\nmetricsAddress: 127.0.0.1:9\n\
          serializeImagePulls: false\nmaxParallelImagePulls: 4\nmaxParallelImagePullsPerRegistry: 2\nregistryPullQPS: 7\n\

@@ -68,6 +68,7 @@ impl Reading {
         let mut options = SourceOptions::new(facts::name(config), parse, Arc::clone(&recorder), clock);
         options.file_check = config.pods.file_period;
         options.http_check = config.pods.http_period;
+        options.seccomp_default = config.pods.seccomp_default;
         Self { options, stays, book, recorder }
     }
 }

@@ -10,7 +10,7 @@ use kuberuntime::sources::{Once, Source};
 use kuberuntime::workers::PodView;
 use tokio_util::sync::CancellationToken;
 
-use crate::admin::pods as board;
+use crate::admin::{Admin, Places, pods as board};
 use crate::app::App;
 use crate::args::Run;
 use crate::exit::{Code, Failure, Outcome, chain};
@@ -26,13 +26,17 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     let node = Node::new(app, reading, sources).await?;
     // It goes on while pods end, whatever signal came.
     let stop = CancellationToken::new();
+    let admin = Admin::new(|registry| node.register(registry), app.service().await?).with_pods(node.board());
+    let admin = admin.start(&Places::of(&app.config), &stop).await?;
     let mut told = Told::default();
     let work = async {
         let outcome = foreground(app, &node, &mut told).await;
         stop.cancel();
         outcome
     };
-    tokio::join!(work, node.keep(app, &stop)).0
+    let (outcome, ()) = tokio::join!(work, node.keep(app, &stop));
+    admin.stop().await;
+    outcome
 }
 
 /// What the files hold, each read once, and the documents of the node.

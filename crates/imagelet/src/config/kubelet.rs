@@ -18,7 +18,7 @@ const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 const KIND: &str = "KubeletConfiguration";
 
 /// The fields that both have, under the same name. Here: whether a zero means something (otherwise it is the default).
-const TAKEN: [(&str, bool); 32] = [
+const TAKEN: [(&str, bool); 33] = [
     ("clusterDNS", false),
     ("clusterDomain", false),
     ("containerLogMaxFiles", false),
@@ -46,6 +46,7 @@ const TAKEN: [(&str, bool); 32] = [
     ("registryPullQPS", true),
     ("resolvConf", true),
     ("runtimeRequestTimeout", false),
+    ("seccompDefault", true),
     ("serializeImagePulls", true),
     ("staticPodPath", false),
     ("staticPodURL", false),

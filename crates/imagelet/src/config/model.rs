@@ -174,6 +174,7 @@ pub(crate) struct Pods {
     pub(crate) resolv_conf: Option<PathBuf>,
     /// Empty: the runtime's choice.
     pub(crate) cgroup: String,
+    pub(crate) seccomp_default: bool,
     pub(crate) longest_restart_delay: Duration,
     pub(crate) log_size: u64,
     pub(crate) log_files: usize,
@@ -257,6 +258,7 @@ impl Config {
                 cluster_domain: String::new(),
                 resolv_conf: Some("/etc/resolv.conf".into()),
                 cgroup: String::new(),
+                seccomp_default: false,
                 longest_restart_delay: Duration::from_secs(300),
                 log_size: 10 << 20,
                 log_files: 5,

@@ -37,7 +37,7 @@ meaning, zero values included: `containerRuntimeEndpoint`, `imageServiceEndpoint
 `imageGCLowThresholdPercent`, `imageMinimumGCAge`, `imageMaximumGCAge`, `nodeStatusMaxImages`, `evictionHard` (what is about images
 and their disk), `mergeDefaultEvictionSettings`, `evictionPressureTransitionPeriod`, `podLogsDir`, `staticPodPath`, `staticPodURL`,
 `staticPodURLHeader`, `fileCheckFrequency`, `httpCheckFrequency`, `syncFrequency`, `clusterDNS`, `clusterDomain`, `resolvConf`,
-`crashLoopBackOff`, `containerLogMaxSize`, `containerLogMaxFiles`, `containerLogMaxWorkers`, `containerLogMonitorInterval` and the
+`crashLoopBackOff`, `seccompDefault`, `containerLogMaxSize`, `containerLogMaxFiles`, `containerLogMaxWorkers`, `containerLogMonitorInterval` and the
 feature gate `KubeletEnsureSecretPulledImages`. As for the kubelet, the images are behind `containerRuntimeEndpoint` where no
 `imageServiceEndpoint` is given; `--image-endpoint=` (empty) keeps them in the embedded store. All other fields are passed over and
 named in one line; a field that KubeletConfiguration does not have is an error. The credential providers' settings are flags

@@ -10,7 +10,7 @@ use super::documents::{self, DocumentKind, DocumentObject};
 use super::{CONFIG_ORIGIN_ANNOTATION, Problem, SourceOptions};
 use crate::hash::fnv128a;
 use crate::identity::{CONFIG_SEEN_ANNOTATION, Origin, admit, make_static};
-use crate::pod::Pod;
+use crate::pod::{Pod, Profile, ProfileKind};
 
 /// What one manifest holds.
 #[derive(Debug, Default)]
@@ -161,6 +161,10 @@ impl Reader {
             }
             Refusal::Pod(Box::new(Invalid { pod, errors: errors.to_string() }))
         })?;
+        if self.options.seccomp_default {
+            let runtimes = || Profile { kind: Some(ProfileKind::RuntimeDefault), localhost_profile: None };
+            pod.spec.security_context.seccomp_profile.get_or_insert_with(runtimes);
+        }
         let old = previous.and_then(|previous| previous.pods.iter().find(|old| old.metadata.uid == pod.metadata.uid));
         let seen = old.and_then(|old| old.metadata.annotations.get(CONFIG_SEEN_ANNOTATION).cloned());
         let seen = seen.unwrap_or_else(|| (self.options.wall_clock)().to_string());

@@ -98,6 +98,8 @@ pub struct SourceOptions {
     pub http_check: Duration,
     /// How long a file must be away to count as deleted.
     pub quiet: Duration,
+    /// Whether pods that name no seccomp profile have the runtime's (`seccompDefault`).
+    pub seccomp_default: bool,
 }
 
 impl SourceOptions {
@@ -113,6 +115,7 @@ impl SourceOptions {
             file_check: Duration::from_secs(20),
             http_check: Duration::from_secs(20),
             quiet: Duration::from_millis(200),
+            seccomp_default: false,
         }
     }
 }

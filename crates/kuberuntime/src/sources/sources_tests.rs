@@ -552,3 +552,26 @@ async fn an_address_is_asked_over_http() {
     let tokens = asked[1].lines().filter(|line| line.to_lowercase().starts_with("x-token: ")).count();
     assert_eq!(tokens, 2, "{}", asked[1]);
 }
+
+#[tokio::test]
+async fn a_node_can_have_a_seccomp_profile_for_whoever_names_none() {
+    let directory = tempfile::tempdir().expect("a directory");
+    write(&directory.path().join("a.yaml"), &pod("a", "x"));
+    let own = pod("b", "x")
+        .replace("\"spec\":{", "\"spec\":{\"securityContext\":{\"seccompProfile\":{\"type\":\"Unconfined\"}},");
+    write(&directory.path().join("b.yaml"), &own);
+    let sources = || vec![Source::Path(directory.path().to_owned())];
+    let profiles = |desired: &DesiredPods| {
+        let profile =
+            |pod: &Arc<Pod>| pod.spec.security_context.seccomp_profile.as_ref().and_then(|profile| profile.kind);
+        let mut profiles: Vec<_> = desired.pods.values().map(|pod| (pod.metadata.name.clone(), profile(pod))).collect();
+        profiles.sort();
+        profiles
+    };
+    use crate::pod::ProfileKind::{RuntimeDefault, Unconfined};
+    for (seccomp_default, want) in [(false, None), (true, Some(RuntimeDefault))] {
+        let mut scene = scene_with(sources(), |options| options.seccomp_default = seccomp_default);
+        let desired = scene.pods(&["a-n1 x", "b-n1 x"]).await;
+        assert_eq!(profiles(&desired), [("a-n1".to_owned(), want), ("b-n1".to_owned(), Some(Unconfined))]);
+    }
+}

@@ -183,6 +183,18 @@ pub(super) static ROWS: &[Setting] = &[
         show: |c| text(&c.pods.cgroup),
     },
     Setting {
+        field: "seccompDefault",
+        flag: "seccomp-default",
+        variable: "IMAGELET_SECCOMP_DEFAULT",
+        short: None,
+        value_name: "BOOL",
+        list: None,
+        group: Group::Pods,
+        help: "Whether containers that name no seccomp profile have the runtime's, instead of none",
+        apply: |c, raw| raw.boolean().map(|v| c.pods.seccomp_default = v),
+        show: |c| json!(c.pods.seccomp_default),
+    },
+    Setting {
         field: "crashLoopBackOff.maxContainerRestartPeriod",
         flag: "max-container-restart-period",
         variable: "IMAGELET_MAX_CONTAINER_RESTART_PERIOD",
