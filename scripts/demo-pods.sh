@@ -100,6 +100,7 @@ state = "$demo/containerd/state"
   address = "/run/containerd.sock"
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "127.0.0.1:5555/demo/pause:1.0"
+  restrict_oom_score_adj = true
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "/usr/lib/cni"
     conf_dir = "$demo/cni"

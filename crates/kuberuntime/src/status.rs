@@ -16,6 +16,7 @@ use crate::actions::ProbeResults;
 use crate::pod::{ContainerKind, Pod};
 use crate::qos::qos_class;
 use api::{Ip, Phase, PodStatus, Waiting};
+pub(crate) use containers::CONTAINER_CREATING;
 pub use observed::{ObservedContainer, ObservedPod, ObservedSandbox};
 
 /// Everything from which a status is made.

@@ -232,6 +232,14 @@ fn an_earlier_sandbox_says_nothing_about_init_containers() {
 }
 
 #[test]
+fn a_container_whose_hook_runs_has_not_come_up() {
+    let run = || two().run("a", Seen::Running, 0, 0).run("b", Seen::Running, 0, 0);
+    assert_eq!(run().waits("a", "ContainerCreating").short(), "Pending PIP: a ContainerCreating, b running ready");
+    // An earlier failure says nothing about one that runs all the same.
+    assert_eq!(run().waits("a", "RunContainerError").short(), "Running PIRCP: a running ready, b running ready");
+}
+
+#[test]
 fn probes_decide_about_readiness() {
     let probe = json!({"exec": {"command": ["x"]}});
     let spec = json!({"containers": [{"name": "a", "image": "x", "startupProbe": probe, "readinessProbe": probe}]});

@@ -14,8 +14,8 @@ const UNKNOWN: &str = "ContainerStatusUnknown";
 
 /// Waits for its turn in a pod that has init containers.
 pub(super) const POD_INITIALIZING: &str = "PodInitializing";
-/// Waits for its turn.
-pub(super) const CONTAINER_CREATING: &str = "ContainerCreating";
+/// Waits for its turn, or for its hook after the start.
+pub(crate) const CONTAINER_CREATING: &str = "ContainerCreating";
 
 /// The statuses of all containers of a kind, in the order of the spec.
 pub(super) fn statuses<'c>(
@@ -45,6 +45,7 @@ fn status(input: &StatusInput<'_>, kind: ContainerKind, container: &Container) -
         status.last_state = Some(terminated(input, earlier));
     }
     wait_for_start(input, kind, container, &mut status);
+    wait_for_hook(input, &mut status);
     readiness(input, kind, container, &mut status);
     status
 }
@@ -167,6 +168,14 @@ fn wait_for_start(input: &StatusInput<'_>, kind: ContainerKind, container: &Cont
         status.last_state = Some(terminated.clone());
     }
     status.state = ContainerState::Waiting(why.clone());
+}
+
+/// A container that runs while its hook after the start does has not come up yet.
+fn wait_for_hook(input: &StatusInput<'_>, status: &mut ContainerStatus) {
+    let why = input.waiting.get(&status.name).filter(|why| why.reason == CONTAINER_CREATING);
+    if let (true, Some(why)) = (status.state.is_running(), why) {
+        status.state = ContainerState::Waiting(why.clone());
+    }
 }
 
 /// Whether it has come up, and whether it can serve.

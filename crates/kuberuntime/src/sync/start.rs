@@ -352,7 +352,13 @@ impl PodSync<'_> {
         let Some(hook) = &container.lifecycle.post_start else { return Ok(()) };
         let target = Target::new(container, id, spot.ips.first().map(String::as_str));
         let target = target.in_pod(&self.owner.name);
-        let ran = self.until_stopped(self.hands.parts().handlers.run_hook(hook, &target, None)).await?;
+        // As in the kubelet it does not count as running before its hook has come to an end.
+        self.comes_up(&container.name, true);
+        let ran = self.until_stopped(self.hands.parts().handlers.run_hook(hook, &target, None)).await;
+        if ran.is_err() {
+            self.comes_up(&container.name, false);
+        }
+        let ran = ran?;
         let Err(error) = ran else { return Ok(()) };
         self.hands.tell(&self.owner, Some((kind, &container.name)), &PodEvent::FailedPostStartHook);
         let victim = Victim { message: "FailedPostStartHook", ..Victim::known(self.pod, kind, container, id, None) };

@@ -18,6 +18,7 @@ use crate::documents::Documents;
 use crate::events::PodEvent;
 use crate::labels::Owner;
 use crate::pod::{ContainerKind, Pod};
+use crate::status::CONTAINER_CREATING;
 use crate::status::api::Waiting;
 use crate::status::{ObservedContainer, ObservedPod};
 
@@ -271,6 +272,12 @@ impl<'a> PodSync<'a> {
     pub(super) fn came_to(&mut self, name: &str, waiting: Option<Waiting>) {
         (self.told)(name, waiting.as_ref());
         self.report.starts.insert(name.to_owned(), waiting);
+    }
+
+    /// A container runs, and waits for its hook; or whoever ran the hook gave it up.
+    pub(super) fn comes_up(&self, name: &str, waits: bool) {
+        let creating = Waiting { reason: CONTAINER_CREATING.to_owned(), message: String::new() };
+        (self.told)(name, waits.then_some(&creating));
     }
 
     /// Whether it may begin another step.

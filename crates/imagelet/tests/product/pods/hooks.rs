@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::support::network::NODE_IP;
-use crate::support::node::{FOREVER, Node, restarts};
+use crate::support::node::{FOREVER, Node, is, restarts};
 
 /// A container that writes to `file` of the directory that it shares with the test.
 fn writes(node: &Node, file: &str, on_term: &str, lifecycle: Value) -> Value {
@@ -131,7 +131,9 @@ fn a_hook_after_the_start_that_fails_or_hangs_is_told_and_ends_with_the_pod() {
     assert!(node.written("failing").len() >= 2, "{again:#}");
     let events = node.events("failing");
     assert!(events.contains(&("FailedPostStartHook".to_owned(), "PostStartHook failed".to_owned())), "{events:?}");
-    // One that hangs does not keep the pod from going.
+    // One that hangs keeps its container from counting as up, and does not keep the pod from going.
     node.eventually("the hook hangs", || !node.written("hanging").is_empty());
+    node.waits("hanging", "main", "ContainerCreating");
+    assert!(node.running("hanging/main").attempt == 0 && !is(&node.pods()["hanging"], "Ready"));
     node.clear();
 }

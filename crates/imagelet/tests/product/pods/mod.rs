@@ -2,6 +2,7 @@
 //! its own, in a network of its own, so that they run beside each other; each ends with a look at what is left.
 
 mod backoff;
+mod commands;
 mod crowd;
 mod ground;
 mod hooks;
