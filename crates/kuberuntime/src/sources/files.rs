@@ -207,9 +207,11 @@ impl<T, P: PartialEq> Files<T, P> {
         for entry in self.entries.values_mut() {
             entry.generation += 1;
             entry.writing = None;
-            if entry.missing.is_none() {
+            match &mut entry.missing {
                 // No file looks like this: it rests at least once.
-                entry.rest(Ident::default(), now + self.quiet);
+                None => entry.rest(Ident::default(), now + self.quiet),
+                // It may have been there meanwhile, and gone again just now.
+                Some(until) => *until = now + self.quiet,
             }
         }
     }
