@@ -257,6 +257,14 @@ fn normal_containers() {
                 "start[1]",
             ),
             (
+                "a run that comes back beside a newer one goes",
+                |s| {
+                    let older = run_of(&s.pod.spec.containers[1], "old", ContainerState::Running);
+                    s.seen.containers.push(older);
+                },
+                "stop[old]",
+            ),
+            (
                 "the newest run of a container counts",
                 |s| {
                     let mut old = s.run("id1").clone();
