@@ -12,6 +12,8 @@ mod sandbox;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use cri_api::ContainerState;
+
 use crate::pod::{Container, ContainerKind, Pod};
 use crate::status::{ObservedContainer, ObservedPod};
 pub use reason::{KillReason, LeaveReason, PodReason, StartReason};
@@ -122,6 +124,14 @@ impl PodActions {
             + self.containers_to_kill.len()
             + self.containers_to_reset.len();
         kill_pod.is_none() && !create_sandbox && lists == 0
+    }
+
+    /// A runtime that was killed may bring back one that was taken for gone: there must not be two of them.
+    fn kill_doubles(&mut self, container: &Container, kind: ContainerKind, observed: &ObservedPod) {
+        for older in observed.runs(&container.name).skip(1).filter(|run| run.state == ContainerState::Running) {
+            let message = format!("Container {} runs more than once", container.name);
+            self.kill(older, kind, KillReason::Unknown, message);
+        }
     }
 
     fn kill(&mut self, run: &ObservedContainer, kind: ContainerKind, reason: KillReason, message: String) {

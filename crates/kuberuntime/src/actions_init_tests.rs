@@ -270,6 +270,14 @@ fn sidecars() {
                 "start[0 1 2]",
             ),
             (
+                "a run of a sidecar that comes back beside a newer one goes",
+                |s| {
+                    let older = run_of(&s.pod.spec.init_containers[1], "old", Running);
+                    s.seen.containers.push(older);
+                },
+                "start[0 1 2] stop[old]",
+            ),
+            (
                 "upstream: podactions/TestComputePodActionsWithRestartableInitContainers/no init containers have been started; start the first one",
                 |s| s.seen.containers.clear(),
                 "init[0]",

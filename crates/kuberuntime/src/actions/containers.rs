@@ -14,11 +14,7 @@ pub(super) fn normal_containers(pod: &Pod, observed: &ObservedPod, probes: &Prob
     let mut kept = 0;
     for (index, container) in pod.spec.containers.iter().enumerate() {
         let run = observed.latest(&container.name);
-        // A runtime that was killed may bring back one that was taken for gone: there must not be two of them.
-        for older in observed.runs(&container.name).skip(1).filter(|run| run.state == ContainerState::Running) {
-            let message = format!("Container {} runs more than once", container.name);
-            actions.kill(older, ContainerKind::Normal, KillReason::Unknown, message);
-        }
+        actions.kill_doubles(container, ContainerKind::Normal, observed);
         match run.filter(|run| run.state == ContainerState::Running) {
             None => {
                 let Verdict::Start(reason) = restart_verdict(pod, container, observed) else { continue };

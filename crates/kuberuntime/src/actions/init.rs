@@ -40,6 +40,7 @@ pub(super) fn init_containers(
     let mut walk = Walk { pod, probes, actions, reached: initialised, initialised };
     // From the last to the first: the last one of which anything is left tells how far the pod is.
     for (index, container) in containers.iter().enumerate().rev() {
+        walk.actions.kill_doubles(container, ContainerKind::Init, observed);
         match observed.latest_here(&container.name) {
             None if walk.reached && container.is_sidecar() => walk.start(index, StartReason::SidecarGone),
             None => {}
