@@ -54,7 +54,8 @@ pub(super) fn needed(pod: &Pod, documents: &Documents) -> Documents {
     needed
 }
 
-/// Makes every volume that a container mounts, or what of it is not as it must be.
+/// Makes every volume that a container mounts, or what of it is not as it must be. One that cannot be made keeps no other
+/// one from following its documents.
 pub(super) fn volumes(
     pod: &Pod,
     directory: &Directory,
@@ -64,11 +65,12 @@ pub(super) fn volumes(
     let used = |name: &str| {
         pod.all_containers().any(|(_, container)| container.volume_mounts.iter().any(|mount| mount.name == name))
     };
+    let mut first = Ok(());
     for volume in pod.spec.volumes.iter().filter(|volume| used(&volume.name)) {
-        make(pod, volume, directory, documents, around)
-            .map_err(|reason| VolumeSetupError::SetUp { volume: volume.name.clone(), reason })?;
+        let made = make(pod, volume, directory, documents, around);
+        first = first.and(made.map_err(|reason| VolumeSetupError::SetUp { volume: volume.name.clone(), reason }));
     }
-    Ok(())
+    first
 }
 
 fn make(

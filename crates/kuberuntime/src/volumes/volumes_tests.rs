@@ -259,9 +259,9 @@ async fn volumes_belong_to_the_group_of_the_pod() {
 async fn documents_change_and_come_late() {
     let mut bench = bench();
     let volumes = json!([
+        {"name": "login", "secret": {"secretName": "other"}},
         {"name": "settings", "configMap": {"name": "settings"}},
         {"name": "late", "configMap": {"name": "late", "optional": true}},
-        {"name": "login", "secret": {"secretName": "other"}},
     ]);
     let mounts = json!([
         {"name": "settings", "mountPath": "/s"}, {"name": "late", "mountPath": "/l", "subPath": "key"},
@@ -270,6 +270,8 @@ async fn documents_change_and_come_late() {
     let pod = pod(volumes, Some(mounts), json!({}));
     let missing = "MountVolume.SetUp failed for volume \"login\" : secret \"other\" not found";
     assert_eq!(bench.set_up(&pod).await, Err(missing.to_owned()));
+    let settings = bench.volume("configmap", "settings").join("a");
+    assert_eq!(fs::read_to_string(&settings).unwrap(), "1", "one that cannot be made keeps no other one waiting");
     let login = bench.documents.secrets["login"].clone();
     bench.documents.secrets.insert("other".into(), login);
     bench.set_up(&pod).await.unwrap();
@@ -280,7 +282,7 @@ async fn documents_change_and_come_late() {
     bench.documents.config_maps.insert("late".into(), late);
     bench.documents.config_maps.get_mut("settings").unwrap().data.insert("a".into(), Content::new("2"));
     bench.set_up(&pod).await.unwrap();
-    assert_eq!(fs::read_to_string(bench.volume("configmap", "settings").join("a")).unwrap(), "2");
+    assert_eq!(fs::read_to_string(&settings).unwrap(), "2");
     assert_eq!(fs::read_to_string(bench.volume("configmap", "late").join("key")).unwrap(), "now");
     // The next run of the container sees the file.
     let mounts = bench.mounts(&pod).await.unwrap();
