@@ -165,7 +165,7 @@ fn the_nodes_docker_configuration_is_for_pods_and_for_pull() {
 fn a_kubelets_file_is_taken_and_its_origin_is_shown() {
     let s = Scene::new();
     let file = s.scratch.join("kubelet.yaml");
-    let text = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nclusterDNS: [10.96.0.10]\n\
+    let text = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncpuManagerPolicy: none\n\
                 cgroupDriver: systemd\nserializeImagePulls: false\nmaxParallelImagePulls: 3\nregistryPullQPS: 0\n";
     fs::write(&file, text).expect("written");
     let path = file.display().to_string();
@@ -182,7 +182,7 @@ fn a_kubelets_file_is_taken_and_its_origin_is_shown() {
     assert!(line("kubeletConfig ").ends_with("IMAGELET_KUBELET_CONFIG"), "{table}");
     let told: Vec<&str> = notes.lines().filter(|l| l.contains("passed over")).collect();
     assert_eq!(told.len(), 1, "{notes}");
-    assert!(told[0].ends_with("clusterDNS, cgroupDriver"), "{notes}");
+    assert!(told[0].ends_with("cpuManagerPolicy, cgroupDriver"), "{notes}");
 
     for (text, code, want) in [
         (

@@ -24,7 +24,8 @@ async fn logs_are_shown() {
     let sandbox = stage.sandbox(&pod).await;
     let before = stage.container((&sandbox, &pod), "app", 0, Does::Say("the run before", 1)).await;
     stage.ended(&before).await;
-    let says = "echo one; echo two >&2; printf 'three'";
+    // What has no end of its own must come last.
+    let says = "echo one; echo two >&2; sleep 1; printf 'three'";
     let app = stage.container((&sandbox, &pod), "app", 1, Does::Run(says)).await;
     stage.ended(&app).await;
     let side = stage.container((&sandbox, &pod), "side", 0, Does::Run("echo here; sleep 1000000")).await;

@@ -106,13 +106,16 @@ impl LogReader {
         let turned = open_turned(path, None)?;
         let mut ahead = VecDeque::new();
         let mut wanted = options.tail;
+        // Whether what is asked for goes back to the first byte of the file that was looked at last.
+        let mut continued = false;
         if own.is_none() && turned.is_empty() {
             return Err(io::ErrorKind::NotFound.into());
         }
         if let Some(file) = current {
             let end = file.metadata()?.len();
-            let (at, found) = wanted.map_or(Ok((0, 0)), |lines| tail::start(&file, end, lines))?;
+            let (at, found) = wanted.map_or(Ok((0, 0)), |lines| tail::start(&file, end, lines, false))?;
             wanted = wanted.map(|lines| lines.saturating_sub(found));
+            continued = at == 0 && end > 0;
             ahead.push_front(Segment { source: Source::Plain { file, at }, skip: 0, live: true });
         }
         let mut known = None;
@@ -126,14 +129,16 @@ impl LogReader {
             if !live {
                 known.get_or_insert(turned.when);
             }
-            if wanted == Some(0) {
+            if wanted == Some(0) && !continued {
                 break;
             }
             let segment = if turned.compressed {
                 let skip = match wanted {
                     Some(lines) => {
-                        let all = tail::count_compressed(file.try_clone()?)?;
+                        let (ended, open) = tail::count_compressed(file.try_clone()?)?;
+                        let all = ended + u64::from(open && !continued);
                         wanted = Some(lines.saturating_sub(all));
+                        continued = all <= lines;
                         all.saturating_sub(lines)
                     }
                     None => 0,
@@ -142,8 +147,9 @@ impl LogReader {
                 Segment { source: Source::Compressed(Box::new(MultiGzDecoder::new(file))), skip, live: false }
             } else {
                 let end = file.metadata()?.len();
-                let (at, found) = wanted.map_or(Ok((0, 0)), |lines| tail::start(&file, end, lines))?;
+                let (at, found) = wanted.map_or(Ok((0, 0)), |lines| tail::start(&file, end, lines, continued))?;
                 wanted = wanted.map(|lines| lines.saturating_sub(found));
+                continued = at == 0 && (end > 0 || continued);
                 Segment { source: Source::Plain { file, at }, skip: 0, live }
             };
             ahead.push_front(segment);

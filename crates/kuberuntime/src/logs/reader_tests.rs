@@ -76,10 +76,18 @@ fn all_files_of_a_log_are_one() {
     let stamped = bench.read(LogOptions { timestamps: true, ..LogOptions::default() });
     assert_eq!(stamped.lines().nth(3), Some("2026-01-01T00:00:04.500000000Z dD"));
     assert_eq!(stamped.lines().count(), 5);
-    for (tail, want) in [(0, ""), (1, "e\n"), (2, "D\ne\n"), (4, "c\ndD\ne\n"), (5, "b\nc\ndD\ne\n")] {
+    let whole = "a\nb\nc\ndD\ne\n";
+    let tails = [(0, ""), (1, "e\n"), (2, "dD\ne\n"), (3, "c\ndD\ne\n"), (4, "b\nc\ndD\ne\n"), (5, whole), (6, whole)];
+    for (tail, want) in tails {
         assert_eq!(bench.tail(tail), want, "{tail}");
     }
-    assert_eq!(bench.tail(6), "a\nb\nc\ndD\ne\n");
+    // The same where what is turned away is compressed, and where it is all of one line.
+    std::fs::remove_file(bench.path("0.log.20260101-000003")).unwrap();
+    bench.put("0.log.20260101-000002.gz", &lines(&["3:c", "P:4:d"]));
+    bench.put("0.log.20260101-000003", &lines(&["P:4:"]));
+    for (tail, want) in tails {
+        assert_eq!(bench.tail(tail), want, "{tail}, compressed");
+    }
     let since = |second: i64| {
         let since = Timestamp::from_second(1_767_225_600 + second).unwrap();
         bench.read(LogOptions { since: Some(since), ..LogOptions::default() })

@@ -1,6 +1,6 @@
 //! Where the last lines of a log begin. Goes backwards from the end and looks at no more than it must; only a compressed
 //! file is read from its beginning, because it cannot be read otherwise. Lines are those of the container: one that the
-//! runtime wrote in parts counts once.
+//! runtime wrote in parts counts once, also where a rotation came between the parts.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -16,25 +16,30 @@ const CHUNK: usize = 64 << 10;
 const HEAD: usize = 64;
 
 /// How lines are counted, from the last one on.
-#[derive(Debug, Default)]
-struct Count(u64);
+#[derive(Debug)]
+struct Count {
+    lines: u64,
+    /// A newer file may begin with the rest of a line that is the last one here, and has counted it.
+    continued: bool,
+}
 
 impl Count {
     /// Takes the line before in; whether it begins one more line of the container's.
     fn add(&mut self, head: &[u8]) {
         let goes_on = Line::parse(head).is_some_and(|line| line.partial);
-        if self.0 == 0 || !goes_on {
-            self.0 += 1;
+        if !goes_on || (self.lines == 0 && !self.continued) {
+            self.lines += 1;
         }
     }
 }
 
-/// Where the last `wanted` lines of the first `end` bytes begin, and how many there are.
-pub(super) fn start(file: &File, end: u64, wanted: u64) -> io::Result<(u64, u64)> {
-    if wanted == 0 || end == 0 {
+/// Where the last `wanted` lines of the first `end` bytes begin, and how many there are. `continued`: what was found in a newer
+/// file begins with its first byte, so that the last line here may be part of it.
+pub(super) fn start(file: &File, end: u64, wanted: u64, continued: bool) -> io::Result<(u64, u64)> {
+    if end == 0 || (wanted == 0 && !continued) {
         return Ok((end, 0));
     }
-    let mut count = Count::default();
+    let mut count = Count { lines: 0, continued };
     // The first byte of the line that was counted last.
     let mut begin = end;
     let mut chunk = vec![0; CHUNK];
@@ -62,7 +67,7 @@ pub(super) fn start(file: &File, end: u64, wanted: u64) -> io::Result<(u64, u64)
             begin = newline + 1;
         }
     }
-    if take(file, 0, end, wanted, &mut count)? { Ok((0, count.0)) } else { Ok((begin, wanted)) }
+    if take(file, 0, end, wanted, &mut count)? { Ok((0, count.lines)) } else { Ok((begin, wanted)) }
 }
 
 /// Counts the line at `from`; `false`: it would be one too many.
@@ -73,17 +78,17 @@ fn take(file: &File, from: u64, end: u64, wanted: u64, count: &mut Count) -> io:
     let head = &head[..length];
     let line = head.split(|b| *b == b'\n').next().unwrap_or(head);
     count.add(line);
-    Ok(count.0 <= wanted)
+    Ok(count.lines <= wanted)
 }
 
-/// How many lines a compressed file has.
-pub(super) fn count_compressed(file: File) -> io::Result<u64> {
+/// How many lines a compressed file has that end in it, and whether there is one more, which does not.
+pub(super) fn count_compressed(file: File) -> io::Result<(u64, bool)> {
     let mut read = BufReader::with_capacity(CHUNK, MultiGzDecoder::new(file));
     let (mut lines, mut head, mut open) = (0, Vec::with_capacity(HEAD), false);
     loop {
         let bytes = read.fill_buf()?;
         if bytes.is_empty() {
-            return Ok(lines + u64::from(open));
+            return Ok((lines, open));
         }
         let (part, ended) = match bytes.iter().position(|b| *b == b'\n') {
             Some(end) => (&bytes[..end], true),
