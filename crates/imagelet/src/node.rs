@@ -8,6 +8,7 @@ pub(crate) mod lock;
 pub(crate) mod notify;
 mod secrets;
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -337,12 +338,10 @@ fn needed_images(
 ) -> image_manager::gc::Volumes {
     Arc::new(move || {
         let views = agent.get().map(|agent| agent.pods()).unwrap_or_default();
-        let over = |uid: &str| {
-            let view = views.iter().find(|view| view.pod.metadata.uid == uid);
-            view.is_some_and(|view| matches!(view.status.phase, Phase::Succeeded | Phase::Failed))
-        };
+        let over = views.iter().filter(|view| matches!(view.status.phase, Phase::Succeeded | Phase::Failed));
+        let over: HashSet<&str> = over.map(|view| view.pod.metadata.uid.as_str()).collect();
         let desired = desired.borrow();
-        let pods = desired.pods.values().filter(|pod| !over(&pod.metadata.uid));
+        let pods = desired.pods.values().filter(|pod| !over.contains(pod.metadata.uid.as_str()));
         let mut names: Vec<String> = pods
             .flat_map(|pod| pod.images().into_iter().flat_map(|image| names(image.image)).collect::<Vec<_>>())
             .collect();
