@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use cri_api::testing::{CallKind, FakeImage, FakeImageService, FakeProcess, FakeRuntimeService};
 use cri_api::{ContainerState, RuntimeService};
-use image_manager::{ImageManager, Options, PullerOptions, RingRecorder};
+use image_manager::{ImageManager, Options, PullerOptions, RingRecorder, WallClock};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -245,19 +245,10 @@ impl Bench {
     }
 }
 
-fn hands(
-    runtime: &FakeRuntimeService,
-    images: &FakeImageService,
-    ring: &Arc<RingRecorder>,
-    root: &std::path::Path,
-    now: &Arc<AtomicI64>,
-    documents: &Arc<Mutex<Documents>>,
-    credentials: &Arc<Mutex<PodCredentials>>,
-) -> PodRuntime {
-    let service: Arc<dyn RuntimeService> = Arc::new(runtime.clone());
-    let (clock, documents, credentials) = (Arc::clone(now), Arc::clone(documents), Arc::clone(credentials));
+/// A node without a cluster, whose directories of logs and links lie below `root`.
+pub(crate) fn facts(root: &std::path::Path, wall_clock: WallClock) -> NodeFacts {
     let below = |name: &str| root.join(name).display().to_string();
-    let node = NodeFacts {
+    NodeFacts {
         around: Surroundings {
             node_name: "edge".into(),
             host_ips: vec!["192.0.2.1".into()],
@@ -271,8 +262,23 @@ fn hands(
         container_logs: Some(below("links")),
         cgroup_parent: "/pods".into(),
         longest_restart_delay: Duration::from_secs(300),
-        wall_clock: Arc::new(move || Timestamp::from_second(clock.load(Ordering::Relaxed)).expect("a time")),
-    };
+        wall_clock,
+    }
+}
+
+fn hands(
+    runtime: &FakeRuntimeService,
+    images: &FakeImageService,
+    ring: &Arc<RingRecorder>,
+    root: &std::path::Path,
+    now: &Arc<AtomicI64>,
+    documents: &Arc<Mutex<Documents>>,
+    credentials: &Arc<Mutex<PodCredentials>>,
+) -> PodRuntime {
+    let service: Arc<dyn RuntimeService> = Arc::new(runtime.clone());
+    let (clock, documents, credentials) = (Arc::clone(now), Arc::clone(documents), Arc::clone(credentials));
+    let clock = move || Timestamp::from_second(clock.load(Ordering::Relaxed)).expect("a time");
+    let node = facts(root, Arc::new(clock));
     let puller = PullerOptions { serialize: false, qps: 0.0, ..PullerOptions::default() };
     let options = Options { puller, ..Options::default() };
     PodRuntime::new(PodRuntimeParts {

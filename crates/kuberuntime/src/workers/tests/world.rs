@@ -15,16 +15,16 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{ClusterDns, NodeResources};
 use crate::handlers::Handlers;
 use crate::labels::POD_UID;
 use crate::pod::Pod;
 use crate::probes::ProbeManager;
 use crate::sources::{CONFIG_ORIGIN_ANNOTATION, DesiredPods};
+use crate::sync::tests::bench::facts;
 use crate::sync::{NodeFacts, PodCredentials, PodRuntime, PodRuntimeParts};
 use crate::volumes::Volumes;
 use crate::workers::{AgentOptions, PodAgent, PodView, WorkerState};
-use crate::{Documents, Origin, Phase, Surroundings};
+use crate::{Documents, Origin, Phase};
 
 const BEGIN: i64 = 1_700_000_000;
 
@@ -117,23 +117,7 @@ impl World {
     fn parts(&self) -> PodRuntimeParts {
         let service: Arc<dyn RuntimeService> = Arc::new(self.runtime.clone());
         let documents = Arc::clone(&self.documents);
-        let below = |name: &str| self.root.path().join(name).display().to_string();
-        let node = NodeFacts {
-            around: Surroundings {
-                node_name: "edge".into(),
-                host_ips: vec!["192.0.2.1".into()],
-                ..Surroundings::default()
-            },
-            resources: NodeResources::default(),
-            dns: cri_api::DnsConfig::default(),
-            cluster_dns: ClusterDns::default(),
-            hosts_file: "127.0.0.1\tlocalhost\n".into(),
-            pod_logs: below("logs"),
-            container_logs: None,
-            cgroup_parent: String::new(),
-            longest_restart_delay: Duration::from_secs(300),
-            wall_clock: Arc::new(self.clock()),
-        };
+        let node = NodeFacts { container_logs: None, ..facts(self.root.path(), Arc::new(self.clock())) };
         PodRuntimeParts {
             images: Arc::new(ImageManager::new(
                 Arc::new(self.images.clone()),
