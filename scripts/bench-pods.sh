@@ -4,6 +4,7 @@
 # BENCH_IMAGELET=FILE for a program that is there already.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. scripts/bench-lib.sh
 
 rounds=${1:-5}
 idle=${2:-300}
@@ -50,15 +51,6 @@ trap 'exit 130' INT TERM
 shims() { pgrep -f -- "-address $work/c.sock" || true; }
 ctr() { command ctr --address "$work/c.sock" --namespace k8s.io "$@"; }
 
-line_of() { # line_of FILE PATTERN PID   waits until a line of a log says it, and prints the line
-  local line
-  until line=$(grep -s -m 1 -- "$2" "$1"); do
-    kill -0 "$3" 2>/dev/null || { cat "$1" >&2; echo "bench-pods: a daemon did not start" >&2; return 1; }
-    sleep 0.05
-  done
-  echo "$line"
-}
-
 # A disk with a journal: without one, ext4 does not reuse fresh inodes, and every round is slower than the last.
 truncate -s 8G "$work/disk.img"
 mkfs.ext4 -q -m 0 "$work/disk.img"
@@ -66,16 +58,7 @@ mkdir "$disk"
 mount -o loop "$work/disk.img" "$disk"
 mkdir -p "$disk"/{out,manifests,logs} "$work"/{next,cni}
 
-cat >"$work/registry.yml" <<YAML
-version: 0.1
-log: {level: info, accesslog: {disabled: true}}
-storage: {filesystem: {rootdirectory: $disk/registry}}
-http: {addr: '127.0.0.1:0', secret: loopback}
-YAML
-docker-registry serve "$work/registry.yml" >"$work/registry.log" 2>&1 </dev/null &
-pids+=($!)
-port=$(line_of "$work/registry.log" 'listening on' $! | sed -E 's/.*listening on 127\.0\.0\.1:([0-9]+).*/\1/')
-registry=127.0.0.1:$port
+start_registry
 
 echo "bench-pods: making the images"
 mkdir -p "$work"/tiny/{bin,dev,proc,sys,tmp,out} "$work/pause"

@@ -3,6 +3,7 @@
 # usage: bench.sh [ROUNDS]   (5 by default). Everything lies on a journaled ext4 of its own, over a loop device.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. scripts/bench-lib.sh
 
 rounds=${1:-5}
 [ "$(id -u)" -eq 0 ] || { echo "bench: needs root: it mounts a disk and starts containerd" >&2; exit 77; }
@@ -33,25 +34,8 @@ mkfs.ext4 -q -m 0 "$work/disk.img"
 mkdir "$disk"
 mount -o loop "$work/disk.img" "$disk"
 
-line_of() { # line_of FILE PATTERN PID   waits until a line of a log says it, and prints the line
-  local line
-  until line=$(grep -s -m 1 -- "$2" "$1"); do
-    kill -0 "$3" 2>/dev/null || { cat "$1" >&2; echo "bench: a daemon did not start" >&2; return 1; }
-    sleep 0.05
-  done
-  echo "$line"
-}
-
-cat >"$work/registry.yml" <<YAML
-version: 0.1
-log: {level: info, accesslog: {disabled: true}}
-storage: {filesystem: {rootdirectory: $disk/registry}}
-http: {addr: '127.0.0.1:0', secret: loopback}
-YAML
-docker-registry serve "$work/registry.yml" >"$work/registry.log" 2>&1 </dev/null &
-pids+=($!)
-port=$(line_of "$work/registry.log" 'listening on' $! | sed -E 's/.*listening on 127\.0\.0\.1:([0-9]+).*/\1/')
-name=127.0.0.1:$port/bench/debian:1
+start_registry
+name=$registry/bench/debian:1
 
 echo "bench: making the image"
 umoci init --layout "$work/layout"
@@ -60,8 +44,8 @@ umoci raw add-layer --image "$work/layout:debian" "$tar"
 skopeo copy -q --dest-tls-verify=false "oci:$work/layout:debian" "docker://$name"
 rm -rf "$work/layout"
 
-mkdir -p "$work/certs.d/127.0.0.1:$port"
-echo "server = \"http://127.0.0.1:$port\"" >"$work/certs.d/127.0.0.1:$port/hosts.toml"
+mkdir -p "$work/certs.d/$registry"
+echo "server = \"http://$registry\"" >"$work/certs.d/$registry/hosts.toml"
 cat >"$work/containerd.toml" <<TOML
 version = 2
 root = "$disk/containerd"
