@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # What the benchmarks share: a registry on loopback, and waiting for daemons. Sourced, not run, with a directory for small files in
 # $work, one on the measured disk in $disk, and the pids of daemons that end with the benchmark in the array `pids`.
-
 set -euo pipefail
+
 line_of() { # line_of FILE PATTERN PID   waits until a line of a log says it, and prints the line
   local line
   until line=$(grep -s -m 1 -- "$2" "$1"); do
