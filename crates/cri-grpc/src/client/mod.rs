@@ -11,6 +11,7 @@ mod options;
 mod runtime;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cri_api::{Error, ImageService as _, Kind, RuntimeService as _};
 use tokio::time::Instant;
@@ -99,19 +100,34 @@ fn caller(endpoint: &Endpoint, options: ClientOptions) -> Arc<Caller> {
     Arc::new(Caller::new(endpoint, options))
 }
 
-/// Repeats the check while nobody answers and [`ClientOptions::wait`] has not passed.
+/// What containerd answers to every call between its first connection and the moment at which its CRI part is up.
+const NOT_YET: &str = "server is not initialized yet";
+
+/// How often it is asked again, and for how long at least: it takes milliseconds, and whoever answers will be up.
+const NOT_YET_PAUSE: Duration = Duration::from_millis(20);
+const NOT_YET_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Repeats the check while nobody answers and [`ClientOptions::wait`] has not passed, and while the peer says that it is
+/// not up yet.
 async fn until_answered<F: Future<Output = cri_api::Result<()>>>(
     caller: &Caller,
     check: impl Fn() -> F,
 ) -> cri_api::Result<()> {
-    let deadline = Instant::now() + caller.options().wait;
+    let start = Instant::now();
+    let wait = caller.options().wait;
     loop {
         let error = match check().await {
             Ok(()) => return Ok(()),
             Err(error) => error,
         };
-        let next = caller.next_attempt();
-        if error.kind() != Kind::Unavailable || next >= deadline {
+        let (next, patience) = match error.kind() {
+            Kind::Unavailable => (caller.next_attempt(), wait),
+            Kind::Unknown if error.message().contains(NOT_YET) => {
+                (Instant::now() + NOT_YET_PAUSE, wait.max(NOT_YET_PATIENCE))
+            }
+            _ => return Err(error),
+        };
+        if next >= start + patience {
             return Err(error);
         }
         tokio::time::sleep_until(next).await;

@@ -235,6 +235,22 @@ async fn requests_look_like_the_kubelets() {
     assert!(seen[0].contains("test/1"), "{seen:?}");
 }
 
+/// containerd listens before its CRI part is up.
+#[tokio::test]
+async fn a_peer_that_is_not_up_yet_is_asked_again() {
+    let asked = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&asked);
+    let service = tower::service_fn(move |_: Request<Body>| {
+        let mut asked = count.lock().unwrap();
+        *asked += 1;
+        let status = if *asked < 4 { Status::unknown("server is not initialized yet") } else { Status::internal("up") };
+        async { Ok(status.into_http()) }
+    });
+    let raw = raw(service);
+    let error = soon(connect_image_service(&raw.endpoint, ClientOptions::default())).await.unwrap_err();
+    assert_eq!((error.kind(), *asked.lock().unwrap()), (Kind::Internal, 4));
+}
+
 #[tokio::test]
 async fn a_good_peer_passes() {
     let raw = answers().serve();
