@@ -2,7 +2,7 @@
 //! them. The reader sees the end only when the writer says so; a writer that just goes away is an error to the reader,
 //! and a reader that goes away ends the writer.
 
-use std::io::{self, Read};
+use std::io::{self, BufRead, Read};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 /// Size of one buffer.
@@ -78,9 +78,9 @@ impl RingWriter {
     }
 }
 
-impl RingReader {
+impl BufRead for RingReader {
     /// The bytes at hand; empty at the end.
-    fn fill(&mut self) -> io::Result<&[u8]> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
         while !self.ended && self.now.as_ref().is_none_or(|(_, len)| self.at == *len) {
             if let Some((buffer, _)) = self.now.take() {
                 // A writer that is gone needs no buffers.
@@ -98,14 +98,18 @@ impl RingReader {
         }
         Ok(self.now.as_ref().map_or(&[], |(buffer, len)| &buffer[self.at..*len]))
     }
+
+    fn consume(&mut self, amount: usize) {
+        self.at += amount;
+    }
 }
 
 impl Read for RingReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let from = self.fill()?;
+        let from = self.fill_buf()?;
         let n = from.len().min(out.len());
         out[..n].copy_from_slice(&from[..n]);
-        self.at += n;
+        self.consume(n);
         Ok(n)
     }
 }

@@ -167,18 +167,21 @@ pub(crate) fn untar(
     progress: &dyn Fn(u64),
 ) -> Result<(UnpackedLayer, Digest), UnpackError> {
     let same = blob.algorithm() == algorithm;
-    let mut stream = Hashed { ring, hasher: algorithm.hasher(), same, found, done: 0, told: 0, progress };
+    let mut stream = Hashed { ring, hasher: algorithm.hasher(), same, found, ahead: 0, done: 0, told: 0, progress };
     let layer = ingest.unpack(&mut stream, cancelled)?;
     let diff_id = if stream.is_blob() { blob.clone() } else { stream.hasher.finish() };
     Ok((layer, diff_id))
 }
 
+/// Hashes every buffer of the ring once, when it comes.
 struct Hashed<'a> {
     ring: RingReader,
     hasher: Hasher,
     /// Whether blob and stream are to be hashed in the same way.
     same: bool,
     found: &'a Found,
+    /// Bytes of the buffer at hand, all of them hashed, which nobody took yet.
+    ahead: usize,
     done: u64,
     told: u64,
     /// Told of the bytes so far, now and then.
@@ -191,18 +194,35 @@ impl Hashed<'_> {
     }
 }
 
-impl Read for Hashed<'_> {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let n = self.ring.read(out)?;
-        if !self.is_blob() {
-            self.hasher.update(&out[..n]);
-        }
-        self.done += n as u64;
-        if self.done - self.told >= PROGRESS_STEP {
-            // What was read before is unpacked by now.
-            (self.progress)(self.done - n as u64);
+impl BufRead for Hashed<'_> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if self.ahead == 0 && self.done - self.told >= PROGRESS_STEP {
+            (self.progress)(self.done);
             self.told = self.done;
         }
+        let bytes = self.ring.fill_buf()?;
+        // Known by now: the compression is found out before the first buffer comes.
+        let is_blob = self.same && self.found.get() == Some(&Compression::Plain);
+        if !is_blob {
+            self.hasher.update(&bytes[self.ahead..]);
+        }
+        self.ahead = bytes.len();
+        Ok(bytes)
+    }
+
+    fn consume(&mut self, amount: usize) {
+        self.ring.consume(amount);
+        self.ahead -= amount;
+        self.done += amount as u64;
+    }
+}
+
+impl Read for Hashed<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.fill_buf()?;
+        let n = bytes.len().min(out.len());
+        out[..n].copy_from_slice(&bytes[..n]);
+        self.consume(n);
         Ok(n)
     }
 }

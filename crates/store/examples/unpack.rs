@@ -4,7 +4,7 @@
 
 use std::error::Error;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, BufReader, Write};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let privileged = rustix::process::geteuid().is_root();
     let options = UnpackOptions { limits: &limits, privileged, cancelled: &cancelled, hollow: false };
     let begin = Instant::now();
-    let outcome = unpack(&mut File::open(tar)?, layer.as_fd(), &options)?;
+    let outcome = unpack(&mut BufReader::with_capacity(256 << 10, File::open(tar)?), layer.as_fd(), &options)?;
     let took = begin.elapsed();
     rustix::fs::syncfs(&layer)?;
     let durable = begin.elapsed();

@@ -1,7 +1,7 @@
 //! One more copy of a layer, for another stack: its tar stream is built from its recipe and unpacked again, without
 //! the network. Commits call it when a layer that depends on what is below is there for another stack only.
 
-use std::io::{self, Read};
+use std::io::{self, BufReader, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -26,9 +26,10 @@ impl Inner {
             io::pipe().map_err(|source| StoreError::io("open a pipe for", &self.layout.path, source))?;
         let (rebuilt, unpacked, got) = std::thread::scope(|scope| {
             let rebuilding = scope.spawn(move || recipe::rebuild(directory.as_fd(), &mut writer));
-            let mut tar = Hashing { reader, hasher: diff_id.algorithm().hasher() };
+            let tar = Hashing { reader, hasher: diff_id.algorithm().hasher() };
+            let mut tar = BufReader::with_capacity(recipe::BUFFER, tar);
             let unpacked = ingest.unpack(&mut tar, &|| false);
-            let Hashing { reader, hasher } = tar;
+            let Hashing { reader, hasher } = tar.into_inner();
             // Without a reader the other side ends, if it has not yet.
             drop(reader);
             (rebuilding.join(), unpacked, hasher.finish())

@@ -3,7 +3,7 @@
 
 use std::ffi::CString;
 use std::fmt;
-use std::io::Read;
+use std::io::BufRead;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -94,18 +94,19 @@ impl fmt::Debug for LayerIngest {
 }
 
 impl LayerIngest {
-    /// Unpacks a tar stream, which is read to its end, trailing bytes included. `cancelled` is asked now and then.
+    /// Unpacks a tar stream, which is read to its end, trailing bytes included. File data is written from the buffers of
+    /// `tar`. `cancelled` is asked now and then.
     ///
     /// # Errors
     /// See [`UnpackError`]. The directory is removed then.
-    pub fn unpack(self, tar: &mut dyn Read, cancelled: &dyn Fn() -> bool) -> Result<UnpackedLayer, UnpackError> {
+    pub fn unpack(self, tar: &mut dyn BufRead, cancelled: &dyn Fn() -> bool) -> Result<UnpackedLayer, UnpackError> {
         self.unpack_with(tar, cancelled, false)
     }
 
     /// The same tree with files that have no content: to compare with, not to commit.
     pub(crate) fn unpack_hollow(
         self,
-        tar: &mut dyn Read,
+        tar: &mut dyn BufRead,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<UnpackedLayer, UnpackError> {
         self.unpack_with(tar, cancelled, true)
@@ -113,7 +114,7 @@ impl LayerIngest {
 
     fn unpack_with(
         self,
-        tar: &mut dyn Read,
+        tar: &mut dyn BufRead,
         cancelled: &dyn Fn() -> bool,
         hollow: bool,
     ) -> Result<UnpackedLayer, UnpackError> {

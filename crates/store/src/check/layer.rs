@@ -1,7 +1,7 @@
 //! One layer: its directory against its recipe, and the recipe's stream against the diff id. Says what is wrong in words;
 //! changes nothing.
 
-use std::io::{self, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -82,7 +82,7 @@ impl Inner {
             Ok(ingest) => ingest,
             Err(error) => return unsure("there is no space for a copy to compare it with", &error),
         };
-        let (mut reader, writer) = match io::pipe() {
+        let (reader, writer) = match io::pipe() {
             Ok(ends) => ends,
             Err(error) => return unsure("no pipe could be opened", &error),
         };
@@ -92,6 +92,7 @@ impl Inner {
                 let rebuilt = recipe::rebuild(directory.as_fd(), &mut out);
                 (rebuilt, out.stopped, out.finish())
             });
+            let mut reader = BufReader::with_capacity(recipe::BUFFER, reader);
             let unpacked = ingest.unpack_hollow(&mut reader, &|| cancelled());
             if unpacked.is_err() {
                 // The digest of the whole stream tells more than the place where the unpacking stopped.

@@ -26,6 +26,9 @@ pub(crate) const FILE: &str = "recipe.zst";
 /// Name of the directory beside `fs/` for what later entries of the same layer have replaced.
 pub(crate) const REPLACED: &str = "replaced";
 
+/// Bytes copied at a time.
+pub(crate) const BUFFER: usize = 256 << 10;
+
 const MAGIC: &[u8] = b"imagelet recipe 1\n";
 const RAW: u8 = b'r';
 const DATA: u8 = b'd';

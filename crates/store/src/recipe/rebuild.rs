@@ -11,10 +11,8 @@ use rustix::io::Errno;
 use crate::tar::shown;
 use crate::unpack::Beneath;
 
-use super::{DATA, END, FILE, MAGIC, MOVED, RAW, REPLACED, RecipeError};
+use super::{BUFFER, DATA, END, FILE, MAGIC, MOVED, RAW, REPLACED, RecipeError};
 
-/// Bytes copied at a time.
-const BUFFER: usize = 256 << 10;
 /// Longest path in a recipe: far more than the unpacker's limit can be set to in earnest.
 const PATH_MOST: u64 = 1 << 20;
 

@@ -9,7 +9,9 @@
 mod entry;
 mod error;
 mod header;
+mod input;
 mod limits;
+mod member;
 mod pax;
 mod reader;
 mod sparse;

@@ -1,7 +1,7 @@
 //! Layers onto disk: applies a tar stream to a private directory, the overlayfs way.
 //!
 //! Everything goes through directory file descriptors; no path string of the archive ever reaches a system call that
-//! would follow a symbolic link. It does not verify digests (the caller hashes through its `Read`), does not make
+//! would follow a symbolic link. It does not verify digests (the caller hashes through its `BufRead`), does not make
 //! anything visible and does not know what lies below the layer, except in [`patch_implicit`]. The ingest of this
 //! crate calls it.
 
@@ -20,7 +20,7 @@ mod tree;
 mod unpacker;
 mod whiteout;
 
-use std::io::Read;
+use std::io::BufRead;
 use std::os::fd::BorrowedFd;
 
 pub(crate) use beneath::Beneath;
@@ -73,13 +73,13 @@ pub struct UnpackOutcome {
 }
 
 /// Unpacks a tar stream into `fs/` of the private directory `layer_dir`, and reads `tar` to its end, trailing bytes
-/// included. `recipe.zst` and, where needed, `deferred.jsonl` and `replaced/` are created beside `fs/`, which must be
+/// included. File data is written from the buffers of `tar`, which are best some hundred KiB long and a multiple of 512. `recipe.zst` and, where needed, `deferred.jsonl` and `replaced/` are created beside `fs/`, which must be
 /// empty.
 ///
 /// # Errors
 /// See [`UnpackError`]. What was written so far stays; the caller removes the directory.
 pub fn unpack(
-    tar: &mut dyn Read,
+    tar: &mut dyn BufRead,
     layer_dir: BorrowedFd<'_>,
     options: &UnpackOptions<'_>,
 ) -> Result<UnpackOutcome, UnpackError> {
@@ -87,7 +87,7 @@ pub fn unpack(
 }
 
 fn unpack_beneath(
-    tar: &mut dyn Read,
+    tar: &mut dyn BufRead,
     layer_dir: BorrowedFd<'_>,
     options: &UnpackOptions<'_>,
     beneath: Beneath,

@@ -199,7 +199,7 @@ fn a_caller_who_gives_up_is_heard() {
     let asked = std::cell::Cell::new(0);
     let cancelled = || {
         asked.set(asked.get() + 1);
-        asked.get() > 20
+        asked.get() > 10
     };
     let options =
         crate::unpack::UnpackOptions { limits: &layer.limits, privileged: true, cancelled: &cancelled, hollow: false };
