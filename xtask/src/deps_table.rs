@@ -77,6 +77,14 @@ pub(crate) const BORDERS: &[Border] = &[
         reason: "credentials finds who may have which secret: files and programs of the node, no network, no CRI",
     },
     Border {
+        package: "imagelet-inflate",
+        uses: &[],
+        tests_use: &[],
+        third_party: Some(&["bytes", "flate2", "thiserror", "zstd"]),
+        never_reaches: IO,
+        reason: "inflate turns bytes into bytes: no network, no disk, no async, no digest",
+    },
+    Border {
         package: "imagelet-registry",
         uses: &["imagelet-oci"],
         tests_use: &[],
@@ -94,7 +102,7 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-image-service",
-        uses: &["imagelet-oci", "imagelet-cri-api", "imagelet-registry", "imagelet-store"],
+        uses: &["imagelet-oci", "imagelet-cri-api", "imagelet-inflate", "imagelet-registry", "imagelet-store"],
         tests_use: &[],
         third_party: None,
         never_reaches: &["tonic", "prost", "axum", "imagelet-image-manager", "k8s-openapi"],

@@ -1,8 +1,7 @@
 //! The way of a blob's bytes from an async task to a blocking thread: bounded by bytes, verified as they are read.
-//! [`Intake`] is a `BufRead` over the chunks; it hashes whole chunks before anybody sees them. It knows nothing of where
+//! [`Intake`] hashes a chunk before anybody sees it. It knows nothing of where
 //! they come from. Called by the layer job (feeding side) and by its first thread (reading side).
 
-use std::io::{self, BufRead, Read};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -31,7 +30,8 @@ pub(crate) struct ReaderGone;
 /// The reading side.
 pub(crate) struct Intake {
     chunks: UnboundedReceiver<Item>,
-    now: Option<(Bytes, OwnedSemaphorePermit)>,
+    /// Of the chunk that was given last.
+    room: Option<OwnedSemaphorePermit>,
     verifier: Option<Verifier>,
     ended: bool,
 }
@@ -52,7 +52,7 @@ pub(crate) fn intake(digest: Digest, size: u64) -> (Feed, Intake) {
     let (sender, receiver) = unbounded_channel();
     let room = Arc::new(Semaphore::new(WINDOW as usize));
     let verifier = Some(Verifier::new(digest, size));
-    (Feed { chunks: sender, room }, Intake { chunks: receiver, now: None, verifier, ended: false })
+    (Feed { chunks: sender, room }, Intake { chunks: receiver, room: None, verifier, ended: false })
 }
 
 impl Feed {
@@ -79,52 +79,33 @@ impl Feed {
 impl Intake {
     /// The verdict over all bytes; reads what has not been read.
     pub(crate) fn finish(mut self) -> Result<(), IntakeError> {
-        while !self.step()?.is_empty() {
-            self.now = None;
-        }
+        while self.chunk()?.is_some() {}
         match self.verifier.take() {
             Some(verifier) => verifier.finish().map(|_| ()).map_err(IntakeError::from),
             None => Err(IntakeError::GivenUp),
         }
     }
 
-    /// The bytes at hand; empty at the end.
-    fn step(&mut self) -> Result<&[u8], IntakeError> {
-        while !self.ended && self.now.as_ref().is_none_or(|(bytes, _)| bytes.is_empty()) {
-            self.now = None;
-            match self.chunks.blocking_recv() {
-                Some(Item::Data(bytes, permit)) => {
-                    let verifier = self.verifier.as_mut().ok_or(IntakeError::GivenUp)?;
-                    verifier.update(&bytes)?;
-                    self.now = Some((bytes, permit));
-                }
-                Some(Item::End) => self.ended = true,
-                None => return Err(IntakeError::GivenUp),
+    /// The next chunk, hashed; `None` at the end.
+    pub(crate) fn chunk(&mut self) -> Result<Option<Bytes>, IntakeError> {
+        // Whoever asks for the next one has used the one before.
+        self.room = None;
+        if self.ended {
+            return Ok(None);
+        }
+        match self.chunks.blocking_recv() {
+            Some(Item::Data(bytes, permit)) => {
+                let verifier = self.verifier.as_mut().ok_or(IntakeError::GivenUp)?;
+                verifier.update(&bytes)?;
+                self.room = Some(permit);
+                Ok(Some(bytes))
             }
+            Some(Item::End) => {
+                self.ended = true;
+                Ok(None)
+            }
+            None => Err(IntakeError::GivenUp),
         }
-        Ok(self.now.as_ref().map_or(&[], |(bytes, _)| bytes))
-    }
-}
-
-impl BufRead for Intake {
-    fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        self.step().map_err(io::Error::other)
-    }
-
-    fn consume(&mut self, amount: usize) {
-        if let Some((bytes, _)) = &mut self.now {
-            bytes::Buf::advance(bytes, amount);
-        }
-    }
-}
-
-impl Read for Intake {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let from = self.fill_buf()?;
-        let n = from.len().min(out.len());
-        out[..n].copy_from_slice(&from[..n]);
-        self.consume(n);
-        Ok(n)
     }
 }
 
@@ -137,8 +118,7 @@ mod tests {
     async fn run(digest: Digest, size: u64, chunks: &[&'static [u8]], end: bool) -> Result<Vec<u8>, IntakeError> {
         let (feed, mut intake) = intake(digest, size);
         let reader = tokio::task::spawn_blocking(move || {
-            let mut head = [0; 4];
-            intake.read_exact(&mut head).map_err(|_| IntakeError::GivenUp)?;
+            let head = intake.chunk()?.expect("one chunk at least").slice(..4);
             intake.finish().map(|()| head.to_vec())
         });
         for chunk in chunks {
@@ -175,8 +155,7 @@ mod tests {
         let mut second = Box::pin(feed.send(chunk));
         assert!(futures::poll!(&mut second).is_pending());
         let intake = tokio::task::spawn_blocking(move || {
-            let n = intake.fill_buf().expect("reads").len();
-            intake.consume(n);
+            intake.chunk().expect("reads").expect("a chunk");
             // The room is given back when the next chunk is asked for.
             intake
         });
@@ -184,7 +163,7 @@ mod tests {
             let intake = intake.await.expect("no panic");
             move || {
                 let mut intake = intake;
-                intake.fill_buf().expect("reads").len()
+                intake.chunk().expect("reads").expect("a chunk").len()
             }
         });
         second.await.expect("room again");

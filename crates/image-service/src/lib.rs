@@ -11,7 +11,6 @@
 mod background;
 mod certs_d;
 mod check;
-mod decompress;
 mod engine;
 mod error;
 mod flight;

@@ -3,15 +3,16 @@
 //! verified the blob, so that nothing unverified is ever a whole layer. It knows no network and no image.
 //! Called by the layer job.
 
-use std::io::{self, BufRead, Read};
+use std::io::{self, Read};
 use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
+use inflate::{Compression, Sink, Source, Stopped, Unsupported};
 use oci::{Algorithm, Digest, Hasher};
 use store::{LayerIngest, UnpackError, UnpackedLayer};
 
-use crate::decompress::{Compression, MAGIC, Unsupported, decoder, detect};
 use crate::intake::{Intake, IntakeError};
-use crate::ring::{BUFFER, ReaderGone, RingReader, RingWriter};
+use crate::ring::{ReaderGone, RingReader, RingWriter};
 
 /// Progress is told after so many more bytes of a tar stream. Small enough for a slow disk, where it takes a second.
 const PROGRESS_STEP: u64 = 8 << 20;
@@ -65,93 +66,39 @@ pub(crate) fn inflate(mut intake: Intake, mut ring: RingWriter, found: &Found) -
 }
 
 fn pump(intake: &mut Intake, ring: &mut RingWriter, found: &Found) -> Result<(), InflateError> {
-    let mut head = Vec::with_capacity(MAGIC);
-    read_up_to(intake, &mut head, MAGIC)?;
-    let compression = detect(&head)?;
-    found.get_or_init(|| compression);
-    let name = match compression {
-        Compression::Plain => "the tar stream",
-        Compression::Gzip => "the gzip stream",
-        Compression::Zstd => "the zstd stream",
-    };
-    let source = Prefixed { head: &head, rest: intake };
-    let wrong = |error: io::Error| match intake_error(&error) {
-        Some(error) => InflateError::Intake(error),
-        None => InflateError::Corrupt(name, error),
-    };
-    let mut decoder = decoder(compression, source).map_err(wrong)?;
-    loop {
-        let mut buffer = ring.buffer()?;
-        let mut len = 0;
-        let mut ended = false;
-        while len < BUFFER {
-            match decoder.read(&mut buffer[len..]) {
-                Ok(0) => {
-                    ended = true;
-                    break;
-                }
-                Ok(n) => len += n,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(wrong(error)),
-            }
-        }
-        if len > 0 {
-            ring.send(buffer, len)?;
-        }
-        if ended {
-            return Ok(());
-        }
-    }
-}
-
-fn read_up_to(intake: &mut Intake, into: &mut Vec<u8>, want: usize) -> Result<(), InflateError> {
-    while into.len() < want {
-        let bytes = intake.fill_buf().map_err(|error| match intake_error(&error) {
+    let options = inflate::Options::default();
+    let done = inflate::run(intake, ring, &options, &mut |compression| {
+        found.get_or_init(|| compression);
+    });
+    done.map_err(|error| match error {
+        inflate::Error::Source(error) => match intake_error(&error) {
             Some(error) => InflateError::Intake(error),
             None => InflateError::Corrupt("the blob", error),
-        })?;
-        let n = bytes.len().min(want - into.len());
-        if n == 0 {
-            break;
-        }
-        into.extend_from_slice(&bytes[..n]);
-        intake.consume(n);
-    }
-    Ok(())
+        },
+        inflate::Error::Unsupported(unsupported) => InflateError::Unsupported(unsupported),
+        inflate::Error::Corrupt(what, error) => InflateError::Corrupt(what, error),
+        inflate::Error::Stopped(_) => InflateError::UnpackStopped,
+    })
 }
 
-/// The intake's own error inside what a decoder made of it.
+/// The intake's own error inside the source's.
 fn intake_error(error: &io::Error) -> Option<IntakeError> {
     error.get_ref().and_then(|inner| inner.downcast_ref::<IntakeError>()).cloned()
 }
 
-/// The first bytes, which have been looked at, and then the rest.
-struct Prefixed<'a> {
-    head: &'a [u8],
-    rest: &'a mut Intake,
-}
-
-impl BufRead for Prefixed<'_> {
-    fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        if self.head.is_empty() { self.rest.fill_buf() } else { Ok(self.head) }
-    }
-
-    fn consume(&mut self, amount: usize) {
-        if self.head.is_empty() {
-            self.rest.consume(amount);
-        } else {
-            self.head = &self.head[amount..];
-        }
+impl Source for Intake {
+    fn next(&mut self) -> io::Result<Option<Bytes>> {
+        self.chunk().map_err(io::Error::other)
     }
 }
 
-impl Read for Prefixed<'_> {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let from = self.fill_buf()?;
-        let n = from.len().min(out.len());
-        out[..n].copy_from_slice(&from[..n]);
-        self.consume(n);
-        Ok(n)
+impl Sink for RingWriter {
+    fn buffer(&mut self) -> Result<Vec<u8>, Stopped> {
+        Self::buffer(self).map_err(|ReaderGone| Stopped)
+    }
+
+    fn send(&mut self, full: Vec<u8>, len: usize) -> Result<(), Stopped> {
+        Self::send(self, full, len).map_err(|ReaderGone| Stopped)
     }
 }
 

@@ -204,8 +204,8 @@ async fn pour(chunks: &mut dyn Chunks, feed: Feed, digest: &Digest, hub: &Hub, r
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decompress::detect;
     use crate::intake::IntakeError;
+    use inflate::detect;
 
     #[test]
     fn the_first_cause_is_told() {

@@ -6,11 +6,11 @@ use std::collections::{BTreeSet, HashMap};
 
 use bytes::Bytes;
 use cri_api::Result;
+use inflate::{Compression, MAGIC, detect};
 use oci::{Descriptor, Digest, ImageConfig, Reference, media_type};
 use serde::Deserialize;
 
 use super::archive::{Archive, Extent};
-use crate::decompress::{Compression, MAGIC, detect};
 use crate::error::{self, damaged, invalid};
 
 /// The file with the images.

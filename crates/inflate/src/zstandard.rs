@@ -1,0 +1,119 @@
+//! Zstandard (RFC 8878): frames one after the other, skippable ones among them, each with a window that its header names.
+//! A window beyond what is free of charge is asked for before the decoder makes it, and one beyond the limit is refused.
+//! Nothing but frames may follow. Called by [`crate::run`].
+
+use std::io;
+
+use zstd::stream::raw::{DParameter, Decoder, Operation as _};
+
+use crate::input::Input;
+use crate::output::Output;
+use crate::{Error, Held, Options};
+
+/// Windows up to this come with the job and are not asked for.
+pub const WINDOW_FREE: usize = 8 * 1024 * 1024;
+
+const NAME: &str = "the zstd stream";
+/// Magic, descriptor, window, dictionary, content size.
+const HEADER_MAX: usize = 4 + 1 + 1 + 4 + 8;
+
+fn wrong(error: io::Error) -> Error {
+    Error::Corrupt(NAME, error)
+}
+
+fn cut_off() -> Error {
+    wrong(io::Error::new(io::ErrorKind::UnexpectedEof, "it ends too early"))
+}
+
+/// Inflates all frames.
+pub(crate) fn inflate(input: &mut Input<'_>, output: &mut Output<'_>, options: &Options) -> Result<(), Error> {
+    // Outlives the decoder, which keeps the window that it has made.
+    let mut held: Option<(usize, Held)> = None;
+    let mut decoder = decoder(options)?;
+    loop {
+        let head = input.at_least(HEADER_MAX)?;
+        if head.is_empty() {
+            return Ok(());
+        }
+        let window = window(head).unwrap_or(0);
+        let limit = 1_u64.checked_shl(options.window_log_max).unwrap_or(u64::MAX);
+        if window > WINDOW_FREE as u64 && window <= limit {
+            let window = usize::try_from(window).unwrap_or(usize::MAX);
+            if held.as_ref().is_none_or(|(bytes, _)| *bytes < window) {
+                // A smaller window is freed first: who waits must not have what others wait for.
+                decoder = self::decoder(options)?;
+                drop(held.take());
+                held = Some((window, options.spare.needed(window)?));
+            }
+        }
+        frame(input, output, &mut decoder)?;
+    }
+}
+
+fn decoder(options: &Options) -> Result<Decoder<'static>, Error> {
+    let mut decoder = Decoder::new().map_err(wrong)?;
+    decoder.set_parameter(DParameter::WindowLogMax(options.window_log_max)).map_err(wrong)?;
+    Ok(decoder)
+}
+
+fn frame(input: &mut Input<'_>, output: &mut Output<'_>, decoder: &mut Decoder<'_>) -> Result<(), Error> {
+    loop {
+        let data = input.fill()?;
+        let room = output.room()?;
+        let status = decoder.run_on_buffers(data, room).map_err(wrong)?;
+        let stuck = data.is_empty() && status.bytes_written == 0;
+        input.consume(status.bytes_read);
+        output.filled(status.bytes_written);
+        if status.remaining == 0 {
+            return Ok(());
+        }
+        if stuck {
+            return Err(cut_off());
+        }
+    }
+}
+
+/// The window that a frame's header names (RFC 8878, 3.1.1.1); none for a skippable frame, and for what is no header.
+fn window(head: &[u8]) -> Option<u64> {
+    let [0x28, 0xb5, 0x2f, 0xfd, descriptor, rest @ ..] = head else { return None };
+    let single_segment = descriptor & 0x20 != 0;
+    if !single_segment {
+        let window = rest.first()?;
+        let base = 1_u64 << (10 + (window >> 3));
+        return Some(base + base / 8 * u64::from(window & 7));
+    }
+    // The window is the content.
+    let dictionary = [0, 1, 2, 4][usize::from(descriptor & 3)];
+    let field = rest.get(dictionary..)?;
+    Some(match descriptor >> 6 {
+        0 => u64::from(*field.first()?),
+        1 => u64::from(u16::from_le_bytes(*field.first_chunk()?)) + 256,
+        2 => u64::from(u32::from_le_bytes(*field.first_chunk()?)),
+        _ => u64::from_le_bytes(*field.first_chunk()?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows() {
+        let magic = [0x28, 0xb5, 0x2f, 0xfd];
+        let cases: [(&[u8], Option<u64>); 7] = [
+            (&[0x00, 0x00], Some(1024)),
+            (&[0x00, 0x59], Some((1 << 21) + (1 << 18))),
+            (&[0x20, 200], Some(200)),
+            (&[0x61, 9, 1, 1], Some(513)),
+            (&[0xa0, 0, 0, 0, 1], Some(1 << 24)),
+            (&[0xe0, 0, 0, 0, 0, 1, 0, 0, 0], Some(1 << 32)),
+            (&[0xe0, 0, 0], None),
+        ];
+        for (rest, want) in cases {
+            assert_eq!(window(&[&magic[..], rest].concat()), want, "{rest:?}");
+        }
+        assert_eq!(window(&[0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0]), None);
+        let one = zstd::stream::encode_all(&[7; 1000][..], 3).unwrap();
+        assert!(window(&one).is_some_and(|bytes| bytes >= 1000));
+    }
+}
