@@ -68,6 +68,8 @@ pub enum ProblemKind {
     MissingLayer,
     /// A layer is not what it was.
     DamagedLayer,
+    /// A compressed layer that is kept is not there, or not what it was. Its images are whole without it.
+    DamagedBlob,
     /// A config, manifest or index is not what its digest says, or is not there.
     DamagedDocument,
     /// A record cannot be read, or refers to one that is not there.
@@ -86,9 +88,10 @@ pub enum ProblemKind {
 
 impl ProblemKind {
     /// Every kind.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::MissingLayer,
         Self::DamagedLayer,
+        Self::DamagedBlob,
         Self::DamagedDocument,
         Self::DamagedRecord,
         Self::WrongName,
@@ -104,6 +107,7 @@ impl ProblemKind {
         match self {
             Self::MissingLayer => "missing layer",
             Self::DamagedLayer => "damaged layer",
+            Self::DamagedBlob => "damaged blob",
             Self::DamagedDocument => "damaged document",
             Self::DamagedRecord => "damaged record",
             Self::WrongName => "wrong name",

@@ -133,6 +133,7 @@ fn kind(kind: check::ProblemKind) -> ProblemKind {
     match kind {
         check::ProblemKind::MissingLayer => ProblemKind::MissingLayer,
         check::ProblemKind::DamagedLayer => ProblemKind::DamagedLayer,
+        check::ProblemKind::DamagedBlob => ProblemKind::DamagedBlob,
         check::ProblemKind::DamagedDocument => ProblemKind::DamagedDocument,
         check::ProblemKind::DamagedRecord => ProblemKind::DamagedRecord,
         check::ProblemKind::WrongName => ProblemKind::WrongName,

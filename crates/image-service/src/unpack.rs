@@ -3,7 +3,7 @@
 //! verified the blob, so that nothing unverified is ever a whole layer. It knows no network and no image.
 //! Called by the layer job.
 
-use std::io::{self, Read};
+use std::io::{self, BufRead, Read};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;

@@ -14,9 +14,9 @@ use crate::records::{LayerId, Totals};
 /// Answer of [`Store::layers_of_images`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LayersOfImages {
-    /// Bytes on disk of each layer.
+    /// Bytes on disk of each layer, and after them of each kept blob, which is shared and freed as a layer is.
     pub layers: Vec<u64>,
-    /// Of each image: its id, bytes of its documents, and numbers of its layers, each once. The documents lie in the
+    /// Of each image: its id, bytes of its documents, and numbers of its layers and blobs, each once. The documents lie in the
     /// database, whose file keeps its size and is used again: their removal gives nothing back to the file system.
     pub images: Vec<(Digest, u64, Vec<u32>)>,
 }
@@ -40,6 +40,10 @@ impl Store {
             for layer in entry.distinct_layers() {
                 let layer = records.layer_of_image(layer)?;
                 *(if layer.references > 1 { &mut shared } else { &mut unique }) += layer.stats.disk_bytes;
+            }
+            for digest in &entry.blobs {
+                let Some(blob) = records.blob(digest)? else { continue };
+                *(if blob.references > 1 { &mut shared } else { &mut unique }) += blob.disk_bytes;
             }
             Ok(Some((unique, shared)))
         })
@@ -65,16 +69,24 @@ impl Store {
         self.inner.db.read(|records| {
             let mut found = LayersOfImages::default();
             let mut numbers: HashMap<LayerId, u32> = HashMap::new();
+            let next =
+                |known: &Vec<u64>| u32::try_from(known.len()).map_err(|_| DbError::Corrupt("too many layers".into()));
             for (id, entry) in records.layers()? {
-                let number =
-                    u32::try_from(found.layers.len()).map_err(|_| DbError::Corrupt("too many layers".into()))?;
-                numbers.insert(id, number);
+                numbers.insert(id, next(&found.layers)?);
                 found.layers.push(entry.stats.disk_bytes);
+            }
+            let mut blobs: HashMap<Digest, u32> = HashMap::new();
+            for (_, row) in records.blob_rows()? {
+                let (digest, entry) = row?;
+                blobs.insert(digest, next(&found.layers)?);
+                found.layers.push(entry.disk_bytes);
             }
             for (id, entry) in records.images()? {
                 // A damaged image may name a layer that has no record: that one frees nothing.
-                let layers = entry.distinct_layers().iter().filter_map(|layer| numbers.get(layer).copied()).collect();
-                found.images.push((id, entry.document_bytes, layers));
+                let layers = entry.distinct_layers();
+                let layers = layers.iter().filter_map(|layer| numbers.get(layer));
+                let parts = layers.chain(entry.blobs.iter().filter_map(|blob| blobs.get(blob)));
+                found.images.push((id, entry.document_bytes, parts.copied().collect()));
             }
             Ok(found)
         })

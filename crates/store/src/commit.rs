@@ -2,12 +2,13 @@
 //! into `layers/`, one transaction, and the note in the shared layers. A kill between any two leaves an image that is
 //! absent and directories that the next open sweeps; a failure is undone at once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 
 use oci::{Digest, ImageConfig};
 use redb::WriteTransaction;
 
+use crate::blobs::{Linked, NewBlob, named_by, release_blobs};
 use crate::db::{DbError, Document, Records, RecordsMut};
 use crate::error::{CommitError, StoreError};
 use crate::images;
@@ -15,7 +16,7 @@ use crate::ingest::UnpackedLayer;
 use crate::lease::Lease;
 use crate::open::{Durability, Inner, Store};
 use crate::plan::{Move, Step};
-use crate::records::{ImageEntry, ImageRecord, Layer, LayerEntry, LayerId};
+use crate::records::{BlobEntry, ImageEntry, ImageRecord, Layer, LayerEntry, LayerId};
 use crate::remove::release_layers;
 
 /// What the records of an image need beside its documents: the pages that redb copies.
@@ -61,6 +62,8 @@ pub struct ImageCommit {
     pub repo_digest: Option<String>,
     /// Its layers, lowest first.
     pub layers: Vec<LayerSource>,
+    /// Blobs of its layers to keep, beside those that the store has. What the manifest does not name is not kept.
+    pub blobs: Vec<Arc<NewBlob>>,
     /// Now, in nanoseconds since 1970. Kept only when the image is new.
     pub created_at_unix_nanos: i64,
     /// Whether it must be kept. A pin that the image has stays.
@@ -89,21 +92,30 @@ impl Store {
         let steps = inner.plan(lease, &commit.layers, &mut next_layer)?;
         inner.patch_implicit(&steps)?;
         let moves: Vec<&Move> = steps.iter().filter_map(Step::as_move).collect();
-        if !moves.is_empty() && inner.durability == Durability::Full {
+        let named = named_by(&commit.manifest, &commit.manifest_media_type);
+        let blobs: Vec<&NewBlob> =
+            commit.blobs.iter().map(Arc::as_ref).filter(|b| named.contains(b.digest())).collect();
+        let is_durable = inner.durability == Durability::Full;
+        if is_durable && !(moves.is_empty() && blobs.is_empty()) {
             inner.sync_file_system()?;
         }
+        let mut linked = Linked::new(inner, blobs, &mut next_layer)?;
         let mut moved = Moved { inner, done: Vec::new() };
         for step in &moves {
             moved.rename(step)?;
         }
-        if !moves.is_empty() && inner.durability == Durability::Full {
-            inner.layout.sync_directories().map_err(|source| StoreError::io("sync", &inner.layout.path, source))?;
+        let sync_failed = |source| StoreError::io("sync", &inner.layout.path, source);
+        if is_durable && !moves.is_empty() {
+            inner.layout.sync_directories().map_err(sync_failed)?;
+        }
+        if is_durable && !linked.is_empty() {
+            inner.layout.sync_blobs().map_err(sync_failed)?;
         }
         // From here to the leases below, a removal must not take what has just become visible.
         let mut leases = inner.lease_table();
-        let record = inner.db.write(|transaction| {
+        let (record, released) = inner.db.write(|transaction| {
             let write = Write { transaction, id: &id, commit: &commit, tag, repo_digest, next_layer: *next_layer };
-            write.image(inner, &steps)
+            write.image(inner, &steps, &mut linked, &named)
         })?;
         for id in &record.layers {
             leases.orphans.remove(id);
@@ -114,6 +126,8 @@ impl Store {
             lease.hold(&mut leases, step.id);
             step.layer.note_committed(step.id, own);
         }
+        drop(leases);
+        linked.settle(&released);
         Ok(record)
     }
 }
@@ -182,7 +196,14 @@ struct Write<'a> {
 }
 
 impl Write<'_> {
-    fn image(self, inner: &Inner, steps: &[Step]) -> Result<ImageRecord, CommitError> {
+    /// The image, and the blobs that nobody has any more.
+    fn image(
+        self,
+        inner: &Inner,
+        steps: &[Step],
+        blobs: &mut Linked<'_>,
+        named: &[Digest],
+    ) -> Result<(ImageRecord, Vec<BlobEntry>), CommitError> {
         let Self { transaction, id, commit, .. } = self;
         for step in steps {
             if let Step::Move(step) = step {
@@ -203,6 +224,7 @@ impl Write<'_> {
             tags: before.as_ref().map(|entry| entry.tags.clone()).unwrap_or_default(),
             repo_digests: before.as_ref().map(|entry| entry.repo_digests.clone()).unwrap_or_default(),
             layers,
+            blobs: BTreeSet::new(),
             document_bytes,
             size: 0,
             created_at_unix_nanos: before.as_ref().map_or(commit.created_at_unix_nanos, |e| e.created_at_unix_nanos),
@@ -217,8 +239,11 @@ impl Write<'_> {
             entry.size += layer_entry.stats.disk_bytes;
             transaction.put_layer(layer, &layer_entry)?;
         }
+        entry.size += blobs.give(transaction, &mut entry, named)?;
+        let mut released = Vec::new();
         if let Some(before) = &before {
             release_layers(transaction, before)?;
+            released = release_blobs(transaction, before)?;
         }
         for name in [&self.tag, &self.repo_digest].into_iter().flatten() {
             images::take_name(transaction, id, name)?;
@@ -233,7 +258,7 @@ impl Write<'_> {
         totals.bytes = (totals.bytes + document_bytes).saturating_sub(before.as_ref().map_or(0, |e| e.document_bytes));
         totals.images += u64::from(before.is_none());
         transaction.put_totals(&totals)?;
-        Ok(images::assemble(transaction, id.clone(), entry)?)
+        Ok((images::assemble(transaction, id.clone(), entry)?, released))
     }
 
     fn new_layer(&self, inner: &Inner, step: &Move) -> Result<(), DbError> {

@@ -77,6 +77,7 @@ pub(crate) fn assemble(records: &impl Records, id: Digest, entry: ImageEntry) ->
         tags: entry.tags,
         repo_digests: entry.repo_digests,
         layers: entry.layers,
+        blobs: entry.blobs,
         size: entry.size,
         created_at_unix_nanos: entry.created_at_unix_nanos,
         pinned: entry.pinned,

@@ -37,13 +37,9 @@ impl Store {
 
 impl Inner {
     pub(crate) fn new_layer(self: &Arc<Self>) -> Result<LayerIngest, StoreError> {
-        let number = self.next_ingest.fetch_add(1, Ordering::Relaxed);
-        let path = self.layout.ingest_path(number);
-        let name = number.to_string();
+        let private = self.private();
+        let (path, name) = (self.layout.ingest_path(private.number), private.name());
         let failed = |source: std::io::Error| StoreError::io("create the layer directory", &path, source);
-        // Before it is there, so that it is never taken for a left-over.
-        self.note_busy(&name, true);
-        let private = Private { inner: Arc::clone(self), number };
         rustix::fs::mkdirat(&self.layout.ingest, name.as_str(), Mode::RWXU).map_err(|e| failed(e.into()))?;
         let directory = layout::open_directory(&self.layout.ingest, &name).map_err(failed)?;
         let mode = Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH;
@@ -51,6 +47,14 @@ impl Inner {
         // Not less than this, whatever the umask.
         rustix::fs::chmodat(&directory, FS, mode, AtFlags::empty()).map_err(|e| failed(e.into()))?;
         Ok(LayerIngest { private, directory })
+    }
+
+    /// A name under `ingest/` that nobody else has. There is nothing yet.
+    pub(crate) fn private(self: &Arc<Self>) -> Private {
+        let number = self.next_ingest.fetch_add(1, Ordering::Relaxed);
+        // Before it is there, so that it is never taken for a left-over.
+        self.note_busy(&number.to_string(), true);
+        Private { inner: Arc::clone(self), number }
     }
 
     /// Notes that somebody works with this name under `ingest/`, or does so no more.
@@ -64,10 +68,21 @@ impl Inner {
     }
 }
 
-/// A directory under `ingest/` that is deleted when this goes.
-struct Private {
+/// A directory or a file under `ingest/` that is deleted when this goes.
+pub(crate) struct Private {
     inner: Arc<Inner>,
-    number: u64,
+    pub(crate) number: u64,
+}
+
+impl Private {
+    pub(crate) fn name(&self) -> String {
+        self.number.to_string()
+    }
+
+    /// An error of something that was done with it.
+    pub(crate) fn failed(&self, operation: &'static str, source: std::io::Error) -> StoreError {
+        StoreError::io(operation, self.inner.layout.ingest_path(self.number), source)
+    }
 }
 
 impl Drop for Private {
@@ -75,7 +90,7 @@ impl Drop for Private {
         let text = self.number.to_string();
         let name = CString::new(text.as_str()).expect("digits have no zero byte");
         if let Err(error) = remove_tree::remove_tree(self.inner.layout.ingest.as_fd(), &name) {
-            tracing::warn!(%error, number = self.number, "a layer's private directory stays until the next start");
+            tracing::warn!(%error, number = self.number, "what a pull had to itself stays until the next start");
         }
         self.inner.note_busy(&text, false);
     }

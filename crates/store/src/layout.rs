@@ -16,6 +16,8 @@ pub(crate) const VERSION_NEW: &str = "version.new";
 pub(crate) const DATABASE: &str = "meta.redb";
 pub(crate) const INGEST: &str = "ingest";
 pub(crate) const LAYERS: &str = "layers";
+/// Made with the first blob that is kept.
+pub(crate) const BLOBS: &str = "blobs";
 pub(crate) const RESERVE: &str = "reserve";
 /// Within a layer's directory: the tree itself.
 pub(crate) const FS: &str = "fs";
@@ -56,6 +58,10 @@ impl Layout {
         self.layer_path(id).join(FS)
     }
 
+    pub(crate) fn blob_path(&self, number: u64) -> PathBuf {
+        self.path.join(BLOBS).join(number.to_string())
+    }
+
     pub(crate) fn ingest_path(&self, number: u64) -> PathBuf {
         self.path.join(INGEST).join(number.to_string())
     }
@@ -77,6 +83,18 @@ impl Layout {
         let is_there =
             |directory: &OwnedFd, name: &str| rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
         is_there(&self.layers, &id.to_string()) || is_there(&self.ingest, &format!("trash-{id}"))
+    }
+
+    /// Whether a blob is there that was to be deleted.
+    pub(crate) fn has_blob(&self, number: u64) -> bool {
+        rustix::fs::statat(&self.root, format!("{BLOBS}/{number}"), AtFlags::SYMLINK_NOFOLLOW).is_ok()
+    }
+
+    /// Makes new names under `blobs/` durable, and that directory itself.
+    pub(crate) fn sync_blobs(&self) -> io::Result<()> {
+        rustix::fs::fsync(open_directory(&self.root, BLOBS)?)?;
+        rustix::fs::fsync(&self.root)?;
+        Ok(())
     }
 
     /// Makes renames into and out of `ingest/` and `layers/` durable.

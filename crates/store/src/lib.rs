@@ -6,6 +6,7 @@
 
 mod accounting;
 mod backend;
+mod blobs;
 pub mod check;
 mod commit;
 mod copy;
@@ -34,6 +35,7 @@ pub mod tar;
 pub mod unpack;
 
 pub use accounting::{LayersOfImages, is_out_of_inodes};
+pub use blobs::{BlobIngest, NewBlob};
 pub use commit::{ImageCommit, LayerSource};
 pub use error::{CommitError, OpenError, ResolveError, StoreError};
 pub use ingest::{LayerIngest, UnpackedLayer};

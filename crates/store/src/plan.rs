@@ -20,6 +20,8 @@ use crate::unpack;
 pub(crate) enum Step {
     /// The store has it.
     Use(LayerId),
+    /// It comes lower down in this very image, and gets that number there; until then it is in this private directory.
+    Twin { id: LayerId, number: u64 },
     /// It gets this number.
     Move(Move),
 }
@@ -27,14 +29,14 @@ pub(crate) enum Step {
 impl Step {
     pub(crate) fn id(&self) -> LayerId {
         match self {
-            Self::Use(id) => *id,
+            Self::Use(id) | Self::Twin { id, .. } => *id,
             Self::Move(step) => step.id,
         }
     }
 
     pub(crate) fn as_move(&self) -> Option<&Move> {
         match self {
-            Self::Use(_) => None,
+            Self::Use(_) | Self::Twin { .. } => None,
             Self::Move(step) => Some(step),
         }
     }
@@ -131,7 +133,7 @@ impl Inner {
         // The same layer lower down in this very image.
         let twins = || wanted.below.iter().filter_map(Step::as_move).filter(|twin| twin.diff_id == *wanted.diff_id);
         if let Some(twin) = twins().find(|twin| twin.chain_id == chain_id) {
-            return Ok(Step::Use(twin.id));
+            return Ok(Step::Twin { id: twin.id, number: twin.number });
         }
         // Another pull may have committed it meanwhile.
         if let Some(step) = self.use_found(wanted)? {
@@ -264,14 +266,16 @@ impl Inner {
     fn tree_path(&self, step: &Step) -> std::path::PathBuf {
         match step {
             Step::Use(id) => self.layout.fs_path(*id),
-            Step::Move(step) => self.layout.ingest_path(step.number).join(FS),
+            Step::Move(Move { number, .. }) | Step::Twin { number, .. } => self.layout.ingest_path(*number).join(FS),
         }
     }
 
     fn open_tree(&self, step: &Step) -> Result<OwnedFd, StoreError> {
         let directory = match step {
             Step::Use(id) => self.layout.open_layer(*id),
-            Step::Move(step) => layout::open_directory(&self.layout.ingest, &step.number.to_string()),
+            Step::Move(Move { number, .. }) | Step::Twin { number, .. } => {
+                layout::open_directory(&self.layout.ingest, &number.to_string())
+            }
         };
         directory
             .and_then(|directory| layout::open_directory(&directory, FS))

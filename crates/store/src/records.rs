@@ -85,6 +85,20 @@ impl LayerEntry {
     }
 }
 
+/// The record of a blob that is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct BlobEntry {
+    /// Its file under `blobs/`. Never used twice.
+    pub(crate) number: u64,
+    pub(crate) size: u64,
+    pub(crate) disk_bytes: u64,
+    /// How many images have it.
+    pub(crate) references: u64,
+    /// As for a layer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) unsynced_boot: Option<String>,
+}
+
 /// The record of an image, without its documents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ImageEntry {
@@ -95,9 +109,12 @@ pub(crate) struct ImageEntry {
     pub(crate) tags: BTreeSet<String>,
     pub(crate) repo_digests: BTreeSet<String>,
     pub(crate) layers: Vec<LayerId>,
+    /// The blobs of its layers that are kept.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) blobs: BTreeSet<Digest>,
     /// Bytes of config, manifest and index.
     pub(crate) document_bytes: u64,
-    /// Documents and layers.
+    /// Documents, layers and kept blobs.
     pub(crate) size: u64,
     pub(crate) created_at_unix_nanos: i64,
     #[serde(default)]
@@ -136,7 +153,9 @@ pub struct ImageRecord {
     pub repo_digests: BTreeSet<String>,
     /// The layers, lowest first. A layer can be there more than once.
     pub layers: Vec<LayerId>,
-    /// Bytes on disk: documents and unpacked layers, shared ones included.
+    /// The blobs of its layers that are kept.
+    pub blobs: BTreeSet<Digest>,
+    /// Bytes on disk: documents, unpacked layers and kept blobs, shared ones included.
     pub size: u64,
     /// When it was first committed.
     pub created_at_unix_nanos: i64,
@@ -149,14 +168,17 @@ pub struct ImageRecord {
 /// What the store holds in total.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
-    /// Bytes on disk of all layers and documents.
+    /// Bytes on disk of all layers, kept blobs and documents.
     pub bytes: u64,
-    /// Inodes of all layers.
+    /// Inodes of all layers and kept blobs.
     pub inodes: u64,
     /// Number of images.
     pub images: u64,
     /// Number of layers.
     pub layers: u64,
+    /// Number of kept blobs.
+    #[serde(default)]
+    pub blobs: u64,
 }
 
 impl Totals {
@@ -170,6 +192,18 @@ impl Totals {
         self.bytes = self.bytes.saturating_sub(stats.disk_bytes);
         self.inodes = self.inodes.saturating_sub(stats.inodes);
         self.layers = self.layers.saturating_sub(1);
+    }
+
+    pub(crate) fn add_blob(&mut self, entry: &BlobEntry) {
+        self.bytes += entry.disk_bytes;
+        self.inodes += 1;
+        self.blobs += 1;
+    }
+
+    pub(crate) fn drop_blob(&mut self, entry: &BlobEntry) {
+        self.bytes = self.bytes.saturating_sub(entry.disk_bytes);
+        self.inodes = self.inodes.saturating_sub(1);
+        self.blobs = self.blobs.saturating_sub(1);
     }
 }
 

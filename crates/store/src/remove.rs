@@ -8,17 +8,42 @@ use std::sync::PoisonError;
 use oci::Digest;
 use redb::WriteTransaction;
 
+use crate::blobs::release_blobs;
 use crate::db::{DbError, Records, RecordsMut};
 use crate::error::StoreError;
+use crate::layout::Layout;
 use crate::open::{Inner, Store};
-use crate::records::{ImageEntry, LayerEntry, LayerId, MountEntry, Removed};
+use crate::records::{BlobEntry, ImageEntry, LayerEntry, LayerId, MountEntry, Removed};
 use crate::sweep::freed;
 
 /// How many images one transaction takes. It bounds the time for which nobody else can write.
 const BATCH: usize = 64;
 
-/// The layers that went with one image.
-type Gone = Vec<(LayerId, LayerEntry)>;
+/// What goes with one image.
+#[derive(Default)]
+pub(crate) struct Gone {
+    layers: Vec<(LayerId, LayerEntry)>,
+    blobs: Vec<BlobEntry>,
+}
+
+impl Gone {
+    fn freed(&self) -> Removed {
+        let Removed { freed_bytes, freed_inodes } = freed(&self.layers);
+        Removed {
+            freed_bytes: freed_bytes + self.blobs.iter().map(|blob| blob.disk_bytes).sum::<u64>(),
+            freed_inodes: freed_inodes + self.blobs.len() as u64,
+        }
+    }
+
+    /// Whether something of it is still there.
+    fn has_remains(&self, layout: &Layout) -> bool {
+        self.layers.iter().any(|(id, _)| layout.has_remains(*id))
+            || self.blobs.iter().any(|blob| layout.has_blob(blob.number))
+    }
+}
+
+/// Numbers of layers and of blobs whose files are to go.
+type Files = (Vec<LayerId>, Vec<u64>);
 
 impl Store {
     /// Removes an image with all its names. What it alone had is deleted when this returns. An image that is not there
@@ -38,8 +63,12 @@ impl Store {
         let mut removals = Vec::with_capacity(ids.len());
         // The directories of one batch go while the next one is unrecorded.
         let deleted = std::thread::scope(|scope| {
-            let (unrecorded, gone) = std::sync::mpsc::channel::<Vec<LayerId>>();
-            let delete = || gone.into_iter().map(|ids| self.inner.delete_directories(&ids)).fold(Ok(()), Result::and);
+            let (unrecorded, gone) = std::sync::mpsc::channel::<Files>();
+            let delete_files = |(layers, blobs): Files| {
+                let blobs = self.inner.delete_blobs(blobs);
+                self.inner.delete_directories(&layers).and(blobs)
+            };
+            let delete = move || gone.into_iter().map(delete_files).fold(Ok(()), Result::and);
             let deleting = scope.spawn(delete);
             for batch in ids.chunks(BATCH) {
                 let begin = removals.len();
@@ -52,10 +81,11 @@ impl Store {
                         removals.extend(batch.iter().map(one));
                     }
                 }
-                let layers =
-                    removals[begin..].iter().flatten().flat_map(|gone| gone.iter().map(|(id, _)| *id)).collect();
+                let gone = || removals[begin..].iter().flatten();
+                let layers = gone().flat_map(|gone| gone.layers.iter().map(|(id, _)| *id)).collect();
+                let blobs = gone().flat_map(|gone| gone.blobs.iter().map(|blob| blob.number)).collect();
                 // It hears until this end is gone.
-                let _ = unrecorded.send(layers);
+                let _ = unrecorded.send((layers, blobs));
             }
             drop(unrecorded);
             deleting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -64,12 +94,12 @@ impl Store {
         let outcome = |removal: Result<Gone, StoreError>| {
             let gone = removal?;
             match &deleted {
-                Err(error) if gone.iter().any(|(id, _)| self.inner.layout.has_remains(*id)) => {
+                Err(error) if gone.has_remains(&self.inner.layout) => {
                     // One failure is told with every image that it may concern.
                     let source = std::io::Error::other(error.to_string());
                     Err(StoreError::io("delete layers in", &self.inner.layout.path, source))
                 }
-                _ => Ok(freed(&gone)),
+                _ => Ok(gone.freed()),
             }
         };
         removals.into_iter().map(outcome).collect()
@@ -79,8 +109,8 @@ impl Store {
     fn unrecord(&self, ids: &[Digest]) -> Result<Vec<Result<Gone, StoreError>>, StoreError> {
         let done = self.unrecord_batch(ids);
         if done.as_ref().is_err_and(StoreError::is_disk_full) {
-            let layers = self.inner.distrust_layers_of(ids)?;
-            if self.inner.make_space(&layers)? {
+            let (layers, blobs) = self.inner.distrust_layers_of(ids)?;
+            if self.inner.make_space(&layers, &blobs)? {
                 return self.unrecord_batch(ids);
             }
         }
@@ -101,7 +131,7 @@ impl Store {
             let (mut removals, mut kept) = (Vec::with_capacity(ids.len()), Vec::new());
             for id in ids {
                 let Some(entry) = transaction.image(id)? else {
-                    removals.push(Ok(Gone::new()));
+                    removals.push(Ok(Gone::default()));
                     continue;
                 };
                 let alone = layers_of_it_alone(transaction, &entry)?;
@@ -109,9 +139,9 @@ impl Store {
                     removals.push(Err(StoreError::InUse { id: id.clone(), target }));
                     continue;
                 }
-                let unused = unrecord_image(transaction, id, &entry)?;
+                let Gone { layers: unused, blobs } = unrecord_image(transaction, id, &entry)?;
                 let mut totals = transaction.totals()?;
-                let mut gone = Gone::new();
+                let mut gone = Gone { layers: Vec::new(), blobs };
                 for (layer, layer_entry) in unused {
                     if leases.holds(layer) {
                         kept.push(layer);
@@ -119,7 +149,7 @@ impl Store {
                     }
                     transaction.delete_layer(layer, &layer_entry)?;
                     totals.drop_layer(&layer_entry.stats);
-                    gone.push((layer, layer_entry));
+                    gone.layers.push((layer, layer_entry));
                 }
                 transaction.put_totals(&totals)?;
                 removals.push(Ok(gone));
@@ -132,19 +162,23 @@ impl Store {
 }
 
 impl Inner {
-    /// The layers that nobody has when all of these images go. From now on nobody uses them: the images are absent, if
-    /// still recorded.
-    fn distrust_layers_of(&self, ids: &[Digest]) -> Result<Vec<LayerId>, StoreError> {
+    /// The layers and blobs that nobody has when all of these images go. From now on nobody uses the layers: the images
+    /// are absent, if still recorded. Blobs need no such care, since no image is any worse without.
+    fn distrust_layers_of(&self, ids: &[Digest]) -> Result<Files, StoreError> {
         let _mounting = self.mounting.lock().unwrap_or_else(PoisonError::into_inner);
         let mounts = self.live_mounts()?;
         let leases = self.lease_table();
-        let layers = self.db.read(|records| {
+        let (layers, blobs) = self.db.read(|records| {
             let mut images: BTreeMap<LayerId, u64> = BTreeMap::new();
+            let mut of_blobs: BTreeMap<Digest, u64> = BTreeMap::new();
             for id in ids.iter().collect::<BTreeSet<_>>() {
                 let Some(entry) = records.image(id)? else { continue };
                 if !mounts.iter().any(|(_, mount)| mount.image == *id) {
                     for layer in entry.distinct_layers() {
                         *images.entry(layer).or_default() += 1;
+                    }
+                    for blob in entry.blobs {
+                        *of_blobs.entry(blob).or_default() += 1;
                     }
                 }
             }
@@ -155,10 +189,14 @@ impl Inner {
                     alone.push(layer);
                 }
             }
-            Ok::<_, StoreError>(alone)
+            let mut blobs = Vec::new();
+            for (digest, images) in of_blobs {
+                blobs.extend(records.blob(&digest)?.filter(|blob| blob.references <= images).map(|blob| blob.number));
+            }
+            Ok::<_, StoreError>((alone, blobs))
         })?;
         self.distrust(layers.iter().copied());
-        Ok(layers)
+        Ok((layers, blobs))
     }
 }
 
@@ -173,25 +211,22 @@ fn layers_of_it_alone(transaction: &WriteTransaction, entry: &ImageEntry) -> Res
     Ok(alone)
 }
 
-/// Takes an image out of the records, and its references from its layers. Answers the layers that now have none; their
-/// records remain.
-pub(crate) fn unrecord_image(
-    transaction: &WriteTransaction,
-    id: &Digest,
-    entry: &ImageEntry,
-) -> Result<Vec<(LayerId, LayerEntry)>, DbError> {
+/// Takes an image out of the records, and its references from its layers and blobs. Answers the layers that now have
+/// none, whose records remain, and the blobs that now have none, whose records are gone.
+pub(crate) fn unrecord_image(transaction: &WriteTransaction, id: &Digest, entry: &ImageEntry) -> Result<Gone, DbError> {
     for name in entry.tags.iter().chain(&entry.repo_digests) {
         if transaction.name(name)?.as_ref() == Some(id) {
             transaction.delete_name(name)?;
         }
     }
-    let unused = release_layers(transaction, entry)?;
+    let layers = release_layers(transaction, entry)?;
+    let blobs = release_blobs(transaction, entry)?;
     transaction.delete_image(id)?;
     let mut totals = transaction.totals()?;
     totals.images = totals.images.saturating_sub(1);
     totals.bytes = totals.bytes.saturating_sub(entry.document_bytes);
     transaction.put_totals(&totals)?;
-    Ok(unused)
+    Ok(Gone { layers, blobs })
 }
 
 /// Takes one reference from each layer of an image. Answers those that now have none.

@@ -9,13 +9,15 @@ use std::os::unix::ffi::OsStringExt;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
+use oci::Digest;
 use redb::WriteTransaction;
 
+use crate::blobs::drop_record;
 use crate::db::{DbError, Records, RecordsMut};
 use crate::error::StoreError;
 use crate::layout;
 use crate::open::Inner;
-use crate::records::{LayerEntry, LayerId, Removed};
+use crate::records::{BlobEntry, LayerEntry, LayerId, Removed};
 use crate::remove_tree;
 
 /// What the records of a store that was opened say.
@@ -28,6 +30,10 @@ struct Found {
     /// Layers that were written without a sync, and that a stop of the machine may have torn.
     torn: BTreeSet<LayerId>,
     damaged: BTreeSet<LayerId>,
+    /// Numbers of kept blobs.
+    blobs: BTreeSet<u64>,
+    /// Blobs that were written without a sync before the machine stopped.
+    torn_blobs: Vec<Digest>,
     next: u64,
 }
 
@@ -51,7 +57,7 @@ impl Inner {
         // Records before directories: a directory is only deleted when no record names it.
         let mut found = self.db.read(|records| Ok::<_, StoreError>(look(records, &self.boot)?))?;
         self.distrust(found.torn.iter().chain(&found.damaged).copied());
-        let mut tidy = found.unused.is_empty() && found.torn.is_empty();
+        let mut tidy = found.unused.is_empty() && found.torn.is_empty() && found.torn_blobs.is_empty();
         if !tidy {
             match self.db.write(|transaction| tidy_records(transaction, &self.boot)) {
                 Ok(after) => (found, tidy) = (after, true),
@@ -73,6 +79,7 @@ impl Inner {
         if let Err(error) = remove_tree::remove_trees(self.layout.layers.as_fd(), &stray) {
             tracing::warn!(%error, path = %layers.display(), "not everything could be swept");
         }
+        let greatest_blob = self.sweep_blobs(|number| found.blobs.contains(&number))?;
         if !tidy {
             self.sync_file_system()?;
             if let Err(error) = self.db.write(|transaction| tidy_records(transaction, &self.boot)) {
@@ -80,7 +87,7 @@ impl Inner {
             }
         }
         let recorded = found.known.last().map_or(0, |id| id.0);
-        let next = found.next.max(greatest + 1).max(recorded + 1);
+        let next = found.next.max(greatest + 1).max(recorded + 1).max(greatest_blob + 1);
         *self.commit.lock().unwrap_or_else(PoisonError::into_inner) = next;
         Ok(())
     }
@@ -105,7 +112,7 @@ impl Inner {
                     self.distrust(unused.iter().copied());
                     unused
                 };
-                if !self.make_space(&unused)? {
+                if !self.make_space(&unused, &[])? {
                     return Err(error);
                 }
                 self.delete_layers(&self.unrecord_unused(candidates)?)
@@ -140,13 +147,19 @@ impl Inner {
         Ok(gone)
     }
 
-    /// Where the disk has no space for the record of a removal, and no reserve: deletes the files of layers that are to go
-    /// anyway, and that nobody can use since they are distrusted. Says whether there is something to try again with.
-    pub(crate) fn make_space(&self, layers: &[LayerId]) -> Result<bool, StoreError> {
-        if layers.is_empty() {
+    /// Where the disk has no space for the record of a removal, and no reserve: deletes the files of layers and blobs that
+    /// are to go anyway; nobody can use the layers since they are distrusted. Says whether there is something to try again
+    /// with.
+    pub(crate) fn make_space(&self, layers: &[LayerId], blobs: &[u64]) -> Result<bool, StoreError> {
+        if layers.is_empty() && blobs.is_empty() {
             return Ok(false);
         }
-        tracing::warn!(layers = layers.len(), "the disk has no space for the record of a removal: files go first");
+        tracing::warn!(
+            layers = layers.len(),
+            blobs = blobs.len(),
+            "the disk has no space for the record of a removal: files go first"
+        );
+        self.delete_blobs(blobs.iter().copied())?;
         self.delete_directories(layers)?;
         // A journalling file system hands freed blocks out again only after the journal's commit.
         self.sync_file_system()?;
@@ -203,11 +216,17 @@ impl Inner {
             entry.ok().filter(|entry| entry.unsynced_boot.is_some()).map(|entry| (id, entry))
         };
         let waiting: Vec<(LayerId, LayerEntry)> = rows.into_iter().filter_map(unsynced).collect();
-        if waiting.is_empty() {
+        let blobs = self.db.read(Records::blob_rows)?.into_iter().filter_map(|(_, row)| row.ok());
+        let blobs: Vec<(Digest, BlobEntry)> = blobs.filter(|(_, entry)| entry.unsynced_boot.is_some()).collect();
+        if waiting.is_empty() && blobs.is_empty() {
             return Ok(());
         }
         self.sync_file_system()?;
         self.db.write(|transaction| {
+            for (digest, mut entry) in blobs {
+                entry.unsynced_boot = None;
+                transaction.put_blob(&digest, &entry)?;
+            }
             for (id, mut entry) in waiting {
                 entry.unsynced_boot = None;
                 transaction.put_layer(id, &entry)?;
@@ -246,12 +265,27 @@ fn look(records: &impl Records, boot: &str) -> Result<Found, DbError> {
             }
         }
     }
+    for (_, row) in records.blob_rows()? {
+        match row {
+            Ok((digest, entry)) if entry.unsynced_boot.as_deref().is_some_and(|written| written != boot) => {
+                found.torn_blobs.push(digest);
+            }
+            Ok((_, entry)) => {
+                found.blobs.insert(entry.number);
+            }
+            // Nothing is lost with a blob.
+            Err(error) => tracing::error!(error = ?error, "a record cannot be read: check and repair the store"),
+        }
+    }
     Ok(found)
 }
 
 /// Drops images that have a torn layer, and layers that no image has. Answers how the records look afterwards.
 fn tidy_records(transaction: &WriteTransaction, boot: &str) -> Result<Found, StoreError> {
     drop_untrusted(transaction, boot)?;
+    for digest in look(transaction, boot)?.torn_blobs {
+        drop_record(transaction, &digest)?;
+    }
     let mut totals = transaction.totals()?;
     for (id, entry) in transaction.layer_rows()? {
         if let Ok(entry) = entry

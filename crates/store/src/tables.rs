@@ -7,7 +7,7 @@ use oci::Digest;
 use redb::{ReadTransaction, ReadableTable, TableDefinition, TableError, WriteTransaction};
 
 use crate::db::DbError;
-use crate::records::{ImageEntry, LayerEntry, LayerId, MountEntry, Totals, decode, encode};
+use crate::records::{BlobEntry, ImageEntry, LayerEntry, LayerId, MountEntry, Totals, decode, encode};
 
 pub(crate) const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 pub(crate) const LAYERS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("layers");
@@ -18,6 +18,9 @@ pub(crate) const DOCUMENTS: TableDefinition<'_, (&str, u8), &[u8]> = TableDefini
 pub(crate) const NAMES: TableDefinition<'_, &str, &str> = TableDefinition::new("names");
 pub(crate) const MOUNTS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("mounts");
 
+/// Kept blobs by digest. Stores of earlier versions do not have it: it is made with the first blob.
+pub(crate) const BLOBS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("blobs");
+
 /// A document of an image, as the last part of its key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Document {
@@ -25,6 +28,9 @@ pub(crate) enum Document {
     Manifest = 1,
     Index = 2,
 }
+
+/// A kept blob by the text of its digest, if its record can be read.
+pub(crate) type BlobRow = (String, Result<(Digest, BlobEntry), DbError>);
 
 /// A layer, if its record can be read.
 pub(crate) type LayerRow = (LayerId, Result<LayerEntry, DbError>);
@@ -114,6 +120,37 @@ pub(crate) trait Records {
         Ok(self.table(BY_CHAIN_ID)?.get(chain_id.to_string().as_str())?.map(|value| LayerId(value.value())))
     }
 
+    /// Whether any blob was ever kept.
+    fn has_blobs(&self) -> Result<bool, DbError>;
+
+    fn blob(&self, digest: &Digest) -> Result<Option<BlobEntry>, DbError> {
+        if !self.has_blobs()? {
+            return Ok(None);
+        }
+        let table = self.table(BLOBS)?;
+        let value = table.get(digest.to_string().as_str())?;
+        value.map(|value| decode(format_args!("blob {digest}"), value.value())).transpose()
+    }
+
+    /// All kept blobs, also where a record cannot be read.
+    fn blob_rows(&self) -> Result<Vec<BlobRow>, DbError> {
+        let mut found = Vec::new();
+        if !self.has_blobs()? {
+            return Ok(found);
+        }
+        for row in self.table(BLOBS)?.iter()? {
+            let (key, value) = row?;
+            let key = key.value().to_owned();
+            let wrong = |error| DbError::Corrupt(format!("blob {key:?}: {error}"));
+            let entry = key.parse::<Digest>().map_err(wrong).and_then(|digest| {
+                let entry = decode(format_args!("blob {digest}"), value.value())?;
+                Ok((digest, entry))
+            });
+            found.push((key, entry));
+        }
+        Ok(found)
+    }
+
     fn image(&self, id: &Digest) -> Result<Option<ImageEntry>, DbError> {
         let table = self.table(IMAGES)?;
         let value = table.get(id.to_string().as_str())?;
@@ -177,6 +214,14 @@ impl Records for ReadTransaction {
     ) -> Result<impl ReadableTable<K, V>, DbError> {
         Ok(self.open_table(definition)?)
     }
+
+    fn has_blobs(&self) -> Result<bool, DbError> {
+        match self.open_table(BLOBS) {
+            Ok(_) => Ok(true),
+            Err(TableError::TableDoesNotExist(_)) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
 }
 
 impl Records for WriteTransaction {
@@ -186,6 +231,11 @@ impl Records for WriteTransaction {
     ) -> Result<impl ReadableTable<K, V>, DbError> {
         Ok(self.open_table(definition)?)
     }
+
+    fn has_blobs(&self) -> Result<bool, DbError> {
+        // To open it is to make it.
+        Ok(true)
+    }
 }
 
 /// Typed writes.
@@ -193,6 +243,8 @@ pub(crate) trait RecordsMut: Records {
     fn put_meta(&self, key: &str, value: &[u8]) -> Result<(), DbError>;
     fn put_layer(&self, id: LayerId, entry: &LayerEntry) -> Result<(), DbError>;
     fn delete_layer(&self, id: LayerId, entry: &LayerEntry) -> Result<(), DbError>;
+    fn put_blob(&self, digest: &Digest, entry: &BlobEntry) -> Result<(), DbError>;
+    fn delete_blob(&self, digest: &Digest) -> Result<(), DbError>;
     fn put_image(&self, id: &Digest, entry: &ImageEntry) -> Result<(), DbError>;
     fn delete_image(&self, id: &Digest) -> Result<(), DbError>;
     fn put_document(&self, id: &Digest, kind: Document, bytes: Option<&[u8]>) -> Result<(), DbError>;
@@ -240,6 +292,16 @@ impl RecordsMut for WriteTransaction {
         if table.get(key.as_str())?.is_some_and(|value| value.value() == id.0) {
             table.remove(key.as_str())?;
         }
+        Ok(())
+    }
+
+    fn put_blob(&self, digest: &Digest, entry: &BlobEntry) -> Result<(), DbError> {
+        self.open_table(BLOBS)?.insert(digest.to_string().as_str(), encode(entry).as_slice())?;
+        Ok(())
+    }
+
+    fn delete_blob(&self, digest: &Digest) -> Result<(), DbError> {
+        self.open_table(BLOBS)?.remove(digest.to_string().as_str())?;
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! The directories against the records: what lies under `layers/` and `ingest/` for nobody. Called with commits and
+//! The directories against the records: what lies under `layers/`, `blobs/` and `ingest/` for nobody. Called with commits and
 //! removals held up, so that nothing is on its way from one to the other.
 
 use std::collections::BTreeSet;
@@ -15,11 +15,22 @@ use crate::remove_tree;
 use crate::sweep::{c_name, number};
 
 impl Inner {
-    pub(super) fn look_for_orphans(&self, keep: &BTreeSet<LayerId>, repair: bool) -> Result<Vec<Problem>, StoreError> {
+    pub(super) fn look_for_orphans(
+        &self,
+        keep: &BTreeSet<LayerId>,
+        blobs: &BTreeSet<u64>,
+        repair: bool,
+    ) -> Result<Vec<Problem>, StoreError> {
         let mut problems = Vec::new();
         let names = self.names_in(layout::LAYERS)?;
         for name in names.into_iter().filter(|name| !number(name).is_some_and(|id| keep.contains(&LayerId(id)))) {
             problems.push(self.stray(&self.layout.layers, layout::LAYERS, name, repair));
+        }
+        let names = self.blob_names()?.into_iter();
+        for name in names.filter(|name| !number(name).is_some_and(|number| blobs.contains(&number))) {
+            let directory = layout::open_directory(&self.layout.root, layout::BLOBS)
+                .map_err(|source| StoreError::io("open", self.layout.path.join(layout::BLOBS), source))?;
+            problems.push(self.stray(&directory, layout::BLOBS, name, repair));
         }
         // A directory too deep to be deleted in one go is moved up while somebody deletes it.
         let deep = format!("deep-{}-", std::process::id());
@@ -39,10 +50,10 @@ impl Inner {
 
     fn stray(&self, directory: &OwnedFd, place: &str, name: OsString, repair: bool) -> Problem {
         let subject = format!("{place}/{}", name.to_string_lossy());
-        let (kind, detail) = if place == layout::LAYERS {
-            (ProblemKind::Orphan, "no record names it")
-        } else {
+        let (kind, detail) = if place == layout::INGEST {
             (ProblemKind::LeftOver, "no pull works with it")
+        } else {
+            (ProblemKind::Orphan, "no record names it")
         };
         let mut problem = Problem::new(kind, subject, detail);
         if repair {

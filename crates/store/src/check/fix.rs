@@ -1,19 +1,19 @@
 //! The last step of a check, with everything else held up: the records are examined, changed where that is asked for, and
 //! held against the directories; then what is to go is deleted.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::PoisonError;
 
 use oci::Digest;
 use redb::WriteTransaction;
 
 use super::records::{Examination, examine};
-use super::{Bad, CheckReport};
+use super::{AllBad, CheckReport};
 use crate::db::{DbError, Records, RecordsMut};
 use crate::error::StoreError;
 use crate::open::Inner;
-use crate::records::{ImageEntry, LayerEntry, LayerId, Totals};
-use crate::tables::{BY_CHAIN_ID, BY_DIFF_ID, DOCUMENTS, IMAGES, LAYERS};
+use crate::records::{BlobEntry, ImageEntry, LayerEntry, LayerId, Totals};
+use crate::tables::{BLOBS, BY_CHAIN_ID, BY_DIFF_ID, DOCUMENTS, IMAGES, LAYERS};
 
 /// A change that puts something right.
 pub(super) enum Fix {
@@ -31,6 +31,9 @@ pub(super) enum Fix {
     DeleteLayer(LayerId, LayerEntry),
     PutImage(Digest, ImageEntry),
     PutTotals(Totals),
+    PutBlob(Digest, BlobEntry),
+    /// A blob's record, by its key, which may be none.
+    DropBlob(String),
 }
 
 impl Fix {
@@ -54,6 +57,8 @@ impl Fix {
             Self::DeleteLayer(id, entry) => transaction.delete_layer(*id, entry)?,
             Self::PutImage(id, entry) => transaction.put_image(id, entry)?,
             Self::PutTotals(totals) => transaction.put_totals(totals)?,
+            Self::PutBlob(digest, entry) => transaction.put_blob(digest, entry)?,
+            Self::DropBlob(key) => drop(transaction.open_table(BLOBS)?.remove(key.as_str())?),
         }
         Ok(())
     }
@@ -61,8 +66,8 @@ impl Fix {
 
 impl Inner {
     /// Examines the records, and the directories against them; repairs both where that is asked for. `bad` says which
-    /// layers were found damaged.
-    pub(super) fn check_records(&self, bad: &BTreeMap<LayerId, Bad>, repair: bool) -> Result<CheckReport, StoreError> {
+    /// layers and blobs were found damaged.
+    pub(super) fn check_records(&self, bad: &AllBad, repair: bool) -> Result<CheckReport, StoreError> {
         // Nobody commits, removes or mounts until the directories have been looked at.
         let _commit = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
         let _deleting = self.deleting.write().unwrap_or_else(PoisonError::into_inner);
@@ -92,18 +97,21 @@ impl Inner {
             }
         }
         drop(leases);
-        let Examination { mut problems, images, incomplete, doomed, .. } = found;
+        let Examination { mut problems, images, incomplete, doomed, doomed_blobs, .. } = found;
         if repair {
             // What a mount still shows goes when it is unmounted.
             let doomed: Vec<LayerId> = doomed.into_iter().filter(|id| !mounted.contains(id)).collect();
             self.delete_directories(&doomed)?;
+            self.delete_blobs(doomed_blobs)?;
             self.refill_reserve();
         }
-        let rows = self.db.read(|records| Ok::<_, StoreError>(records.layer_rows()?))?;
+        let (rows, blobs) =
+            self.db.read(|records| Ok::<_, StoreError>((records.layer_rows()?, records.blob_rows()?)))?;
         let known = rows.into_iter().filter(|(_, entry)| entry.as_ref().map_or(true, |entry| !entry.damaged));
         let mut keep: BTreeSet<LayerId> = known.map(|(id, _)| id).collect();
         keep.extend(mounted);
-        problems.extend(self.look_for_orphans(&keep, repair)?);
+        let blobs: BTreeSet<u64> = blobs.into_iter().filter_map(|(_, row)| Some(row.ok()?.1.number)).collect();
+        problems.extend(self.look_for_orphans(&keep, &blobs, repair)?);
         for problem in &problems {
             tracing::warn!(
                 kind = ?problem.kind, subject = problem.subject, repaired = problem.repaired, "{}", problem.detail

@@ -16,7 +16,7 @@ use crate::recipe::{self, RecipeError};
 use crate::unpack::UnpackError;
 
 /// How often progress is told.
-const STEP: u64 = 4 << 20;
+pub(super) const STEP: u64 = 4 << 20;
 
 /// What was found.
 pub(super) enum Verdict {
@@ -26,8 +26,8 @@ pub(super) enum Verdict {
 }
 
 /// Told that so many more bytes were read.
-type Progress<'a> = &'a (dyn Fn(u64) + Sync);
-type Cancelled<'a> = &'a (dyn Fn() -> bool + Sync);
+pub(super) type Progress<'a> = &'a (dyn Fn(u64) + Sync);
+pub(super) type Cancelled<'a> = &'a (dyn Fn() -> bool + Sync);
 
 impl Inner {
     pub(super) fn look_at_layer(
@@ -151,7 +151,7 @@ fn of_digest(wanted: &Digest, got: &Digest) -> Verdict {
 }
 
 /// Whether a failed read says that the data is lost, and not that the system lacks something.
-fn is_of_the_medium(error: &io::Error) -> bool {
+pub(super) fn is_of_the_medium(error: &io::Error) -> bool {
     use rustix::io::Errno;
     // Garbage where the recipe's compressed bytes were is told without a number.
     error.raw_os_error().is_none_or(|number| {

@@ -3,11 +3,13 @@
 //! waiting. It never deletes what is whole. The image service calls it.
 //!
 //! A layer that is damaged loses its files and keeps its record: the images that have it are absent until a pull brings
-//! this one layer back, and keep their names and pins.
+//! this one layer back, and keep their names and pins. A kept blob that is damaged only goes: its images have all they need.
 
+mod blob;
 mod compare;
 mod disk;
 mod fix;
+mod kept;
 mod layer;
 mod names;
 mod records;
@@ -21,7 +23,7 @@ use oci::Digest;
 use crate::db::Records;
 use crate::error::StoreError;
 use crate::open::Store;
-use crate::records::{LayerEntry, LayerId};
+use crate::records::{BlobEntry, LayerEntry, LayerId};
 #[cfg(test)]
 pub(crate) use compare::difference;
 use layer::Verdict;
@@ -61,9 +63,9 @@ pub struct CheckOptions<'a> {
 /// How far a check is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckProgress {
-    /// Layers that were looked at.
+    /// Layers and kept blobs that were looked at.
     pub layers: u64,
-    /// Layers to look at.
+    /// Layers and kept blobs to look at.
     pub layers_total: u64,
     /// Bytes that were read.
     pub bytes: u64,
@@ -76,7 +78,9 @@ pub struct CheckProgress {
 pub struct CheckReport {
     /// Layers that were looked at.
     pub layers: u64,
-    /// Bytes of their tar streams.
+    /// Kept blobs that were looked at.
+    pub blobs: u64,
+    /// Bytes of the layers' tar streams and of the blobs.
     pub bytes: u64,
     /// Images whose records and documents were looked at.
     pub images: u64,
@@ -108,6 +112,8 @@ pub enum ProblemKind {
     MissingLayer,
     /// A layer's content is not what it was.
     DamagedLayer,
+    /// A kept blob is not there, or not what it was. Its images are whole without it.
+    DamagedBlob,
     /// A config, manifest or index is not what it was.
     DamagedDocument,
     /// A record cannot be read, or refers to something that is not there.
@@ -141,12 +147,20 @@ pub enum CheckError {
     Store(#[from] StoreError),
 }
 
-/// What is wrong with a layer.
+/// What is wrong with a layer or a blob.
 struct Bad {
     kind: ProblemKind,
     detail: String,
-    /// Whether it is the layer, and not the looking at it, that failed.
+    /// Whether it is that, and not the looking at it, that failed.
     certain: bool,
+}
+
+/// What is wrong with what.
+#[derive(Default)]
+struct AllBad {
+    layers: BTreeMap<LayerId, Bad>,
+    /// By number.
+    blobs: BTreeMap<u64, Bad>,
 }
 
 /// A layer to look at.
@@ -154,6 +168,33 @@ struct Target {
     id: LayerId,
     entry: LayerEntry,
     depth: Depth,
+}
+
+/// A kept blob to look at.
+struct BlobTarget {
+    digest: Digest,
+    entry: BlobEntry,
+    depth: Depth,
+}
+
+/// All that is to be looked at.
+struct Targets {
+    layers: Vec<Target>,
+    blobs: Vec<BlobTarget>,
+}
+
+impl Targets {
+    fn len(&self) -> usize {
+        self.layers.len() + self.blobs.len()
+    }
+
+    /// How many bytes will be read, about.
+    fn bytes(&self) -> u64 {
+        let layers = self.layers.iter().filter(|target| target.depth > Depth::Sizes);
+        let blobs = self.blobs.iter().filter(|target| target.depth > Depth::Sizes);
+        layers.map(|target| target.entry.stats.content_bytes).sum::<u64>()
+            + blobs.map(|target| target.entry.size).sum::<u64>()
+    }
 }
 
 impl Store {
@@ -176,12 +217,12 @@ impl Store {
         };
         let next = *self.inner.commit.lock().unwrap_or_else(PoisonError::into_inner);
         let targets = self.targets(options, since)?;
-        let (bad, bytes) = self.look_at_layers(&targets, options)?;
+        let (bad, bytes) = self.look_at(&targets, options)?;
         if (options.cancelled)() {
             return Err(CheckError::Cancelled);
         }
         let mut report = self.inner.check_records(&bad, options.repair)?;
-        report.layers = targets.len() as u64;
+        (report.layers, report.blobs) = (targets.layers.len() as u64, targets.blobs.len() as u64);
         report.bytes = bytes;
         let is_settled = options.repair || report.problems.is_empty();
         if is_settled && unclean.is_some() && options.depth >= Depth::Digest {
@@ -191,9 +232,10 @@ impl Store {
         Ok(report)
     }
 
-    /// The layers to look at, those written last first.
-    fn targets(&self, options: &CheckOptions<'_>, since: u64) -> Result<Vec<Target>, StoreError> {
-        let mut rows = self.inner.db.read(|records| Ok::<_, StoreError>(records.layer_rows()?))?;
+    /// What is to be looked at: layers, those written last first, and then kept blobs.
+    fn targets(&self, options: &CheckOptions<'_>, since: u64) -> Result<Targets, StoreError> {
+        let (mut rows, blobs) =
+            self.inner.db.read(|records| Ok::<_, StoreError>((records.layer_rows()?, records.blob_rows()?)))?;
         rows.reverse();
         let mut budget = if options.recent_only { RECENT_BYTES } else { u64::MAX };
         let mut targets = Vec::new();
@@ -210,39 +252,46 @@ impl Store {
             budget = left.unwrap_or(0);
             targets.push(Target { id, entry, depth });
         }
-        Ok(targets)
+        // No image needs them: after an unclean stop their sizes are enough.
+        let depth = if options.recent_only { options.depth.min(Depth::Sizes) } else { options.depth };
+        let blobs = blobs.into_iter().filter_map(|(_, row)| row.ok()).filter(|(_, entry)| entry.number >= since);
+        let blobs = blobs.map(|(digest, entry)| BlobTarget { digest, entry, depth }).collect();
+        Ok(Targets { layers: targets, blobs })
     }
 
-    /// Looks at layers on a few threads. Answers what is wrong with which, and how many bytes were read.
-    fn look_at_layers(
-        &self,
-        targets: &[Target],
-        options: &CheckOptions<'_>,
-    ) -> Result<(BTreeMap<LayerId, Bad>, u64), CheckError> {
-        let total = targets.iter().filter(|target| target.depth > Depth::Sizes);
-        let bytes_total = total.map(|target| target.entry.stats.content_bytes).sum();
+    /// Looks at layers and blobs on a few threads. Answers what is wrong with which, and how many bytes were read.
+    fn look_at(&self, targets: &Targets, options: &CheckOptions<'_>) -> Result<(AllBad, u64), CheckError> {
+        let bytes_total = targets.bytes();
         let (next, layers, bytes) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicU64::new(0));
         let tell = || {
             let (layers, bytes) = (layers.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed));
             (options.progress)(CheckProgress { layers, layers_total: targets.len() as u64, bytes, bytes_total });
         };
-        let bad = Mutex::new(BTreeMap::new());
+        let bad = Mutex::new(AllBad::default());
+        let bad_now = || bad.lock().unwrap_or_else(PoisonError::into_inner);
         let read = |more| {
             bytes.fetch_add(more, Ordering::Relaxed);
             tell();
         };
         let work = || {
-            while let Some(target) = targets.get(next.fetch_add(1, Ordering::Relaxed)) {
-                if (options.cancelled)() {
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                if at >= targets.len() || (options.cancelled)() {
                     return;
                 }
-                let found = match self.inner.look_at_layer(target, &read, options.cancelled) {
-                    Verdict::Good => None,
-                    Verdict::Bad(bad) => Some(bad),
-                    Verdict::Cancelled => return,
+                let verdict = match targets.layers.get(at) {
+                    Some(target) => self.inner.look_at_layer(target, &read, options.cancelled),
+                    None => {
+                        self.inner.look_at_blob(&targets.blobs[at - targets.layers.len()], &read, options.cancelled)
+                    }
                 };
-                if let Some(found) = found {
-                    bad.lock().unwrap_or_else(PoisonError::into_inner).insert(target.id, found);
+                match (verdict, targets.layers.get(at)) {
+                    (Verdict::Good, _) => {}
+                    (Verdict::Bad(found), Some(target)) => drop(bad_now().layers.insert(target.id, found)),
+                    (Verdict::Bad(found), None) => {
+                        drop(bad_now().blobs.insert(targets.blobs[at - targets.layers.len()].entry.number, found));
+                    }
+                    (Verdict::Cancelled, _) => return,
                 }
                 layers.fetch_add(1, Ordering::Relaxed);
                 tell();

@@ -8,9 +8,9 @@ use oci::{Digest, ImageConfig};
 use redb::ReadableTable;
 
 use super::fix::Fix;
-use super::{Bad, Problem, ProblemKind};
+use super::{AllBad, Problem, ProblemKind};
 use crate::db::{DbError, Document, Records};
-use crate::records::{ImageEntry, LayerEntry, LayerId, Totals, decode};
+use crate::records::{BlobEntry, ImageEntry, LayerEntry, LayerId, Totals, decode};
 use crate::tables::{DOCUMENTS, IMAGES};
 
 /// What came out.
@@ -25,6 +25,8 @@ pub(super) struct Examination {
     pub(super) incomplete: BTreeSet<Digest>,
     /// Layers whose directories are to go once the fixes are made.
     pub(super) doomed: Vec<LayerId>,
+    /// Numbers of blobs whose files are to go once the fixes are made.
+    pub(super) doomed_blobs: Vec<u64>,
     /// Layers that only a lease keeps once the fixes are made.
     pub(super) leased: Vec<LayerId>,
 }
@@ -33,13 +35,15 @@ pub(super) struct Examination {
 pub(super) struct Examiner<'a, R> {
     pub(super) records: &'a R,
     is_leased: &'a dyn Fn(LayerId) -> bool,
-    bad: &'a BTreeMap<LayerId, Bad>,
+    pub(super) bad: &'a AllBad,
     pub(super) layers: BTreeMap<LayerId, Row<LayerEntry>>,
     pub(super) images: BTreeMap<Digest, Row<ImageEntry>>,
+    /// Kept blobs: no references are to be left where one is to go.
+    pub(super) blobs: BTreeMap<Digest, Row<BlobEntry>>,
     /// Images that are to go, as far as their records could be read.
-    dropped: Vec<ImageEntry>,
+    pub(super) dropped: Vec<ImageEntry>,
     /// Some record could not be read: what it had cannot be counted.
-    blind: bool,
+    pub(super) blind: bool,
     pub(super) out: Examination,
 }
 
@@ -50,7 +54,7 @@ pub(super) struct Row<T> {
 }
 
 impl<T: Clone + PartialEq> Row<T> {
-    fn new(entry: T) -> Self {
+    pub(super) fn new(entry: T) -> Self {
         Self { before: entry.clone(), after: entry }
     }
 
@@ -63,7 +67,7 @@ impl<T: Clone + PartialEq> Row<T> {
 pub(super) fn examine<R: Records>(
     records: &R,
     is_leased: &dyn Fn(LayerId) -> bool,
-    bad: &BTreeMap<LayerId, Bad>,
+    bad: &AllBad,
 ) -> Result<Examination, DbError> {
     let mut examiner = Examiner {
         records,
@@ -71,6 +75,7 @@ pub(super) fn examine<R: Records>(
         bad,
         layers: BTreeMap::new(),
         images: BTreeMap::new(),
+        blobs: BTreeMap::new(),
         dropped: Vec::new(),
         blind: false,
         out: Examination::default(),
@@ -81,6 +86,7 @@ pub(super) fn examine<R: Records>(
     examiner.damaged_layers();
     examiner.names()?;
     examiner.references();
+    examiner.blobs()?;
     examiner.sizes();
     examiner.ways()?;
     examiner.totals()?;
@@ -203,7 +209,7 @@ impl<R: Records> Examiner<'_, R> {
 
     fn damaged_layers(&mut self) {
         let bad = self.bad;
-        for (id, bad) in bad {
+        for (id, bad) in &bad.layers {
             // One that was removed meanwhile could not be read for that reason.
             let Some(row) = self.layers.get_mut(id).filter(|row| !row.before.damaged) else { continue };
             if bad.certain {
@@ -273,8 +279,12 @@ impl<R: Records> Examiner<'_, R> {
                 layers.iter().filter_map(|id| self.layers.get(id)).map(bytes).sum::<u64>()
             };
             let documents = image.after.document_bytes;
-            let before = documents + sum(&|row| row.before.stats.disk_bytes);
-            image.after.size = documents + sum(&|row| row.after.stats.disk_bytes);
+            let blobs = |image: &ImageEntry| {
+                let rows = image.blobs.iter().filter_map(|digest| self.blobs.get(digest));
+                rows.map(|row| row.before.disk_bytes).sum::<u64>()
+            };
+            let before = documents + sum(&|row| row.before.stats.disk_bytes) + blobs(&image.before);
+            image.after.size = documents + sum(&|row| row.after.stats.disk_bytes) + blobs(&image.after);
             if image.before.size != before || image.before.document_bytes != documents {
                 let detail = format!("its size is said to be {}, and is {before}", image.before.size);
                 told.push((id.clone(), detail));
@@ -293,6 +303,12 @@ impl<R: Records> Examiner<'_, R> {
                 after.add_layer(&row.after.stats);
             }
         }
+        for row in self.blobs.values() {
+            before.add_blob(&row.before);
+            if row.after.references > 0 {
+                after.add_blob(&row.after);
+            }
+        }
         for image in self.images.values() {
             before.images += 1;
             before.bytes += image.after.document_bytes;
@@ -309,15 +325,17 @@ impl<R: Records> Examiner<'_, R> {
             }
             Ok(recorded) if *recorded != before && !self.blind => {
                 let detail = format!(
-                    "{} bytes, {} inodes, {} images and {} layers are said to be here; {}, {}, {} and {} are",
+                    "{} bytes, {} inodes, {} images, {} layers and {} blobs are said to be here; {}, {}, {}, {} and {} are",
                     recorded.bytes,
                     recorded.inodes,
                     recorded.images,
                     recorded.layers,
+                    recorded.blobs,
                     before.bytes,
                     before.inodes,
                     before.images,
-                    before.layers
+                    before.layers,
+                    before.blobs
                 );
                 self.tell(ProblemKind::WrongCount, "totals", detail);
             }
@@ -338,6 +356,14 @@ impl<R: Records> Examiner<'_, R> {
                 self.out.fixes.push(Fix::PutLayer(*id, row.after.clone()));
             }
         }
+        for (digest, row) in &self.blobs {
+            if row.after.references == 0 {
+                self.out.fixes.push(Fix::DropBlob(digest.to_string()));
+                self.out.doomed_blobs.push(row.before.number);
+            } else if row.is_changed() {
+                self.out.fixes.push(Fix::PutBlob(digest.clone(), row.after.clone()));
+            }
+        }
         for (id, row) in &self.images {
             if row.is_changed() {
                 self.out.fixes.push(Fix::PutImage(id.clone(), row.after.clone()));
@@ -349,7 +375,7 @@ impl<R: Records> Examiner<'_, R> {
     }
 }
 
-fn text(error: &DbError) -> String {
+pub(super) fn text(error: &DbError) -> String {
     match error {
         DbError::Redb(error) => error.to_string(),
         DbError::Corrupt(what) => what.clone(),
