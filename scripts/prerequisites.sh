@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that the tests and the demos use: prerequisites.sh [--demo|--pods]. Does nothing when they are there.
+# Installs the Debian packages that the tests and the demos use: prerequisites.sh [--demo|--pods|--bench]. Does nothing when they are there.
 set -euo pipefail
 
 # A C compiler for the two libraries that are C inside (ring, zstd), and what the demo makes its image of.
@@ -11,13 +11,23 @@ tests=(
   docker-registry apache2-utils openssl
   skopeo umoci mmdebstrap zstd attr libcap2-bin e2fsprogs xfsprogs procps time faketime
 )
+# What `cargo xtask bench-pull` measures, measures with, and makes its images of. igzip (isal) and libdeflate are for the floor of the machine.
+bench=(
+  containerd docker-registry podman skopeo umoci mmdebstrap python3 python3-pip busybox-static openssl zstd isal libdeflate-tools
+  e2fsprogs mount procps time linux-perf
+)
 
 packages=("${demo[@]}")
 case "${1:-}" in
   --demo) ;;
   --pods) packages+=("${pods[@]}") ;;
+  --bench)
+    packages+=("${bench[@]}")
+    # Debian's npm and a node of another origin exclude each other: what is there is used.
+    command -v npm >/dev/null || packages+=(nodejs npm)
+    ;;
   "") packages+=("${pods[@]}" "${tests[@]}") ;;
-  *) echo "usage: prerequisites.sh [--demo|--pods]" >&2; exit 2 ;;
+  *) echo "usage: prerequisites.sh [--demo|--pods|--bench]" >&2; exit 2 ;;
 esac
 
 missing=()

@@ -1,27 +1,54 @@
 //! The project's own chores, called as `cargo xtask NAME`.
 //!
 //! `deps` holds the crates to the arrows of the architecture, `tidy` the files to their habits; `upstream` writes the page
-//! of the kubelet's test cases. Nothing of the product
-//! depends on this crate, and this crate depends on nothing of the product: it reads files and `cargo metadata`.
+//! of the kubelet's test cases, and `bench-pull` measures pulls. Nothing of the product
+//! depends on this crate, and this crate depends on nothing of the product: it reads files and `cargo metadata`, and `bench_pull` runs programs.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool: findings go to the terminal")]
 
+mod bench_pull;
 mod deps;
 mod deps_table;
 mod tidy;
 mod tidy_rules;
 mod upstream;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Name, what it does, what runs it. The answer is the list of findings; none is good.
-type Chore = (&'static str, &'static str, fn(&std::path::Path) -> anyhow::Result<Report>);
+/// Name, what it does, what runs it.
+type Chore = (&'static str, &'static str, Work);
+
+/// What runs a chore, with the workspace's directory. The answer is the list of findings; none is good.
+#[derive(Clone, Copy)]
+pub(crate) enum Work {
+    /// It looks at the whole workspace, always in the same way.
+    Plain(fn(&Path) -> anyhow::Result<Report>),
+    /// It takes arguments. An error that is a [`Usage`] is the caller's.
+    WithArguments(fn(&Path, &[String]) -> anyhow::Result<Report>),
+}
+
+/// Arguments that a chore does not understand.
+#[derive(Debug)]
+pub(crate) struct Usage(pub(crate) String);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
 
 /// Every chore there is.
 pub(crate) const CHORES: &[Chore] = &[
-    ("deps", "check the dependency arrows between the crates and to third parties", deps::run),
-    ("tidy", "check file headers, sizes, forbidden words, documents, generated pages", tidy::run),
-    ("upstream", "write docs/upstream-cases.md from the lists and the tests", upstream::run),
+    (
+        "bench-pull",
+        "measure pulls beside other engines; --help has its arguments",
+        Work::WithArguments(bench_pull::run),
+    ),
+    ("deps", "check the dependency arrows between the crates and to third parties", Work::Plain(deps::run)),
+    ("tidy", "check file headers, sizes, forbidden words, documents, generated pages", Work::Plain(tidy::run)),
+    ("upstream", "write docs/upstream-cases.md from the lists and the tests", Work::Plain(upstream::run)),
 ];
 
 /// What a chore found.
@@ -36,14 +63,21 @@ pub(crate) struct Report {
 }
 
 fn main() -> ExitCode {
-    let mut args = std::env::args().skip(1);
-    let (Some(name), None) = (args.next(), args.next()) else {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let Some((name, rest)) = args.split_first() else {
         return usage("one chore, please");
     };
-    let Some((_, _, chore)) = CHORES.iter().find(|(n, ..)| *n == name) else {
+    let Some((_, _, work)) = CHORES.iter().find(|(n, ..)| *n == name) else {
         return usage(&format!("no chore is called {name:?}"));
     };
-    match chore(&workspace_root()) {
+    let result = match work {
+        Work::Plain(_) if !rest.is_empty() => {
+            return usage(&format!("{name} takes no arguments, and was given {}", rest.join(" ")));
+        }
+        Work::Plain(chore) => chore(&workspace_root()),
+        Work::WithArguments(chore) => chore(&workspace_root(), rest),
+    };
+    match result {
         Ok(report) => {
             for line in &report.warnings {
                 println!("warning: {line}");
@@ -56,15 +90,15 @@ fn main() -> ExitCode {
         }
         Err(e) => {
             eprintln!("{name}: {e:#}");
-            ExitCode::FAILURE
+            if e.is::<Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }
 
 fn usage(problem: &str) -> ExitCode {
-    eprintln!("{problem}\n\nusage: cargo xtask NAME");
+    eprintln!("{problem}\n\nusage: cargo xtask NAME [ARGUMENT…]");
     for (name, what, _) in CHORES {
-        eprintln!("  {name:<8} {what}");
+        eprintln!("  {name:<10} {what}");
     }
     ExitCode::from(2)
 }

@@ -1,0 +1,70 @@
+//! The command line of `bench-pull`: what it means, and what it refuses by which name.
+
+use super::*;
+
+fn run(args: &[&str]) -> Result<Options, String> {
+    let args: Vec<String> = args.iter().map(|&a| a.to_owned()).collect();
+    match parse(&args)? {
+        Asked::Run(options) => Ok(options),
+        Asked::Help => Err("help".into()),
+    }
+}
+
+#[test]
+fn nothing_means_all_images_and_engines() {
+    let options = run(&[]).expect("fine");
+    assert_eq!((options.rounds, options.images.len(), options.engines.len()), (5, IMAGES.len(), ENGINES.len()));
+    assert_eq!(options.parts, Parts { engines: true, ..Parts::default() });
+    assert!(!options.docs && options.json.is_none() && options.corpus.is_none());
+}
+
+#[test]
+fn quick_is_one_image() {
+    let options = run(&["--quick"]).expect("fine");
+    assert_eq!((options.images, options.rounds), (vec!["base".to_owned()], 2));
+    assert_eq!(run(&["--quick", "--rounds=7"]).expect("fine").rounds, 7);
+}
+
+#[test]
+fn names_come_in_the_order_of_the_tables() {
+    let options = run(&["--image", "ml", "--image=base", "--engine", "podman", "--engine", "imagelet"]).expect("fine");
+    assert_eq!(options.images, ["base", "ml"]);
+    assert_eq!(options.engines, ["imagelet", "podman"]);
+    let options = run(&["--binary", "imagelet=/a", "--binary", "imagelet-isal=/b"]).expect("fine");
+    assert_eq!(options.engines[..4], ["imagelet", "imagelet-durable", "imagelet-isal", "containerd-cri"]);
+    assert_eq!(options.binaries[1], ("imagelet-isal".to_owned(), PathBuf::from("/b")));
+}
+
+#[test]
+fn parts_may_be_measured_alone() {
+    let only = |args: &[&str]| run(args).expect("fine").parts;
+    assert_eq!(only(&["--memory", "64M"]), Parts { memory: Some(64 << 20), ..Parts::default() });
+    assert_eq!(only(&["--together", "--engines"]), Parts { engines: true, together: true, ..Parts::default() });
+    let all = Parts { engines: true, together: true, warm: true, profile: true, memory: Some(1 << 30) };
+    assert_eq!(only(&["--memory=1GiB", "--everything"]), all);
+}
+
+#[test]
+fn errors_name_the_flag() {
+    let cases: &[(&[&str], &str)] = &[
+        (&["--rounds"], "--rounds needs a value"),
+        (&["--rounds", "0"], "--rounds 0: not a number"),
+        (&["--rounds", "many"], "--rounds many: not a number"),
+        (&["--image", "basis"], "--image basis: no such image; there are pause tiny"),
+        (&["--engine", "docker"], "--engine docker: no such engine; there are imagelet "),
+        (&["--binary", "/a"], "--binary /a: not of the form NAME=FILE"),
+        (&["--binary", "podman=/a"], "the name podman is taken"),
+        (&["--binary", "a=/a", "--binary=a=/b"], "the name a is taken"),
+        (&["--memory", "64X"], "--memory 64X: not a size"),
+        (&["--memory", "99999999999G"], "--memory 99999999999G: not a size"),
+        (&["--quick=yes"], "--quick takes no value"),
+        (&["--quick", "--image", "ml"], "does not go with --image"),
+        (&["--warm", "--json", "f"], "--json writes"),
+        (&["base"], "base: no such argument"),
+        (&["--fast"], "--fast: no such argument"),
+    ];
+    for (args, expected) in cases {
+        let error = run(args).expect_err("refused");
+        assert!(error.contains(expected), "{args:?}: {error}");
+    }
+}
