@@ -64,6 +64,12 @@ impl<T: Send + Sync + 'static> std::ops::Deref for Held<T> {
     }
 }
 
+impl<T: Send + Sync + 'static> std::ops::DerefMut for Held<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.value.as_mut().expect("taken only at the end")
+    }
+}
+
 impl<T: Send + Sync + 'static> Drop for Held<T> {
     fn drop(&mut self) {
         if let Some(value) = self.value.take() {

@@ -88,7 +88,7 @@ impl Engine {
             layers: Flights::new(tracker.clone(), token.clone()),
             ready: ReadyLayers::default(),
             slots: Semaphore::new(options.max_layers),
-            room: Room::default(),
+            room: Room::new(options.keep_blobs),
             after_unclean: AfterUnclean::default(),
             token,
             tracker,

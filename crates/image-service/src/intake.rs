@@ -9,6 +9,9 @@ use oci::{Digest, Verifier, VerifyError};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+/// What is done with every piece beside hashing it.
+pub(crate) type Tee = Box<dyn FnMut(&[u8]) + Send>;
+
 /// How many bytes of a layer wait to be unpacked at most.
 pub(crate) const WINDOW: u32 = 4 * 1024 * 1024;
 
@@ -33,6 +36,7 @@ pub(crate) struct Intake {
     /// Of the chunk that was given last.
     room: Option<OwnedSemaphorePermit>,
     verifier: Option<Verifier>,
+    tee: Option<Tee>,
     ended: bool,
 }
 
@@ -47,12 +51,12 @@ pub(crate) enum IntakeError {
     GivenUp,
 }
 
-/// Both sides for a blob of this digest and size.
-pub(crate) fn intake(digest: Digest, size: u64) -> (Feed, Intake) {
+/// Both sides for a blob of this digest and size. `tee` is handed all bytes as well, before the verdict.
+pub(crate) fn intake(digest: Digest, size: u64, tee: Option<Tee>) -> (Feed, Intake) {
     let (sender, receiver) = unbounded_channel();
     let room = Arc::new(Semaphore::new(WINDOW as usize));
     let verifier = Some(Verifier::new(digest, size));
-    (Feed { chunks: sender, room }, Intake { chunks: receiver, room: None, verifier, ended: false })
+    (Feed { chunks: sender, room }, Intake { chunks: receiver, room: None, verifier, tee, ended: false })
 }
 
 impl Feed {
@@ -97,6 +101,9 @@ impl Intake {
             Some(Item::Data(bytes, permit)) => {
                 let verifier = self.verifier.as_mut().ok_or(IntakeError::GivenUp)?;
                 verifier.update(&bytes)?;
+                if let Some(tee) = &mut self.tee {
+                    tee(&bytes);
+                }
                 self.room = Some(permit);
                 Ok(Some(bytes))
             }
@@ -116,7 +123,7 @@ mod tests {
     const DATA: &[u8] = b"the bytes of a blob, in several chunks";
 
     async fn run(digest: Digest, size: u64, chunks: &[&'static [u8]], end: bool) -> Result<Vec<u8>, IntakeError> {
-        let (feed, mut intake) = intake(digest, size);
+        let (feed, mut intake) = intake(digest, size, None);
         let reader = tokio::task::spawn_blocking(move || {
             let head = intake.chunk()?.expect("one chunk at least").slice(..4);
             intake.finish().map(|()| head.to_vec())
@@ -149,7 +156,7 @@ mod tests {
 
     #[tokio::test]
     async fn no_more_waits_than_the_window() {
-        let (feed, mut intake) = intake(Digest::sha256(b""), u64::MAX);
+        let (feed, mut intake) = intake(Digest::sha256(b""), u64::MAX, None);
         let chunk = Bytes::from(vec![0; WINDOW as usize / 2 + 1]);
         feed.send(chunk.clone()).await.expect("fits");
         let mut second = Box::pin(feed.send(chunk));
@@ -172,7 +179,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_lost_reader_ends_the_feed() {
-        let (feed, intake) = intake(Digest::sha256(b""), 1);
+        let (feed, intake) = intake(Digest::sha256(b""), 1, None);
         drop(intake);
         assert!(feed.send(Bytes::from_static(b"x")).await.is_err());
     }

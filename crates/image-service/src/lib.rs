@@ -15,6 +15,7 @@ mod engine;
 mod error;
 mod flight;
 mod intake;
+mod kept;
 mod known;
 mod options;
 mod progress;

@@ -43,6 +43,10 @@ pub struct EngineOptions {
     /// Whether a pull of which the compressed layers alone do not fit on the disk is refused before it fetches them.
     /// Only to be switched off where a layer takes less space than its blob, as on a file system that compresses well.
     pub check_disk_space: bool,
+    /// Whether the compressed layers are kept beside their files, as they came: an export then has the very manifest that
+    /// was pulled, and a layer whose files got damaged is unpacked again with nothing fetched. It takes about a third more
+    /// disk. Blobs that were kept before it was switched off stay with their images.
+    pub keep_blobs: bool,
     /// The wall clock.
     pub clock: Clock,
 }
@@ -62,6 +66,7 @@ impl Default for EngineOptions {
             runtime_handlers: Vec::new(),
             trust_present_digests: false,
             check_disk_space: true,
+            keep_blobs: false,
             clock: Arc::new(wall_clock),
         }
     }
@@ -93,6 +98,7 @@ impl fmt::Debug for EngineOptions {
             .field("runtime_handlers", &self.runtime_handlers)
             .field("trust_present_digests", &self.trust_present_digests)
             .field("check_disk_space", &self.check_disk_space)
+            .field("keep_blobs", &self.keep_blobs)
             .finish_non_exhaustive()
     }
 }

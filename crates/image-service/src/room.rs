@@ -10,12 +10,18 @@ use oci::Digest;
 
 /// What all pulls of an engine have been promised. Clones share it.
 #[derive(Clone, Default)]
-pub(crate) struct Room(Arc<Mutex<HashMap<Digest, Promise>>>);
+pub(crate) struct Room {
+    promises: Arc<Mutex<HashMap<Digest, Promise>>>,
+    /// Blobs are kept: beside what becomes of a layer stands the layer as it came.
+    keeps: bool,
+}
 
 /// Space for one layer.
 struct Promise {
     size: u64,
     done: u64,
+    /// How often that many bytes are written.
+    times: u64,
     /// Bytes of the tar stream that these became.
     unpacked: u64,
     /// How many claims hold it: a layer of two pulls is written once.
@@ -24,7 +30,7 @@ struct Promise {
 
 impl Promise {
     fn left(&self) -> u64 {
-        self.size.saturating_sub(self.done)
+        self.size.saturating_sub(self.done).saturating_mul(self.times)
     }
 }
 
@@ -69,6 +75,10 @@ impl Short {
 }
 
 impl Room {
+    pub(crate) fn new(keeps: bool) -> Self {
+        Self { keeps, ..Self::default() }
+    }
+
     /// A claim for nothing.
     pub(crate) fn claim(&self) -> Claim {
         Claim { room: self.clone(), blobs: BTreeMap::new(), free: None }
@@ -90,7 +100,7 @@ impl Room {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Digest, Promise>> {
         // Nothing here panics half way.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.promises.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -107,6 +117,7 @@ impl Claim {
     /// It does not fit. The claim is then for nothing.
     pub(crate) fn set(&mut self, blobs: BTreeMap<Digest, u64>, free: u64) -> Result<(), Short> {
         self.free.get_or_insert(free);
+        let times = if self.room.keeps { 2 } else { 1 };
         let mut promises = self.room.lock();
         // First hold, then let go: what is under way keeps its count of bytes.
         for blob in blobs.keys() {
@@ -116,14 +127,15 @@ impl Claim {
         }
         release(&mut promises, &std::mem::take(&mut self.blobs));
         let promised = sum(promises.iter().filter(|(blob, _)| !blobs.contains_key(blob)).map(|(_, p)| p.left()));
-        let needed = sum(blobs.iter().map(|(blob, size)| promises.get(blob).map_or(*size, Promise::left)));
+        let needed =
+            sum(blobs.iter().map(|(blob, size)| promises.get(blob).map_or(size.saturating_mul(times), Promise::left)));
         let more = blobs.keys().any(|blob| !promises.contains_key(blob));
         if more && needed.saturating_add(promised) > free {
             release(&mut promises, &blobs);
             return Err(Short { needed, free, promised });
         }
         for (blob, &size) in &blobs {
-            promises.entry(blob.clone()).or_insert(Promise { size, done: 0, unpacked: 0, claims: 1 });
+            promises.entry(blob.clone()).or_insert(Promise { size, done: 0, times, unpacked: 0, claims: 1 });
         }
         self.blobs = blobs;
         Ok(())
@@ -138,7 +150,8 @@ impl Claim {
         let takes = |promise: &Promise| {
             let (unpacked, done) = if promise.done > 0 { (promise.unpacked, promise.done) } else { of_all };
             let whole = u128::from(promise.size.max(promise.done)) * u128::from(unpacked) / u128::from(done.max(1));
-            u64::try_from(whole).unwrap_or(u64::MAX).max(promise.unpacked).max(promise.size)
+            let whole = u64::try_from(whole).unwrap_or(u64::MAX).max(promise.unpacked).max(promise.size);
+            whole.saturating_add(promise.size.saturating_mul(promise.times - 1))
         };
         let promised = sum(promises.iter().filter(|(blob, _)| !self.blobs.contains_key(blob)).map(|(_, p)| p.left()));
         let bytes = sum(own().map(takes)).saturating_add(promised);
@@ -204,6 +217,20 @@ mod tests {
         second.set(blobs(&[("c", 31)]), 100).expect_err("does not fit again");
         drop(first);
         second.set(blobs(&[("c", 100)]), 100).expect("all is given back");
+    }
+
+    #[test]
+    fn a_blob_that_is_kept_is_written_beside_what_becomes_of_it() {
+        let room = Room::new(true);
+        let (mut first, mut second) = (room.claim(), room.claim());
+        first.set(blobs(&[("a", 60)]), 100).expect_err("twice sixty");
+        first.set(blobs(&[("a", 40)]), 100).expect("twice forty");
+        room.done(&Digest::sha256(b"a"), 10);
+        let short = second.set(blobs(&[("b", 10)]), 70).expect_err("sixty are still to come");
+        assert_eq!((short.needed, short.promised), (20, 60));
+        room.unpacked(&Digest::sha256(b"a"), 30);
+        // A hundred and twenty for the files, forty for the blob.
+        assert_eq!(first.need().bytes, 160 + 10);
     }
 
     #[test]

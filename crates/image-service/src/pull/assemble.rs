@@ -12,7 +12,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use oci::{Algorithm, Descriptor, Digest};
-use store::{Layer, LayerSource, Lease};
+use store::{Layer, LayerSource, Lease, NewBlob};
 use tokio_util::sync::CancellationToken;
 
 use super::choose::{CONFIG_LIMIT, Chosen, check_layers, check_platform, parse_config};
@@ -56,7 +56,15 @@ impl Part {
     pub(crate) fn new_bytes(&self) -> u64 {
         match self {
             Self::Present(_) => 0,
-            Self::New(ready) => ready.layer().stats().disk_bytes,
+            Self::New(ready) => ready.layer().stats().disk_bytes + ready.blob().map_or(0, |blob| blob.disk_bytes()),
+        }
+    }
+
+    /// The blob that is to be kept with it.
+    pub(crate) fn blob(&self) -> Option<Arc<NewBlob>> {
+        match self {
+            Self::Present(_) => None,
+            Self::New(ready) => ready.blob(),
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cri_api::{Error, Kind, LayerState, PullEvent, Result};
 use oci::{Algorithm, Descriptor, Digest};
-use store::{Lease, UnpackError, UnpackedLayer};
+use store::{Lease, NewBlob, UnpackError, UnpackedLayer};
 use tokio::time::Instant;
 
 use crate::background::Held;
@@ -16,6 +16,7 @@ use crate::engine::Shared;
 use crate::error::{self, cancelled};
 use crate::flight::Context;
 use crate::intake::{Feed, intake};
+use crate::kept::Keep;
 use crate::progress::Hub;
 use crate::ring::ring;
 use crate::room::Room;
@@ -37,21 +38,33 @@ pub(crate) struct LayerKey {
     pub(crate) only_for: Option<Digest>,
 }
 
+/// What a job made, to be let go where that may block.
+pub(crate) struct Made {
+    layer: Arc<UnpackedLayer>,
+    /// The blob that it came from, where blobs are kept.
+    blob: Option<Arc<NewBlob>>,
+}
+
 /// A layer that is unpacked and whose blob is verified.
 #[derive(Clone)]
 pub(crate) struct ReadyLayer {
-    kept: Arc<Held<Arc<UnpackedLayer>>>,
+    kept: Arc<Held<Made>>,
     /// Digest of the tar stream that came out.
     pub(crate) diff_id: Digest,
 }
 
 impl ReadyLayer {
     pub(crate) fn layer(&self) -> Arc<UnpackedLayer> {
-        Arc::clone(&self.kept)
+        Arc::clone(&self.kept.layer)
+    }
+
+    /// The blob that is to be kept.
+    pub(crate) fn blob(&self) -> Option<Arc<NewBlob>> {
+        self.kept.blob.clone()
     }
 
     /// The layer, if nobody else has it, to be dropped where that may block.
-    pub(crate) fn into_last(self) -> Option<Arc<UnpackedLayer>> {
+    pub(crate) fn into_last(self) -> Option<Made> {
         Arc::into_inner(self.kept).map(Held::into_inner)
     }
 }
@@ -62,7 +75,7 @@ impl ReadyLayer {
 pub(crate) struct ReadyLayers(Mutex<HashMap<LayerKey, Waiting>>);
 
 /// A layer as long as some pull has it, and its diff id.
-type Waiting = (Weak<Held<Arc<UnpackedLayer>>>, Digest);
+type Waiting = (Weak<Held<Made>>, Digest);
 
 impl ReadyLayers {
     fn find(&self, key: &LayerKey) -> Option<ReadyLayer> {
@@ -120,7 +133,9 @@ impl LayerJob {
                 let make = move || store.new_layer(&lease).map_err(|e| error::from_store(store.root(), &e));
                 shared.background.run(make).await?
             };
-            let (feed, intake) = intake(descriptor.digest.clone(), descriptor.size);
+            let keep = Keep::start(&shared, &descriptor).await?;
+            let tee = keep.as_ref().map(Keep::tee);
+            let (feed, intake) = intake(descriptor.digest.clone(), descriptor.size, tee);
             let (writer, reader) = ring();
             let found = Found::default();
             let for_second = Arc::clone(&found);
@@ -143,10 +158,15 @@ impl LayerJob {
             let (first, second) = (first.await, second.await);
             let second = second
                 .map_err(|_| error::thread_lost())?
-                .map(|(layer, diff_id)| (shared.background.hold(Arc::new(layer)), diff_id));
+                .map(|(layer, diff_id)| (shared.background.hold(Made { layer: Arc::new(layer), blob: None }), diff_id));
             let first = first.map_err(|_| error::thread_lost())?;
             match verdict(fed, first, second, |e| error::from_unpack(shared.store.root(), e)) {
-                Ok((kept, diff_id)) => return Ok(ReadyLayer { kept: Arc::new(kept), diff_id }),
+                Ok((mut made, diff_id)) => {
+                    if let Some(keep) = keep {
+                        made.blob = keep.finish(&diff_id).await?;
+                    }
+                    return Ok(ReadyLayer { kept: Arc::new(made), diff_id });
+                }
                 // A mirror may have it wrong where the registry has it right.
                 Err(error) if error.kind() == Kind::DataLoss && !token.is_cancelled() => {
                     chunks.start_over(&error)?;

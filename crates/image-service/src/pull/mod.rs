@@ -175,6 +175,7 @@ impl Incoming<'_> {
             tag: self.names.tag.clone(),
             repo_digest: self.names.repo_digest.clone(),
             layers: image.layers.iter().map(Part::source).collect(),
+            blobs: image.layers.iter().filter_map(Part::blob).collect(),
             created_at_unix_nanos: (self.shared.options.clock)(),
             ..ImageCommit::default()
         };

@@ -12,6 +12,7 @@ use store::ImageRecord;
 use super::Names;
 use super::choose::Chosen;
 use crate::engine::Shared;
+use crate::kept::Kept;
 use crate::progress::Hub;
 use crate::source::{Chunks, RawDocument, Source};
 
@@ -50,7 +51,10 @@ impl Source for Present {
     }
 
     async fn blob(&self, descriptor: &Descriptor) -> Result<Box<dyn Chunks>> {
-        self.inner.blob(descriptor).await
+        match Kept::find(&self.shared, descriptor, &self.inner).await {
+            Some(kept) => Ok(Box::new(kept)),
+            None => self.inner.blob(descriptor).await,
+        }
     }
 }
 

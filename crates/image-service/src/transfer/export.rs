@@ -1,14 +1,15 @@
 //! Export: images with their config as it is (so that the image id stays), layers rebuilt bit for bit and checked
-//! against their diff ids. Where every blob of the image's own manifest was plain tar, that manifest is written as it
-//! is; otherwise one is made for the layers as they are written.
+//! against their diff ids. Where every blob of the image's own manifest was plain tar or was kept, they and that manifest
+//! are written as they are; otherwise a manifest is made for the layers as they are written.
 
-use std::collections::{BTreeMap, HashMap};
-use std::io::{self, Write};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::File;
+use std::io::{self, Read as _, Write};
 use std::path::Path;
 use std::sync::Arc;
 
 use cri_api::{Error, Kind, Result};
-use oci::{Descriptor, Digest, Document, Hasher, ImageConfig, Manifest, Reference, media_type};
+use oci::{Algorithm, Descriptor, Digest, Document, Hasher, ImageConfig, Manifest, Reference, media_type};
 use serde_json::{Value, json};
 use store::{ImageRecord, Layer, Store};
 use tokio_util::sync::CancellationToken;
@@ -19,6 +20,7 @@ use super::output::{Output, write_error};
 use super::{Compress, ExportOptions, Format, docker, manifest_bytes, to_value};
 use crate::engine::Engine;
 use crate::error::{self, cancelled, damaged, invalid};
+use crate::kept::good_blob;
 
 impl Engine {
     /// Exports images to `path`. An image that is given by a tag is exported with that name, one that is given by id or
@@ -35,12 +37,21 @@ impl Engine {
         let _guard = token.clone().drop_guard();
         let (shared, images, target) = (Arc::clone(&self.0), images.to_vec(), path.to_owned());
         let exported = self.0.background.run(move || {
-            let export = Export { store: &shared.store, token: &token, options, written: HashMap::new() };
+            let export = Export {
+                store: &shared.store,
+                token: &token,
+                options,
+                written: HashMap::new(),
+                copied: HashSet::new(),
+            };
             export.run(&images, &target)
         });
         exported.await.map_err(error::one_line)
     }
 }
+
+/// Kept blobs are read and written in pieces of this size.
+const COPY: usize = 256 << 10;
 
 struct Export<'a> {
     store: &'a Store,
@@ -48,6 +59,8 @@ struct Export<'a> {
     options: ExportOptions,
     /// Layers that are in the output, by diff id.
     written: HashMap<Digest, Descriptor>,
+    /// Kept blobs that are in the output.
+    copied: HashSet<Digest>,
 }
 
 /// An image to export.
@@ -61,7 +74,9 @@ struct Picked {
 
 impl Export<'_> {
     fn run(mut self, images: &[String], path: &Path) -> Result<()> {
-        if self.options.format == Format::DockerArchive && self.options.compress != Compress::No {
+        if self.options.format == Format::DockerArchive
+            && matches!(self.options.compress, Compress::Gzip | Compress::Zstd)
+        {
             return Err(invalid("layers of a docker archive are not compressed"));
         }
         if images.is_empty() {
@@ -117,8 +132,20 @@ impl Export<'_> {
         let mut entries = Vec::new();
         for image in images {
             let mut layers = Vec::with_capacity(image.layers.len());
-            for layer in &image.layers {
-                layers.push(self.layer(layer, output, blob_name)?);
+            match self.kept(image)? {
+                Some(kept) => {
+                    for (blob, layer) in kept.into_iter().zip(&image.layers) {
+                        layers.push(match blob {
+                            Some((descriptor, file)) => self.copy(&descriptor, file, output)?,
+                            None => self.layer(layer, output, blob_name)?,
+                        });
+                    }
+                }
+                None => {
+                    for layer in &image.layers {
+                        layers.push(self.layer(layer, output, blob_name)?);
+                    }
+                }
             }
             let (config, _) = output.stream(blob_name, |out| put(out, &image.record.config))?;
             let manifest = manifest_of(image, &layers, &config)?;
@@ -156,6 +183,65 @@ impl Export<'_> {
         output.put(docker::MANIFEST, Value::Array(items).to_string().as_bytes())
     }
 
+    /// The blobs of an image as it was pulled, for each layer; `None` for one that was plain tar and is built again. Nothing
+    /// where one was not kept, or is not what it was.
+    fn kept(&self, image: &Picked) -> Result<Option<Vec<Option<(Descriptor, File)>>>> {
+        let own = &image.manifest.layers;
+        if self.options.compress != Compress::AsPulled || own.len() != image.layers.len() {
+            return Ok(None);
+        }
+        let mut kept = Vec::with_capacity(own.len());
+        for (descriptor, layer) in own.iter().zip(&image.layers) {
+            if descriptor.digest == layer.diff_id {
+                kept.push(None);
+                continue;
+            }
+            match self.kept_blob(descriptor)? {
+                Some(file) => kept.push(Some((descriptor.clone(), file))),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(kept))
+    }
+
+    /// A kept blob, read once to see that it is what it was: the files of the image are there for where it is not.
+    fn kept_blob(&self, descriptor: &Descriptor) -> Result<Option<File>> {
+        // Members of the output are named by this algorithm.
+        if descriptor.digest.algorithm() != Algorithm::Sha256 {
+            return Ok(None);
+        }
+        let file = good_blob(self.store, descriptor, &|| self.token.is_cancelled());
+        if self.token.is_cancelled() {
+            return Err(cancelled());
+        }
+        file.map_err(|e| error::from_store(self.store.root(), &e))
+    }
+
+    /// Writes a kept blob, once.
+    fn copy(&mut self, descriptor: &Descriptor, mut file: File, output: &mut Output) -> Result<Descriptor> {
+        if !self.copied.insert(descriptor.digest.clone()) {
+            return Ok(descriptor.clone());
+        }
+        let token = self.token;
+        let (digest, _) = output.stream(blob_name, |out| {
+            io::Seek::rewind(&mut file).map_err(|e| write_error("a layer", &e))?;
+            let mut buffer = vec![0; COPY];
+            loop {
+                if token.is_cancelled() {
+                    return Err(cancelled());
+                }
+                match file.read(&mut buffer).map_err(|e| write_error("a layer", &e))? {
+                    0 => return Ok(()),
+                    length => out.write_all(&buffer[..length]).map_err(|e| write_error("a layer", &e))?,
+                }
+            }
+        })?;
+        if digest != descriptor.digest {
+            return Err(damaged(format!("kept blob {} changed while it was written", descriptor.digest)));
+        }
+        Ok(descriptor.clone())
+    }
+
     /// Writes a layer, once, and checks that it is what it was.
     fn layer(
         &mut self,
@@ -168,7 +254,7 @@ impl Export<'_> {
         }
         let compress = self.options.compress;
         let (digest, size) = output.stream(name, |out| match compress {
-            Compress::No => self.rebuild(layer, out),
+            Compress::AsPulled | Compress::No => self.rebuild(layer, out),
             Compress::Gzip => {
                 let mut encoder = flate2::write::GzEncoder::new(out, flate2::Compression::default());
                 self.rebuild(layer, &mut encoder)?;
@@ -182,7 +268,7 @@ impl Export<'_> {
             }
         })?;
         let media_type = match compress {
-            Compress::No => media_type::OCI_LAYER,
+            Compress::AsPulled | Compress::No => media_type::OCI_LAYER,
             Compress::Gzip => media_type::OCI_LAYER_GZIP,
             Compress::Zstd => media_type::OCI_LAYER_ZSTD,
         };

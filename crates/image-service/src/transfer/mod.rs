@@ -48,8 +48,11 @@ pub enum Format {
 /// How the layers of an export are compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compress {
-    /// Not at all: exact and quick.
+    /// As they were pulled, and with the manifest that was pulled, where all blobs of an image were kept; not at all where
+    /// one is missing, and in docker archives.
     #[default]
+    AsPulled,
+    /// Not at all: exact and quick.
     No,
     /// With gzip.
     Gzip,
@@ -68,7 +71,7 @@ pub struct ExportOptions {
 
 impl From<Format> for ExportOptions {
     fn from(format: Format) -> Self {
-        Self { format, compress: Compress::No }
+        Self { format, compress: Compress::AsPulled }
     }
 }
 

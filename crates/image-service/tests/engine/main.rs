@@ -6,6 +6,7 @@ mod cancelling;
 mod checking;
 mod conformance;
 mod index;
+mod keeping;
 mod presence;
 mod pulling;
 mod refusals;

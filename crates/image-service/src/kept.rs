@@ -1,0 +1,201 @@
+//! Kept blobs, on both ways: [`Keep`] writes a blob into the store beside the hashing of its bytes, [`Kept`] reads one that
+//! the store has in the place of the registry's. What is written is finished only after the verdict over the bytes; what is
+//! read is verified by who reads it, and dropped where it is not what it was. Called by layer jobs and their sources.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::unix::fs::FileExt as _;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use cri_api::{Error, Kind, Result};
+use oci::{Descriptor, Digest, Verifier};
+use store::{BlobIngest, NewBlob, Store, StoreError};
+
+use crate::background::Background;
+use crate::engine::Shared;
+use crate::error;
+use crate::source::{Chunks, Source};
+
+/// What the store has is read in pieces of this size.
+const PIECE: usize = 256 << 10;
+
+/// A blob on its way into the store, in the hands of whichever thread hashes it.
+#[derive(Clone)]
+pub(crate) struct Keep {
+    shared: Arc<Shared>,
+    digest: Digest,
+    /// Guards the file. An error ends the writing and waits to be told.
+    file: Arc<Mutex<Option<std::result::Result<BlobIngest, StoreError>>>>,
+}
+
+impl Keep {
+    /// Begins a file for this blob, where the engine keeps blobs and the store has not got it.
+    pub(crate) async fn start(shared: &Arc<Shared>, descriptor: &Descriptor) -> Result<Option<Self>> {
+        if !shared.options.keep_blobs {
+            return Ok(None);
+        }
+        let (store, Descriptor { digest, size, .. }) = (shared.store.clone(), descriptor.clone());
+        let begin = move || store.new_blob(&digest, size).map_err(|e| error::from_store(store.root(), &e));
+        let file = shared.background.run(begin).await?;
+        Ok(file.map(|file| Self {
+            shared: Arc::clone(shared),
+            digest: descriptor.digest.clone(),
+            file: Arc::new(Mutex::new(Some(Ok(file)))),
+        }))
+    }
+
+    /// Takes the bytes, in order.
+    pub(crate) fn tee(&self) -> Box<dyn FnMut(&[u8]) + Send> {
+        let file = Arc::clone(&self.file);
+        Box::new(move |bytes| {
+            let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+            let error = match &mut *file {
+                Some(Ok(file)) => file.write(bytes).err(),
+                _ => None,
+            };
+            if let Some(error) = error {
+                *file = Some(Err(error));
+            }
+        })
+    }
+
+    /// The blob, whose bytes were found to be the right ones. Nothing where it is the tar stream itself, which the store
+    /// can always build again.
+    pub(crate) async fn finish(self, diff_id: &Digest) -> Result<Option<Arc<NewBlob>>> {
+        let (file, store) = (Arc::clone(&self.file), self.shared.store.clone());
+        let is_stream = *diff_id == self.digest;
+        let finish = move || {
+            let file = file.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let finished = match file {
+                Some(Ok(file)) if !is_stream => file.finish().map(|blob| Some(Arc::new(blob))),
+                Some(Ok(_)) | None => Ok(None),
+                Some(Err(error)) => Err(error),
+            };
+            finished.map_err(|e| error::from_store(store.root(), &e))
+        };
+        self.shared.background.run(finish).await
+    }
+}
+
+impl Drop for Keep {
+    fn drop(&mut self) {
+        // The file of a blob that came to nothing is deleted; not here, which may be an async thread.
+        if Arc::strong_count(&self.file) == 1
+            && let Some(file) = self.file.lock().unwrap_or_else(PoisonError::into_inner).take()
+        {
+            drop(self.shared.background.start(move || drop(file)));
+        }
+    }
+}
+
+/// A blob out of the store, and the registry for where it cannot be read to its end.
+pub(crate) struct Kept {
+    background: Background,
+    descriptor: Descriptor,
+    file: Arc<File>,
+    at: u64,
+    beyond: Arc<dyn Source>,
+    failed: bool,
+    instead: Option<Box<dyn Chunks>>,
+}
+
+impl Kept {
+    /// The blob, if the store has it and it is what it was: it is read once for that, so that one that is damaged is
+    /// dropped, and kept again as it comes from the registry.
+    pub(crate) async fn find(shared: &Arc<Shared>, descriptor: &Descriptor, beyond: &Arc<dyn Source>) -> Option<Self> {
+        let (store, wanted) = (shared.store.clone(), descriptor.clone());
+        let open = move || good_blob(&store, &wanted, &|| false).map_err(|e| error::from_store(store.root(), &e));
+        let file = match shared.background.run(open).await {
+            Ok(file) => file?,
+            // The registry has it as well.
+            Err(error) => {
+                tracing::warn!(%error, blob = %descriptor.digest, "a kept blob cannot be used");
+                return None;
+            }
+        };
+        tracing::info!(blob = %descriptor.digest, "unpacked again from the blob that was kept");
+        Some(Self {
+            background: shared.background.clone(),
+            descriptor: descriptor.clone(),
+            file: Arc::new(file),
+            at: 0,
+            beyond: Arc::clone(beyond),
+            failed: false,
+            instead: None,
+        })
+    }
+}
+
+/// The file of a kept blob, if it has the bytes that it should have. One that has others is dropped. Blocks; answers nothing
+/// where it was given up.
+pub(crate) fn good_blob(
+    store: &Store,
+    descriptor: &Descriptor,
+    cancelled: &dyn Fn() -> bool,
+) -> std::result::Result<Option<File>, StoreError> {
+    let Descriptor { digest, size, .. } = descriptor;
+    let Some((file, _)) = store.open_blob(digest)? else { return Ok(None) };
+    let mut verifier = Verifier::new(digest.clone(), *size);
+    let mut buffer = vec![0; PIECE];
+    let verdict = loop {
+        if cancelled() {
+            return Ok(None);
+        }
+        match (&file).read(&mut buffer) {
+            Ok(0) => break verifier.finish().map(drop).map_err(|error| error.to_string()),
+            Ok(length) => {
+                if let Err(error) = verifier.update(&buffer[..length]) {
+                    break Err(error.to_string());
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => break Err(error.to_string()),
+        }
+    };
+    match verdict {
+        Ok(()) => Ok(Some(file)),
+        Err(error) => {
+            tracing::warn!(error, blob = %digest, "a kept blob is not what it was: it is dropped");
+            store.drop_blob(digest)?;
+            Ok(None)
+        }
+    }
+}
+
+#[async_trait]
+impl Chunks for Kept {
+    async fn next(&mut self) -> Result<Option<Bytes>> {
+        if self.failed && self.instead.is_none() {
+            self.instead = Some(self.beyond.blob(&self.descriptor).await?);
+        }
+        if let Some(instead) = &mut self.instead {
+            return instead.next().await;
+        }
+        if self.at >= self.descriptor.size {
+            return Ok(None);
+        }
+        let (file, at, left) = (Arc::clone(&self.file), self.at, self.descriptor.size - self.at);
+        let read = move || {
+            let mut bytes = vec![0; usize::try_from(left).unwrap_or(PIECE).min(PIECE)];
+            let done = file.read_exact_at(&mut bytes, at);
+            // The registry is asked then.
+            done.map_err(|error| Error::new(Kind::DataLoss, format!("read a kept blob: {error}")))?;
+            Ok(Bytes::from(bytes))
+        };
+        let bytes = self.background.run(read).await?;
+        self.at += bytes.len() as u64;
+        Ok(Some(bytes))
+    }
+
+    fn start_over(&mut self, why: &Error) -> Result<()> {
+        match &mut self.instead {
+            Some(instead) => instead.start_over(why),
+            None => {
+                self.failed = true;
+                Ok(())
+            }
+        }
+    }
+}
