@@ -1,23 +1,34 @@
 //! [`BlobStream`]: the bytes of one blob, in order, started again by `Range` where the transfer broke off, at the next
-//! host where one gives up. It counts bytes against the descriptor and hashes nothing: that is for the caller, who has
-//! a thread for it.
+//! host where one gives up. Where the line is what there is too little of, later stretches come over further connections
+//! meanwhile, as closed ranges that wait in memory for their turn; all of it happens inside [`BlobStream::next`], so that
+//! dropping the stream ends everything. It counts bytes against the descriptor and hashes nothing: that is for the caller,
+//! who has a thread for it.
 
+use std::collections::VecDeque;
 use std::fmt;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
-use bytes::{Buf as _, Bytes};
-use http::header::{CONTENT_LENGTH, CONTENT_RANGE, RANGE};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use bytes::Bytes;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use oci::{Descriptor, Digest};
+use tokio::time::Instant;
+use url::Url;
 
 use crate::attempts::Attempts;
 use crate::error::{Cause, Failure, RegistryError};
+use crate::pace::{Learnt, Pace};
+use crate::part::{Body, Came, Held, Part};
+use crate::range_request::RangeRequest;
 use crate::redact;
-use crate::session::{Path, Session};
-use crate::transport::{Answer, Method, next_chunk};
+use crate::session::Session;
 
 /// This much since the last failure counts as progress, which makes the retry budget whole again.
 const PROGRESS: u64 = 64 << 10;
+/// Failures of further connections after which there are fewer of them.
+const TROUBLES: u32 = 3;
 
 /// A blob on its way.
 pub struct BlobStream {
@@ -26,20 +37,29 @@ pub struct BlobStream {
     size: u64,
     asked: String,
     attempts: Attempts,
-    body: Option<Body>,
+    /// Stretches of the blob, one after the other, from the first byte that was not handed out. The first one is the
+    /// head: its bytes are handed out as they come, and its failures count.
+    parts: VecDeque<Part>,
+    /// What happened to parts and was not looked at.
+    events: VecDeque<(usize, Came)>,
+    /// Where the last part ends.
+    frontier: u64,
     /// Bytes handed out.
     offset: u64,
-    /// Bytes handed out since the last failure.
+    /// Bytes that came since the last failure.
     since_failure: u64,
     /// This host's answers to ranges are wrong: ask it for all and skip.
     no_ranges: Option<usize>,
+    pace: Pace,
+    /// Where the host redirected to, until that is refused.
+    target: Option<Url>,
+    /// Whether bytes came by more than one connection.
+    ranged: bool,
+    /// Bytes that came by several connections were wrong once.
+    distrusted: bool,
+    /// Failures of other parts than the head.
+    troubles: u32,
     finished: bool,
-}
-
-struct Body {
-    response: reqwest::Response,
-    /// Bytes that come and are there already.
-    skip: u64,
 }
 
 impl BlobStream {
@@ -52,20 +72,30 @@ impl BlobStream {
         if order.is_empty() {
             return Err(session.nobody(&asked, false));
         }
+        let pace = Pace::new(session.client().options().ranges.clone(), Instant::now());
         let mut stream = Self {
             session,
             digest: descriptor.digest.clone(),
             size: descriptor.size,
             asked,
             attempts: Attempts::new(order),
-            body: None,
+            parts: VecDeque::new(),
+            events: VecDeque::new(),
+            frontier: 0,
             offset: 0,
             since_failure: 0,
             no_ranges: None,
+            pace,
+            target: None,
+            ranged: false,
+            distrusted: false,
+            troubles: 0,
             finished: false,
         };
-        while stream.body.is_none() {
-            stream.reopen().await?;
+        stream.begin();
+        while !stream.parts[0].is_reading() {
+            stream.schedule();
+            stream.happen().await?;
         }
         Ok(stream)
     }
@@ -87,58 +117,112 @@ impl BlobStream {
     /// # Errors
     /// [`RegistryError`], when every host has used up its attempts, or when more bytes come than there should be.
     pub async fn next(&mut self) -> Result<Option<Bytes>, RegistryError> {
-        let idle = self.session.idle_timeout();
-        while !self.finished {
-            let Some(body) = &mut self.body else {
-                self.reopen().await?;
-                continue;
-            };
-            let cause = match next_chunk(&mut body.response, idle).await {
-                Ok(Some(mut chunk)) => {
-                    let skip = body.skip.min(chunk.len() as u64);
-                    body.skip -= skip;
-                    chunk.advance(usize::try_from(skip).expect("no more than the chunk's length"));
-                    if chunk.is_empty() {
-                        continue;
-                    }
-                    let came = chunk.len() as u64;
-                    if came > self.size - self.offset {
-                        return Err(self.too_long());
-                    }
-                    self.offset += came;
-                    self.since_failure += came;
-                    return Ok(Some(chunk));
-                }
-                // All is here; how the connection ends is of no interest.
-                Ok(None) | Err(_) if self.offset == self.size => {
-                    self.finished = true;
-                    self.body = None;
-                    break;
-                }
-                Ok(None) => Cause::Truncated { got: self.offset, size: self.size },
-                Err(cause) => cause,
-            };
-            self.body = None;
-            self.fail(cause).await?;
+        let entered = Instant::now();
+        let mut looked = self.parts.len() < 2;
+        loop {
+            if !looked {
+                // The others' connections are looked after also while the head has enough.
+                looked = true;
+                poll_fn(|cx| Poll::Ready(self.poll_parts(cx))).await;
+                self.settle()?;
+            }
+            if let Some(bytes) = self.parts.front_mut().and_then(|head| head.queue.pop_front()) {
+                self.offset += bytes.len() as u64;
+                self.pace.waited(entered.elapsed());
+                return Ok(Some(bytes));
+            }
+            self.schedule();
+            if self.finished {
+                return Ok(None);
+            }
+            // The part that is the head now may have all its bytes here, so that nothing more happens to it.
+            if self.parts.front().is_none_or(|head| head.queue.is_empty()) {
+                self.happen().await?;
+            }
         }
-        Ok(None)
     }
 
     /// The caller found the bytes to be wrong: all that came is void, and the next call of [`next`](Self::next) begins
-    /// at the first byte from the next host.
+    /// at the first byte from the next host. Bytes that came over several connections are asked for once more from the
+    /// same host, over one.
     ///
     /// # Errors
     /// Of kind `InvalidContent`, when there is no other host.
     pub fn start_over(&mut self, why: &str) -> Result<(), RegistryError> {
-        self.body = None;
         self.offset = 0;
         self.since_failure = 0;
         self.finished = false;
+        self.target = None;
+        self.begin();
+        if self.ranged && !self.distrusted {
+            self.distrusted = true;
+            self.learn(Learnt::Ceiling(1));
+            self.pace.limit(1);
+            tracing::debug!(
+                asked = self.asked,
+                host = self.host(),
+                why,
+                "wrong bytes by ranges: asked for in one piece"
+            );
+            return Ok(());
+        }
+        self.pace.limit(1);
         self.session.reject(&mut self.attempts, Cause::Content(redact::text(why, 300)), &self.asked)
     }
 
+    /// One part for the whole blob, which nobody has been asked for yet.
+    fn begin(&mut self) {
+        self.events.clear();
+        self.parts.clear();
+        self.parts.push_back(Part::new(0, self.size, false, None));
+        self.frontier = self.size;
+    }
+
+    /// Waits until something happens to any part, and takes it in.
+    async fn happen(&mut self) -> Result<(), RegistryError> {
+        poll_fn(|cx| if self.poll_parts(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
+        self.settle()
+    }
+
+    /// Whether something happened.
+    fn poll_parts(&mut self, cx: &mut Context<'_>) -> bool {
+        let (size, idle) = (self.size, self.session.idle_timeout());
+        for (n, part) in self.parts.iter_mut().enumerate() {
+            if let Poll::Ready(came) = part.poll(cx, size, idle) {
+                self.events.push_back((n, came));
+            }
+        }
+        !self.events.is_empty()
+    }
+
+    /// Takes in what happened.
+    fn settle(&mut self) -> Result<(), RegistryError> {
+        while let Some((n, came)) = self.events.pop_front() {
+            match came {
+                Came::Bytes(bytes) => {
+                    self.pace.came(bytes);
+                    self.since_failure += bytes;
+                    self.ranged |= n > 0 && bytes > 0;
+                }
+                Came::Answered { after, target, ranges } => {
+                    self.pace.answered(after);
+                    self.target = target;
+                    if !ranges {
+                        self.pace.limit(1);
+                    }
+                }
+                Came::TooMuch if n == 0 => return Err(self.too_long()),
+                Came::TooMuch => self.trouble(n, Cause::Range("a range that goes on behind the blob".into())),
+                Came::Failed(cause) if n == 0 => self.head_failed(cause)?,
+                Came::Failed(cause) => self.trouble(n, cause),
+            }
+        }
+        Ok(())
+    }
+
     fn too_long(&mut self) -> RegistryError {
-        self.body = None;
+        self.parts.clear();
+        self.frontier = self.size;
         self.finished = true;
         let cause = Cause::Content(format!("more than the {} bytes that the descriptor gives", self.size));
         let who = self.session.who(self.attempts.host());
@@ -146,72 +230,227 @@ impl BlobStream {
         RegistryError::new(&*self.asked, vec![failure])
     }
 
-    async fn reopen(&mut self) -> Result<(), RegistryError> {
-        match self.request().await {
-            Ok(body) => {
-                self.body = Some(body);
-                Ok(())
-            }
-            Err(cause) => self.fail(cause).await,
+    fn head_failed(&mut self, cause: Cause) -> Result<(), RegistryError> {
+        let host = self.attempts.host();
+        self.target = None;
+        if matches!(cause, Cause::Range(_)) {
+            self.no_ranges = Some(host);
+            self.learn(Learnt::Ceiling(1));
+            self.pace.limit(1);
+        } else if self.active() > 0 && is_too_many(&cause) {
+            self.fewer();
         }
-    }
-
-    async fn fail(&mut self, cause: Cause) -> Result<(), RegistryError> {
         if self.since_failure >= PROGRESS {
             self.attempts.progressed();
         }
         self.since_failure = 0;
-        self.session.failed(&mut self.attempts, cause, &self.asked).await
+        if let Some(wait) = self.session.failure(&mut self.attempts, cause, &self.asked)? {
+            self.parts[0].rest(wait);
+        }
+        Ok(())
     }
 
-    async fn request(&mut self) -> Result<Body, Cause> {
-        let host = self.attempts.host();
-        let from = if self.no_ranges == Some(host) { 0 } else { self.offset };
-        let mut headers = HeaderMap::new();
-        if from > 0 {
-            let range = HeaderValue::try_from(format!("bytes={from}-")).expect("digits are a header value");
-            headers.insert(RANGE, range);
-        }
-        let name = self.digest.to_string();
-        let path = Path { method: Method::Get, what: "blobs", name: &name };
-        let answer = self.session.request(host, &path, headers).await?;
-        let start = match answer.status() {
-            StatusCode::OK => {
-                self.check_length(&answer)?;
-                0
+    /// A further connection failed. Its bytes are asked for again, by itself after a while or when their turn comes; only
+    /// then does it count.
+    fn trouble(&mut self, n: usize, cause: Cause) {
+        tracing::debug!(asked = self.asked, host = self.host(), %cause, from = self.parts[n].from, "a range failed");
+        self.target = None;
+        self.troubles += 1;
+        let failures = self.parts[n].failures + 1;
+        self.parts[n].failures = failures;
+        self.parts[n].rest(self.session.client().options().retry.delay(failures));
+        match cause {
+            Cause::Range(_) => {
+                self.learn(Learnt::Ceiling(1));
+                self.pace.limit(1);
             }
-            StatusCode::PARTIAL_CONTENT => {
-                if let Err(why) = check_range(&answer, from, self.size) {
-                    self.no_ranges = Some(host);
-                    return Err(Cause::Range(why));
+            cause if is_too_many(&cause) || self.troubles >= TROUBLES => self.fewer(),
+            cause if cause.is_transient() => {}
+            _ => self.pace.limit(1),
+        }
+    }
+
+    /// The host does not want more connections than those that bring something now.
+    fn fewer(&mut self) {
+        self.troubles = 0;
+        let reading = self.parts.iter().filter(|part| part.is_reading()).count();
+        let level = u32::try_from(reading).unwrap_or(u32::MAX).clamp(1, (self.pace.level() - 1).max(1));
+        self.learn(Learnt::Ceiling(level));
+        self.pace.limit(level);
+    }
+
+    fn learn(&self, learnt: Learnt) {
+        let ranges = self.session.ranges(self.attempts.host());
+        match learnt {
+            Learnt::Useful(level) => ranges.useful(level, Instant::now()),
+            Learnt::Ceiling(level) => ranges.ceiling(level, Instant::now()),
+        }
+        tracing::debug!(asked = self.asked, host = self.host(), ?learnt, "connections");
+    }
+
+    fn active(&self) -> usize {
+        self.parts.iter().filter(|part| part.is_active()).count()
+    }
+
+    /// Lets go what is over, judges the line, and opens what may be opened.
+    fn schedule(&mut self) {
+        self.retire();
+        if self.parts.is_empty() && self.frontier == self.size {
+            self.finished = true;
+            return;
+        }
+        self.judge();
+        self.grow();
+        if self.parts.is_empty() {
+            // The next stretch is the head at once; where there is no memory, or nobody else, it is all the rest.
+            let part = (self.pace.level() > 1).then(|| self.further()).flatten();
+            let part = part.unwrap_or_else(|| Part::new(self.frontier, self.size, false, None));
+            self.frontier = part.end;
+            self.parts.push_back(part);
+        }
+        let wanted = self.pace.level() as usize;
+        let mut active = self.active();
+        for n in 0..self.parts.len() {
+            if self.parts[n].is_idle() && (n == 0 || active < wanted) {
+                let open = self.request(&self.parts[n], n == 0);
+                self.parts[n].open(open);
+                active += 1;
+            }
+        }
+    }
+
+    /// Heads of which all was handed out go; so do connections that brought what they should.
+    fn retire(&mut self) {
+        if let [head, next, ..] = self.parts.make_contiguous()
+            && head.from == head.end
+            && head.until() > Some(head.end)
+            && next.is_untouched(head.end)
+        {
+            // What the head's connection brings anyway and nobody else has begun to bring.
+            let came = head.extend(next.end);
+            self.pace.came(came);
+            self.parts.remove(1);
+        }
+        for part in &mut self.parts {
+            if part.from == part.end && (part.end < self.size || part.until() > Some(part.end)) && part.is_reading() {
+                part.done();
+            }
+        }
+        while self.parts.front().is_some_and(|head| head.is_done() && head.queue.is_empty()) {
+            self.parts.pop_front();
+        }
+        // Fewer connections than there are parts: the last ones are given back.
+        while self.parts.len() > 1
+            && self.unfinished() > self.pace.level() as usize
+            && let Some(last) = self.parts.back()
+            && !last.is_active()
+            && last.is_untouched(self.parts[self.parts.len() - 2].end)
+        {
+            self.frontier = last.from;
+            self.parts.pop_back();
+        }
+    }
+
+    fn judge(&mut self) {
+        let before = self.pace.level();
+        let head_left = self.parts.front().map_or(0, |head| head.end - head.from);
+        let left = if self.parts.len() < 2 { head_left } else { 0 } + (self.size - self.frontier);
+        let seen = self.session.ranges(self.attempts.host()).seen(Instant::now());
+        if let Some(learnt) = self.pace.tick(Instant::now(), left, seen) {
+            self.learn(learnt);
+        }
+        let level = self.pace.level();
+        if level != before {
+            tracing::debug!(asked = self.asked, host = self.host(), level, offset = self.offset, "connections");
+        }
+    }
+
+    /// Adds parts while there are fewer connections than there should be.
+    fn grow(&mut self) {
+        let wanted = self.pace.level() as usize;
+        if wanted < 2 {
+            // The head goes on to the end, if its connection does.
+            if let [head] = self.parts.make_contiguous()
+                && head.until() == Some(self.size)
+                && head.end < self.size
+            {
+                let came = head.extend(self.size);
+                self.pace.came(came);
+                self.frontier = self.size;
+            }
+            return;
+        }
+        if let [head] = self.parts.make_contiguous()
+            && !head.closed
+            && head.is_reading()
+            && head.end == self.size
+        {
+            let cut = head.from + self.pace.chunk();
+            if self.size.saturating_sub(cut) < self.pace.chunk() {
+                return;
+            }
+            head.end = cut;
+            self.frontier = cut;
+        }
+        while self.frontier < self.size && self.unfinished() < wanted {
+            let Some(part) = self.further() else {
+                self.pace.starved();
+                if let [head] = self.parts.make_contiguous()
+                    && head.until() == Some(self.size)
+                {
+                    let came = head.extend(self.size);
+                    self.pace.came(came);
+                    self.frontier = self.size;
                 }
-                from
-            }
-            StatusCode::RANGE_NOT_SATISFIABLE if from > 0 => {
-                self.no_ranges = Some(host);
-                return Err(Cause::Range(format!("range from byte {from} was refused")));
-            }
-            _ => {
-                let limit = self.session.client().options().limits.error_body;
-                return Err(answer.into_cause(limit).await);
-            }
-        };
-        Ok(Body { response: answer.response, skip: self.offset - start })
+                return;
+            };
+            self.frontier = part.end;
+            self.parts.push_back(part);
+        }
     }
 
-    /// The length that the answer announces must be the descriptor's.
-    fn check_length(&self, answer: &Answer) -> Result<(), Cause> {
-        let Some(length) = answer.response.headers().get(CONTENT_LENGTH) else { return Ok(()) };
-        let length = length.to_str().ok().and_then(|t| t.trim().parse::<u64>().ok());
-        if length == Some(self.size) {
-            return Ok(());
+    /// Parts of which something is to come.
+    fn unfinished(&self) -> usize {
+        self.parts.iter().filter(|part| part.from < part.end).count()
+    }
+
+    /// The next stretch, with memory for its bytes and the right to a connection.
+    fn further(&self) -> Option<Part> {
+        let left = self.size - self.frontier;
+        let chunk = self.pace.chunk();
+        let length = if left < chunk + chunk / 2 { left } else { chunk };
+        let client = self.session.client().options();
+        let connection = self.session.ranges(self.attempts.host()).connection()?;
+        let least = client.ranges.chunk.0.min(length);
+        let mut length = length;
+        loop {
+            if let Some(memory) = client.memory.try_take(usize::try_from(length).ok()?) {
+                let held = Held { _memory: memory, connection: Some(connection) };
+                return Some(Part::new(self.frontier, self.frontier + length, true, Some(held)));
+            }
+            if length <= least {
+                return None;
+            }
+            length = (length / 2).max(least);
         }
-        let what = match (length, answer.content_type()) {
-            (Some(n), t) if t.is_empty() => format!("{n} bytes"),
-            (Some(n), t) => format!("{n} bytes of {}", redact::text(&t, 60)),
-            (None, _) => "a length that is no number".into(),
+    }
+
+    /// Asks for what is missing of a part.
+    fn request(&self, part: &Part, head: bool) -> BoxFuture<'static, Result<Body, Cause>> {
+        let host = self.attempts.host();
+        let whole = head && self.no_ranges == Some(host);
+        let ask = RangeRequest {
+            session: Arc::clone(&self.session),
+            host,
+            digest: self.digest.clone(),
+            size: self.size,
+            from: if whole { 0 } else { part.from },
+            end: (part.closed && !whole).then_some(part.end),
+            need: part.from,
+            whole_will_do: head,
+            target: self.target.clone(),
         };
-        Err(Cause::Content(format!("the answer has {what}, the descriptor gives {} bytes", self.size)))
+        ask.send().boxed()
     }
 }
 
@@ -221,49 +460,17 @@ impl fmt::Debug for BlobStream {
             .field("digest", &self.digest)
             .field("size", &self.size)
             .field("offset", &self.offset)
+            .field("parts", &self.parts.len())
+            .field("ranged", &self.ranged)
             .finish_non_exhaustive()
     }
 }
 
-/// A partial answer must begin at the byte that was asked for and belong to a whole of the right size.
-fn check_range(answer: &Answer, from: u64, size: u64) -> Result<(), String> {
-    let value = answer.response.headers().get(CONTENT_RANGE);
-    let text = value.map(|v| String::from_utf8_lossy(v.as_bytes()).into_owned()).unwrap_or_default();
-    range_fits(&text, from, size)
-        .then_some(())
-        .ok_or_else(|| format!("wrong range: asked from byte {from} of {size}, got {:?}", redact::text(&text, 60)))
-}
-
-fn range_fits(text: &str, from: u64, size: u64) -> bool {
-    let Some(rest) = text.trim().strip_prefix("bytes ") else { return false };
-    let Some((range, total)) = rest.trim().split_once('/') else { return false };
-    let Some((start, end)) = range.split_once('-') else { return false };
-    let (Ok(start), Ok(end)) = (start.trim().parse::<u64>(), end.trim().parse::<u64>()) else { return false };
-    let total_fits = total.trim() == "*" || total.trim().parse() == Ok(size);
-    start == from && end >= start && end < size && total_fits
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges() {
-        let cases = [
-            ("bytes 5-9/10", true),
-            ("bytes 5-7/10", true),
-            ("bytes 5-9/*", true),
-            ("bytes 4-9/10", false),
-            ("bytes 5-10/10", false),
-            ("bytes 5-9/11", false),
-            ("bytes 5-4/10", false),
-            ("bytes */10", false),
-            ("5-9/10", false),
-            ("bytes 5-99999999999999999999/10", false),
-            ("", false),
-        ];
-        for (text, want) in cases {
-            assert_eq!(range_fits(text, 5, 10), want, "{text:?}");
-        }
+/// Whether a failure may well be the host's way of saying that there are too many connections.
+fn is_too_many(cause: &Cause) -> bool {
+    match cause {
+        Cause::Status { status, .. } => matches!(status.as_u16(), 429 | 503),
+        Cause::Connect(_) => true,
+        _ => false,
     }
 }

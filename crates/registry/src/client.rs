@@ -12,6 +12,7 @@ use url::Url;
 use crate::error::{Cause, RegistryError};
 use crate::hosts::HostsError;
 use crate::namespace::{HostConfig, Namespace};
+use crate::ranges::{Allowance, Memory, RangePolicy};
 use crate::repository::Repository;
 use crate::retry::RetryPolicy;
 use crate::transport::{Shared, Transport};
@@ -94,6 +95,10 @@ pub struct Options {
     pub limits: Limits,
     /// Proxies.
     pub proxy: ProxySettings,
+    /// When a blob is fetched by several ranges at once.
+    pub ranges: RangePolicy,
+    /// Where the bytes of ranges wait for their turn: a range is only asked for when its bytes may be held.
+    pub memory: Arc<dyn Memory>,
 }
 
 impl Options {
@@ -106,6 +111,8 @@ impl Options {
             retry: RetryPolicy::default(),
             limits: Limits::default(),
             proxy: ProxySettings::default(),
+            ranges: RangePolicy::default(),
+            memory: Arc::new(Allowance::default()),
         }
     }
 }
@@ -123,6 +130,7 @@ impl fmt::Debug for Options {
             .field("retry", &self.retry)
             .field("limits", &self.limits)
             .field("proxy", &self.proxy)
+            .field("ranges", &self.ranges)
             .finish_non_exhaustive()
     }
 }
@@ -155,6 +163,7 @@ impl Client {
             options.proxy.clone(),
             options.retry.idle_timeout,
             options.limits.error_body,
+            options.ranges.per_host,
         );
         let inner =
             Inner { options, shared: Arc::new(shared), transports: Mutex::default(), unreachable: Mutex::default() };

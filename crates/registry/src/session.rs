@@ -17,6 +17,7 @@ use crate::authenticator::{Authenticator, Round};
 use crate::challenge::{self, Challenge};
 use crate::client::Client;
 use crate::error::{Cause, RegistryError};
+use crate::ranges::HostRanges;
 use crate::redact::{self, Secrets};
 use crate::transport::{Answer, Ask, Method, Transport};
 
@@ -152,6 +153,22 @@ impl Session {
     /// # Errors
     /// The whole error, when nobody is left.
     pub(crate) async fn failed(&self, attempts: &mut Attempts, cause: Cause, asked: &str) -> Result<(), RegistryError> {
+        if let Some(wait) = self.failure(attempts, cause, asked)? {
+            tokio::time::sleep(wait).await;
+        }
+        Ok(())
+    }
+
+    /// Takes note of a failure: the wait after which the same host is to be asked again, or `None` for another one.
+    ///
+    /// # Errors
+    /// The whole error, when nobody is left.
+    pub(crate) fn failure(
+        &self,
+        attempts: &mut Attempts,
+        cause: Cause,
+        asked: &str,
+    ) -> Result<Option<Duration>, RegistryError> {
         let cause = cause.map_text(|text| self.secrets.scrub(text));
         let at = attempts.host();
         let host = &self.hosts[at];
@@ -160,13 +177,10 @@ impl Session {
         }
         tracing::debug!(host = host.transport.name(), %cause, asked, "request failed");
         match attempts.failed(&self.client.options().retry, host.who(), cause) {
-            Step::Again(wait) => {
-                tokio::time::sleep(wait).await;
-                Ok(())
-            }
+            Step::Again(wait) => Ok(Some(wait)),
             Step::Next => {
                 host.failed.store(true, Ordering::Relaxed);
-                Ok(())
+                Ok(None)
             }
             Step::End => {
                 host.failed.store(true, Ordering::Relaxed);
@@ -227,6 +241,17 @@ impl Session {
                 .await
                 .map_err(|cause| with_message(cause, refused))?;
         }
+    }
+
+    /// Asks for more of what a host redirected to: another origin, which is told nothing of the registry's credential,
+    /// headers or client certificate. The answer may be one without success.
+    pub(crate) async fn request_at(&self, host: usize, target: &Url, headers: HeaderMap) -> Result<Answer, Cause> {
+        self.hosts[host].transport.send_elsewhere(target.clone(), headers).await
+    }
+
+    /// What is known of a host's ranges.
+    pub(crate) fn ranges(&self, host: usize) -> &HostRanges {
+        self.hosts[host].transport.ranges()
     }
 
     /// The distribution specification wants the registry's warnings shown, each once.

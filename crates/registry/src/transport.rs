@@ -17,6 +17,7 @@ use crate::address::{check_realm, check_redirect, same_origin};
 use crate::client::ProxySettings;
 use crate::error::{Cause, body_message, transport_cause};
 use crate::namespace::HostConfig;
+use crate::ranges::HostRanges;
 use crate::{redact, retry, tls};
 
 const MAX_REDIRECTS: usize = 10;
@@ -30,12 +31,19 @@ pub(crate) struct Shared {
     pub(crate) proxy: ProxySettings,
     pub(crate) idle_timeout: Duration,
     pub(crate) error_body: usize,
+    range_connections: u32,
     roots: OnceCell<Arc<RootCertStore>>,
 }
 
 impl Shared {
-    pub(crate) fn new(user_agent: String, proxy: ProxySettings, idle_timeout: Duration, error_body: usize) -> Self {
-        Self { user_agent, proxy, idle_timeout, error_body, roots: OnceCell::new() }
+    pub(crate) fn new(
+        user_agent: String,
+        proxy: ProxySettings,
+        idle_timeout: Duration,
+        error_body: usize,
+        range_connections: u32,
+    ) -> Self {
+        Self { user_agent, proxy, idle_timeout, error_body, range_connections, roots: OnceCell::new() }
     }
 
     async fn roots(&self) -> Arc<RootCertStore> {
@@ -59,6 +67,7 @@ pub(crate) struct Transport {
     name: String,
     headers: HeaderMap,
     shared: Arc<Shared>,
+    ranges: HostRanges,
     own: OnceCell<reqwest::Client>,
     foreign: OnceCell<reqwest::Client>,
 }
@@ -104,7 +113,8 @@ impl Transport {
             headers.append(name, value);
         }
         let name = config.name();
-        Ok(Self { config, name, headers, shared, own: OnceCell::new(), foreign: OnceCell::new() })
+        let ranges = HostRanges::new(shared.range_connections);
+        Ok(Self { config, name, headers, shared, ranges, own: OnceCell::new(), foreign: OnceCell::new() })
     }
 
     pub(crate) fn config(&self) -> &HostConfig {
@@ -115,15 +125,29 @@ impl Transport {
         &self.name
     }
 
+    /// What is known of this host's ranges.
+    pub(crate) fn ranges(&self) -> &HostRanges {
+        &self.ranges
+    }
+
     pub(crate) fn error_body(&self) -> usize {
         self.shared.error_body
     }
 
     /// Sends, follows redirects, and gives back the first answer that is none.
     pub(crate) async fn send(&self, ask: Ask<'_>) -> Result<Answer, Cause> {
+        self.follow(ask, false).await
+    }
+
+    /// The same for a URL at another origin, to which this host redirected before: as if it had done so just now.
+    pub(crate) async fn send_elsewhere(&self, url: Url, headers: HeaderMap) -> Result<Answer, Cause> {
+        let ask = Ask { method: Method::Get, url, headers, authorization: None, form: None, is_token: false };
+        self.follow(ask, true).await
+    }
+
+    async fn follow(&self, ask: Ask<'_>, mut left_origin: bool) -> Result<Answer, Cause> {
         let first = ask.url.clone();
         let mut url = ask.url;
-        let mut left_origin = false;
         for _ in 0..=MAX_REDIRECTS {
             let at_home = !left_origin && same_origin(&url, &self.config.base);
             let client = self.client(at_home).await?;

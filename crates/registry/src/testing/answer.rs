@@ -15,6 +15,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::faults::Fault;
+use super::line::Transfer;
 use super::server::{Auth, Inner, RequestLog, lock};
 use super::tokens;
 
@@ -74,7 +75,18 @@ pub(super) async fn answer(
         return Ok(status(200, &[], "{}"));
     }
     match find(inner, rest) {
-        Ok(found) => Ok(content(inner, request, reset, found, fault)),
+        Ok(found) => {
+            let mut transfer = None;
+            if rest.contains("/blobs/") {
+                tokio::time::sleep(inner.traffic.line().latency).await;
+                match inner.traffic.begin() {
+                    Ok(begun) => transfer = Some(begun),
+                    Err(0) => return Err(io::Error::other("too many at once")),
+                    Err(code) => return Ok(status(code, &[], "")),
+                }
+            }
+            Ok(content(inner, request, reset, found, fault, transfer))
+        }
         Err(code) => {
             let body = json!({ "errors": [{ "code": code, "message": format!("{code} for {rest}") }] }).to_string();
             Ok(status(404, &[("content-type".into(), "application/json".into())], &body))
@@ -150,6 +162,7 @@ fn content(
     reset: &Arc<AtomicBool>,
     found: Found,
     fault: Option<Fault>,
+    transfer: Option<Transfer>,
 ) -> Response<Body> {
     let mut bytes = found.bytes.to_vec();
     match &fault {
@@ -167,7 +180,10 @@ fn content(
     }
     let total = bytes.len();
     let asked = request.range().and_then(parse_range).filter(|_| fault != Some(Fault::IgnoreRange));
-    let mut builder = Response::builder().header("accept-ranges", "bytes");
+    let mut builder = Response::builder();
+    if fault != Some(Fault::NoAcceptRanges) {
+        builder = builder.header("accept-ranges", "bytes");
+    }
     let mut bytes = Bytes::from(bytes);
     if let Some((start, end)) = asked {
         if start >= total || fault == Some(Fault::RefuseRange) {
@@ -196,11 +212,12 @@ fn content(
     if !matches!(fault, Some(Fault::Chunked | Fault::TooLongChunked | Fault::Unended)) {
         builder = builder.header("content-length", bytes.len());
     }
-    let pieces = if request.method == "HEAD" { Vec::new() } else { pieces(inner, bytes, fault.as_ref(), reset) };
-    builder.body(stream(pieces, Arc::clone(&inner.sent))).expect("headers are our own")
+    let size = transfer.as_ref().map_or(PIECE, |transfer| transfer.piece(PIECE));
+    let pieces = if request.method == "HEAD" { Vec::new() } else { pieces(inner, bytes, fault.as_ref(), reset, size) };
+    builder.body(stream(pieces, Arc::clone(&inner.sent), transfer)).expect("headers are our own")
 }
 
-fn pieces(inner: &Inner, bytes: Bytes, fault: Option<&Fault>, reset: &Arc<AtomicBool>) -> Vec<Piece> {
+fn pieces(inner: &Inner, bytes: Bytes, fault: Option<&Fault>, reset: &Arc<AtomicBool>, size: usize) -> Vec<Piece> {
     let cut = |bytes: &Bytes, size: usize| -> Vec<Piece> {
         (0..bytes.len()).step_by(size).map(|at| Piece::Data(bytes.slice(at..bytes.len().min(at + size)))).collect()
     };
@@ -209,7 +226,7 @@ fn pieces(inner: &Inner, bytes: Bytes, fault: Option<&Fault>, reset: &Arc<Atomic
             if matches!(fault, Some(Fault::Reset { .. })) {
                 reset.store(true, Ordering::SeqCst);
             }
-            let mut out = cut(&bytes.slice(..bytes.len().min(*after)), PIECE);
+            let mut out = cut(&bytes.slice(..bytes.len().min(*after)), size);
             // What was written must be on its way before the end; more than the buffers of a socket takes a while.
             let pause = if *after < (16 << 10) { 1 } else { 30 };
             out.push(Piece::Pause(Duration::from_millis(pause)));
@@ -217,36 +234,42 @@ fn pieces(inner: &Inner, bytes: Bytes, fault: Option<&Fault>, reset: &Arc<Atomic
             out
         }
         Some(Fault::Unended) => {
-            let mut out = cut(&bytes, PIECE);
+            let mut out = cut(&bytes, size);
             out.push(Piece::Pause(Duration::from_millis(30)));
             out.push(Piece::Fail);
             out
         }
         Some(Fault::HangAfter { after }) => {
             let after = bytes.len().min(*after);
-            let mut out = cut(&bytes.slice(..after), PIECE);
+            let mut out = cut(&bytes.slice(..after), size);
             out.push(Piece::Gate(inner.faults.gate()));
-            out.extend(cut(&bytes.slice(after..), PIECE));
+            out.extend(cut(&bytes.slice(after..), size));
             out
         }
         Some(Fault::Drip { piece, pause }) => {
             cut(&bytes, (*piece).max(1)).into_iter().flat_map(|data| [Piece::Pause(*pause), data]).collect()
         }
-        _ => cut(&bytes, PIECE),
+        _ => cut(&bytes, size),
     }
 }
 
-fn stream(pieces: Vec<Piece>, sent: Arc<AtomicU64>) -> Body {
-    let stream = futures::stream::unfold((pieces.into_iter(), sent), |(mut pieces, sent)| async move {
+fn stream(pieces: Vec<Piece>, sent: Arc<AtomicU64>, transfer: Option<Transfer>) -> Body {
+    let state = (pieces.into_iter(), sent, transfer);
+    let stream = futures::stream::unfold(state, |(mut pieces, sent, mut transfer)| async move {
         loop {
             match pieces.next()? {
                 Piece::Data(bytes) => {
+                    if let Some(transfer) = &mut transfer {
+                        transfer.pace(bytes.len()).await;
+                    }
                     sent.fetch_add(bytes.len() as u64, Ordering::SeqCst);
-                    return Some((Ok(Frame::data(bytes)), (pieces, sent)));
+                    return Some((Ok(Frame::data(bytes)), (pieces, sent, transfer)));
                 }
                 Piece::Pause(pause) => tokio::time::sleep(pause).await,
                 Piece::Gate(gate) => gate.cancelled().await,
-                Piece::Fail => return Some((Err(io::Error::other("broken on demand")), (pieces, sent))),
+                Piece::Fail => {
+                    return Some((Err(io::Error::other("broken on demand")), (pieces, sent, transfer)));
+                }
             }
         }
     });
@@ -265,7 +288,7 @@ fn status(code: u16, headers: &[(String, String)], body: &str) -> Response<Body>
         builder = builder.header(name, value);
     }
     let body = if body.is_empty() { Vec::new() } else { vec![Piece::Data(Bytes::copy_from_slice(body.as_bytes()))] };
-    builder.body(stream(body, Arc::default())).expect("headers are our own")
+    builder.body(stream(body, Arc::default(), None)).expect("headers are our own")
 }
 
 fn redirect(location: &str) -> Response<Body> {

@@ -57,6 +57,8 @@ pub enum Fault {
     WrongContentRange,
     /// Refuse every range with 416.
     RefuseRange,
+    /// Do not say that ranges are done.
+    NoAcceptRanges,
     /// Send small pieces with pauses between them.
     Drip {
         /// Bytes in a piece.

@@ -25,6 +25,7 @@ use tokio_util::task::TaskTracker;
 use super::answer::{self, Body};
 use super::faults::Faults;
 use super::image::{BuiltImage, BuiltIndex};
+use super::line::{Line, Traffic};
 use super::tls::{TestTls, server_config};
 use super::tokens::{TokenAuth, Tokens};
 
@@ -106,6 +107,7 @@ pub(super) struct Inner {
     pub(super) tokens: Tokens,
     /// Shared with the bodies that are on their way.
     pub(super) sent: Arc<AtomicU64>,
+    pub(super) traffic: Arc<Traffic>,
     requests: Mutex<Vec<RequestLog>>,
     connections: AtomicUsize,
 }
@@ -133,6 +135,7 @@ impl TestRegistry {
             faults: Faults::default(),
             tokens: Tokens::default(),
             sent: Arc::default(),
+            traffic: Arc::default(),
             requests: Mutex::default(),
             connections: AtomicUsize::new(0),
         });
@@ -247,6 +250,22 @@ impl TestRegistry {
     #[must_use]
     pub fn bytes_sent(&self) -> u64 {
         self.inner.sent.load(Ordering::SeqCst)
+    }
+
+    /// How blobs come from now on.
+    pub fn set_line(&self, line: Line) {
+        self.inner.traffic.set(line);
+    }
+
+    /// The most blobs, or parts of blobs, that were on their way at once.
+    #[must_use]
+    pub fn peak_transfers(&self) -> usize {
+        self.inner.traffic.peak()
+    }
+
+    /// Waits until so many blobs, or parts of blobs, are on their way.
+    pub async fn until_transfers(&self, now: usize) {
+        self.inner.traffic.until(now).await;
     }
 
     /// Connections that were accepted.

@@ -7,6 +7,7 @@ mod blobs;
 mod documents;
 mod mirrors;
 mod proxy;
+mod ranges;
 mod real;
 mod redirects;
 mod secrets;
