@@ -15,7 +15,7 @@ use crate::images;
 use crate::ingest::UnpackedLayer;
 use crate::lease::Lease;
 use crate::open::{Durability, Inner, Store};
-use crate::plan::{Move, Step};
+use crate::plan::{Move, Step, has_implicit_root};
 use crate::records::{BlobEntry, ImageEntry, ImageRecord, Layer, LayerEntry, LayerId};
 use crate::remove::release_layers;
 
@@ -268,7 +268,7 @@ impl Write<'_> {
             chain_id: step.chain_id.clone(),
             stats: step.layer.stats(),
             references: 0,
-            implicit_root: step.layer.outcome.implicit_dirs.first().is_some_and(Vec::is_empty),
+            implicit_root: has_implicit_root(&step.layer),
             unsynced_boot: (inner.durability == Durability::Relaxed).then(|| inner.boot.clone()),
             damaged: false,
         };

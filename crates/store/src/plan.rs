@@ -70,6 +70,11 @@ impl Wanted<'_> {
     }
 }
 
+/// Whether the layer has no entry for its root, which comes first of its implicit directories.
+pub(crate) fn has_implicit_root(layer: &UnpackedLayer) -> bool {
+    layer.outcome.implicit_dirs.first().is_some_and(Vec::is_empty)
+}
+
 impl Inner {
     /// Decides for each layer, lowest first.
     pub(crate) fn plan(
@@ -223,7 +228,12 @@ impl Inner {
 
     /// Whether the root below is as a root is without a layer below.
     fn is_on_plain_root(&self, below: &[Step]) -> Result<bool, StoreError> {
-        below.last().map_or(Ok(true), |step| self.has_plain_root(step))
+        let Some((step, lower)) = below.split_last() else { return Ok(true) };
+        // A root that it is yet to take over is not on the disk: what it takes over is.
+        match step.as_move() {
+            Some(Move { layer, chain_id: Some(_), .. }) if has_implicit_root(layer) => self.is_on_plain_root(lower),
+            _ => self.has_plain_root(step),
+        }
     }
 
     fn has_plain_root(&self, step: &Step) -> Result<bool, StoreError> {

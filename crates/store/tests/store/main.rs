@@ -9,6 +9,7 @@ mod full_disk;
 mod mount;
 mod names;
 mod open;
+mod order;
 mod ordinary_user;
 mod power_cut;
 mod remove;

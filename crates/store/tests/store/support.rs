@@ -48,6 +48,20 @@ impl Tar {
         self.entry(path, b'5', mode, "", (0, 0), b"")
     }
 
+    /// A directory with an owner and a time.
+    pub(crate) fn directory_with(self, path: &str, mode: u32, (uid, gid): (u32, u32), mtime: u32) -> Self {
+        let mut tar = self.directory(if path == "/" { "./" } else { path }, mode);
+        let at = tar.0.len() - 512;
+        let header = &mut tar.0[at..];
+        header[108..116].copy_from_slice(format!("{uid:07o}\0").as_bytes());
+        header[116..124].copy_from_slice(format!("{gid:07o}\0").as_bytes());
+        header[136..148].copy_from_slice(format!("{mtime:011o}\0").as_bytes());
+        header[148..156].copy_from_slice(b"        ");
+        let sum: u32 = header.iter().map(|b| u32::from(*b)).sum();
+        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        tar
+    }
+
     pub(crate) fn symlink(self, path: &str, to: &str) -> Self {
         self.entry(path, b'2', 0o777, to, (0, 0), b"")
     }
