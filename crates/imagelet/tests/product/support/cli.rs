@@ -20,6 +20,8 @@ pub(crate) struct Imagelet {
     user: Option<u32>,
     program: PathBuf,
     time: Time,
+    /// What it is started through: a program that becomes it.
+    through: Vec<String>,
 }
 
 /// What a run left.
@@ -49,6 +51,7 @@ impl Imagelet {
             user: None,
             program: PathBuf::from(PROGRAM),
             time: Time::default(),
+            through: Vec::new(),
         }
     }
 
@@ -100,6 +103,19 @@ impl Imagelet {
         self
     }
 
+    /// On one core, which is all that it sees.
+    pub(crate) fn one_core(self) -> Self {
+        let taskset = tool("taskset");
+        let cpu = rustix::thread::sched_getcpu().to_string();
+        self.through(&[&taskset.get_program().display().to_string(), "-c", &cpu])
+    }
+
+    /// Started through another program, which becomes it.
+    pub(crate) fn through(mut self, words: &[&str]) -> Self {
+        self.through = words.iter().map(|word| (*word).to_owned()).collect();
+        self
+    }
+
     /// As another user.
     pub(crate) fn user(mut self, id: u32) -> Self {
         self.user = Some(id);
@@ -108,7 +124,12 @@ impl Imagelet {
 
     fn command(&self, args: &[&str]) -> Command {
         let mut command = match self.user {
-            None => self.time.command(&self.program),
+            None if self.through.is_empty() => self.time.command(&self.program),
+            None => {
+                let mut command = Command::new(&self.through[0]);
+                command.args(&self.through[1..]).arg(&self.program);
+                command
+            }
             Some(id) => {
                 let mut command = tool("setpriv");
                 let id = id.to_string();
@@ -173,7 +194,13 @@ impl Imagelet {
     #[track_caller]
     pub(crate) fn peak_memory(&self, args: &[&str]) -> u64 {
         let mut command = tool("time");
-        command.args(["-f", "%M", "--"]).arg(&self.program).env_clear().args(&self.globals).args(args);
+        command
+            .args(["-f", "%M", "--"])
+            .args(&self.through)
+            .arg(&self.program)
+            .env_clear()
+            .args(&self.globals)
+            .args(args);
         let output = command.output().unwrap_or_else(|e| panic!("start {command:?}: {e}"));
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "imagelet {args:?}:\n{said}");
@@ -192,8 +219,11 @@ impl Imagelet {
     /// Starts it as a daemon of the test.
     #[track_caller]
     pub(crate) fn daemon(&self, args: &[&str]) -> Daemon {
-        let all: Vec<&str> = self.globals.iter().map(String::as_str).chain(args.iter().copied()).collect();
-        Daemon::start(Path::new(PROGRAM), &all)
+        let program = self.program.display().to_string();
+        let words = self.through.iter().map(String::as_str).chain([program.as_str()]);
+        let words = words.chain(self.globals.iter().map(String::as_str)).chain(args.iter().copied());
+        let words: Vec<&str> = words.collect();
+        Daemon::start(Path::new(words[0]), &words[1..])
     }
 
     /// Serves CRI on `socket`; comes back when a client can connect.

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::images::Blob;
 use super::network::write_pod_network;
 use super::process::{Daemon, eventually, need_root, run, signal, tool};
 use super::scratch::Scratch;
@@ -58,7 +59,7 @@ impl Containerd {
         }
         fs::write(&config, configuration(scratch.path(), &socket, &certs, &setup))
             .expect("write containerd's configuration");
-        Self { daemon: start(&config), config, socket, certs, scratch }
+        Self { daemon: start(&config, &socket), config, socket, certs, scratch }
     }
 
     /// Kills it as `kill -9` does. What it runs goes on without it.
@@ -85,7 +86,7 @@ impl Containerd {
     /// Starts it again where it was killed.
     #[track_caller]
     pub(crate) fn start_again(&mut self) {
-        self.daemon = start(&self.config);
+        self.daemon = start(&self.config, &self.socket);
     }
 
     /// Its own directory.
@@ -121,6 +122,38 @@ impl Containerd {
         command
     }
 
+    /// Has its applier unpack a blob that it holds into this one mount (`bind` or `overlay`), as a client of its diff service
+    /// may. `ctr` cannot ask for that; the two messages are written down here.
+    #[track_caller]
+    pub(crate) fn apply(&self, blob: &Blob, kind: &str, source: &str, options: &[String]) {
+        // Fields of protobuf: bytes under a number.
+        let field = |number: u8, bytes: &[u8]| {
+            let mut length = bytes.len();
+            let mut field = vec![number << 3 | 2];
+            while length > 127 {
+                field.push(u8::try_from(length & 127 | 128).expect("seven bits and one"));
+                length >>= 7;
+            }
+            field.push(u8::try_from(length).expect("seven bits"));
+            field.extend_from_slice(bytes);
+            field
+        };
+        let mut descriptor = field(1, blob.media_type.as_bytes());
+        descriptor.extend(field(2, blob.digest.to_string().as_bytes()));
+        let mut size = blob.size;
+        descriptor.push(3 << 3);
+        while size > 127 {
+            descriptor.push(u8::try_from(size & 127 | 128).expect("seven bits and one"));
+            size >>= 7;
+        }
+        descriptor.push(u8::try_from(size).expect("seven bits"));
+        let mut mount = [field(1, kind.as_bytes()), field(2, source.as_bytes())].concat();
+        mount.extend(options.iter().flat_map(|option| field(4, option.as_bytes())));
+        let request = [field(1, &descriptor), field(2, &mount)].concat();
+        let said = call(&self.socket, "containerd.services.diff.v1.Diff/Apply", &request);
+        assert!(is_good(&said), "{said}");
+    }
+
     /// Pulls with containerd's own client, and shows the image's file system on a directory.
     #[track_caller]
     pub(crate) fn mount(&self, image: &str, on: &Path) {
@@ -131,13 +164,36 @@ impl Containerd {
 }
 
 #[track_caller]
-fn start(config: &Path) -> Daemon {
+fn start(config: &Path, socket: &Path) -> Daemon {
     let program = tool("containerd");
     let config = config.display().to_string();
     let daemon = Daemon::start(Path::new(program.get_program()), &["-c", &config, "-l", "info"]);
     daemon.wait_for("that it has booted", |l| l.contains("containerd successfully booted").then_some(()));
     daemon.wait_for("that CRI is ready", |l| l.contains("Start streaming server").then_some(()));
+    // It says so a moment before it is.
+    eventually("containerd's CRI part is up", || {
+        is_good(&call(socket, "runtime.v1.RuntimeService/ListContainers", &[]))
+    });
     daemon
+}
+
+/// One call over gRPC; the answer is its headers and trailers.
+#[track_caller]
+fn call(socket: &Path, method: &str, request: &[u8]) -> String {
+    let length = u32::try_from(request.len()).expect("a short request");
+    let message = socket.with_extension("request");
+    fs::write(&message, [&[0][..], &length.to_be_bytes(), request].concat()).expect("write a request");
+    run(tool("curl")
+        .args(["-sS", "--http2-prior-knowledge", "--unix-socket"])
+        .arg(socket)
+        .args(["-H", "content-type: application/grpc", "-H", "te: trailers", "-H", "containerd-namespace: k8s.io"])
+        .args(["-D", "-", "-o", "/dev/null", "--data-binary"])
+        .arg(format!("@{}", message.display()))
+        .arg(format!("http://localhost/{method}")))
+}
+
+fn is_good(said: &str) -> bool {
+    said.lines().any(|line| line.trim() == "grpc-status: 0")
 }
 
 fn configuration(home: &Path, socket: &Path, certs: &Path, setup: &Setup) -> String {

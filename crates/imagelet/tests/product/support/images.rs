@@ -21,7 +21,13 @@ pub(crate) const EPOCH: &str = "@1700000000";
 pub(crate) enum Packing {
     Plain,
     Gzip,
+    /// Gzip in many members, as block compressors write it.
+    Members,
+    /// Gzip without compression: stored blocks only.
+    Stored,
     Zstd,
+    /// Zstd in many frames, with frames between them that a reader skips.
+    Frames,
 }
 
 /// A blob in a layout.
@@ -97,19 +103,37 @@ impl Layout {
     /// A layer of these paths of a directory and of nothing else: parents that are not named have no entry.
     #[track_caller]
     pub(crate) fn layer_with(&self, directory: &Path, packing: Packing, paths: &[&str]) -> Layer {
+        self.layer_as(directory, packing, paths, &POSIX)
+    }
+
+    /// The same with these options of tar's, which say the format.
+    #[track_caller]
+    pub(crate) fn layer_as(&self, directory: &Path, packing: Packing, paths: &[&str], format: &[&str]) -> Layer {
+        let tar = self.tar_as(directory, paths, format);
+        let layer = self.layer_from_tar(&tar, packing);
+        fs::remove_file(&tar).expect("remove a tar");
+        layer
+    }
+
+    /// The tar of [`Layout::layer_with`]. The next one takes its place.
+    #[track_caller]
+    pub(crate) fn tar(&self, directory: &Path, paths: &[&str]) -> PathBuf {
+        self.tar_as(directory, paths, &POSIX)
+    }
+
+    #[track_caller]
+    fn tar_as(&self, directory: &Path, paths: &[&str], format: &[&str]) -> PathBuf {
         let tar = self.0.join("layer.tar");
         run(tool("tar")
             .arg("-C")
             .arg(directory)
-            .args(["--sort=name", "--format=posix", "--pax-option=delete=atime,delete=ctime", "--numeric-owner"])
-            .args(["--xattrs", "--xattrs-include=*", "--no-recursion"])
+            .args(["--sort=name", "--numeric-owner", "--no-recursion"])
+            .args(format)
             .arg("-cf")
             .arg(&tar)
             .args(["--verbatim-files-from", "--null", "-T"])
             .arg(list_of(directory, paths, &self.0.join("layer.list"))));
-        let layer = self.layer_from_tar(&tar, packing);
-        fs::remove_file(&tar).expect("remove a tar");
-        layer
+        tar
     }
 
     /// A layer of a tar that is there.
@@ -118,17 +142,27 @@ impl Layout {
         let diff_id = digest_of_file(tar);
         let packed = self.0.join("layer.packed");
         let out = File::create(&packed).expect("create a blob");
-        let (mut command, media_type) = match packing {
-            Packing::Plain => (tool("cat"), types::OCI_LAYER),
-            Packing::Gzip => (tool("gzip"), types::OCI_LAYER_GZIP),
-            Packing::Zstd => (tool("zstd"), types::OCI_LAYER_ZSTD),
+        let packer = |program: &str, args: &[&str]| {
+            let mut command = tool(program);
+            command.args(args);
+            command
         };
-        match packing {
-            Packing::Plain => &mut command,
-            Packing::Gzip => command.args(["-n", "-1", "-c"]),
-            Packing::Zstd => command.args(["-q", "-3", "-c"]),
+        let (command, media_type) = match packing {
+            Packing::Plain => (Some(packer("cat", &[])), types::OCI_LAYER),
+            Packing::Gzip => (Some(packer("gzip", &["-n", "-1", "-c"])), types::OCI_LAYER_GZIP),
+            Packing::Members => {
+                (Some(packer("split", &["-b", "300007", "--filter=gzip -n -1 -c", "-"])), types::OCI_LAYER_GZIP)
+            }
+            Packing::Stored => (None, types::OCI_LAYER_GZIP),
+            Packing::Zstd => (Some(packer("zstd", &["-q", "-3", "-c"])), types::OCI_LAYER_ZSTD),
+            Packing::Frames => (Some(packer("split", &["-b", "500009", FRAMES, "-"])), types::OCI_LAYER_ZSTD),
         };
-        run(command.stdin(File::open(tar).expect("open a tar")).stdout(Stdio::from(out)));
+        match command {
+            Some(mut command) => {
+                run(command.stdin(File::open(tar).expect("open a tar")).stdout(Stdio::from(out)));
+            }
+            None => fs::write(&packed, stored(&fs::read(tar).expect("read a tar"))).expect("write a blob"),
+        }
         let digest = digest_of_file(&packed);
         let size = fs::metadata(&packed).expect("stat a blob").len();
         fs::rename(&packed, self.blob_path(&digest)).expect("name a blob");
@@ -200,6 +234,34 @@ impl Layout {
         let index = json!({"schemaVersion": 2, "mediaType": types::OCI_INDEX, "manifests": manifests});
         fs::write(self.0.join("index.json"), index.to_string()).expect("write an index");
     }
+}
+
+/// How tar writes everything that a layer can hold, and nothing else.
+const POSIX: [&str; 4] = ["--format=posix", "--pax-option=delete=atime,delete=ctime", "--xattrs", "--xattrs-include=*"];
+
+/// A frame with content, and one of four bytes that stand for nothing.
+const FRAMES: &str = r"--filter=zstd -q -3 -c; printf '\120\052\115\030\004\000\000\000skip'";
+
+/// Gzip with nothing compressed: blocks of at most 65535 bytes, and the sum that stands at the end.
+fn stored(bytes: &[u8]) -> Vec<u8> {
+    let mut table = [0_u32; 256];
+    for (n, entry) in (0_u32..).zip(&mut table) {
+        *entry = (0..8).fold(n, |sum, _| if sum & 1 == 1 { 0xEDB8_8320 ^ (sum >> 1) } else { sum >> 1 });
+    }
+    let sum = !bytes.iter().fold(!0_u32, |sum, b| table[usize::from(sum.to_le_bytes()[0] ^ b)] ^ (sum >> 8));
+    let mut packed = b"\x1f\x8b\x08\0\0\0\0\0\0\xff".to_vec();
+    let blocks = bytes.chunks(65535);
+    let last = blocks.len();
+    for (n, block) in (1..).zip(blocks) {
+        let length = u16::try_from(block.len()).expect("it is short");
+        packed.push(u8::from(n == last));
+        packed.extend_from_slice(&length.to_le_bytes());
+        packed.extend_from_slice(&(!length).to_le_bytes());
+        packed.extend_from_slice(block);
+    }
+    packed.extend_from_slice(&sum.to_le_bytes());
+    packed.extend_from_slice(&u32::try_from(bytes.len()).expect("it is not that long").to_le_bytes());
+    packed
 }
 
 /// This machine's platform.

@@ -1,5 +1,6 @@
 //! What the product tests share: real daemons, real images, the built program, and trees to compare.
 
+pub(crate) mod cgroup;
 pub(crate) mod cli;
 pub(crate) mod clock;
 pub(crate) mod containerd;
@@ -10,6 +11,7 @@ pub(crate) mod gc;
 pub(crate) mod images;
 pub(crate) mod leaks;
 pub(crate) mod manifests;
+pub(crate) mod nasty;
 pub(crate) mod network;
 pub(crate) mod node;
 pub(crate) mod pods;

@@ -1,0 +1,133 @@
+//! The memory of pulls: a large image in a cgroup of 64 MiB, and ten images at once, which share what one has. Page cache
+//! counts in a cgroup, so that what is written must be let go of as well.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use cri_api::{ImageService, PullImageRequest};
+use cri_grpc::Endpoint;
+use cri_grpc::client::{ClientOptions, connect_image_service};
+use futures::future::join_all;
+
+use crate::support::cgroup::MemoryCgroup;
+use crate::support::gate::Gate;
+use crate::support::images::{self, Image, Layer, Packing};
+use crate::support::process::eventually;
+use crate::support::random::noise_of;
+use crate::support::scene::Scene;
+use crate::support::{Imagelet, Scratch};
+
+/// What pulls may take, however many and however large.
+const BUDGET: u64 = 64 << 20;
+
+const PULLS: usize = 10;
+/// More than are fetched of one image at the same time.
+const LAYERS: usize = 5;
+
+/// Imagelet with no more memory than that.
+fn limited(scratch: &Scratch) -> Imagelet {
+    let imagelet = Imagelet::on(&scratch.join("store"));
+    match MemoryCgroup::new(scratch, BUDGET) {
+        Some(cgroup) => imagelet.through(&cgroup.words().iter().map(String::as_str).collect::<Vec<_>>()),
+        None => imagelet,
+    }
+}
+
+/// A file of so many MiB, whose parts are alike but for their beginnings.
+fn long_file(path: &Path, mebibytes: usize) {
+    let part = noise_of("part", 16 << 10).repeat(64);
+    let mut file = File::create(path).expect("create a file");
+    for n in 0..mebibytes {
+        file.write_all(&n.to_le_bytes()).and_then(|()| file.write_all(&part[8..])).expect("write a file");
+    }
+}
+
+#[test]
+fn a_large_image_in_a_small_cgroup() {
+    let s = Scene::new();
+    let layer = |name: &str, sizes: &[usize], small: usize, packing| {
+        let tree = s.scratch.directory(name);
+        for (n, mebibytes) in sizes.iter().enumerate() {
+            long_file(&tree.join(format!("{name}-{n}")), *mebibytes);
+        }
+        for n in 0..small {
+            images::write(&tree.join(format!("{name}-small/{}/{n}", n % 17)), format!("{n}\n").repeat(n % 400));
+        }
+        images::settle(&tree);
+        let layer = s.layout.layer(&tree, packing);
+        fs::remove_dir_all(tree).expect("remove a tree");
+        layer
+    };
+    let layers = [
+        layer("a", &[150], 0, Packing::Gzip),
+        layer("b", &[50, 0, 10], 2000, Packing::Gzip),
+        layer("c", &[1, 120], 100, Packing::Zstd),
+    ];
+    let name = s.registry.push(&s.layout, &s.layout.image(&layers), "test/large:1");
+    let imagelet = limited(&s.scratch);
+    let peak = imagelet.peak_memory(&["pull", &name]);
+    assert!(peak <= BUDGET, "{} MiB", peak >> 20);
+    let mounted = s.imagelet.mount(&name, s.scratch.join("mounted"));
+    for (file, mebibytes) in [("a-0", 150), ("b-0", 50), ("c-1", 120)] {
+        assert_eq!(fs::metadata(mounted.join(file)).expect("it is there").len(), mebibytes << 20, "{file}");
+    }
+    assert_eq!(fs::read_to_string(mounted.join("b-small/0/1003")).expect("a file"), "1003\n".repeat(1003 % 400));
+}
+
+/// Ten images of equal layers, half of them gzip, half zstd.
+fn push_ten(s: &Scene) -> Vec<Image> {
+    (0..PULLS)
+        .map(|n| {
+            let packing = if n % 2 == 0 { Packing::Gzip } else { Packing::Zstd };
+            let layers: Vec<Layer> = (0..LAYERS)
+                .map(|l| s.file_layer(&format!("data-{l}"), noise_of(&format!("{n}-{l}"), 1 << 20), packing))
+                .collect();
+            let image = s.layout.image(&layers);
+            s.registry.push(&s.layout, &image, &format!("ten/image-{n}:1"));
+            image
+        })
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_pulls_at_once_share_it_and_none_starves() {
+    let s = Scene::new();
+    let images = push_ten(&s);
+    let gate = Gate::start(s.registry.host().to_owned()).await;
+    // Documents pass, layers wait: every pull has begun before any has got on.
+    gate.hold_answers_after(256 << 10);
+    let socket = s.scratch.join("cri.sock");
+    let _agent = limited(&s.scratch).serve(&socket);
+    let endpoint = Endpoint::parse(&format!("unix://{}", socket.display())).expect("an endpoint");
+    let service: Arc<dyn ImageService> =
+        Arc::new(connect_image_service(&endpoint, ClientOptions::default()).await.expect("connect"));
+    let pulls = (0..PULLS).map(|n| {
+        let (service, name) = (Arc::clone(&service), format!("{}/ten/image-{n}:1", gate.host()));
+        tokio::spawn(async move { service.pull_image(PullImageRequest::new(name)).await })
+    });
+    let pulls: Vec<_> = pulls.collect();
+    let configs = |requests: &[String]| {
+        let is_asked = |image: &&Image| requests.iter().any(|r| r.ends_with(&format!("/blobs/{}", image.id)));
+        images.iter().filter(is_asked).count()
+    };
+    tokio::task::block_in_place(|| {
+        eventually("every pull has asked for its config", || configs(&s.registry.requests()) == PULLS);
+    });
+    gate.open();
+    for (pull, image) in join_all(pulls).await.into_iter().zip(&images) {
+        assert_eq!(pull.expect("no panic").expect("a pull"), image.id);
+    }
+    // Which image each request for a layer was for, in their order: everybody's first comes before anybody's last.
+    let requests = s.registry.requests();
+    let of = |request: &String| {
+        let layers = |image: &Image| image.blobs[..LAYERS].iter().any(|b| request.contains(&b.digest.to_string()));
+        images.iter().position(layers)
+    };
+    let asked: Vec<usize> = requests.iter().filter_map(of).collect();
+    let first = |n: usize| asked.iter().position(|m| *m == n).expect("it was asked for");
+    let last = |n: usize| asked.iter().rposition(|m| *m == n).expect("it was asked for");
+    let (latest_first, earliest_last) = ((0..PULLS).map(first).max(), (0..PULLS).map(last).min());
+    assert!(latest_first < earliest_last, "{asked:?}");
+}

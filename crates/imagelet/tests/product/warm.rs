@@ -1,0 +1,106 @@
+//! What is here is not fetched again: under the same name, under another one, packed in another way, or on its way for
+//! somebody else. Told by what the registry was asked for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cri_api::{ImageService, PullImageRequest};
+use cri_grpc::Endpoint;
+use cri_grpc::client::{ClientOptions, connect_image_service};
+use serde_json::json;
+
+use crate::support::gate::Gate;
+use crate::support::images::{Image, Layer, Packing, platform};
+use crate::support::process::eventually;
+use crate::support::random::noise_of;
+use crate::support::scene::Scene;
+
+fn layers(s: &Scene, packing: Packing) -> Vec<Layer> {
+    ["one", "two", "three"].iter().map(|n| s.file_layer(n, noise_of(n, 300_000), packing)).collect()
+}
+
+/// A number that stands in the reports of tests: how long a pull takes that has nothing to do.
+fn shortest_of_three(mut pull: impl FnMut()) -> Duration {
+    let mut one = || {
+        let from = std::time::Instant::now();
+        pull();
+        from.elapsed()
+    };
+    one().min(one()).min(one())
+}
+
+#[test]
+fn what_is_here_costs_a_manifest() {
+    let s = Scene::new();
+    let image = s.layout.image(&layers(&s, Packing::Gzip));
+    let name = s.registry.push(&s.layout, &image, "warm/app:1");
+    assert_eq!(s.reads_while(&["pull", &name]).len(), 5, "a manifest, a config, three layers");
+    assert_eq!(s.reads_while(&["pull", &name]), ["GET /v2/warm/app/manifests/1"], "again");
+
+    // A second tag of the same digest, and the same digest in another repository.
+    let second = s.registry.push(&s.layout, &image, "warm/app:2");
+    assert_eq!(s.reads_while(&["pull", &second]), ["GET /v2/warm/app/manifests/2"], "another tag");
+    let elsewhere = s.registry.push(&s.layout, &image, "warm/moved:1");
+    assert_eq!(s.reads_while(&["pull", &elsewhere]), ["GET /v2/warm/moved/manifests/1"], "another repository");
+
+    // The same layers in another image: its config is new, they are not.
+    let other = s.layout.image_for(&layers(&s, Packing::Gzip), &json!({"Cmd": ["/bin/other"]}), &platform());
+    let other_name = s.registry.push(&s.layout, &other, "warm/other:1");
+    let config = format!("GET /v2/warm/other/blobs/{}", other.id);
+    let asked = s.reads_while(&["pull", &other_name]);
+    assert_eq!(asked, ["GET /v2/warm/other/manifests/1", config.as_str()], "other config");
+    assert_eq!(s.imagelet.images().len(), 2);
+    eprintln!("a pull of what is here: {:?}", shortest_of_three(|| drop(s.imagelet.ok(&["pull", &name]))));
+}
+
+fn is_layer(request: &str, image: &Image) -> bool {
+    image.blobs.iter().any(|b| b.digest.to_string() != image.id && request.contains(&b.digest.to_string()))
+}
+
+/// One pull is under way with a layer that another one wants: how often which layer is asked for in the end.
+async fn at_once(s: &Scene, first: (&str, &Image), second: (&str, &Image)) -> Vec<String> {
+    let gate = Gate::start(s.registry.host().to_owned()).await;
+    gate.hold_answers_after(100_000);
+    let socket = s.scratch.join("cri.sock");
+    let _agent = s.imagelet.serve(&socket);
+    let endpoint = Endpoint::parse(&format!("unix://{}", socket.display())).expect("an endpoint");
+    let service: Arc<dyn ImageService> =
+        Arc::new(connect_image_service(&endpoint, ClientOptions::default()).await.expect("connect"));
+    let pull = |name: &str| {
+        let (service, name) = (Arc::clone(&service), format!("{}/{name}", gate.host()));
+        tokio::spawn(async move { service.pull_image(PullImageRequest::new(name)).await })
+    };
+    let until = |what: &str, is_asked: &dyn Fn(&String) -> bool| {
+        tokio::task::block_in_place(|| eventually(what, || s.registry.requests().iter().any(is_asked)));
+    };
+    let before = s.registry.requests().len();
+    let one = pull(first.0);
+    gate.reached().await;
+    until("the first one's config is asked for", &|r| r.contains(&first.1.id));
+    let other = pull(second.0);
+    let repository = second.0.split(':').next().expect("a name");
+    until("the second one's manifest is asked for", &|r| r.contains(&format!("{repository}/manifests")));
+    gate.open();
+    assert_eq!(one.await.expect("no panic").expect("a pull"), first.1.id);
+    assert_eq!(other.await.expect("no panic").expect("a pull"), second.1.id);
+    let requests = s.registry.requests().split_off(before);
+    let mut asked: Vec<String> =
+        requests.into_iter().filter(|r| is_layer(r, first.1) || is_layer(r, second.1)).collect();
+    asked.sort();
+    asked
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_pulls_at_once_fetch_what_they_share_once() {
+    let s = Scene::new();
+    let shared = layers(&s, Packing::Gzip);
+    let image = |name: &str| {
+        let own = s.file_layer(name, noise_of(name, 200_000), Packing::Gzip);
+        let image = s.layout.image(&[&shared[..], &[own]].concat());
+        s.registry.push(&s.layout, &image, &format!("{name}:1"));
+        image
+    };
+    let (first, second) = (image("once/first"), image("once/second"));
+    let asked = at_once(&s, ("once/first:1", &first), ("once/second:1", &second)).await;
+    assert_eq!(asked.len(), 5, "three that both want, and one of each: {asked:#?}");
+}
