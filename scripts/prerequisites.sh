@@ -13,8 +13,9 @@ tests=(
 )
 # What `cargo xtask bench-pull` measures, measures with, and makes its images of. igzip (isal) and libdeflate are for the floor of the machine.
 bench=(
-  containerd docker-registry podman skopeo umoci mmdebstrap python3 python3-pip busybox-static openssl zstd isal libdeflate-tools
+  containerd docker-registry podman skopeo umoci mmdebstrap python3 python3-pip busybox-static gcc libc6-dev openssl zstd isal libdeflate-tools
   e2fsprogs mount procps time linux-perf
+  nasm autoconf automake libtool make # what ISA-L is built with
 )
 
 packages=("${demo[@]}")

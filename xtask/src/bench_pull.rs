@@ -4,6 +4,7 @@
 //! in `engines`, what is public of a process in `proc`, and everything that can be decided without running anything in `options`, `figures`
 //! and `table`. Everything it starts ends with it (`session`).
 
+mod build;
 mod engines;
 mod figures;
 mod floor;
@@ -56,7 +57,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> anyhow::Result<Report> {
             std::process::exit(0);
         }
     };
-    bench(root, &options)
+    bench(root, options)
 }
 
 /// A line of progress.
@@ -64,7 +65,7 @@ pub(crate) fn say(line: &str) {
     eprintln!("bench-pull: {line}");
 }
 
-fn bench(root: &Path, options: &Options) -> anyhow::Result<Report> {
+fn bench(root: &Path, mut options: Options) -> anyhow::Result<Report> {
     let start = Instant::now();
     // Only root sees the limits of memory of others, mounts and starts containerd.
     if !session::is_root() {
@@ -81,10 +82,7 @@ fn bench(root: &Path, options: &Options) -> anyhow::Result<Report> {
         }
     };
     let corpus = fs::canonicalize(&corpus).with_context(|| format!("--corpus {}", corpus.display()))?;
-    let imagelet = binary(root, options)?;
-    for (name, file) in &options.binaries {
-        fs::metadata(file).with_context(|| format!("--binary {name}={}", file.display()))?;
-    }
+    let imagelet = build::programs(root, &mut options)?;
 
     say("making the disk, starting the registry, pushing the images");
     let lab = Lab::open(Session::begin(&root.join("target"))?, &corpus, &options.images)?;
@@ -92,7 +90,7 @@ fn bench(root: &Path, options: &Options) -> anyhow::Result<Report> {
     let about = format!("{} Load average at the start {}", machine::describe(&lab.session), machine::load());
     let mut seen = Vec::new();
     if options.parts.engines {
-        let (samples, floors) = rounds(&lab, options, &imagelet)?;
+        let (samples, floors) = rounds(&lab, &options, &imagelet)?;
         let rows = figures::rows(&samples, &options.images, &options.engines);
         if let Some(file) = &options.json {
             let text = serde_json::to_string_pretty(&rows)? + "\n";
@@ -136,6 +134,9 @@ fn bench(root: &Path, options: &Options) -> anyhow::Result<Report> {
 fn rounds(lab: &Lab, options: &Options, imagelet: &Path) -> anyhow::Result<(Vec<Sample>, Floors)> {
     let named = |name: &String| Engine::named(name, imagelet, &options.binaries).map(|engine| (name.clone(), engine));
     let engines: Vec<(String, Engine)> = options.engines.iter().filter_map(named).collect();
+    for name in options.engines.iter().filter(|name| !engines.iter().any(|(n, _)| n == *name)) {
+        say(&format!("{name} is not measured: there is no such build"));
+    }
     let containerd = if engines.iter().any(|(_, engine)| engine.needs_containerd()) {
         let probe = |socket: &Path| lab.session.output(engines::cri(lab, imagelet, socket).arg("images")).map(drop);
         Some(Containerd::start(lab, &probe)?)
@@ -193,23 +194,6 @@ fn one(lab: &Lab, containerd: Option<&Containerd>, name: &str, engine: &Engine, 
         sync,
         registry,
     })
-}
-
-/// The program that is measured: the caller's, or this workspace's in release.
-fn binary(root: &Path, options: &Options) -> anyhow::Result<PathBuf> {
-    if let Some((_, file)) = options.binaries.iter().find(|(name, _)| name == "imagelet") {
-        return fs::canonicalize(file).with_context(|| format!("--binary imagelet={}", file.display()));
-    }
-    say("building imagelet (release)");
-    let status = session::plain(env!("CARGO"))
-        .args(["build", "-q", "--release", "--locked", "-p", "imagelet"])
-        .current_dir(root)
-        .status()
-        .context("run cargo build")?;
-    if !status.success() {
-        bail!("cargo build: {status}");
-    }
-    Ok(root.join("target/release/imagelet"))
 }
 
 /// Runs a script of the project; what it says is for whoever waits.

@@ -85,7 +85,10 @@ impl Engine {
                 let root = lab.disk.join("podman");
                 std::fs::create_dir_all(root.join("tmp"))?;
                 let mut pull = program("podman", &lab.session.work);
-                pull.env("TMPDIR", root.join("tmp")).args([
+                // Its locks lie here as well, and not in the memory of the machine.
+                let containers = lab.session.work.join("containers.conf");
+                std::fs::write(&containers, "[engine]\nlock_type = \"file\"\n")?;
+                pull.env("CONTAINERS_CONF", &containers).env("TMPDIR", root.join("tmp")).args([
                     "--storage-driver",
                     "overlay",
                     "--cgroup-manager",

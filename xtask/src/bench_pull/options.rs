@@ -4,9 +4,12 @@ use std::path::PathBuf;
 
 /// Images of the corpus, in the order in which they are measured. What ends in `-zstd` is the tag `:zstd` of what is before it.
 pub(crate) const IMAGES: &[&str] = &["pause", "tiny", "base", "base-zstd", "app", "app-zstd", "ml", "manylayers"];
-/// Engines that are always known; further binaries add their names.
-pub(crate) const ENGINES: &[&str] =
-    &["imagelet", "imagelet-durable", "containerd-cri", "containerd-ctr", "podman", "skopeo+umoci"];
+/// Our own engine: the first runs from the release binary, with and without a flush, the last from a build with no system tools.
+const OWN: &[&str] = &["imagelet", "imagelet-durable", PLAIN];
+/// The build without ISA-L, which is measured beside one that has it.
+pub(crate) const PLAIN: &str = "imagelet-zlib-rs";
+/// The others.
+const OTHERS: &[&str] = &["containerd-cri", "containerd-ctr", "podman", "skopeo+umoci"];
 
 /// How it is used.
 pub(crate) const HELP: &str = "\
@@ -18,11 +21,12 @@ the engines; with some of these, only those parts.
 
   --rounds N           rounds (5); engines other than imagelet and containerd-cri run in three of them at most
   --image NAME         only this image; may be given several times: pause tiny base base-zstd app app-zstd ml manylayers
-  --engine NAME        only this engine; may be given several times: imagelet imagelet-durable containerd-cri containerd-ctr
-                       podman skopeo+umoci, and the names of --binary
+  --engine NAME        only this engine; may be given several times: imagelet imagelet-durable imagelet-zlib-rs
+                       containerd-cri containerd-ctr podman skopeo+umoci, and the names of --binary
   --quick              the image base alone, in two rounds
   --binary NAME=FILE   a program to measure as the engine NAME, with relaxed durability; may be given several times. Under the name
-                       imagelet it takes the place of target/release/imagelet, which is built otherwise
+                       imagelet it takes the place of target/release/imagelet, which is built otherwise: with ISA-L where the
+                       tools for that are there, and then once more without it, as imagelet-zlib-rs (not with --quick)
   --corpus DIR         an OCI layout with the images as tags, instead of building them (scripts/bench-images.sh)
   --json FILE          write one object for each engine and image
   --docs               put what was measured into docs/performance.md
@@ -113,7 +117,9 @@ pub(crate) fn parse(args: &[String]) -> Result<Asked, String> {
                 let Some((name, file)) = text.split_once('=').filter(|(n, f)| !n.is_empty() && !f.is_empty()) else {
                     return Err(format!("--binary {text}: not of the form NAME=FILE"));
                 };
-                let taken = binaries.iter().any(|(n, _)| n == name) || (name != "imagelet" && ENGINES.contains(&name));
+                let ours = name == "imagelet" || name == PLAIN;
+                let known = OWN.contains(&name) || OTHERS.contains(&name);
+                let taken = binaries.iter().any(|(n, _)| n == name) || (known && !ours);
                 if taken {
                     return Err(format!("--binary {text}: the name {name} is taken"));
                 }
@@ -164,7 +170,7 @@ pub(crate) fn parse(args: &[String]) -> Result<Asked, String> {
     Ok(Asked::Run(Options {
         images: IMAGES.iter().filter(|name| chosen(name)).map(|&name| name.to_owned()).collect(),
         rounds: rounds.unwrap_or(if quick { 2 } else { 5 }),
-        engines: engines_of(&engines, &binaries)?,
+        engines: engines_of(&engines, &binaries, quick)?,
         binaries,
         corpus,
         json,
@@ -174,14 +180,22 @@ pub(crate) fn parse(args: &[String]) -> Result<Asked, String> {
 }
 
 /// The engines that run: all, or those that were named, in the table's order.
-fn engines_of(named: &[String], binaries: &[(String, PathBuf)]) -> Result<Vec<String>, String> {
-    let further = binaries.iter().map(|(name, _)| name.as_str()).filter(|name| !ENGINES.contains(name));
-    let (ours, others) = ENGINES.split_at(2);
-    let all: Vec<&str> = ours.iter().copied().chain(further).chain(others.iter().copied()).collect();
+fn engines_of(named: &[String], binaries: &[(String, PathBuf)], quick: bool) -> Result<Vec<String>, String> {
+    let given = |name: &str| binaries.iter().any(|(n, _)| n == name);
+    let further = binaries.iter().map(|(name, _)| name.as_str()).filter(|name| !OWN.contains(name));
+    let all: Vec<&str> = OWN.iter().copied().chain(further).chain(OTHERS.iter().copied()).collect();
     if let Some(unknown) = named.iter().find(|name| !all.contains(&name.as_str())) {
         return Err(format!("--engine {unknown}: no such engine; there are {}", all.join(" ")));
     }
-    let wanted = |name: &&str| named.is_empty() || named.iter().any(|n| n == name);
+    if named.iter().any(|name| name == PLAIN) && given("imagelet") && !given(PLAIN) {
+        return Err(format!(
+            "--engine {PLAIN}: nothing is built where --binary imagelet=FILE is given; name it by --binary too"
+        ));
+    }
+    let wanted = |name: &&str| {
+        let by_itself = *name != PLAIN || given(PLAIN) || (!quick && !given("imagelet"));
+        if named.is_empty() { by_itself } else { named.iter().any(|n| n == name) }
+    };
     Ok(all.into_iter().filter(wanted).map(str::to_owned).collect())
 }
 

@@ -13,7 +13,10 @@ fn run(args: &[&str]) -> Result<Options, String> {
 #[test]
 fn nothing_means_all_images_and_engines() {
     let options = run(&[]).expect("fine");
-    assert_eq!((options.rounds, options.images.len(), options.engines.len()), (5, IMAGES.len(), ENGINES.len()));
+    assert_eq!(
+        (options.rounds, options.images.len(), options.engines.len()),
+        (5, IMAGES.len(), OWN.len() + OTHERS.len())
+    );
     assert_eq!(options.parts, Parts { engines: true, ..Parts::default() });
     assert!(!options.docs && options.json.is_none() && options.corpus.is_none());
 }
@@ -21,6 +24,7 @@ fn nothing_means_all_images_and_engines() {
 #[test]
 fn quick_is_one_image() {
     let options = run(&["--quick"]).expect("fine");
+    assert!(!options.engines.iter().any(|name| name == PLAIN), "one build is enough");
     assert_eq!((options.images, options.rounds), (vec!["base".to_owned()], 2));
     assert_eq!(run(&["--quick", "--rounds=7"]).expect("fine").rounds, 7);
 }
@@ -32,6 +36,8 @@ fn names_come_in_the_order_of_the_tables() {
     assert_eq!(options.engines, ["imagelet", "podman"]);
     let options = run(&["--binary", "imagelet=/a", "--binary", "imagelet-isal=/b"]).expect("fine");
     assert_eq!(options.engines[..4], ["imagelet", "imagelet-durable", "imagelet-isal", "containerd-cri"]);
+    let both = run(&["--binary", "imagelet=/a", "--binary", "imagelet-zlib-rs=/b", "--quick"]).expect("fine");
+    assert_eq!(both.engines[..4], ["imagelet", "imagelet-durable", "imagelet-zlib-rs", "containerd-cri"]);
     assert_eq!(options.binaries[1], ("imagelet-isal".to_owned(), PathBuf::from("/b")));
 }
 
@@ -55,6 +61,7 @@ fn errors_name_the_flag() {
         (&["--binary", "/a"], "--binary /a: not of the form NAME=FILE"),
         (&["--binary", "podman=/a"], "the name podman is taken"),
         (&["--binary", "a=/a", "--binary=a=/b"], "the name a is taken"),
+        (&["--binary", "imagelet=/a", "--engine", "imagelet-zlib-rs"], "name it by --binary too"),
         (&["--memory", "64X"], "--memory 64X: not a size"),
         (&["--memory", "99999999999G"], "--memory 99999999999G: not a size"),
         (&["--quick=yes"], "--quick takes no value"),
