@@ -98,6 +98,9 @@ impl Store {
         let is_durable = inner.durability == Durability::Full;
         if is_durable && !(moves.is_empty() && blobs.is_empty()) {
             inner.sync_file_system()?;
+            // Everything is on the disk, so that this costs the least here.
+            let youth = inner.db.youth();
+            youth.end().map_err(|source| StoreError::io("settle", &inner.layout.path, source))?;
         }
         let mut linked = Linked::new(inner, blobs, &mut next_layer)?;
         let mut moved = Moved { inner, done: Vec::new() };

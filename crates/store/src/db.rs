@@ -11,6 +11,7 @@ use crate::backend::ReservedFile;
 use crate::reserve::Reserve;
 use crate::tables;
 pub(crate) use crate::tables::{Document, Records, RecordsMut};
+use crate::young::Youth;
 
 /// The records are small and few: what redb keeps in memory by default would be more than the agent itself.
 const CACHE_BYTES: usize = 8 * 1024 * 1024;
@@ -33,12 +34,17 @@ macro_rules! from_redb {
 }
 from_redb!(redb::TableError, redb::StorageError, redb::TransactionError, redb::CommitError, redb::DatabaseError);
 
+fn io_error(error: std::io::Error) -> DbError {
+    DbError::Redb(Box::new(redb::Error::Io(error)))
+}
+
 /// The open database. After a failed read or write redb's handle refuses everything; it is then opened again at the
 /// next use, which finds the last state that reached the disk.
 #[derive(Debug)]
 pub(crate) struct Db {
     path: PathBuf,
     reserve: Arc<Reserve>,
+    youth: Arc<Youth>,
     /// Guards the handle: shared by all users, exclusive while it is replaced.
     handle: RwLock<Option<Handle>>,
 }
@@ -50,10 +56,10 @@ struct Handle {
 }
 
 impl Handle {
-    fn open(path: &Path, reserve: &Arc<Reserve>) -> Result<Self, DbError> {
+    fn open(path: &Path, reserve: &Arc<Reserve>, youth: &Arc<Youth>) -> Result<Self, DbError> {
         let failed = Arc::new(AtomicBool::new(false));
-        let file = ReservedFile::open(path, Arc::clone(reserve), Arc::clone(&failed))
-            .map_err(|error| DbError::Redb(Box::new(redb::Error::Io(error))))?;
+        let file =
+            ReservedFile::open(path, Arc::clone(reserve), Arc::clone(youth), Arc::clone(&failed)).map_err(io_error)?;
         let db = Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(file)?;
         Ok(Self { db, failed })
     }
@@ -65,19 +71,23 @@ impl Handle {
 
 impl Db {
     /// Opens or creates it, with all tables.
-    pub(crate) fn open(path: &Path, reserve: Arc<Reserve>) -> Result<Self, DbError> {
-        let handle = Handle::open(path, &reserve)?;
+    pub(crate) fn open(path: &Path, reserve: Arc<Reserve>, youth: Arc<Youth>) -> Result<Self, DbError> {
+        let handle = Handle::open(path, &reserve, &youth)?;
         // A store that is there is opened without a write: there may be no space for one.
         if !tables::are_there(&handle.db.begin_read()?)? {
             let transaction = handle.db.begin_write()?;
             tables::make(&transaction)?;
             transaction.commit()?;
         }
-        Ok(Self { path: path.to_owned(), reserve, handle: RwLock::new(Some(handle)) })
+        Ok(Self { path: path.to_owned(), reserve, youth, handle: RwLock::new(Some(handle)) })
     }
 
     pub(crate) fn reserve(&self) -> &Reserve {
         &self.reserve
+    }
+
+    pub(crate) fn youth(&self) -> &Youth {
+        &self.youth
     }
 
     /// One consistent look at the records.
@@ -88,11 +98,13 @@ impl Db {
         })
     }
 
-    /// One change of the records: durable when it returns, or nothing when it fails.
+    /// One change of the records: durable when it returns (unless the store is young, and of relaxed durability), or
+    /// nothing when it fails.
     pub(crate) fn write<T, E: From<DbError>>(
         &self,
         act: impl FnOnce(&WriteTransaction) -> Result<T, E>,
     ) -> Result<T, E> {
+        self.youth.before_write().map_err(io_error)?;
         self.with_handle(|db| {
             let transaction = db.begin_write().map_err(DbError::from)?;
             let value = act(&transaction)?;
@@ -114,7 +126,7 @@ impl Db {
                 tracing::warn!(path = %self.path.display(), "the database failed before, and is opened again");
                 // The old handle closes its file before the new one opens it.
                 *guard = None;
-                *guard = Some(Handle::open(&self.path, &self.reserve)?);
+                *guard = Some(Handle::open(&self.path, &self.reserve, &self.youth)?);
             }
         }
     }

@@ -26,7 +26,7 @@ impl SmallDisk {
 
     fn db(&self, reserve_bytes: u64) -> Result<Db, DbError> {
         let reserve = Reserve::open(&self.path.join("reserve"), reserve_bytes).expect("opens");
-        Db::open(&self.path.join("db"), Arc::new(reserve))
+        Db::open(&self.path.join("db"), Arc::new(reserve), Arc::new(crate::young::Youth::over()))
     }
 }
 

@@ -14,7 +14,7 @@ use rustix::fs::{AtFlags, Mode};
 use crate::error::StoreError;
 use crate::layout::{self, FS};
 use crate::lease::Lease;
-use crate::open::{Inner, Store};
+use crate::open::{Durability, Inner, Store};
 use crate::recipe;
 use crate::records::{LayerId, LayerStats};
 use crate::remove_tree;
@@ -134,7 +134,9 @@ impl LayerIngest {
         hollow: bool,
     ) -> Result<UnpackedLayer, UnpackError> {
         let inner = Arc::clone(&self.private.inner);
-        let options = UnpackOptions { limits: &inner.limits, privileged: inner.privileged, cancelled, hollow };
+        let write_back = inner.durability == Durability::Full;
+        let options =
+            UnpackOptions { limits: &inner.limits, privileged: inner.privileged, cancelled, write_back, hollow };
         let outcome = unpack::unpack(tar, self.directory.as_fd(), &options)?;
         let mut stats = LayerStats {
             entries: outcome.entries,

@@ -33,6 +33,7 @@ mod sweep;
 mod tables;
 pub mod tar;
 pub mod unpack;
+mod young;
 
 pub use accounting::{LayersOfImages, is_out_of_inodes};
 pub use blobs::{BlobIngest, NewBlob};

@@ -88,16 +88,30 @@ impl StoreLock {
         }
     }
 
+    /// How many seconds ago the file at `path` was changed, by the file system's clock; 0 when that cannot be said.
+    pub(crate) fn follows(&self, path: &Path) -> u64 {
+        let now = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
+        let now = rustix::fs::Timestamps { last_access: now, last_modification: now };
+        if rustix::fs::futimens(&self.file, &now).is_err() {
+            return 0;
+        }
+        let modified = |found: io::Result<std::fs::Metadata>| found.ok().and_then(|metadata| metadata.modified().ok());
+        let (lock, other) = (modified(self.file.metadata()), modified(std::fs::metadata(path)));
+        lock.zip(other).and_then(|(lock, other)| lock.duration_since(other).ok()).map_or(0, |age| age.as_secs())
+    }
+
     /// Has the next holder look at what this one wrote, although it came to an end.
     pub(crate) fn note_unclean(&self) {
         self.unclean.store(true, Ordering::Release);
     }
 
-    /// Notes, so that it outlives a stop of the machine, that all layers below this number are good. What an unclean end
+    /// Notes, so that with `sync` it outlives a stop of the machine, that all layers below this number are good. What an unclean end
     /// left is then nothing to look at any more.
-    pub(crate) fn good_up_to(&self, next_layer: u64) -> io::Result<()> {
+    pub(crate) fn good_up_to(&self, next_layer: u64, sync: bool) -> io::Result<()> {
         self.write(&Holder { since: Some(next_layer), ..self.holder.clone() })?;
-        self.sync()?;
+        if sync {
+            self.sync()?;
+        }
         self.unclean.store(false, Ordering::Release);
         Ok(())
     }

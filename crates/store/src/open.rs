@@ -18,12 +18,13 @@ use crate::lock::{Holder, LockError, StoreLock};
 use crate::records::LayerId;
 use crate::reserve::Reserve;
 use crate::unpack::Limits;
+use crate::young::{self, Age, Youth};
 
 /// The version of the layout and of the records. A greater one is refused, a smaller one is migrated.
 const VERSION: u32 = 1;
 /// What may lie in a root before it is a store: the parts of a store whose making was cut off, and what the rest of the
 /// program keeps there.
-const KNOWN: [&str; 9] = [
+const KNOWN: [&str; 10] = [
     layout::LOCK,
     layout::VERSION,
     layout::VERSION_NEW,
@@ -31,9 +32,14 @@ const KNOWN: [&str; 9] = [
     layout::INGEST,
     layout::LAYERS,
     layout::RESERVE,
+    young::FILE,
     "image_manager",
     "lost+found",
 ];
+
+/// So many seconds after it was last changed a file is on the disk, as Linux has it by default: 30 until it is old enough,
+/// and 5 until somebody looks.
+const SETTLED_BY_ITSELF: u64 = 60;
 
 /// How sure a committed image is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,7 +48,8 @@ pub enum Durability {
     #[default]
     Full,
     /// The files are left to the page cache. After a crash of the machine (not of the process), images that were
-    /// committed since the last clean end are dropped.
+    /// committed and not yet settled are dropped. What settles them is the clean end of an agent, an end a minute after
+    /// the last change of the records, and an open with full durability.
     Relaxed,
 }
 
@@ -89,6 +96,8 @@ pub(crate) struct Inner {
     pub(crate) privileged: bool,
     /// This boot of the machine, for relaxed durability.
     pub(crate) boot: String,
+    /// Whether this process stays, and its end is one of the machine's.
+    agent: bool,
     /// Guards who holds which layer, and with it the decision that a layer may go.
     pub(crate) leases: Mutex<LeaseTable>,
     /// Guards the way from private directories to committed layers: one image at a time. The value is the number of the
@@ -117,18 +126,18 @@ impl Store {
         // The paths that the store gives away must outlive a change of directory.
         let root = &std::path::absolute(root).map_err(|source| io_error("find store root", root, source))?;
         prepare_root(root)?;
+        let agent = options.agent_socket.is_some();
         let lock = take_lock(root, options.agent_socket)?;
         let fresh = check_version(root)?;
         let layout = Layout::open(root).map_err(|source| io_error("open the directories of", root, source))?;
         narrow(&layout)?;
-        if fresh {
-            discard_unfinished(&layout)?;
-        }
+        let boot = boot_id().map_err(|source| io_error("read", Path::new(BOOT_ID), source))?;
+        let (fresh, youth) = look_at_age(&layout, fresh, &boot, options.durability)?;
         let reserve_path = root.join(layout::RESERVE);
         let reserve = Reserve::open(&reserve_path, options.reserve_bytes)
             .map_err(|source| io_error("open", &reserve_path, source))?;
         let reserve = Arc::new(reserve);
-        let db = Db::open(&root.join(layout::DATABASE), Arc::clone(&reserve)).map_err(StoreError::from)?;
+        let db = Db::open(&root.join(layout::DATABASE), Arc::clone(&reserve), youth).map_err(StoreError::from)?;
         if fresh {
             let text = format!("{VERSION}\n");
             layout::write_whole(&layout.root, layout::VERSION, layout::VERSION_NEW, text.as_bytes())
@@ -140,7 +149,8 @@ impl Store {
             limits: options.limits,
             durability: options.durability,
             privileged: options.privileged.unwrap_or_else(is_privileged),
-            boot: boot_id().map_err(|source| io_error("read", Path::new(BOOT_ID), source))?,
+            boot,
+            agent,
             leases: Mutex::default(),
             commit: Mutex::new(1),
             mounting: Mutex::default(),
@@ -152,7 +162,8 @@ impl Store {
         };
         let store = Self { inner: Arc::new(inner) };
         store.inner.sweep_at_open()?;
-        if options.durability == Durability::Full {
+        // A store that was made just now grows up with its first commit.
+        if options.durability == Durability::Full && !fresh {
             store.inner.settle()?;
         }
         store.inner.mark_in_use().map_err(|source| io_error("write the lock file of", root, source))?;
@@ -183,6 +194,9 @@ impl Store {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        if !self.settles_at_end() {
+            return;
+        }
         if let Err(error) = self.settle() {
             self.lock.note_unclean();
             tracing::warn!(%error, "the store was closed without a sync; images of relaxed durability may not survive a crash");
@@ -293,6 +307,30 @@ pub(crate) fn is_privileged() -> bool {
     map.is_ok_and(|map| map.split_whitespace().eq(["0", "0", "4294967295"]))
 }
 
+/// Looks whether the store was made for good. One that may be torn is emptied. Says whether it is yet to be made.
+fn look_at_age(
+    layout: &Layout,
+    mut fresh: bool,
+    boot: &str,
+    durability: Durability,
+) -> Result<(bool, Arc<Youth>), OpenError> {
+    let failed = |operation| {
+        let path = layout.path.clone();
+        move |source: io::Error| io_error(operation, &path, source)
+    };
+    let age = Youth::find(&layout.root, boot).map_err(failed("look at the age of"))?;
+    if age == Age::Torn {
+        young::discard(layout).map_err(failed("empty"))?;
+        fresh = true;
+    }
+    if fresh {
+        discard_unfinished(layout)?;
+        Youth::begin(&layout.root, boot).map_err(failed("begin"))?;
+    }
+    let youth = Youth::new(&layout.root, durability, fresh || age == Age::Young).map_err(failed("begin"))?;
+    Ok((fresh, Arc::new(youth)))
+}
+
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 fn boot_id() -> io::Result<String> {
@@ -313,9 +351,29 @@ impl Inner {
     /// From now on an end that is not clean is seen by the next open.
     fn mark_in_use(&self) -> io::Result<()> {
         match self.lock.unclean() {
-            None => self.lock.good_up_to(*self.commit.lock().unwrap_or_else(PoisonError::into_inner)),
+            // A young store is emptied after a stop of the machine: there is nothing to look at then.
+            None => self.good_up_to(*self.commit.lock().unwrap_or_else(PoisonError::into_inner)),
+            Some(_) if self.db.youth().is_young() => Ok(()),
             Some(_) => self.lock.sync(),
         }
+    }
+
+    /// Whether an end has something to make sure, and may take the time that it takes.
+    fn settles_at_end(&self) -> bool {
+        match self.durability {
+            // Nothing was ever written.
+            Durability::Full => !self.db.youth().is_young(),
+            // After a pull that was not to wait for a sync, its process does not either. By a minute after the last change the
+            // kernel has written all of it, and it costs little to say so.
+            Durability::Relaxed => {
+                self.agent || self.lock.follows(&self.layout.path.join(layout::DATABASE)) >= SETTLED_BY_ITSELF
+            }
+        }
+    }
+
+    /// Notes in the lock file that all layers below this number are good.
+    pub(crate) fn good_up_to(&self, next_layer: u64) -> io::Result<()> {
+        self.lock.good_up_to(next_layer, !self.db.youth().is_young())
     }
 
     /// Writes all files of the store's file system to the disk.

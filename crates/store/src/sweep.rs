@@ -209,7 +209,7 @@ impl Inner {
         }
     }
 
-    /// At a clean end: what relaxed durability left to the page cache is written, and trusted from now on.
+    /// What relaxed durability left to the page cache is written, and trusted from now on; a young store grows up.
     pub(crate) fn settle(&self) -> Result<(), StoreError> {
         let rows = self.db.read(Records::layer_rows)?;
         let unsynced = |(id, entry): (LayerId, Result<LayerEntry, DbError>)| {
@@ -218,10 +218,12 @@ impl Inner {
         let waiting: Vec<(LayerId, LayerEntry)> = rows.into_iter().filter_map(unsynced).collect();
         let blobs = self.db.read(Records::blob_rows)?.into_iter().filter_map(|(_, row)| row.ok());
         let blobs: Vec<(Digest, BlobEntry)> = blobs.filter(|(_, entry)| entry.unsynced_boot.is_some()).collect();
-        if waiting.is_empty() && blobs.is_empty() {
+        let youth = self.db.youth();
+        if waiting.is_empty() && blobs.is_empty() && !youth.is_young() {
             return Ok(());
         }
         self.sync_file_system()?;
+        youth.end().map_err(|source| StoreError::io("settle", &self.layout.path, source))?;
         self.db.write(|transaction| {
             for (digest, mut entry) in blobs {
                 entry.unsynced_boot = None;

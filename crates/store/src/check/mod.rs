@@ -227,7 +227,7 @@ impl Store {
         let is_settled = options.repair || report.problems.is_empty();
         if is_settled && unclean.is_some() && options.depth >= Depth::Digest {
             let path = || self.inner.layout.path.join(crate::layout::LOCK);
-            self.inner.lock.good_up_to(next).map_err(|source| StoreError::io("write", path(), source))?;
+            self.inner.good_up_to(next).map_err(|source| StoreError::io("write", path(), source))?;
         }
         Ok(report)
     }

@@ -105,7 +105,7 @@ impl Unpacker<'_> {
                     Err(error) => return Err(failed("writing", path, error)),
                 }
             }
-            if at - begun >= WRITE_BACK {
+            if self.options.write_back && at - begun >= WRITE_BACK {
                 // Pages on their way to the disk stay in memory. That the advice is not heard is no fault.
                 let _ = rustix::fs::fadvise(fd, begun, NonZeroU64::new(at - begun), Advice::DontNeed);
                 begun = at;

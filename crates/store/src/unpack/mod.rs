@@ -40,6 +40,8 @@ pub struct UnpackOptions<'a> {
     pub privileged: bool,
     /// Asked before every entry and between pieces of big files.
     pub cancelled: &'a dyn Fn() -> bool,
+    /// The kernel is asked to begin to write big files to the disk while they grow, because somebody will wait for that.
+    pub write_back: bool,
     /// Files get their lengths and attributes, but no content: a copy to compare with, which takes hardly any space.
     pub hollow: bool,
 }

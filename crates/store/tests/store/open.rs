@@ -18,7 +18,7 @@ fn a_new_store_is_for_its_owner_alone() {
     let root = top.path().join("a/b/store");
     let store = open(&root);
     assert_eq!(mode(&root), 0o700);
-    assert_eq!(list(&root), ["ingest", "layers", "lock", "meta.redb", "reserve", "version"]);
+    assert_eq!(list(&root), ["ingest", "layers", "lock", "meta.redb", "reserve", "version", "young"]);
     assert_eq!(fs::read_to_string(root.join("version")).expect("readable"), "1\n");
     assert_eq!(store.totals().expect("readable"), imagelet_store::Totals::default());
     for name in ["lock", "meta.redb", "reserve", "version"] {
@@ -119,12 +119,13 @@ fn a_making_that_was_cut_off_is_done_again() {
     let whole = top.path().join("whole");
     drop(open(&whole));
     // The states that a kill can leave, in the order of the making.
-    let states: [&[&str]; 5] = [
+    let states: [&[&str]; 6] = [
         &[],
         &["lock"],
         &["lock", "ingest/", "layers/"],
-        &["lock", "ingest/", "layers/", "reserve", "meta.redb"],
-        &["lock", "ingest/", "layers/", "reserve", "meta.redb", "version.new"],
+        &["lock", "ingest/", "layers/", "young"],
+        &["lock", "ingest/", "layers/", "young", "reserve", "meta.redb"],
+        &["lock", "ingest/", "layers/", "young", "reserve", "meta.redb", "version.new"],
     ];
     for state in states {
         let root = tempfile::tempdir().expect("tempdir");
@@ -169,7 +170,9 @@ fn images_survive_a_reopening_and_leftovers_do_not() {
 fn relaxed_images_are_trusted_within_a_boot_only() {
     let top = tempfile::tempdir().expect("tempdir");
     let root = top.path().join("store");
-    let relaxed = || OpenOptions { durability: Durability::Relaxed, ..options() };
+    // The end of an agent settles what it wrote.
+    let agent_socket = Some(top.path().join("socket"));
+    let relaxed = || OpenOptions { durability: Durability::Relaxed, agent_socket: agent_socket.clone(), ..options() };
     let image = Image::new("one", &[plain_layer("a", b"aaa")]);
 
     let store = Store::open(&root, relaxed()).expect("opens");
@@ -189,6 +192,51 @@ fn relaxed_images_are_trusted_within_a_boot_only() {
     let images = store.images().expect("readable");
     assert_eq!(images.iter().map(|i| &i.id).collect::<Vec<_>>(), [&image.id()]);
     check_accounts(&store);
+}
+
+#[test]
+fn a_young_store_is_as_good_as_its_boot() {
+    let top = tempfile::tempdir().expect("tempdir");
+    let root = top.path().join("store");
+    let image = Image::new("one", &[plain_layer("a", b"aaa")]);
+    let relaxed = || OpenOptions { durability: Durability::Relaxed, ..options() };
+    let count = |options: OpenOptions| Store::open(&root, options).expect("opens").images().expect("readable").len();
+    let young = root.join("young");
+
+    // A command that was not to wait for a sync leaves it young, and the next one finds what it left.
+    image.pull(&Store::open(&root, relaxed()).expect("opens"), "docker.io/library/a:1");
+    assert_eq!((count(relaxed()), young.exists()), (1, true));
+    // After a stop of the machine nothing of it can be trusted, whatever a kill in the middle of the emptying has left.
+    for torn in ["another boot\n", ""] {
+        fs::write(&young, torn).expect("writes");
+        fs::write(root.join("layers/file"), "x").expect("writes");
+        assert_eq!((count(relaxed()), young.exists()), (0, true));
+        assert_eq!((list(&root.join("layers")), list(&root.join("ingest"))), (vec![], vec![]));
+        image.pull(&Store::open(&root, relaxed()).expect("opens"), "docker.io/library/a:1");
+    }
+    fs::remove_file(root.join("version")).expect("removes");
+    assert!(matches!(Store::open(&root, relaxed()), Err(OpenError::NotAStore { .. })), "layers without a version");
+    fs::write(root.join("version"), "1\n").expect("writes");
+    // A minute after the last change the kernel has written everything; the end of a command notes it.
+    let before = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000);
+    let age = |root: &Path| fs::File::open(root.join("meta.redb")).expect("opens").set_modified(before).expect("sets");
+    let store = Store::open(&root, relaxed()).expect("opens");
+    age(&root);
+    drop(store);
+    assert!(!young.exists());
+    set_boot(&root, None);
+    assert_eq!(count(relaxed()), 1);
+
+    // Full durability: the first commit makes it a grown one, and so does an open of what another one has left.
+    let full = top.path().join("full");
+    let store = open(&full);
+    assert!(full.join("young").exists());
+    image.pull(&store, "docker.io/library/a:1");
+    assert!(!full.join("young").exists());
+    drop(store);
+    fs::write(full.join("young"), fs::read("/proc/sys/kernel/random/boot_id").expect("reads")).expect("writes");
+    assert_eq!(open(&full).images().expect("readable").len(), 1);
+    assert!(!full.join("young").exists());
 }
 
 /// Asserts that no layer waits for a sync; then makes one layer look as if it was written, unsynced, in that boot.

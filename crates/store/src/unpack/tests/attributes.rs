@@ -201,8 +201,13 @@ fn a_caller_who_gives_up_is_heard() {
         asked.set(asked.get() + 1);
         asked.get() > 10
     };
-    let options =
-        crate::unpack::UnpackOptions { limits: &layer.limits, privileged: true, cancelled: &cancelled, hollow: false };
+    let options = crate::unpack::UnpackOptions {
+        limits: &layer.limits,
+        privileged: true,
+        cancelled: &cancelled,
+        write_back: false,
+        hollow: false,
+    };
     let tar = Tar::new().file("big", vec![0; 20 << 20]).end();
     let got = crate::unpack::unpack(&mut &tar[..], std::os::fd::AsFd::as_fd(&dir), &options);
     assert!(matches!(got, Err(UnpackError::Cancelled)), "{got:?}");

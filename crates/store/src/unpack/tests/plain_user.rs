@@ -87,7 +87,13 @@ fn as_nobody() {
         assert!(!rustix::process::geteuid().is_root());
         let dir = fs::File::open(directory).unwrap();
         let (limits, cancelled) = (Limits::default(), || false);
-        let options = UnpackOptions { limits: &limits, privileged: false, cancelled: &cancelled, hollow: false };
+        let options = UnpackOptions {
+            limits: &limits,
+            privileged: false,
+            cancelled: &cancelled,
+            write_back: false,
+            hollow: false,
+        };
         unpack(&mut &layer_of_everything().end()[..], dir.as_fd(), &options).unwrap();
         return;
     }
