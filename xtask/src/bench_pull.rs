@@ -4,6 +4,7 @@
 //! in `engines`, what is public of a process in `proc`, and everything that can be decided without running anything in `options`, `figures`
 //! and `table`. Everything it starts ends with it (`session`).
 
+mod budgets;
 mod build;
 mod engines;
 mod figures;
@@ -88,7 +89,7 @@ fn bench(root: &Path, mut options: Options) -> anyhow::Result<Report> {
     let lab = Lab::open(Session::begin(&root.join("target"))?, &corpus, &options.images)?;
     let document = Document { root, write: options.docs };
     let about = format!("{} Load average at the start {}", machine::describe(&lab.session), machine::load());
-    let mut seen = Vec::new();
+    let (mut seen, mut warnings) = (Vec::new(), Vec::new());
     if options.parts.engines {
         let (samples, floors) = rounds(&lab, &options, &imagelet)?;
         let rows = figures::rows(&samples, &options.images, &options.engines);
@@ -96,13 +97,17 @@ fn bench(root: &Path, mut options: Options) -> anyhow::Result<Report> {
             let text = serde_json::to_string_pretty(&rows)? + "\n";
             fs::write(file, text).with_context(|| format!("--json {}", file.display()))?;
         }
+        let standings = budgets::standings(&rows);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let most = rows.iter().map(|row| row.rounds).max().unwrap_or(0);
         let text = format!(
-            "{about}, at the end {}. Medians of {most} rounds (of {SELDOM} at most for `ctr`, podman and skopeo with umoci).\n\n{}",
+            "{about}, at the end {}. Medians of {most} rounds (of {SELDOM} at most for `ctr`, podman and skopeo with umoci).\n\n\
+             ### Budgets\n\n{}\n{}",
             machine::load(),
+            budgets::table(&standings),
             table::engines(&rows, &floors, cores)
         );
+        warnings = budgets::missed(&standings);
         document.part("engines", &text)?;
         seen.push(format!("{} pulls", samples.len()));
     }
@@ -127,7 +132,7 @@ fn bench(root: &Path, mut options: Options) -> anyhow::Result<Report> {
         document.part("profile", &text)?;
     }
     seen.push(format!("{:.0} s", start.elapsed().as_secs_f64()));
-    Ok(Report { seen: seen.join(", "), ..Report::default() })
+    Ok(Report { seen: seen.join(", "), warnings, failures: Vec::new() })
 }
 
 /// All rounds, and the floor of every image.
