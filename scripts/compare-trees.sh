@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Compares the whole tree of images, as imagelet makes it in every mode, with what containerd and umoci make of them:
-#   compare-trees.sh [--registry HOST:PORT | --corpus OCI-LAYOUT] [--binary FILE] [--work DIR] IMAGE…
+#   compare-trees.sh [--registry HOST:PORT | --corpus OCI-LAYOUT] [--binary FILE] [--work DIR] [--only MODE]… IMAGE…
 # Images are those of the registry (app:latest), or tags of the layout. Looked at: types, modes, owners, times of modification,
 # sizes, link targets, which names are one file, device numbers, extended attributes, digests of all content. One line for each
 # image and mode; ends with 1 when a tree differs in a way that docs/differences.md does not list. Needs root and what
@@ -25,13 +25,14 @@ modes=(
   "one-core|"
 )
 
-registry='' corpus='' binary=target/release/imagelet work='' images=()
+registry='' corpus='' binary=target/release/imagelet work='' images=() only=' '
 while [ $# -gt 0 ]; do
   case "$1" in
     --registry) registry=$2; shift 2 ;;
     --corpus) corpus=$2; shift 2 ;;
     --binary) binary=$2; shift 2 ;;
     --work) work=$2; shift 2 ;;
+    --only) only="$only$2 "; shift 2 ;; # a mode, containerd or umoci; the default mode is always there to be compared with
     -*) sed -n '2,8s/^# //p' "$0" >&2; exit 2 ;;
     *) images+=("$1"); shift ;;
   esac
@@ -120,6 +121,10 @@ pids+=($!)
 line_of "$work/containerd.log" 'containerd successfully booted' $! >/dev/null
 ctr() { command ctr --address "$work/c.sock" "$@"; }
 
+wanted() { # wanted MODE
+  [ "$only" = ' ' ] || [ "$1" = default ] || case "$only" in *" $1 "*) ;; *) return 1 ;; esac
+}
+
 failed=0
 line() { # line IMAGE WHAT FILE-OF-DIFFERENCES ENTRIES   one line, and what differs below it
   local count
@@ -137,6 +142,7 @@ for image in "${images[@]}"; do
   name=$registry/$image first=''
   for mode in "${modes[@]}"; do
     IFS='|' read -r called options <<<"$mode"
+    wanted "$called" || continue
     one_core=()
     [ "$called" != one-core ] || one_core=("$(command -v taskset)" -c 0)
     if [ -n "$options" ] && ! env -i "$binary" --help 2>/dev/null | grep -q -- "${options%%=*}" \
@@ -166,14 +172,18 @@ for image in "${images[@]}"; do
     line "$image" "$called" "$work/differs" "$(wc -l <"$first")"
   done
 
-  ctr images pull --hosts-dir "$work/certs.d" "$name" >/dev/null 2>"$work/said" || { cat "$work/said" >&2; exit 1; }
-  ctr images mount "$name" "$work/shown" >/dev/null
-  picture "$work/shown" "$work/tree"
-  umount "$work/shown"
-  ctr images rm --sync "$name" >/dev/null
-  unknown "$first" "$work/tree" >"$work/differs" || true
-  line "$image" "containerd $(containerd --version | awk '{ print $3 }')" "$work/differs" "$(wc -l <"$first")"
+  if wanted containerd; then
+    ctr images pull --hosts-dir "$work/certs.d" "$name" >/dev/null 2>"$work/said" || { cat "$work/said" >&2; exit 1; }
+    ctr images mount "$name" "$work/shown" >/dev/null
+    picture "$work/shown" "$work/tree"
+    # With its snapshot, which has the name of the directory: the next image would be shown this one's.
+    ctr images unmount --rm "$work/shown" >/dev/null
+    ctr images rm --sync "$name" >/dev/null
+    unknown "$first" "$work/tree" >"$work/differs" || true
+    line "$image" "containerd $(containerd --version | awk '{ print $3 }')" "$work/differs" "$(wc -l <"$first")"
+  fi
 
+  wanted umoci || continue
   skopeo copy -q --src-tls-verify=false "docker://$name" "oci:$work/copy:image"
   if grep -rqs 'tar+zstd' "$work/copy/blobs" --include='*' -m 1 --binary-files=without-match; then
     printf '%-22s %-22s skipped: umoci reads no zstd\n' "$image" umoci
