@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the tar of a small Debian root file system, once, and prints where it lies. The tests and the benchmark use it.
+# Makes the tar of a small Debian root file system, once, and prints where it lies. The tests use it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

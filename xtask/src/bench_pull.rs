@@ -91,7 +91,7 @@ fn bench(root: &Path, mut options: Options) -> anyhow::Result<Report> {
     let about = format!("{} Load average at the start {}", machine::describe(&lab.session), machine::load());
     let (mut seen, mut warnings) = (Vec::new(), Vec::new());
     if options.parts.engines {
-        let (samples, floors) = rounds(&lab, &options, &imagelet)?;
+        let (samples, floors, note) = rounds(&lab, &options, &imagelet)?;
         let rows = figures::rows(&samples, &options.images, &options.engines);
         if let Some(file) = &options.json {
             let text = serde_json::to_string_pretty(&rows)? + "\n";
@@ -101,7 +101,7 @@ fn bench(root: &Path, mut options: Options) -> anyhow::Result<Report> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let most = rows.iter().map(|row| row.rounds).max().unwrap_or(0);
         let text = format!(
-            "{about}, at the end {}. Medians of {most} rounds (of {SELDOM} at most for `ctr`, podman and skopeo with umoci).\n\n\
+            "{about}, at the end {}. Medians of {most} rounds (of {SELDOM} at most for `ctr`, podman and skopeo with umoci).{note}\n\n\
              ### Budgets\n\n{}\n{}",
             machine::load(),
             budgets::table(&standings),
@@ -136,7 +136,7 @@ fn bench(root: &Path, mut options: Options) -> anyhow::Result<Report> {
 }
 
 /// All rounds, and the floor of every image.
-fn rounds(lab: &Lab, options: &Options, imagelet: &Path) -> anyhow::Result<(Vec<Sample>, Floors)> {
+fn rounds(lab: &Lab, options: &Options, imagelet: &Path) -> anyhow::Result<(Vec<Sample>, Floors, String)> {
     let named = |name: &String| Engine::named(name, imagelet, &options.binaries).map(|engine| (name.clone(), engine));
     let engines: Vec<(String, Engine)> = options.engines.iter().filter_map(named).collect();
     for name in options.engines.iter().filter(|name| !engines.iter().any(|(n, _)| n == *name)) {
@@ -148,6 +148,15 @@ fn rounds(lab: &Lab, options: &Options, imagelet: &Path) -> anyhow::Result<(Vec<
     } else {
         None
     };
+    let mut note = String::new();
+    if let Some(containerd) = &containerd {
+        let asks = client(lab, imagelet, containerd)?;
+        note = format!(
+            " The client of `containerd-cri` takes {} s ({} of CPU) of each of its pulls: so long is a list of no images.",
+            table::seconds(asks.wall),
+            table::seconds(asks.cpu)
+        );
+    }
     let mut samples = Vec::new();
     for round in 0..options.rounds {
         for image in &options.images {
@@ -178,7 +187,15 @@ fn rounds(lab: &Lab, options: &Options, imagelet: &Path) -> anyhow::Result<(Vec<
         floors.push((image.clone(), floor::of(lab, image, rate).with_context(|| format!("the floor of {image}"))?));
         say(&format!("the floor of {image} is computed"));
     }
-    Ok((samples, floors))
+    Ok((samples, floors, note))
+}
+
+/// What asking containerd over CRI costs by itself: the middle of five.
+fn client(lab: &Lab, imagelet: &Path, containerd: &Containerd) -> anyhow::Result<measure::Took> {
+    let ask = || measure::measured(&lab.session, engines::cri(lab, imagelet, &containerd.socket).arg("images"), None);
+    let mut took = (0..5).map(|_| Ok(ask()?.took)).collect::<anyhow::Result<Vec<_>>>()?;
+    took.sort_by(|a, b| a.wall.total_cmp(&b.wall));
+    Ok(took[2])
 }
 
 /// One pull into an empty store, and the store empty again.

@@ -15,7 +15,7 @@ use super::measure::measured;
 use super::session::program;
 
 /// How much is written to find the rate of the disk.
-const RATE_BYTES: u64 = 2 << 30;
+const RATE_BYTES: u64 = 1 << 30;
 
 /// Seconds of CPU of the parts of one image.
 #[derive(Debug, Clone, Copy, PartialEq)]

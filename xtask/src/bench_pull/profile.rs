@@ -11,11 +11,14 @@ use anyhow::Context as _;
 use super::engines::imagelet;
 use super::lab::Lab;
 use super::session::program;
+use super::table::seconds;
 
 /// Images whose pulls are profiled, where they are among the chosen ones.
 const PROFILED: &[&str] = &["base", "app", "ml", "manylayers"];
 /// How many functions are shown.
 const TOP: usize = 12;
+/// Samples in a second of CPU.
+const RATE: u32 = 999;
 
 /// A part of the name of a function, and the stage that a sample belongs to which has such a function. A sample goes to the first
 /// rule that fits one of its functions, looked at from the innermost one; kernel and user functions are told by name alone.
@@ -95,6 +98,32 @@ struct Shares {
     functions: Vec<(String, f64)>,
 }
 
+impl Shares {
+    /// Stages and functions side by side.
+    fn table(&self, image: &str) -> String {
+        let mut out = format!(
+            "**{image}** ({} samples, {RATE} a second of CPU)\n\n| stage | share | CPU (s) | function | share |\n|---|---|---|---|---|\n",
+            self.samples
+        );
+        for at in 0..TOP {
+            let stage = self.stages.get(at).map_or_else(
+                || " | | ".to_owned(),
+                |(name, share)| {
+                    let cpu = share * self.samples as f64 / f64::from(RATE);
+                    format!("{name} | {:.1} % | {}", share * 100.0, seconds(cpu))
+                },
+            );
+            let function = self.functions.get(at).map_or_else(
+                || " | ".to_owned(),
+                |(name, share)| format!("`{}` | {:.1} %", name.replace('|', "\\|"), share * 100.0),
+            );
+            let _ = writeln!(out, "| {stage} | {function} |");
+        }
+        out.push('\n');
+        out
+    }
+}
+
 /// Profiles a pull of each of the images and says where the time went.
 pub(crate) fn run(lab: &Lab, binary: &Path, images: &[String]) -> anyhow::Result<String> {
     let mut out = String::from(
@@ -107,25 +136,12 @@ pub(crate) fn run(lab: &Lab, binary: &Path, images: &[String]) -> anyhow::Result
         let data = lab.session.memory.join("perf");
         let pull = imagelet(lab, binary, false, "pull");
         let mut record = program("perf", &lab.session.work);
-        record.args(["record", "-q", "-F", "999", "-g", "-o"]).arg(&data).arg("--");
+        record.args(["record", "-q", "-g", "-F", &RATE.to_string(), "-o"]).arg(&data).arg("--");
         record.arg(pull.get_program()).args(pull.get_args()).arg(lab.reference(image));
         lab.session.output(&mut record).with_context(|| format!("profile {image}"))?;
         let mut script = program("perf", &lab.session.work);
         script.args(["script", "-F", "ip,sym", "--no-inline", "-i"]).arg(&data);
-        let shares = shares(&lab.session.output(&mut script)?);
-        let _ = writeln!(
-            out,
-            "**{image}** ({} samples)\n\n| stage | share | function | share |\n|---|---|---|---|",
-            shares.samples
-        );
-        for at in 0..TOP {
-            let cell = |list: &[(String, f64)], code: &str| match list.get(at) {
-                Some((name, share)) => format!("{code}{}{code} | {:.1} %", name.replace('|', "\\|"), share * 100.0),
-                None => " | ".to_owned(),
-            };
-            let _ = writeln!(out, "| {} | {} |", cell(&shares.stages, ""), cell(&shares.functions, "`"));
-        }
-        out.push('\n');
+        out += &shares(&lab.session.output(&mut script)?).table(image);
     }
     lab.remove("imagelet")?;
     Ok(out)
@@ -186,6 +202,12 @@ mod tests {
         assert_eq!(stages, ["inflate", "everything else", "files: write"]);
         assert_eq!(shares.stages[0].1, 0.5);
         assert_eq!(shares.functions[0], ("zlib_rs::inflate::inflate_fast".to_owned(), 0.5));
+        let table = shares.table("base");
+        assert!(table.starts_with("**base** (4 samples, 999 a second of CPU)"), "{table}");
+        assert!(
+            table.contains("\n| inflate | 50.0 % | 0.002 | `zlib_rs::inflate::inflate_fast` | 50.0 % |\n"),
+            "{table}"
+        );
         assert_eq!(super::shares("").samples, 0);
     }
 
