@@ -6,9 +6,13 @@
 //! members, zstd many frames; nothing but further members or frames may follow. Whatever is wrong with the stream is an
 //! error, and no memory grows with what the stream says or holds.
 
+mod crc;
+mod deflate;
 mod detect;
 mod gzip;
 mod input;
+#[cfg(feature = "isal")]
+mod isal;
 mod output;
 mod zlib;
 mod zstandard;
@@ -29,6 +33,9 @@ pub const BUFFER: usize = 256 * 1024;
 
 /// What zstd windows are at most if nothing else is said: 2^27 bytes is what `zstd --long` makes by default.
 pub const WINDOW_LOG_MAX: u32 = 27;
+
+/// From this compressed length on several cores work on one gzip stream if nothing else is said.
+pub const PARALLEL_FROM: u64 = 8 * 1024 * 1024;
 
 /// Compressed bytes, in order.
 pub trait Source {
@@ -90,13 +97,21 @@ impl Spare for Alone {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GzipBackend {
     /// zlib-rs, which needs nothing but a Rust compiler.
-    #[default]
+    #[cfg_attr(not(feature = "isal"), default)]
     ZlibRs,
+    /// ISA-L, which is faster, and needs a C compiler, an assembler and autotools to be built.
+    #[cfg(feature = "isal")]
+    #[default]
+    Isal,
 }
 
 impl GzipBackend {
     /// All that this build has.
-    pub const ALL: &[Self] = &[Self::ZlibRs];
+    pub const ALL: &[Self] = &[
+        Self::ZlibRs,
+        #[cfg(feature = "isal")]
+        Self::Isal,
+    ];
 }
 
 /// How to inflate.
@@ -106,6 +121,8 @@ pub struct Options {
     pub gzip: GzipBackend,
     /// Whether several cores may work on one gzip stream.
     pub parallel: bool,
+    /// … if it is so long, compressed, at least.
+    pub parallel_from: u64,
     /// What else the process has to give.
     pub spare: Arc<dyn Spare>,
     /// Zstd frames whose window is more than two to the power of this are refused.
@@ -119,6 +136,7 @@ impl Default for Options {
         Self {
             gzip: GzipBackend::default(),
             parallel: true,
+            parallel_from: PARALLEL_FROM,
             spare: Arc::new(Alone),
             window_log_max: WINDOW_LOG_MAX,
             compressed_size: 0,
@@ -173,3 +191,7 @@ pub fn run(
 #[cfg(test)]
 #[path = "lib_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "parallel_tests.rs"]
+mod parallel_tests;

@@ -12,6 +12,12 @@ pub(crate) struct Chunks {
     size: usize,
 }
 
+impl Chunks {
+    pub(crate) fn new(blob: &[u8], size: usize) -> Self {
+        Self { blob: Bytes::copy_from_slice(blob), size }
+    }
+}
+
 impl Source for Chunks {
     fn next(&mut self) -> io::Result<Option<Bytes>> {
         if self.blob.is_empty() {
@@ -46,7 +52,7 @@ pub(crate) fn gzip(data: &[u8]) -> Vec<u8> {
 }
 
 pub(crate) fn run_in(blob: &[u8], chunk: usize, buffer: usize, options: &Options) -> Result<Vec<u8>, Error> {
-    let mut source = Chunks { blob: Bytes::copy_from_slice(blob), size: chunk };
+    let mut source = Chunks::new(blob, chunk);
     let mut sink = Gathered { buffer, ..Gathered::default() };
     run(&mut source, &mut sink, options, &mut |_| ()).map(|()| sink.bytes)
 }
@@ -61,7 +67,8 @@ fn inflate(blob: &[u8]) -> Result<Vec<u8>, Error> {
             if let Some(before) = &last {
                 match (before, &now) {
                     (Ok(a), Ok(b)) => assert!(a == b, "{gzip:?}, chunks of {chunk}"),
-                    (Err(a), Err(b)) => assert_eq!(format!("{a:?}"), format!("{b:?}"), "{gzip:?}, chunks of {chunk}"),
+                    // Who meets damage sooner has another word for it.
+                    (Err(Error::Corrupt(..)), Err(Error::Corrupt(..))) => {}
                     (a, b) => panic!("{gzip:?}, chunks of {chunk}: {:?} and {:?}", a.as_ref().err(), b.as_ref().err()),
                 }
             }
@@ -172,5 +179,5 @@ fn great_windows_are_asked_for_and_greater_ones_refused() {
     assert_eq!(run_in(&blob, 1 << 16, BUFFER, &options).unwrap().len(), 4 * data.len());
     assert_eq!(asked(), [1 << 24, 1 << 25]);
     assert!(matches!(run_in(&long(26), 1 << 16, BUFFER, &options), Err(Error::Corrupt("the zstd stream", _))));
-    assert_eq!(asked(), []);
+    assert!(asked().is_empty());
 }

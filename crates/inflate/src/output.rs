@@ -27,6 +27,11 @@ impl<'a> Output<'a> {
         Ok(&mut self.now[self.at..])
     }
 
+    /// The whole buffer that is being filled, and how far it is.
+    pub(crate) fn buffer(&mut self) -> (&mut [u8], usize) {
+        (&mut self.now, self.at)
+    }
+
     /// Says that so many bytes of the room were filled.
     pub(crate) fn filled(&mut self, amount: usize) {
         debug_assert!(amount <= self.now.len() - self.at, "no more than there was room for");

@@ -2,7 +2,7 @@
 
 use flate2::{Decompress, FlushDecompress, Status};
 
-use crate::gzip::{Inflater, Step};
+use crate::gzip::{Inflater, Step, WRONG};
 
 /// Inflates with zlib-rs.
 pub(crate) struct ZlibRs(Decompress);
@@ -16,15 +16,14 @@ impl ZlibRs {
 impl Inflater for ZlibRs {
     fn step(&mut self, input: &[u8], room: &mut [u8]) -> Result<Step, &'static str> {
         let before = (self.0.total_in(), self.0.total_out());
-        let status =
-            self.0.decompress(input, room, FlushDecompress::None).map_err(|_| "its deflate stream is wrong")?;
+        let status = self.0.decompress(input, room, FlushDecompress::None).map_err(|_| WRONG)?;
         // Never more than the lengths of two slices.
         let since = |now: u64, before: u64| usize::try_from(now - before).expect("no more than was given");
-        Ok(Step {
-            read: since(self.0.total_in(), before.0),
-            written: since(self.0.total_out(), before.1),
-            ended: matches!(status, Status::StreamEnd),
-        })
+        let mut step = Step::new(since(self.0.total_in(), before.0), since(self.0.total_out(), before.1));
+        if matches!(status, Status::StreamEnd) {
+            step.end(&[]);
+        }
+        Ok(step)
     }
 
     fn reset(&mut self) {

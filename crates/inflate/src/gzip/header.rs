@@ -1,7 +1,7 @@
 //! The header of a gzip member (RFC 1952, 2.3): checked and passed over; nobody wants the name or the time in it. Called
 //! for each member.
 
-use flate2::Crc;
+use crate::crc::Crc;
 
 use super::{cut_off, damaged};
 use crate::Error;
@@ -15,7 +15,7 @@ const RESERVED: u8 = 0xe0;
 
 /// Reads past a header.
 pub(super) fn skip(input: &mut Input<'_>) -> Result<(), Error> {
-    let mut crc = Crc::new();
+    let mut crc = Crc::default();
     let head = input.at_least(10)?;
     let start = &head[..head.len().min(3)];
     if !start.is_empty() && start != &[0x1f, 0x8b, 8][..start.len()] {

@@ -2,11 +2,17 @@
 //! may stand between or after them: neither garbage nor zeros, which Go's reader, and so containerd without helper
 //! programs, refuses as well. Called by [`crate::run`].
 
+mod ahead;
 mod header;
+mod job;
+mod parallel;
+#[cfg(feature = "isal")]
+mod whole;
 
 use std::io;
 
-use flate2::Crc;
+use crate::crc::Crc;
+use bytes::Bytes;
 
 use crate::input::Input;
 use crate::output::Output;
@@ -17,11 +23,30 @@ use crate::{Error, GzipBackend, Options};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     /// Bytes of the input that are used.
-    pub(crate) read: usize,
+    read: usize,
     /// Bytes of the output that are filled.
-    pub(crate) written: usize,
+    written: usize,
     /// Whether the deflate stream is over; the input after what was read is not part of it.
-    pub(crate) ended: bool,
+    ended: bool,
+    /// What belongs before the input that is left, since it was read ahead from inputs before this one.
+    ahead: ([u8; 8], usize),
+}
+
+impl Step {
+    /// So much was read and written, and it goes on.
+    pub(crate) fn new(read: usize, written: usize) -> Self {
+        Self { read, written, ended: false, ahead: ([0; 8], 0) }
+    }
+
+    /// The stream is over, and these last bytes (eight at most) of what was read are not part of it.
+    pub(crate) fn end(&mut self, ahead: &[u8]) {
+        self.ended = true;
+        let here = ahead.len().min(self.read);
+        self.read -= here;
+        let before = &ahead[..ahead.len() - here];
+        self.ahead.0[..before.len()].copy_from_slice(before);
+        self.ahead.1 = before.len();
+    }
 }
 
 /// Something that inflates raw deflate streams.
@@ -33,6 +58,8 @@ pub(crate) trait Inflater {
 }
 
 const NAME: &str = "the gzip stream";
+/// All that inflaters say of a stream which is none.
+pub(crate) const WRONG: &str = "its deflate stream is wrong";
 
 fn damaged(what: &str) -> Error {
     Error::Corrupt(NAME, io::Error::new(io::ErrorKind::InvalidData, what.to_owned()))
@@ -44,16 +71,23 @@ fn cut_off() -> Error {
 
 /// Inflates all members.
 pub(crate) fn inflate(input: &mut Input<'_>, output: &mut Output<'_>, options: &Options) -> Result<(), Error> {
-    match options.gzip {
-        GzipBackend::ZlibRs => members(input, output, &mut ZlibRs::new()),
-    }
-}
-
-fn members(input: &mut Input<'_>, output: &mut Output<'_>, inflater: &mut dyn Inflater) -> Result<(), Error> {
+    let mut inflater: Box<dyn Inflater> = match options.gzip {
+        GzipBackend::ZlibRs => Box::new(ZlibRs::new()),
+        #[cfg(feature = "isal")]
+        GzipBackend::Isal => Box::new(crate::isal::Isal::new()),
+    };
+    let parallel = options.parallel
+        && options.compressed_size >= options.parallel_from
+        && output.room()?.len() >= parallel::LEAST_BUFFER;
     loop {
         header::skip(input)?;
-        let mut crc = Crc::new();
-        body(input, output, inflater, &mut crc)?;
+        let mut crc = Crc::default();
+        match options.gzip {
+            _ if !parallel => body(input, output, &mut *inflater, &mut crc)?,
+            GzipBackend::ZlibRs => parallel::body(input, output, options, &mut crc)?,
+            #[cfg(feature = "isal")]
+            GzipBackend::Isal => whole::body(input, output, options, &mut crc)?,
+        }
         trailer(input, &crc)?;
         if input.fill()?.is_empty() {
             return Ok(());
@@ -79,6 +113,10 @@ fn body(
         input.consume(step.read);
         output.filled(step.written);
         if step.ended {
+            let (ahead, len) = step.ahead;
+            if len > 0 {
+                input.give_back([Bytes::copy_from_slice(&ahead[..len])].into_iter());
+            }
             return Ok(());
         }
     }

@@ -1,0 +1,147 @@
+//! What inflating costs: every backend on one core, and one stream on two, over something like a layer (a tar of text, code and
+//! noise). `INFLATE_BLOB=FILE` takes a layer's blob instead. Bytes are those of the tar stream.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a benchmark reads its own environment, and its helpers are its threads"
+)]
+
+use std::hint::black_box;
+use std::io::{self, Write as _};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use criterion::{Criterion, Throughput};
+use imagelet_inflate::{BUFFER, GzipBackend, Held, Options, Sink, Source, Spare, Stopped, Work, run};
+
+/// A blob in chunks, as a connection gives them.
+struct Chunks(Bytes);
+
+impl Source for Chunks {
+    fn next(&mut self) -> io::Result<Option<Bytes>> {
+        if self.0.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(self.0.split_to(self.0.len().min(128 * 1024))))
+    }
+}
+
+/// Counts, and uses eight buffers again and again.
+struct Count {
+    free: Vec<Vec<u8>>,
+    bytes: u64,
+}
+
+impl Sink for Count {
+    fn buffer(&mut self) -> Result<Vec<u8>, Stopped> {
+        Ok(self.free.remove(0))
+    }
+
+    fn send(&mut self, full: Vec<u8>, len: usize) -> Result<(), Stopped> {
+        self.bytes += len as u64;
+        self.free.push(full);
+        Ok(())
+    }
+}
+
+/// So many helpers, each a thread that waits.
+struct Helpers(std::sync::mpsc::SyncSender<Work>, Arc<std::sync::atomic::AtomicUsize>);
+
+impl Helpers {
+    fn new(count: usize) -> Self {
+        let (sender, receiver) = std::sync::mpsc::sync_channel::<Work>(count);
+        let receiver = Arc::new(std::sync::Mutex::new(receiver));
+        let idle = Arc::new(std::sync::atomic::AtomicUsize::new(count));
+        for _ in 0..count {
+            let (receiver, idle) = (Arc::clone(&receiver), Arc::clone(&idle));
+            std::thread::spawn(move || {
+                loop {
+                    let Ok(work) = receiver.lock().expect("no panic").recv() else { return };
+                    work();
+                    idle.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                }
+            });
+        }
+        Self(sender, idle)
+    }
+}
+
+impl Spare for Helpers {
+    fn helper(&self, work: Work) -> Result<(), Work> {
+        use std::sync::atomic::Ordering::SeqCst;
+        if self.1.fetch_update(SeqCst, SeqCst, |idle| idle.checked_sub(1)).is_err() {
+            return Err(work);
+        }
+        self.0.send(work).map_err(|error| error.0)
+    }
+
+    fn memory(&self, _: usize) -> Option<Held> {
+        Some(Box::new(()))
+    }
+
+    fn needed(&self, _: usize) -> Result<Held, Stopped> {
+        Ok(Box::new(()))
+    }
+}
+
+fn inflate(blob: &Bytes, options: &Options) -> u64 {
+    let free = (0..8).map(|_| vec![0; BUFFER]).collect();
+    let mut sink = Count { free, bytes: 0 };
+    run(&mut Chunks(blob.clone()), &mut sink, options, &mut |_| ()).expect("inflates");
+    sink.bytes
+}
+
+/// Text, code (this program) and noise in turn.
+fn like_a_layer() -> Vec<u8> {
+    let code = std::env::current_exe().and_then(std::fs::read).expect("this program");
+    let mut seed = 1_u64;
+    let mut noise = |n: usize| -> Vec<u8> {
+        let mut next = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 56) as u8
+        };
+        (0..n).map(|_| next()).collect()
+    };
+    let mut data = Vec::new();
+    for (i, part) in code.chunks(200_000).take(200).enumerate() {
+        data.extend_from_slice(part);
+        for line in 0..1500 {
+            writeln!(data, "/usr/share/doc/package-{}/file{line} {:x}", i % 7, line * i * 7919).expect("to memory");
+        }
+        data.extend(noise(5000));
+    }
+    data
+}
+
+fn main() {
+    let mut criterion = Criterion::default().configure_from_args().sample_size(10);
+    let (gzip, zstd) = match std::env::var_os("INFLATE_BLOB") {
+        Some(path) => (std::fs::read(path).expect("the blob"), None),
+        None => {
+            let data = like_a_layer();
+            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+            encoder.write_all(&data).expect("to memory");
+            let zstd = zstd::stream::encode_all(&data[..], 3).expect("to memory");
+            (encoder.finish().expect("to memory"), Some(zstd))
+        }
+    };
+    let gzip = Bytes::from(gzip);
+    let whole = Options { compressed_size: gzip.len() as u64, ..Options::default() };
+    let mut group = criterion.benchmark_group("inflate");
+    group.throughput(Throughput::Bytes(inflate(&gzip, &Options::default())));
+    for backend in GzipBackend::ALL {
+        let options = Options { gzip: *backend, parallel: false, ..whole.clone() };
+        group.bench_function(format!("gzip {backend:?}"), |b| b.iter(|| black_box(inflate(&gzip, &options))));
+        let alone = Options { gzip: *backend, parallel_from: 0, ..whole.clone() };
+        group.bench_function(format!("gzip {backend:?}, nobody helps"), |b| {
+            b.iter(|| black_box(inflate(&gzip, &alone)))
+        });
+        let options = Options { spare: Arc::new(Helpers::new(1)), ..alone };
+        group
+            .bench_function(format!("gzip {backend:?}, one helps"), |b| b.iter(|| black_box(inflate(&gzip, &options))));
+    }
+    if let Some(zstd) = zstd.map(Bytes::from) {
+        group.bench_function("zstd", |b| b.iter(|| black_box(inflate(&zstd, &Options::default()))));
+    }
+    group.finish();
+    criterion.final_summary();
+}

@@ -1,0 +1,250 @@
+//! Several cores against one, and every backend against every other: equal output for any stream, and an error for any damage.
+//! The tests' helpers are threads of their own; some refuse now and then, so that the decision changes within a stream.
+#![expect(clippy::cast_possible_truncation, reason = "bytes and small numbers are cut out of random words")]
+
+use std::io::Write as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use flate2::{Compress, Compression, FlushCompress};
+use proptest::prelude::*;
+
+use super::tests::{gzip, run_in};
+use super::*;
+
+/// A thread for each piece of work, unless the pattern has a zero there; memory in the same way.
+#[derive(Default)]
+struct Threads {
+    pattern: u32,
+    asked: AtomicUsize,
+    accepted: AtomicUsize,
+    held: Arc<AtomicUsize>,
+    most: AtomicUsize,
+}
+
+impl Threads {
+    fn new(pattern: u32) -> Arc<Self> {
+        Arc::new(Self { pattern, ..Self::default() })
+    }
+
+    fn says(&self) -> bool {
+        self.pattern.rotate_right(self.asked.fetch_add(1, Ordering::Relaxed) as u32 % 32) & 1 == 1
+    }
+}
+
+struct Lent(Arc<AtomicUsize>, usize);
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.0.fetch_sub(self.1, Ordering::SeqCst);
+    }
+}
+
+impl Spare for Threads {
+    fn helper(&self, work: Work) -> Result<(), Work> {
+        if !self.says() {
+            return Err(work);
+        }
+        self.accepted.fetch_add(1, Ordering::Relaxed);
+        std::thread::spawn(work);
+        Ok(())
+    }
+
+    fn memory(&self, bytes: usize) -> Option<Held> {
+        if !self.says() {
+            return None;
+        }
+        let now = self.held.fetch_add(bytes, Ordering::SeqCst) + bytes;
+        self.most.fetch_max(now, Ordering::SeqCst);
+        Some(Box::new(Lent(Arc::clone(&self.held), bytes)))
+    }
+
+    fn needed(&self, _: usize) -> Result<Held, Stopped> {
+        Ok(Box::new(()))
+    }
+}
+
+fn with(spare: &Arc<Threads>) -> Options {
+    Options { parallel_from: 0, spare: Arc::clone(spare) as Arc<dyn Spare>, ..Options::default() }
+}
+
+/// Bytes like a layer's: runs, words that come again, numbers, noise.
+fn layer(seed: u64, parts: usize) -> Vec<u8> {
+    let mut state = seed | 1;
+    let mut next = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let mut data = Vec::new();
+    for _ in 0..parts {
+        let length = 1 + next() as usize % 60_000;
+        match next() % 5 {
+            0 => data.resize(data.len() + length, next() as u8),
+            1 => data.extend((0..length).map(|_| next() as u8)),
+            2 => {
+                while (next() % 400) != 0 {
+                    writeln!(data, "usr/lib/python3/dist-packages/module_{}.py {}", next() % 500, next() % 9).unwrap();
+                }
+            }
+            3 => {
+                let from = data.len().saturating_sub(1 + next() as usize % 40_000);
+                let again = data[from..].to_vec();
+                data.extend(again);
+            }
+            _ => data.extend((0..length).map(|i| (i / 7) as u8 ^ (next() % 4) as u8)),
+        }
+    }
+    data
+}
+
+/// A gzip member with a flush after every so many bytes.
+fn flushed(data: &[u8], level: u32, every: usize, flush: FlushCompress) -> Vec<u8> {
+    let mut out = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
+    let mut compress = Compress::new(Compression::new(level), false);
+    let mut parts = data.chunks(every.max(1)).peekable();
+    loop {
+        let part = parts.next().unwrap_or(&[]);
+        let flush = if parts.peek().is_some() { flush } else { FlushCompress::Finish };
+        let start = compress.total_in();
+        loop {
+            out.reserve(64 * 1024);
+            let used = (compress.total_in() - start) as usize;
+            let status = compress.compress_vec(&part[used..], &mut out, flush).unwrap();
+            let used = (compress.total_in() - start) as usize;
+            if status == flate2::Status::StreamEnd || (used == part.len() && out.len() < out.capacity()) {
+                break;
+            }
+        }
+        if matches!(flush, FlushCompress::Finish) {
+            break;
+        }
+    }
+    let mut crc = flate2::Crc::new();
+    crc.update(data);
+    out.extend(crc.sum().to_le_bytes());
+    out.extend(crc.amount().to_le_bytes());
+    out
+}
+
+fn same(blob: &[u8], want: &[u8], chunk: usize, pattern: u32) {
+    for gzip in GzipBackend::ALL {
+        let alone = Options { gzip: *gzip, parallel: false, ..Options::default() };
+        assert!(run_in(blob, chunk, BUFFER, &alone).unwrap() == want, "{gzip:?} alone");
+        let spare = Threads::new(pattern);
+        let options = Options { gzip: *gzip, ..with(&spare) };
+        assert!(run_in(blob, chunk, 100_000, &options).unwrap() == want, "{gzip:?} with others");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 10, ..ProptestConfig::default() })]
+
+    #[test]
+    fn equal_output_in_every_way(
+        seeds in proptest::collection::vec((any::<u64>(), 0_usize..120, 0_u32..10, 1_usize..300_000, 0_u8..3), 1..4),
+        chunk in prop_oneof![Just(1_usize), 100..1000_usize, 30_000..200_000_usize],
+        pattern in prop_oneof![Just(u32::MAX), any::<u32>()],
+    ) {
+        let (mut blob, mut want) = (Vec::new(), Vec::new());
+        for (seed, parts, level, every, flush) in seeds {
+            let data = layer(seed, parts);
+            let flush = [FlushCompress::None, FlushCompress::Sync, FlushCompress::Full][usize::from(flush)];
+            blob.extend(flushed(&data, level, every, flush));
+            want.extend(data);
+        }
+        same(&blob, &want, chunk, pattern);
+    }
+
+    #[test]
+    fn damage_is_an_error_in_every_way(
+        seed in any::<u64>(),
+        place in any::<prop::sample::Index>(),
+        flip in 1_u8..=255,
+        cut in any::<bool>(),
+    ) {
+        let data = layer(seed, 150);
+        let whole = gzip(&data);
+        let at = place.index(whole.len());
+        let mut bad = whole.clone();
+        if cut {
+            bad.truncate(at);
+        } else {
+            bad[at] ^= flip;
+        }
+        // A cut at nothing is an empty stream, and damaged magic no gzip; time and system in the header say nothing.
+        prop_assume!(at >= 10 || (at == 3 && !cut));
+        for gzip in GzipBackend::ALL {
+            for parallel in [false, true] {
+                let options = Options { gzip: *gzip, parallel, ..with(&Threads::new(u32::MAX)) };
+                let result = run_in(&bad, 50_000, BUFFER, &options);
+                prop_assert!(matches!(result, Err(Error::Corrupt(..))), "{gzip:?} {parallel} {:?}", result.map(|b| b.len()));
+            }
+        }
+    }
+
+    #[test]
+    fn noise_never_panics(noise in proptest::collection::vec(any::<u8>(), 0..5000), parallel in any::<bool>()) {
+        let blob = [&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255][..], &noise].concat();
+        for gzip in GzipBackend::ALL {
+            let options = Options { gzip: *gzip, parallel, ..with(&Threads::new(u32::MAX)) };
+            drop(run_in(&blob, 700, BUFFER, &options));
+        }
+    }
+}
+
+#[test]
+fn helpers_do_help_and_memory_is_bounded() {
+    let data: Vec<u8> = (0..10).flat_map(|seed| layer(seed + 7, 400)).collect();
+    let blob = gzip(&data);
+    let spare = Threads::new(u32::MAX);
+    assert!(run_in(&blob, 100_000, BUFFER, &with(&spare)).unwrap() == data);
+    assert!(spare.accepted.load(Ordering::Relaxed) > blob.len() / 2_000_000, "of {} bytes", blob.len());
+    assert!(spare.most.load(Ordering::SeqCst) <= 64 << 20);
+    // Whoever still works is done soon, and only then all is given back.
+    drop(spare);
+}
+
+#[test]
+fn a_bomb_takes_no_memory() {
+    // A thousand to one: helpers end early, and nothing is kept.
+    let data = vec![0; 100 << 20];
+    let blob = gzip(&data);
+    struct Nothing(Vec<u8>, u64);
+    impl Sink for Nothing {
+        fn buffer(&mut self) -> Result<Vec<u8>, Stopped> {
+            Ok(std::mem::take(&mut self.0))
+        }
+
+        fn send(&mut self, full: Vec<u8>, len: usize) -> Result<(), Stopped> {
+            self.1 += len as u64;
+            self.0 = full;
+            Ok(())
+        }
+    }
+    let spare = Threads::new(u32::MAX);
+    let mut sink = Nothing(vec![0; BUFFER], 0);
+    let mut source = super::tests::Chunks::new(&blob, 4096);
+    run(&mut source, &mut sink, &with(&spare), &mut |_| ()).unwrap();
+    assert_eq!(sink.1, data.len() as u64);
+}
+
+#[test]
+fn a_reader_that_goes_ends_it() {
+    let blob = gzip(&layer(3, 600));
+    struct Gone(u32);
+    impl Sink for Gone {
+        fn buffer(&mut self) -> Result<Vec<u8>, Stopped> {
+            Ok(vec![0; BUFFER])
+        }
+
+        fn send(&mut self, _: Vec<u8>, _: usize) -> Result<(), Stopped> {
+            self.0 += 1;
+            if self.0 > 3 { Err(Stopped) } else { Ok(()) }
+        }
+    }
+    for options in [Options::default(), with(&Threads::new(u32::MAX))] {
+        let mut source = super::tests::Chunks::new(&blob, 10_000);
+        assert!(matches!(run(&mut source, &mut Gone(0), &options, &mut |_| ()), Err(Error::Stopped(_))));
+    }
+}
