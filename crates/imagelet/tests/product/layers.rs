@@ -226,3 +226,27 @@ fn applied_alone(s: &Scene, daemon: &Containerd, image: &Image, kind: &str) -> T
     run(tool("mount").args(["-t", "overlay", "overlay", "-o", &lower]).arg(&mounted));
     read(&mounted)
 }
+
+/// A whiteout in a directory that no layer below has. No builder writes one; overlayfs looks for whiteouts only where layers
+/// meet, and lists this one. See `docs/differences.md`.
+#[test]
+fn a_whiteout_that_hides_nothing_is_listed_and_not_found_as_in_containerd() {
+    let s = Scene::new();
+    let (base, above) = (s.scratch.directory("base"), s.scratch.directory("above"));
+    images::write(&base.join("etc/file"), "base\n");
+    for path in ["new/.wh.ghost", "new/file", "etc/.wh.ghost"] {
+        images::write(&above.join(path), "");
+    }
+    let layers = [s.layout.layer(&base, Packing::Gzip), s.layout.layer(&above, Packing::Gzip)];
+    let name = s.registry.push(&s.layout, &s.layout.image(&layers), "test/ghost:1");
+    s.imagelet.ok(&["pull", &name]);
+    let daemon = Containerd::start(s.registry.host());
+    let theirs = s.scratch.join("theirs");
+    daemon.mount(&name, &theirs);
+    for root in [s.imagelet.mount(&name, s.scratch.join("ours")), theirs] {
+        let listed = run(tool("bash").args(["-c", "echo $1/new/* $1/etc/*", "bash"]).arg(&root));
+        let below = format!("{}/", root.display());
+        assert_eq!(listed.replace(&below, ""), "new/file new/ghost etc/file\n");
+        assert!(fs::symlink_metadata(root.join("new/ghost")).is_err());
+    }
+}

@@ -312,7 +312,7 @@ impl Node {
     pub(crate) fn nothing_is_left_but(&self, excused: impl Fn(&str) -> bool) {
         self.eventually("no pod is known", || self.pods().is_empty());
         let mut left = Vec::new();
-        let until = Instant::now() + Duration::from_secs(10);
+        let until = Instant::now() + PATIENCE;
         while Instant::now() < until {
             left = self.left();
             left.retain(|line| !excused(line));
