@@ -4,6 +4,9 @@
 
 use std::path::Path;
 
+use cri_api::{ImageService as _, PullImageRequest};
+use image_service::{Engine, EngineOptions};
+
 use crate::support::images::{Layer, Packing};
 use crate::support::nasty;
 use crate::support::random::noise_of;
@@ -12,25 +15,53 @@ use crate::support::tree::{Tree, differences, read};
 use crate::support::{Imagelet, images};
 
 /// One way to pull: what it is called, and how it is asked for.
-type Mode = (&'static str, fn(Imagelet) -> Imagelet);
+type Mode = (&'static str, Way);
+
+#[derive(Clone, Copy)]
+enum Way {
+    /// The program, with flags.
+    Program(fn(Imagelet) -> Imagelet),
+    /// The engine as a library, for what no flag says.
+    Engine(fn(&mut EngineOptions)),
+}
+
+use Way::{Engine as Library, Program};
 
 /// How many layers at the same time, on how many cores, how careful.
 const LAYERS: &[Mode] = &[
-    ("as it comes", |i| i),
-    ("one layer at a time", |i| i.global("--max-parallel-layers", "1")),
-    ("eight layers at a time", |i| i.global("--max-parallel-layers", "8")),
-    ("one core, eight layers", |i| i.one_core().global("--max-parallel-layers", "8")),
-    ("relaxed", |i| i.global("--durability", "relaxed")),
+    ("as it comes", Program(|i| i)),
+    ("one layer at a time", Program(|i| i.global("--max-parallel-layers", "1"))),
+    ("eight layers at a time", Program(|i| i.global("--max-parallel-layers", "8"))),
+    ("one core, eight layers", Program(|i| i.one_core().global("--max-parallel-layers", "8"))),
+    ("relaxed", Program(|i| i.global("--durability", "relaxed"))),
+    ("blobs kept", Library(|o| o.keep_blobs = true)),
 ];
 
 /// How a long layer is fetched and inflated.
-const STREAMS: &[Mode] = &[("as it comes", |i| i), ("one core", Imagelet::one_core)];
+const STREAMS: &[Mode] = &[
+    ("as it comes", Program(|i| i)),
+    ("one core", Program(Imagelet::one_core)),
+    ("blobs kept", Library(|o| o.keep_blobs = true)),
+];
 
 /// Pulls in one way into a store of its own, and reads the tree.
 fn pulled(s: &Scene, name: &str, mode: &Mode) -> Tree {
     let store = tempfile::tempdir_in(s.scratch.path()).expect("a directory");
-    let imagelet = (mode.1)(Imagelet::on(&store.path().join("root")));
-    imagelet.ok(&["pull", name]);
+    let root = store.path().join("root");
+    let imagelet = Imagelet::on(&root);
+    match mode.1 {
+        Program(with) => drop(with(imagelet.clone()).ok(&["pull", name])),
+        Library(set) => {
+            let mut options = EngineOptions { root, hosts_roots: Vec::new(), ..EngineOptions::default() };
+            set(&mut options);
+            let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+            runtime.block_on(async {
+                let engine = Engine::open(options).await.expect("open a store");
+                engine.pull_image(PullImageRequest::new(name)).await.unwrap_or_else(|e| panic!("{}: {e}", mode.0));
+                engine.shutdown().await;
+            });
+        }
+    }
     let mounted = imagelet.mount(name, store.path().join("mounted"));
     let tree = read(&mounted);
     imagelet.ok(&["unmount", &mounted.display().to_string()]);
