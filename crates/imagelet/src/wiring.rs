@@ -20,7 +20,7 @@ use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 
 use crate::app::App;
-use crate::config::{self, Config};
+use crate::config::{self, Config, Durability};
 use crate::environment::Environment;
 use crate::exit::{Code, Failure, Outcome, chain};
 use crate::secrets::TokenDirectory;
@@ -217,6 +217,7 @@ fn records_options(config: &Config, metrics: &Arc<Metrics>) -> Outcome<RecordsOp
         max_intents: pods.max(parallel).saturating_mul(2).min(MAX_INTENTS),
         max_records: MAX_RECORDS,
         metrics: Arc::clone(metrics),
+        durable: config.durability == Durability::Full,
         ..RecordsOptions::new(config.root.join(RECORDS), wall_clock)
     })
 }

@@ -90,6 +90,7 @@ impl ImageGcManager {
         options: GcOptions,
     ) -> Self {
         let files = options.directory.as_ref().map(StateFiles::new);
+        let files = if options.durable { files } else { files.map(StateFiles::unsynced) };
         let holds = Holds::new(Arc::clone(&options.clock));
         Self {
             images,

@@ -32,6 +32,8 @@ pub struct GcOptions {
     pub sandbox_image: String,
     /// Where usage and pins are kept; `None`: in memory only.
     pub directory: Option<PathBuf>,
+    /// Whether usage is on the disk when it is stored. Pins always are.
+    pub durable: bool,
     /// The time of day.
     pub wall_clock: WallClock,
     /// The clock by which rounds and pauses are timed.
@@ -76,6 +78,7 @@ impl GcOptions {
             keep: Vec::new(),
             sandbox_image: String::new(),
             directory: None,
+            durable: true,
             wall_clock,
             clock: Arc::new(Instant::now),
             boot_clock: Some(super::probe::boot_clock()),

@@ -17,7 +17,7 @@ use super::history::{Stored, UsageHistory};
 use super::pressure::Pressure;
 use super::rules::Pins;
 use crate::RecordsError;
-use crate::records::files::Directory;
+use crate::records::files::{Directory, Use};
 
 const API_VERSION: &str = "imagelet.dev/v1alpha1";
 const USAGE: (&str, &str) = ("usage.json", "ImageUsage");
@@ -79,6 +79,8 @@ pub(super) struct Read<T> {
 #[derive(Clone, Debug)]
 pub struct StateFiles {
     directory: PathBuf,
+    /// Whether usage and pressure are on the disk when they are stored. Pins always are: somebody asked for them.
+    durable: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -93,7 +95,18 @@ impl StateFiles {
     /// Files in `directory`, which is made when something is written.
     #[must_use]
     pub fn new(directory: impl Into<PathBuf>) -> Self {
-        Self { directory: directory.into() }
+        Self { directory: directory.into(), durable: true }
+    }
+
+    /// The same files, of which those that only remember are left to the page cache.
+    #[must_use]
+    pub fn unsynced(self) -> Self {
+        Self { durable: false, ..self }
+    }
+
+    fn open(&self) -> Result<Directory, StateError> {
+        let used = if self.durable { Use::Shared } else { Use::SharedUnsynced };
+        Ok(Directory::open_for(self.directory.clone(), used)?)
     }
 
     /// The history as it was stored. `Ok(None)`: it is the file of that stamp, so that there is nothing new in it.
@@ -114,7 +127,7 @@ impl StateFiles {
         history: &mut UsageHistory,
         known: Option<Stamp>,
     ) -> Result<Option<Stamp>, StateError> {
-        let directory = Directory::open(self.directory.clone())?;
+        let directory = self.open()?;
         let lock = directory.lock()?;
         if let Some(Read { state: Some(theirs), .. }) = self.history(known)? {
             history.merge(theirs);
@@ -162,7 +175,7 @@ impl StateFiles {
 
     /// Stores what is known of disk pressure.
     pub(super) fn store_pressure(&self, pressure: Pressure) -> Result<(), StateError> {
-        let directory = Directory::open(self.directory.clone())?;
+        let directory = self.open()?;
         let _lock = directory.lock()?;
         self.write(&directory, PRESSURE, &pressure).map(drop)
     }

@@ -35,9 +35,12 @@ type Moment = (i64, u64);
 
 /// What a directory is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Use {
+pub(crate) enum Use {
     /// Other processes may change it at the same time.
     Shared,
+    /// The same; what is written is left to the page cache, so that a stop of the machine (not of the process) may leave files
+    /// that are empty or gone.
+    SharedUnsynced,
     /// Nothing is written; where it is missing, it is an empty one.
     Reading,
 }
@@ -161,7 +164,7 @@ impl Directory {
 
     /// Opens the directory. Unless it is to be read only, makes it where it is missing, and removes drafts that killed
     /// processes left.
-    pub(super) fn open_for(path: PathBuf, used: Use) -> Result<Self, RecordsError> {
+    pub(crate) fn open_for(path: PathBuf, used: Use) -> Result<Self, RecordsError> {
         let fail = |operation| RecordsError::io(operation, &path);
         if used == Use::Reading {
             let fd = match open_directory(&path) {
@@ -173,7 +176,10 @@ impl Directory {
         }
         let missing = !path.is_dir();
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(fail("make directory"))?;
-        if missing && let Some(parent) = path.parent() {
+        if missing
+            && used == Use::Shared
+            && let Some(parent) = path.parent()
+        {
             File::open(parent).and_then(|parent| parent.sync_all()).map_err(fail("make durable"))?;
         }
         let fd = open_directory(&path).map_err(|errno| fail("open directory")(errno.into()))?;
@@ -344,7 +350,9 @@ impl Directory {
                 let written = rustix::io::retry_on_intr(|| rustix::io::write(file, rest))?;
                 rest = &rest[written..];
             }
-            fs::fsync(file)?;
+            if self.used == Use::Shared {
+                fs::fsync(file)?;
+            }
             return Ok(draft);
         }
         Err(Errno::EXIST.into())
@@ -380,8 +388,11 @@ impl Directory {
         self.to_change().and_then(touch).map_err(RecordsError::io("touch", self.path_of(name)))
     }
 
-    /// Makes names durable.
+    /// Makes names durable, unless nothing in this directory is.
     pub(crate) fn sync(&self) -> Result<(), RecordsError> {
+        if self.used == Use::SharedUnsynced {
+            return Ok(());
+        }
         self.to_change().and_then(|fd| Ok(fs::fsync(fd)?)).map_err(self.fail("make durable"))
     }
 

@@ -60,7 +60,7 @@ pub(super) struct InFlight {
 impl Inner {
     /// Opens both directories.
     pub(super) async fn open(options: RecordsOptions, used: Use) -> Result<Arc<Self>, RecordsError> {
-        let RecordsOptions { directory, policy, max_intents, max_records, wall_clock, metrics } = options;
+        let RecordsOptions { directory, policy, max_intents, max_records, wall_clock, metrics, durable: _ } = options;
         let (pulled, pulling) = blocking(move || {
             let pulling = Pulling::open(directory.join("pulling"), used, max_intents)?;
             let pulled = Pulled::open(directory.join("pulled"), used, max_records, wall_clock)?;

@@ -76,6 +76,9 @@ pub struct RecordsOptions {
     pub wall_clock: WallClock,
     /// Where numbers of records and answers are counted.
     pub metrics: Arc<Metrics>,
+    /// Whether a record is on the disk before it counts. Without it a stop of the machine (not of the process) may leave
+    /// records unreadable, and images with such are verified again.
+    pub durable: bool,
 }
 
 impl RecordsOptions {
@@ -89,6 +92,7 @@ impl RecordsOptions {
             max_records: 550,
             wall_clock,
             metrics: Metrics::new(),
+            durable: true,
         }
     }
 }
@@ -100,6 +104,7 @@ impl fmt::Debug for RecordsOptions {
             .field("policy", &self.policy)
             .field("max_intents", &self.max_intents)
             .field("max_records", &self.max_records)
+            .field("durable", &self.durable)
             .finish_non_exhaustive()
     }
 }
@@ -118,7 +123,8 @@ impl PullRecords {
     /// # Errors
     /// [`RecordsError`], if the directory cannot be made, read or written.
     pub async fn open(options: RecordsOptions) -> Result<Self, RecordsError> {
-        Self::open_for(options, Use::Shared).await
+        let used = if options.durable { Use::Shared } else { Use::SharedUnsynced };
+        Self::open_for(options, used).await
     }
 
     /// Opens the directory only to [`peek`](PullRecords::peek): nothing is made, cleared or migrated, and what would write

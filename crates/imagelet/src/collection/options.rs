@@ -10,7 +10,7 @@ use image_manager::{ObjectRef, PullRecords};
 use jiff::SignedDuration;
 use kuberuntime::container_gc::{ContainerGcOptions, ContainerGcPolicy, LogDirectories, NoPodSource, PodStates};
 
-use crate::config::{Config, GcOrder, eviction, keep};
+use crate::config::{Config, Durability, GcOrder, eviction, keep};
 use crate::node::facts;
 
 /// How long a runtime's removal may take to show on the file system.
@@ -74,6 +74,7 @@ pub(super) fn of_images(
         keep: keep::rules(&gc.keep),
         sandbox_image: gc.sandbox_image.clone(),
         directory: Some(directory(&config.root, endpoint)),
+        durable: config.durability == Durability::Full,
         protect_pre_pulled: gc.protect,
         settle: SETTLE,
         records,

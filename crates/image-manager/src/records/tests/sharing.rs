@@ -6,7 +6,9 @@ use super::*;
 #[tokio::test]
 async fn what_one_writes_the_other_sees_at_once() {
     let node = Node::new();
-    let (agent, command) = (node.open().await, node.open().await);
+    // Of two that keep their promises to the disk differently.
+    let unsynced = RecordsOptions { durable: false, ..node.options() };
+    let (agent, command) = (node.open().await, PullRecords::open(unsynced).await.unwrap());
     let pod = [secret("uid", "ns", "name", "hash")];
     for i in 0..40 {
         let image_ref = format!("id{i}");

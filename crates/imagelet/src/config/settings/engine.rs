@@ -67,8 +67,8 @@ pub(super) static ROWS: &[Setting] = &[
         value_name: "full|relaxed",
         list: None,
         group: Group::Engine,
-        help: "full: an image that was reported survives a power cut; relaxed: the last ones may be lost, none is \
-               ever half",
+        help: "full: an image that was reported survives a power cut; relaxed: the last ones and their records may be \
+               lost, none is ever half",
         apply: |c, raw| raw.choice(&DURABILITIES).map(|v| c.durability = v),
         show: |c| word(&DURABILITIES, c.durability),
     },
