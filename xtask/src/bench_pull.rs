@@ -101,7 +101,7 @@ fn bench(root: &Path, mut options: Options) -> anyhow::Result<Report> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let most = rows.iter().map(|row| row.rounds).max().unwrap_or(0);
         let text = format!(
-            "{about}, at the end {}. Medians of {most} rounds (of {SELDOM} at most for `ctr`, podman and skopeo with umoci).{note}\n\n\
+            "{about}, at the end {}. Medians of {most} round(s), of {SELDOM} at most for `ctr`, podman and skopeo with umoci.{note}\n\n\
              ### Budgets\n\n{}\n{}",
             machine::load(),
             budgets::table(&standings),

@@ -24,6 +24,7 @@ const RATE: u32 = 999;
 /// rule that fits one of its functions, looked at from the innermost one; kernel and user functions are told by name alone.
 const STAGES: &[(&str, &str)] = &[
     ("crc32", "checksum of gzip"),
+    ("pclmulqdq", "checksum of gzip"),
     ("inflate", "inflate"),
     ("isal_", "inflate"),
     ("decode_huffman", "inflate"),
@@ -37,6 +38,8 @@ const STAGES: &[(&str, &str)] = &[
     ("HUF_", "recipe (zstd)"),
     ("sha256", "SHA-256"),
     ("sha2::", "SHA-256"),
+    // How sha2 loads its blocks, where that is not inlined.
+    ("try_trait::Wrapped", "SHA-256"),
     ("sync_file_range", "writing out"),
     ("sys_fsync", "writing out"),
     ("sys_fdatasync", "writing out"),
