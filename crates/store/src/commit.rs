@@ -270,6 +270,7 @@ impl Write<'_> {
             diff_id: step.diff_id.clone(),
             chain_id: step.chain_id.clone(),
             stats: step.layer.stats(),
+            shape: step.layer.shape,
             references: 0,
             implicit_root: has_implicit_root(&step.layer),
             unsynced_boot: (inner.durability == Durability::Relaxed).then(|| inner.boot.clone()),

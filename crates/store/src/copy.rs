@@ -11,21 +11,23 @@ use crate::error::StoreError;
 use crate::ingest::UnpackedLayer;
 use crate::open::Inner;
 use crate::recipe;
+use crate::shape::Shape;
 use crate::unpack::UnpackError;
 
 impl Inner {
-    /// Unpacks the layer in this directory once more. `None` when its stream cannot be built again as it was: then it
+    /// Unpacks the layer in this directory, which has this shape, once more. `None` when its stream cannot be built again as it was: then it
     /// has to come from where it came.
     pub(crate) fn copy_of(
         self: &Arc<Self>,
         directory: &OwnedFd,
+        shape: Shape,
         diff_id: &Digest,
     ) -> Result<Option<Arc<UnpackedLayer>>, StoreError> {
-        let ingest = self.new_layer()?;
+        let ingest = self.new_layer(Shape::default())?;
         let (reader, mut writer) =
             io::pipe().map_err(|source| StoreError::io("open a pipe for", &self.layout.path, source))?;
         let (rebuilt, unpacked, got) = std::thread::scope(|scope| {
-            let rebuilding = scope.spawn(move || recipe::rebuild(directory.as_fd(), &mut writer));
+            let rebuilding = scope.spawn(move || shape.rebuild(directory.as_fd(), &mut writer));
             let tar = Hashing { reader, hasher: diff_id.algorithm().hasher() };
             let mut tar = BufReader::with_capacity(recipe::BUFFER, tar);
             let unpacked = ingest.unpack(&mut tar, &|| false);

@@ -9,19 +9,16 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use oci::Digest;
-use rustix::fs::{AtFlags, Mode};
+use rustix::fs::Mode;
 
 use crate::error::StoreError;
-use crate::layout::{self, FS};
+use crate::layout;
 use crate::lease::Lease;
 use crate::open::{Durability, Inner, Store};
-use crate::recipe;
 use crate::records::{LayerId, LayerStats};
 use crate::remove_tree;
-use crate::unpack::{self, UnpackError, UnpackOptions, UnpackOutcome};
-
-/// What a layer's directory has beside its tree, itself included. `replaced/` is counted with the tree.
-const BESIDE: [&str; 3] = [".", recipe::FILE, "deferred.jsonl"];
+use crate::shape::Shape;
+use crate::unpack::{UnpackError, UnpackOptions, UnpackOutcome};
 
 impl Store {
     /// A private directory for one layer. It vanishes with the value.
@@ -31,22 +28,19 @@ impl Store {
     pub fn new_layer(&self, lease: &Lease) -> Result<LayerIngest, StoreError> {
         // The lease says that a pull is going on; a layer that is not yet in the store needs no protection.
         let _ = lease;
-        self.inner.new_layer()
+        self.inner.new_layer(Shape::default())
     }
 }
 
 impl Inner {
-    pub(crate) fn new_layer(self: &Arc<Self>) -> Result<LayerIngest, StoreError> {
+    pub(crate) fn new_layer(self: &Arc<Self>, shape: Shape) -> Result<LayerIngest, StoreError> {
         let private = self.private();
         let (path, name) = (self.layout.ingest_path(private.number), private.name());
         let failed = |source: std::io::Error| StoreError::io("create the layer directory", &path, source);
         rustix::fs::mkdirat(&self.layout.ingest, name.as_str(), Mode::RWXU).map_err(|e| failed(e.into()))?;
         let directory = layout::open_directory(&self.layout.ingest, &name).map_err(failed)?;
-        let mode = Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH;
-        rustix::fs::mkdirat(&directory, FS, mode).map_err(|e| failed(e.into()))?;
-        // Not less than this, whatever the umask.
-        rustix::fs::chmodat(&directory, FS, mode, AtFlags::empty()).map_err(|e| failed(e.into()))?;
-        Ok(LayerIngest { private, directory })
+        shape.begin(&directory).map_err(failed)?;
+        Ok(LayerIngest { private, directory, shape })
     }
 
     /// A name under `ingest/` that nobody else has. There is nothing yet.
@@ -100,6 +94,7 @@ impl Drop for Private {
 pub struct LayerIngest {
     private: Private,
     directory: OwnedFd,
+    shape: Shape,
 }
 
 impl fmt::Debug for LayerIngest {
@@ -137,24 +132,9 @@ impl LayerIngest {
         let write_back = inner.durability == Durability::Full;
         let options =
             UnpackOptions { limits: &inner.limits, privileged: inner.privileged, cancelled, write_back, hollow };
-        let outcome = unpack::unpack(tar, self.directory.as_fd(), &options)?;
-        let mut stats = LayerStats {
-            entries: outcome.entries,
-            files: outcome.files,
-            content_bytes: outcome.content_bytes,
-            disk_bytes: outcome.disk_bytes,
-            inodes: outcome.inodes,
-            deferred: outcome.deferred,
-            exact: outcome.exact,
-            root_opaque: outcome.root_opaque,
-        };
-        for name in BESIDE {
-            if let Ok(stat) = rustix::fs::statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW) {
-                stats.disk_bytes += u64::try_from(stat.st_blocks).unwrap_or(0) * 512;
-                stats.inodes += 1;
-            }
-        }
-        Ok(UnpackedLayer { inner, outcome, stats, state: Mutex::new(State::Private(self.private, None)) })
+        let (outcome, stats) = self.shape.apply(tar, self.directory.as_fd(), &options)?;
+        let shape = self.shape;
+        Ok(UnpackedLayer { inner, outcome, stats, shape, state: Mutex::new(State::Private(self.private, None)) })
     }
 }
 
@@ -163,6 +143,7 @@ impl LayerIngest {
 pub struct UnpackedLayer {
     pub(crate) inner: Arc<Inner>,
     pub(crate) outcome: UnpackOutcome,
+    pub(crate) shape: Shape,
     stats: LayerStats,
     /// Guards where the directory is.
     state: Mutex<State>,

@@ -10,7 +10,6 @@ use crate::db::{DbError, Records};
 use crate::error::StoreError;
 use crate::lease::Lease;
 use crate::open::{Inner, Store};
-use crate::recipe;
 use crate::records::{ImageRecord, Layer, LayerEntry, LayerId};
 
 impl Store {
@@ -46,7 +45,8 @@ impl Store {
     /// The database could not be read, or the image is not there any more.
     pub fn layer_directories(&self, image: &ImageRecord) -> Result<Vec<PathBuf>, StoreError> {
         let layers = self.image_layers(image)?;
-        Ok(stack(&layers).into_iter().map(|id| self.inner.layout.fs_path(id)).collect())
+        let lower = |layer: &Layer| layer.shape.lower(&self.inner.layout.layer_path(layer.id));
+        Ok(stack(&layers).into_iter().filter_map(|id| layers.iter().find(|layer| layer.id == id)).map(lower).collect())
     }
 
     /// Whether all layer directories of the image exist.
@@ -65,7 +65,9 @@ impl Store {
             .layout
             .open_layer(layer.id)
             .map_err(|source| StoreError::io("open layer", self.inner.layout.layer_path(layer.id), source))?;
-        recipe::rebuild(directory.as_fd(), out)
+        layer
+            .shape
+            .rebuild(directory.as_fd(), out)
             .map_err(|source| StoreError::Export { diff_id: layer.diff_id.clone(), source })
     }
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
 use crate::records::LayerId;
+use crate::shape::Shape;
 
 pub(crate) const LOCK: &str = "lock";
 pub(crate) const VERSION: &str = "version";
@@ -54,10 +55,6 @@ impl Layout {
         self.path.join(LAYERS).join(id.to_string())
     }
 
-    pub(crate) fn fs_path(&self, id: LayerId) -> PathBuf {
-        self.layer_path(id).join(FS)
-    }
-
     pub(crate) fn blob_path(&self, number: u64) -> PathBuf {
         self.path.join(BLOBS).join(number.to_string())
     }
@@ -71,11 +68,9 @@ impl Layout {
         open_directory(&self.layers, &id.to_string())
     }
 
-    /// Whether the layer's tree is there.
+    /// Whether what the layer holds is there.
     pub(crate) fn has_layer(&self, id: LayerId) -> bool {
-        let tree = format!("{id}/{FS}");
-        rustix::fs::statat(&self.layers, tree.as_str(), AtFlags::SYMLINK_NOFOLLOW)
-            .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir())
+        Shape::is_there(&self.layers, id)
     }
 
     /// Whether anything of a layer is there that was to be deleted.
@@ -103,6 +98,11 @@ impl Layout {
         rustix::fs::fsync(&self.ingest)?;
         Ok(())
     }
+}
+
+/// Where the tree of a layer of directories is under `layers/`.
+pub(crate) fn tree_of(id: LayerId) -> String {
+    format!("{id}/{FS}")
 }
 
 /// Opens a directory below another one; the last component is never followed.

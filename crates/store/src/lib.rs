@@ -29,6 +29,7 @@ mod records;
 mod remove;
 mod remove_tree;
 mod reserve;
+mod shape;
 mod sweep;
 mod tables;
 pub mod tar;

@@ -1,7 +1,9 @@
 //! Before a commit: what becomes of each layer of the new image. A layer that the store has is leased and used; a new
 //! one gets a number, and learns whether its directories depend on the layers below. [`crate::commit`] does the rest.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use oci::{Digest, chain_id};
@@ -10,18 +12,18 @@ use crate::commit::LayerSource;
 use crate::db::Records;
 use crate::error::{CommitError, StoreError};
 use crate::ingest::{Place, UnpackedLayer};
-use crate::layout::{self, FS};
+use crate::layout;
 use crate::lease::Lease;
 use crate::open::Inner;
 use crate::records::{LayerEntry, LayerId};
-use crate::unpack;
+use crate::shape::{Attributes, Found, Shape};
 
 /// What becomes of one layer.
 pub(crate) enum Step {
     /// The store has it.
-    Use(LayerId),
+    Use(LayerId, Shape),
     /// It comes lower down in this very image, and gets that number there; until then it is in this private directory.
-    Twin { id: LayerId, number: u64 },
+    Twin { id: LayerId, number: u64, shape: Shape },
     /// It gets this number.
     Move(Move),
 }
@@ -29,14 +31,21 @@ pub(crate) enum Step {
 impl Step {
     pub(crate) fn id(&self) -> LayerId {
         match self {
-            Self::Use(id) | Self::Twin { id, .. } => *id,
+            Self::Use(id, _) | Self::Twin { id, .. } => *id,
             Self::Move(step) => step.id,
+        }
+    }
+
+    fn shape(&self) -> Shape {
+        match self {
+            Self::Use(_, shape) | Self::Twin { shape, .. } => *shape,
+            Self::Move(step) => step.layer.shape,
         }
     }
 
     pub(crate) fn as_move(&self) -> Option<&Move> {
         match self {
-            Self::Use(_) | Self::Twin { .. } => None,
+            Self::Use(..) | Self::Twin { .. } => None,
             Self::Move(step) => Some(step),
         }
     }
@@ -115,12 +124,12 @@ impl Inner {
             entry
         };
         if self.fits(wanted, &entry)? {
-            return Ok(Step::Use(id));
+            return Ok(Step::Use(id, entry.shape));
         }
         if let Some(step) = self.use_found(wanted)? {
             return Ok(step);
         }
-        let copy = self.copy_layer(wanted, self.layout.open_layer(id))?;
+        let copy = self.copy_layer(wanted, self.layout.open_layer(id), entry.shape)?;
         self.plan_private(wanted, &copy, next_layer)
     }
 
@@ -138,7 +147,7 @@ impl Inner {
         // The same layer lower down in this very image.
         let twins = || wanted.below.iter().filter_map(Step::as_move).filter(|twin| twin.diff_id == *wanted.diff_id);
         if let Some(twin) = twins().find(|twin| twin.chain_id == chain_id) {
-            return Ok(Step::Twin { id: twin.id, number: twin.number });
+            return Ok(Step::Twin { id: twin.id, number: twin.number, shape: twin.layer.shape });
         }
         // Another pull may have committed it meanwhile.
         if let Some(step) = self.use_found(wanted)? {
@@ -156,7 +165,7 @@ impl Inner {
             Place::Committed(id) => self.layout.open_layer(id),
             Place::Lost => return Err(wanted.taken()),
         };
-        let copy = self.copy_layer(wanted, directory)?;
+        let copy = self.copy_layer(wanted, directory, layer.shape)?;
         self.plan_private(wanted, &copy, next_layer)
     }
 
@@ -185,10 +194,11 @@ impl Inner {
         self: &Arc<Self>,
         wanted: &Wanted<'_>,
         directory: std::io::Result<OwnedFd>,
+        shape: Shape,
     ) -> Result<Arc<UnpackedLayer>, CommitError> {
         // A directory that is gone meanwhile cannot be copied from.
         let Ok(directory) = directory else { return Err(wanted.taken()) };
-        self.copy_of(&directory, wanted.diff_id)?.ok_or_else(|| wanted.taken())
+        self.copy_of(&directory, shape, wanted.diff_id)?.ok_or_else(|| wanted.taken())
     }
 
     /// A layer that has become known since the caller looked.
@@ -200,7 +210,7 @@ impl Inner {
             return Ok(None);
         }
         wanted.lease.hold(&mut leases, id);
-        Ok(Some(Step::Use(id)))
+        Ok(Some(Step::Use(id, entry.shape)))
     }
 
     /// Whether a layer that is there is right for this stack.
@@ -237,58 +247,80 @@ impl Inner {
     }
 
     fn has_plain_root(&self, step: &Step) -> Result<bool, StoreError> {
-        let root = self.open_tree(step)?;
-        let failed = |source: rustix::io::Errno| StoreError::io("look at", self.tree_path(step), source);
-        let stat = rustix::fs::fstat(&root).map_err(failed)?;
         let (user, group) = if self.privileged {
             (0, 0)
         } else {
             (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
         };
-        if stat.st_mode & 0o7777 != 0o755 || stat.st_uid != user || stat.st_gid != group {
-            return Ok(false);
-        }
-        let mut names = vec![0_u8; 64 * 1024];
-        match rustix::fs::flistxattr(&root, names.as_mut_slice()) {
-            Ok(length) => Ok(length == 0),
-            Err(rustix::io::Errno::OPNOTSUPP) => Ok(true),
-            // So many attributes are not plain.
-            Err(rustix::io::Errno::RANGE | rustix::io::Errno::TOOBIG) => Ok(false),
-            Err(error) => Err(failed(error)),
+        let directory = self.open_step(step)?;
+        let found = step.shape().find(directory.as_fd(), b"");
+        match found.map_err(|source| StoreError::io("look at", self.step_path(step), source))? {
+            Found::Here(attributes) => Ok(attributes.is_plain(user, group)),
+            Found::Hidden | Found::Absent => Ok(false),
         }
     }
 
     /// Step 1. Lower layers first, since an upper one may take from them what they have just got.
     pub(crate) fn patch_implicit(&self, steps: &[Step]) -> Result<(), StoreError> {
+        let mut open = Opened { inner: self, steps, directories: BTreeMap::new() };
         for (at, step) in steps.iter().enumerate() {
             let Step::Move(Move { layer, chain_id: Some(chain_id), .. }) = step else { continue };
-            let lower = steps[..at].iter().rev().map(|step| self.open_tree(step)).collect::<Result<Vec<_>, _>>()?;
-            let lower: Vec<BorrowedFd<'_>> = lower.iter().map(AsFd::as_fd).collect();
-            let own = self.open_tree(step)?;
+            let own = self.open_step(step)?;
             layer.note_patch(chain_id);
-            unpack::patch_implicit(own.as_fd(), &layer.outcome.implicit_dirs, &lower, self.privileged).map_err(
-                |source| StoreError::io("set the attributes of directories in", self.tree_path(step), source),
+            let below = RefCell::new(&mut open);
+            let below = |path: &[u8]| below.borrow_mut().below(at, path);
+            layer.shape.patch(own.as_fd(), &layer.outcome.implicit_dirs, &below, self.privileged).map_err(
+                |source| StoreError::io("set the attributes of directories in", self.step_path(step), source),
             )?;
         }
         Ok(())
     }
 
-    fn tree_path(&self, step: &Step) -> std::path::PathBuf {
+    fn step_path(&self, step: &Step) -> std::path::PathBuf {
         match step {
-            Step::Use(id) => self.layout.fs_path(*id),
-            Step::Move(Move { number, .. }) | Step::Twin { number, .. } => self.layout.ingest_path(*number).join(FS),
+            Step::Use(id, _) => self.layout.layer_path(*id),
+            Step::Move(Move { number, .. }) | Step::Twin { number, .. } => self.layout.ingest_path(*number),
         }
     }
 
-    fn open_tree(&self, step: &Step) -> Result<OwnedFd, StoreError> {
+    /// The layer's own directory.
+    fn open_step(&self, step: &Step) -> Result<OwnedFd, StoreError> {
         let directory = match step {
-            Step::Use(id) => self.layout.open_layer(*id),
+            Step::Use(id, _) => self.layout.open_layer(*id),
             Step::Move(Move { number, .. }) | Step::Twin { number, .. } => {
                 layout::open_directory(&self.layout.ingest, &number.to_string())
             }
         };
-        directory
-            .and_then(|directory| layout::open_directory(&directory, FS))
-            .map_err(|source| StoreError::io("open", self.tree_path(step), source))
+        directory.map_err(|source| StoreError::io("open", self.step_path(step), source))
+    }
+}
+
+/// The layers of a stack, opened when they are first looked into, and not too many at a time.
+struct Opened<'a> {
+    inner: &'a Inner,
+    steps: &'a [Step],
+    directories: BTreeMap<usize, OwnedFd>,
+}
+
+impl Opened<'_> {
+    const MOST: usize = 128;
+
+    /// What shows at a path below the layer `at`.
+    fn below(&mut self, at: usize, path: &[u8]) -> std::io::Result<Option<Attributes>> {
+        for (lower, step) in self.steps[..at].iter().enumerate().rev() {
+            if !self.directories.contains_key(&lower) {
+                if self.directories.len() >= Self::MOST {
+                    self.directories.clear();
+                }
+                let directory = self.inner.open_step(step).map_err(std::io::Error::other)?;
+                self.directories.insert(lower, directory);
+            }
+            match step.shape().find(self.directories[&lower].as_fd(), path)? {
+                Found::Here(attributes) => return Ok(Some(attributes)),
+                Found::Hidden => return Ok(None),
+                Found::Absent => {}
+            }
+        }
+        Ok(None)
     }
 }

@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::db::DbError;
+use crate::shape::Shape;
 
 /// The format of the records, their first byte.
 const FORMAT: u8 = 1;
@@ -56,6 +57,7 @@ pub struct Layer {
     pub chain_id: Option<Digest>,
     /// What it holds.
     pub stats: LayerStats,
+    pub(crate) shape: Shape,
 }
 
 /// The record of a layer.
@@ -65,6 +67,9 @@ pub(crate) struct LayerEntry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) chain_id: Option<Digest>,
     pub(crate) stats: LayerStats,
+    /// What it is on the disk.
+    #[serde(default, skip_serializing_if = "Shape::is_dir")]
+    pub(crate) shape: Shape,
     /// Its root has no entry. Without a chain id it fits only where the root below is a plain one.
     #[serde(default)]
     pub(crate) implicit_root: bool,
@@ -81,7 +86,13 @@ pub(crate) struct LayerEntry {
 
 impl LayerEntry {
     pub(crate) fn layer(&self, id: LayerId) -> Layer {
-        Layer { id, diff_id: self.diff_id.clone(), chain_id: self.chain_id.clone(), stats: self.stats }
+        Layer {
+            id,
+            diff_id: self.diff_id.clone(),
+            chain_id: self.chain_id.clone(),
+            stats: self.stats,
+            shape: self.shape,
+        }
     }
 }
 

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use oci::{Digest, Hasher};
 
-use super::compare::difference;
 use super::{Bad, Depth, ProblemKind, Target};
 use crate::ingest::Place;
 use crate::layout;
 use crate::open::Inner;
 use crate::recipe::{self, RecipeError};
+use crate::records::LayerEntry;
 use crate::unpack::UnpackError;
 
 /// How often progress is told.
@@ -48,15 +48,15 @@ impl Inner {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return missing(),
             Err(error) => return bad(format!("its directory cannot be opened: {error}"), is_of_the_medium(&error)),
         };
-        let diff_id = &target.entry.diff_id;
+        let (diff_id, shape) = (&target.entry.diff_id, target.entry.shape);
         match target.depth {
-            Depth::Sizes => match recipe::examine(directory.as_fd()) {
+            Depth::Sizes => match target.entry.shape.examine(directory.as_fd()) {
                 Ok(_) => Verdict::Good,
                 Err(error) => of_recipe(&error),
             },
             Depth::Digest => {
                 let mut out = Hashing::new(diff_id, io::sink(), read, cancelled);
-                let rebuilt = recipe::rebuild(directory.as_fd(), &mut out);
+                let rebuilt = shape.rebuild(directory.as_fd(), &mut out);
                 if out.stopped {
                     return Verdict::Cancelled;
                 }
@@ -65,7 +65,7 @@ impl Inner {
                     Ok(()) => of_digest(diff_id, &out.finish()),
                 }
             }
-            Depth::Files => self.look_at_files(&directory, diff_id, read, cancelled),
+            Depth::Files => self.look_at_files(&directory, &target.entry, read, cancelled),
         }
     }
 
@@ -73,12 +73,13 @@ impl Inner {
     fn look_at_files(
         self: &Arc<Self>,
         directory: &OwnedFd,
-        diff_id: &Digest,
+        entry: &LayerEntry,
         read: Progress<'_>,
         cancelled: Cancelled<'_>,
     ) -> Verdict {
+        let (diff_id, shape) = (&entry.diff_id, entry.shape);
         let unsure = |what: &str, error: &dyn std::fmt::Display| bad(format!("{what}: {error}"), false);
-        let ingest = match self.new_layer() {
+        let ingest = match self.new_layer(shape) {
             Ok(ingest) => ingest,
             Err(error) => return unsure("there is no space for a copy to compare it with", &error),
         };
@@ -89,7 +90,7 @@ impl Inner {
         let (rebuilt, got, stopped, unpacked) = std::thread::scope(|scope| {
             let rebuilding = scope.spawn(move || {
                 let mut out = Hashing::new(diff_id, writer, read, cancelled);
-                let rebuilt = recipe::rebuild(directory.as_fd(), &mut out);
+                let rebuilt = shape.rebuild(directory.as_fd(), &mut out);
                 (rebuilt, out.stopped, out.finish())
             });
             let mut reader = BufReader::with_capacity(recipe::BUFFER, reader);
@@ -120,7 +121,7 @@ impl Inner {
             return unsure("no copy could be made to compare it with", &"it was taken");
         };
         let compared = layout::open_directory(&self.layout.ingest, &number.to_string())
-            .and_then(|own| difference(directory.as_fd(), own.as_fd(), &copy.outcome.implicit_dirs, cancelled));
+            .and_then(|own| shape.difference(directory.as_fd(), own.as_fd(), &copy.outcome.implicit_dirs, cancelled));
         match compared {
             Ok(None) if cancelled() => Verdict::Cancelled,
             Ok(None) => Verdict::Good,

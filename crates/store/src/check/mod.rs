@@ -24,7 +24,6 @@ use crate::db::Records;
 use crate::error::StoreError;
 use crate::open::Store;
 use crate::records::{BlobEntry, LayerEntry, LayerId};
-#[cfg(test)]
 pub(crate) use compare::difference;
 use layer::Verdict;
 

@@ -6,9 +6,10 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::fs::{Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 
+use crate::shape::{Attributes, Below, Found};
 use crate::tar::shown;
 
 use super::beneath::Beneath;
@@ -20,17 +21,16 @@ use super::whiteout::OPAQUE;
 ///
 /// # Errors
 /// A system call failed; the message names the path.
-pub fn patch_implicit(
+pub(crate) fn patch_implicit(
     layer_fs: BorrowedFd<'_>,
     implicit: &[Vec<u8>],
-    lower_fs_top_first: &[BorrowedFd<'_>],
+    below: Below<'_>,
     privileged: bool,
 ) -> io::Result<()> {
     let beneath = Beneath::default();
     for path in implicit {
-        patch(&beneath, layer_fs, path, lower_fs_top_first, privileged).map_err(|error| {
+        patch(&beneath, layer_fs, path, below, privileged).map_err(|error| {
             let name = if path.is_empty() { "/".into() } else { shown(path) };
-            let error = io::Error::from(error);
             io::Error::new(error.kind(), format!("taking over the attributes of {name:?}: {error}"))
         })?;
     }
@@ -41,37 +41,41 @@ fn patch(
     beneath: &Beneath,
     layer_fs: BorrowedFd<'_>,
     path: &[u8],
-    lowers: &[BorrowedFd<'_>],
+    below: Below<'_>,
     privileged: bool,
-) -> Result<(), Errno> {
+) -> io::Result<()> {
     // An opaque directory of the layer itself, above this one, hides everything below.
-    if let Found::Here { hides_above: true, .. } = find(layer_fs, path)? {
+    if let Place::Here { hides_above: true, .. } = walk(layer_fs, path)? {
         return Ok(());
     }
-    for lower in lowers {
-        match find(*lower, path)? {
-            Found::Here { fd, .. } => {
-                let target = if path.is_empty() { reopen(layer_fs)? } else { beneath.directory(layer_fs, path)? };
-                return copy(&fd, &target, privileged);
-            }
-            Found::Hidden => return Ok(()),
-            Found::Absent => {}
-        }
+    if let Some(attributes) = below(path)? {
+        let target = if path.is_empty() { reopen(layer_fs)? } else { beneath.directory(layer_fs, path)? };
+        give(&attributes, &target, privileged)?;
     }
     Ok(())
 }
 
-/// What one layer has at a path.
-enum Found {
+/// What a layer that is a directory tree has at a path.
+pub(crate) fn find(layer_fs: BorrowedFd<'_>, path: &[u8]) -> Result<Found, Errno> {
+    Ok(match walk(layer_fs, path)? {
+        Place::Here { fd, .. } => Found::Here(attributes(&fd)?),
+        Place::Hidden => Found::Hidden,
+        Place::Absent => Found::Absent,
+    })
+}
+
+/// The way to a directory.
+enum Place {
     /// The directory; whether one above it (the root included) is opaque.
-    Here { fd: OwnedFd, hides_above: bool },
-    /// Something else, or nothing below an opaque directory: lower layers cannot be seen there.
+    Here {
+        fd: OwnedFd,
+        hides_above: bool,
+    },
     Hidden,
-    /// Nothing.
     Absent,
 }
 
-fn find(layer: BorrowedFd<'_>, path: &[u8]) -> Result<Found, Errno> {
+fn walk(layer: BorrowedFd<'_>, path: &[u8]) -> Result<Place, Errno> {
     let mut fd = reopen(layer)?;
     let mut opaque = false;
     for part in path.split(|b| *b == b'/').filter(|part| !part.is_empty()) {
@@ -79,12 +83,12 @@ fn find(layer: BorrowedFd<'_>, path: &[u8]) -> Result<Found, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match rustix::fs::openat(&fd, part, flags, Mode::empty()) {
             Ok(next) => fd = next,
-            Err(Errno::NOENT) => return Ok(if opaque { Found::Hidden } else { Found::Absent }),
-            Err(Errno::NOTDIR | Errno::LOOP) => return Ok(Found::Hidden),
+            Err(Errno::NOENT) => return Ok(if opaque { Place::Hidden } else { Place::Absent }),
+            Err(Errno::NOTDIR | Errno::LOOP) => return Ok(Place::Hidden),
             Err(error) => return Err(error),
         }
     }
-    Ok(Found::Here { fd, hides_above: opaque })
+    Ok(Place::Here { fd, hides_above: opaque })
 }
 
 fn reopen(dir: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
@@ -104,35 +108,47 @@ fn is_opaque(dir: &OwnedFd) -> Result<bool, Errno> {
     Ok(false)
 }
 
-fn copy(from: &OwnedFd, to: &OwnedFd, privileged: bool) -> Result<(), Errno> {
-    let stat: Stat = rustix::fs::fstat(from)?;
-    debug_assert_eq!(FileType::from_raw_mode(stat.st_mode), FileType::Directory);
-    if privileged {
-        rustix::fs::fchown(to, Some(Uid::from_raw(stat.st_uid)), Some(Gid::from_raw(stat.st_gid)))?;
-    }
+fn attributes(from: &OwnedFd) -> Result<Attributes, Errno> {
+    let stat = rustix::fs::fstat(from)?;
+    let mut xattrs = Vec::new();
     for name in xattr_names(from.as_fd())? {
+        if let Some(value) = xattr(from.as_fd(), &name)? {
+            xattrs.push((name, value));
+        }
+    }
+    let time = |seconds, nanos| -> Result<Timespec, Errno> {
+        let nanos = i64::try_from(nanos).map_err(|_| Errno::RANGE)?;
+        Ok(Timespec { tv_sec: seconds, tv_nsec: nanos })
+    };
+    Ok(Attributes {
+        mode: stat.st_mode & 0o7777,
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        times: Timestamps {
+            last_access: time(stat.st_atime, stat.st_atime_nsec)?,
+            last_modification: time(stat.st_mtime, stat.st_mtime_nsec)?,
+        },
+        xattrs,
+    })
+}
+
+fn give(attributes: &Attributes, to: &OwnedFd, privileged: bool) -> Result<(), Errno> {
+    if privileged {
+        rustix::fs::fchown(to, Some(Uid::from_raw(attributes.uid)), Some(Gid::from_raw(attributes.gid)))?;
+    }
+    for (name, value) in &attributes.xattrs {
         let overlay = name.starts_with(b"trusted.overlay.") || name.starts_with(b"user.overlay.");
         let beyond = !privileged && !name.starts_with(b"user.") && !name.starts_with(b"system.");
         if overlay || beyond {
             continue;
         }
-        if let Some(value) = xattr(from.as_fd(), &name)? {
-            match rustix::fs::fsetxattr(to, name.as_slice(), &value, XattrFlags::empty()) {
-                Ok(()) | Err(Errno::OPNOTSUPP) => {}
-                Err(error) => return Err(error),
-            }
+        match rustix::fs::fsetxattr(to, name.as_slice(), value, XattrFlags::empty()) {
+            Ok(()) | Err(Errno::OPNOTSUPP) => {}
+            Err(error) => return Err(error),
         }
     }
-    rustix::fs::fchmod(to, Mode::from_raw_mode(stat.st_mode & 0o7777))?;
-    let time = |seconds, nanos| -> Result<Timespec, Errno> {
-        let nanos = i64::try_from(nanos).map_err(|_| Errno::RANGE)?;
-        Ok(Timespec { tv_sec: seconds, tv_nsec: nanos })
-    };
-    let times = Timestamps {
-        last_access: time(stat.st_atime, stat.st_atime_nsec)?,
-        last_modification: time(stat.st_mtime, stat.st_mtime_nsec)?,
-    };
-    rustix::fs::futimens(to, &times)
+    rustix::fs::fchmod(to, Mode::from_raw_mode(attributes.mode))?;
+    rustix::fs::futimens(to, &attributes.times)
 }
 
 /// The names of all extended attributes; none where the file system has none.

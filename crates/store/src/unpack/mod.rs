@@ -2,8 +2,8 @@
 //!
 //! Everything goes through directory file descriptors; no path string of the archive ever reaches a system call that
 //! would follow a symbolic link. It does not verify digests (the caller hashes through its `BufRead`), does not make
-//! anything visible and does not know what lies below the layer, except in [`patch_implicit`]. The ingest of this
-//! crate calls it.
+//! anything visible and does not know what lies below the layer, except in `patch_implicit`. The shape of
+//! directories calls it.
 
 mod attributes;
 mod beneath;
@@ -26,7 +26,7 @@ use std::os::fd::BorrowedFd;
 pub(crate) use beneath::Beneath;
 pub(crate) use deferred::FILE as DEFERRED;
 pub use error::UnpackError;
-pub use implicit::patch_implicit;
+pub(crate) use implicit::{find, patch_implicit};
 
 pub use crate::tar::Limits;
 use crate::tar::Reader;

@@ -1,11 +1,12 @@
 //! Attributes of implicit directories, taken from the layers below.
 
 use std::fs;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use super::support::Layer;
+use crate::shape::Found;
 use crate::tar::build::{Item, Tar};
-use crate::unpack::patch_implicit;
+use crate::unpack::find;
 
 /// Unpacks the layers, lowest first, patches the last one, and describes some of its paths.
 fn patched(layers: &[Tar], paths: &[&str]) -> Vec<String> {
@@ -21,7 +22,7 @@ fn patched(layers: &[Tar], paths: &[&str]) -> Vec<String> {
     let fds: Vec<_> = lowers.iter().rev().map(|(layer, _)| fs::File::open(layer.fs()).unwrap()).collect();
     let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
     let own = fs::File::open(top.0.fs()).unwrap();
-    patch_implicit(own.as_fd(), &top.1.implicit_dirs, &fds, true).unwrap();
+    patch(own.as_fd(), &top.1.implicit_dirs, &fds);
     for (layer, _) in lowers {
         layer.check_canary();
     }
@@ -106,6 +107,21 @@ fn links_in_lower_layers_lead_nowhere() {
     let top = Layer::new();
     let outcome = top.unpack(&Tar::new().file("a/f", "").end()).unwrap();
     let (own, lower) = (fs::File::open(top.fs()).unwrap(), fs::File::open(low.fs()).unwrap());
-    patch_implicit(own.as_fd(), &outcome.implicit_dirs, &[lower.as_fd()], true).unwrap();
+    patch(own.as_fd(), &outcome.implicit_dirs, &[lower.as_fd()]);
     assert_eq!(top.picture()["a"], "dir 0755");
+}
+
+/// Takes the attributes over from trees, the topmost first.
+fn patch(layer: BorrowedFd<'_>, implicit: &[Vec<u8>], lower_top_first: &[BorrowedFd<'_>]) {
+    let below = |path: &[u8]| {
+        for lower in lower_top_first {
+            match find(*lower, path)? {
+                Found::Here(attributes) => return Ok(Some(attributes)),
+                Found::Hidden => return Ok(None),
+                Found::Absent => {}
+            }
+        }
+        Ok(None)
+    };
+    crate::unpack::patch_implicit(layer, implicit, &below, true).unwrap();
 }

@@ -1,0 +1,73 @@
+//! Layers that are directory trees: `fs/` in the layer's directory, as overlayfs takes it. The work is the unpacker's; here is
+//! what the seam asks for. Called by [`super::Shape`] alone.
+
+use std::io::{self, BufRead};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+
+use super::{Below, Found};
+use crate::layout::{self, FS};
+use crate::recipe;
+use crate::records::{LayerId, LayerStats};
+use crate::unpack::{self, DEFERRED, UnpackError, UnpackOptions, UnpackOutcome};
+
+/// What a layer's directory has beside its tree, itself included. `replaced/` is counted with the tree.
+const BESIDE: [&str; 3] = [".", recipe::FILE, DEFERRED];
+
+pub(super) fn begin(private: &OwnedFd) -> io::Result<()> {
+    let mode = Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH;
+    rustix::fs::mkdirat(private, FS, mode)?;
+    // Not less than this, whatever the umask.
+    rustix::fs::chmodat(private, FS, mode, AtFlags::empty())?;
+    Ok(())
+}
+
+pub(super) fn apply(
+    tar: &mut dyn BufRead,
+    private: BorrowedFd<'_>,
+    options: &UnpackOptions<'_>,
+) -> Result<(UnpackOutcome, LayerStats), UnpackError> {
+    let outcome = unpack::unpack(tar, private, options)?;
+    let mut stats = LayerStats {
+        entries: outcome.entries,
+        files: outcome.files,
+        content_bytes: outcome.content_bytes,
+        disk_bytes: outcome.disk_bytes,
+        inodes: outcome.inodes,
+        deferred: outcome.deferred,
+        exact: outcome.exact,
+        root_opaque: outcome.root_opaque,
+    };
+    for name in BESIDE {
+        if let Ok(stat) = rustix::fs::statat(private, name, AtFlags::SYMLINK_NOFOLLOW) {
+            stats.disk_bytes += u64::try_from(stat.st_blocks).unwrap_or(0) * 512;
+            stats.inodes += 1;
+        }
+    }
+    Ok((outcome, stats))
+}
+
+pub(super) fn patch(layer: BorrowedFd<'_>, implicit: &[Vec<u8>], below: Below<'_>, privileged: bool) -> io::Result<()> {
+    unpack::patch_implicit(tree(layer)?.as_fd(), implicit, below, privileged)
+}
+
+pub(super) fn find(layer: BorrowedFd<'_>, path: &[u8]) -> io::Result<Found> {
+    Ok(unpack::find(tree(layer)?.as_fd(), path)?)
+}
+
+pub(super) fn lower(directory: &Path) -> PathBuf {
+    directory.join(FS)
+}
+
+pub(super) fn is_there(layers: &OwnedFd, id: LayerId) -> bool {
+    let tree = layout::tree_of(id);
+    rustix::fs::statat(layers, tree.as_str(), AtFlags::SYMLINK_NOFOLLOW)
+        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir())
+}
+
+fn tree(layer: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    Ok(rustix::fs::openat(layer, FS, flags, Mode::empty())?)
+}

@@ -1,0 +1,128 @@
+//! [`Shape`]: what a layer is on the disk, and the one place where that is asked. The record of a layer says its shape; ingest,
+//! commit, mounts and checks call what stands here, and nothing above the unpacker and the mounter knows which it is.
+//!
+//! Every shape keeps to this: all that belongs to a layer lies in a directory of its own, which is made under `ingest/`, moves
+//! to `layers/` when it is committed, and is deleted as a whole. So removal, the sweep and the reserve ask no shape. The
+//! recipe lies in that directory too, and the layer's tar stream can be built again. A shape whose directories' attributes
+//! cannot be changed once it is written is written out at the latest by [`Shape::patch`], which comes before the sync.
+
+mod attributes;
+mod dir;
+
+use std::io::{self, BufRead, Write};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+pub(crate) use attributes::{Attributes, Found};
+use serde::{Deserialize, Serialize};
+
+use crate::recipe::RecipeError;
+use crate::records::{LayerId, LayerStats};
+use crate::unpack::{UnpackError, UnpackOptions, UnpackOutcome};
+
+/// What a layer is on the disk. Records from before there was a choice say nothing, and mean directories.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Shape {
+    /// A directory tree as overlayfs takes it, with whiteouts and opaque directories.
+    #[default]
+    Dir,
+}
+
+/// What the layers below have at a path: attributes of the directory that shows there, if one does.
+pub(crate) type Below<'a> = &'a dyn Fn(&[u8]) -> io::Result<Option<Attributes>>;
+
+impl Shape {
+    const ALL: [Self; 1] = [Self::Dir];
+
+    /// Whether a record need not say it.
+    pub(crate) fn is_dir(&self) -> bool {
+        *self == Self::Dir
+    }
+
+    /// Makes what an ingest needs in the private directory of a new layer.
+    pub(crate) fn begin(self, private: &OwnedFd) -> io::Result<()> {
+        match self {
+            Self::Dir => dir::begin(private),
+        }
+    }
+
+    /// Applies a tar stream, which is read to its end, and counts what the layer takes on the disk, all that lies in its private
+    /// directory and that directory included.
+    pub(crate) fn apply(
+        self,
+        tar: &mut dyn BufRead,
+        private: BorrowedFd<'_>,
+        options: &UnpackOptions<'_>,
+    ) -> Result<(UnpackOutcome, LayerStats), UnpackError> {
+        match self {
+            Self::Dir => dir::apply(tar, private, options),
+        }
+    }
+
+    /// Gives the layer's implicit directories the attributes that show below it. Nothing is there to be mounted before.
+    pub(crate) fn patch(
+        self,
+        layer: BorrowedFd<'_>,
+        implicit: &[Vec<u8>],
+        below: Below<'_>,
+        privileged: bool,
+    ) -> io::Result<()> {
+        match self {
+            Self::Dir => dir::patch(layer, implicit, below, privileged),
+        }
+    }
+
+    /// What the layer has at a path, for what lies above it. The empty path is its root.
+    pub(crate) fn find(self, layer: BorrowedFd<'_>, path: &[u8]) -> io::Result<Found> {
+        match self {
+            Self::Dir => dir::find(layer, path),
+        }
+    }
+
+    /// What overlayfs is given as a lower directory for the layer in `directory`.
+    pub(crate) fn lower(self, directory: &Path) -> PathBuf {
+        match self {
+            Self::Dir => dir::lower(directory),
+        }
+    }
+
+    /// Whether a layer of this number is there, of whatever shape.
+    pub(crate) fn is_there(layers: &OwnedFd, id: LayerId) -> bool {
+        Self::ALL.iter().any(|shape| match shape {
+            Self::Dir => dir::is_there(layers, id),
+        })
+    }
+
+    /// Writes the tar stream that the layer was made from, bit for bit. It does not hash.
+    pub(crate) fn rebuild(self, layer: BorrowedFd<'_>, out: &mut dyn Write) -> Result<(), RecipeError> {
+        match self {
+            Self::Dir => crate::recipe::rebuild(layer, out),
+        }
+    }
+
+    /// Looks whether all is there that the stream is built from, without reading it.
+    pub(crate) fn examine(self, layer: BorrowedFd<'_>) -> Result<u64, RecipeError> {
+        match self {
+            Self::Dir => crate::recipe::examine(layer),
+        }
+    }
+
+    /// The first difference between the layer and a copy of the same shape whose files have no content, in words. Directories
+    /// of `implicit` may differ in what they took over from layers below.
+    pub(crate) fn difference(
+        self,
+        there: BorrowedFd<'_>,
+        copy: BorrowedFd<'_>,
+        implicit: &[Vec<u8>],
+        cancelled: &dyn Fn() -> bool,
+    ) -> io::Result<Option<String>> {
+        match self {
+            Self::Dir => crate::check::difference(there, copy, implicit, cancelled),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "shape_tests.rs"]
+mod tests;
