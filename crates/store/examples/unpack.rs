@@ -20,8 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let layer = File::open(&directory)?;
     let (limits, cancelled) = (Limits::default(), || false);
     let privileged = rustix::process::geteuid().is_root();
-    let options =
-        UnpackOptions { limits: &limits, privileged, cancelled: &cancelled, write_back: false, hollow: false };
+    let options = UnpackOptions { limits: &limits, privileged, cancelled: &cancelled, write_back: None, hollow: false };
     let begin = Instant::now();
     let outcome = unpack(&mut BufReader::with_capacity(256 << 10, File::open(tar)?), layer.as_fd(), &options)?;
     let took = begin.elapsed();

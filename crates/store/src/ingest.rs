@@ -129,7 +129,9 @@ impl LayerIngest {
         hollow: bool,
     ) -> Result<UnpackedLayer, UnpackError> {
         let inner = Arc::clone(&self.private.inner);
-        let write_back = inner.durability == Durability::Full;
+        let written = |bytes: u64| inner.flusher.note(&inner.layout.root, bytes);
+        let durable = inner.durability == Durability::Full && !hollow;
+        let write_back = durable.then_some(&written as &dyn Fn(u64));
         let options =
             UnpackOptions { limits: &inner.limits, privileged: inner.privileged, cancelled, write_back, hollow };
         let (outcome, stats) = self.shape.apply(tar, self.directory.as_fd(), &options)?;

@@ -12,6 +12,7 @@ mod commit;
 mod copy;
 mod db;
 mod error;
+mod flush;
 mod images;
 mod ingest;
 mod layers;

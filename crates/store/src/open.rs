@@ -12,6 +12,7 @@ use rustix::fs::Mode;
 
 use crate::db::Db;
 use crate::error::{OpenError, StoreError};
+use crate::flush::Flusher;
 use crate::layout::{self, Layout};
 use crate::lease::{Lease, LeaseTable};
 use crate::lock::{Holder, LockError, StoreLock};
@@ -94,6 +95,8 @@ pub(crate) struct Inner {
     pub(crate) limits: Limits,
     pub(crate) durability: Durability,
     pub(crate) privileged: bool,
+    /// Writes layers to the disk while they come.
+    pub(crate) flusher: Flusher,
     /// This boot of the machine, for relaxed durability.
     pub(crate) boot: String,
     /// Whether this process stays, and its end is one of the machine's.
@@ -149,6 +152,7 @@ impl Store {
             limits: options.limits,
             durability: options.durability,
             privileged: options.privileged.unwrap_or_else(is_privileged),
+            flusher: Flusher::default(),
             boot,
             agent,
             leases: Mutex::default(),

@@ -9,14 +9,16 @@ use rustix::fs::{Mode, OFlags};
 
 use super::{DATA, END, FILE, MAGIC, MOVED, RAW};
 
-/// Raw bytes are gathered up to here.
+/// Raw bytes, and then records, are gathered up to here: a call of the compressor costs as much as compressing a header.
 const GATHER: usize = 128 << 10;
 
 /// Writes one recipe.
 pub(crate) struct Writer {
     out: zstd::stream::write::Encoder<'static, File>,
+    /// Raw bytes whose number is not yet known.
     raw: Vec<u8>,
-    record: Vec<u8>,
+    /// Records that are whole.
+    records: Vec<u8>,
 }
 
 impl Writer {
@@ -27,7 +29,7 @@ impl Writer {
         let mut out = zstd::stream::write::Encoder::new(File::from(fd), 1)?;
         out.include_checksum(true)?;
         out.write_all(MAGIC)?;
-        Ok(Self { out, raw: Vec::with_capacity(GATHER), record: Vec::new() })
+        Ok(Self { out, raw: Vec::new(), records: Vec::with_capacity(GATHER) })
     }
 
     /// Bytes of the stream that are no file data.
@@ -39,7 +41,8 @@ impl Writer {
             self.raw.extend_from_slice(bytes);
             return Ok(());
         }
-        self.raw_record(bytes.len())?;
+        self.raw_record(bytes.len());
+        self.flush_records()?;
         self.out.write_all(bytes)
     }
 
@@ -58,38 +61,40 @@ impl Writer {
     /// Ends the recipe of a stream of this length.
     pub(crate) fn finish(mut self, stream_bytes: u64) -> io::Result<()> {
         self.flush_raw()?;
-        self.record.clear();
-        self.record.push(END);
-        number(&mut self.record, stream_bytes);
-        self.out.write_all(&self.record)?;
+        self.records.push(END);
+        number(&mut self.records, stream_bytes);
+        self.flush_records()?;
         self.out.finish().map(drop)
     }
 
     fn named(&mut self, tag: u8, path: &[u8], numbers: &[u64]) -> io::Result<()> {
-        self.record.clear();
-        self.record.push(tag);
-        number(&mut self.record, path.len() as u64);
-        self.record.extend_from_slice(path);
+        self.records.push(tag);
+        number(&mut self.records, path.len() as u64);
+        self.records.extend_from_slice(path);
         for n in numbers {
-            number(&mut self.record, *n);
+            number(&mut self.records, *n);
         }
-        self.out.write_all(&self.record)
+        if self.records.len() >= GATHER { self.flush_records() } else { Ok(()) }
     }
 
-    fn raw_record(&mut self, len: usize) -> io::Result<()> {
-        self.record.clear();
-        self.record.push(RAW);
-        number(&mut self.record, len as u64);
-        self.out.write_all(&self.record)
+    fn raw_record(&mut self, len: usize) {
+        self.records.push(RAW);
+        number(&mut self.records, len as u64);
     }
 
     fn flush_raw(&mut self) -> io::Result<()> {
         if self.raw.is_empty() {
             return Ok(());
         }
-        self.raw_record(self.raw.len())?;
-        self.out.write_all(&self.raw)?;
+        self.raw_record(self.raw.len());
+        self.records.extend_from_slice(&self.raw);
         self.raw.clear();
+        if self.records.len() >= GATHER { self.flush_records() } else { Ok(()) }
+    }
+
+    fn flush_records(&mut self) -> io::Result<()> {
+        self.out.write_all(&self.records)?;
+        self.records.clear();
         Ok(())
     }
 }

@@ -22,21 +22,24 @@ pub(super) struct Header<'a> {
 
 /// Whether a block is all zero.
 pub(super) fn is_zero(block: &[u8]) -> bool {
-    block.iter().all(|b| *b == 0)
+    // A header's first byte is of its name: one look is enough for most.
+    block.first() == Some(&0) && block.iter().all(|b| *b == 0)
 }
 
 impl<'a> Header<'a> {
     /// Checks the sum; `None` when it is wrong. Sums over signed bytes, which old Sun programs wrote, count as right.
     pub(super) fn new(block: &'a [u8]) -> Option<Self> {
         debug_assert_eq!(block.len(), BLOCK);
-        let stored = number(&block[148..156])?;
-        let (mut unsigned, mut signed) = (0_i64, 0_i64);
-        for (at, byte) in block.iter().enumerate() {
-            let byte = if (148..156).contains(&at) { b' ' } else { *byte };
-            unsigned += i64::from(byte);
-            signed += i64::from(byte.cast_signed());
+        let field = &block[148..156];
+        let stored = number(field)?;
+        // The field itself counts as blanks. Plain sums over everything go several bytes at a time.
+        let sum = |bytes: &[u8]| bytes.iter().map(|byte| u32::from(*byte)).sum::<u32>();
+        let unsigned = i64::from(sum(block) - sum(field)) + 8 * i64::from(b' ');
+        if stored == unsigned {
+            return Some(Self { block });
         }
-        (stored == unsigned || stored == signed).then_some(Self { block })
+        let signed = |bytes: &[u8]| bytes.iter().map(|byte| i64::from(byte.cast_signed())).sum::<i64>();
+        (stored == signed(block) - signed(field) + 8 * i64::from(b' ')).then_some(Self { block })
     }
 
     pub(super) fn format(self) -> Format {

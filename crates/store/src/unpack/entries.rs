@@ -60,6 +60,9 @@ impl Unpacker<'_> {
         let extra = self.dress(&fd, entry, mode, &path)?;
         self.outcome.disk_bytes += extra.unwrap_or(disk);
         self.outcome.files += 1;
+        if let Some(written) = self.options.write_back {
+            written(entry.size);
+        }
         self.outcome.content_bytes = content;
         Ok(())
     }
@@ -105,7 +108,7 @@ impl Unpacker<'_> {
                     Err(error) => return Err(failed("writing", path, error)),
                 }
             }
-            if self.options.write_back && at - begun >= WRITE_BACK {
+            if self.options.write_back.is_some() && at - begun >= WRITE_BACK {
                 // Pages on their way to the disk stay in memory. That the advice is not heard is no fault.
                 let _ = rustix::fs::fadvise(fd, begun, NonZeroU64::new(at - begun), Advice::DontNeed);
                 begun = at;

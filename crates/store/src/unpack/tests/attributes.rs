@@ -205,7 +205,7 @@ fn a_caller_who_gives_up_is_heard() {
         limits: &layer.limits,
         privileged: true,
         cancelled: &cancelled,
-        write_back: false,
+        write_back: None,
         hollow: false,
     };
     let tar = Tar::new().file("big", vec![0; 20 << 20]).end();

@@ -91,7 +91,7 @@ fn as_nobody() {
             limits: &limits,
             privileged: false,
             cancelled: &cancelled,
-            write_back: false,
+            write_back: None,
             hollow: false,
         };
         unpack(&mut &layer_of_everything().end()[..], dir.as_fd(), &options).unwrap();

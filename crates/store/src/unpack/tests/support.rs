@@ -50,8 +50,13 @@ impl Layer {
         let dir = File::open(self.path()).unwrap();
         let cancelled = || false;
         let (privileged, hollow) = (self.privileged, self.hollow);
-        let options =
-            UnpackOptions { limits: &self.limits, privileged, cancelled: &cancelled, write_back: true, hollow };
+        let options = UnpackOptions {
+            limits: &self.limits,
+            privileged,
+            cancelled: &cancelled,
+            write_back: Some(&|_| ()),
+            hollow,
+        };
         let beneath = if self.stepwise { Beneath::stepwise() } else { Beneath::default() };
         let outcome = unpack_beneath(&mut &tar[..], dir.as_fd(), &options, beneath);
         self.check_canary();
