@@ -96,7 +96,7 @@ fill_trees() { wheels "$1/opt/py" xgboost==3.2.0; }
 fill_arrows() { wheels "$1/opt/py" pyarrow==26.0.1 scipy==1.17.1 scikit-learn==1.9.1; }
 fill_weights() { # 256 MiB that nothing compresses
   mkdir -p "$1/models"
-  openssl enc -aes-128-ctr -K 00112233445566778899aabbccddeeff -iv 00 -nosalt -in <(head -c 268435456 /dev/zero) -out "$1/models/weights.bin"
+  openssl enc -aes-128-ctr -K 00112233445566778899aabbccddeeff -iv 00000000000000000000000000000000 -nosalt -in <(head -c 268435456 /dev/zero) -out "$1/models/weights.bin"
 }
 
 layer_base() {
