@@ -85,18 +85,23 @@ fn bench(root: &Path, mut options: Options) -> anyhow::Result<Report> {
     let corpus = fs::canonicalize(&corpus).with_context(|| format!("--corpus {}", corpus.display()))?;
     let imagelet = build::programs(root, &mut options)?;
 
+    if let Some(file) = &options.json {
+        // A place that cannot be written is known before the rounds, not after them.
+        fs::write(file, "[]\n").with_context(|| format!("--json {}", file.display()))?;
+    }
     say("making the disk, starting the registry, pushing the images");
     let lab = Lab::open(Session::begin(&root.join("target"))?, &corpus, &options.images)?;
     let document = Document { root, write: options.docs };
     let about = format!("{} Load average at the start {}", machine::describe(&lab.session), machine::load());
     let (mut seen, mut warnings) = (Vec::new(), Vec::new());
     if options.parts.engines {
-        let (samples, floors, note) = rounds(&lab, &options, &imagelet)?;
+        let (samples, note) = rounds(&lab, &options, &imagelet)?;
         let rows = figures::rows(&samples, &options.images, &options.engines);
         if let Some(file) = &options.json {
             let text = serde_json::to_string_pretty(&rows)? + "\n";
             fs::write(file, text).with_context(|| format!("--json {}", file.display()))?;
         }
+        let floors = floors(&lab, &options.images)?;
         let standings = budgets::standings(&rows);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let most = rows.iter().map(|row| row.rounds).max().unwrap_or(0);
@@ -135,8 +140,8 @@ fn bench(root: &Path, mut options: Options) -> anyhow::Result<Report> {
     Ok(Report { seen: seen.join(", "), warnings, failures: Vec::new() })
 }
 
-/// All rounds, and the floor of every image.
-fn rounds(lab: &Lab, options: &Options, imagelet: &Path) -> anyhow::Result<(Vec<Sample>, Floors, String)> {
+/// All rounds, and what is to be said of them.
+fn rounds(lab: &Lab, options: &Options, imagelet: &Path) -> anyhow::Result<(Vec<Sample>, String)> {
     let named = |name: &String| Engine::named(name, imagelet, &options.binaries).map(|engine| (name.clone(), engine));
     let engines: Vec<(String, Engine)> = options.engines.iter().filter_map(named).collect();
     for name in options.engines.iter().filter(|name| !engines.iter().any(|(n, _)| n == *name)) {
@@ -180,14 +185,19 @@ fn rounds(lab: &Lab, options: &Options, imagelet: &Path) -> anyhow::Result<(Vec<
             say(&line);
         }
     }
+    Ok((samples, note))
+}
+
+/// The floor of every image.
+fn floors(lab: &Lab, images: &[String]) -> anyhow::Result<Floors> {
     let rate = floor::disk_rate(lab)?;
     say(&format!("the disk takes {:.0} MB/s", rate / 1e6));
     let mut floors = Vec::new();
-    for image in &options.images {
+    for image in images {
         floors.push((image.clone(), floor::of(lab, image, rate).with_context(|| format!("the floor of {image}"))?));
         say(&format!("the floor of {image} is computed"));
     }
-    Ok((samples, floors, note))
+    Ok(floors)
 }
 
 /// What asking containerd over CRI costs by itself: the middle of five.
