@@ -131,7 +131,7 @@ fn main() {
     for backend in GzipBackend::ALL {
         let options = Options { gzip: *backend, parallel: false, ..whole.clone() };
         group.bench_function(format!("gzip {backend:?}"), |b| b.iter(|| black_box(inflate(&gzip, &options))));
-        let alone = Options { gzip: *backend, parallel_from: 0, ..whole.clone() };
+        let alone = Options { gzip: *backend, parallel: true, parallel_from: 0, ..whole.clone() };
         group.bench_function(format!("gzip {backend:?}, nobody helps"), |b| {
             b.iter(|| black_box(inflate(&gzip, &alone)))
         });

@@ -119,7 +119,8 @@ impl GzipBackend {
 pub struct Options {
     /// Who inflates gzip.
     pub gzip: GzipBackend,
-    /// Whether several cores may work on one gzip stream.
+    /// Whether several cores may work on one gzip stream. Not by default: with one helper it is no faster than one core, see
+    /// docs/performance.md.
     pub parallel: bool,
     /// … if it is so long, compressed, at least.
     pub parallel_from: u64,
@@ -135,7 +136,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             gzip: GzipBackend::default(),
-            parallel: true,
+            parallel: false,
             parallel_from: PARALLEL_FROM,
             spare: Arc::new(Alone),
             window_log_max: WINDOW_LOG_MAX,

@@ -64,7 +64,7 @@ impl Spare for Threads {
 }
 
 fn with(spare: &Arc<Threads>) -> Options {
-    Options { parallel_from: 0, spare: Arc::clone(spare) as Arc<dyn Spare>, ..Options::default() }
+    Options { parallel: true, parallel_from: 0, spare: Arc::clone(spare) as Arc<dyn Spare>, ..Options::default() }
 }
 
 /// Bytes like a layer's: runs, words that come again, numbers, noise.

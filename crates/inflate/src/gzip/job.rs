@@ -5,6 +5,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use super::ahead::{OVERLAP, REGION, Region};
 use crate::Held;
@@ -14,6 +15,8 @@ use crate::deflate::{At, Decoder, MARGIN, MARKER, Stop, WINDOW, search};
 const LIMIT: usize = 5 * REGION;
 /// It looks whether it is to stop after so many.
 const STEP: usize = 64 * 1024;
+/// Many times as long as such a step takes.
+const PATIENCE: Duration = Duration::from_millis(5);
 /// Memory that one job has at most: its region, and two bytes for each byte of output.
 pub(super) const MEMORY: usize = REGION + OVERLAP + 2 * (LIMIT + LIMIT / 4);
 
@@ -77,9 +80,12 @@ impl Drop for Job {
 }
 
 /// What is known of where a job began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Began {
     /// At this bit, unless it finds out that this was wrong.
     At(u64),
+    /// It is still looking for that.
+    Looking,
     /// Nowhere.
     Not,
 }
@@ -93,32 +99,24 @@ impl Job {
         (Self { shared, region: number, _memory: memory }, Box::new(move || worker.run(&region)))
     }
 
-    /// Where it began; waits while it looks for that. A job that nobody has begun by now is given up.
+    /// Where it began. A job that nobody has begun by now is given up.
     pub(super) fn began(&self) -> Began {
-        let mut progress = self.shared.lock();
-        loop {
-            match &*progress {
-                Progress::Found(bit) => return Began::At(*bit),
-                Progress::Over(Some(chunk)) => return Began::At(chunk.start),
-                Progress::Waiting | Progress::Over(None) => return Began::Not,
-                Progress::Searching => {}
-            }
-            progress = self.shared.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
+        match &*self.shared.lock() {
+            Progress::Found(bit) => Began::At(*bit),
+            Progress::Over(Some(chunk)) => Began::At(chunk.start),
+            Progress::Searching => Began::Looking,
+            Progress::Waiting | Progress::Over(None) => Began::Not,
         }
     }
 
-    /// Stops it, and takes what it has.
+    /// Stops it, and takes what it has. It looks often whether to stop; where it does not for so long, its core is not idle after
+    /// all, and what it has is not worth waiting for.
     pub(super) fn take(self) -> Option<Box<Chunk>> {
         self.shared.stop.store(true, Ordering::Relaxed);
-        let mut progress = self.shared.lock();
-        loop {
-            match &mut *progress {
-                Progress::Over(chunk) => return chunk.take(),
-                Progress::Waiting => return None,
-                Progress::Searching | Progress::Found(_) => {}
-            }
-            progress = self.shared.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
-        }
+        let busy = |progress: &mut Progress| matches!(progress, Progress::Searching | Progress::Found(_));
+        let waited = self.shared.changed.wait_timeout_while(self.shared.lock(), PATIENCE, busy);
+        let (mut progress, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if let Progress::Over(chunk) = &mut *progress { chunk.take() } else { None }
     }
 }
 

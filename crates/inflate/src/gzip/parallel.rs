@@ -128,6 +128,7 @@ impl Jobs {
             let missed = job.region < number || {
                 match job.began() {
                     Began::Not => true,
+                    Began::Looking => false,
                     Began::At(bit) if bit == decoder.bit() && decoder.at() == At::Block => {
                         self.asked = false;
                         return self.running.pop_front().and_then(Job::take);
@@ -144,22 +145,23 @@ impl Jobs {
         None
     }
 
-    /// The bit where a helper began in this region, at or after this byte; jobs that began before, or nowhere, are dropped.
+    /// Where a helper began in this region, at or after this byte; jobs that began before, or nowhere, are dropped.
     #[cfg(feature = "isal")]
-    pub(super) fn first_begun(&mut self, number: usize, byte: u64) -> Option<u64> {
+    pub(super) fn first_began(&mut self, number: usize, byte: u64) -> Began {
         while let Some(job) = self.running.front() {
             if job.region > number {
-                return None;
+                break;
             }
-            if job.region == number
-                && let Began::At(bit) = job.began()
-                && bit.div_ceil(8) >= byte
-            {
-                return Some(bit);
+            if job.region == number {
+                match job.began() {
+                    Began::At(bit) if bit.div_ceil(8) < byte => {}
+                    Began::Not => {}
+                    began => return began,
+                }
             }
             self.drop_first();
         }
-        None
+        Began::Not
     }
 
     /// What the first helper made.
@@ -210,7 +212,8 @@ impl<'a, 'b> InOrder<'a, 'b> {
         self.keep_window();
         let (_, at) = self.output.buffer();
         self.start = at;
-        let window = self.window.clone();
+        let window: Box<[u8; WINDOW]> =
+            self.window.clone().into_boxed_slice().try_into().map_err(|_| damaged(WRONG))?;
         let mut marked = &chunk.marked[..];
         while !marked.is_empty() {
             self.make_room(1)?;
@@ -269,12 +272,14 @@ impl<'a, 'b> InOrder<'a, 'b> {
     }
 }
 
-/// Bytes as they are, and what the window has for the markers. The three are of the right lengths.
-fn resolve(marked: &[u16], window: &[u8], out: &mut [u8]) {
+/// Bytes as they are, and what the window has for the markers; without a branch for each, because nothing foretells which it is.
+fn resolve(marked: &[u16], window: &[u8; WINDOW], out: &mut [u8]) {
     const TOGETHER: usize = 32;
     let one = |symbol: u16| {
-        let [low, _] = symbol.to_le_bytes();
-        if symbol < MARKER { low } else { window[usize::from(symbol - MARKER)] }
+        let [low, high] = symbol.to_le_bytes();
+        let from_window = window[usize::from(symbol & !MARKER)];
+        let mask = 0_u8.wrapping_sub(high >> 7);
+        (from_window & mask) | (low & !mask)
     };
     let (many, rest) = marked.as_chunks::<TOGETHER>();
     let (many_out, rest_out) = out.as_chunks_mut::<TOGETHER>();

@@ -7,6 +7,7 @@
 use crate::crc::Crc;
 
 use super::ahead::Ahead;
+use super::job::Began;
 use super::parallel::{InOrder, Jobs};
 use super::{Inflater as _, Step, WRONG, cut_off, damaged};
 use crate::deflate::{At, Decoder, Stop, WINDOW};
@@ -14,6 +15,9 @@ use crate::input::Input;
 use crate::isal::Isal;
 use crate::output::Output;
 use crate::{Error, Options};
+
+/// It goes on in such steps while a helper is looking for where to begin.
+const LITTLE: u64 = 16 * 1024;
 
 /// Inflates what follows a member's header, to the end of the deflate stream.
 pub(super) fn body(
@@ -73,8 +77,13 @@ pub(super) fn body(
             }
             continue;
         }
-        let begun = jobs.first_begun(number, whole.given());
-        let to = begun.map_or(behind, |bit| bit.div_ceil(8).min(behind));
+        let began = jobs.first_began(number, whole.given());
+        let to = match began {
+            Began::At(bit) => bit.div_ceil(8).min(behind),
+            // A little, and then it may be known.
+            Began::Looking => (whole.given() + LITTLE).min(behind),
+            Began::Not => behind,
+        };
         let part = |byte: u64| usize::try_from(byte - region.start).unwrap_or(usize::MAX);
         let data = &region.data[part(whole.given())..part(to)];
         let step = stream.step(&mut whole, data)?;
@@ -84,17 +93,20 @@ pub(super) fn body(
         if step.read > 0 || step.written > 0 {
             continue;
         }
-        match begun {
+        if to > whole.given() {
+            return Err(damaged("it does not go on"));
+        }
+        match began {
             // All that is before it is out: either it is there, or that was no block.
-            Some(bit) => {
+            Began::At(bit) => {
                 if whole.before_block() == Some(bit) && stream.window_is_whole() {
                     own = jobs.take_first().map(|chunk| stream.take_over(*chunk)).transpose()?;
                 } else {
                     jobs.drop_first();
                 }
             }
-            None if region.last.is_some() => return Err(cut_off()),
-            None => {
+            _ if region.last.is_some() => return Err(cut_off()),
+            _ => {
                 number += 1;
                 ahead.forget(number);
                 jobs.look_again();
