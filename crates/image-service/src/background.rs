@@ -31,6 +31,11 @@ impl Background {
         self.start(work).await.unwrap_or_else(|_| Err(error::thread_lost()))
     }
 
+    /// Waits for a future on a thread that may block.
+    pub(crate) fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.handle.block_on(future)
+    }
+
     /// Drops a value on a blocking thread and waits until that is done.
     pub(crate) async fn discard<T: Send + 'static>(&self, value: T) {
         // A panic while dropping has been reported by then; there is nobody to tell.

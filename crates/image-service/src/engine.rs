@@ -7,13 +7,14 @@ use cri_api::{Error, Kind, Result};
 use oci::Digest;
 use registry::Client;
 use store::{ImageRecord, Store};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::background::Background;
+use crate::budget::Budget;
 use crate::certs_d;
 use crate::check::AfterUnclean;
+use crate::cores::Cores;
 use crate::error::{self, OpenError};
 use crate::flight::Flights;
 use crate::known::Known;
@@ -37,8 +38,9 @@ pub(crate) struct Shared {
     pub(crate) layers: Flights<LayerKey, ReadyLayer>,
     /// What jobs made and no commit has taken yet.
     pub(crate) ready: ReadyLayers,
-    /// One for each layer in flight.
-    pub(crate) slots: Semaphore,
+    /// The memory of layers in flight.
+    pub(crate) budget: Budget,
+    pub(crate) cores: Cores,
     /// What layers in flight still need on the disk.
     pub(crate) room: Room,
     pub(crate) after_unclean: AfterUnclean,
@@ -72,7 +74,9 @@ impl Engine {
             Ok::<_, OpenError>((store, known))
         });
         let (store, known) = opened.await.map_err(|_| OpenError::Thread)??;
+        let budget = Budget::new(options.memory);
         let client = Client::new(registry::Options {
+            memory: Arc::new(budget.clone()),
             user_agent: options.user_agent.clone(),
             retry: options.retry.clone(),
             proxy: options.proxy.clone(),
@@ -87,7 +91,8 @@ impl Engine {
             pulls: Flights::new(tracker.clone(), token.clone()),
             layers: Flights::new(tracker.clone(), token.clone()),
             ready: ReadyLayers::default(),
-            slots: Semaphore::new(options.max_layers),
+            budget,
+            cores: Cores::new(std::thread::available_parallelism().map_or(1, std::num::NonZero::get)),
             room: Room::new(options.keep_blobs),
             after_unclean: AfterUnclean::default(),
             token,

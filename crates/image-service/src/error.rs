@@ -144,9 +144,12 @@ pub(crate) fn from_unpack(root: &Path, error: &UnpackError) -> Error {
 
 pub(crate) fn from_inflate(error: &InflateError) -> Error {
     let kind = match error {
-        InflateError::Intake(IntakeError::GivenUp) | InflateError::UnpackStopped => Kind::Cancelled,
-        InflateError::Intake(IntakeError::Verify(_)) | InflateError::Corrupt(..) => Kind::DataLoss,
-        InflateError::Unsupported(_) => Kind::InvalidArgument,
+        InflateError::Intake(IntakeError::GivenUp)
+        | InflateError::UnpackStopped
+        | InflateError::Stream(inflate::Error::Stopped(_)) => Kind::Cancelled,
+        InflateError::Intake(IntakeError::Verify(_)) => Kind::DataLoss,
+        InflateError::Stream(inflate::Error::Corrupt(..) | inflate::Error::Source(_)) => Kind::DataLoss,
+        InflateError::Stream(inflate::Error::Unsupported(_)) => Kind::InvalidArgument,
     };
     Error::from_source(kind, error)
 }

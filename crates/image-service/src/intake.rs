@@ -1,23 +1,36 @@
-//! The way of a blob's bytes from an async task to a blocking thread: bounded by bytes, verified as they are read.
-//! [`Intake`] hashes a chunk before anybody sees it. It knows nothing of where
-//! they come from. Called by the layer job (feeding side) and by its first thread (reading side).
+//! The way of a blob's bytes from an async task to a blocking thread: bounded by bytes, counted as they are read, and
+//! verified before anybody is told that they have ended. [`Intake`] hands the chunks on as they came, without a copy; their
+//! digest is taken beside, by whichever thread waits. It knows nothing of where they come from. Called by the layer job
+//! (feeding side) and by its first thread (reading side).
 
+use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use oci::{Digest, Verifier, VerifyError};
+use inflate::Source;
+use oci::{Digest, VerifyError};
+use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// What is done with every piece beside hashing it.
-pub(crate) type Tee = Box<dyn FnMut(&[u8]) + Send>;
+use crate::cores::Busy;
+use crate::hashing::{Chore, Hashing, Tee};
 
 /// How many bytes of a layer wait to be unpacked at most.
-pub(crate) const WINDOW: u32 = 4 * 1024 * 1024;
+pub(crate) const WINDOW: u32 = 1024 * 1024;
 
 enum Item {
-    Data(Bytes, OwnedSemaphorePermit),
+    Data(Chunk),
     End,
+}
+
+/// Bytes, and their place in the window until they are hashed.
+pub(crate) struct Chunk(Bytes, #[expect(dead_code, reason = "held for its end")] OwnedSemaphorePermit);
+
+impl AsRef<[u8]> for Chunk {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 /// The feeding side. Dropping it without [`Feed::end`] tells the reader that the layer was given up.
@@ -33,10 +46,13 @@ pub(crate) struct ReaderGone;
 /// The reading side.
 pub(crate) struct Intake {
     chunks: UnboundedReceiver<Item>,
-    /// Of the chunk that was given last.
-    room: Option<OwnedSemaphorePermit>,
-    verifier: Option<Verifier>,
-    tee: Option<Tee>,
+    digest: Digest,
+    size: u64,
+    seen: u64,
+    hash: Arc<Hashing<Chunk>>,
+    chores: Vec<Arc<dyn Chore>>,
+    /// The thread that reads.
+    busy: Option<Arc<Busy>>,
     ended: bool,
 }
 
@@ -55,8 +71,10 @@ pub(crate) enum IntakeError {
 pub(crate) fn intake(digest: Digest, size: u64, tee: Option<Tee>) -> (Feed, Intake) {
     let (sender, receiver) = unbounded_channel();
     let room = Arc::new(Semaphore::new(WINDOW as usize));
-    let verifier = Some(Verifier::new(digest, size));
-    (Feed { chunks: sender, room }, Intake { chunks: receiver, room: None, verifier, tee, ended: false })
+    let hash = Arc::new(Hashing::with(digest.algorithm(), tee));
+    let chores = vec![Arc::clone(&hash) as Arc<dyn Chore>];
+    let intake = Intake { chunks: receiver, digest, size, seen: 0, hash, chores, busy: None, ended: false };
+    (Feed { chunks: sender, room }, intake)
 }
 
 impl Feed {
@@ -68,7 +86,7 @@ impl Feed {
             () = self.chunks.closed() => Err(ReaderGone),
             permit = Arc::clone(&self.room).acquire_many_owned(bytes) => {
                 let permit = permit.expect("the semaphore is never closed");
-                self.chunks.send(Item::Data(chunk, permit)).map_err(|_| ReaderGone)
+                self.chunks.send(Item::Data(Chunk(chunk, permit))).map_err(|_| ReaderGone)
             }
         }
     }
@@ -81,39 +99,87 @@ impl Feed {
 }
 
 impl Intake {
+    /// What a thread that waits can do for this blob.
+    pub(crate) fn chore(&self) -> Arc<dyn Chore> {
+        Arc::clone(&self.hash) as Arc<dyn Chore>
+    }
+
+    /// The thread that reads begins to work.
+    pub(crate) fn works(&mut self, busy: Arc<Busy>) {
+        self.busy = Some(busy);
+    }
+
+    /// Something else to do while there is nothing to read.
+    pub(crate) fn add_chore(&mut self, chore: Arc<dyn Chore>) {
+        self.chores.push(chore);
+    }
+
     /// The verdict over all bytes; reads what has not been read.
     pub(crate) fn finish(mut self) -> Result<(), IntakeError> {
-        while self.chunk()?.is_some() {}
-        match self.verifier.take() {
-            Some(verifier) => verifier.finish().map(|_| ()).map_err(IntakeError::from),
+        while self.step()?.is_some() {}
+        let Self { digest: expected, size, seen, hash, .. } = self;
+        if seen < size {
+            return Err(VerifyError::TooShort { digest: expected, expected: size, got: seen }.into());
+        }
+        match hash.finish() {
+            Some(got) if got == expected => Ok(()),
+            Some(got) => Err(VerifyError::Mismatch { expected, got }.into()),
             None => Err(IntakeError::GivenUp),
         }
     }
 
-    /// The next chunk, hashed; `None` at the end.
-    pub(crate) fn chunk(&mut self) -> Result<Option<Bytes>, IntakeError> {
-        // Whoever asks for the next one has used the one before.
-        self.room = None;
-        if self.ended {
-            return Ok(None);
-        }
-        match self.chunks.blocking_recv() {
-            Some(Item::Data(bytes, permit)) => {
-                let verifier = self.verifier.as_mut().ok_or(IntakeError::GivenUp)?;
-                verifier.update(&bytes)?;
-                if let Some(tee) = &mut self.tee {
-                    tee(&bytes);
+    /// The next bytes, `None` at the end.
+    fn step(&mut self) -> Result<Option<Bytes>, IntakeError> {
+        while !self.ended {
+            match self.receive() {
+                Some(Item::Data(chunk)) => {
+                    self.seen += chunk.0.len() as u64;
+                    if self.seen > self.size {
+                        let (digest, expected) = (self.digest.clone(), self.size);
+                        return Err(VerifyError::TooLong { digest, expected }.into());
+                    }
+                    if chunk.0.is_empty() {
+                        continue;
+                    }
+                    let bytes = chunk.0.clone();
+                    self.hash.push(chunk);
+                    return Ok(Some(bytes));
                 }
-                self.room = Some(permit);
-                Ok(Some(bytes))
+                Some(Item::End) => self.ended = true,
+                None => return Err(IntakeError::GivenUp),
             }
-            Some(Item::End) => {
-                self.ended = true;
-                Ok(None)
+        }
+        Ok(None)
+    }
+
+    fn receive(&mut self) -> Option<Item> {
+        loop {
+            match self.chunks.try_recv() {
+                Ok(item) => return Some(item),
+                Err(TryRecvError::Disconnected) => return None,
+                Err(TryRecvError::Empty) => {}
             }
-            None => Err(IntakeError::GivenUp),
+            // What waits to be hashed holds room in the window.
+            if !self.chores.iter().any(|chore| chore.step()) {
+                let mut wait = || self.chunks.blocking_recv();
+                return match &self.busy {
+                    Some(busy) => busy.pause(wait),
+                    None => wait(),
+                };
+            }
         }
     }
+}
+
+impl Source for Intake {
+    fn next(&mut self) -> io::Result<Option<Bytes>> {
+        self.step().map_err(io::Error::other)
+    }
+}
+
+/// The intake's own error inside what a reader was given.
+pub(crate) fn from_io(error: &io::Error) -> Option<IntakeError> {
+    error.get_ref().and_then(|inner| inner.downcast_ref::<IntakeError>()).cloned()
 }
 
 #[cfg(test)]
@@ -122,14 +188,15 @@ mod tests {
 
     const DATA: &[u8] = b"the bytes of a blob, in several chunks";
 
-    async fn run(digest: Digest, size: u64, chunks: &[&'static [u8]], end: bool) -> Result<Vec<u8>, IntakeError> {
+    async fn run(digest: Digest, size: u64, chunks: &[&'static [u8]], end: bool) -> Result<Bytes, IntakeError> {
         let (feed, mut intake) = intake(digest, size, None);
         let reader = tokio::task::spawn_blocking(move || {
-            let head = intake.chunk()?.expect("one chunk at least").slice(..4);
-            intake.finish().map(|()| head.to_vec())
+            let head = intake.step()?.ok_or(IntakeError::GivenUp)?;
+            intake.finish().map(|()| head)
         });
         for chunk in chunks {
-            feed.send(Bytes::from_static(chunk)).await.expect("the reader stays");
+            // One that has seen enough is told of by its result.
+            let _ = feed.send(Bytes::from_static(chunk)).await;
         }
         if end {
             feed.end();
@@ -144,7 +211,7 @@ mod tests {
         let digest = Digest::sha256(DATA);
         let size = DATA.len() as u64;
         let (a, b) = DATA.split_at(9);
-        assert_eq!(run(digest.clone(), size, &[a, b"", b], true).await, Ok(b"the ".to_vec()));
+        assert_eq!(run(digest.clone(), size, &[a, b"", b], true).await, Ok(Bytes::from_static(a)));
         assert_eq!(run(digest.clone(), size, &[a, b], false).await, Err(IntakeError::GivenUp));
         let short = run(digest.clone(), size, &[a], true).await.expect_err("short");
         assert!(matches!(short, IntakeError::Verify(VerifyError::TooShort { got: 9, .. })), "{short}");
@@ -161,20 +228,12 @@ mod tests {
         feed.send(chunk.clone()).await.expect("fits");
         let mut second = Box::pin(feed.send(chunk));
         assert!(futures::poll!(&mut second).is_pending());
-        let intake = tokio::task::spawn_blocking(move || {
-            intake.chunk().expect("reads").expect("a chunk");
-            // The room is given back when the next chunk is asked for.
-            intake
-        });
-        let reader = tokio::task::spawn_blocking({
-            let intake = intake.await.expect("no panic");
-            move || {
-                let mut intake = intake;
-                intake.chunk().expect("reads").expect("a chunk").len()
-            }
+        let reader = tokio::task::spawn_blocking(move || {
+            // The first has to be hashed before the second comes, and there is nobody else to do it.
+            (0..2).all(|_| intake.step().expect("reads").is_some())
         });
         second.await.expect("room again");
-        assert!(reader.await.expect("no panic") > 0);
+        assert!(reader.await.expect("no panic"));
     }
 
     #[tokio::test]

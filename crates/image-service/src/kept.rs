@@ -16,6 +16,7 @@ use store::{BlobIngest, NewBlob, Store, StoreError};
 use crate::background::Background;
 use crate::engine::Shared;
 use crate::error;
+use crate::hashing::Tee;
 use crate::source::{Chunks, Source};
 
 /// What the store has is read in pieces of this size.
@@ -47,7 +48,7 @@ impl Keep {
     }
 
     /// Takes the bytes, in order.
-    pub(crate) fn tee(&self) -> Box<dyn FnMut(&[u8]) + Send> {
+    pub(crate) fn tee(&self) -> Tee {
         let file = Arc::clone(&self.file);
         Box::new(move |bytes| {
             let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);

@@ -5,15 +5,19 @@
 //! to pull or what to remove, holds no keyring and knows no gRPC: it is called by the binary, directly or through the
 //! server of `cri-grpc`.
 //!
-//! Every byte goes once through memory: async fetch → bounded window → thread one (verify the blob, inflate) → ring of
-//! buffers → thread two (hash the tar stream, unpack). Nothing is visible before every digest of an image fits.
+//! Every byte goes once through memory: async fetch → bounded window → thread one (inflate) → ring of buffers → thread two
+//! (unpack); the digests of blob and tar stream are taken beside by whichever thread waits. All pulls share one budget of
+//! memory. Nothing is visible before every digest of an image fits.
 
 mod background;
+mod budget;
 mod certs_d;
 mod check;
+mod cores;
 mod engine;
 mod error;
 mod flight;
+mod hashing;
 mod intake;
 mod kept;
 mod known;
@@ -29,7 +33,7 @@ mod unpack;
 
 pub use engine::Engine;
 pub use error::OpenError;
-pub use options::{Clock, EngineOptions};
+pub use options::{Clock, EngineOptions, LEAST_MEMORY};
 pub use transfer::{Compress, ExportOptions, Format, ImportOptions, ImportedImage};
 // What the binary needs of the store and may not reach for itself.
 pub use store::mount::unmount;

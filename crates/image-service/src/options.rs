@@ -11,6 +11,9 @@ use crate::error::OpenError;
 /// Nanoseconds since 1970, now.
 pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
 
+/// With less, not even one layer could be unpacked within it.
+pub const LEAST_MEMORY: usize = 4 << 20;
+
 /// How an engine works.
 #[derive(Clone)]
 pub struct EngineOptions {
@@ -20,12 +23,13 @@ pub struct EngineOptions {
     pub hosts_roots: Vec<PathBuf>,
     /// The platform that images are chosen for.
     pub platform: Platform,
-    /// How many layers of one image are fetched at the same time.
+    /// How many layers of one image are fetched and unpacked at the same time at most, the biggest first. Of small ones
+    /// (256 KiB), which wait for the registry most of the time, it is four times as many. The memory sets a limit of its own.
     pub max_parallel_layers: usize,
-    /// How many layers are fetched at the same time in all. It bounds memory, however large they are: a layer in flight
-    /// takes at most about 4 MiB of compressed and 2 MiB of inflated bytes, and what its decoder wants (gzip: some
-    /// 50 KiB; zstd: its window, usually 2 to 8 MiB, at most 128 MiB). Eight gzip layers take some 50 MiB.
-    pub max_layers: usize,
+    /// How much memory all pulls may use together, in bytes: for what has come and waits, for buffers, for decoders. Every
+    /// layer in flight needs 1.8 to 2.8 MiB; more is used where it helps and is there. A zstd window that is larger than a
+    /// quarter of it is used all the same, one at a time.
+    pub memory: usize,
     /// How the store is opened.
     pub store: store::OpenOptions,
     /// `User-Agent` towards registries.
@@ -57,8 +61,8 @@ impl Default for EngineOptions {
             root: PathBuf::from("/var/lib/imagelet"),
             hosts_roots: vec![PathBuf::from("/etc/containerd/certs.d"), PathBuf::from("/etc/docker/certs.d")],
             platform: Platform::host(),
-            max_parallel_layers: 3,
-            max_layers: 8,
+            max_parallel_layers: 4,
+            memory: 32 << 20,
             store: store::OpenOptions::default(),
             user_agent: concat!("imagelet/", env!("CARGO_PKG_VERSION")).to_owned(),
             retry: registry::RetryPolicy::default(),
@@ -74,11 +78,12 @@ impl Default for EngineOptions {
 
 impl EngineOptions {
     pub(crate) fn check(&self) -> Result<(), OpenError> {
-        for (option, value) in [("max_parallel_layers", self.max_parallel_layers), ("max_layers", self.max_layers)] {
-            if value == 0 {
-                return Err(OpenError::Option { option, message: "it must be at least 1".into() });
-            }
-        }
+        let least = |option, value: usize, least: usize| {
+            let message = || format!("it must be at least {least}");
+            if value < least { Err(OpenError::Option { option, message: message() }) } else { Ok(()) }
+        };
+        least("max_parallel_layers", self.max_parallel_layers, 1)?;
+        least("memory", self.memory, LEAST_MEMORY)?;
         Ok(())
     }
 }
@@ -90,7 +95,7 @@ impl fmt::Debug for EngineOptions {
             .field("hosts_roots", &self.hosts_roots)
             .field("platform", &self.platform)
             .field("max_parallel_layers", &self.max_parallel_layers)
-            .field("max_layers", &self.max_layers)
+            .field("memory", &self.memory)
             .field("store", &self.store)
             .field("user_agent", &self.user_agent)
             .field("retry", &self.retry)

@@ -1,102 +1,342 @@
-//! A bounded ring of reused buffers between two threads: one fills, the other reads. It knows nothing of what is in
-//! them. The reader sees the end only when the writer says so; a writer that just goes away is an error to the reader,
-//! and a reader that goes away ends the writer.
+//! The buffers between the two sides of a layer: one fills them, the other reads them in place, and they are used again
+//! when they have been read and hashed. It knows nothing of what is in them. The reader sees the end only when the writer
+//! says so; a writer that just goes away is an error to the reader, and a reader that goes away ends the writer. Who has to
+//! wait does chores first. Made by the layer job's threads.
 
+use std::collections::VecDeque;
 use std::io::{self, BufRead, Read};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use inflate::{Sink, Stopped};
+
+use crate::budget::{Budget, Share};
+use crate::cores::Busy;
+use crate::hashing::{Chore, Hashing};
 
 /// Size of one buffer.
-pub(crate) const BUFFER: usize = 256 * 1024;
-/// How many buffers a ring has; it makes them as they are first needed.
-pub(crate) const BUFFERS: usize = 8;
+pub(crate) const BUFFER: usize = inflate::BUFFER;
+/// How many buffers a ring may always have, and how many it has at most, where there is memory to spare. It makes them as they
+/// are first needed.
+pub(crate) const LEAST: usize = 3;
+const MOST: usize = 8;
 
-enum Item {
-    Data(Vec<u8>, usize),
-    End,
-    Failed(io::Error),
+/// The digest of what goes through a ring.
+pub(crate) type TarHash = Hashing<Filled>;
+
+/// What both sides share.
+struct Ring {
+    budget: Budget,
+    /// Guards everything that moves.
+    state: Mutex<State>,
+    filled: Condvar,
+    freed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    full: VecDeque<Filled>,
+    free: Vec<Vec<u8>>,
+    /// Buffers there are, in whosever hands.
+    made: usize,
+    /// For those beyond the least.
+    extra: Vec<Share>,
+    end: Option<io::Result<()>>,
+    writer_waits: bool,
+    reader_waits: bool,
+    writer_gone: bool,
+    reader_gone: bool,
+}
+
+/// A full buffer, which who reads and who hashes have in common.
+#[derive(Clone)]
+pub(crate) struct Filled(Arc<Full>);
+
+/// It goes back to its ring when nobody needs it any more.
+struct Full {
+    buffer: Vec<u8>,
+    len: usize,
+    ring: Arc<Ring>,
 }
 
 /// The side that fills.
 pub(crate) struct RingWriter {
-    full: SyncSender<Item>,
-    free: Receiver<Vec<u8>>,
-    made: usize,
+    ring: Arc<Ring>,
+    /// Hashes what is sent, where that is wanted.
+    hash: Option<Arc<TarHash>>,
+    chores: Vec<Arc<dyn Chore>>,
+    busy: Arc<Busy>,
+    /// Starts the other side; called once, when all buffers of the least are full.
+    start: Option<Box<dyn FnOnce() + Send>>,
 }
 
 /// The side that reads.
 pub(crate) struct RingReader {
-    full: Receiver<Item>,
-    free: SyncSender<Vec<u8>>,
-    now: Option<(Vec<u8>, usize)>,
+    ring: Arc<Ring>,
+    now: Option<Filled>,
     at: usize,
-    ended: bool,
+    /// Bytes of the buffers before the present one.
+    before: u64,
+    chores: Vec<Arc<dyn Chore>>,
+    busy: Option<Busy>,
+    progress: Progress,
 }
 
-/// The reader is gone: whatever it found wrong is the reason to report.
-#[derive(Debug)]
-pub(crate) struct ReaderGone;
+/// Told of the bytes so far, now and then.
+pub(crate) struct Progress {
+    step: u64,
+    told: u64,
+    tell: Box<dyn Fn(u64) + Send>,
+}
 
-/// A fresh ring.
-pub(crate) fn ring() -> (RingWriter, RingReader) {
-    // One place more than there are buffers, so that the last word never waits.
-    let (full_in, full_out) = sync_channel(BUFFERS + 1);
-    let (free_in, free_out) = sync_channel(BUFFERS);
-    (
-        RingWriter { full: full_in, free: free_out, made: 0 },
-        RingReader { full: full_out, free: free_in, now: None, at: 0, ended: false },
-    )
+impl Progress {
+    /// Tells after so many more bytes.
+    pub(crate) fn every(step: u64, tell: impl Fn(u64) + Send + 'static) -> Self {
+        Self { step, told: 0, tell: Box::new(tell) }
+    }
+
+    fn note(&mut self, done: u64) {
+        if done - self.told >= self.step {
+            (self.tell)(done);
+            self.told = done;
+        }
+    }
+}
+
+/// A fresh ring. The share for [`LEAST`] buffers is the caller's to hold.
+pub(crate) fn ring(
+    budget: &Budget,
+    chores: &[Arc<dyn Chore>],
+    busy: Arc<Busy>,
+    progress: Progress,
+) -> (RingWriter, RingReader) {
+    let ring = Arc::new(Ring {
+        budget: budget.clone(),
+        state: Mutex::default(),
+        filled: Condvar::new(),
+        freed: Condvar::new(),
+    });
+    let chores = chores.to_vec();
+    let reader = RingReader {
+        ring: Arc::clone(&ring),
+        now: None,
+        at: 0,
+        before: 0,
+        chores: chores.clone(),
+        busy: None,
+        progress,
+    };
+    (RingWriter { ring, hash: None, chores, busy, start: None }, reader)
+}
+
+impl Ring {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics half way.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn give_back(&self, buffer: Vec<u8>) {
+        let mut state = self.lock();
+        if !state.extra.is_empty() && self.budget.is_short() {
+            state.made -= 1;
+            let share = state.extra.pop();
+            drop(state);
+            // In this order, so that it is counted as long as it is there.
+            drop(buffer);
+            drop(share);
+            return;
+        }
+        state.free.push(buffer);
+        if state.writer_waits {
+            self.freed.notify_one();
+        }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        self.budget.keep(std::mem::take(&mut state.free));
+    }
+}
+
+impl AsRef<[u8]> for Filled {
+    fn as_ref(&self) -> &[u8] {
+        &self.0.buffer[..self.0.len]
+    }
+}
+
+impl Drop for Full {
+    fn drop(&mut self) {
+        self.ring.give_back(std::mem::take(&mut self.buffer));
+    }
 }
 
 impl RingWriter {
-    /// An empty buffer; waits until one is free.
-    pub(crate) fn buffer(&mut self) -> Result<Vec<u8>, ReaderGone> {
-        if let Ok(buffer) = self.free.try_recv() {
-            return Ok(buffer);
-        }
-        if self.made < BUFFERS {
-            self.made += 1;
-            return Ok(vec![0; BUFFER]);
-        }
-        self.free.recv().map_err(|_| ReaderGone)
+    /// From now on everything is hashed.
+    pub(crate) fn hash_with(&mut self, hash: &Arc<TarHash>) {
+        self.hash = Some(Arc::clone(hash));
     }
 
-    /// Hands over the first `len` bytes of a buffer.
-    pub(crate) fn send(&mut self, buffer: Vec<u8>, len: usize) -> Result<(), ReaderGone> {
-        debug_assert!(len <= buffer.len(), "no more than fits");
-        self.full.send(Item::Data(buffer, len)).map_err(|_| ReaderGone)
+    /// Who reads is started when there is so much that it does not fit. Whoever never needed it reads afterwards.
+    pub(crate) fn start_with(&mut self, start: impl FnOnce() + Send + 'static) {
+        self.start = Some(Box::new(start));
     }
 
     /// Says that everything came and is good.
-    pub(crate) fn end(self) -> Result<(), ReaderGone> {
-        self.full.send(Item::End).map_err(|_| ReaderGone)
+    pub(crate) fn end(self) -> Result<(), Stopped> {
+        let gone = {
+            let mut state = self.ring.lock();
+            state.end = Some(Ok(()));
+            state.reader_gone
+        };
+        if gone { Err(Stopped) } else { Ok(()) }
     }
 
     /// Says that what came is no good.
     pub(crate) fn fail(self, error: io::Error) {
-        // A reader that is gone needs no reason.
-        let _ = self.full.send(Item::Failed(error));
+        self.ring.lock().end = Some(Err(error));
     }
+
+    /// A buffer without waiting; the flag says that more may be made only where memory is to spare.
+    fn at_hand(&self, spare: bool) -> Result<Option<Vec<u8>>, Stopped> {
+        let mut state = self.ring.lock();
+        if state.reader_gone {
+            return Err(Stopped);
+        }
+        if let Some(buffer) = state.free.pop() {
+            return Ok(Some(buffer));
+        }
+        let may = if spare { state.made < MOST } else { state.made < LEAST };
+        if !may {
+            return Ok(None);
+        }
+        if spare {
+            let Some(share) = self.ring.budget.try_take(BUFFER) else { return Ok(None) };
+            state.extra.push(share);
+        }
+        state.made += 1;
+        drop(state);
+        Ok(Some(self.ring.budget.buffer()))
+    }
+}
+
+impl Sink for RingWriter {
+    /// An empty buffer; waits until one is free.
+    fn buffer(&mut self) -> Result<Vec<u8>, Stopped> {
+        if let Some(buffer) = self.at_hand(false)? {
+            return Ok(buffer);
+        }
+        if let Some(start) = self.start.take() {
+            start();
+        }
+        loop {
+            if let Some(buffer) = self.at_hand(true)? {
+                return Ok(buffer);
+            }
+            if self.chores.iter().any(|chore| chore.step()) {
+                continue;
+            }
+            let mut state = self.ring.lock();
+            while state.free.is_empty() && !state.reader_gone {
+                state.writer_waits = true;
+                state = self.busy.pause(|| self.ring.freed.wait(state).unwrap_or_else(PoisonError::into_inner));
+                state.writer_waits = false;
+            }
+        }
+    }
+
+    /// Hands over the first `len` bytes of a buffer.
+    fn send(&mut self, buffer: Vec<u8>, len: usize) -> Result<(), Stopped> {
+        debug_assert!(len <= buffer.len(), "no more than fits");
+        let full = Filled(Arc::new(Full { buffer, len, ring: Arc::clone(&self.ring) }));
+        if let Some(hash) = &self.hash {
+            hash.push(full.clone());
+        }
+        let mut state = self.ring.lock();
+        if state.reader_gone {
+            // Its buffer goes back, for which the lock is needed.
+            drop(state);
+            return Err(Stopped);
+        }
+        state.full.push_back(full);
+        if state.reader_waits {
+            self.ring.filled.notify_one();
+        }
+        Ok(())
+    }
+}
+
+impl Drop for RingWriter {
+    fn drop(&mut self) {
+        self.ring.lock().writer_gone = true;
+        self.ring.filled.notify_one();
+    }
+}
+
+impl RingReader {
+    /// The thread that reads begins to work.
+    pub(crate) fn works(&mut self, busy: Busy) {
+        self.busy = Some(busy);
+    }
+
+    /// What is at hand, or how it ended; `None` where neither is known yet.
+    fn take(state: &mut State) -> Option<io::Result<Option<Filled>>> {
+        if let Some(full) = state.full.pop_front() {
+            return Some(Ok(Some(full)));
+        }
+        match &mut state.end {
+            Some(end) => Some(std::mem::replace(end, Err(given_up())).map(|()| None)),
+            None if state.writer_gone => Some(Err(given_up())),
+            None => None,
+        }
+    }
+
+    fn next(&mut self) -> io::Result<Option<Filled>> {
+        loop {
+            let taken = Self::take(&mut self.ring.lock());
+            if let Some(taken) = taken {
+                return taken;
+            }
+            if self.chores.iter().any(|chore| chore.step()) {
+                continue;
+            }
+            let mut state = self.ring.lock();
+            while state.full.is_empty() && state.end.is_none() && !state.writer_gone {
+                state.reader_waits = true;
+                let wait = || self.ring.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = match &self.busy {
+                    Some(busy) => busy.pause(wait),
+                    None => wait(),
+                };
+                state.reader_waits = false;
+            }
+        }
+    }
+}
+
+fn given_up() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the layer was given up")
 }
 
 impl BufRead for RingReader {
     /// The bytes at hand; empty at the end.
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        while !self.ended && self.now.as_ref().is_none_or(|(_, len)| self.at == *len) {
-            if let Some((buffer, _)) = self.now.take() {
-                // A writer that is gone needs no buffers.
-                let _ = self.free.send(buffer);
+        while self.now.as_ref().is_none_or(|full| self.at == full.0.len) {
+            if let Some(full) = self.now.take() {
+                self.before += full.0.len as u64;
+                self.progress.note(self.before);
             }
-            match self.full.recv() {
-                Ok(Item::Data(buffer, len)) => {
-                    self.now = Some((buffer, len));
-                    self.at = 0;
+            self.at = 0;
+            match self.next()? {
+                Some(full) => self.now = Some(full),
+                None => {
+                    // Asked again, it says the same.
+                    self.ring.lock().end = Some(Ok(()));
+                    return Ok(&[]);
                 }
-                Ok(Item::End) => self.ended = true,
-                Ok(Item::Failed(error)) => return Err(error),
-                Err(_) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the layer was given up")),
             }
         }
-        Ok(self.now.as_ref().map_or(&[], |(buffer, len)| &buffer[self.at..*len]))
+        Ok(self.now.as_ref().map_or(&[], |full| &full.as_ref()[self.at..]))
     }
 
     fn consume(&mut self, amount: usize) {
@@ -114,55 +354,19 @@ impl Read for RingReader {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn feed(writer: &mut RingWriter, total: usize) -> Result<(), ReaderGone> {
-        let mut at = 0;
-        while at < total {
-            let mut buffer = writer.buffer()?;
-            let n = (total - at).min(BUFFER - at % 7);
-            for (i, byte) in buffer[..n].iter_mut().enumerate() {
-                *byte = u8::try_from((at + i) % 251).expect("below 251");
-            }
-            writer.send(buffer, n)?;
-            at += n;
-        }
-        Ok(())
-    }
-
-    #[test]
-    fn bytes_come_in_order_and_once() {
-        let (mut writer, mut reader) = ring();
-        let total = BUFFER * BUFFERS * 3 + 17;
-        let thread = std::thread::spawn(move || {
-            feed(&mut writer, total).expect("the reader stays");
-            assert!((1..=BUFFERS).contains(&writer.made), "buffers are used again");
-            writer.end().expect("the reader stays");
-        });
-        let mut got = Vec::new();
-        reader.read_to_end(&mut got).expect("reads");
-        thread.join().expect("ends");
-        assert_eq!(got.len(), total);
-        assert!(got.iter().enumerate().all(|(i, b)| usize::from(*b) == i % 251));
-    }
-
-    #[test]
-    fn a_lost_writer_is_no_end() {
-        let (mut writer, mut reader) = ring();
-        feed(&mut writer, 10).expect("fits");
-        drop(writer);
-        assert!(reader.read_to_end(&mut Vec::new()).is_err());
-        let (writer, mut reader) = ring();
-        writer.fail(io::Error::other("bad"));
-        assert_eq!(reader.read(&mut [0; 4]).expect_err("fails").to_string(), "bad");
-    }
-
-    #[test]
-    fn a_lost_reader_ends_the_writer() {
-        let (mut writer, reader) = ring();
-        drop(reader);
-        assert!(feed(&mut writer, BUFFER * (BUFFERS + 2)).is_err());
+impl Drop for RingReader {
+    fn drop(&mut self) {
+        let left = {
+            let mut state = self.ring.lock();
+            state.reader_gone = true;
+            std::mem::take(&mut state.full)
+        };
+        self.ring.freed.notify_one();
+        // Outside the lock, which they need.
+        drop(left);
     }
 }
+
+#[cfg(test)]
+#[path = "ring_tests.rs"]
+mod tests;

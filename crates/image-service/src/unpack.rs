@@ -1,175 +1,262 @@
-//! One layer through two threads: the first hashes the compressed bytes and inflates them, the second hashes the tar
-//! stream and unpacks it, with a ring of buffers between. The second sees the end of the stream only after the first has
-//! verified the blob, so that nothing unverified is ever a whole layer. It knows no network and no image.
-//! Called by the layer job.
+//! One layer, compressed bytes to files, on one thread or two. The first verifies the blob and inflates; when its buffers are
+//! full it starts a second one that reads the tar stream in place and writes files, and when they never are, which is so for
+//! a small layer, it does that itself afterwards. Both digests are taken by whichever of them waits. The second sees the end
+//! of the stream only after the first has verified the blob, so that nothing unverified is ever a whole layer. It knows no
+//! network and no image. Called by the layer job.
 
-use std::io::{self, BufRead, Read};
-use std::sync::{Arc, OnceLock};
+use std::io;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use bytes::Bytes;
-use inflate::{Compression, Sink, Source, Stopped, Unsupported};
-use oci::{Algorithm, Digest, Hasher};
-use store::{LayerIngest, UnpackError, UnpackedLayer};
+use cri_api::Result;
+use inflate::{Compression, Held, Spare, Stopped, Work};
+use oci::{Algorithm, Digest};
+use store::{Lease, Store, UnpackedLayer};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
-use crate::intake::{Intake, IntakeError};
-use crate::ring::{ReaderGone, RingReader, RingWriter};
+use crate::background;
+use crate::background::Background;
+use crate::budget::Budget;
+use crate::cores::Cores;
+use crate::error::{self, cancelled};
+use crate::hashing::Chore;
+use crate::intake::{self, Intake, IntakeError};
+use crate::ring::{LEAST, Progress, RingReader, RingWriter, TarHash, ring};
 
 /// Progress is told after so many more bytes of a tar stream. Small enough for a slow disk, where it takes a second.
 const PROGRESS_STEP: u64 = 8 << 20;
+/// Beside the window and the ring: the decoder, the tar reader, the recipe's compressor, the connection's buffer.
+const WORKSPACE: usize = 1 << 20;
 
-/// What the first thread found wrong.
+/// What a layer of so many compressed bytes needs at least.
+pub(crate) fn least(size: u64) -> usize {
+    let window = usize::try_from(size).unwrap_or(usize::MAX).min(intake::WINDOW as usize);
+    window + LEAST * inflate::BUFFER + WORKSPACE
+}
+
+/// What the first side found wrong.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InflateError {
     /// The blob is not what was promised.
     #[error(transparent)]
     Intake(#[from] IntakeError),
-    /// A compression that nobody can read here.
+    /// The stream is damaged, or nobody can read it here.
     #[error(transparent)]
-    Unsupported(#[from] Unsupported),
-    /// The compressed stream is damaged.
-    #[error("inflate {0}")]
-    Corrupt(&'static str, #[source] io::Error),
-    /// The second thread stopped; its own result says why.
+    Stream(inflate::Error),
+    /// The second side stopped; its own result says why.
     #[error("the layer was given up")]
     UnpackStopped,
 }
 
-impl From<ReaderGone> for InflateError {
-    fn from(_: ReaderGone) -> Self {
-        Self::UnpackStopped
+impl From<inflate::Error> for InflateError {
+    fn from(error: inflate::Error) -> Self {
+        match error {
+            inflate::Error::Source(source) => match intake::from_io(&source) {
+                Some(error) => Self::Intake(error),
+                None => Self::Stream(inflate::Error::Source(source)),
+            },
+            inflate::Error::Stopped(_) => Self::UnpackStopped,
+            other => Self::Stream(other),
+        }
     }
 }
 
-/// What the first thread found out for the second: the compression, known before the first buffer.
-pub(crate) type Found = Arc<OnceLock<Compression>>;
+/// What a layer's threads work with.
+#[derive(Clone)]
+pub(crate) struct Hands {
+    pub(crate) background: Background,
+    pub(crate) budget: Budget,
+    pub(crate) cores: Cores,
+    pub(crate) store: Store,
+    pub(crate) lease: Arc<background::Held<Lease>>,
+    /// Ends the work soon.
+    pub(crate) token: CancellationToken,
+}
 
-/// First thread: verify, inflate, fill the ring.
-pub(crate) fn inflate(mut intake: Intake, mut ring: RingWriter, found: &Found) -> Result<(), InflateError> {
-    let pumped = pump(&mut intake, &mut ring, found);
+/// A layer to make.
+pub(crate) struct Task {
+    pub(crate) hands: Hands,
+    pub(crate) blob: Digest,
+    pub(crate) size: u64,
+    /// Of the diff id that is wanted.
+    pub(crate) algorithm: Algorithm,
+    /// Told how many bytes of the tar stream have been unpacked.
+    pub(crate) progress: Box<dyn Fn(u64) + Send>,
+}
+
+/// A layer and the digest of its tar stream.
+pub(crate) type Untarred = Result<(UnpackedLayer, Digest)>;
+
+/// How both sides ended.
+pub(crate) struct Outcome {
+    pub(crate) inflated: std::result::Result<(), InflateError>,
+    pub(crate) untarred: Second,
+}
+
+/// The second side.
+pub(crate) enum Second {
+    /// It ran on the first one's thread.
+    Done(Box<Untarred>),
+    /// It runs on a thread of its own.
+    Running(JoinHandle<Untarred>),
+}
+
+impl Second {
+    /// Waits for its end.
+    pub(crate) async fn join(self) -> Untarred {
+        match self {
+            Self::Done(result) => *result,
+            Self::Running(thread) => thread.await.unwrap_or_else(|_| Err(error::thread_lost())),
+        }
+    }
+}
+
+impl Task {
+    /// First side: verify, inflate, fill the ring; and the second one where that needs no thread of its own.
+    pub(crate) fn run(self, mut intake: Intake) -> Outcome {
+        let Self { hands, blob, size, algorithm, progress } = self;
+        let hash = Arc::new(TarHash::new(algorithm));
+        let chores = [Arc::clone(&hash) as Arc<dyn Chore>, intake.chore()];
+        intake.add_chore(Arc::clone(&chores[0]));
+        let progress = Progress::every(PROGRESS_STEP, progress);
+        let busy = Arc::new(hands.cores.work());
+        intake.works(Arc::clone(&busy));
+        let (mut writer, reader) = ring(&hands.budget, &chores, busy, progress);
+        writer.hash_with(&hash);
+        // The stream of a plain blob is the blob, whose digest is verified when the stream ends: it is not hashed again.
+        let plain = (blob.algorithm() == algorithm).then_some(blob);
+        let same = plain.is_some();
+        let found = Found::default();
+        let untar = Untar { hands: hands.clone(), reader, hash: Arc::clone(&hash), plain, found: Arc::clone(&found) };
+        // Whoever comes first takes it out: the writer when the ring is full, or the end of this function.
+        let second = Arc::new(Mutex::new(Start::Not(Box::new(untar))));
+        let (starting, background) = (Arc::clone(&second), hands.background.clone());
+        writer.start_with(move || Start::start(&starting, &background));
+        let inflated = inflate(intake, writer, size, hands, (&hash, same), &found);
+        let second = std::mem::replace(&mut *second.lock().unwrap_or_else(PoisonError::into_inner), Start::Gone);
+        let untarred = match (second, &inflated) {
+            (Start::Running(thread), _) => Second::Running(thread),
+            (Start::Not(untar), Ok(())) => Second::Done(Box::new(untar.run())),
+            (Start::Not(_), Err(_)) => Second::Done(Box::new(Err(cancelled()))),
+            (Start::Gone, _) => Second::Done(Box::new(Err(error::thread_lost()))),
+        };
+        Outcome { inflated, untarred }
+    }
+}
+
+/// Where the second side is.
+enum Start {
+    Not(Box<Untar>),
+    Running(JoinHandle<Untarred>),
+    Gone,
+}
+
+impl Start {
+    fn start(this: &Mutex<Self>, background: &Background) {
+        let mut state = this.lock().unwrap_or_else(PoisonError::into_inner);
+        *state = match std::mem::replace(&mut *state, Self::Gone) {
+            Self::Not(untar) => Self::Running(background.start(move || untar.run())),
+            other => other,
+        };
+    }
+}
+
+/// What the first side found out for the second: the compression, known before the first buffer.
+type Found = Arc<OnceLock<Compression>>;
+
+fn inflate(
+    mut intake: Intake,
+    mut writer: RingWriter,
+    size: u64,
+    hands: Hands,
+    hash: (&TarHash, bool),
+    found: &Found,
+) -> std::result::Result<(), InflateError> {
+    let spare = Arc::new(ForDecoder(hands));
+    let options = inflate::Options { spare, compressed_size: size, ..inflate::Options::default() };
+    let pumped = pump(&mut intake, &mut writer, &options, hash, found);
     let result = match pumped {
         Ok(()) => intake.finish().map_err(InflateError::from),
         // Bytes that do not inflate are most often not the bytes that were promised: the digest tells, at the end of what
         // is left, which the descriptor's size bounds.
-        Err(corrupt @ InflateError::Corrupt(..)) => match intake.finish() {
+        Err(corrupt @ InflateError::Stream(inflate::Error::Corrupt(..))) => match intake.finish() {
             Err(wrong @ IntakeError::Verify(_)) => Err(wrong.into()),
             _ => Err(corrupt),
         },
         Err(error) => Err(error),
     };
     match result {
-        Ok(()) => Ok(ring.end()?),
+        Ok(()) => writer.end().map_err(|Stopped| InflateError::UnpackStopped),
         Err(error) => {
-            ring.fail(io::Error::other("the blob is not good"));
+            writer.fail(io::Error::other("the blob is not good"));
             Err(error)
         }
     }
 }
 
-fn pump(intake: &mut Intake, ring: &mut RingWriter, found: &Found) -> Result<(), InflateError> {
-    let options = inflate::Options::default();
-    let done = inflate::run(intake, ring, &options, &mut |compression| {
-        found.get_or_init(|| compression);
-    });
-    done.map_err(|error| match error {
-        inflate::Error::Source(error) => match intake_error(&error) {
-            Some(error) => InflateError::Intake(error),
-            None => InflateError::Corrupt("the blob", error),
-        },
-        inflate::Error::Unsupported(unsupported) => InflateError::Unsupported(unsupported),
-        inflate::Error::Corrupt(what, error) => InflateError::Corrupt(what, error),
-        inflate::Error::Stopped(_) => InflateError::UnpackStopped,
-    })
-}
-
-/// The intake's own error inside the source's.
-fn intake_error(error: &io::Error) -> Option<IntakeError> {
-    error.get_ref().and_then(|inner| inner.downcast_ref::<IntakeError>()).cloned()
-}
-
-impl Source for Intake {
-    fn next(&mut self) -> io::Result<Option<Bytes>> {
-        self.chunk().map_err(io::Error::other)
-    }
-}
-
-impl Sink for RingWriter {
-    fn buffer(&mut self) -> Result<Vec<u8>, Stopped> {
-        Self::buffer(self).map_err(|ReaderGone| Stopped)
-    }
-
-    fn send(&mut self, full: Vec<u8>, len: usize) -> Result<(), Stopped> {
-        Self::send(self, full, len).map_err(|ReaderGone| Stopped)
-    }
-}
-
-/// Second thread: hash and unpack. Answers the layer and the digest of its tar stream. The stream of a plain blob is the
-/// blob, whose digest the first thread has verified when the stream ends: it is not hashed again.
-pub(crate) fn untar(
-    ingest: LayerIngest,
-    ring: RingReader,
-    blob: &Digest,
-    algorithm: Algorithm,
+fn pump(
+    intake: &mut Intake,
+    writer: &mut RingWriter,
+    options: &inflate::Options,
+    (hash, plain): (&TarHash, bool),
     found: &Found,
-    cancelled: &dyn Fn() -> bool,
-    progress: &dyn Fn(u64),
-) -> Result<(UnpackedLayer, Digest), UnpackError> {
-    let same = blob.algorithm() == algorithm;
-    let mut stream = Hashed { ring, hasher: algorithm.hasher(), same, found, ahead: 0, done: 0, told: 0, progress };
-    let layer = ingest.unpack(&mut stream, cancelled)?;
-    let diff_id = if stream.is_blob() { blob.clone() } else { stream.hasher.finish() };
-    Ok((layer, diff_id))
-}
-
-/// Hashes every buffer of the ring once, when it comes.
-struct Hashed<'a> {
-    ring: RingReader,
-    hasher: Hasher,
-    /// Whether blob and stream are to be hashed in the same way.
-    same: bool,
-    found: &'a Found,
-    /// Bytes of the buffer at hand, all of them hashed, which nobody took yet.
-    ahead: usize,
-    done: u64,
-    told: u64,
-    /// Told of the bytes so far, now and then.
-    progress: &'a dyn Fn(u64),
-}
-
-impl Hashed<'_> {
-    fn is_blob(&self) -> bool {
-        self.same && self.found.get() == Some(&Compression::Plain)
-    }
-}
-
-impl BufRead for Hashed<'_> {
-    fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        if self.ahead == 0 && self.done - self.told >= PROGRESS_STEP {
-            (self.progress)(self.done);
-            self.told = self.done;
+) -> std::result::Result<(), InflateError> {
+    let mut told = |compression| {
+        found.get_or_init(|| compression);
+        if compression == Compression::Plain && plain {
+            hash.forgo();
         }
-        let bytes = self.ring.fill_buf()?;
-        // Known by now: the compression is found out before the first buffer comes.
-        let is_blob = self.same && self.found.get() == Some(&Compression::Plain);
-        if !is_blob {
-            self.hasher.update(&bytes[self.ahead..]);
-        }
-        self.ahead = bytes.len();
-        Ok(bytes)
+    };
+    Ok(inflate::run(intake, writer, options, &mut told)?)
+}
+
+/// What the engine can spare for one layer's decoder.
+struct ForDecoder(Hands);
+
+impl Spare for ForDecoder {
+    fn helper(&self, work: Work) -> std::result::Result<(), Work> {
+        let Some(busy) = self.0.cores.try_work() else { return Err(work) };
+        let helper = self.0.background.start(move || {
+            let _busy = busy;
+            work();
+        });
+        // Who asked for it sees by the work itself how it went; the tracker knows of the thread.
+        drop(helper);
+        Ok(())
     }
 
-    fn consume(&mut self, amount: usize) {
-        self.ring.consume(amount);
-        self.ahead -= amount;
-        self.done += amount as u64;
+    fn memory(&self, bytes: usize) -> Option<Held> {
+        self.0.budget.try_take(bytes).map(|share| Box::new(share) as Held)
+    }
+
+    fn needed(&self, bytes: usize) -> std::result::Result<Held, Stopped> {
+        let Hands { background, budget, token, .. } = &self.0;
+        let wait = token.run_until_cancelled(budget.window(bytes));
+        background.block_on(wait).map(|share| Box::new(share) as Held).ok_or(Stopped)
     }
 }
 
-impl Read for Hashed<'_> {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let bytes = self.fill_buf()?;
-        let n = bytes.len().min(out.len());
-        out[..n].copy_from_slice(&bytes[..n]);
-        self.consume(n);
-        Ok(n)
+/// Second side: hash and unpack.
+struct Untar {
+    hands: Hands,
+    reader: RingReader,
+    hash: Arc<TarHash>,
+    /// The blob's digest, where it would be that of a plain stream.
+    plain: Option<Digest>,
+    found: Found,
+}
+
+impl Untar {
+    fn run(self) -> Untarred {
+        let Self { hands: Hands { cores, store, lease, token, .. }, mut reader, hash, plain, found } = self;
+        reader.works(cores.work());
+        let ingest = store.new_layer(&lease).map_err(|e| error::from_store(store.root(), &e))?;
+        let unpacked = ingest.unpack(&mut reader, &|| token.is_cancelled());
+        let layer = unpacked.map_err(|e| error::from_unpack(store.root(), &e))?;
+        let diff_id = match plain {
+            Some(blob) if found.get() == Some(&Compression::Plain) => blob,
+            _ => hash.finish().ok_or_else(error::thread_lost)?,
+        };
+        Ok((layer, diff_id))
     }
 }

@@ -354,11 +354,11 @@ impl App {
             hosts_roots: config.registry_config_paths.clone(),
             platform: config.platform.clone(),
             max_parallel_layers: config.max_parallel_layers,
+            memory: usize::try_from(config.pull_memory).unwrap_or(usize::MAX),
             check_disk_space: config.check_disk_space,
             user_agent: USER_AGENT.to_owned(),
             ..EngineOptions::default()
         };
-        options.max_layers = options.max_layers.max(config.max_parallel_layers);
         if self.backs_off {
             options.retry.max_retry_after = BRIEF;
         }

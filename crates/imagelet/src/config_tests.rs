@@ -179,7 +179,7 @@ fn every_field_is_taken() {
          pressurePeriod: 4s}}\n\
          nodeStatusMaxImages: -1\nevictionHard: {{imagefs.available: 1Gi, memory.available: 100Mi}}\n\
          mergeDefaultEvictionSettings: true\nevictionPressureTransitionPeriod: 1m\n\
-         containerGC: {{minimumAge: 1m, maximumPerContainer: 3, maximum: 100, period: 5m}}\npodLogsDir: /logs\nmaxParallelLayers: 7\ncheckDiskSpace: false\n\
+         containerGC: {{minimumAge: 1m, maximumPerContainer: 3, maximum: 100, period: 5m}}\npodLogsDir: /logs\nmaxParallelLayers: 7\npullMemory: 16Mi\ncheckDiskSpace: false\n\
          platform: linux/arm64\ndurability: relaxed\n\
          limits: {{layerBytes: 1Gi, layerEntries: 10, pathDepth: 5, headerBytes: 4096}}\nlogging:\n  format: json\n  level: debug\n"
     );
@@ -219,6 +219,7 @@ fn every_field_is_taken() {
     );
     assert_eq!((config.max_parallel_layers, config.durability), (7, Durability::Relaxed));
     assert!(!config.check_disk_space);
+    assert_eq!(config.pull_memory, 16 << 20);
     assert_eq!((config.log_format, config.log_level), (LogFormat::Json, LogLevel::Debug));
     assert_eq!(config.platform.to_string(), "linux/arm64");
     let want = Limits { layer_bytes: 1 << 30, layer_entries: 10, path_depth: 5, header_bytes: 4096 };

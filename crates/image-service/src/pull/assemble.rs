@@ -16,13 +16,17 @@ use store::{Layer, LayerSource, Lease, NewBlob};
 use tokio_util::sync::CancellationToken;
 
 use super::choose::{CONFIG_LIMIT, Chosen, check_layers, check_platform, parse_config};
-use super::layer::{LayerJob, LayerKey, ReadyLayer};
+use super::layer::{LayerJob, LayerKey, ReadyLayer, SMALL};
 use crate::background::Held;
+use crate::budget::Pull;
 use crate::engine::Shared;
 use crate::error::{self, cancelled, damaged};
 use crate::progress::Hub;
 use crate::room::{Claim, Short};
 use crate::source::Source;
+
+/// How much a layer counts that is not small.
+const WEIGHT: usize = 4;
 
 /// What an assembly works with.
 pub(crate) struct Assembly<'a> {
@@ -35,6 +39,8 @@ pub(crate) struct Assembly<'a> {
     pub(crate) token: &'a CancellationToken,
     /// Stacks for which the layer must be unpacked for itself.
     pub(crate) alone: &'a BTreeSet<Digest>,
+    /// Whom its jobs' memory is counted to.
+    pub(crate) pull: Pull,
 }
 
 /// A whole image that is not yet visible.
@@ -133,18 +139,20 @@ impl Assembly<'_> {
         // Where not all that seems to be missing fits, nothing is fetched before the config has told what is.
         let at_once = |blob: &&Blob| self.shared.known.diff_id(&blob.descriptor.digest).is_none();
         let fits = self.claim(claim, blobs.iter().filter(at_once)).await?.is_ok();
+        let most = self.shared.options.max_parallel_layers.saturating_mul(WEIGHT);
         let mut leading = 0_usize;
         loop {
             // Start what may start.
             let mut held_back = VecDeque::new();
-            while leading < self.shared.options.max_parallel_layers {
+            while leading < most {
                 let Some(n) = pending.pop_front() else { break };
-                if plan.is_none() && !(fits && at_once(&&blobs[n])) {
+                let may = plan.is_some() || (fits && at_once(&&blobs[n]));
+                if !may || leading + weight(&blobs[n]) > most {
                     held_back.push_back(n);
                     continue;
                 }
                 let (led, waiting) = self.start(n, &blobs[n]);
-                leading += usize::from(led);
+                leading += if led { weight(&blobs[n]) } else { 0 };
                 running.push(waiting);
             }
             held_back.append(&mut pending);
@@ -165,7 +173,7 @@ impl Assembly<'_> {
                     plan = Some(made);
                 }
                 Some((n, led, waited)) = running.next() => {
-                    leading -= usize::from(led);
+                    leading -= if led { weight(&blobs[n]) } else { 0 };
                     match waited {
                         None => {}
                         Some(Ok(ready)) => blobs[n].ready = Some(ready),
@@ -290,6 +298,7 @@ impl Assembly<'_> {
             lease: Arc::clone(self.lease),
             source: Arc::clone(self.source),
             descriptor: blob.descriptor.clone(),
+            pull: self.pull,
         };
         let ticket = self.shared.layers.join(&blob.key, |context| job.run(context));
         let led = ticket.led;
@@ -332,6 +341,11 @@ impl Assembly<'_> {
         let missing = || Error::new(cri_api::Kind::Internal, "a layer was forgotten: this is a fault of the program");
         parts.into_iter().map(|part| part.ok_or_else(missing)).collect()
     }
+}
+
+/// How much a job of this blob counts: a small one waits for the registry most of the time.
+fn weight(blob: &Blob) -> usize {
+    if blob.descriptor.size <= SMALL { 1 } else { WEIGHT }
 }
 
 fn biggest_first(blobs: &[Blob]) -> VecDeque<usize> {

@@ -1,4 +1,4 @@
-//! One layer job: bytes from a source, through the two threads of [`crate::unpack`], into a private directory. Nothing
+//! One layer job: memory for it, bytes from a source, through the threads of [`crate::unpack`], into a private directory. Nothing
 //! is visible at its end: the layer belongs to those who wait for it, and goes when they do. It knows no image.
 //! Started by [`super::assemble`].
 
@@ -8,24 +8,27 @@ use std::time::Duration;
 
 use cri_api::{Error, Kind, LayerState, PullEvent, Result};
 use oci::{Algorithm, Descriptor, Digest};
-use store::{Lease, NewBlob, UnpackError, UnpackedLayer};
+use store::{Lease, NewBlob, UnpackedLayer};
 use tokio::time::Instant;
 
 use crate::background::Held;
+use crate::budget::Pull;
 use crate::engine::Shared;
 use crate::error::{self, cancelled};
 use crate::flight::Context;
 use crate::intake::{Feed, intake};
 use crate::kept::Keep;
 use crate::progress::Hub;
-use crate::ring::ring;
 use crate::room::Room;
 use crate::source::{Chunks, Source};
-use crate::unpack::{Found, InflateError, inflate, untar};
+use crate::unpack::{Hands, InflateError, Outcome, Task, least};
 
 /// Progress is told after so many more bytes, or after this long with some.
 const PROGRESS_STEP: u64 = 256 * 1024;
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
+
+/// A blob of at most so many bytes is fetched before a thread is started for it.
+pub(super) const SMALL: u64 = 256 * 1024;
 
 /// Which layer a job makes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -98,6 +101,8 @@ pub(crate) struct LayerJob {
     pub(crate) lease: Arc<Held<Lease>>,
     pub(crate) source: Arc<dyn Source>,
     pub(crate) descriptor: Descriptor,
+    /// The pull that started it.
+    pub(crate) pull: Pull,
 }
 
 impl LayerJob {
@@ -115,52 +120,61 @@ impl LayerJob {
     }
 
     async fn work(self, context: &Context) -> Result<ReadyLayer> {
-        let Self { key: LayerKey { algorithm, .. }, shared, lease, source, descriptor } = self;
+        let Self { key: LayerKey { algorithm, .. }, shared, lease, source, descriptor, pull } = self;
         let Context { token, hub } = context;
+        let Descriptor { digest, size, .. } = &descriptor;
         let opened = async {
-            let slot = shared.slots.acquire().await.map_err(|_| cancelled())?;
-            hub.layer(&descriptor.digest, LayerState::Fetching);
-            Ok::<_, Error>((slot, source.blob(&descriptor).await?))
+            let share = shared.budget.reserve(pull, *size, least(*size)).await;
+            hub.layer(digest, LayerState::Fetching);
+            Ok::<_, Error>((share, source.blob(&descriptor).await?))
         };
-        let (_slot, mut chunks) = tokio::select! {
+        let (_share, mut chunks) = tokio::select! {
             biased;
             () = token.cancelled() => return Err(cancelled()),
             opened = opened => opened?,
         };
+        let hands = Hands {
+            background: shared.background.clone(),
+            budget: shared.budget.clone(),
+            cores: shared.cores.clone(),
+            store: shared.store.clone(),
+            lease,
+            token: token.clone(),
+        };
         loop {
-            let ingest = {
-                let (store, lease) = (shared.store.clone(), Arc::clone(&lease));
-                let make = move || store.new_layer(&lease).map_err(|e| error::from_store(store.root(), &e));
-                shared.background.run(make).await?
-            };
             let keep = Keep::start(&shared, &descriptor).await?;
             let tee = keep.as_ref().map(Keep::tee);
-            let (feed, intake) = intake(descriptor.digest.clone(), descriptor.size, tee);
-            let (writer, reader) = ring();
-            let found = Found::default();
-            let for_second = Arc::clone(&found);
-            let first = shared.background.start(move || inflate(intake, writer, &found));
-            let (blob, stop) = (descriptor.digest.clone(), token.clone());
-            let (told, room) = (hub.clone(), shared.room.clone());
-            let second = shared.background.start(move || {
-                let progress = |done| {
-                    room.unpacked(&blob, done);
-                    told.tell(PullEvent::Unpacked { digest: blob.clone(), done });
-                };
-                untar(ingest, reader, &blob, algorithm, &for_second, &|| stop.is_cancelled(), &progress)
-            });
-            let fed = tokio::select! {
-                biased;
-                () = token.cancelled() => Err(cancelled()),
-                fed = pour(chunks.as_mut(), feed, &descriptor.digest, hub, &shared.room) => fed,
+            let (feed, intake) = intake(digest.clone(), *size, tee);
+            let task = Task {
+                hands: hands.clone(),
+                blob: digest.clone(),
+                size: *size,
+                algorithm,
+                progress: progress(&shared, hub, digest),
             };
-            // The feed is gone, so both threads come to an end; the directory of a layer that failed is gone with them.
-            let (first, second) = (first.await, second.await);
-            let second = second
-                .map_err(|_| error::thread_lost())?
+            let start = || shared.background.start(move || task.run(intake));
+            let pouring = pour(chunks.as_mut(), feed, digest, hub, &shared.room);
+            let pouring = async {
+                tokio::select! {
+                    biased;
+                    () = token.cancelled() => Err(cancelled()),
+                    fed = pouring => fed,
+                }
+            };
+            // A blob that fits into the window is there before a thread is: so that no thread waits for the network.
+            let (fed, first) = if *size <= SMALL {
+                pouring.await?;
+                (Ok(()), start())
+            } else {
+                let first = start();
+                (pouring.await, first)
+            };
+            // The feed is gone, so both sides come to an end; the directory of a layer that failed is gone with them.
+            let Outcome { inflated, untarred } = first.await.map_err(|_| error::thread_lost())?;
+            let untarred = untarred.join().await;
+            let untarred = untarred
                 .map(|(layer, diff_id)| (shared.background.hold(Made { layer: Arc::new(layer), blob: None }), diff_id));
-            let first = first.map_err(|_| error::thread_lost())?;
-            match verdict(fed, first, second, |e| error::from_unpack(shared.store.root(), e)) {
+            match verdict(fed, inflated, untarred) {
                 Ok((mut made, diff_id)) => {
                     if let Some(keep) = keep {
                         made.blob = keep.finish(&diff_id).await?;
@@ -170,9 +184,9 @@ impl LayerJob {
                 // A mirror may have it wrong where the registry has it right.
                 Err(error) if error.kind() == Kind::DataLoss && !token.is_cancelled() => {
                     chunks.start_over(&error)?;
-                    tracing::warn!(layer = %descriptor.digest, %error, "a damaged blob; another host is asked");
-                    shared.room.done(&descriptor.digest, 0);
-                    hub.layer(&descriptor.digest, LayerState::Fetching);
+                    tracing::warn!(layer = %digest, %error, "a damaged blob; another host is asked");
+                    shared.room.done(digest, 0);
+                    hub.layer(digest, LayerState::Fetching);
                 }
                 Err(error) => return Err(error),
             }
@@ -180,17 +194,21 @@ impl LayerJob {
     }
 }
 
+/// Where a layer's second side tells how far it is.
+fn progress(shared: &Arc<Shared>, hub: &Hub, digest: &Digest) -> Box<dyn Fn(u64) + Send> {
+    let (room, hub, digest) = (shared.room.clone(), hub.clone(), digest.clone());
+    Box::new(move |done| {
+        room.unpacked(&digest, done);
+        hub.tell(PullEvent::Unpacked { digest: digest.clone(), done });
+    })
+}
+
 /// The reason to report when several parts of a job failed: what failed first in the stream, not what followed from it.
-fn verdict<T>(
-    fed: Result<()>,
-    inflated: std::result::Result<(), InflateError>,
-    unpacked: std::result::Result<T, UnpackError>,
-    unpack_error: impl Fn(&UnpackError) -> Error,
-) -> Result<T> {
+fn verdict<T>(fed: Result<()>, inflated: std::result::Result<(), InflateError>, untarred: Result<T>) -> Result<T> {
     fed?;
-    match (inflated, unpacked) {
+    match (inflated, untarred) {
         (Ok(()), Ok(layer)) => Ok(layer),
-        (Ok(()) | Err(InflateError::UnpackStopped), Err(error)) => Err(unpack_error(&error)),
+        (Ok(()) | Err(InflateError::UnpackStopped), Err(error)) => Err(error),
         (Err(error), _) => Err(error::from_inflate(&error)),
     }
 }
@@ -229,19 +247,17 @@ mod tests {
 
     #[test]
     fn the_first_cause_is_told() {
-        let told = |fed: Result<()>, inflated, unpacked: std::result::Result<(), UnpackError>| {
-            verdict(fed, inflated, unpacked, |_| Error::new(Kind::InvalidArgument, "unpack")).map_err(|e| e.kind())
-        };
-        let unsupported = || InflateError::Unsupported(detect(b"BZh91AY").expect_err("refused"));
+        let told =
+            |fed: Result<()>, inflated, untarred: Result<()>| verdict(fed, inflated, untarred).map_err(|e| e.kind());
+        let unsupported = || InflateError::from(inflate::Error::from(detect(b"BZh91AY").expect_err("refused")));
         let gone = || InflateError::Intake(IntakeError::GivenUp);
         let down = || Err(Error::new(Kind::Unavailable, "net"));
+        let wrong = || Err(Error::new(Kind::InvalidArgument, "unpack"));
         assert_eq!(told(Ok(()), Ok(()), Ok(())), Ok(()));
-        assert_eq!(told(down(), Err(gone()), Err(UnpackError::Cancelled)), Err(Kind::Unavailable));
-        assert_eq!(told(Ok(()), Err(unsupported()), Err(UnpackError::Cancelled)), Err(Kind::InvalidArgument));
-        assert_eq!(
-            told(Ok(()), Err(InflateError::UnpackStopped), Err(UnpackError::Cancelled)),
-            Err(Kind::InvalidArgument)
-        );
-        assert_eq!(told(Ok(()), Err(gone()), Err(UnpackError::Cancelled)), Err(Kind::Cancelled));
+        assert_eq!(told(down(), Err(gone()), wrong()), Err(Kind::Unavailable));
+        assert_eq!(told(Ok(()), Err(unsupported()), Err(cancelled())), Err(Kind::InvalidArgument));
+        assert_eq!(told(Ok(()), Err(InflateError::UnpackStopped), wrong()), Err(Kind::InvalidArgument));
+        assert_eq!(told(Ok(()), Ok(()), wrong()), Err(Kind::InvalidArgument));
+        assert_eq!(told(Ok(()), Err(gone()), wrong()), Err(Kind::Cancelled));
     }
 }

@@ -141,9 +141,10 @@ impl Incoming<'_> {
         }
         let lease = Arc::new(shared.background.hold(shared.store.lease()));
         let mut alone = BTreeSet::new();
+        let pull = shared.budget.pull();
         for attempt in 1.. {
             let assembly =
-                Assembly { shared, source: &self.source, lease: &lease, chosen, name, hub, token, alone: &alone };
+                Assembly { shared, source: &self.source, lease: &lease, chosen, name, hub, token, alone: &alone, pull };
             let assembled = assembly.run().await?;
             hub.tell(PullEvent::Committing);
             let takes = assembled.layers.iter().map(Part::new_bytes).sum();

@@ -7,6 +7,7 @@ mod checking;
 mod conformance;
 mod index;
 mod keeping;
+mod memory;
 mod presence;
 mod pulling;
 mod refusals;

@@ -9,6 +9,8 @@ use crate::config::{Durability, LogFormat, LogLevel};
 /// Largest limit on a layer: what fits a file system.
 const MAX_LAYER: u64 = 1 << 60;
 
+const LEAST_MEMORY: u64 = image_service::LEAST_MEMORY as u64;
+
 const DURABILITIES: [(&str, Durability); 2] = [("full", Durability::Full), ("relaxed", Durability::Relaxed)];
 const LOG_FORMATS: [(&str, LogFormat); 2] = [("text", LogFormat::Text), ("json", LogFormat::Json)];
 const LOG_LEVELS: [(&str, LogLevel); 5] = [
@@ -28,9 +30,24 @@ pub(super) static ROWS: &[Setting] = &[
         value_name: "N",
         list: None,
         group: Group::Engine,
-        help: "How many layers the embedded engine fetches and unpacks at the same time",
+        help: "How many layers of an image the embedded engine fetches and unpacks at the same time, the biggest first; of \
+               small ones (256 KiB) four times as many. pullMemory sets a limit of its own",
         apply: |c, raw| raw.count(1..=256).map(|v| c.max_parallel_layers = v),
         show: |c| json!(c.max_parallel_layers),
+    },
+    Setting {
+        field: "pullMemory",
+        flag: "pull-memory",
+        variable: "IMAGELET_PULL_MEMORY",
+        short: None,
+        value_name: "BYTES",
+        list: None,
+        group: Group::Engine,
+        help: "How much memory all pulls of the embedded engine use together at most for buffers and decoders. A layer needs \
+               1.8 to 2.8 MiB and waits until it has that. A zstd window beyond a quarter of it is used all the same, one \
+               at a time",
+        apply: |c, raw| raw.bytes(LEAST_MEMORY..=1 << 40).map(|v| c.pull_memory = v),
+        show: |c| json!(show_bytes(c.pull_memory)),
     },
     Setting {
         field: "checkDiskSpace",

@@ -1,0 +1,121 @@
+//! [`Hashing`]: a digest over pieces in order that whichever thread has to wait anyway takes further. It needs no thread of
+//! its own: of the two threads of a layer, the one that is ahead does the hashing, so that both cores are busy evenly. It
+//! knows nothing of what it hashes. Used for the digests of blobs and of tar streams.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+use oci::{Algorithm, Digest, Hasher};
+
+/// Work for one who waits.
+pub(crate) trait Chore: Send + Sync {
+    /// Does a little, some hundred microseconds; `false` where there is nothing to do.
+    fn step(&self) -> bool;
+}
+
+/// What is done with every piece beside hashing it.
+pub(crate) type Tee = Box<dyn FnMut(&[u8]) + Send>;
+
+/// A digest in the making.
+pub(crate) struct Hashing<P> {
+    /// Pieces that are yet to be hashed.
+    pieces: Mutex<VecDeque<P>>,
+    /// Held by who hashes; pieces are taken only by who holds it, which keeps their order.
+    hasher: Mutex<Inner>,
+    /// Nobody will ask.
+    forgone: AtomicBool,
+}
+
+struct Inner {
+    hasher: Option<Hasher>,
+    tee: Option<Tee>,
+}
+
+impl<P: AsRef<[u8]>> Hashing<P> {
+    pub(crate) fn new(algorithm: Algorithm) -> Self {
+        Self::with(algorithm, None)
+    }
+
+    /// One that hands every piece on as well, in order.
+    pub(crate) fn with(algorithm: Algorithm, tee: Option<Tee>) -> Self {
+        let hasher = Mutex::new(Inner { hasher: Some(algorithm.hasher()), tee });
+        Self { pieces: Mutex::default(), hasher, forgone: AtomicBool::new(false) }
+    }
+
+    /// Adds a piece. It is dropped when it has been hashed.
+    pub(crate) fn push(&self, piece: P) {
+        if !self.forgone.load(Ordering::Relaxed) {
+            self.pieces().push_back(piece);
+        }
+    }
+
+    /// The digest is known otherwise: what is added from now on is not hashed.
+    pub(crate) fn forgo(&self) {
+        self.forgone.store(true, Ordering::Relaxed);
+    }
+
+    /// The digest of all that was added; does what is left. The second call has nothing to give.
+    pub(crate) fn finish(&self) -> Option<Digest> {
+        let mut inner = self.hasher.lock().unwrap_or_else(PoisonError::into_inner);
+        while self.next(&mut inner) {}
+        inner.tee = None;
+        inner.hasher.take().map(Hasher::finish)
+    }
+
+    fn next(&self, inner: &mut Inner) -> bool {
+        let Some(piece) = self.pieces().pop_front() else { return false };
+        if let Some(hasher) = &mut inner.hasher {
+            hasher.update(piece.as_ref());
+        }
+        if let Some(tee) = &mut inner.tee {
+            tee(piece.as_ref());
+        }
+        true
+    }
+
+    fn pieces(&self) -> MutexGuard<'_, VecDeque<P>> {
+        self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<P: AsRef<[u8]> + Send> Chore for Hashing<P> {
+    fn step(&self) -> bool {
+        match self.hasher.try_lock() {
+            Ok(mut inner) => self.next(&mut inner),
+            // Somebody is at it; or was, when it panicked, which its own thread reports.
+            Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn many_hands_one_order() {
+        let data: Vec<u8> = (0..200_000_u32).flat_map(u32::to_le_bytes).collect();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let into = Arc::clone(&seen);
+        let tee: Tee = Box::new(move |bytes| into.lock().expect("no panic").extend_from_slice(bytes));
+        let hashing = Hashing::with(Algorithm::Sha256, Some(tee));
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for _ in 0..2000 {
+                        hashing.step();
+                    }
+                });
+            }
+            for piece in data.chunks(1000) {
+                hashing.push(piece.to_vec());
+            }
+        });
+        assert_eq!(hashing.finish(), Some(Digest::sha256(&data)));
+        assert_eq!(*seen.lock().expect("no panic"), data);
+        assert_eq!(hashing.finish(), None);
+        assert!(!hashing.step());
+    }
+}
