@@ -37,4 +37,4 @@ pub use options::{Clock, EngineOptions, LEAST_MEMORY};
 pub use transfer::{Compress, ExportOptions, Format, ImportOptions, ImportedImage};
 // What the binary needs of the store and may not reach for itself.
 pub use store::mount::unmount;
-pub use store::{Durability, MountError, OpenError as StoreOpenError};
+pub use store::{Durability, MountError, OpenError as StoreOpenError, Sharing};

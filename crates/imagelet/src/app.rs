@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::admin::Places;
 use crate::collection::owner::Owner;
 use crate::collection::{Collection, Parts};
-use crate::config::{Config, Durability};
+use crate::config::{Config, Durability, Sharing};
 use crate::environment::Environment;
 use crate::exit::{Code, Failure, Outcome, code_of};
 use crate::output::Printer;
@@ -356,6 +356,7 @@ impl App {
             max_parallel_layers: config.max_parallel_layers,
             memory: usize::try_from(config.pull_memory).unwrap_or(usize::MAX),
             check_disk_space: config.check_disk_space,
+            keep_blobs: config.keep_blobs,
             user_agent: USER_AGENT.to_owned(),
             ..EngineOptions::default()
         };
@@ -366,6 +367,11 @@ impl App {
         options.store.durability = match config.durability {
             Durability::Full => image_service::Durability::Full,
             Durability::Relaxed => image_service::Durability::Relaxed,
+        };
+        options.store.sharing = match config.share_files {
+            Sharing::Off => image_service::Sharing::Off,
+            Sharing::Reflink => image_service::Sharing::Reflink,
+            Sharing::Hardlink => image_service::Sharing::Hardlink,
         };
         let (limits, wanted) = (&mut options.store.limits, &config.limits);
         limits.layer_bytes = wanted.layer_bytes;
@@ -411,7 +417,7 @@ fn open_failure(error: &OpenError) -> Failure {
         {
             Code::NotPermitted
         }
-        OpenError::Option { .. } => Code::Config,
+        OpenError::Option { .. } | OpenError::Store(StoreOpenError::NoSharing { .. }) => Code::Config,
         _ => Code::Failed,
     };
     Failure::new(code, crate::exit::chain(error))

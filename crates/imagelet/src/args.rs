@@ -375,14 +375,17 @@ pub(crate) struct Export {
     /// What to write: a directory, or a tar file in one of two forms
     #[arg(long, value_name = "FORMAT", default_value = "oci")]
     pub(crate) format: ExportFormat,
-    /// How layers of an OCI layout are compressed. The image id stays the same, the manifest's digest does not
-    #[arg(long, value_name = "HOW", default_value = "none")]
+    /// How layers of an OCI layout are compressed. The image id stays the same; the manifest's digest does where all blobs
+    /// of the image were kept (see --keep-blobs)
+    #[arg(long, value_name = "HOW", default_value = "as-pulled")]
     pub(crate) compress: ExportCompression,
 }
 
 /// Compression of exported layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ExportCompression {
+    /// As they were pulled, with the manifest that was pulled, where all blobs of the image were kept; not at all otherwise
+    AsPulled,
     /// Not at all: the quickest
     None,
     /// With gzip, which everything reads

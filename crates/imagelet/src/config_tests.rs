@@ -180,7 +180,7 @@ fn every_field_is_taken() {
          nodeStatusMaxImages: -1\nevictionHard: {{imagefs.available: 1Gi, memory.available: 100Mi}}\n\
          mergeDefaultEvictionSettings: true\nevictionPressureTransitionPeriod: 1m\n\
          containerGC: {{minimumAge: 1m, maximumPerContainer: 3, maximum: 100, period: 5m}}\npodLogsDir: /logs\nmaxParallelLayers: 7\npullMemory: 16Mi\ncheckDiskSpace: false\n\
-         platform: linux/arm64\ndurability: relaxed\n\
+         platform: linux/arm64\ndurability: relaxed\nkeepBlobs: true\nshareFiles: hardlink\n\
          limits: {{layerBytes: 1Gi, layerEntries: 10, pathDepth: 5, headerBytes: 4096}}\nlogging:\n  format: json\n  level: debug\n"
     );
     let config = load(&text, Vec::new()).expect("taken");
@@ -220,6 +220,7 @@ fn every_field_is_taken() {
     assert_eq!((config.max_parallel_layers, config.durability), (7, Durability::Relaxed));
     assert!(!config.check_disk_space);
     assert_eq!(config.pull_memory, 16 << 20);
+    assert_eq!((config.keep_blobs, config.share_files), (true, Sharing::Hardlink));
     assert_eq!((config.log_format, config.log_level), (LogFormat::Json, LogLevel::Debug));
     assert_eq!(config.platform.to_string(), "linux/arm64");
     let want = Limits { layer_bytes: 1 << 30, layer_entries: 10, path_depth: 5, header_bytes: 4096 };

@@ -203,14 +203,13 @@ impl<'a> Linked<'a> {
     }
 
     /// Within the transaction: gives the image the kept blobs that its manifest names, those that are here and those that
-    /// came with it. Answers the bytes that they take.
+    /// came with it.
     pub(crate) fn give(
         &mut self,
         transaction: &WriteTransaction,
         image: &mut ImageEntry,
         named: &[Digest],
-    ) -> Result<u64, DbError> {
-        let mut bytes = 0;
+    ) -> Result<(), DbError> {
         let mut totals = transaction.totals()?;
         for digest in named {
             let before = transaction.blob(digest)?;
@@ -239,12 +238,10 @@ impl<'a> Linked<'a> {
                 _ => continue,
             };
             entry.references += 1;
-            bytes += entry.disk_bytes;
             transaction.put_blob(digest, &entry)?;
             image.blobs.insert(digest.clone());
         }
-        transaction.put_totals(&totals)?;
-        Ok(bytes)
+        transaction.put_totals(&totals)
     }
 
     /// After the transaction: what it did not take goes, and what it let go.

@@ -18,6 +18,7 @@ use crate::open::{Durability, Inner, Store};
 use crate::plan::{Move, Step, has_implicit_root};
 use crate::records::{BlobEntry, ImageEntry, ImageRecord, Layer, LayerEntry, LayerId};
 use crate::remove::release_layers;
+use crate::shares::{self, Joins};
 
 /// What the records of an image need beside its documents: the pages that redb copies.
 pub(crate) const RECORDS_ROOM: u64 = 1 << 20;
@@ -103,6 +104,7 @@ impl Store {
             youth.end().map_err(|source| StoreError::io("settle", &inner.layout.path, source))?;
         }
         let mut linked = Linked::new(inner, blobs, &mut next_layer)?;
+        let joins = inner.find_shares(&steps)?;
         let mut moved = Moved { inner, done: Vec::new() };
         for step in &moves {
             moved.rename(step)?;
@@ -118,7 +120,7 @@ impl Store {
         let mut leases = inner.lease_table();
         let (record, released) = inner.db.write(|transaction| {
             let write = Write { transaction, id: &id, commit: &commit, tag, repo_digest, next_layer: *next_layer };
-            write.image(inner, &steps, &mut linked, &named)
+            write.image(inner, &steps, &joins, &mut linked, &named)
         })?;
         for id in &record.layers {
             leases.orphans.remove(id);
@@ -204,6 +206,7 @@ impl Write<'_> {
         self,
         inner: &Inner,
         steps: &[Step],
+        joins: &Joins,
         blobs: &mut Linked<'_>,
         named: &[Digest],
     ) -> Result<(ImageRecord, Vec<BlobEntry>), CommitError> {
@@ -211,6 +214,10 @@ impl Write<'_> {
         for step in steps {
             if let Step::Move(step) = step {
                 self.new_layer(inner, step)?;
+                shares::join(transaction, step.id, joins.get(&step.id).map_or(&[], Vec::as_slice))?;
+                if step.replaces.is_some() {
+                    resize_images(transaction, step.id)?;
+                }
             }
         }
         transaction.put_next_layer(self.next_layer)?;
@@ -235,14 +242,13 @@ impl Write<'_> {
             annotations: commit.annotations.clone(),
         };
         // New references first, so that what both have is never without one.
-        entry.size = document_bytes;
         for layer in entry.distinct_layers() {
             let mut layer_entry = transaction.layer_of_image(layer)?;
             layer_entry.references += 1;
-            entry.size += layer_entry.stats.disk_bytes;
             transaction.put_layer(layer, &layer_entry)?;
         }
-        entry.size += blobs.give(transaction, &mut entry, named)?;
+        blobs.give(transaction, &mut entry, named)?;
+        entry.size = shares::size_of(transaction, &entry)?;
         let mut released = Vec::new();
         if let Some(before) = &before {
             release_layers(transaction, before)?;
@@ -276,6 +282,9 @@ impl Write<'_> {
             unsynced_boot: (inner.durability == Durability::Relaxed).then(|| inner.boot.clone()),
             damaged: false,
         };
+        if let Some(old) = step.replaces {
+            shares::leave(transaction, old)?;
+        }
         let mut totals = transaction.totals()?;
         totals.add_layer(&entry.stats);
         if let Some(old) = step.replaces
@@ -288,8 +297,6 @@ impl Write<'_> {
                     for layer in image_entry.layers.iter_mut().filter(|layer| **layer == old) {
                         *layer = step.id;
                     }
-                    image_entry.size =
-                        (image_entry.size + entry.stats.disk_bytes).saturating_sub(old_entry.stats.disk_bytes);
                     transaction.put_image(&image, &image_entry)?;
                 }
             }
@@ -299,6 +306,17 @@ impl Write<'_> {
         transaction.put_layer(step.id, &entry)?;
         transaction.put_totals(&totals)
     }
+}
+
+/// Sums the images up that have this layer.
+fn resize_images(transaction: &WriteTransaction, layer: LayerId) -> Result<(), DbError> {
+    for (image, mut entry) in transaction.images()? {
+        if entry.layers.contains(&layer) {
+            entry.size = shares::size_of(transaction, &entry)?;
+            transaction.put_image(&image, &entry)?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -58,6 +58,16 @@ pub enum OpenError {
         /// Effective user of this process.
         user: u32,
     },
+    /// Files are to be shared in a way that the file system does not have.
+    #[error("files cannot be shared by {way} in store {}: its file system cannot do that", root.display())]
+    NoSharing {
+        /// The store's root.
+        root: PathBuf,
+        /// `reflink` or `hardlink`.
+        way: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The disk refused something.
     #[error("{operation} {}", path.display())]
     Io {

@@ -14,7 +14,7 @@ use rustix::fs::Mode;
 use crate::error::StoreError;
 use crate::layout;
 use crate::lease::Lease;
-use crate::open::{Durability, Inner, Store};
+use crate::open::{Durability, Inner, Sharing, Store};
 use crate::records::{LayerId, LayerStats};
 use crate::remove_tree;
 use crate::shape::Shape;
@@ -134,9 +134,24 @@ impl LayerIngest {
         let write_back = durable.then_some(&written as &dyn Fn(u64));
         let options =
             UnpackOptions { limits: &inner.limits, privileged: inner.privileged, cancelled, write_back, hollow };
-        let (outcome, stats) = self.shape.apply(tar, self.directory.as_fd(), &options)?;
+        let (outcome, mut stats) = self.shape.apply(tar, self.directory.as_fd(), &options)?;
         let shape = self.shape;
-        Ok(UnpackedLayer { inner, outcome, stats, shape, state: Mutex::new(State::Private(self.private, None)) })
+        let mut shares = false;
+        // Only a directory tree has files of its own to share.
+        if inner.sharing != Sharing::Off && shape.is_dir() && !hollow {
+            let saved = inner.share_files(self.directory.as_fd(), cancelled)?;
+            shares = saved.bytes > 0;
+            stats.disk_bytes = (stats.disk_bytes + saved.list_bytes).saturating_sub(saved.bytes);
+            stats.inodes = (stats.inodes + 1).saturating_sub(saved.inodes);
+        }
+        Ok(UnpackedLayer {
+            inner,
+            outcome,
+            stats,
+            shape,
+            shares,
+            state: Mutex::new(State::Private(self.private, None)),
+        })
     }
 }
 
@@ -147,6 +162,8 @@ pub struct UnpackedLayer {
     pub(crate) outcome: UnpackOutcome,
     pub(crate) shape: Shape,
     stats: LayerStats,
+    /// Whether it has files of other layers. They are not in its numbers.
+    pub(crate) shares: bool,
     /// Guards where the directory is.
     state: Mutex<State>,
 }

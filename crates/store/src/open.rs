@@ -54,6 +54,18 @@ pub enum Durability {
     Relaxed,
 }
 
+/// Whether files that several layers have are stored once. Only layers that were unpacked while it was on take part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sharing {
+    /// Every layer has its own.
+    #[default]
+    Off,
+    /// They share their blocks, on a file system that can (btrfs, XFS); attributes stay each file's own.
+    Reflink,
+    /// They are links to one inode, where owner, mode, time and extended attributes are the same as well.
+    Hardlink,
+}
+
 /// How to open a store.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
@@ -67,6 +79,8 @@ pub struct OpenOptions {
     pub privileged: Option<bool>,
     /// Size of the file that is given up when the disk is full, so that removal always works.
     pub reserve_bytes: u64,
+    /// Whether files that several layers have are stored once.
+    pub sharing: Sharing,
 }
 
 impl Default for OpenOptions {
@@ -77,6 +91,7 @@ impl Default for OpenOptions {
             limits: Limits::default(),
             privileged: None,
             reserve_bytes: 8 << 20,
+            sharing: Sharing::Off,
         }
     }
 }
@@ -94,6 +109,7 @@ pub(crate) struct Inner {
     pub(crate) db: Db,
     pub(crate) limits: Limits,
     pub(crate) durability: Durability,
+    pub(crate) sharing: Sharing,
     pub(crate) privileged: bool,
     /// Writes layers to the disk while they come.
     pub(crate) flusher: Flusher,
@@ -151,6 +167,7 @@ impl Store {
             db,
             limits: options.limits,
             durability: options.durability,
+            sharing: options.sharing,
             privileged: options.privileged.unwrap_or_else(is_privileged),
             flusher: Flusher::default(),
             boot,
@@ -166,6 +183,11 @@ impl Store {
         };
         let store = Self { inner: Arc::new(inner) };
         store.inner.sweep_at_open()?;
+        store.inner.try_sharing().map_err(|source| OpenError::NoSharing {
+            root: root.to_owned(),
+            way: if options.sharing == Sharing::Reflink { "reflink" } else { "hardlink" },
+            source: source.into(),
+        })?;
         // A store that was made just now grows up with its first commit.
         if options.durability == Durability::Full && !fresh {
             store.inner.settle()?;

@@ -14,6 +14,7 @@ use crate::error::StoreError;
 use crate::layout::Layout;
 use crate::open::{Inner, Store};
 use crate::records::{BlobEntry, ImageEntry, LayerEntry, LayerId, MountEntry, Removed};
+use crate::shares;
 use crate::sweep::freed;
 
 /// How many images one transaction takes. It bounds the time for which nobody else can write.
@@ -142,11 +143,14 @@ impl Store {
                 let Gone { layers: unused, blobs } = unrecord_image(transaction, id, &entry)?;
                 let mut totals = transaction.totals()?;
                 let mut gone = Gone { layers: Vec::new(), blobs };
-                for (layer, layer_entry) in unused {
+                for (layer, _) in unused {
                     if leases.holds(layer) {
                         kept.push(layer);
                         continue;
                     }
+                    // What it shared with one other layer is that one's from now on.
+                    shares::leave(transaction, layer)?;
+                    let layer_entry = transaction.layer_of_image(layer)?;
                     transaction.delete_layer(layer, &layer_entry)?;
                     totals.drop_layer(&layer_entry.stats);
                     gone.layers.push((layer, layer_entry));

@@ -19,6 +19,7 @@ use crate::layout;
 use crate::open::Inner;
 use crate::records::{BlobEntry, LayerEntry, LayerId, Removed};
 use crate::remove_tree;
+use crate::shares;
 
 /// What the records of a store that was opened say.
 #[derive(Default)]
@@ -133,6 +134,7 @@ impl Inner {
                 if let Some(entry) = transaction.layer(id)?
                     && entry.references == 0
                 {
+                    shares::leave(transaction, id)?;
                     transaction.delete_layer(id, &entry)?;
                     totals.drop_layer(&entry.stats);
                     gone.push((id, entry));
@@ -290,9 +292,10 @@ fn tidy_records(transaction: &WriteTransaction, boot: &str) -> Result<Found, Sto
     }
     let mut totals = transaction.totals()?;
     for (id, entry) in transaction.layer_rows()? {
-        if let Ok(entry) = entry
-            && entry.references == 0
-        {
+        if entry.is_ok_and(|entry| entry.references == 0) {
+            // What it shared with one other layer is that one's from now on, and it may itself have come by some.
+            shares::leave(transaction, id)?;
+            let entry = transaction.layer_of_image(id)?;
             transaction.delete_layer(id, &entry)?;
             totals.drop_layer(&entry.stats);
         }

@@ -8,6 +8,7 @@ use redb::{ReadTransaction, ReadableTable, TableDefinition, TableError, WriteTra
 
 use crate::db::DbError;
 use crate::records::{BlobEntry, ImageEntry, LayerEntry, LayerId, MountEntry, Totals, decode, encode};
+use crate::shares::{Set, Share, key_of, set_of};
 
 pub(crate) const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 pub(crate) const LAYERS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("layers");
@@ -21,6 +22,9 @@ pub(crate) const MOUNTS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::ne
 /// Kept blobs by digest. Stores of earlier versions do not have it: it is made with the first blob.
 pub(crate) const BLOBS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("blobs");
 
+/// What sets of layers share, by their numbers. Stores of earlier versions do not have it.
+pub(crate) const SHARES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("shares");
+
 /// A document of an image, as the last part of its key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Document {
@@ -28,6 +32,9 @@ pub(crate) enum Document {
     Manifest = 1,
     Index = 2,
 }
+
+/// A share by its key, if its record can be read.
+pub(crate) type ShareRow = (String, Result<(Set, Share), DbError>);
 
 /// A kept blob by the text of its digest, if its record can be read.
 pub(crate) type BlobRow = (String, Result<(Digest, BlobEntry), DbError>);
@@ -151,6 +158,42 @@ pub(crate) trait Records {
         Ok(found)
     }
 
+    /// Whether layers ever shared anything.
+    fn has_shares(&self) -> Result<bool, DbError>;
+
+    /// What this set of layers has in common; nothing where it has no row.
+    fn share(&self, set: &Set) -> Result<Share, DbError> {
+        if !self.has_shares()? {
+            return Ok(Share::default());
+        }
+        let (table, key) = (self.table(SHARES)?, key_of(set));
+        let value = table.get(key.as_str())?;
+        value.map_or_else(|| Ok(Share::default()), |value| decode(format_args!("the share of {key}"), value.value()))
+    }
+
+    /// What all sets of layers have in common.
+    fn shares(&self) -> Result<Vec<(Set, Share)>, DbError> {
+        self.share_rows()?.into_iter().map(|(_, row)| row).collect()
+    }
+
+    /// The same, also where a record cannot be read.
+    fn share_rows(&self) -> Result<Vec<ShareRow>, DbError> {
+        let mut found = Vec::new();
+        if !self.has_shares()? {
+            return Ok(found);
+        }
+        for row in self.table(SHARES)?.iter()? {
+            let (key, value) = row?;
+            let key = key.value().to_owned();
+            let row = match set_of(&key) {
+                Some(set) => decode(format_args!("the share of {key}"), value.value()).map(|share| (set, share)),
+                None => Err(DbError::Corrupt(format!("{key:?} is no set of layers"))),
+            };
+            found.push((key, row));
+        }
+        Ok(found)
+    }
+
     fn image(&self, id: &Digest) -> Result<Option<ImageEntry>, DbError> {
         let table = self.table(IMAGES)?;
         let value = table.get(id.to_string().as_str())?;
@@ -207,6 +250,14 @@ fn image_id(text: &str) -> Result<Digest, DbError> {
     text.parse().map_err(|error| DbError::Corrupt(format!("image id {text:?}: {error}")))
 }
 
+fn has_table(transaction: &ReadTransaction, table: TableDefinition<'_, &str, &[u8]>) -> Result<bool, DbError> {
+    match transaction.open_table(table) {
+        Ok(_) => Ok(true),
+        Err(TableError::TableDoesNotExist(_)) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
 impl Records for ReadTransaction {
     fn table<K: redb::Key + 'static, V: redb::Value + 'static>(
         &self,
@@ -216,11 +267,11 @@ impl Records for ReadTransaction {
     }
 
     fn has_blobs(&self) -> Result<bool, DbError> {
-        match self.open_table(BLOBS) {
-            Ok(_) => Ok(true),
-            Err(TableError::TableDoesNotExist(_)) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+        has_table(self, BLOBS)
+    }
+
+    fn has_shares(&self) -> Result<bool, DbError> {
+        has_table(self, SHARES)
     }
 }
 
@@ -236,6 +287,10 @@ impl Records for WriteTransaction {
         // To open it is to make it.
         Ok(true)
     }
+
+    fn has_shares(&self) -> Result<bool, DbError> {
+        Ok(true)
+    }
 }
 
 /// Typed writes.
@@ -243,6 +298,7 @@ pub(crate) trait RecordsMut: Records {
     fn put_meta(&self, key: &str, value: &[u8]) -> Result<(), DbError>;
     fn put_layer(&self, id: LayerId, entry: &LayerEntry) -> Result<(), DbError>;
     fn delete_layer(&self, id: LayerId, entry: &LayerEntry) -> Result<(), DbError>;
+    fn put_share(&self, set: &Set, share: Share) -> Result<(), DbError>;
     fn put_blob(&self, digest: &Digest, entry: &BlobEntry) -> Result<(), DbError>;
     fn delete_blob(&self, digest: &Digest) -> Result<(), DbError>;
     fn put_image(&self, id: &Digest, entry: &ImageEntry) -> Result<(), DbError>;
@@ -291,6 +347,17 @@ impl RecordsMut for WriteTransaction {
         // A newer generation of the same layer may have taken the key over.
         if table.get(key.as_str())?.is_some_and(|value| value.value() == id.0) {
             table.remove(key.as_str())?;
+        }
+        Ok(())
+    }
+
+    /// What a set has in common, or no row where that is nothing.
+    fn put_share(&self, set: &Set, share: Share) -> Result<(), DbError> {
+        let (mut table, key) = (self.open_table(SHARES)?, key_of(set));
+        if share == Share::default() {
+            table.remove(key.as_str())?;
+        } else {
+            table.insert(key.as_str(), encode(&share).as_slice())?;
         }
         Ok(())
     }

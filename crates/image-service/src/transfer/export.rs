@@ -63,6 +63,9 @@ struct Export<'a> {
     copied: HashSet<Digest>,
 }
 
+/// A layer as it was pulled: its blob, or nothing where the blob was plain tar and is built again.
+type AsPulled = Option<(Descriptor, File)>;
+
 /// An image to export.
 struct Picked {
     record: ImageRecord,
@@ -183,9 +186,8 @@ impl Export<'_> {
         output.put(docker::MANIFEST, Value::Array(items).to_string().as_bytes())
     }
 
-    /// The blobs of an image as it was pulled, for each layer; `None` for one that was plain tar and is built again. Nothing
-    /// where one was not kept, or is not what it was.
-    fn kept(&self, image: &Picked) -> Result<Option<Vec<Option<(Descriptor, File)>>>> {
+    /// The layers of an image as they were pulled. Nothing where one was not kept, or is not what it was.
+    fn kept(&self, image: &Picked) -> Result<Option<Vec<AsPulled>>> {
         let own = &image.manifest.layers;
         if self.options.compress != Compress::AsPulled || own.len() != image.layers.len() {
             return Ok(None);

@@ -15,6 +15,7 @@ pub(super) async fn run(app: &App, args: &Export) -> Outcome {
         ExportFormat::DockerArchive => Format::DockerArchive,
     };
     let compress = match args.compress {
+        ExportCompression::AsPulled => Compress::AsPulled,
         ExportCompression::None => Compress::No,
         ExportCompression::Gzip => Compress::Gzip,
         ExportCompression::Zstd => Compress::Zstd,

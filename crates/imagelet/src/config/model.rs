@@ -20,6 +20,14 @@ pub(crate) enum Durability {
     Relaxed,
 }
 
+/// Whether files that several layers have are stored once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sharing {
+    Off,
+    Reflink,
+    Hardlink,
+}
+
 /// What one layer may hold at most: above it a pull fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
@@ -205,6 +213,8 @@ pub(crate) struct Config {
     pub(crate) check_disk_space: bool,
     pub(crate) platform: oci::Platform,
     pub(crate) durability: Durability,
+    pub(crate) keep_blobs: bool,
+    pub(crate) share_files: Sharing,
     pub(crate) limits: Limits,
     pub(crate) gc: Gc,
     pub(crate) status_max_images: i64,
@@ -303,6 +313,8 @@ impl Config {
             check_disk_space: engine.check_disk_space,
             platform: oci::Platform::host(),
             durability: Durability::Full,
+            keep_blobs: engine.keep_blobs,
+            share_files: Sharing::Off,
             limits: Limits {
                 layer_bytes: limits.layer_bytes,
                 layer_entries: usize::try_from(limits.entries).unwrap_or(usize::MAX),

@@ -12,8 +12,9 @@ use super::{AllBad, CheckReport};
 use crate::db::{DbError, Records, RecordsMut};
 use crate::error::StoreError;
 use crate::open::Inner;
-use crate::records::{BlobEntry, ImageEntry, LayerEntry, LayerId, Totals};
-use crate::tables::{BLOBS, BY_CHAIN_ID, BY_DIFF_ID, DOCUMENTS, IMAGES, LAYERS};
+use crate::records::{BlobEntry, ImageEntry, LayerEntry, LayerId, Totals, encode};
+use crate::shares::Share;
+use crate::tables::{BLOBS, BY_CHAIN_ID, BY_DIFF_ID, DOCUMENTS, IMAGES, LAYERS, SHARES};
 
 /// A change that puts something right.
 pub(super) enum Fix {
@@ -31,6 +32,8 @@ pub(super) enum Fix {
     DeleteLayer(LayerId, LayerEntry),
     PutImage(Digest, ImageEntry),
     PutTotals(Totals),
+    /// What a set of layers has in common, by its key; nothing takes the row away.
+    PutShare(String, Option<Share>),
     PutBlob(Digest, BlobEntry),
     /// A blob's record, by its key, which may be none.
     DropBlob(String),
@@ -57,6 +60,10 @@ impl Fix {
             Self::DeleteLayer(id, entry) => transaction.delete_layer(*id, entry)?,
             Self::PutImage(id, entry) => transaction.put_image(id, entry)?,
             Self::PutTotals(totals) => transaction.put_totals(totals)?,
+            Self::PutShare(key, Some(share)) => {
+                drop(transaction.open_table(SHARES)?.insert(key.as_str(), encode(share).as_slice())?)
+            }
+            Self::PutShare(key, None) => drop(transaction.open_table(SHARES)?.remove(key.as_str())?),
             Self::PutBlob(digest, entry) => transaction.put_blob(digest, entry)?,
             Self::DropBlob(key) => drop(transaction.open_table(BLOBS)?.remove(key.as_str())?),
         }

@@ -11,6 +11,7 @@ use super::fix::Fix;
 use super::{AllBad, Problem, ProblemKind};
 use crate::db::{DbError, Document, Records};
 use crate::records::{BlobEntry, ImageEntry, LayerEntry, LayerId, Totals, decode};
+use crate::shares::{Set, Share};
 use crate::tables::{DOCUMENTS, IMAGES};
 
 /// What came out.
@@ -34,12 +35,14 @@ pub(super) struct Examination {
 /// The examination under way.
 pub(super) struct Examiner<'a, R> {
     pub(super) records: &'a R,
-    is_leased: &'a dyn Fn(LayerId) -> bool,
+    pub(super) is_leased: &'a dyn Fn(LayerId) -> bool,
     pub(super) bad: &'a AllBad,
     pub(super) layers: BTreeMap<LayerId, Row<LayerEntry>>,
     pub(super) images: BTreeMap<Digest, Row<ImageEntry>>,
     /// Kept blobs: no references are to be left where one is to go.
     pub(super) blobs: BTreeMap<Digest, Row<BlobEntry>>,
+    /// What sets of layers have in common, and are to have.
+    pub(super) shares: Row<BTreeMap<Set, Share>>,
     /// Images that are to go, as far as their records could be read.
     pub(super) dropped: Vec<ImageEntry>,
     /// Some record could not be read: what it had cannot be counted.
@@ -76,6 +79,7 @@ pub(super) fn examine<R: Records>(
         layers: BTreeMap::new(),
         images: BTreeMap::new(),
         blobs: BTreeMap::new(),
+        shares: Row::new(BTreeMap::new()),
         dropped: Vec::new(),
         blind: false,
         out: Examination::default(),
@@ -86,6 +90,7 @@ pub(super) fn examine<R: Records>(
     examiner.damaged_layers();
     examiner.names()?;
     examiner.references();
+    examiner.shares()?;
     examiner.blobs()?;
     examiner.sizes();
     examiner.ways()?;
@@ -283,8 +288,12 @@ impl<R: Records> Examiner<'_, R> {
                 let rows = image.blobs.iter().filter_map(|digest| self.blobs.get(digest));
                 rows.map(|row| row.before.disk_bytes).sum::<u64>()
             };
-            let before = documents + sum(&|row| row.before.stats.disk_bytes) + blobs(&image.before);
-            image.after.size = documents + sum(&|row| row.after.stats.disk_bytes) + blobs(&image.after);
+            let shares = |shares: &BTreeMap<Set, Share>| {
+                shares.iter().filter(|(set, _)| !set.is_disjoint(&layers)).map(|(_, share)| share.bytes).sum::<u64>()
+            };
+            let (before, after) = (&self.shares.before, &self.shares.after);
+            let before = documents + sum(&|row| row.before.stats.disk_bytes) + blobs(&image.before) + shares(before);
+            image.after.size = documents + sum(&|row| row.after.stats.disk_bytes) + blobs(&image.after) + shares(after);
             if image.before.size != before || image.before.document_bytes != documents {
                 let detail = format!("its size is said to be {}, and is {before}", image.before.size);
                 told.push((id.clone(), detail));
@@ -302,6 +311,10 @@ impl<R: Records> Examiner<'_, R> {
             if row.after.references > 0 || self.out.leased.contains(id) {
                 after.add_layer(&row.after.stats);
             }
+        }
+        for (sum, shares) in [(&mut before, &self.shares.before), (&mut after, &self.shares.after)] {
+            sum.bytes += shares.values().map(|share| share.bytes).sum::<u64>();
+            sum.inodes += shares.values().map(|share| share.inodes).sum::<u64>();
         }
         for row in self.blobs.values() {
             before.add_blob(&row.before);

@@ -6,10 +6,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use imagelet_store::Store;
 use imagelet_store::check::{CheckOptions, Depth};
+use imagelet_store::{OpenOptions, Sharing, Store};
 
-use crate::support::{Image, Tar, check_accounts, list, open, plain_layer, run};
+use crate::support::{Image, Tar, check_accounts, list, open, options, plain_layer, run};
 
 const ROOT: &str = "IMAGELET_STORE_CRASH_ROOT";
 const WORK: &str = "IMAGELET_STORE_CRASH_WORK";
@@ -20,11 +20,12 @@ fn images() -> Vec<Image> {
     let dependent = Tar::default().directory("./", 0o755).file("d/upper", b"upper");
     (0..6_u8)
         .map(|n| {
-            let mut own = plain_layer("own", &[n; 300_000]);
+            // A file that every one of these has, beside its own.
+            let mut own = plain_layer("own", &[n; 300_000]).file("d/common", &[7; 20_000]);
             for file in 0..30 {
                 own = own.file(&format!("d/{file}"), &[n; 200]);
             }
-            Image::new(&format!("image {n}"), &[base(0o700 + u32::from(n % 2)), dependent.clone(), own])
+            Image::new(&format!("image {n}"), &[base(0o700 + u32::from(n % 2)), dependent.clone(), own]).with_blobs()
         })
         .collect()
 }
@@ -36,7 +37,7 @@ fn child() {
     let Some(root) = std::env::var_os(ROOT).map(PathBuf::from) else { return };
     #[expect(clippy::disallowed_methods, reason = "the parent test tells its child by the environment")]
     let work = std::env::var(WORK).expect("the parent says what to do");
-    let store = open(&root);
+    let store = Store::open(&root, OpenOptions { sharing: Sharing::Hardlink, ..options() }).expect("opens");
     let say = |step: &str| writeln!(std::io::stdout(), "STEP {step}").expect("the parent reads");
     match work.as_str() {
         PULL_AND_REMOVE => pull_and_remove(&store),

@@ -130,6 +130,14 @@ fn what_only_a_lease_kept_does_not_survive_a_reopening() {
 }
 
 #[test]
+fn a_layer_that_comes_twice_may_lie_below_one_without_a_root() {
+    let (_top, store) = store();
+    let twice = plain_layer("x", b"x");
+    Image::new("twice", &[twice.clone(), twice, Tar::default().file("d/below", b"x")]).pull(&store, "r.example/i:1");
+    check_accounts(&store);
+}
+
+#[test]
 fn many_go_at_once_and_one_that_is_not_there_keeps_none() {
     let (_top, store) = store();
     let shared = plain_layer("shared", &[1; 50_000]);
@@ -166,7 +174,7 @@ fn layer_of_kind(kind: usize, size: usize) -> Tar {
         0 => plain_layer("x", &vec![1; size]).file("d/x", &vec![2; size / 2]),
         1 => (0..size / 1000).fold(plain_layer("x", b""), |tar, file| tar.file(&format!("d/{file}"), &[3; 100])),
         2 => Tar::default().file("d/below", &vec![4; size]),
-        3 => plain_layer("x", b"").symlink("d/link", &"l/".repeat(size / 1500)).file("d/.wh.y", b""),
+        3 => plain_layer("x", b"").symlink("d/link", &"l/".repeat(1 + size / 1500)).file("d/.wh.y", b""),
         _ => plain_layer(&format!("x{kind}"), &vec![5; size]),
     }
 }

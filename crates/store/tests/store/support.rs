@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use imagelet_store::{
-    CommitError, Durability, ImageCommit, ImageRecord, LayerSource, Lease, OpenOptions, Store, UnpackedLayer,
+    CommitError, Durability, ImageCommit, ImageRecord, LayerSource, Lease, NewBlob, OpenOptions, Store, UnpackedLayer,
 };
 use oci::{Digest, chain_id};
 
@@ -93,6 +93,8 @@ pub(crate) struct Image {
     pub(crate) config: Vec<u8>,
     pub(crate) manifest: Vec<u8>,
     pub(crate) layers: Vec<(Digest, Vec<u8>)>,
+    /// Its layers as they are fetched, where they are to be kept.
+    pub(crate) blobs: Vec<Vec<u8>>,
 }
 
 impl Image {
@@ -111,7 +113,34 @@ impl Image {
         });
         let config = config.to_string().into_bytes();
         let manifest = format!("manifest of {}", Digest::sha256(&config)).into_bytes();
-        Self { config, manifest, layers }
+        Self { config, manifest, layers, blobs: Vec::new() }
+    }
+
+    /// The same with a manifest that names blobs, which a pull keeps. What is in a blob is not the store's business.
+    pub(crate) fn with_blobs(mut self) -> Self {
+        self.blobs = self.layers.iter().map(|(_, tar)| [b"compressed: ", tar.as_slice()].concat()).collect();
+        let describe = |kind: &str, bytes: &[u8]| serde_json::json!({ "mediaType": kind, "digest": Digest::sha256(bytes), "size": bytes.len() });
+        let layer = "application/vnd.oci.image.layer.v1.tar+gzip";
+        let manifest = serde_json::json!({
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "config": describe("application/vnd.oci.image.config.v1+json", &self.config),
+            "layers": self.blobs.iter().map(|blob| describe(layer, blob)).collect::<Vec<_>>(),
+        });
+        self.manifest = manifest.to_string().into_bytes();
+        self
+    }
+
+    /// Those of its blobs that the store has not got.
+    pub(crate) fn new_blobs(&self, store: &Store) -> Vec<Arc<NewBlob>> {
+        let new = |blob: &Vec<u8>| {
+            let mut ingest = store.new_blob(&Digest::sha256(blob), blob.len() as u64).unwrap()?;
+            for piece in blob.chunks(10_000) {
+                ingest.write(piece).unwrap();
+            }
+            Some(Arc::new(ingest.finish().unwrap()))
+        };
+        self.blobs.iter().filter_map(new).collect()
     }
 
     pub(crate) fn id(&self) -> Digest {
@@ -156,7 +185,8 @@ impl Image {
     pub(crate) fn try_pull(&self, store: &Store, tag: Option<&str>) -> Result<ImageRecord, CommitError> {
         let lease = store.lease();
         let layers = self.sources(store, &lease);
-        store.commit_image(&lease, ImageCommit { layers, ..self.commit(tag) })
+        let blobs = self.new_blobs(store);
+        store.commit_image(&lease, ImageCommit { layers, blobs, ..self.commit(tag) })
     }
 
     pub(crate) fn pull(&self, store: &Store, tag: &str) -> ImageRecord {
@@ -202,16 +232,33 @@ pub(crate) fn check_accounts(store: &Store) {
     }
     assert_eq!(totals.images, images.len() as u64, "number of images");
     assert_eq!(totals.layers, layers.len() as u64, "number of layers");
-    assert_eq!(totals.bytes, layers.values().map(|s| s.disk_bytes).sum::<u64>() + documents as u64, "bytes");
-    assert_eq!(totals.inodes, layers.values().map(|s| s.inodes).sum::<u64>(), "inodes");
+    let blobs: Vec<PathBuf> = std::fs::read_dir(store.root().join("blobs"))
+        .map(|entries| entries.map(|entry| entry.unwrap().path()).collect())
+        .unwrap_or_default();
+    let blob_bytes: u64 = blobs.iter().map(|blob| measure(blob).0).sum();
+    assert_eq!(totals.blobs, blobs.len() as u64, "number of blobs");
+    // What several layers share is there once.
+    let (mut bytes, mut inodes) = measure(&store.root().join("layers"));
+    (bytes, inodes) = (bytes - own_blocks(&store.root().join("layers")), inodes - 1);
+    assert_eq!(totals.bytes, bytes + blob_bytes + documents as u64, "bytes");
+    assert_eq!(totals.inodes, inodes + blobs.len() as u64, "inodes");
+    let shares = layers.values().map(|stats| stats.disk_bytes).sum::<u64>() != bytes;
     let numbers: Vec<String> = list(&store.root().join("layers"));
     assert_eq!(numbers.len(), layers.len(), "directories under layers/: {numbers:?}");
     assert_eq!(list(&store.root().join("ingest")), Vec::<String>::new(), "nothing is left under ingest/");
     for (id, stats) in layers {
         let path = store.root().join("layers").join(id.to_string());
         let (bytes, inodes) = measure(&path);
+        if shares {
+            assert!(stats.disk_bytes <= bytes && stats.inodes <= inodes, "layer {id} has no more than is there");
+            continue;
+        }
         assert_eq!((stats.disk_bytes, stats.inodes), (bytes, inodes), "layer {id} was counted right");
     }
+}
+
+fn own_blocks(path: &Path) -> u64 {
+    std::os::unix::fs::MetadataExt::blocks(&std::fs::symlink_metadata(path).unwrap()) * 512
 }
 
 /// Blocks and inodes, as `du` counts them.
@@ -251,14 +298,23 @@ impl LoopDisk {
         Self::made(bytes, &["-N", &inodes.to_string()])
     }
 
+    /// One that can share blocks.
+    pub(crate) fn xfs(bytes: u64) -> Self {
+        Self::made_by("mkfs.xfs", bytes, &["-q", "-m", "reflink=1"])
+    }
+
     fn made(bytes: u64, options: &[&str]) -> Self {
+        // No blocks are kept for root, so that full means full.
+        Self::made_by("mkfs.ext4", bytes, &[&["-q", "-m", "0"], options].concat())
+    }
+
+    fn made_by(program: &str, bytes: u64, options: &[&str]) -> Self {
         assert!(rustix::process::geteuid().is_root(), "this test mounts a disk: run it as root");
         let directory = tempfile::tempdir().unwrap();
         let (file, path) = (directory.path().join("disk"), directory.path().join("mount"));
         std::fs::File::create(&file).unwrap().set_len(bytes).unwrap();
         std::fs::create_dir(&path).unwrap();
-        // No blocks are kept for root, so that full means full.
-        run("mkfs.ext4", &[&["-q", "-m", "0"], options, &[file.to_str().unwrap()]].concat());
+        run(program, &[options, &[file.to_str().unwrap()]].concat());
         run("mount", &["-o", "loop", file.to_str().unwrap(), path.to_str().unwrap()]);
         Self { path, directory }
     }

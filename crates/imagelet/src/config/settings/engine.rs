@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{Group, Setting, word};
 use crate::config::value::show_bytes;
-use crate::config::{Durability, LogFormat, LogLevel};
+use crate::config::{Durability, LogFormat, LogLevel, Sharing};
 
 /// Largest limit on a layer: what fits a file system.
 const MAX_LAYER: u64 = 1 << 60;
@@ -12,6 +12,8 @@ const MAX_LAYER: u64 = 1 << 60;
 const LEAST_MEMORY: u64 = image_service::LEAST_MEMORY as u64;
 
 const DURABILITIES: [(&str, Durability); 2] = [("full", Durability::Full), ("relaxed", Durability::Relaxed)];
+const SHARINGS: [(&str, Sharing); 3] =
+    [("off", Sharing::Off), ("reflink", Sharing::Reflink), ("hardlink", Sharing::Hardlink)];
 const LOG_FORMATS: [(&str, LogFormat); 2] = [("text", LogFormat::Text), ("json", LogFormat::Json)];
 const LOG_LEVELS: [(&str, LogLevel); 5] = [
     ("error", LogLevel::Error),
@@ -88,6 +90,32 @@ pub(super) static ROWS: &[Setting] = &[
                lost, none is ever half",
         apply: |c, raw| raw.choice(&DURABILITIES).map(|v| c.durability = v),
         show: |c| word(&DURABILITIES, c.durability),
+    },
+    Setting {
+        field: "keepBlobs",
+        flag: "keep-blobs",
+        variable: "IMAGELET_KEEP_BLOBS",
+        short: None,
+        value_name: "BOOL",
+        list: None,
+        group: Group::Engine,
+        help: "Keep compressed layers as they came, for exports with the manifest that was pulled and for layers that get \
+               damaged. It takes about a third more disk",
+        apply: |c, raw| raw.boolean().map(|v| c.keep_blobs = v),
+        show: |c| json!(c.keep_blobs),
+    },
+    Setting {
+        field: "shareFiles",
+        flag: "share-files",
+        variable: "IMAGELET_SHARE_FILES",
+        short: None,
+        value_name: "off|reflink|hardlink",
+        list: None,
+        group: Group::Engine,
+        help: "Store a file that layers of several images have once: as links to one inode, or by its blocks where the file \
+               system can (btrfs, XFS). Of layers that are pulled from then on",
+        apply: |c, raw| raw.choice(&SHARINGS).map(|v| c.share_files = v),
+        show: |c| word(&SHARINGS, c.share_files),
     },
     Setting {
         field: "limits.layerBytes",
