@@ -119,10 +119,10 @@ fn in_any_order_layers_give_the_same_tree() {
     let mut first: Option<Tree> = None;
     let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
     for (n, order) in orders.into_iter().enumerate() {
-        // The largest one goes first; those that are waited for are fetched one after the other.
+        // The largest one goes first; none is so small that it goes beside others.
         let mut tails = [0; 3];
         for (place, &layer) in order.iter().enumerate() {
-            tails[layer] = (3 - place) * 100_000;
+            tails[layer] = (3 - place) * 300_000;
         }
         let image = s.layout.image(&stack.layers(&s.layout, tails));
         let name = s.registry.push(&s.layout, &image, &format!("test/order:{n}"));
