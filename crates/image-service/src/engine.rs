@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use cri_api::{Error, Kind, Result};
 use oci::Digest;
 use registry::Client;
@@ -20,6 +21,7 @@ use crate::flight::Flights;
 use crate::known::Known;
 use crate::options::EngineOptions;
 use crate::pull::PullKey;
+use crate::pull::coming::Coming;
 use crate::pull::layer::{LayerKey, ReadyLayer, ReadyLayers};
 use crate::room::Room;
 
@@ -36,6 +38,10 @@ pub(crate) struct Shared {
     pub(crate) background: Background,
     pub(crate) pulls: Flights<PullKey, Digest>,
     pub(crate) layers: Flights<LayerKey, ReadyLayer>,
+    /// Configs on their way, by digest.
+    pub(crate) configs: Flights<Digest, Bytes>,
+    /// Through which blob each layer in flight comes.
+    pub(crate) coming: Coming,
     /// What jobs made and no commit has taken yet.
     pub(crate) ready: ReadyLayers,
     /// The memory of layers in flight.
@@ -80,6 +86,7 @@ impl Engine {
             user_agent: options.user_agent.clone(),
             retry: options.retry.clone(),
             proxy: options.proxy.clone(),
+            ranges: options.ranges.clone(),
             ..registry::Options::new(certs_d::loader(options.hosts_roots.clone()))
         });
         let token = CancellationToken::new();
@@ -90,6 +97,8 @@ impl Engine {
             background,
             pulls: Flights::new(tracker.clone(), token.clone()),
             layers: Flights::new(tracker.clone(), token.clone()),
+            configs: Flights::new(tracker.clone(), token.clone()),
+            coming: Coming::default(),
             ready: ReadyLayers::default(),
             budget,
             cores: Cores::new(std::thread::available_parallelism().map_or(1, std::num::NonZero::get)),

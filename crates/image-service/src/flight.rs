@@ -92,6 +92,19 @@ where
         Ticket { table: Arc::clone(&self.0), key: key.clone(), job, led: true }
     }
 
+    /// Joins the job for `key`, if there is one.
+    pub(crate) fn join_running(&self, key: &K) -> Option<Ticket<K, T>> {
+        let jobs = self.0.lock();
+        let job = jobs.get(key)?;
+        *job.waiters() += 1;
+        Some(Ticket { table: Arc::clone(&self.0), key: key.clone(), job: Arc::clone(job), led: false })
+    }
+
+    /// Whether there is a job for `key`.
+    pub(crate) fn has(&self, key: &K) -> bool {
+        self.0.lock().contains_key(key)
+    }
+
     /// How many jobs are in flight.
     pub(crate) fn len(&self) -> usize {
         self.0.lock().len()

@@ -49,6 +49,11 @@ impl Known {
         self.lock().manifests.get(manifest).cloned()
     }
 
+    /// Whether there may be an image with this config, so that what it says of its layers need not be fetched.
+    pub(crate) fn has_config(&self, id: &Digest) -> bool {
+        self.lock().manifests.values().any(|known| known == id)
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Maps> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -35,6 +35,7 @@ pub use engine::Engine;
 pub use error::OpenError;
 pub use options::{Clock, EngineOptions, LEAST_MEMORY};
 pub use transfer::{Compress, ExportOptions, Format, ImportOptions, ImportedImage};
-// What the binary needs of the store and may not reach for itself.
+// What the binary needs of the registry client and of the store, and may not reach for itself.
+pub use registry::RangePolicy;
 pub use store::mount::unmount;
 pub use store::{Durability, MountError, OpenError as StoreOpenError, Sharing};

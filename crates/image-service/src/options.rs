@@ -38,6 +38,8 @@ pub struct EngineOptions {
     pub retry: registry::RetryPolicy,
     /// Proxies.
     pub proxy: registry::ProxySettings,
+    /// When one large layer is fetched over several connections.
+    pub ranges: registry::RangePolicy,
     /// Runtime handlers beside the default one that requests may name.
     pub runtime_handlers: Vec<String>,
     /// Whether a pull by digest of an image that is here and whole is answered without asking the registry. It saves a
@@ -67,6 +69,7 @@ impl Default for EngineOptions {
             user_agent: concat!("imagelet/", env!("CARGO_PKG_VERSION")).to_owned(),
             retry: registry::RetryPolicy::default(),
             proxy: registry::ProxySettings::default(),
+            ranges: registry::RangePolicy::default(),
             runtime_handlers: Vec::new(),
             trust_present_digests: false,
             check_disk_space: true,
@@ -100,6 +103,7 @@ impl fmt::Debug for EngineOptions {
             .field("user_agent", &self.user_agent)
             .field("retry", &self.retry)
             .field("proxy", &self.proxy)
+            .field("ranges", &self.ranges)
             .field("runtime_handlers", &self.runtime_handlers)
             .field("trust_present_digests", &self.trust_present_digests)
             .field("check_disk_space", &self.check_disk_space)

@@ -360,6 +360,9 @@ impl App {
             user_agent: USER_AGENT.to_owned(),
             ..EngineOptions::default()
         };
+        if !config.parallel_ranges {
+            options.ranges = image_service::RangePolicy::off();
+        }
         if self.backs_off {
             options.retry.max_retry_after = BRIEF;
         }

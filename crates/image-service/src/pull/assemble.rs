@@ -96,6 +96,12 @@ struct Blob {
     key: LayerKey,
     places: Vec<usize>,
     stop: CancellationToken,
+    /// As the config says it, once that is known.
+    diff_id: Option<Digest>,
+    /// Whether its job, or one that brings the same, is waited for.
+    running: bool,
+    /// Another blob was said to bring the same, and did not.
+    own_only: bool,
     ready: Option<ReadyLayer>,
 }
 
@@ -134,10 +140,15 @@ impl Assembly<'_> {
         claim: &mut Claim,
     ) -> Result<Plan> {
         let mut plan: Option<Plan> = None;
-        let mut planning = self.plan().boxed().fuse();
         let mut pending = biggest_first(blobs);
+        // While others fetch, what comes for them may be the same in another compression: the config tells. Where it is here
+        // already, nothing is gained by not looking first.
+        let alone = self.shared.layers.len() == 0 && !self.has_config();
+        let early = |blob: &Blob| alone || self.shared.layers.has(&blob.key);
+        let mut blind = blobs.iter().any(early).then(|| self.shared.coming.blind());
+        let mut planning = self.plan(blind.is_none()).boxed().fuse();
         // Where not all that seems to be missing fits, nothing is fetched before the config has told what is.
-        let at_once = |blob: &&Blob| self.shared.known.diff_id(&blob.descriptor.digest).is_none();
+        let at_once = |blob: &&Blob| self.shared.known.diff_id(&blob.descriptor.digest).is_none() && early(blob);
         let fits = self.claim(claim, blobs.iter().filter(at_once)).await?.is_ok();
         let most = self.shared.options.max_parallel_layers.saturating_mul(WEIGHT);
         let mut leading = 0_usize;
@@ -146,12 +157,17 @@ impl Assembly<'_> {
             let mut held_back = VecDeque::new();
             while leading < most {
                 let Some(n) = pending.pop_front() else { break };
+                // It came after all before it was stopped.
+                if blobs[n].ready.is_some() {
+                    continue;
+                }
                 let may = plan.is_some() || (fits && at_once(&&blobs[n]));
                 if !may || leading + weight(&blobs[n]) > most {
                     held_back.push_back(n);
                     continue;
                 }
                 let (led, waiting) = self.start(n, &blobs[n]);
+                blobs[n].running = true;
                 leading += if led { weight(&blobs[n]) } else { 0 };
                 running.push(waiting);
             }
@@ -166,7 +182,8 @@ impl Assembly<'_> {
                 made = &mut planning, if plan.is_none() => {
                     let made = made?;
                     self.apply(&made, blobs, &mut pending);
-                    let missing = blobs.iter().filter(|blob| !blob.places.is_empty());
+                    drop(blind.take());
+                    let missing = blobs.iter().filter(|blob| !blob.places.is_empty() && !self.comes_otherwise(blob));
                     if let Err(short) = self.claim(claim, missing).await? {
                         return Err(error::no_room(self.shared.store.root(), &short));
                     }
@@ -174,8 +191,15 @@ impl Assembly<'_> {
                 }
                 Some((n, led, waited)) = running.next() => {
                     leading -= if led { weight(&blobs[n]) } else { 0 };
+                    // One that was stopped has perhaps been started again.
+                    blobs[n].running &= waited.is_none();
                     match waited {
                         None => {}
+                        Some(Ok(ready)) if self.is_another(&blobs[n], &ready) => {
+                            tracing::debug!(layer = %blobs[n].descriptor.digest, "another blob did not bring this layer");
+                            blobs[n].own_only = true;
+                            pending.push_front(n);
+                        }
                         Some(Ok(ready)) => blobs[n].ready = Some(ready),
                         // Somebody else's job failed, by somebody else's registry or credential: take over.
                         Some(Err(error)) if !led && !self.token.is_cancelled() => {
@@ -208,13 +232,42 @@ impl Assembly<'_> {
         Ok(claim.set(wanted, free.unwrap_or(u64::MAX)))
     }
 
-    /// The config, checked, and which of its layers are here.
-    async fn plan(&self) -> Result<Plan> {
+    /// Whether the config is on this machine.
+    fn has_config(&self) -> bool {
+        self.chosen.config.is_some() || self.shared.known.has_config(&self.chosen.manifest.config.digest)
+    }
+
+    /// The config, whoever fetches it.
+    async fn config(&self) -> Result<Bytes> {
+        if let Some(bytes) = &self.chosen.config {
+            return Ok(bytes.clone());
+        }
+        let descriptor = self.chosen.manifest.config.clone();
+        let (source, digest) = (Arc::clone(self.source), descriptor.digest.clone());
+        let job = self.shared.configs.join(&digest, |context| async move {
+            tokio::select! {
+                biased;
+                () = context.token.cancelled() => Err(cancelled()),
+                bytes = source.small_blob(&descriptor, CONFIG_LIMIT) => bytes,
+            }
+        });
+        match job.wait().await {
+            // By somebody else's registry or credential.
+            Err(_) if !job.led && !self.token.is_cancelled() => {
+                self.source.small_blob(&self.chosen.manifest.config, CONFIG_LIMIT).await
+            }
+            result => result,
+        }
+    }
+
+    /// The config, checked, and which of its layers are here. Where this pull has not begun to fetch, it lets those learn
+    /// first what they are fetching that have.
+    async fn plan(&self, others_first: bool) -> Result<Plan> {
         let (chosen, name) = (self.chosen, self.name);
-        let bytes = match &chosen.config {
-            Some(bytes) => bytes.clone(),
-            None => self.source.small_blob(&chosen.manifest.config, CONFIG_LIMIT).await?,
-        };
+        let bytes = self.config().await?;
+        if others_first {
+            self.shared.coming.all_see().await;
+        }
         let config = parse_config(&bytes, &chosen.manifest.config)?;
         if !chosen.platform_known {
             check_platform(&config, &self.shared.options.platform, name)?;
@@ -251,7 +304,18 @@ impl Assembly<'_> {
                     seen.insert(key.clone(), blobs.len());
                     let descriptor = descriptor.clone();
                     let stop = CancellationToken::new();
-                    blobs.push(Blob { descriptor, key, places: vec![place], stop, ready: None });
+                    let diff_id = plan.map(|p| p.diff_ids[place].clone());
+                    let places = vec![place];
+                    blobs.push(Blob {
+                        descriptor,
+                        key,
+                        places,
+                        stop,
+                        diff_id,
+                        running: false,
+                        own_only: false,
+                        ready: None,
+                    });
                 }
             }
         }
@@ -272,6 +336,13 @@ impl Assembly<'_> {
                 Some(n) => {
                     keep.insert(n);
                     blobs[n].places = blob.places;
+                    blobs[n].diff_id = blob.diff_id;
+                    if blobs[n].running && self.comes_otherwise(&blobs[n]) {
+                        // The later one of two is given up, which is this one.
+                        std::mem::take(&mut blobs[n].stop).cancel();
+                        blobs[n].running = false;
+                        pending.push_back(n);
+                    }
                 }
                 None => {
                     keep.insert(blobs.len());
@@ -300,12 +371,31 @@ impl Assembly<'_> {
             descriptor: blob.descriptor.clone(),
             pull: self.pull,
         };
-        let ticket = self.shared.layers.join(&blob.key, |context| job.run(context));
+        let digest = &blob.descriptor.digest;
+        let begin = || Ok((self.shared.layers.join(&blob.key, |context| job.run(context)), None));
+        let way = match self.shared_diff_id(blob) {
+            None => begin(),
+            Some(diff_id) => {
+                let joined = |other: &LayerKey| match self.shared.layers.join_running(other) {
+                    Some(ticket) => Some(Ok((ticket, Some(other.blob.clone())))),
+                    None => self.shared.ready.find(other).map(Err),
+                };
+                self.shared.coming.decide(diff_id, &blob.key, joined, begin)
+            }
+        };
+        let (ticket, other) = match way {
+            Ok(way) => way,
+            Err(ready) => {
+                self.hub.layer(digest, LayerState::Done);
+                return (false, std::future::ready((n, false, Some(Ok(ready)))).boxed());
+            }
+        };
         let led = ticket.led;
         if !led {
-            self.hub.layer(&blob.descriptor.digest, LayerState::WaitingForOther);
+            self.hub.layer(digest, LayerState::WaitingForOther);
         }
-        let seat = ticket.hub().join(forward(self.hub.clone(), led));
+        let as_own = other.map(|other| (other, digest.clone()));
+        let seat = ticket.hub().join(forward(self.hub.clone(), led, as_own));
         let stop = blob.stop.clone();
         let waiting = async move {
             let waited = tokio::select! {
@@ -320,6 +410,27 @@ impl Assembly<'_> {
             (n, led, waited)
         };
         (led, waiting.boxed())
+    }
+
+    /// The diff id by which a blob may come through another one. Where blobs are kept, it is the blob itself that is wanted.
+    fn shared_diff_id<'b>(&self, blob: &'b Blob) -> Option<&'b Digest> {
+        let may = !blob.own_only && blob.key.only_for.is_none() && !self.shared.options.keep_blobs;
+        blob.diff_id.as_ref().filter(|_| may)
+    }
+
+    /// Whether a job for another blob brings the same layer. Otherwise a job of its own that runs is noted as the one that
+    /// does.
+    fn comes_otherwise(&self, blob: &Blob) -> bool {
+        let Some(diff_id) = self.shared_diff_id(blob) else { return false };
+        let is_live = |key: &LayerKey| self.shared.layers.has(key) || self.shared.ready.find(key).is_some();
+        self.shared.coming.forget(is_live);
+        self.shared.coming.decide(diff_id, &blob.key, |other| is_live(other).then_some(true), || false)
+    }
+
+    /// Whether what came for a blob is not what the config says, and came through another blob.
+    fn is_another(&self, blob: &Blob, ready: &ReadyLayer) -> bool {
+        let own = || self.shared.ready.find(&blob.key).is_some_and(|own| own.is(ready));
+        blob.diff_id.as_ref().is_some_and(|expected| ready.diff_id != *expected) && !own()
     }
 
     /// The stack, every place filled and every diff id as the config says.
@@ -363,13 +474,21 @@ pub(crate) fn chain_ids(diff_ids: &[Digest]) -> Vec<Digest> {
     chain_ids
 }
 
-/// A layer job's progress into a pull's hub. Who only waits is told how far it is, and of the end.
-fn forward(hub: Hub, led: bool) -> ProgressSink {
-    ProgressSink::new(move |event| match &event {
-        PullEvent::Layer { state: LayerState::Done, .. } | PullEvent::Bytes { .. } | PullEvent::Unpacked { .. } => {
-            hub.tell(event);
+/// A layer job's progress into a pull's hub. Who only waits is told how far it is, and of the end. What comes through
+/// another blob (`as_own`: from its digest to the own one) has that one's size: its bytes are not told.
+fn forward(hub: Hub, led: bool, as_own: Option<(Digest, Digest)>) -> ProgressSink {
+    ProgressSink::new(move |event| {
+        let own = |digest: Digest| match &as_own {
+            Some((other, own)) if digest == *other => own.clone(),
+            _ => digest,
+        };
+        match event {
+            PullEvent::Bytes { .. } if as_own.is_some() => {}
+            PullEvent::Layer { digest, state: LayerState::Done } => hub.layer(&own(digest), LayerState::Done),
+            PullEvent::Unpacked { digest, done } => hub.tell(PullEvent::Unpacked { digest: own(digest), done }),
+            event @ PullEvent::Bytes { .. } => hub.tell(event),
+            event if led => hub.tell(event),
+            _ => {}
         }
-        _ if led => hub.tell(event),
-        _ => {}
     })
 }

@@ -66,6 +66,11 @@ impl ReadyLayer {
         self.kept.blob.clone()
     }
 
+    /// Whether both are of the same job.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.kept, &other.kept)
+    }
+
     /// The layer, if nobody else has it, to be dropped where that may block.
     pub(crate) fn into_last(self) -> Option<Made> {
         Arc::into_inner(self.kept).map(Held::into_inner)
@@ -81,7 +86,8 @@ pub(crate) struct ReadyLayers(Mutex<HashMap<LayerKey, Waiting>>);
 type Waiting = (Weak<Held<Made>>, Digest);
 
 impl ReadyLayers {
-    fn find(&self, key: &LayerKey) -> Option<ReadyLayer> {
+    /// The layer that this job made, if somebody still has it.
+    pub(crate) fn find(&self, key: &LayerKey) -> Option<ReadyLayer> {
         let layers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (kept, diff_id) = layers.get(key)?;
         Some(ReadyLayer { kept: kept.upgrade()?, diff_id: diff_id.clone() })

@@ -4,6 +4,7 @@
 
 pub(crate) mod assemble;
 pub(crate) mod choose;
+pub(crate) mod coming;
 pub(crate) mod layer;
 mod present;
 

@@ -2,7 +2,7 @@
 
 use cri_api::{ImageService as _, Kind, LayerState, PullEvent, PullImageRequest};
 use oci::{Digest, RegistryAuth};
-use registry::testing::{Fault, LayerBuilder, TestRegistry};
+use registry::testing::{BuiltLayer, Compression, Fault, LayerBuilder, TestRegistry};
 
 use crate::support::{Node, Watch, blob, image, layer, noise};
 
@@ -175,6 +175,109 @@ async fn other_credentials_are_another_job() {
     assert_eq!(node.registry.requests_for("/manifests/").len(), 2, "each asked with its own credential");
     assert_eq!(node.registry.requests_for(&blob(&image, 0).to_string()).len(), 1);
     node.check_clean().await;
+}
+
+/// The same layer in another compression: another blob, the same diff id.
+fn as_zstd(layer: &BuiltLayer) -> BuiltLayer {
+    let bytes = zstd::encode_all(&layer.tar[..], 3).expect("compresses");
+    LayerBuilder::from_blob(bytes, layer.diff_id.clone(), Compression::Zstd)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_layer_that_comes_in_one_compression_is_not_fetched_in_another() {
+    let node = Node::start().await;
+    let layers = [layer("a/x", 1, 800_000).build(), layer("b/y", 2, 300_000).build()];
+    let gzip = layers.iter().cloned().fold(image(), |image, layer| image.layer(layer)).build();
+    let zstd = layers.iter().map(as_zstd).fold(image(), |image, layer| image.layer(layer)).build();
+    node.registry.push("app", "gzip", &gzip);
+    node.registry.push("app", "zstd", &zstd);
+    node.registry.faults().once(&path(&blob(&gzip, 0)), Fault::HangAfter { after: 500_000 });
+    let (first, watch) = node.start_pull("app:gzip");
+    watch.until(is_bytes(&blob(&gzip, 0))).await;
+    // One of its layers is on the way, the other one is there and waits for the commit.
+    watch.until_layer(&blob(&gzip, 1), LayerState::Done).await;
+    let (second, watch) = node.start_pull("app:zstd");
+    watch.until_layer(&blob(&zstd, 0), LayerState::WaitingForOther).await;
+    watch.until_layer(&blob(&zstd, 1), LayerState::Done).await;
+    node.registry.faults().release();
+    let ids = [first.await.expect("no panic").expect("pulls"), second.await.expect("no panic").expect("pulls")];
+    for id in ids {
+        assert_eq!(node.file(&id, "a/x"), Some(noise(1, 800_000)));
+        assert_eq!(node.file(&id, "b/y"), Some(noise(2, 300_000)));
+    }
+    for n in 0..2 {
+        assert_eq!(node.registry.requests_for(&blob(&gzip, n).to_string()).len(), 1);
+        assert!(node.registry.requests_for(&blob(&zstd, n).to_string()).is_empty());
+    }
+    assert!(watch.events().contains(&PullEvent::Layer { digest: blob(&zstd, 0), state: LayerState::Done }));
+    assert_eq!(node.entries("layers").len(), 2);
+    // What is here is not fetched either.
+    node.registry.clear_requests();
+    node.pull("app:zstd").await.expect("pulls");
+    assert!(node.registry.requests_for("/blobs/").is_empty());
+    node.check_clean().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pulls_that_begin_together_fetch_each_layer_once() {
+    let node = Node::start().await;
+    let layers: Vec<_> = (0..5).map(|n| layer("a/x", n, 200_000).build()).collect();
+    let gzip = layers.iter().cloned().fold(image(), |image, layer| image.layer(layer)).build();
+    let zstd = layers.iter().map(as_zstd).fold(image(), |image, layer| image.layer(layer)).build();
+    for tag in ["one", "two"] {
+        node.registry.push("app", tag, &gzip);
+    }
+    node.registry.push("app", "zstd", &zstd);
+    let pulls = ["app:one", "app:two", "app:zstd"].map(|name| node.pull(name));
+    for pull in futures::future::join_all(pulls).await {
+        pull.expect("pulls");
+    }
+    // Who began without knowing, at the very same moment, has let go of the later one.
+    let mut whole = 0;
+    for n in 0..5 {
+        let of = |image| node.registry.requests_for(&blob(image, n).to_string()).len();
+        assert!(of(&gzip) <= 1 && of(&zstd) <= 1);
+        whole += of(&gzip).max(of(&zstd));
+    }
+    assert_eq!(whole, 5);
+    assert_eq!(node.registry.requests_for(&gzip.id().to_string()).len(), 1, "and the config");
+    assert_eq!(node.entries("layers").len(), 5);
+    node.check_clean().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_another_compression_does_not_bring_is_fetched() {
+    // The first image's config promises a layer that its blob is not; or its registry loses the blob.
+    for lies in [true, false] {
+        let node = Node::start().await;
+        let good = layer("a/x", 1, 800_000).build();
+        let own = as_zstd(&good);
+        let other = if lies {
+            let wrong = layer("a/x", 2, 800_000).build();
+            LayerBuilder::from_blob(wrong.blob.to_vec(), good.diff_id.clone(), Compression::Gzip)
+        } else {
+            good.clone()
+        };
+        let one = image().layer(other).build();
+        let two = image().layer(own).build();
+        node.registry.push("one", "v1", &one);
+        node.registry.push("two", "v1", &two);
+        let held = if lies { Fault::HangAfter { after: 500_000 } } else { Fault::Hang };
+        node.registry.faults().always(&path(&blob(&one, 0)), held);
+        let (first, watch) = node.start_pull("one:v1");
+        watch.until_layer(&blob(&one, 0), LayerState::Fetching).await;
+        let (second, watch) = node.start_pull("two:v1");
+        watch.until_layer(&blob(&two, 0), LayerState::WaitingForOther).await;
+        if !lies {
+            node.registry.remove("one", &blob(&one, 0));
+        }
+        node.registry.faults().clear();
+        let id = second.await.expect("no panic").expect("pulls");
+        assert_eq!(node.file(&id, "a/x"), Some(noise(1, 800_000)));
+        let error = first.await.expect("no panic").expect_err("fails by itself");
+        assert_eq!(error.kind(), if lies { Kind::DataLoss } else { Kind::NotFound }, "{error}");
+        node.check_clean().await;
+    }
 }
 
 /// A layer whose directories depend on what is below is unpacked for each stack, also when both come at once.

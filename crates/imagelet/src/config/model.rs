@@ -211,6 +211,8 @@ pub(crate) struct Config {
     pub(crate) max_parallel_layers: usize,
     pub(crate) pull_memory: u64,
     pub(crate) check_disk_space: bool,
+    /// Whether one layer may come over several connections.
+    pub(crate) parallel_ranges: bool,
     pub(crate) platform: oci::Platform,
     pub(crate) durability: Durability,
     pub(crate) keep_blobs: bool,
@@ -311,6 +313,7 @@ impl Config {
             max_parallel_layers: engine.max_parallel_layers,
             pull_memory: engine.memory as u64,
             check_disk_space: engine.check_disk_space,
+            parallel_ranges: engine.ranges.per_blob > 1,
             platform: oci::Platform::host(),
             durability: Durability::Full,
             keep_blobs: engine.keep_blobs,

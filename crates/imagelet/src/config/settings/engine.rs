@@ -14,6 +14,7 @@ const LEAST_MEMORY: u64 = image_service::LEAST_MEMORY as u64;
 const DURABILITIES: [(&str, Durability); 2] = [("full", Durability::Full), ("relaxed", Durability::Relaxed)];
 const SHARINGS: [(&str, Sharing); 3] =
     [("off", Sharing::Off), ("reflink", Sharing::Reflink), ("hardlink", Sharing::Hardlink)];
+const RANGES: [(&str, bool); 2] = [("auto", true), ("off", false)];
 const LOG_FORMATS: [(&str, LogFormat); 2] = [("text", LogFormat::Text), ("json", LogFormat::Json)];
 const LOG_LEVELS: [(&str, LogLevel); 5] = [
     ("error", LogLevel::Error),
@@ -63,6 +64,19 @@ pub(super) static ROWS: &[Setting] = &[
                for a file system that makes layers smaller than their blobs",
         apply: |c, raw| raw.boolean().map(|v| c.check_disk_space = v),
         show: |c| json!(c.check_disk_space),
+    },
+    Setting {
+        field: "parallelRanges",
+        flag: "parallel-ranges",
+        variable: "IMAGELET_PARALLEL_RANGES",
+        short: None,
+        value_name: "auto|off",
+        list: None,
+        group: Group::Engine,
+        help: "auto: a large layer comes over several connections where the registry is slow on each and that brings \
+               more, as long as there is memory; off: over one",
+        apply: |c, raw| raw.choice(&RANGES).map(|v| c.parallel_ranges = v),
+        show: |c| word(&RANGES, c.parallel_ranges),
     },
     Setting {
         field: "platform",
