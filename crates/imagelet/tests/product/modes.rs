@@ -3,9 +3,11 @@
 //! tree of the plain way is the one that [`super::tree`] holds against umoci and containerd.
 
 use std::path::Path;
+use std::time::Duration;
 
 use cri_api::{ImageService as _, PullImageRequest};
 use image_service::{Engine, EngineOptions};
+use registry::RangePolicy;
 
 use crate::support::images::{Layer, Packing};
 use crate::support::nasty;
@@ -42,7 +44,15 @@ const STREAMS: &[Mode] = &[
     ("as it comes", Program(|i| i)),
     ("one core", Program(Imagelet::one_core)),
     ("blobs kept", Library(|o| o.keep_blobs = true)),
+    ("over one connection", Program(|i| i.global("--parallel-ranges", "off"))),
+    ("by ranges, whatever they bring", Library(|o| o.ranges = eager())),
 ];
+
+/// Ranges where no line is slow enough for them to be worth it.
+fn eager() -> RangePolicy {
+    let window = Duration::from_millis(1);
+    RangePolicy { min_left: 1 << 20, chunk: (256 << 10, 1 << 20), window, enough: u64::MAX, ..RangePolicy::default() }
+}
 
 /// Pulls in one way into a store of its own, and reads the tree.
 fn pulled(s: &Scene, name: &str, mode: &Mode) -> Tree {
@@ -120,7 +130,7 @@ fn a_long_layer() {
         images::write(&tree.join(format!("small/{n}")), &hexadecimal[n * 1000..n * 1000 + n]);
     }
     images::settle(&tree);
-    let matrix = [(Packing::Gzip, STREAMS), (Packing::Members, STREAMS), (Packing::Zstd, STREAMS)];
+    let matrix = [(Packing::Gzip, STREAMS), (Packing::Members, &STREAMS[..2]), (Packing::Zstd, &STREAMS[3..])];
     let got = same_in_every_mode(&s, &matrix, |packing| vec![s.layout.layer(&tree, packing)]);
     assert_eq!(differences(&read(&tree), &got), Vec::<String>::new(), "what was packed | what came out");
 }

@@ -53,6 +53,28 @@ fn what_is_here_costs_a_manifest() {
     eprintln!("a pull of what is here: {:?}", shortest_of_three(|| drop(s.imagelet.ok(&["pull", &name]))));
 }
 
+#[test]
+fn another_packing_costs_a_manifest_and_a_config() {
+    let s = Scene::new();
+    let gzip = s.layout.image(&layers(&s, Packing::Gzip));
+    let name = s.registry.push(&s.layout, &gzip, "warm/gzip:1");
+    s.imagelet.ok(&["pull", &name]);
+    for packing in [Packing::Zstd, Packing::Plain] {
+        let repository = format!("warm/{packing:?}").to_lowercase();
+        // The same config, which is here; then one of its own.
+        let same = s.layout.image(&layers(&s, packing));
+        assert_eq!(same.id, gzip.id);
+        let name = s.registry.push(&s.layout, &same, &format!("{repository}:1"));
+        assert_eq!(s.reads_while(&["pull", &name]), [format!("GET /v2/{repository}/manifests/1")]);
+        let run = json!({"Cmd": [format!("{packing:?}")]});
+        let other = s.layout.image_for(&layers(&s, packing), &run, &platform());
+        let name = s.registry.push(&s.layout, &other, &format!("{repository}:2"));
+        let (manifest, config) =
+            (format!("GET /v2/{repository}/manifests/2"), format!("GET /v2/{repository}/blobs/{}", other.id));
+        assert_eq!(s.reads_while(&["pull", &name]), [manifest, config]);
+    }
+}
+
 fn is_layer(request: &str, image: &Image) -> bool {
     image.blobs.iter().any(|b| b.digest.to_string() != image.id && request.contains(&b.digest.to_string()))
 }
@@ -103,4 +125,17 @@ async fn two_pulls_at_once_fetch_what_they_share_once() {
     let (first, second) = (image("once/first"), image("once/second"));
     let asked = at_once(&s, ("once/first:1", &first), ("once/second:1", &second)).await;
     assert_eq!(asked.len(), 5, "three that both want, and one of each: {asked:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_pulls_at_once_in_two_packings_fetch_each_layer_once() {
+    let s = Scene::new();
+    let image = |name: &str, packing: Packing| {
+        let image = s.layout.image_for(&layers(&s, packing), &json!({"Cmd": [name]}), &platform());
+        s.registry.push(&s.layout, &image, &format!("{name}:1"));
+        image
+    };
+    let (first, second) = (image("packed/gzip", Packing::Gzip), image("packed/zstd", Packing::Zstd));
+    let asked = at_once(&s, ("packed/gzip:1", &first), ("packed/zstd:1", &second)).await;
+    assert_eq!(asked.len(), 3, "each in one packing: {asked:#?}");
 }
