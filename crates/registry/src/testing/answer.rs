@@ -164,18 +164,18 @@ fn content(
     fault: Option<Fault>,
     transfer: Option<Transfer>,
 ) -> Response<Body> {
-    let mut bytes = found.bytes.to_vec();
+    let mut bytes = found.bytes;
     match &fault {
         Some(Fault::Corrupt) => {
-            let middle = bytes.len() / 2;
-            if let Some(byte) = bytes.get_mut(middle) {
+            let mut changed = bytes.to_vec();
+            let middle = changed.len() / 2;
+            if let Some(byte) = changed.get_mut(middle) {
                 *byte ^= 0xff;
             }
+            bytes = changed.into();
         }
-        Some(Fault::TooLong | Fault::TooLongChunked) => bytes.push(b'!'),
-        Some(Fault::TooShort) => {
-            bytes.pop();
-        }
+        Some(Fault::TooLong | Fault::TooLongChunked) => bytes = [&bytes[..], b"!"].concat().into(),
+        Some(Fault::TooShort) => bytes.truncate(bytes.len().saturating_sub(1)),
         _ => {}
     }
     let total = bytes.len();
@@ -184,7 +184,6 @@ fn content(
     if fault != Some(Fault::NoAcceptRanges) {
         builder = builder.header("accept-ranges", "bytes");
     }
-    let mut bytes = Bytes::from(bytes);
     if let Some((start, end)) = asked {
         if start >= total || fault == Some(Fault::RefuseRange) {
             return status(416, &[("content-range".into(), format!("bytes */{total}"))], "");
