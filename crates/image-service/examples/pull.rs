@@ -8,24 +8,29 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use cri_api::{ImageService as _, PullImageRequest};
-use imagelet_image_service::{Durability, Engine, EngineOptions};
+use imagelet_image_service::{Durability, Engine, EngineOptions, Sharing};
 
 #[tokio::main(worker_threads = 2)]
 async fn main() -> ExitCode {
-    let (mut relaxed, mut together, mut names) = (false, false, Vec::new());
+    let (mut relaxed, mut together, mut keep, mut share, mut names) = (false, false, false, Sharing::Off, Vec::new());
     for arg in std::env::args().skip(1) {
         match arg.as_str() {
             "--relaxed" => relaxed = true,
             "--together" => together = true,
+            "--keep-blobs" => keep = true,
+            "--hardlink" => share = Sharing::Hardlink,
+            "--reflink" => share = Sharing::Reflink,
             _ => names.push(arg),
         }
     }
     if names.len() < 2 {
-        eprintln!("usage: pull [--relaxed] [--together] ROOT IMAGE…");
+        eprintln!("usage: pull [--relaxed] [--together] [--keep-blobs] [--hardlink|--reflink] ROOT IMAGE…");
         return ExitCode::from(2);
     }
     let images = names.split_off(1);
     let mut options = EngineOptions { root: names.remove(0).into(), ..EngineOptions::default() };
+    options.keep_blobs = keep;
+    options.store.sharing = share;
     if relaxed {
         options.store.durability = Durability::Relaxed;
     }
