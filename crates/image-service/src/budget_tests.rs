@@ -1,3 +1,5 @@
+//! The budget of memory: never exceeded, in order, fair between pulls.
+
 use super::*;
 use futures::FutureExt as _;
 use proptest::prelude::*;

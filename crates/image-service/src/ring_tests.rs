@@ -1,3 +1,5 @@
+//! The ring between the thread that inflates and the one that unpacks.
+
 use super::*;
 use crate::cores::Cores;
 use oci::{Algorithm, Digest};
