@@ -126,16 +126,3 @@ async fn two_pulls_at_once_fetch_what_they_share_once() {
     let asked = at_once(&s, ("once/first:1", &first), ("once/second:1", &second)).await;
     assert_eq!(asked.len(), 5, "three that both want, and one of each: {asked:#?}");
 }
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_pulls_at_once_in_two_packings_fetch_each_layer_once() {
-    let s = Scene::new();
-    let image = |name: &str, packing: Packing| {
-        let image = s.layout.image_for(&layers(&s, packing), &json!({"Cmd": [name]}), &platform());
-        s.registry.push(&s.layout, &image, &format!("{name}:1"));
-        image
-    };
-    let (first, second) = (image("packed/gzip", Packing::Gzip), image("packed/zstd", Packing::Zstd));
-    let asked = at_once(&s, ("packed/gzip:1", &first), ("packed/zstd:1", &second)).await;
-    assert_eq!(asked.len(), 3, "each in one packing: {asked:#?}");
-}
