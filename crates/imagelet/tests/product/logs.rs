@@ -64,33 +64,6 @@ async fn logs_are_shown() {
     assert!(error(&["logs", "web", "-c", "side"]).contains("the log of container \"side\" is gone"));
 }
 
-/// Waits until the file that was turned away last ends with the line before the first one of the new file. containerd writes
-/// what it has read from a container to the old file after it has answered that the log is open anew, and rotations that come
-/// seconds apart leave it the time for that.
-async fn drained(directory: &std::path::Path, deadline: tokio::time::Instant) {
-    let number = |line: Option<&str>| line.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
-    loop {
-        let entries = std::fs::read_dir(directory).expect("list the logs");
-        let mut names: Vec<String> =
-            entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("text")).collect();
-        names.sort();
-        let newest = names.iter().rev().find(|name| *name != "0.log" && !name.ends_with(".gz")).cloned();
-        let read = |name: &str| std::fs::read_to_string(directory.join(name)).unwrap_or_default();
-        let (old, new) = (newest.map(|name| read(&name)).unwrap_or_default(), read("0.log"));
-        if let (Some(last), Some(first)) = (number(old.lines().last()), number(new.lines().next()))
-            && last + 1 == first
-        {
-            return;
-        }
-        // A container that has ended writes no first line of a new file.
-        if new.is_empty() && old.ends_with('\n') && number(old.lines().last()) == Some(30_000) {
-            return;
-        }
-        assert!(tokio::time::Instant::now() < deadline, "the old log does not end where the new one begins");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
 /// Every line arrives once and in order, at one who follows and at one who comes later, while the log is rotated as often as
 /// possible.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -115,9 +88,6 @@ async fn no_line_is_lost_when_logs_are_rotated() {
         let report = rotator.look().await;
         assert_eq!(report.errors, Vec::<String>::new());
         rotations += report.rotated.len();
-        if !report.rotated.is_empty() {
-            drained(&std::path::Path::new(&pod.log_directory).join("app"), deadline).await;
-        }
         assert!(tokio::time::Instant::now() < deadline, "it does not end");
     }
     assert!(rotations > 1, "{rotations}");
@@ -155,16 +125,12 @@ async fn a_log_keeps_its_number_of_files() {
     let rotator = LogRotator::new(Arc::new(stage.service.clone()), options);
     let deadline = tokio::time::Instant::now() + PATIENCE;
     let mut rotations = 0;
-    let directory = std::path::Path::new(&pod.log_directory).join("app");
     while rotations < 5 {
-        let rotated = rotator.look().await.rotated.len();
-        rotations += rotated;
-        if rotated > 0 {
-            drained(&directory, deadline).await;
-        }
+        rotations += rotator.look().await.rotated.len();
         assert!(tokio::time::Instant::now() < deadline, "it does not write");
     }
     stage.service.stop_container(&app, Duration::ZERO).await.expect("stop a container");
+    let directory = std::path::Path::new(&pod.log_directory).join("app");
     let entries = std::fs::read_dir(directory).expect("list the logs");
     let mut names: Vec<String> =
         entries.map(|e| e.expect("an entry").file_name().into_string().expect("text")).collect();
@@ -172,6 +138,8 @@ async fn a_log_keeps_its_number_of_files() {
     assert_eq!(names.len(), 3, "{names:?}");
     assert!(names[0] == "0.log" && names[1].ends_with(".gz") && !names[2].ends_with(".gz"), "{names:?}");
     let shown = imagelet(&stage).ok(&["logs", "web"]);
-    let numbers: Vec<u64> = shown.lines().filter_map(|line| line.rsplit(' ').next()?.parse().ok()).collect();
+    // containerd may have parted a line where it opened a new file: of the oldest file that is left the first line may be the
+    // second half of one.
+    let numbers: Vec<u64> = shown.lines().skip(1).filter_map(|line| line.rsplit(' ').next()?.parse().ok()).collect();
     assert!(numbers.len() > 1000 && numbers.windows(2).all(|two| two[1] == two[0] + 1), "{}", numbers.len());
 }
