@@ -72,7 +72,8 @@ async fn no_line_is_lost_when_logs_are_rotated() {
     let mut pod = stage.pod("web", 0);
     pod.annotations.insert(CONTAINERS.to_owned(), "app".to_owned());
     let sandbox = stage.sandbox(&pod).await;
-    let script = "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); echo line $i; done";
+    // It rests now and then, so that there is time to rotate on a busy machine as well.
+    let script = "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); echo line $i; [ $((i % 2500)) -ne 0 ] || sleep 0.3; done";
     let app = stage.container((&sandbox, &pod), "app", 0, Does::Run(script)).await;
     let imagelet = imagelet(&stage);
     let follower = imagelet.spawn(&["logs", "-f", "web"]);
@@ -90,7 +91,7 @@ async fn no_line_is_lost_when_logs_are_rotated() {
         rotations += report.rotated.len();
         assert!(tokio::time::Instant::now() < deadline, "it does not end");
     }
-    assert!(rotations > 1, "{rotations}");
+    assert!(rotations > 3, "{rotations}");
     let want: String = (1..=30_000).map(|line| format!("line {line}\n")).collect();
     let read =
         tokio::task::spawn_blocking(move || follower.wait_with_output()).await.expect("it runs").expect("waited");
@@ -140,6 +141,7 @@ async fn a_log_keeps_its_number_of_files() {
     let shown = imagelet(&stage).ok(&["logs", "web"]);
     // containerd may have parted a line where it opened a new file: of the oldest file that is left the first line may be the
     // second half of one.
-    let numbers: Vec<u64> = shown.lines().skip(1).filter_map(|line| line.rsplit(' ').next()?.parse().ok()).collect();
+    let half = usize::from(!shown.starts_with("a line that says"));
+    let numbers: Vec<u64> = shown.lines().skip(half).filter_map(|line| line.rsplit(' ').next()?.parse().ok()).collect();
     assert!(numbers.len() > 1000 && numbers.windows(2).all(|two| two[1] == two[0] + 1), "{}", numbers.len());
 }
