@@ -8,7 +8,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# One mode a line: a name, and what the pull is given. What the program does not know yet is skipped with a line.
+# One mode a line: a name, and what the pull is given. What the program does not know is skipped with a line; another decompressor
+# is another binary (--binary, built with --features isal).
 modes=(
   "default|"
   "one-layer|--max-parallel-layers=1"
@@ -16,10 +17,6 @@ modes=(
   "relaxed|--durability=relaxed"
   "keep-blobs|--keep-blobs=true"
   "no-ranges|--parallel-ranges=off"
-  "no-parallel-inflate|--parallel-inflate=off"
-  "gzip-zlib|--gzip-backend=zlib"
-  "gzip-libdeflate|--gzip-backend=libdeflate"
-  "gzip-isal|--gzip-backend=isal"
   "share-hardlink|--share-files=hardlink"
   "share-reflink|--share-files=reflink"
   "one-core|"
