@@ -11,6 +11,7 @@ use crate::error::StoreError;
 use crate::lease::Lease;
 use crate::open::{Inner, Store};
 use crate::records::{ImageRecord, Layer, LayerEntry, LayerId};
+use crate::shape::Lower;
 
 impl Store {
     /// The layer with this diff id, as it is on top of the stack `chain_id` (which ends with it); leased when found. A
@@ -37,16 +38,14 @@ impl Store {
         })
     }
 
-    /// The directories to put on each other for the image's file tree, lowest first. A layer that comes twice is there
-    /// once, in its upper place, and what lies below a layer that hides everything is left out: overlayfs can do neither
-    /// by itself.
+    /// What is put on each other for the image's file tree, lowest first: the layers' directories, or EROFS files. A layer
+    /// that comes twice is there once, in its upper place, and what lies below a layer that hides everything is left out:
+    /// overlayfs can do neither by itself.
     ///
     /// # Errors
     /// The database could not be read, or the image is not there any more.
     pub fn layer_directories(&self, image: &ImageRecord) -> Result<Vec<PathBuf>, StoreError> {
-        let layers = self.image_layers(image)?;
-        let lower = |layer: &Layer| layer.shape.lower(&self.inner.layout.layer_path(layer.id));
-        Ok(stack(&layers).into_iter().filter_map(|id| layers.iter().find(|layer| layer.id == id)).map(lower).collect())
+        Ok(self.inner.lower_layers(&self.image_layers(image)?).iter().map(|lower| lower.path().to_owned()).collect())
     }
 
     /// Whether all layer directories of the image exist.
@@ -88,6 +87,12 @@ pub(crate) fn stack(layers: &[Layer]) -> Vec<LayerId> {
 }
 
 impl Inner {
+    /// The same of these layers, lowest first, as the mounter takes it.
+    pub(crate) fn lower_layers(&self, layers: &[Layer]) -> Vec<Lower> {
+        let lower = |layer: &Layer| layer.shape.lower(&self.layout.layer_path(layer.id));
+        stack(layers).into_iter().filter_map(|id| layers.iter().find(|layer| layer.id == id)).map(lower).collect()
+    }
+
     /// The record for a layer in a stack, whether it is there or damaged.
     fn recorded_layer(
         records: &impl Records,

@@ -57,7 +57,7 @@ pub(super) fn find(layer: BorrowedFd<'_>, path: &[u8]) -> io::Result<Found> {
     Ok(unpack::find(tree(layer)?.as_fd(), path)?)
 }
 
-pub(super) fn lower(directory: &Path) -> PathBuf {
+pub(super) fn tree_path(directory: &Path) -> PathBuf {
     directory.join(FS)
 }
 

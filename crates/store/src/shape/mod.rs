@@ -29,6 +29,25 @@ pub(crate) enum Shape {
     Dir,
 }
 
+/// What a layer is to the mounter: a directory, or an EROFS file that is to be mounted first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Lower {
+    /// A directory as overlayfs takes it.
+    Directory(PathBuf),
+    /// A file with an EROFS file system, in which whiteouts and opaque directories are as overlayfs takes them.
+    #[expect(dead_code, reason = "no shape has one yet")]
+    Image(PathBuf),
+}
+
+impl Lower {
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Self::Directory(path) | Self::Image(path) => path,
+        }
+    }
+}
+
 /// What the layers below have at a path: attributes of the directory that shows there, if one does.
 pub(crate) type Below<'a> = &'a dyn Fn(&[u8]) -> io::Result<Option<Attributes>>;
 
@@ -80,10 +99,10 @@ impl Shape {
         }
     }
 
-    /// What overlayfs is given as a lower directory for the layer in `directory`.
-    pub(crate) fn lower(self, directory: &Path) -> PathBuf {
+    /// What the mounter is given for the layer in `directory`.
+    pub(crate) fn lower(self, directory: &Path) -> Lower {
         match self {
-            Self::Dir => dir::lower(directory),
+            Self::Dir => Lower::Directory(dir::tree_path(directory)),
         }
     }
 
