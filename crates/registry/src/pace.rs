@@ -1,6 +1,7 @@
 //! [`Pace`]: over how many connections a blob is fetched, by what its line showed. Pure: bytes, waits and times go in, a
 //! number comes out. It goes up only while whoever reads waits for bytes, stays up only where that brought more of them,
-//! and comes down where it did not, where the host does not want it, or where the reader is the slower one.
+//! and comes down where it did not (twice, since one window may be noise), where the host does not want it, or where the
+//! reader is the slower one.
 //! `blob` drives it.
 
 use std::time::Duration;
@@ -25,6 +26,8 @@ pub(crate) struct Pace {
     level: u32,
     /// The number of connections before, and what they brought.
     before: Option<(u32, f64)>,
+    /// One window has shown that more connections bring nothing.
+    doubted: bool,
     /// It is not raised again for this blob.
     settled: bool,
     /// The first window after a change is not judged.
@@ -56,6 +59,7 @@ impl Pace {
             policy,
             level: 1,
             before: None,
+            doubted: false,
             settled,
             settling: false,
             starved: false,
@@ -94,7 +98,7 @@ impl Pace {
     pub(crate) fn limit(&mut self, level: u32) {
         self.level = self.level.min(level.max(1));
         self.settled = true;
-        self.before = None;
+        (self.before, self.doubted) = (None, false);
     }
 
     /// How much one range asks for: enough that waiting for its answer to begin weighs little, and no more, since it has
@@ -133,10 +137,14 @@ impl Pace {
         self.each = rate / f64::from(self.level);
         let mut learnt = None;
         if let Some((level, before)) = self.before.take() {
+            let doubted = std::mem::take(&mut self.doubted);
             if rate >= before * GAIN {
                 learnt = Some(Learnt::Useful(self.level));
             } else if starved {
                 self.settled = true;
+            } else if !doubted {
+                (self.before, self.doubted) = (Some((level, before)), true);
+                return None;
             } else {
                 self.level = level;
                 self.each = rate / f64::from(level);

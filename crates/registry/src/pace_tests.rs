@@ -68,6 +68,21 @@ fn it_stays_at_one_where_the_line_is_not_what_is_short() {
 }
 
 #[test]
+fn one_bad_window_decides_nothing() {
+    let mut line = Line::new(10 * MB, 100, 1000 * MB);
+    line.run(0.21, UNKNOWN);
+    assert_eq!(line.pace.level(), 2);
+    // Something else has the line for the window that is judged (the first one after a change is not).
+    line.run(0.19, UNKNOWN);
+    line.each = 5 * MB;
+    line.run(0.2, UNKNOWN);
+    assert_eq!((line.pace.level(), line.learnt.as_slice()), (2, [].as_slice()), "one more look");
+    line.each = 10 * MB;
+    assert_eq!(line.run(2.4, UNKNOWN), 8);
+    assert_eq!(line.learnt, [Learnt::Useful(2), Learnt::Useful(4), Learnt::Useful(8)]);
+}
+
+#[test]
 fn it_comes_down_where_the_reader_becomes_the_slower_one() {
     let mut line = Line::new(10 * MB, 100, 1000 * MB);
     assert_eq!(line.run(3.0, UNKNOWN), 8);

@@ -3,7 +3,7 @@
 //! others wait for the config, which tells whether they are here. Nothing is visible at its end. Called by pulls and
 //! imports, which commit the result.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,12 +11,14 @@ use cri_api::{Error, LayerState, ProgressSink, PullEvent, Result};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
-use oci::{Algorithm, Descriptor, Digest};
-use store::{Layer, LayerSource, Lease, NewBlob};
+use oci::Digest;
+use store::{Layer, Lease};
 use tokio_util::sync::CancellationToken;
 
 use super::choose::{CONFIG_LIMIT, Chosen, check_layers, check_platform, parse_config};
-use super::layer::{LayerJob, LayerKey, ReadyLayer, SMALL};
+use super::layer::{LayerJob, LayerKey, ReadyLayer};
+use super::part::{Assembled, Part};
+use super::wanted::{Blob, WEIGHT, biggest_first, weight};
 use crate::background::Held;
 use crate::budget::Pull;
 use crate::engine::Shared;
@@ -24,9 +26,6 @@ use crate::error::{self, cancelled, damaged};
 use crate::progress::Hub;
 use crate::room::{Claim, Short};
 use crate::source::Source;
-
-/// How much a layer counts that is not small.
-const WEIGHT: usize = 4;
 
 /// What an assembly works with.
 pub(crate) struct Assembly<'a> {
@@ -43,66 +42,12 @@ pub(crate) struct Assembly<'a> {
     pub(crate) pull: Pull,
 }
 
-/// A whole image that is not yet visible.
-pub(crate) struct Assembled {
-    pub(crate) config: Bytes,
-    /// Lowest first.
-    pub(crate) layers: Vec<Part>,
-}
-
-/// One layer of it.
-#[derive(Clone)]
-pub(crate) enum Part {
-    Present(Layer),
-    New(ReadyLayer),
-}
-
-impl Part {
-    /// What it takes on the disk that was not taken before.
-    pub(crate) fn new_bytes(&self) -> u64 {
-        match self {
-            Self::Present(_) => 0,
-            Self::New(ready) => ready.layer().stats().disk_bytes + ready.blob().map_or(0, |blob| blob.disk_bytes()),
-        }
-    }
-
-    /// The blob that is to be kept with it.
-    pub(crate) fn blob(&self) -> Option<Arc<NewBlob>> {
-        match self {
-            Self::Present(_) => None,
-            Self::New(ready) => ready.blob(),
-        }
-    }
-
-    pub(crate) fn source(&self) -> LayerSource {
-        match self {
-            Self::Present(layer) => LayerSource::Present(layer.clone()),
-            Self::New(ready) => LayerSource::New { layer: ready.layer(), diff_id: ready.diff_id.clone() },
-        }
-    }
-}
-
 /// What the config tells of the layers.
-struct Plan {
+pub(super) struct Plan {
     bytes: Bytes,
-    diff_ids: Vec<Digest>,
-    chain_ids: Vec<Digest>,
-    present: Vec<Option<Layer>>,
-}
-
-/// A blob to fetch, for one or more places of the stack.
-struct Blob {
-    descriptor: Descriptor,
-    key: LayerKey,
-    places: Vec<usize>,
-    stop: CancellationToken,
-    /// As the config says it, once that is known.
-    diff_id: Option<Digest>,
-    /// Whether its job, or one that brings the same, is waited for.
-    running: bool,
-    /// Another blob was said to bring the same, and did not.
-    own_only: bool,
-    ready: Option<ReadyLayer>,
+    pub(super) diff_ids: Vec<Digest>,
+    pub(super) chain_ids: Vec<Digest>,
+    pub(super) present: Vec<Option<Layer>>,
 }
 
 /// How a wait for a layer ended: which blob, whether this pull led the job, and what came (`None`: stopped).
@@ -285,43 +230,6 @@ impl Assembly<'_> {
         Ok(Plan { bytes, diff_ids, chain_ids, present: present.await? })
     }
 
-    /// The blobs to fetch: without a plan those of the manifest, each once.
-    fn blobs(&self, plan: Option<&Plan>) -> Vec<Blob> {
-        let mut blobs: Vec<Blob> = Vec::new();
-        let mut seen: HashMap<LayerKey, usize> = HashMap::new();
-        for (place, descriptor) in self.chosen.manifest.layers.iter().enumerate() {
-            if plan.is_some_and(|p| p.present[place].is_some()) {
-                continue;
-            }
-            let key = LayerKey {
-                blob: descriptor.digest.clone(),
-                algorithm: plan.map_or(Algorithm::Sha256, |p| p.diff_ids[place].algorithm()),
-                only_for: plan.and_then(|p| self.alone.get(&p.chain_ids[place])).cloned(),
-            };
-            match seen.get(&key) {
-                Some(&n) => blobs[n].places.push(place),
-                None => {
-                    seen.insert(key.clone(), blobs.len());
-                    let descriptor = descriptor.clone();
-                    let stop = CancellationToken::new();
-                    let diff_id = plan.map(|p| p.diff_ids[place].clone());
-                    let places = vec![place];
-                    blobs.push(Blob {
-                        descriptor,
-                        key,
-                        places,
-                        stop,
-                        diff_id,
-                        running: false,
-                        own_only: false,
-                        ready: None,
-                    });
-                }
-            }
-        }
-        blobs
-    }
-
     /// Brings what was started before the config was known in line with what the config says.
     fn apply(&self, plan: &Plan, blobs: &mut Vec<Blob>, pending: &mut VecDeque<usize>) {
         for (place, layer) in plan.present.iter().enumerate() {
@@ -452,17 +360,6 @@ impl Assembly<'_> {
         let missing = || Error::new(cri_api::Kind::Internal, "a layer was forgotten: this is a fault of the program");
         parts.into_iter().map(|part| part.ok_or_else(missing)).collect()
     }
-}
-
-/// How much a job of this blob counts: a small one waits for the registry most of the time.
-fn weight(blob: &Blob) -> usize {
-    if blob.descriptor.size <= SMALL { 1 } else { WEIGHT }
-}
-
-fn biggest_first(blobs: &[Blob]) -> VecDeque<usize> {
-    let mut order: Vec<usize> = (0..blobs.len()).collect();
-    order.sort_by_key(|&n| std::cmp::Reverse(blobs[n].descriptor.size));
-    order.into()
 }
 
 /// The chain id of every place.

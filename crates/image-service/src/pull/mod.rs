@@ -6,7 +6,9 @@ pub(crate) mod assemble;
 pub(crate) mod choose;
 pub(crate) mod coming;
 pub(crate) mod layer;
+pub(crate) mod part;
 mod present;
+mod wanted;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,9 +26,10 @@ use crate::flight::Context;
 use crate::progress::Hub;
 use crate::room::Need;
 use crate::source::{RawDocument, Source};
-use assemble::{Assembled, Assembly, Part};
+use assemble::Assembly;
 use choose::{Chosen, choose};
 use layer::ReadyLayer;
+use part::{Assembled, Part};
 use present::Present;
 
 /// How often a commit is tried, beside once for each layer, when layers are taken by other images meanwhile.

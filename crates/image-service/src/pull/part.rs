@@ -1,0 +1,47 @@
+//! What an assembly has at its end: the parts of an image, each here already or new. Handed to the commit.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use store::{Layer, LayerSource, NewBlob};
+
+use super::layer::ReadyLayer;
+
+/// A whole image that is not yet visible.
+pub(crate) struct Assembled {
+    pub(crate) config: Bytes,
+    /// Lowest first.
+    pub(crate) layers: Vec<Part>,
+}
+
+/// One layer of it.
+#[derive(Clone)]
+pub(crate) enum Part {
+    Present(Layer),
+    New(ReadyLayer),
+}
+
+impl Part {
+    /// What it takes on the disk that was not taken before.
+    pub(crate) fn new_bytes(&self) -> u64 {
+        match self {
+            Self::Present(_) => 0,
+            Self::New(ready) => ready.layer().stats().disk_bytes + ready.blob().map_or(0, |blob| blob.disk_bytes()),
+        }
+    }
+
+    /// The blob that is to be kept with it.
+    pub(crate) fn blob(&self) -> Option<Arc<NewBlob>> {
+        match self {
+            Self::Present(_) => None,
+            Self::New(ready) => ready.blob(),
+        }
+    }
+
+    pub(crate) fn source(&self) -> LayerSource {
+        match self {
+            Self::Present(layer) => LayerSource::Present(layer.clone()),
+            Self::New(ready) => LayerSource::New { layer: ready.layer(), diff_id: ready.diff_id.clone() },
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The blobs that an assembly has to fetch, each once, and in which order. Starts nothing; [`Assembly`] does.
+
+use std::collections::{HashMap, VecDeque};
+
+use oci::{Algorithm, Descriptor, Digest};
+use tokio_util::sync::CancellationToken;
+
+use super::assemble::{Assembly, Plan};
+use super::layer::{LayerKey, ReadyLayer, SMALL};
+
+/// How much a layer counts that is not small.
+pub(super) const WEIGHT: usize = 4;
+
+/// A blob to fetch, for one or more places of the stack.
+pub(super) struct Blob {
+    pub(super) descriptor: Descriptor,
+    pub(super) key: LayerKey,
+    pub(super) places: Vec<usize>,
+    pub(super) stop: CancellationToken,
+    /// As the config says it, once that is known.
+    pub(super) diff_id: Option<Digest>,
+    /// Whether its job, or one that brings the same, is waited for.
+    pub(super) running: bool,
+    /// Another blob was said to bring the same, and did not.
+    pub(super) own_only: bool,
+    pub(super) ready: Option<ReadyLayer>,
+}
+
+impl Assembly<'_> {
+    /// The blobs to fetch: without a plan those of the manifest, each once.
+    pub(super) fn blobs(&self, plan: Option<&Plan>) -> Vec<Blob> {
+        let mut blobs: Vec<Blob> = Vec::new();
+        let mut seen: HashMap<LayerKey, usize> = HashMap::new();
+        for (place, descriptor) in self.chosen.manifest.layers.iter().enumerate() {
+            if plan.is_some_and(|p| p.present[place].is_some()) {
+                continue;
+            }
+            let key = LayerKey {
+                blob: descriptor.digest.clone(),
+                algorithm: plan.map_or(Algorithm::Sha256, |p| p.diff_ids[place].algorithm()),
+                only_for: plan.and_then(|p| self.alone.get(&p.chain_ids[place])).cloned(),
+            };
+            match seen.get(&key) {
+                Some(&n) => blobs[n].places.push(place),
+                None => {
+                    seen.insert(key.clone(), blobs.len());
+                    let descriptor = descriptor.clone();
+                    let stop = CancellationToken::new();
+                    let diff_id = plan.map(|p| p.diff_ids[place].clone());
+                    let places = vec![place];
+                    blobs.push(Blob {
+                        descriptor,
+                        key,
+                        places,
+                        stop,
+                        diff_id,
+                        running: false,
+                        own_only: false,
+                        ready: None,
+                    });
+                }
+            }
+        }
+        blobs
+    }
+}
+
+/// How much a job of this blob counts: a small one waits for the registry most of the time.
+pub(super) fn weight(blob: &Blob) -> usize {
+    if blob.descriptor.size <= SMALL { 1 } else { WEIGHT }
+}
+
+pub(super) fn biggest_first(blobs: &[Blob]) -> VecDeque<usize> {
+    let mut order: Vec<usize> = (0..blobs.len()).collect();
+    order.sort_by_key(|&n| std::cmp::Reverse(blobs[n].descriptor.size));
+    order.into()
+}

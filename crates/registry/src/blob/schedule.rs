@@ -1,0 +1,176 @@
+//! Which stretches of a blob there are, and over how many connections they come: what goes when it is over, what is judged, and
+//! what is opened. Knows nothing of what comes; [`BlobStream`] calls it whenever something happened.
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use tokio::time::Instant;
+
+use super::BlobStream;
+use crate::error::Cause;
+use crate::part::{Body, Held, Part};
+use crate::range_request::RangeRequest;
+
+impl BlobStream {
+    /// Lets go what is over, judges the line, and opens what may be opened.
+    pub(super) fn schedule(&mut self) {
+        self.retire();
+        if self.parts.is_empty() && self.frontier == self.size {
+            self.finished = true;
+            return;
+        }
+        self.judge();
+        self.grow();
+        if self.parts.is_empty() {
+            // The next stretch is the head at once; where there is no memory, or nobody else, it is all the rest.
+            let part = (self.pace.level() > 1).then(|| self.further()).flatten();
+            let part = part.unwrap_or_else(|| Part::new(self.frontier, self.size, false, None));
+            self.frontier = part.end;
+            self.parts.push_back(part);
+        }
+        let wanted = self.pace.level() as usize;
+        let mut active = self.active();
+        for n in 0..self.parts.len() {
+            if self.parts[n].is_idle() && (n == 0 || active < wanted) {
+                let open = self.request(&self.parts[n], n == 0);
+                self.parts[n].open(open);
+                active += 1;
+            }
+        }
+    }
+
+    /// Heads of which all was handed out go; so do connections that brought what they should.
+    fn retire(&mut self) {
+        if let [head, next, ..] = self.parts.make_contiguous()
+            && head.from == head.end
+            && head.until() > Some(head.end)
+            && next.is_untouched(head.end)
+        {
+            // What the head's connection brings anyway and nobody else has begun to bring.
+            let came = head.extend(next.end);
+            self.pace.came(came);
+            self.parts.remove(1);
+        }
+        for part in &mut self.parts {
+            if part.from == part.end && (part.end < self.size || part.until() > Some(part.end)) && part.is_reading() {
+                part.done();
+            }
+        }
+        while self.parts.front().is_some_and(|head| head.is_done() && head.queue.is_empty()) {
+            self.parts.pop_front();
+        }
+        // Fewer connections than there are parts: the last ones are given back.
+        while self.parts.len() > 1
+            && self.unfinished() > self.pace.level() as usize
+            && let Some(last) = self.parts.back()
+            && !last.is_active()
+            && last.is_untouched(self.parts[self.parts.len() - 2].end)
+        {
+            self.frontier = last.from;
+            self.parts.pop_back();
+        }
+    }
+
+    fn judge(&mut self) {
+        let before = self.pace.level();
+        let head_left = self.parts.front().map_or(0, |head| head.end - head.from);
+        let left = if self.parts.len() < 2 { head_left } else { 0 } + (self.size - self.frontier);
+        let seen = self.session.ranges(self.attempts.host()).seen(Instant::now());
+        if let Some(learnt) = self.pace.tick(Instant::now(), left, seen) {
+            self.learn(learnt);
+        }
+        let level = self.pace.level();
+        if level != before {
+            tracing::debug!(asked = self.asked, host = self.host(), level, offset = self.offset, "connections");
+        }
+    }
+
+    /// Adds parts while there are fewer connections than there should be.
+    fn grow(&mut self) {
+        let wanted = self.pace.level() as usize;
+        if wanted < 2 {
+            // The head goes on to the end, if its connection does.
+            if let [head] = self.parts.make_contiguous()
+                && head.until() == Some(self.size)
+                && head.end < self.size
+            {
+                let came = head.extend(self.size);
+                self.pace.came(came);
+                self.frontier = self.size;
+            }
+            return;
+        }
+        if let [head] = self.parts.make_contiguous()
+            && !head.closed
+            && head.is_reading()
+            && head.end == self.size
+        {
+            let cut = head.from + self.pace.chunk();
+            if self.size.saturating_sub(cut) < self.pace.chunk() {
+                return;
+            }
+            head.end = cut;
+            self.frontier = cut;
+        }
+        while self.frontier < self.size && self.unfinished() < wanted {
+            let Some(part) = self.further() else {
+                self.pace.starved();
+                if let [head] = self.parts.make_contiguous()
+                    && head.until() == Some(self.size)
+                {
+                    let came = head.extend(self.size);
+                    self.pace.came(came);
+                    self.frontier = self.size;
+                }
+                return;
+            };
+            self.frontier = part.end;
+            self.parts.push_back(part);
+        }
+    }
+
+    /// Parts of which something is to come.
+    fn unfinished(&self) -> usize {
+        self.parts.iter().filter(|part| part.from < part.end).count()
+    }
+
+    /// The next stretch, with memory for its bytes and the right to a connection.
+    fn further(&self) -> Option<Part> {
+        let left = self.size - self.frontier;
+        let chunk = self.pace.chunk();
+        let length = if left < chunk + chunk / 2 { left } else { chunk };
+        let client = self.session.client().options();
+        let connection = self.session.ranges(self.attempts.host()).connection()?;
+        let least = client.ranges.chunk.0.min(length);
+        let mut length = length;
+        loop {
+            if let Some(memory) = client.memory.try_take(usize::try_from(length).ok()?) {
+                let held = Held { _memory: memory, connection: Some(connection) };
+                return Some(Part::new(self.frontier, self.frontier + length, true, Some(held)));
+            }
+            if length <= least {
+                return None;
+            }
+            length = (length / 2).max(least);
+        }
+    }
+
+    /// Asks for what is missing of a part.
+    fn request(&self, part: &Part, head: bool) -> BoxFuture<'static, Result<Body, Cause>> {
+        let host = self.attempts.host();
+        let whole = head && self.no_ranges == Some(host);
+        let ask = RangeRequest {
+            session: Arc::clone(&self.session),
+            host,
+            digest: self.digest.clone(),
+            size: self.size,
+            from: if whole { 0 } else { part.from },
+            end: (part.closed && !whole).then_some(part.end),
+            need: part.from,
+            whole_will_do: head,
+            target: self.target.clone(),
+        };
+        ask.send().boxed()
+    }
+}
