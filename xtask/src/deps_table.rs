@@ -85,6 +85,14 @@ pub(crate) const BORDERS: &[Border] = &[
         reason: "inflate turns bytes into bytes: no network, no disk, no async, no digest",
     },
     Border {
+        package: "imagelet-erofs",
+        uses: &[],
+        tests_use: &[],
+        third_party: Some(&["thiserror"]),
+        never_reaches: IO,
+        reason: "erofs is a format: it is handed where bytes go and come from, and knows no layers",
+    },
+    Border {
         package: "imagelet-registry",
         uses: &["imagelet-oci"],
         tests_use: &[],
@@ -94,7 +102,7 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-store",
-        uses: &["imagelet-oci"],
+        uses: &["imagelet-oci", "imagelet-erofs"],
         tests_use: &[],
         third_party: None,
         never_reaches: NETWORK,

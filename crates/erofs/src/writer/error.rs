@@ -1,0 +1,31 @@
+//! [`WriteError`]: why an image could not be written.
+
+use std::io;
+
+use crate::Attributes;
+
+/// Why an image could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// Where the image goes to.
+    #[error("cannot write the image")]
+    Sink(#[source] io::Error),
+    /// Where names go that do not fit into memory.
+    #[error("cannot use the temporary file of an image's names")]
+    Spill(#[source] io::Error),
+    /// The format has no place for it.
+    #[error("an EROFS image cannot hold {what}")]
+    Beyond {
+        /// What it is, with its value.
+        what: String,
+    },
+    /// The caller is wrong: calls in another order, or another length than was said.
+    #[error("an image's writer was used wrongly: {0}")]
+    Misused(&'static str),
+}
+
+impl WriteError {
+    pub(super) fn not_yet(_: u64, _: &Attributes) -> Self {
+        Self::Misused("not yet written")
+    }
+}
