@@ -107,10 +107,11 @@ pub(crate) fn from_resolve(root: &Path, error: &ResolveError) -> Error {
 pub(crate) fn from_mount(root: &Path, error: &MountError) -> Error {
     let kind = match error {
         MountError::Store(error) => return from_store(root, error),
-        MountError::NotPermitted { .. } => Kind::PermissionDenied,
-        MountError::AlreadyMounted { .. } | MountError::NotMounted { .. } | MountError::NotOurs { .. } => {
-            Kind::FailedPrecondition
-        }
+        MountError::NotPermitted { .. } | MountError::NeedsFuse { .. } => Kind::PermissionDenied,
+        MountError::AlreadyMounted { .. }
+        | MountError::NotMounted { .. }
+        | MountError::NotOurs { .. }
+        | MountError::NoErofs { .. } => Kind::FailedPrecondition,
         MountError::Io { source, .. } => match source.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Kind::InvalidArgument,
             io::ErrorKind::PermissionDenied => Kind::PermissionDenied,

@@ -41,6 +41,7 @@ struct Found {
 impl Inner {
     /// Brings the disk and the database together.
     pub(crate) fn sweep_at_open(&self) -> Result<(), StoreError> {
+        self.sweep_points();
         // What is there for nobody goes first: on a full disk its space is what the records need.
         let ingest = self.layout.path.join(layout::INGEST);
         let names = layout::names(&ingest).map_err(|source| StoreError::io("list", &ingest, source))?;

@@ -16,17 +16,6 @@ pub(super) async fn mount(app: &App, args: &Mount) -> Outcome {
         writable: args.writable.as_deref().map(directory).transpose()?,
     };
     let backend = app.backend().await?;
-    if matches!(backend, Backend::Embedded(_)) && !app.environment.privileged {
-        // In a user namespace an ordinary user is root, and comes past here.
-        return Err(Failure::new(
-            Code::NotPermitted,
-            format!(
-                "mounting on {} needs root (CAP_SYS_ADMIN): run it as root, or with the same --root in a user namespace \
-                 of your own: unshare --user --map-root-user --mount imagelet mount …",
-                args.directory.display()
-            ),
-        ));
-    }
     let context = format!("mount {}", args.image);
     let mounted = backend.service().mount_image(&request).await.map_err(|error| {
         let named = error.message().contains(args.image.as_str());

@@ -35,7 +35,6 @@ pub(crate) enum Lower {
     /// A directory as overlayfs takes it.
     Directory(PathBuf),
     /// A file with an EROFS file system, in which whiteouts and opaque directories are as overlayfs takes them.
-    #[expect(dead_code, reason = "no shape has one yet")]
     Image(PathBuf),
 }
 

@@ -19,7 +19,12 @@ pub(crate) struct Mount {
 
 impl Mount {
     pub(crate) fn is_ours(&self) -> bool {
-        self.source == SOURCE && matches!(self.kind.as_str(), "overlay" | "tmpfs")
+        self.source == SOURCE && (matches!(self.kind.as_str(), "overlay" | "tmpfs") || self.is_fuse())
+    }
+
+    /// Whether a process serves it.
+    pub(crate) fn is_fuse(&self) -> bool {
+        self.kind == "fuse" || self.kind.starts_with("fuse.")
     }
 }
 
@@ -78,6 +83,7 @@ mod tests {
                 ("/a b\\c", "overlay", "imagelet", true),
             ),
             ("40 30 0:50 / /x ro shared:1 master:2 - tmpfs imagelet ro", ("/x", "tmpfs", "imagelet", true)),
+            ("40 30 0:50 / /x ro - fuse.erofs imagelet ro", ("/x", "fuse.erofs", "imagelet", true)),
             ("40 30 0:50 / /x ro - ext4 imagelet ro", ("/x", "ext4", "imagelet", false)),
             ("40 30 0:50 / /x ro", none),
             ("", none),

@@ -1,6 +1,17 @@
 //! Mounting an image's file tree with overlayfs, read-only or with a writable directory on top, and taking it away
 //! again. Which images are mounted is written down, so that they are not removed; what is written down counts only
 //! while the mount is there. Never mounts over a mount of ours, never unmounts one that is not.
+//!
+//! There is one mount that anybody sees, the overlay. The EROFS files below it are mounted nowhere, or in a private place
+//! while the overlay is put together: it holds them, and loop devices where they need some, until it is unmounted, by
+//! whatever process.
+
+mod fuse;
+mod image_file;
+mod loop_device;
+mod mountinfo;
+mod overlay;
+mod points;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -14,20 +25,47 @@ use rustix::mount::UnmountFlags;
 use crate::db::{Records, RecordsMut};
 use crate::error::StoreError;
 use crate::layout::EMPTY;
-use crate::mountinfo::{self, Mount};
 use crate::open::{Inner, Store, is_privileged};
-use crate::overlay::{self, Failure, Overlay};
 use crate::records::{ImageRecord, LayerId, MountEntry};
+use crate::shape::Lower;
+use image_file::ImageFailure;
+use mountinfo::Mount;
+use overlay::{Failure, Layer, Overlay};
+use points::Points;
 
 /// Why something was not mounted or unmounted.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// The right to mount is missing.
     #[error(
-        "mounting on {} needs root (CAP_SYS_ADMIN); as an ordinary user, run it in a user namespace of your own: unshare --user --map-root-user --mount",
+        "mounting on {} needs root (CAP_SYS_ADMIN); as an ordinary user, run it with the same --root in a user namespace of your own: unshare --user --map-root-user --mount",
         target.display()
     )]
     NotPermitted {
+        /// Where it should have been mounted.
+        target: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The user may not mount what the image's layers are.
+    #[error(
+        "mounting on {}: {why}; `imagelet ls`, `cat` and `cp` read the image without a mount",
+        target.display()
+    )]
+    NeedsFuse {
+        /// Where it should have been mounted.
+        target: PathBuf,
+        /// What would help.
+        why: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The kernel mounts no EROFS file, by whatever way.
+    #[error(
+        "mounting on {}: this kernel cannot mount EROFS layers; `imagelet convert --to dir` makes directories of them, and `imagelet ls`, `cat` and `cp` read them as they are",
+        target.display()
+    )]
+    NoErofs {
         /// Where it should have been mounted.
         target: PathBuf,
         /// What the system said.
@@ -81,15 +119,36 @@ pub struct ImageMount {
     pub writable: bool,
 }
 
-/// Mounts directories, lowest first, on `target`: read-only, or with what is written going to `writable/upper`
-/// (`writable/work` is overlayfs's own). Set-user-id bits and devices have no effect there. The store does not learn of
-/// it: [`Store::mount_image`] is for images.
+/// What the mounter makes use of: everything, but in tests of what other kernels lack.
+#[derive(Clone, Copy, Debug)]
+struct Ways {
+    /// EROFS from a file (Linux 6.12).
+    from_file: bool,
+    /// Layers by descriptors of mounts that are nowhere (Linux 6.15).
+    unseen: bool,
+    /// The new mount API for overlayfs (Linux 6.7).
+    new_overlay: bool,
+}
+
+impl Default for Ways {
+    fn default() -> Self {
+        Self { from_file: true, unseen: true, new_overlay: true }
+    }
+}
+
+/// Mounts layers, directories or EROFS files, lowest first, on `target`: read-only, or with what is written going to
+/// `writable/upper` (`writable/work` is overlayfs's own). Set-user-id bits and devices have no effect there. The store does
+/// not learn of it: [`Store::mount_image`] is for images.
 ///
 /// # Errors
 /// See [`MountError`].
 pub fn mount(layers: &[PathBuf], target: &Path, writable: Option<&Path>) -> Result<(), MountError> {
     let target = absolute(target)?;
-    mount_at(layers, &target, writable, !is_privileged())
+    let lower = |path: &PathBuf| {
+        if path.is_file() { Lower::Image(path.clone()) } else { Lower::Directory(path.clone()) }
+    };
+    let layers: Vec<Lower> = layers.iter().map(lower).collect();
+    Assembly { userxattr: !is_privileged(), points: None, ways: Ways::default() }.mount(&layers, &target, writable)
 }
 
 /// Takes a mount of ours away.
@@ -99,16 +158,22 @@ pub fn mount(layers: &[PathBuf], target: &Path, writable: Option<&Path>) -> Resu
 pub fn unmount(target: &Path) -> Result<(), MountError> {
     let target = absolute(target)?;
     let mounts = read_mounts()?;
-    match mountinfo::topmost(&mounts, &target) {
+    let of_fuse = match mountinfo::topmost(&mounts, &target) {
         None => return Err(MountError::NotMounted { target }),
         Some(mount) if !mount.is_ours() => {
             let (kind, found) = (mount.kind.clone(), PathBuf::from(&mount.source));
             return Err(MountError::NotOurs { target, kind, found });
         }
-        Some(_) => {}
+        Some(mount) => mount.is_fuse(),
+    };
+    match rustix::mount::unmount(&target, UnmountFlags::NOFOLLOW) {
+        Ok(()) => Ok(()),
+        // An ordinary user's, which a program with the right to it has to take away.
+        Err(rustix::io::Errno::PERM) if of_fuse => {
+            fuse::unmount(&target).map_err(|source| refused(Failure { operation: "unmount", source }, &target))
+        }
+        Err(error) => Err(refused(Failure { operation: "unmount", source: error.into() }, &target)),
     }
-    rustix::mount::unmount(&target, UnmountFlags::NOFOLLOW)
-        .map_err(|error| refused(Failure { operation: "unmount", source: error.into() }, &target))
 }
 
 impl Store {
@@ -122,14 +187,17 @@ impl Store {
         if mountinfo::topmost(&read_mounts()?, &target).is_some_and(Mount::is_ours) {
             return Err(MountError::AlreadyMounted { target });
         }
-        let layers = self.layer_directories(image)?;
+        let layers = self.inner.lower_layers(&self.image_layers(image)?);
+        let points = Points::of(&self.inner.layout.path);
+        self.inner.sweep_points();
         // Written down first: a mount that nobody knows of could lose its layers.
         self.inner.db.write(|transaction| {
             let entry = transaction.image(&image.id)?.ok_or_else(|| StoreError::NotFound(image.id.clone()))?;
             let entry = MountEntry { image: image.id.clone(), layers: entry.layers, writable: writable.is_some() };
             Ok::<_, StoreError>(transaction.put_mount(&target, &entry)?)
         })?;
-        let mounted = mount_at(&layers, &target, writable, !self.inner.privileged);
+        let assembly = Assembly { userxattr: !self.inner.privileged, points: Some(&points), ways: Ways::default() };
+        let mounted = assembly.mount(&layers, &target, writable);
         if mounted.is_err() {
             self.inner.forget_mount(&target)?;
         }
@@ -143,6 +211,7 @@ impl Store {
     pub fn unmount_image(&self, target: &Path) -> Result<(), MountError> {
         let target = absolute(target)?;
         let _mounting = self.inner.mounting.lock().unwrap_or_else(PoisonError::into_inner);
+        self.inner.sweep_points();
         unmount(&target)?;
         let recorded = self.inner.db.read(|records| Ok::<_, StoreError>(records.mounts()?))?;
         self.inner.forget_mount(&target)?;
@@ -156,6 +225,7 @@ impl Store {
     /// The database or the table of mounts could not be read.
     pub fn mounts(&self) -> Result<Vec<ImageMount>, StoreError> {
         let _mounting = self.inner.mounting.lock().unwrap_or_else(PoisonError::into_inner);
+        self.inner.sweep_points();
         let live = self.inner.live_mounts()?;
         let recorded = self.inner.db.read(|records| Ok::<_, StoreError>(records.mounts()?))?;
         for (target, _) in &recorded {
@@ -171,6 +241,13 @@ impl Store {
 }
 
 impl Inner {
+    /// Takes away what a process left that was killed while it mounted something: `mounting` is held, or nobody else is there.
+    pub(crate) fn sweep_points(&self) {
+        if let Err(error) = Points::of(&self.layout.path).sweep() {
+            tracing::warn!(%error, root = %self.layout.path.display(), "what an earlier process was mounting stays");
+        }
+    }
+
     /// What is written down and still mounted.
     pub(crate) fn live_mounts(&self) -> Result<Vec<(PathBuf, MountEntry)>, StoreError> {
         let mut recorded = self.db.read(|records| Ok::<_, StoreError>(records.mounts()?))?;
@@ -207,32 +284,97 @@ impl Inner {
     }
 }
 
-fn mount_at(layers: &[PathBuf], target: &Path, writable: Option<&Path>, userxattr: bool) -> Result<(), MountError> {
-    // overlayfs takes a directory once; the upper place of a layer that comes twice is the one that counts.
-    let mut lower: Vec<PathBuf> = Vec::with_capacity(layers.len() + 1);
-    for layer in layers.iter().rev() {
-        if !lower.contains(layer) {
-            lower.push(layer.clone());
+/// How layers become one file tree.
+struct Assembly<'a> {
+    userxattr: bool,
+    points: Option<&'a Points>,
+    ways: Ways,
+}
+
+impl Assembly<'_> {
+    fn mount(&self, layers: &[Lower], target: &Path, writable: Option<&Path>) -> Result<(), MountError> {
+        // overlayfs takes a directory once; the upper place of a layer that comes twice is the one that counts.
+        let mut stack: Vec<&Lower> = Vec::with_capacity(layers.len());
+        for layer in layers.iter().rev() {
+            if !stack.contains(&layer) {
+                stack.push(layer);
+            }
+        }
+        let failed = |failure| refused(failure, target);
+        if stack.is_empty() && writable.is_none() {
+            return overlay::mount_nothing(target).map_err(failed);
+        }
+        let opened: Result<Vec<Layer>, ImageFailure> = stack.iter().map(|layer| self.open(layer)).collect();
+        let mut lower = match opened {
+            Ok(lower) => lower,
+            Err(ImageFailure::Failed(failure)) => return Err(failed(failure)),
+            Err(refusal) => {
+                check_fuse(refusal, stack.len(), target)?;
+                if let ([Lower::Image(only)], None) = (stack.as_slice(), writable) {
+                    return fuse::mount(only, target).map_err(failed);
+                }
+                stack.iter().map(|layer| self.open_by_fuse(layer)).collect::<Result<_, _>>().map_err(failed)?
+            }
+        };
+        let upper = writable.map(|directory| writable_parts(directory, lower.first())).transpose()?;
+        match (stack.as_slice(), writable) {
+            ([], Some(directory)) => lower.push(Layer::At(empty_directory(directory)?)),
+            ([only], None) => {
+                let beside = only.path().parent().unwrap_or(only.path());
+                lower.push(Layer::At(empty_directory(beside)?));
+            }
+            _ => {}
+        }
+        let overlay = Overlay { lower, upper, userxattr: self.userxattr, points: self.points };
+        overlay::mount(overlay, target, self.ways).map_err(failed)
+    }
+
+    /// A layer as overlayfs takes it.
+    fn open(&self, layer: &Lower) -> Result<Layer, ImageFailure> {
+        match layer {
+            Lower::Directory(path) => Ok(Layer::At(path.clone())),
+            Lower::Image(path) => image_file::mount(path, self.ways).map(Layer::Mounted),
         }
     }
-    let upper = writable.map(|directory| writable_parts(directory, lower.first().map(PathBuf::as_path))).transpose()?;
-    let done = match (lower.as_slice(), &upper, writable) {
-        ([], None, _) => overlay::mount_nothing(target),
-        _ => {
-            if let ([], Some(directory)) = (lower.as_slice(), writable) {
-                lower.push(empty_directory(directory)?);
-            } else if let ([only], None) = (lower.as_slice(), &upper) {
-                let beside = only.parent().unwrap_or(only);
-                lower.push(empty_directory(beside)?);
-            }
-            overlay::mount(&Overlay { lower: &lower, upper, userxattr }, target)
+
+    /// The same where the kernel mounts no EROFS file.
+    fn open_by_fuse(&self, layer: &Lower) -> Result<Layer, Failure> {
+        let path = match layer {
+            Lower::Directory(path) => return Ok(Layer::At(path.clone())),
+            Lower::Image(path) => path,
+        };
+        let points = self.points.ok_or_else(|| Failure {
+            operation: "find a place in the store to mount a layer for",
+            source: io::ErrorKind::Unsupported.into(),
+        })?;
+        let point = points.empty()?;
+        fuse::mount(path, &point.path)?;
+        Ok(Layer::Placed(point))
+    }
+}
+
+/// Whether so many layers can be mounted by erofsfuse, since the kernel has refused one.
+fn check_fuse(refusal: ImageFailure, layers: usize, target: &Path) -> Result<(), MountError> {
+    let target = || target.to_owned();
+    let needs = |why, source| Err(MountError::NeedsFuse { target: target(), why, source });
+    match refusal {
+        ImageFailure::NoErofs(source) if !fuse::is_installed() => Err(MountError::NoErofs { target: target(), source }),
+        ImageFailure::NotPermitted(source) if !fuse::is_installed() => {
+            needs("EROFS layers need root (CAP_SYS_ADMIN), or the program erofsfuse", source)
         }
-    };
-    done.map_err(|failure| refused(failure, target))
+        ImageFailure::NoErofs(source) | ImageFailure::NotPermitted(source)
+            if layers > 1 && !overlay::is_permitted() =>
+        {
+            let why = "more than one layer needs root (CAP_SYS_ADMIN), or a user namespace of your own: \
+                       unshare --user --map-root-user --mount";
+            needs(why, source)
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The upper and the work directory. A new upper one gets the looks of the tree's root, which it stands before.
-fn writable_parts(directory: &Path, top: Option<&Path>) -> Result<(PathBuf, PathBuf), MountError> {
+fn writable_parts(directory: &Path, top: Option<&Layer>) -> Result<(PathBuf, PathBuf), MountError> {
     let directory = absolute(directory)?;
     let (upper, work) = (directory.join("upper"), directory.join("work"));
     let failed =
@@ -241,7 +383,7 @@ fn writable_parts(directory: &Path, top: Option<&Path>) -> Result<(PathBuf, Path
         Ok(()) => {
             let mut mode = 0o755;
             if let Some(top) = top {
-                let stat = rustix::fs::stat(top).map_err(|error| failed("look at", top, error.into()))?;
+                let stat = top.stat().map_err(|error| failed("look at the top layer for", &upper, error.into()))?;
                 mode = stat.st_mode & 0o7777;
                 std::os::unix::fs::chown(&upper, Some(stat.st_uid), Some(stat.st_gid))
                     .map_err(|error| failed("set the owner of", &upper, error))?;
@@ -287,3 +429,7 @@ fn refused(failure: Failure, target: &Path) -> MountError {
     }
     MountError::Io { operation, path: target.to_owned(), source }
 }
+
+#[cfg(test)]
+#[path = "mount_tests.rs"]
+mod tests;

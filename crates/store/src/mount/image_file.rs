@@ -1,0 +1,89 @@
+//! One EROFS file, mounted by itself: from the file where the kernel can (Linux 6.12), through a loop device otherwise. The
+//! mount has no place yet; it goes, and a loop device with it, when nothing holds it any more. What it is for is
+//! [`super`]'s business.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen,
+};
+
+use super::Ways;
+use super::loop_device::LoopDevice;
+use super::overlay::{Failure, explain};
+
+/// Why an EROFS file was not mounted.
+#[derive(Debug)]
+pub(super) enum ImageFailure {
+    /// The kernel has no EROFS, or can have it from no file.
+    NoErofs(io::Error),
+    /// The right to do it is missing.
+    NotPermitted(io::Error),
+    /// The file is not there, or not what it should be; or the kernel refused something.
+    Failed(Failure),
+}
+
+/// Mounts the file, read-only and nowhere.
+pub(super) fn mount(path: &Path, ways: Ways) -> Result<OwnedFd, ImageFailure> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let file = rustix::fs::open(path, flags, Mode::empty())
+        .map_err(|error| ImageFailure::Failed(Failure::at("open a layer for", path, error)))?;
+    let file = File::from(file);
+    if ways.from_file {
+        // Whatever the path: the kernel takes no long ones.
+        let name = format!("/proc/self/fd/{}", file.as_raw_fd());
+        match mount_source(Path::new(&name), path) {
+            Err(Refused::NeedsDevice) => {}
+            Err(Refused::Otherwise(failure)) => return Err(failure),
+            Ok(mounted) => return Ok(mounted),
+        }
+    }
+    let device = LoopDevice::new(&file).map_err(|source| match source.kind() {
+        io::ErrorKind::PermissionDenied => ImageFailure::NotPermitted(source),
+        io::ErrorKind::NotFound => ImageFailure::NoErofs(source),
+        _ => ImageFailure::Failed(Failure { operation: "set a loop device up for", source }),
+    })?;
+    match mount_source(&device.path, path) {
+        Err(Refused::NeedsDevice) => Err(ImageFailure::Failed(Failure::at("mount a layer for", path, Errno::NOTBLK))),
+        Err(Refused::Otherwise(failure)) => Err(failure),
+        // The file system keeps the device from now on.
+        Ok(mounted) => Ok(mounted),
+    }
+}
+
+enum Refused {
+    /// This kernel mounts block devices only, or this file not as it is.
+    NeedsDevice,
+    Otherwise(ImageFailure),
+}
+
+fn mount_source(source: &Path, layer: &Path) -> Result<OwnedFd, Refused> {
+    let failed = |failure: Failure| Refused::Otherwise(ImageFailure::Failed(failure));
+    let context = fsopen("erofs", FsOpenFlags::FSOPEN_CLOEXEC).map_err(|error| {
+        Refused::Otherwise(match error {
+            Errno::NODEV | Errno::NOSYS => ImageFailure::NoErofs(error.into()),
+            Errno::PERM => ImageFailure::NotPermitted(error.into()),
+            error => ImageFailure::Failed(Failure { operation: "open EROFS for", source: error.into() }),
+        })
+    })?;
+    // A device that cannot be written is mounted by who does not want to.
+    fsconfig_set_flag(&context, "ro")
+        .and_then(|()| fsconfig_set_string(&context, "source", source))
+        .map_err(|error| failed(explain(&context, "configure EROFS for", error).naming(layer)))?;
+    // What is read need not be in memory twice. Not every kernel has this.
+    let _ = fsconfig_set_flag(&context, "directio");
+    fsconfig_create(&context).map_err(|error| match error {
+        Errno::NOTBLK => Refused::NeedsDevice,
+        Errno::PERM => Refused::Otherwise(ImageFailure::NotPermitted(error.into())),
+        error => failed(explain(&context, "mount a layer for", error).naming(layer)),
+    })?;
+    let attributes =
+        MountAttrFlags::MOUNT_ATTR_RDONLY | MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+        .map_err(|error| failed(explain(&context, "mount a layer for", error).naming(layer)))
+}

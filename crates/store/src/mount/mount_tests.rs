@@ -1,0 +1,246 @@
+//! Layers that are EROFS files, with directories between them, in every way that kernels have; and what is left where it
+//! fails. Needs root and mkfs.erofs.
+
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
+
+use super::*;
+
+/// Places for layers and for mounts. In the end nothing may be left of any.
+struct Bench {
+    target: PathBuf,
+    points: Points,
+    top: tempfile::TempDir,
+}
+
+const EVERYTHING: Ways = Ways { from_file: true, unseen: true, new_overlay: true };
+
+/// What kernels can do, newest first.
+const KERNELS: [Ways; 5] = [
+    EVERYTHING,
+    Ways { unseen: false, ..EVERYTHING },
+    Ways { from_file: false, ..EVERYTHING },
+    Ways { from_file: false, unseen: false, new_overlay: true },
+    Ways { from_file: false, unseen: false, new_overlay: false },
+];
+
+impl Bench {
+    fn new() -> Self {
+        assert!(rustix::process::geteuid().is_root(), "this test mounts: run it as root");
+        let top = tempfile::tempdir().expect("tempdir");
+        let target = top.path().join("a target, with: odd\\characters");
+        fs::create_dir(&target).expect("creates");
+        Self { target, points: Points::of(top.path()), top }
+    }
+
+    /// A tree of files by path and content; an empty path component at the end means a directory, and no content a whiteout.
+    fn tree(&self, name: &str, files: &[(&str, Option<&str>)]) -> PathBuf {
+        let root = self.top.path().join(name);
+        fs::create_dir(&root).expect("creates");
+        for (path, content) in files {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().expect("below the root")).expect("creates");
+            match content {
+                Some(content) => fs::write(path, content).expect("writes"),
+                None => {
+                    let kind = rustix::fs::FileType::CharacterDevice;
+                    rustix::fs::mknodat(CWD, &path, kind, Mode::empty(), 0).expect("makes a whiteout");
+                }
+            }
+        }
+        root
+    }
+
+    fn image(&self, tree: &Path) -> PathBuf {
+        let image = tree.with_extension("erofs");
+        mkfs(&image, tree);
+        image
+    }
+
+    fn mount(&self, layers: &[Lower], writable: Option<&Path>, ways: Ways) -> Result<(), MountError> {
+        Assembly { userxattr: false, points: Some(&self.points), ways }.mount(layers, &self.target, writable)
+    }
+
+    fn unmount(&self) {
+        unmount(&self.target).expect("unmounts");
+    }
+
+    fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.target.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+    }
+
+    /// Loop devices that show a file of ours.
+    fn loops(&self) -> Vec<String> {
+        let blocks = fs::read_dir("/sys/block").expect("readable").map(|entry| entry.expect("readable").path());
+        let ours = |text: &String| text.contains(self.top.path().to_str().expect("text"));
+        blocks.filter_map(|block| fs::read_to_string(block.join("loop/backing_file")).ok()).filter(ours).collect()
+    }
+
+    /// Mounts anywhere below this place.
+    fn mounts(&self) -> Vec<PathBuf> {
+        let all = mountinfo::read().expect("readable").into_iter().map(|mount| mount.target);
+        all.filter(|target| target.starts_with(self.top.path())).collect()
+    }
+
+    #[track_caller]
+    fn assert_nothing_left(&self) {
+        assert_eq!(self.mounts(), Vec::<PathBuf>::new());
+        let places = fs::read_dir(self.top.path().join("mounts")).map_or(0, Iterator::count);
+        assert_eq!(places, 0, "places of mounts");
+        // The last one who closes a device need not be us.
+        let begin = std::time::Instant::now();
+        while !self.loops().is_empty() {
+            assert!(begin.elapsed().as_secs() < 20, "{:?}", self.loops());
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        while rustix::mount::unmount(&self.target, UnmountFlags::DETACH).is_ok() {}
+        self.points.sweep().expect("sweeps");
+    }
+}
+
+/// An EROFS file, a directory above it, and an EROFS file on top: each hides something of those below.
+fn mixed(bench: &Bench) -> [Lower; 3] {
+    let base = bench.tree(
+        "base",
+        &[("d/base", Some("base")), ("d/gone", Some("x")), ("d/late", Some("x")), ("hidden/old", Some("x"))],
+    );
+    let middle = bench.tree("middle", &[("d/gone", None), ("d/middle", Some("middle")), ("whole/old", Some("x"))]);
+    let top = bench.tree("top", &[("d/late", None), ("hidden/new", Some("new")), ("whole/new", Some("new"))]);
+    for opaque in ["hidden", "whole"] {
+        let flags = rustix::fs::XattrFlags::empty();
+        rustix::fs::setxattr(top.join(opaque), "trusted.overlay.opaque", b"y", flags).expect("sets an attribute");
+    }
+    [Lower::Image(bench.image(&base)), Lower::Directory(middle), Lower::Image(bench.image(&top))]
+}
+
+#[test]
+fn image_files_and_directories_lie_on_each_other_on_every_kernel() {
+    let bench = Bench::new();
+    let layers = mixed(&bench);
+    for ways in KERNELS {
+        bench.mount(&layers, None, ways).unwrap_or_else(|error| panic!("{ways:?}: {error:?}"));
+        assert_eq!((bench.read("d/base"), bench.read("d/middle")), ("base".into(), "middle".into()), "{ways:?}");
+        let list = |path: &str| {
+            let mut names: Vec<_> = fs::read_dir(bench.target.join(path))
+                .expect("there")
+                .map(|entry| entry.expect("readable").file_name())
+                .collect();
+            names.sort();
+            names
+        };
+        assert_eq!((list("d"), list("hidden")), (vec!["base".into(), "middle".into()], vec!["new".into()]), "{ways:?}");
+        assert_eq!(list("whole"), ["new"]);
+        fs::write(bench.target.join("f"), "x").expect_err("read-only");
+        assert_eq!(bench.mounts(), std::slice::from_ref(&bench.target), "the overlay is all that is seen");
+        assert_eq!(bench.loops().len(), if ways.from_file { 0 } else { 2 }, "{ways:?}");
+        bench.unmount();
+        bench.assert_nothing_left();
+    }
+}
+
+#[test]
+fn one_image_file_is_mounted_alone_and_written_on() {
+    use std::os::unix::fs::PermissionsExt;
+    let bench = Bench::new();
+    let tree = bench.tree("only", &[("d/f", Some("only"))]);
+    fs::set_permissions(&tree, fs::Permissions::from_mode(0o711)).expect("sets");
+    let layer = [Lower::Image(bench.image(&tree))];
+    let writable = bench.top.path().join("writable");
+    fs::create_dir(&writable).expect("creates");
+    for (round, ways) in KERNELS.into_iter().enumerate() {
+        bench.mount(&layer, None, ways).expect("mounts");
+        assert_eq!(bench.read("d/f"), "only");
+        bench.unmount();
+        bench.mount(&layer, Some(&writable), ways).expect("mounts");
+        assert_eq!(fs::metadata(&bench.target).expect("there").permissions().mode() & 0o7777, 0o711);
+        fs::write(bench.target.join(format!("d/{round}")), "x").expect("writable");
+        assert_eq!(
+            fs::read_dir(bench.target.join("d")).expect("there").count(),
+            round + 2,
+            "what was written is there"
+        );
+        bench.unmount();
+        bench.assert_nothing_left();
+    }
+}
+
+#[test]
+fn more_image_files_than_the_kernel_takes_layers() {
+    let bench = Bench::new();
+    let plain = bench.image(&bench.tree("plain", &[("d/plain", Some("plain"))]));
+    let lowest = bench.tree("lowest", &[("d/lowest", Some("lowest")), ("d/gone", Some("x"))]);
+    let mut layers = vec![Lower::Image(bench.image(&lowest))];
+    for number in 0..600 {
+        let path = bench.top.path().join(format!("{number}.erofs"));
+        fs::hard_link(&plain, &path).expect("links");
+        layers.push(Lower::Image(path));
+    }
+    layers.push(Lower::Image(bench.image(&bench.tree("upmost", &[("d/gone", None)]))));
+    bench.mount(&layers, None, EVERYTHING).expect("mounts");
+    assert_eq!((bench.read("d/lowest"), bench.read("d/plain")), ("lowest".into(), "plain".into()));
+    assert!(!bench.target.join("d/gone").exists());
+    bench.unmount();
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn a_failure_at_any_step_leaves_nothing() {
+    let bench = Bench::new();
+    let good = mixed(&bench);
+    let garbage = bench.top.path().join("garbage.erofs");
+    fs::write(&garbage, vec![7; 8192]).expect("writes");
+    let fifo = bench.top.path().join("fifo");
+    rustix::fs::mknodat(CWD, &fifo, rustix::fs::FileType::Socket, Mode::RUSR, 0).expect("makes");
+    assert!(fs::symlink_metadata(&fifo).expect("there").file_type().is_socket());
+    let with = |bad: Lower| {
+        let mut layers = good.to_vec();
+        layers.insert(1, bad);
+        layers
+    };
+    let missing = bench.top.path().join("missing");
+    let steps = [
+        ("no such file", with(Lower::Image(missing.clone())), None, "missing"),
+        ("no file system", with(Lower::Image(garbage)), None, "garbage.erofs"),
+        ("no file", with(Lower::Image(fifo)), None, "fifo"),
+        ("no such directory", with(Lower::Directory(missing.clone())), None, "missing"),
+        ("nowhere to write", good.to_vec(), Some(missing), "missing"),
+    ];
+    for ways in KERNELS {
+        for (step, layers, writable, named) in &steps {
+            let error = bench.mount(layers, writable.as_deref(), ways).expect_err(step);
+            assert!(format!("{error:?}").contains(named), "{step}, {ways:?}: {error:?}");
+            bench.assert_nothing_left();
+        }
+        // Everything is put together, and finds no place.
+        let assembly = Assembly { userxattr: false, points: Some(&bench.points), ways };
+        assembly.mount(&good, &bench.top.path().join("nowhere"), None).expect_err("no such place");
+        bench.assert_nothing_left();
+    }
+}
+
+#[test]
+fn what_a_killed_process_left_is_swept() {
+    let bench = Bench::new();
+    let [Lower::Image(image), ..] = mixed(&bench) else { panic!("an image file") };
+    for ways in [EVERYTHING, Ways { from_file: false, ..EVERYTHING }] {
+        let mounted = image_file::mount(&image, ways).expect("mounts");
+        std::mem::forget(bench.points.place(&mounted).expect("has a place"));
+        std::mem::forget(bench.points.empty().expect("has a place"));
+    }
+    assert_eq!(bench.mounts().len(), 2);
+    bench.points.sweep().expect("sweeps");
+    bench.assert_nothing_left();
+    assert!(!bench.top.path().join("mounts").exists());
+}
+
+#[expect(clippy::disallowed_methods, reason = "file systems are made by their own tools")]
+fn mkfs(image: &Path, tree: &Path) {
+    let output = std::process::Command::new("mkfs.erofs").arg("--quiet").arg(image).arg(tree).output();
+    let output = output.expect("erofs-utils is installed");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}

@@ -1,0 +1,86 @@
+//! Private mount points, for kernels whose overlayfs takes directories by path only: `mounts/<n>` in the store's root. A
+//! mount is there while an overlay is put together, and no longer, since an overlay holds its layers by itself. What a
+//! crash left is swept by the next one that looks. Knows nothing of images.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Mode};
+use rustix::io::Errno;
+use rustix::mount::{MoveMountFlags, UnmountFlags, move_mount};
+
+use super::overlay::Failure;
+
+/// The directory of the store in which the places are.
+const DIRECTORY: &str = "mounts";
+
+/// The places of a store.
+#[derive(Clone, Debug)]
+pub(super) struct Points {
+    directory: PathBuf,
+}
+
+impl Points {
+    pub(super) fn of(root: &Path) -> Self {
+        Self { directory: root.join(DIRECTORY) }
+    }
+
+    /// A place where nothing is mounted yet.
+    pub(super) fn empty(&self) -> Result<Point, Failure> {
+        let failed = |path: &Path, error: Errno| Failure::at("create a place to mount a layer for", path, error);
+        match rustix::fs::mkdirat(CWD, &self.directory, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(failed(&self.directory, error)),
+        }
+        for number in 0_u32.. {
+            let path = self.directory.join(number.to_string());
+            match rustix::fs::mkdirat(CWD, &path, Mode::RWXU) {
+                Ok(()) => return Ok(Point { path }),
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(failed(&path, error)),
+            }
+        }
+        Err(failed(&self.directory, Errno::NOSPC))
+    }
+
+    /// Puts a mount that has no place into one.
+    pub(super) fn place(&self, mounted: &OwnedFd) -> Result<Point, Failure> {
+        let point = self.empty()?;
+        move_mount(mounted, "", CWD, &point.path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+            .map_err(|error| Failure::at("mount a layer for", &point.path, error))?;
+        Ok(point)
+    }
+
+    /// Takes away what a process left that was killed while it mounted something. Nobody may mount meanwhile.
+    pub(super) fn sweep(&self) -> io::Result<()> {
+        let entries = match std::fs::read_dir(&self.directory) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        for entry in entries {
+            drop(Point { path: entry?.path() });
+        }
+        match rustix::fs::unlinkat(CWD, &self.directory, AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOTEMPTY) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// A place. What is mounted there is unmounted when this goes, and the place goes too.
+#[derive(Debug)]
+pub(super) struct Point {
+    pub(super) path: PathBuf,
+}
+
+impl Drop for Point {
+    fn drop(&mut self) {
+        // One after the other, and lazily: an overlay may be made of it.
+        while rustix::mount::unmount(&self.path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW).is_ok() {}
+        if let Err(error) = rustix::fs::unlinkat(CWD, &self.path, AtFlags::REMOVEDIR) {
+            tracing::warn!(%error, path = %self.path.display(), "a place of a mount could not be taken away");
+        }
+    }
+}
