@@ -101,6 +101,14 @@ pub(crate) const BORDERS: &[Border] = &[
         reason: "registry is HTTP only: no disk, no CRI",
     },
     Border {
+        package: "imagelet-signature",
+        uses: &["imagelet-oci"],
+        tests_use: &[],
+        third_party: Some(&["base64", "ring", "rustls-pki-types", "serde", "serde_json", "thiserror"]),
+        never_reaches: IO,
+        reason: "signature turns bytes into a verdict: it reads no policy file, no key file, and asks no registry",
+    },
+    Border {
         package: "imagelet-store",
         uses: &["imagelet-oci", "imagelet-erofs"],
         tests_use: &[],
@@ -110,7 +118,14 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-image-service",
-        uses: &["imagelet-oci", "imagelet-cri-api", "imagelet-inflate", "imagelet-registry", "imagelet-store"],
+        uses: &[
+            "imagelet-oci",
+            "imagelet-cri-api",
+            "imagelet-inflate",
+            "imagelet-registry",
+            "imagelet-signature",
+            "imagelet-store",
+        ],
         tests_use: &[],
         third_party: None,
         never_reaches: &["tonic", "prost", "axum", "imagelet-image-manager", "k8s-openapi"],
@@ -182,6 +197,11 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
         packages: &["rustls", "rustls-native-certs", "tokio-rustls"],
         owners: &["imagelet-registry", "imagelet-probe"],
         reason: "TLS is registry's, and that of probes, which accept what a container shows",
+    },
+    Wrapper {
+        packages: &["ring"],
+        owners: &["imagelet-signature"],
+        reason: "signatures of images are verified in one place; TLS has it through rustls",
     },
     Wrapper {
         packages: &["h2"],

@@ -1,0 +1,138 @@
+//! [`Check`]: whether the signatures that were found meet what a policy demands of an image. They are offered one by one, as
+//! they come, so that nobody fetches more of them than are needed. A signature's bytes are verified before its payload is
+//! read.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use oci::{Digest, Reference};
+
+use crate::payload::{Payload, Shown};
+use crate::policy::{Rule, Signed};
+use crate::{MAX_PAYLOAD, MAX_SIGNATURE_TEXT};
+
+/// A signature as it was found. Nothing is known of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Signature {
+    /// The signed bytes.
+    pub payload: Vec<u8>,
+    /// The signature of them, in base64, as cosign annotates it.
+    pub signature: String,
+}
+
+/// So many different reasons are told.
+const MAX_REASONS: usize = 3;
+
+/// A check of one image by one rule.
+#[derive(Clone, Debug)]
+pub struct Check {
+    rule: Rule,
+    image: Option<Reference>,
+    digests: Vec<Digest>,
+    /// For each demand of a signature whether it is met.
+    met: Vec<bool>,
+    offered: usize,
+    reasons: BTreeMap<Reason, usize>,
+}
+
+/// Why a signature does not count, what comes nearest to one that does first.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Reason {
+    Identity(String),
+    Digest(String),
+    Payload(String),
+    Key,
+    Unreadable(&'static str),
+}
+
+impl Check {
+    /// A check of an image by its name (`None`: it has none) and the digests that it goes by: that of the manifest or index
+    /// which its name stands for, and that of the manifest for this platform.
+    #[must_use]
+    pub fn new(rule: Rule, image: Option<Reference>, digests: Vec<Digest>) -> Self {
+        let met = vec![false; rule.signed().count()];
+        Self { rule, image, digests, met, offered: 0, reasons: BTreeMap::new() }
+    }
+
+    /// Looks at one more signature. Answers whether it met a demand that was not met before.
+    pub fn offer(&mut self, signature: &Signature) -> bool {
+        self.offered += 1;
+        let mut is_new = false;
+        for (signed, met) in self.rule.signed().zip(&mut self.met) {
+            if *met {
+                continue;
+            }
+            match look(signed, self.image.as_ref(), &self.digests, signature) {
+                Ok(()) => (*met, is_new) = (true, true),
+                Err(reason) => *self.reasons.entry(reason).or_default() += 1,
+            }
+        }
+        is_new
+    }
+
+    /// Whether every demand is met.
+    #[must_use]
+    pub fn is_met(&self) -> bool {
+        self.met.iter().all(|met| *met)
+    }
+
+    /// How many signatures were offered.
+    #[must_use]
+    pub fn offered(&self) -> usize {
+        self.offered
+    }
+
+    /// Why those that were offered do not count, the most telling reason first; empty where none was offered.
+    #[must_use]
+    pub fn reasons(&self) -> String {
+        let mut words = Vec::new();
+        for (reason, times) in self.reasons.iter().take(MAX_REASONS) {
+            let words_of_it = match reason {
+                Reason::Identity(text) | Reason::Digest(text) | Reason::Payload(text) => text.as_str(),
+                Reason::Key => "it was not made with the key",
+                Reason::Unreadable(text) => text,
+            };
+            words.push(if *times > 1 { format!("{words_of_it} ({times} times)") } else { words_of_it.to_owned() });
+        }
+        if self.reasons.len() > MAX_REASONS {
+            words.push("and more".to_owned());
+        }
+        words.join("; ")
+    }
+}
+
+/// Whether a signature is one that is demanded.
+fn look(demanded: &Signed, image: Option<&Reference>, digests: &[Digest], signature: &Signature) -> Result<(), Reason> {
+    if signature.signature.len() > MAX_SIGNATURE_TEXT {
+        return Err(Reason::Unreadable("it is longer than any signature"));
+    }
+    if signature.payload.len() as u64 > MAX_PAYLOAD {
+        return Err(Reason::Unreadable("its payload is larger than is looked at"));
+    }
+    let bytes = BASE64_STANDARD.decode(&signature.signature).map_err(|_| Reason::Unreadable("it is not in base64"))?;
+    if !demanded.keys.iter().any(|named| named.key.verifies(&signature.payload, &bytes)) {
+        return Err(Reason::Key);
+    }
+    // From here on the words are those of somebody who has the key.
+    let payload = Payload::parse(&signature.payload).map_err(Reason::Payload)?;
+    if !digests.contains(&payload.digest) {
+        return Err(Reason::Digest(format!("it is for {}, which is another image", payload.digest)));
+    }
+    let Some(image) = image else {
+        return Err(Reason::Identity("the image has no name that it could be for".to_owned()));
+    };
+    if !demanded.identity.accepts(image, &payload.reference) {
+        let (rule, hint) = (demanded.identity.name(), demanded.identity.hint(image, &payload.reference));
+        let name = payload.reference.to_string();
+        return Err(Reason::Identity(format!(
+            "it is for the name {}, which {rule} does not accept{hint}",
+            Shown(&name)
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "check_tests.rs"]
+mod tests;

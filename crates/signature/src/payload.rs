@@ -1,0 +1,137 @@
+//! [`Payload`]: what a signature says, in the format called simple signing (`containers-signature(5)`, cosign's
+//! `SIGNATURE_SPEC`). It is read only after the signature over its bytes was found good, and then strictly: a part that is
+//! said to be critical and is not known here makes the whole of no use.
+
+use std::fmt;
+
+use oci::{Digest, Reference};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+/// What cosign and containers/image write into `critical.type`.
+const TYPE: &str = "cosign container image signature";
+
+/// A payload that could be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Payload {
+    /// The name that was signed.
+    pub(crate) reference: Reference,
+    /// The manifest or index that was signed.
+    pub(crate) digest: Digest,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    critical: Critical,
+    #[serde(default, rename = "optional")]
+    _optional: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Critical {
+    identity: Identity,
+    image: Image,
+    r#type: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Identity {
+    #[serde(rename = "docker-reference")]
+    docker_reference: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Image {
+    #[serde(rename = "docker-manifest-digest")]
+    docker_manifest_digest: String,
+}
+
+impl Payload {
+    /// Reads a payload's bytes.
+    ///
+    /// # Errors
+    /// What is wrong with it. It is signed, so that its words may be shown.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let document: Document =
+            serde_json::from_slice(bytes).map_err(|error| format!("its payload cannot be read: {error}"))?;
+        let Critical { identity, image, r#type } = document.critical;
+        if r#type != TYPE {
+            return Err(format!("its payload is of the type {}", Shown(&r#type)));
+        }
+        let reference = Reference::parse(&identity.docker_reference)
+            .map_err(|error| format!("its payload names {}: {error}", Shown(&identity.docker_reference)))?;
+        let digest = image
+            .docker_manifest_digest
+            .parse()
+            .map_err(|error| format!("its payload has the digest {}: {error}", Shown(&image.docker_manifest_digest)))?;
+        Ok(Self { reference, digest })
+    }
+}
+
+/// A text from a payload within a message: quoted, and no longer than a line bears.
+pub(crate) struct Shown<'a>(pub(crate) &'a str);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const MAX: usize = 200;
+        match self.0.char_indices().nth(MAX) {
+            Some((end, _)) => write!(f, "{:?} and more", &self.0[..end]),
+            None => write!(f, "{:?}", self.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIGEST: &str = "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a";
+
+    fn text(reference: &str, digest: &str, kind: &str, rest: &str) -> String {
+        format!(
+            r#"{{"critical":{{"identity":{{"docker-reference":"{reference}"}},"image":{{"docker-manifest-digest":"{digest}"}},"type":"{kind}"}}{rest}}}"#
+        )
+    }
+
+    #[test]
+    fn payloads() {
+        for rest in ["", r#","optional":null"#, r#","optional":{"creator":"cosign","timestamp":1,"deep":[[{}]]}"#] {
+            let payload = Payload::parse(text("r.example/app", DIGEST, TYPE, rest).as_bytes()).expect("reads");
+            assert_eq!(payload.reference.to_string(), "r.example/app");
+            assert_eq!(payload.digest.to_string(), DIGEST);
+        }
+        let long = "x".repeat(5000);
+        for (bad, words) in [
+            (String::new(), "cannot be read"),
+            ("{}".to_owned(), "missing field `critical`"),
+            ("null".to_owned(), "cannot be read"),
+            ("[".repeat(2000), "cannot be read"),
+            (text("r.example/app", DIGEST, TYPE, r#","more":1"#), "unknown field `more`"),
+            (text("r.example/app", DIGEST, TYPE, "").replace("\"image\"", "\"x\":1,\"image\""), "unknown field `x`"),
+            (text("r.example/app", DIGEST, TYPE, "").replace("\"type\"", "\"type\":\"\",\"type\""), "duplicate field"),
+            (text("r.example/app", DIGEST, "atomic container signature", ""), "is of the type"),
+            (text("r.example/APP", DIGEST, TYPE, ""), "must be lowercase"),
+            (text("", DIGEST, TYPE, ""), "at least one component"),
+            (text("r.example/app", "sha256:../../x", TYPE, ""), "has the digest"),
+            (text("r.example/app", DIGEST, &long, ""), "and more"),
+        ] {
+            let error = Payload::parse(bad.as_bytes()).expect_err(&bad);
+            assert!(error.contains(words) && error.len() < 600, "{bad}: {error}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn nothing_panics(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200), cut in 0usize..300) {
+            let _ = Payload::parse(&bytes);
+            let mut whole = text("r.example/app", DIGEST, TYPE, "").into_bytes();
+            whole.truncate(cut);
+            whole.extend(&bytes);
+            let _ = Payload::parse(&whole);
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! [`Policy`]: what is demanded of which image. A policy is a map from scopes to demands; the longest scope that an image's
+//! name lies in decides, and nothing else does: demands of a shorter one are not added. How a policy is written is told by
+//! [`crate::read`], how a demand is met by [`crate::check`].
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use oci::Reference;
+
+use crate::identity::Identity;
+use crate::key::PublicKey;
+
+/// What a policy's file says, with the keys that it names.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    pub(crate) default: Arc<[Requirement]>,
+    /// By scope: a reference, a repository, a namespace, a host, `*.` and a domain, or nothing for all images.
+    pub(crate) scopes: BTreeMap<String, Arc<[Requirement]>>,
+}
+
+/// One demand. All of a scope's must be met.
+#[derive(Clone, Debug)]
+pub(crate) enum Requirement {
+    Accept,
+    Reject,
+    Signed(Signed),
+}
+
+/// A signature by one of these keys.
+#[derive(Clone, Debug)]
+pub(crate) struct Signed {
+    pub(crate) keys: Vec<NamedKey>,
+    pub(crate) identity: Identity,
+}
+
+/// A key, and how the policy names it.
+#[derive(Clone, Debug)]
+pub(crate) struct NamedKey {
+    pub(crate) name: String,
+    pub(crate) key: PublicKey,
+}
+
+/// What is demanded of one image, and by which scope.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    scope: Scope,
+    pub(crate) requirements: Arc<[Requirement]>,
+}
+
+/// Which entry of a policy decides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The entry of `transports.docker` with this key.
+    Docker(String),
+    /// `default`.
+    Default,
+}
+
+/// What must be done for an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Demand {
+    /// Nothing.
+    Nothing,
+    /// It is refused whatever it brings.
+    Refused,
+    /// It must have signatures.
+    Signatures,
+}
+
+impl Policy {
+    /// What is demanded of an image by its name. The name must be in its normal form and have a tag or a digest.
+    #[must_use]
+    pub fn rule(&self, image: &Reference) -> Rule {
+        for scope in scopes_of(image) {
+            if let Some(requirements) = self.scopes.get(&scope) {
+                return Rule { scope: Scope::Docker(scope), requirements: Arc::clone(requirements) };
+            }
+        }
+        self.unnamed()
+    }
+
+    /// What is demanded of an image that has no name, as one from an archive may.
+    #[must_use]
+    pub fn unnamed(&self) -> Rule {
+        match self.scopes.get("") {
+            Some(all) => Rule { scope: Scope::Docker(String::new()), requirements: Arc::clone(all) },
+            None => Rule { scope: Scope::Default, requirements: Arc::clone(&self.default) },
+        }
+    }
+}
+
+impl Rule {
+    /// Which entry of the policy it is.
+    #[must_use]
+    pub fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    /// What it comes to.
+    #[must_use]
+    pub fn demand(&self) -> Demand {
+        if self.requirements.iter().any(|requirement| matches!(requirement, Requirement::Reject)) {
+            Demand::Refused
+        } else if self.requirements.iter().any(|requirement| matches!(requirement, Requirement::Signed(_))) {
+            Demand::Signatures
+        } else {
+            Demand::Nothing
+        }
+    }
+
+    /// The keys of which a signature is demanded, in words: `key /a.pub`, `key /a.pub or /b.pub, and key /c.pub`.
+    #[must_use]
+    pub fn keys(&self) -> String {
+        let mut words = String::new();
+        for signed in self.signed() {
+            if !words.is_empty() {
+                words.push_str(", and ");
+            }
+            let names: Vec<&str> = signed.keys.iter().map(|key| key.name.as_str()).collect();
+            words.push_str(&format!("key {}", names.join(" or ")));
+        }
+        words
+    }
+
+    pub(crate) fn signed(&self) -> impl Iterator<Item = &Signed> {
+        self.requirements.iter().filter_map(|requirement| match requirement {
+            Requirement::Signed(signed) => Some(signed),
+            Requirement::Accept | Requirement::Reject => None,
+        })
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Docker(scope) => write!(f, "scope {scope:?}"),
+            Self::Default => f.write_str("its default"),
+        }
+    }
+}
+
+/// The scopes that a name lies in, the narrowest first: the reference, the repository, what stands above it, the host with
+/// its port, domains above the host, everything.
+fn scopes_of(image: &Reference) -> Vec<String> {
+    let mut scopes = vec![image.to_string()];
+    let mut rest = image.repository();
+    while let Some((above, _)) = rest.rsplit_once('/') {
+        let above = above.to_owned();
+        scopes.push(std::mem::replace(&mut rest, above));
+    }
+    let host = rest.split(':').next().unwrap_or_default().to_owned();
+    scopes.push(rest);
+    let mut domain = host.as_str();
+    while let Some((_, above)) = domain.split_once('.') {
+        scopes.push(format!("*.{above}"));
+        domain = above;
+    }
+    scopes.push(String::new());
+    scopes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_scope_decides() {
+        let accept: Arc<[Requirement]> = [Requirement::Accept].into();
+        let reject: Arc<[Requirement]> = [Requirement::Reject].into();
+        let policy = |scopes: &[&str]| {
+            let scopes = scopes.iter().map(|scope| ((*scope).to_owned(), Arc::clone(&accept))).collect();
+            Policy { default: Arc::clone(&reject), scopes }
+        };
+        let all = [
+            "r.b.example:5000/team/app:1",
+            "r.b.example:5000/team/app",
+            "r.b.example:5000/team",
+            "r.b.example:5000",
+            "*.b.example",
+            "*.example",
+            "",
+        ];
+        let image = Reference::parse("r.b.example:5000/team/app:1").expect("a reference");
+        for from in 0..all.len() {
+            let rule = policy(&all[from..]).rule(&image);
+            assert_eq!((rule.scope(), rule.demand()), (&Scope::Docker(all[from].into()), Demand::Nothing));
+        }
+        let strangers = [
+            "r.b.example:5000/team/app:2",
+            "r.b.example:5000/team/ap",
+            "r.b.example:5000/tea",
+            "r.b.example",
+            "b.example",
+            "*.r.b.example",
+            "*.xample",
+        ];
+        let rule = policy(&strangers).rule(&image);
+        assert_eq!((rule.scope(), rule.demand()), (&Scope::Default, Demand::Refused));
+        let short = Reference::parse("busybox:1").expect("a reference");
+        assert_eq!(*policy(&["docker.io/library"]).rule(&short).scope(), Scope::Docker("docker.io/library".into()));
+        assert_eq!(*policy(&["", "docker.io"]).unnamed().scope(), Scope::Docker(String::new()));
+        assert_eq!(*policy(&["docker.io"]).unnamed().scope(), Scope::Default);
+    }
+}

@@ -1,0 +1,1 @@
+CIoqrwQhDMeipbwVAObRDFuheKoYcPfkjAvYvYL/vC45F4hvcMpg28QAQb6udzmP0WsMsRbSzzeDdTHZ3vDfBw==

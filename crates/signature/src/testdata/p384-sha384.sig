@@ -1,0 +1,1 @@
+MGYCMQDTBwwC3JrDnmL+DuiBt8fsjt8DLBe7/ZgNAizoutzYolUsUGRdJDGBmwMM+ovjhnQCMQC6PVGCrlu4kw2oQkVaoPV87qBFhfkyTTxvgFcippIfw9L3ZsePtCbzQHhuTGMK8L4=

@@ -1,0 +1,111 @@
+//! Signatures as cosign makes them, with keys that live as long as the test: what a registry must have beside an image for a
+//! policy to accept it. For tests alone.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use oci::{Descriptor, Digest, media_type};
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
+use serde_json::{Value, json};
+
+use crate::Signature;
+
+/// Media type of a layer that is a payload.
+pub const PAYLOAD_TYPE: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
+/// Annotation of that layer with the signature.
+pub const ANNOTATION: &str = "dev.cosignproject.cosign/signature";
+
+/// What stands before the point in the `SubjectPublicKeyInfo` of a key on P-256.
+const P256_INFO: [u8; 26] = [
+    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
+    0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
+];
+
+/// A pair of keys on P-256, as `cosign generate-key-pair` makes them.
+#[derive(Debug)]
+pub struct TestKey(EcdsaKeyPair);
+
+impl TestKey {
+    /// A new one.
+    #[must_use]
+    pub fn generate() -> Self {
+        let random = SystemRandom::new();
+        let key = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random).expect("makes a key");
+        Self(EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, key.as_ref(), &random).expect("reads it back"))
+    }
+
+    /// The public key in PEM.
+    #[must_use]
+    pub fn pem(&self) -> String {
+        let der = [&P256_INFO[..], self.0.public_key().as_ref()].concat();
+        let text = BASE64_STANDARD.encode(der);
+        let (first, second) = text.split_at(64);
+        format!("-----BEGIN PUBLIC KEY-----\n{first}\n{second}\n-----END PUBLIC KEY-----\n")
+    }
+
+    /// The signature of any payload.
+    #[must_use]
+    pub fn sign(&self, payload: &[u8]) -> Signature {
+        let bytes = self.0.sign(&SystemRandom::new(), payload).expect("signs");
+        Signature { payload: payload.to_vec(), signature: BASE64_STANDARD.encode(bytes) }
+    }
+
+    /// The signature of an image by name and digest.
+    #[must_use]
+    pub fn sign_image(&self, name: &str, digest: &Digest) -> Signature {
+        self.sign(&payload(name, digest))
+    }
+}
+
+/// A payload as cosign writes it.
+#[must_use]
+pub fn payload(name: &str, digest: &Digest) -> Vec<u8> {
+    json!({
+        "critical": {
+            "identity": { "docker-reference": name },
+            "image": { "docker-manifest-digest": digest },
+            "type": "cosign container image signature",
+        },
+        "optional": null,
+    })
+    .to_string()
+    .into_bytes()
+}
+
+/// The tag under which the signatures of a digest lie: `sha256-<hex>.sig`.
+#[must_use]
+pub fn tag(digest: &Digest) -> String {
+    format!("{}-{}.sig", digest.algorithm().as_str(), digest.hex())
+}
+
+/// The manifest with these signatures, and the blobs that it names.
+#[must_use]
+pub fn manifest(signatures: &[Signature], subject: Option<&Descriptor>) -> (Vec<u8>, Vec<Vec<u8>>) {
+    let config = b"{}".to_vec();
+    let layers: Vec<Value> = signatures.iter().map(layer).collect();
+    let mut manifest = json!({
+        "schemaVersion": 2,
+        "mediaType": media_type::OCI_MANIFEST,
+        "config": {
+            "mediaType": media_type::OCI_CONFIG,
+            "digest": Digest::sha256(&config),
+            "size": config.len(),
+        },
+        "layers": layers,
+    });
+    if let Some(subject) = subject {
+        manifest["subject"] = serde_json::to_value(subject).expect("a descriptor serialises");
+    }
+    let mut blobs = vec![config];
+    blobs.extend(signatures.iter().map(|signature| signature.payload.clone()));
+    (manifest.to_string().into_bytes(), blobs)
+}
+
+fn layer(signature: &Signature) -> Value {
+    json!({
+        "mediaType": PAYLOAD_TYPE,
+        "digest": Digest::sha256(&signature.payload),
+        "size": signature.payload.len(),
+        "annotations": { ANNOTATION: signature.signature },
+    })
+}
