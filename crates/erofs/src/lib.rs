@@ -3,8 +3,7 @@
 //!
 //! It refuses to know where bytes go and come from ([`Sink`], [`Source`]), what a layer is, and the clock. Called by the store.
 
-#![expect(dead_code, reason = "what uses the format comes piece by piece")]
-
+#[expect(dead_code, reason = "the reader uses the rest of it")]
 pub(crate) mod format;
 mod patch;
 mod writer;

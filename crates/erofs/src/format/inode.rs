@@ -139,7 +139,7 @@ pub(crate) fn kind_of(mode: u16) -> Option<Kind> {
 
 /// A device number as it stands in an inode; `None` if it has more than 12 bits of major or 20 of minor.
 pub(crate) fn device(major: u32, minor: u32) -> Option<u32> {
-    (major < 1 << 12 && minor < 1 << 20).then(|| minor & 0xff | major << 8 | (minor & !0xff) << 12)
+    (major < 1 << 12 && minor < 1 << 20).then_some(minor & 0xff | major << 8 | (minor & !0xff) << 12)
 }
 
 /// Major and minor of a device number from an inode.

@@ -6,6 +6,8 @@ use super::{BLOCK, crc32c, u16_at, u32_at, u64_at};
 pub(crate) const OFFSET: usize = 1024;
 /// Its bytes.
 pub(crate) const LENGTH: usize = 128;
+/// Where the writer puts the root: right behind it, so that its number fits into 16 bits.
+pub(crate) const ROOT_AT: u64 = (OFFSET + LENGTH) as u64;
 pub(crate) const MAGIC: u32 = 0xe0f5_e1e2;
 
 /// There is a checksum.

@@ -82,3 +82,53 @@ impl RawXattr {
         (HEADER + usize::from(self.name_len) + usize::from(self.value_len)).next_multiple_of(4)
     }
 }
+
+/// An attribute as it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Attribute<'a> {
+    pub(crate) head: RawXattr,
+    /// Behind the prefix.
+    pub(crate) name: &'a [u8],
+    pub(crate) value: &'a [u8],
+}
+
+impl<'a> Attribute<'a> {
+    /// By its full name; `None` if there is no place for it.
+    pub(crate) fn new(name: &'a [u8], value: &'a [u8]) -> Option<Self> {
+        let (index, name) = split(name)?;
+        let (name_len, value_len) = (u8::try_from(name.len()).ok()?, u16::try_from(value.len()).ok()?);
+        Some(Self { head: RawXattr { name_len, index, value_len }, name, value })
+    }
+
+    /// Bytes up to where the next one begins.
+    pub(crate) fn len(&self) -> usize {
+        self.head.len()
+    }
+
+    /// Whether the other one has the same name.
+    pub(crate) fn is_named_as(&self, other: &Self) -> bool {
+        (self.head.index, self.name) == (other.head.index, other.name)
+    }
+
+    /// Appends its bytes, from one multiple of four to another.
+    pub(crate) fn encode(&self, to: &mut Vec<u8>) {
+        to.extend_from_slice(&self.head.encode());
+        to.extend_from_slice(self.name);
+        to.extend_from_slice(self.value);
+        to.resize(to.len().next_multiple_of(4), 0);
+    }
+}
+
+/// Appends what an area begins with: header and numbers of shared attributes, [`SHARED_MAX`] at most.
+pub(crate) fn encode_area(shared: &[u32], to: &mut Vec<u8>) {
+    let count = u8::try_from(shared.len()).expect("callers share no more");
+    to.extend_from_slice(&[0, 0, 0, 0, count, 0, 0, 0, 0, 0, 0, 0]);
+    for id in shared {
+        to.extend_from_slice(&id.to_le_bytes());
+    }
+}
+
+/// The number of a shared attribute that stands at a place, `None` where numbers do not reach.
+pub(crate) fn shared_id(at: u64) -> Option<u32> {
+    u32::try_from(at / 4).ok()
+}

@@ -2,8 +2,6 @@
 
 use std::io;
 
-use crate::Attributes;
-
 /// Why an image could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
@@ -22,10 +20,15 @@ pub enum WriteError {
     /// The caller is wrong: calls in another order, or another length than was said.
     #[error("an image's writer was used wrongly: {0}")]
     Misused(&'static str),
+    /// A call failed before.
+    #[error("an image's writer failed before")]
+    Broken,
 }
 
 impl WriteError {
-    pub(super) fn not_yet(_: u64, _: &Attributes) -> Self {
-        Self::Misused("not yet written")
+    /// An extended attribute that has no place.
+    pub(crate) fn attribute(name: &[u8], value: &[u8]) -> Self {
+        let name = String::from_utf8_lossy(name);
+        Self::Beyond { what: format!("the extended attribute {name:?} of {} bytes", value.len()) }
     }
 }

@@ -1,13 +1,47 @@
 //! [`Writer`]: a tree into one EROFS image, in one pass.
+//!
+//! Data goes out as it comes, inodes with it, packed with short files and the ends of long ones. Directories are kept (in memory, beyond
+//! a budget in a temporary file) and are written in the end. An inode is never moved: its number is known when it
+//! begins. It does not know what the tree is for; the store calls it.
 
+mod blobs;
+mod check;
+mod content;
+mod dirents;
+mod dirs;
 mod error;
+mod finish;
+mod layout;
+mod links;
+mod names;
+mod output;
+mod run;
+mod spill;
+mod table;
+mod xattrs;
 
 use std::fs::File;
 use std::io;
 
+pub(crate) use self::check::check_attributes;
+use self::check::check_name;
 pub use error::WriteError;
 
+use self::blobs::Blobs;
+use self::content::Content;
+use self::dirs::{Dirs, Record};
+use self::finish::About;
+use self::links::Links;
+use self::names::Names;
+use self::output::Output;
+use self::spill::Spill;
+use self::xattrs::Xattrs;
+use crate::format::inode::{self, Layout, RawInode};
+use crate::format::{NO_BLOCK, SLOT};
 use crate::{Attributes, Kind, Nid, Sink};
+
+/// Longest target of a symbolic link.
+const TARGET_MAX: usize = 4095;
 
 /// How an image is written.
 pub struct Options {
@@ -20,6 +54,11 @@ pub struct Options {
     /// Makes an empty file for what does not fit into memory, open to be read and written; asked once at most. It can be
     /// deleted by who made it as soon as it is open.
     pub spill: Box<dyn FnMut() -> io::Result<File> + Send>,
+}
+
+impl Options {
+    /// What [`Options::memory`] is well set to: 100,000 entries stay in memory, and all of the writer takes less than twice as much.
+    pub const MEMORY: usize = 16 << 20;
 }
 
 /// A directory of the tree that is being written.
@@ -83,17 +122,52 @@ pub struct Written {
 
 /// Writes an image. After an error it is of no use.
 pub struct Writer<S: Sink> {
-    sink: S,
+    parts: Parts<S>,
+    /// The file that was begun.
+    content: Option<Content>,
+    /// What was written last and has no name yet.
+    unnamed: Option<Inode>,
+    /// Inodes that are no directories.
+    inodes: u64,
+    chunked: bool,
+    uuid: [u8; 16],
+    broken: bool,
+}
+
+/// What an image is made of.
+struct Parts<S: Sink> {
+    output: Output<S>,
+    xattrs: Xattrs,
+    names: Names,
+    dirs: Dirs,
+    blobs: Blobs,
+    links: Links,
+    spill: Spill,
+    /// What compact inodes have as their time, once it is known.
+    time: Option<(i64, u32)>,
+    numbers: u32,
 }
 
 impl<S: Sink> Writer<S> {
     /// Begins an image with a root that nobody said anything of.
     ///
     /// # Errors
-    /// The sink's.
+    /// The spill's.
     pub fn new(sink: S, options: Options) -> Result<Self, WriteError> {
-        drop(options);
-        Ok(Self { sink })
+        let memory = options.memory;
+        let mut parts = Parts {
+            output: Output::new(sink),
+            xattrs: Xattrs::default(),
+            names: Names::new(memory / 8 * 5),
+            dirs: Dirs::new(memory / 4),
+            blobs: Blobs::new(memory / 16),
+            links: Links::new((memory / 512).max(64)),
+            spill: Spill::new(options.spill),
+            time: options.time,
+            numbers: 0,
+        };
+        parts.dirs.add(Record { mode: 0o755, implicit: true, ..Record::default() }, &mut parts.spill)?;
+        Ok(Self { parts, content: None, unnamed: None, inodes: 0, chunked: false, uuid: options.uuid, broken: false })
     }
 
     /// The root.
@@ -104,7 +178,13 @@ impl<S: Sink> Writer<S> {
 
     /// Where the image goes to.
     pub fn sink(&mut self) -> &mut S {
-        &mut self.sink
+        self.parts.output.sink()
+    }
+
+    /// Bytes of the image so far, data that is not yet in the sink among them.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.parts.output.layout().end()
     }
 
     /// Begins a regular file of `size` bytes, all of which come through [`Self::data`], in order. Answers the inode's number.
@@ -112,7 +192,7 @@ impl<S: Sink> Writer<S> {
     /// # Errors
     /// An attribute cannot be held, the image is full, the sink's.
     pub fn begin_file(&mut self, size: u64, attributes: &Attributes) -> Result<Nid, WriteError> {
-        Err(WriteError::not_yet(size, attributes))
+        self.guard(|writer| writer.begin(Kind::File, size, attributes, false))
     }
 
     /// Begins a regular file that may have holes ([`Self::hole`]). One that turns out to have none is no different from others,
@@ -121,7 +201,7 @@ impl<S: Sink> Writer<S> {
     /// # Errors
     /// As of [`Self::begin_file`].
     pub fn begin_sparse_file(&mut self, size: u64, attributes: &Attributes) -> Result<Nid, WriteError> {
-        Err(WriteError::not_yet(size, attributes))
+        self.guard(|writer| writer.begin(Kind::File, size, attributes, true))
     }
 
     /// The next bytes of the file that was begun.
@@ -129,7 +209,10 @@ impl<S: Sink> Writer<S> {
     /// # Errors
     /// There are more than was said, or no file was begun; the sink's.
     pub fn data(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
-        Err(WriteError::not_yet(bytes.len() as u64, &Attributes::default()))
+        self.guard(|writer| {
+            let content = writer.content.as_mut().ok_or(NO_FILE)?;
+            content.data(bytes, &mut writer.parts.output)
+        })
     }
 
     /// The next bytes of the file that was begun are zeros. In a sparse file they take no space, but up to the next whole block (or
@@ -138,7 +221,10 @@ impl<S: Sink> Writer<S> {
     /// # Errors
     /// As of [`Self::data`].
     pub fn hole(&mut self, length: u64) -> Result<(), WriteError> {
-        Err(WriteError::not_yet(length, &Attributes::default()))
+        self.guard(|writer| {
+            let content = writer.content.as_mut().ok_or(NO_FILE)?;
+            content.hole(length, &mut writer.parts.output)
+        })
     }
 
     /// Ends the file that was begun. It has no name yet.
@@ -146,7 +232,12 @@ impl<S: Sink> Writer<S> {
     /// # Errors
     /// Not all of its bytes came; the sink's.
     pub fn end_file(&mut self) -> Result<Inode, WriteError> {
-        Err(WriteError::not_yet(0, &Attributes::default()))
+        self.guard(|writer| {
+            let content = writer.content.take().ok_or(NO_FILE)?;
+            let (inode, chunked) = content.end(&mut writer.parts)?;
+            writer.chunked |= chunked;
+            Ok(inode)
+        })
     }
 
     /// A symbolic link, which has no name yet.
@@ -154,7 +245,15 @@ impl<S: Sink> Writer<S> {
     /// # Errors
     /// The target is empty or has more than 4095 bytes; else as of [`Self::begin_file`].
     pub fn symlink(&mut self, target: &[u8], attributes: &Attributes) -> Result<Inode, WriteError> {
-        Err(WriteError::not_yet(target.len() as u64, attributes))
+        self.guard(|writer| {
+            if target.is_empty() || target.len() > TARGET_MAX {
+                return Err(WriteError::Beyond { what: format!("a link's target of {} bytes", target.len()) });
+            }
+            writer.begin(Kind::Symlink, target.len() as u64, attributes, false)?;
+            let mut content = writer.content.take().ok_or(NO_FILE)?;
+            content.data(target, &mut writer.parts.output)?;
+            Ok(content.end(&mut writer.parts)?.0)
+        })
     }
 
     /// A device, pipe or socket, which has no name yet.
@@ -162,7 +261,21 @@ impl<S: Sink> Writer<S> {
     /// # Errors
     /// The device's number does not fit; else as of [`Self::begin_file`].
     pub fn special(&mut self, special: Special, attributes: &Attributes) -> Result<Inode, WriteError> {
-        Err(WriteError::not_yet(u64::from(special == Special::Fifo), attributes))
+        self.guard(|writer| {
+            let (kind, device) = match special {
+                Special::Char(major, minor) => (Kind::Char, (major, minor)),
+                Special::Block(major, minor) => (Kind::Block, (major, minor)),
+                Special::Fifo => (Kind::Fifo, (0, 0)),
+                Special::Socket => (Kind::Socket, (0, 0)),
+            };
+            let mut raw = writer.prepare(kind, 0, attributes)?;
+            raw.union = inode::device(device.0, device.1)
+                .ok_or_else(|| WriteError::Beyond { what: format!("device {}:{}", device.0, device.1) })?;
+            let parts = &mut writer.parts;
+            let at = parts.output.place((RawInode::len(raw.extended) + parts.xattrs.area().len()) as u64)?;
+            parts.write_inode(at, &raw)?;
+            writer.made(Inode { nid: Nid(at / SLOT), kind, extended: raw.extended })
+        })
     }
 
     /// A directory with this name, which replaces what had it. It is an implicit one until
@@ -171,7 +284,13 @@ impl<S: Sink> Writer<S> {
     /// # Errors
     /// The name is no name; the spill's.
     pub fn directory(&mut self, parent: Dir, name: &[u8]) -> Result<Dir, WriteError> {
-        Err(WriteError::not_yet(name.len() as u64 + u64::from(parent.0), &Attributes::default()))
+        self.guard(|writer| {
+            check_name(name)?;
+            let record = Record { parent: parent.0, mode: 0o755, implicit: true, ..Record::default() };
+            let dir = writer.parts.dirs.add(record, &mut writer.parts.spill)?;
+            writer.replace(parent, name, Some(Entry::Dir(dir)))?;
+            Ok(dir)
+        })
     }
 
     /// Says what a directory has. An implicit one gets room for other attributes, which [`crate::patch`] gives it.
@@ -179,7 +298,15 @@ impl<S: Sink> Writer<S> {
     /// # Errors
     /// An attribute cannot be held; the spill's.
     pub fn set_directory(&mut self, dir: Dir, attributes: &Attributes, implicit: bool) -> Result<(), WriteError> {
-        Err(WriteError::not_yet(u64::from(dir.0) + u64::from(implicit), attributes))
+        self.guard(|writer| {
+            let mode = check_attributes(attributes)?;
+            let parts = &mut writer.parts;
+            let xattrs = parts.blobs.put(&blobs::pack(&attributes.xattrs), &mut parts.spill)?;
+            let record = parts.dirs.change(dir, &mut parts.spill)?;
+            let Attributes { uid, gid, mtime, .. } = *attributes;
+            *record = Record { mode, implicit, uid, gid, mtime, xattrs, ..*record };
+            Ok(())
+        })
     }
 
     /// What was said of a directory, and whether it is an implicit one.
@@ -187,7 +314,12 @@ impl<S: Sink> Writer<S> {
     /// # Errors
     /// The spill's.
     pub fn attributes(&mut self, dir: Dir) -> Result<(Attributes, bool), WriteError> {
-        Err(WriteError::not_yet(u64::from(dir.0), &Attributes::default()))
+        self.guard(|writer| {
+            let parts = &mut writer.parts;
+            let Record { mode, uid, gid, mtime, implicit, xattrs, .. } = parts.dirs.get(dir, &mut parts.spill)?;
+            let xattrs = blobs::unpack(&parts.blobs.get(xattrs, &parts.spill)?);
+            Ok((Attributes { mode: u32::from(mode), uid, gid, mtime, xattrs }, implicit))
+        })
     }
 
     /// What has this name.
@@ -195,7 +327,7 @@ impl<S: Sink> Writer<S> {
     /// # Errors
     /// The spill's.
     pub fn look_up(&mut self, parent: Dir, name: &[u8]) -> Result<Option<Entry>, WriteError> {
-        Err(WriteError::not_yet(name.len() as u64 + u64::from(parent.0), &Attributes::default()))
+        self.guard(|writer| writer.parts.names.get(parent, name, &writer.parts.spill))
     }
 
     /// Gives an inode a name (one more, if it has one), and answers what had it and has it no longer: of a directory all that is below
@@ -204,7 +336,15 @@ impl<S: Sink> Writer<S> {
     /// # Errors
     /// The name is no name; the spill's.
     pub fn link(&mut self, parent: Dir, name: &[u8], inode: Inode) -> Result<Option<Entry>, WriteError> {
-        Err(WriteError::not_yet(name.len() as u64 + u64::from(parent.0) + inode.nid.0, &Attributes::default()))
+        self.guard(|writer| {
+            check_name(name)?;
+            if writer.unnamed == Some(inode) {
+                writer.unnamed = None;
+            } else {
+                writer.parts.links.change(inode, 1, &mut writer.parts.spill)?;
+            }
+            writer.replace(parent, name, Some(Entry::Inode(inode)))
+        })
     }
 
     /// Takes a name away, and answers what had it, as [`Self::link`] does.
@@ -212,20 +352,111 @@ impl<S: Sink> Writer<S> {
     /// # Errors
     /// The spill's.
     pub fn unlink(&mut self, parent: Dir, name: &[u8]) -> Result<Option<Entry>, WriteError> {
-        Err(WriteError::not_yet(name.len() as u64 + u64::from(parent.0), &Attributes::default()))
-    }
-
-    /// Bytes of the image so far, data that is not yet in the sink among them.
-    #[must_use]
-    pub fn position(&self) -> u64 {
-        0
+        self.guard(|writer| writer.replace(parent, name, None))
     }
 
     /// Writes directories, numbers of names and the superblock, and gives the sink back.
     ///
     /// # Errors
     /// The sink's, the spill's; a file was not ended; one has too many names.
-    pub fn finish(self) -> Result<(S, Written), WriteError> {
-        Err(WriteError::not_yet(0, &Attributes::default()))
+    pub fn finish(mut self) -> Result<(S, Written), WriteError> {
+        self.guard(|writer| {
+            if writer.content.is_some() {
+                return Err(WriteError::Misused("a file was begun and not ended"));
+            }
+            writer.leave_unnamed()
+        })?;
+        self.parts.finish(&About { uuid: self.uuid, chunked: self.chunked, inodes: self.inodes })
+    }
+
+    /// After an error nothing more is done.
+    fn guard<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T, WriteError>) -> Result<T, WriteError> {
+        if self.broken {
+            return Err(WriteError::Broken);
+        }
+        let result = act(self);
+        self.broken = result.is_err();
+        result
+    }
+
+    fn begin(&mut self, kind: Kind, size: u64, attributes: &Attributes, sparse: bool) -> Result<Nid, WriteError> {
+        if i64::try_from(size).is_err() {
+            return Err(WriteError::Beyond { what: format!("a file of {size} bytes") });
+        }
+        let raw = self.prepare(kind, size, attributes)?;
+        let content = self.parts.begin(raw, kind, sparse)?;
+        self.made(content.inode())?;
+        let nid = content.inode().nid;
+        self.content = Some(content);
+        Ok(nid)
+    }
+
+    /// An inode as it is known before it has a place; the area of its extended attributes is planned.
+    fn prepare(&mut self, kind: Kind, size: u64, attributes: &Attributes) -> Result<RawInode, WriteError> {
+        if self.content.is_some() {
+            return Err(WriteError::Misused("a file was begun and not ended"));
+        }
+        let mode = check_attributes(attributes)?;
+        let parts = &mut self.parts;
+        let area = parts.xattrs.plan(&attributes.xattrs, false, &mut parts.output)?;
+        let Attributes { uid, gid, mtime, .. } = *attributes;
+        let time = *parts.time.get_or_insert(mtime);
+        let extended = mtime != time || uid.max(gid) > u32::from(u16::MAX) || size > u64::from(u32::MAX);
+        Ok(RawInode {
+            extended,
+            layout: Layout::Plain,
+            xattr_count: crate::format::xattr::count(area).expect("the plan sees to it"),
+            mode: inode::kind_bits(kind) | mode,
+            links: 1,
+            size,
+            union: NO_BLOCK,
+            number: parts.number(),
+            uid,
+            gid,
+            mtime,
+        })
+    }
+
+    /// There is an inode without a name.
+    fn made(&mut self, inode: Inode) -> Result<Inode, WriteError> {
+        self.leave_unnamed()?;
+        self.inodes += 1;
+        self.unnamed = Some(inode);
+        Ok(inode)
+    }
+
+    /// What was made last does not have the name yet that was written.
+    fn leave_unnamed(&mut self) -> Result<(), WriteError> {
+        match self.unnamed.take() {
+            Some(inode) => self.parts.links.change(inode, -1, &mut self.parts.spill),
+            None => Ok(()),
+        }
+    }
+
+    /// What had the name has it no longer.
+    fn replace(&mut self, parent: Dir, name: &[u8], entry: Option<Entry>) -> Result<Option<Entry>, WriteError> {
+        let parts = &mut self.parts;
+        parts.dirs.check(parent)?;
+        let before = parts.names.put(parent, name, entry, &mut parts.spill)?;
+        match before {
+            Some(Entry::Inode(inode)) => parts.links.change(inode, -1, &mut parts.spill)?,
+            Some(Entry::Dir(dir)) => parts.dirs.change(dir, &mut parts.spill)?.dead = true,
+            None => {}
+        }
+        Ok(before)
     }
 }
+
+impl<S: Sink> Parts<S> {
+    /// The next number for `stat` on 32-bit machines.
+    fn number(&mut self) -> u32 {
+        self.numbers = self.numbers.wrapping_add(1);
+        self.numbers
+    }
+}
+
+const NO_FILE: WriteError = WriteError::Misused("no file was begun");
+
+#[cfg(test)]
+#[path = "writer_tests.rs"]
+mod tests;

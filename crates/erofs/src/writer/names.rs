@@ -1,0 +1,175 @@
+//! [`Names`]: what stands under which name in which directory. In memory up to a budget; beyond it, sorted runs go to the spill, and
+//! what is newer stands over what is older. In the end all are read in order, more than once.
+
+use super::error::WriteError;
+use super::run::{Cursor, Run};
+use super::spill::Spill;
+use super::table::{Hash, Table};
+use super::{Dir, Entry, Inode, Nid};
+use crate::format::dirent;
+
+/// An entry in eight bytes; zero where there is none any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Value(pub(super) u64);
+
+const GONE: Value = Value(0);
+const DIR: u64 = 1 << 63;
+const INODE: u64 = 1 << 62;
+/// What the table keeps at least, however much the runs take.
+const LEAST: usize = 1 << 20;
+
+impl Value {
+    /// Numbers of inodes have 39 bits: 44 of a place, without the 5 of an inode's unit.
+    pub(super) fn of(entry: Entry) -> Self {
+        match entry {
+            Entry::Dir(Dir(id)) => Self(DIR | u64::from(id)),
+            Entry::Inode(Inode { nid, kind, extended }) => {
+                Self(INODE | nid.0 << 4 | u64::from(dirent::kind_number(kind)) << 1 | u64::from(extended))
+            }
+        }
+    }
+
+    pub(super) fn entry(self) -> Option<Entry> {
+        if self.0 & DIR != 0 {
+            return Some(Entry::Dir(Dir(u32::try_from(self.0 & !DIR).expect("as it was put in"))));
+        }
+        let kind = dirent::kind_of(u8::try_from(self.0 >> 1 & 7).expect("three bits"))?;
+        Some(Entry::Inode(Inode { nid: Nid((self.0 & !INODE) >> 4), kind, extended: self.0 & 1 == 1 }))
+    }
+}
+
+/// Who is told names, with what stands under them.
+pub(super) type Tell<'a, T> = &'a mut dyn FnMut(&[u8], T, &mut Spill) -> Result<(), WriteError>;
+
+/// All names.
+pub(super) struct Names {
+    table: Table,
+    hash: Hash,
+    runs: Vec<Run>,
+    budget: usize,
+}
+
+impl Names {
+    pub(super) fn new(budget: usize) -> Self {
+        Self { table: Table::default(), hash: Hash::default(), runs: Vec::new(), budget }
+    }
+
+    /// What stands under a name.
+    pub(super) fn get(&mut self, dir: Dir, name: &[u8], spill: &Spill) -> Result<Option<Entry>, WriteError> {
+        let hash = self.hash.of(dir.0, name);
+        if let Some(value) = self.table.get(dir.0, name, hash) {
+            return Ok(value.entry());
+        }
+        self.older(dir, name, hash, spill)
+    }
+
+    fn older(&mut self, dir: Dir, name: &[u8], hash: u64, spill: &Spill) -> Result<Option<Entry>, WriteError> {
+        for run in self.runs.iter_mut().rev() {
+            if let Some(value) = run.get(dir.0, name, hash, spill)? {
+                return Ok(value.entry());
+            }
+        }
+        Ok(None)
+    }
+
+    /// Puts an entry under a name, or takes it away, and answers what was there.
+    pub(super) fn put(
+        &mut self,
+        dir: Dir,
+        name: &[u8],
+        entry: Option<Entry>,
+        spill: &mut Spill,
+    ) -> Result<Option<Entry>, WriteError> {
+        let value = entry.map_or(GONE, Value::of);
+        let hash = self.hash.of(dir.0, name);
+        if let Some(there) = self.table.get(dir.0, name, hash) {
+            return Ok(std::mem::replace(there, value).entry());
+        }
+        let before = self.older(dir, name, hash, spill)?;
+        if before.is_none() && entry.is_none() {
+            return Ok(None);
+        }
+        self.table.add(dir.0, name, hash, value);
+        let others: usize = self.runs.iter().map(Run::bytes).sum();
+        if self.table.bytes() > self.budget.saturating_sub(others).max(LEAST.min(self.budget)) {
+            self.put_aside(spill)?;
+        }
+        Ok(before)
+    }
+
+    fn put_aside(&mut self, spill: &mut Spill) -> Result<(), WriteError> {
+        self.table.sort();
+        let (table, hash) = (&self.table, &self.hash);
+        let names = (0..table.len()).map_while(|n| table.at(n));
+        let names = names.map(|(dir, name, value)| (dir, name, value, hash.of(dir, name)));
+        self.runs.push(Run::write(names, table.len(), spill)?);
+        self.table.clear();
+        Ok(())
+    }
+
+    /// Puts everything into order: nothing is put or looked up after that.
+    pub(super) fn seal(mut self) -> Sealed {
+        self.table.sort();
+        Sealed { table: self.table, runs: self.runs }
+    }
+}
+
+/// All names, in order.
+pub(super) struct Sealed {
+    table: Table,
+    runs: Vec<Run>,
+}
+
+impl Sealed {
+    pub(super) fn in_order(&self) -> InOrder<'_> {
+        InOrder { table: &self.table, next: 0, cursors: self.runs.iter().map(Run::cursor).collect() }
+    }
+}
+
+/// Reads names by directory and then as bytes.
+pub(super) struct InOrder<'a> {
+    table: &'a Table,
+    next: usize,
+    /// The oldest first.
+    cursors: Vec<Cursor>,
+}
+
+impl InOrder<'_> {
+    /// Tells the entries of one directory, in order. Directories must be asked for in order.
+    pub(super) fn each(&mut self, dir: Dir, spill: &mut Spill, tell: Tell<'_, Entry>) -> Result<(), WriteError> {
+        if self.cursors.is_empty() {
+            while let Some((_, name, value)) = self.table.at(self.next).filter(|(of, ..)| *of == dir.0) {
+                self.next += 1;
+                if let Some(entry) = value.entry() {
+                    tell(name, entry, spill)?;
+                }
+            }
+            return Ok(());
+        }
+        loop {
+            for cursor in &mut self.cursors {
+                cursor.fill(spill)?;
+            }
+            // The newest of the least name: the table is newer than any run.
+            let runs = self.cursors.iter().filter_map(Cursor::peek);
+            let best = runs
+                .chain(self.table.at(self.next))
+                .filter(|(of, ..)| *of == dir.0)
+                .reduce(|best, one| if one.1 <= best.1 { one } else { best });
+            let Some((_, name, value)) = best else { return Ok(()) };
+            if let Some(entry) = value.entry() {
+                tell(name, entry, spill)?;
+            }
+            let name = name.to_vec();
+            let same = |one: Option<(u32, &[u8], Value)>| one.is_some_and(|one| (one.0, one.1) == (dir.0, &name[..]));
+            for cursor in &mut self.cursors {
+                if same(cursor.peek()) {
+                    cursor.pass();
+                }
+            }
+            if same(self.table.at(self.next)) {
+                self.next += 1;
+            }
+        }
+    }
+}
