@@ -33,7 +33,11 @@ pub(super) fn mount(path: &Path, ways: Ways) -> Result<OwnedFd, ImageFailure> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let file = rustix::fs::open(path, flags, Mode::empty())
         .map_err(|error| ImageFailure::Failed(Failure::at("open a layer for", path, error)))?;
-    let file = File::from(file);
+    mount_open(&File::from(file), path, ways)
+}
+
+/// The same for a file that is open, and is called `path` in errors.
+pub(super) fn mount_open(file: &File, path: &Path, ways: Ways) -> Result<OwnedFd, ImageFailure> {
     if ways.from_file {
         // Whatever the path: the kernel takes no long ones.
         let name = format!("/proc/self/fd/{}", file.as_raw_fd());
@@ -43,7 +47,7 @@ pub(super) fn mount(path: &Path, ways: Ways) -> Result<OwnedFd, ImageFailure> {
             Ok(mounted) => return Ok(mounted),
         }
     }
-    let device = LoopDevice::new(&file).map_err(|source| match source.kind() {
+    let device = LoopDevice::new(file).map_err(|source| match source.kind() {
         io::ErrorKind::PermissionDenied => ImageFailure::NotPermitted(source),
         io::ErrorKind::NotFound => ImageFailure::NoErofs(source),
         _ => ImageFailure::Failed(Failure { operation: "set a loop device up for", source }),
@@ -75,8 +79,8 @@ fn mount_source(source: &Path, layer: &Path) -> Result<OwnedFd, Refused> {
     fsconfig_set_flag(&context, "ro")
         .and_then(|()| fsconfig_set_string(&context, "source", source))
         .map_err(|error| failed(explain(&context, "configure EROFS for", error).naming(layer)))?;
-    // What is read need not be in memory twice. Not every kernel has this.
-    let _ = fsconfig_set_flag(&context, "directio");
+    // No direct I/O: what is read may be in memory twice then, but a layer that has just been written need not come from the
+    // disk, and the file's own read-ahead makes small files come twice as fast from there (docs/performance.md).
     fsconfig_create(&context).map_err(|error| match error {
         Errno::NOTBLK => Refused::NeedsDevice,
         Errno::PERM => Refused::Otherwise(ImageFailure::NotPermitted(error.into())),

@@ -16,7 +16,7 @@ use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter, ioctl};
 const CONTROL: &str = "/dev/loop-control";
 /// Others take devices too: how often another free one is asked for.
 const ATTEMPTS: usize = 64;
-/// What EROFS files are made of; direct I/O wants no less of some disks.
+/// What EROFS files are made of.
 const BLOCK_BYTES: u32 = 4096;
 
 /// `LOOP_CTL_GET_FREE` (linux/loop.h).
@@ -25,7 +25,6 @@ const GET_FREE: Opcode = 0x4C82;
 const CONFIGURE: Opcode = 0x4C0A;
 const READ_ONLY: u32 = 1;
 const AUTOCLEAR: u32 = 4;
-const DIRECT_IO: u32 = 16;
 
 /// `struct loop_info64`.
 #[repr(C)]
@@ -123,8 +122,7 @@ fn configure(device: &OwnedFd, file: &File) -> rustix::io::Result<()> {
         number: 0,
         encrypt_type: 0,
         encrypt_key_size: 0,
-        // The kernel passes over direct I/O where the file system has none.
-        flags: READ_ONLY | AUTOCLEAR | DIRECT_IO,
+        flags: READ_ONLY | AUTOCLEAR,
         file_name: [0; 64],
         crypt_name: [0; 64],
         encrypt_key: [0; 32],

@@ -12,6 +12,8 @@ mod loop_device;
 mod mountinfo;
 mod overlay;
 mod points;
+#[cfg_attr(not(test), expect(dead_code, reason = "asked when `auto` is to mean more than directories"))]
+pub(crate) mod probe;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -349,7 +351,17 @@ impl Assembly<'_> {
         })?;
         let point = points.empty()?;
         fuse::mount(path, &point.path)?;
-        Ok(Layer::Placed(point))
+        // Old versions show no opaque directories, and whiteouts in half.
+        match rustix::fs::getxattr(&point.path, "user.overlay.opaque", &mut [0_u8; 1][..]) {
+            Err(rustix::io::Errno::OPNOTSUPP) => Err(Failure {
+                operation: "put layers on each other by erofsfuse for",
+                source: io::Error::new(
+                    io::ErrorKind::Unsupported,
+                    "it shows no extended attributes; erofsfuse 1.8 does",
+                ),
+            }),
+            _ => Ok(Layer::Placed(point)),
+        }
     }
 }
 

@@ -1,0 +1,186 @@
+//! Whether this kernel mounts layers that are EROFS files, and has whiteouts and opaque directories of such layers honoured:
+//! tried with two small images in the store's own file system. The answer holds for a kernel and is kept in the store. What
+//! follows from it is decided where a shape is chosen.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, Mode, OFlags};
+use serde::{Deserialize, Serialize};
+
+use super::overlay::{self, Layer, Overlay};
+use super::points::Points;
+use super::{Ways, image_file};
+use crate::layout::{self, Layout};
+
+/// The file with the answer, in the store's root.
+pub(crate) const FILE: &str = "kernel";
+const FILE_NEW: &str = "kernel.new";
+const IMAGE: &str = "probe";
+
+/// How EROFS layers can be mounted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Support {
+    /// From the file.
+    File,
+    /// Through a loop device.
+    Loop,
+    /// Not at all, or not so that they lie on each other as they should.
+    None,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Answer {
+    /// The kernel that was asked, by its release.
+    release: String,
+    erofs: Support,
+}
+
+/// What this kernel can do, from the store's own note where it has one. Needs the right to mount. Nobody mounts in the store
+/// meanwhile.
+pub(crate) fn support(layout: &Layout) -> Support {
+    let release = release();
+    let path = layout.path.join(FILE);
+    let noted = std::fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<Answer>(&bytes).ok());
+    if let Some(answer) = noted.filter(|answer| answer.release == release) {
+        return answer.erofs;
+    }
+    let erofs = ask(layout);
+    tracing::debug!(?erofs, release, "how this kernel mounts EROFS layers");
+    let answer = Answer { release, erofs };
+    let bytes = serde_json::to_vec(&answer).expect("plain data");
+    // Without the note the kernel is asked again.
+    if let Err(error) = layout::write_whole(&layout.root, FILE, FILE_NEW, &bytes) {
+        tracing::debug!(%error, path = %path.display(), "what the kernel can do was not noted");
+    }
+    erofs
+}
+
+/// Empty where the kernel does not say it: then the note holds for every one.
+fn release() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/osrelease").map(|text| text.trim().to_owned()).unwrap_or_default()
+}
+
+fn ask(layout: &Layout) -> Support {
+    for (ways, support) in
+        [(Ways::default(), Support::File), (Ways { from_file: false, ..Ways::default() }, Support::Loop)]
+    {
+        match attempt(layout, ways) {
+            Ok(true) => return support,
+            Ok(false) => tracing::debug!(?support, "EROFS layers do not hide what is below them"),
+            Err(error) => tracing::debug!(?support, %error, "EROFS layers cannot be mounted"),
+        }
+    }
+    Support::None
+}
+
+/// Puts two layers on each other and looks whether the upper one hides what it should.
+fn attempt(layout: &Layout, ways: Ways) -> io::Result<bool> {
+    let failed = |failure: overlay::Failure| io::Error::new(failure.source.kind(), failure.source);
+    let mut lower = Vec::new();
+    for bytes in [upper_image()?, lower_image()?] {
+        let file = unnamed(layout, &bytes)?;
+        match image_file::mount_open(&file, Path::new(IMAGE), ways) {
+            Ok(mounted) => lower.push(Layer::Mounted(mounted)),
+            Err(image_file::ImageFailure::NoErofs(source) | image_file::ImageFailure::NotPermitted(source)) => {
+                return Err(source);
+            }
+            Err(image_file::ImageFailure::Failed(failure)) => return Err(failed(failure)),
+        }
+    }
+    let points = Points::of(&layout.path);
+    let point = points.empty().map_err(failed)?;
+    let overlay = Overlay { lower, upper: None, userxattr: false, points: Some(&points) };
+    overlay::mount(overlay, &point.path, ways).map_err(failed)?;
+    let names = |directory: &str| -> io::Result<Vec<_>> {
+        std::fs::read_dir(point.path.join(directory))?.map(|entry| Ok(entry?.file_name())).collect()
+    };
+    let shown = (names("d")?, names("o")?, std::fs::read(point.path.join("d/stays"))?);
+    drop(point);
+    points.sweep()?;
+    Ok(shown == (vec!["stays".into()], vec!["new".into()], b"stays".to_vec()))
+}
+
+/// A file in the store that has no name any more.
+fn unnamed(layout: &Layout, bytes: &[u8]) -> io::Result<File> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let file = File::from(rustix::fs::openat(&layout.ingest, IMAGE, flags, Mode::RUSR | Mode::WUSR)?);
+    rustix::fs::unlinkat(&layout.ingest, IMAGE, AtFlags::empty())?;
+    io::Write::write_all(&mut &file, bytes)?;
+    Ok(file)
+}
+
+/// `d/stays`, `d/gone` and `o/old`.
+fn lower_image() -> io::Result<Vec<u8>> {
+    image(|writer| {
+        let (d, o) = (writer.directory(writer.root(), b"d")?, writer.directory(writer.root(), b"o")?);
+        for (directory, name) in [(d, &b"stays"[..]), (d, b"gone"), (o, b"old")] {
+            let inode = file(writer, name)?;
+            writer.link(directory, name, inode)?;
+        }
+        Ok(())
+    })
+}
+
+/// A whiteout for `d/gone`, and an opaque `o` with `o/new`.
+fn upper_image() -> io::Result<Vec<u8>> {
+    image(|writer| {
+        let (d, o) = (writer.directory(writer.root(), b"d")?, writer.directory(writer.root(), b"o")?);
+        let whiteout = writer.special(erofs::Special::Char(0, 0), &erofs::Attributes::default())?;
+        writer.link(d, b"gone", whiteout)?;
+        let opaque = (b"trusted.overlay.opaque".to_vec(), b"y".to_vec());
+        let attributes = erofs::Attributes { xattrs: vec![opaque], ..erofs::Attributes::implicit() };
+        writer.set_directory(o, &attributes, false)?;
+        let inode = file(writer, b"new")?;
+        writer.link(o, b"new", inode)?;
+        Ok(())
+    })
+}
+
+type Writer = erofs::Writer<Vec<u8>>;
+
+fn file(writer: &mut Writer, content: &[u8]) -> Result<erofs::Inode, erofs::WriteError> {
+    writer.begin_file(content.len() as u64, &erofs::Attributes { mode: 0o644, ..erofs::Attributes::default() })?;
+    writer.data(content)?;
+    writer.end_file()
+}
+
+fn image(fill: impl FnOnce(&mut Writer) -> Result<(), erofs::WriteError>) -> io::Result<Vec<u8>> {
+    // So little never leaves the memory.
+    let spill = Box::new(|| Err(io::ErrorKind::Unsupported.into()));
+    let options = erofs::Options { uuid: *b"imagelet's probe", time: None, memory: 1 << 20, spill };
+    let mut writer = Writer::new(Vec::new(), options).map_err(io::Error::other)?;
+    fill(&mut writer).and_then(|()| writer.finish()).map(|(bytes, _)| bytes).map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The machines that tests run on have a kernel of this decade.
+    #[test]
+    fn the_answer_is_found_kept_and_asked_for_again_with_another_kernel() {
+        assert!(rustix::process::geteuid().is_root(), "this test mounts: run it as root");
+        let root = tempfile::tempdir().expect("tempdir");
+        let layout = Layout::open(root.path()).expect("opens");
+        let found = support(&layout);
+        assert_ne!(found, Support::None);
+        assert_eq!(attempt(&layout, Ways { from_file: false, ..Ways::default() }).expect("mounts"), true);
+        let names = layout::names(root.path()).expect("readable");
+        assert!(!names.contains(&"mounts".into()), "{names:?}");
+        assert!(layout::names(&root.path().join(layout::INGEST)).expect("readable").is_empty());
+
+        let note = root.path().join(FILE);
+        let text = std::fs::read_to_string(&note).expect("noted");
+        let wrong =
+            text.replace(r#""erofs":"file""#, r#""erofs":"none""#).replace(r#""erofs":"loop""#, r#""erofs":"none""#);
+        std::fs::write(&note, &wrong).expect("writes");
+        assert_eq!(support(&layout), Support::None, "the note counts");
+        std::fs::write(&note, wrong.replace(&release(), "1.2.3")).expect("writes");
+        assert_eq!(support(&layout), found, "that was another kernel");
+        std::fs::write(&note, "nonsense").expect("writes");
+        assert_eq!(support(&layout), found);
+    }
+}
