@@ -35,6 +35,7 @@ mod sweep;
 mod tables;
 pub mod tar;
 pub mod unpack;
+pub mod view;
 mod young;
 
 pub use accounting::{LayersOfImages, is_out_of_inodes};

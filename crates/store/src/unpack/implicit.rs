@@ -95,7 +95,8 @@ fn reopen(dir: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(dir, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
-fn is_opaque(dir: &OwnedFd) -> Result<bool, Errno> {
+/// Whether a directory hides what the layers below have there.
+pub(crate) fn is_opaque(dir: &OwnedFd) -> Result<bool, Errno> {
     let mut value = [0_u8; 2];
     for name in OPAQUE {
         match rustix::fs::fgetxattr(dir, name, &mut value[..]) {

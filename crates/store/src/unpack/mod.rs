@@ -26,7 +26,7 @@ use std::os::fd::BorrowedFd;
 pub(crate) use beneath::Beneath;
 pub(crate) use deferred::FILE as DEFERRED;
 pub use error::UnpackError;
-pub(crate) use implicit::{find, patch_implicit};
+pub(crate) use implicit::{find, is_opaque, patch_implicit};
 
 pub use crate::tar::Limits;
 use crate::tar::Reader;

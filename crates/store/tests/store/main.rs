@@ -16,3 +16,4 @@ mod power_cut;
 mod remove;
 mod sharing;
 mod support;
+mod view;

@@ -1,0 +1,86 @@
+//! Why something of an image could not be read or copied.
+
+use std::io;
+use std::path::PathBuf;
+
+use oci::Digest;
+
+use super::attributes::Kind;
+
+/// Why a view does not answer. Paths are cut and their control characters written out.
+#[derive(Debug, thiserror::Error)]
+pub enum ViewError {
+    /// Nothing is there.
+    #[error("{path}: no such file or directory in the image")]
+    NotFound {
+        /// The path that was asked for.
+        path: String,
+    },
+    /// It is something else than was asked for.
+    #[error("{path} is {}, not {}", is.a(), wanted.a())]
+    Kind {
+        /// The path.
+        path: String,
+        /// What it is.
+        is: Kind,
+        /// What was asked for.
+        wanted: Kind,
+    },
+    /// Symbolic links that lead to each other, or too many of them.
+    #[error("{path}: too many symbolic links")]
+    Links {
+        /// The path that was asked for.
+        path: String,
+    },
+    /// A directory has a name that none can have.
+    #[error("{path} of layer {diff_id} holds a name that is none: {name:?}")]
+    Name {
+        /// The directory.
+        path: String,
+        /// The layer.
+        diff_id: Digest,
+        /// The name.
+        name: String,
+    },
+    /// A layer could not be opened.
+    #[error("open layer {diff_id}")]
+    Layer {
+        /// The layer.
+        diff_id: Digest,
+        /// What is wrong.
+        source: io::Error,
+    },
+    /// A layer could not be read.
+    #[error("read {path} of layer {diff_id}")]
+    Read {
+        /// The path.
+        path: String,
+        /// The layer.
+        diff_id: Digest,
+        /// What is wrong.
+        source: io::Error,
+    },
+    /// Something could not be written where the copy goes.
+    #[error("{operation} {}", path.display())]
+    Write {
+        /// What was done.
+        operation: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Something stands where the copy goes, and is not replaced by it.
+    #[error("{} is there already, and {there}: {kept}", path.display())]
+    InTheWay {
+        /// Where.
+        path: PathBuf,
+        /// What stands there.
+        there: &'static str,
+        /// Why it stays.
+        kept: &'static str,
+    },
+    /// The caller wants no more.
+    #[error("the copy was given up")]
+    Cancelled,
+}

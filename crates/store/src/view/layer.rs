@@ -1,0 +1,106 @@
+//! One layer as a view reads it, and the one place of the view that asks for its shape. Paths are relative to the layer's root;
+//! they are made of names that were found in it, and never of symbolic links.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt as _;
+
+use super::attributes::Stat;
+use super::dir::DirLayer;
+use crate::shape::Shape;
+
+/// What is at a path of a layer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    pub(super) stat: Stat,
+    /// The number by which an image file finds it again; nothing for directories.
+    pub(super) nid: u64,
+}
+
+/// A place in a layer: its path, and its number where the shape has one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct At<'a> {
+    pub(super) path: &'a [u8],
+    pub(super) nid: u64,
+}
+
+/// An open layer.
+#[derive(Debug)]
+pub(super) enum OpenLayer {
+    Dir(DirLayer),
+}
+
+impl OpenLayer {
+    /// Opens the layer in this directory. `owners_on_disk`: files of a directory tree have their owners themselves.
+    pub(super) fn open(directory: &OwnedFd, shape: Shape, owners_on_disk: bool) -> io::Result<Self> {
+        match shape {
+            Shape::Dir => Ok(Self::Dir(DirLayer::open(directory, owners_on_disk)?)),
+        }
+    }
+
+    pub(super) fn root(&self) -> io::Result<Found> {
+        match self {
+            Self::Dir(layer) => layer.find(b"")?.ok_or_else(|| io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// What a directory has under a name. `path` is that of the name.
+    pub(super) fn child(&self, dir: At<'_>, name: &[u8]) -> io::Result<Option<Found>> {
+        match self {
+            Self::Dir(layer) => layer.find(&super::join(dir.path, name)),
+        }
+    }
+
+    pub(super) fn list(&self, dir: At<'_>) -> io::Result<Vec<(Vec<u8>, Found)>> {
+        match self {
+            Self::Dir(layer) => layer.list(dir.path),
+        }
+    }
+
+    /// Whether nothing of the layers below shows in a directory.
+    pub(super) fn is_opaque(&self, dir: At<'_>) -> io::Result<bool> {
+        match self {
+            Self::Dir(layer) => layer.is_opaque(dir.path),
+        }
+    }
+
+    pub(super) fn target(&self, link: At<'_>) -> io::Result<Vec<u8>> {
+        match self {
+            Self::Dir(layer) => layer.target(link.path),
+        }
+    }
+
+    /// Extended attributes, but for what overlayfs keeps in them.
+    pub(super) fn xattrs(&self, at: At<'_>) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        match self {
+            Self::Dir(layer) => layer.xattrs(at.path),
+        }
+    }
+
+    pub(super) fn content(&self, file: At<'_>) -> io::Result<Content<'_>> {
+        match self {
+            Self::Dir(layer) => Ok(Content::File(layer.file(file.path)?, std::marker::PhantomData)),
+        }
+    }
+}
+
+/// An open file of a layer.
+#[derive(Debug)]
+pub(super) enum Content<'a> {
+    File(File, std::marker::PhantomData<&'a ()>),
+}
+
+impl Content<'_> {
+    /// Reads from `offset` on; nothing at the end.
+    pub(super) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::File(file, _) => file.read_at(buffer, offset),
+        }
+    }
+}
+
+/// Whether overlayfs keeps something of its own in attributes of this name.
+pub(super) fn is_of_overlayfs(name: &[u8]) -> bool {
+    name.starts_with(b"trusted.overlay.") || name.starts_with(b"user.overlay.")
+}

@@ -1,0 +1,382 @@
+//! [`View`]: the file tree of an image, or of one layer, read without mounting it and without any right but to read the store.
+//!
+//! Layers are merged as overlayfs merges them: upper names hide lower ones, directories are put on each other, whiteouts and
+//! opaque directories hide what lies below, and symbolic links lead to where they would in a container, never out of the image.
+//! Nothing is followed on the disk. A view changes nothing; it can copy what it shows ([`copy`]). It knows no records: a
+//! [`Stack`] says which layers there are.
+
+mod attributes;
+pub mod copy;
+mod deferred;
+mod dir;
+mod error;
+mod layer;
+mod stack;
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::io;
+use std::path::Path;
+
+use oci::Digest;
+use rustix::fs::{CWD, Mode, OFlags};
+
+pub use attributes::{Kind, Stat};
+pub use error::ViewError;
+use layer::{At, Content, OpenLayer};
+pub use stack::Stack;
+
+use crate::layout::LAYERS;
+use crate::tar::shown;
+
+/// As many links as the kernel follows in one path.
+const MAX_LINKS: usize = 40;
+/// Longest path that is asked for, and longest target of a link.
+const PATH_MOST: usize = 1 << 20;
+
+/// An image's file tree.
+#[derive(Debug)]
+pub struct View {
+    /// The topmost first.
+    layers: Vec<(Digest, OpenLayer)>,
+    /// One layer by itself: what hides things below it is shown.
+    single: bool,
+}
+
+/// Something in the tree.
+#[derive(Clone, Debug)]
+pub struct Node {
+    path: Vec<u8>,
+    stat: Stat,
+    /// The layers that have it, the topmost first: several for a directory only.
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    layer: usize,
+    nid: u64,
+}
+
+impl Node {
+    /// Where it is: names joined by slashes, none in front. Empty for the root.
+    #[must_use]
+    pub fn path(&self) -> &[u8] {
+        &self.path
+    }
+
+    /// Its name; empty for the root.
+    #[must_use]
+    pub fn name(&self) -> &[u8] {
+        self.path.rsplit(|b| *b == b'/').next().unwrap_or_default()
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn stat(&self) -> &Stat {
+        &self.stat
+    }
+
+    /// What is the same for all names of one thing.
+    fn identity(&self) -> Option<(usize, u64)> {
+        self.parts.first().map(|part| (part.layer, self.stat.inode))
+    }
+
+    fn shown(&self) -> String {
+        shown_path(&self.path)
+    }
+}
+
+/// A file of the tree, open for reading.
+#[derive(Debug)]
+pub struct OpenFile<'a> {
+    view: &'a View,
+    node: &'a Node,
+    content: Content<'a>,
+}
+
+impl OpenFile<'_> {
+    /// Reads from `offset` on; nothing at the end of the file.
+    ///
+    /// # Errors
+    /// The layer could not be read.
+    pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, ViewError> {
+        loop {
+            match self.content.read_at(offset, buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.view.failed(self.node.parts[0].layer, &self.node.path, error)),
+                Ok(length) => return Ok(length),
+            }
+        }
+    }
+}
+
+impl View {
+    /// Opens the layers of `stack` in the store under `root`. They must not be removed before.
+    ///
+    /// # Errors
+    /// [`ViewError::Layer`].
+    pub fn open(root: &Path, stack: &Stack) -> Result<Self, ViewError> {
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+        let mut layers = Vec::with_capacity(stack.layers.len());
+        for layer in &stack.layers {
+            let directory = root.join(LAYERS).join(layer.number.to_string());
+            let opened = rustix::fs::openat(CWD, &directory, flags | OFlags::NOFOLLOW, Mode::empty())
+                .map_err(io::Error::from)
+                .and_then(|directory| OpenLayer::open(&directory, layer.shape, stack.owners_on_disk))
+                .map_err(|source| ViewError::Layer { diff_id: layer.diff_id.clone(), source })?;
+            layers.push((layer.diff_id.clone(), opened));
+        }
+        Ok(Self { layers, single: stack.image.is_none() })
+    }
+
+    /// The layers, the topmost first, by diff id. Those that nothing is seen of are left out.
+    pub fn layers(&self) -> impl Iterator<Item = &Digest> {
+        self.layers.iter().map(|(diff_id, _)| diff_id)
+    }
+
+    /// The layer that something is from; of a directory, the one that gives it its attributes. `None`: the root of an image
+    /// without layers.
+    #[must_use]
+    pub fn layer_of(&self, node: &Node) -> Option<&Digest> {
+        node.parts.first().map(|part| &self.layers[part.layer].0)
+    }
+
+    /// Where the tree begins.
+    ///
+    /// # Errors
+    /// A layer could not be read.
+    pub fn root(&self) -> Result<Node, ViewError> {
+        let mut node = Node { path: Vec::new(), stat: Stat::empty_root(), parts: Vec::new() };
+        for (index, (_, layer)) in self.layers.iter().enumerate() {
+            if let Some(last) = node.parts.last()
+                && self.is_opaque(*last, b"")?
+            {
+                break;
+            }
+            let found = layer.root().map_err(|error| self.failed(index, b"", error))?;
+            if node.parts.is_empty() {
+                node.stat = found.stat;
+            }
+            node.parts.push(Part { layer: index, nid: found.nid });
+        }
+        Ok(node)
+    }
+
+    /// What a directory has under a name.
+    ///
+    /// # Errors
+    /// It is no directory, or a layer could not be read.
+    pub fn child(&self, dir: &Node, name: &[u8]) -> Result<Option<Node>, ViewError> {
+        must_be(dir, Kind::Directory)?;
+        if name.is_empty() || name == b"." || name == b".." || name.contains(&0) || name.contains(&b'/') {
+            return Ok(None);
+        }
+        let path = join(&dir.path, name);
+        let mut node: Option<Node> = None;
+        for part in &dir.parts {
+            let at = At { path: &dir.path, nid: part.nid };
+            let (_, layer) = &self.layers[part.layer];
+            let found = layer.child(at, name).map_err(|error| self.failed(part.layer, &path, error))?;
+            let Some(found) = found else { continue };
+            let this = Part { layer: part.layer, nid: found.nid };
+            let Some(upper) = &mut node else {
+                let first = Node { path: path.clone(), stat: found.stat, parts: vec![this] };
+                if found.stat.kind != Kind::Directory {
+                    return Ok(Some(first).filter(|node| self.shows(node)));
+                }
+                node = Some(first);
+                continue;
+            };
+            if !self.merges(upper, found.stat.kind)? {
+                break;
+            }
+            upper.parts.push(this);
+        }
+        Ok(node)
+    }
+
+    /// What is in a directory, by name in the order of bytes.
+    ///
+    /// # Errors
+    /// It is no directory, or a layer could not be read.
+    pub fn entries(&self, dir: &Node) -> Result<Vec<Node>, ViewError> {
+        must_be(dir, Kind::Directory)?;
+        let mut merged: BTreeMap<Vec<u8>, (Node, bool)> = BTreeMap::new();
+        for part in &dir.parts {
+            let at = At { path: &dir.path, nid: part.nid };
+            let (diff_id, layer) = &self.layers[part.layer];
+            let listed = layer.list(at).map_err(|error| self.failed(part.layer, &dir.path, error))?;
+            for (name, found) in listed {
+                if name.is_empty() || name == b"." || name == b".." || name.contains(&0) || name.contains(&b'/') {
+                    return Err(ViewError::Name { path: dir.shown(), diff_id: diff_id.clone(), name: shown(&name) });
+                }
+                let this = Part { layer: part.layer, nid: found.nid };
+                match merged.entry(name) {
+                    Entry::Vacant(place) => {
+                        let path = join(&dir.path, place.key());
+                        let open = found.stat.kind == Kind::Directory;
+                        place.insert((Node { path, stat: found.stat, parts: vec![this] }, open));
+                    }
+                    Entry::Occupied(mut place) => {
+                        let (upper, open) = place.get_mut();
+                        *open = *open && self.merges(upper, found.stat.kind)?;
+                        if *open {
+                            upper.parts.push(this);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(merged.into_values().map(|(node, _)| node).filter(|node| self.shows(node)).collect())
+    }
+
+    /// What is at a path, which begins at the root whether it says so or not. Symbolic links on the way lead on within the
+    /// image; the last one does if `follow`, or if a slash stands behind it.
+    ///
+    /// # Errors
+    /// [`ViewError::NotFound`], [`ViewError::Links`], [`ViewError::Kind`], or a layer could not be read.
+    pub fn resolve(&self, path: &[u8], follow: bool) -> Result<Node, ViewError> {
+        let not_found = || ViewError::NotFound { path: shown_path(path) };
+        if path.len() > PATH_MOST {
+            return Err(not_found());
+        }
+        let follow = follow || path.ends_with(b"/") || path.ends_with(b"/.");
+        let mut way = vec![self.root()?];
+        // What is still to go, the next name last.
+        let mut ahead: Vec<Vec<u8>> = parts_of(path);
+        let mut links = 0;
+        while let Some(name) = ahead.pop() {
+            if name == b".." {
+                // The root is its own parent.
+                if way.len() > 1 {
+                    way.pop();
+                }
+                continue;
+            }
+            let here = way.last().expect("the root stays");
+            if here.stat.kind != Kind::Directory {
+                return Err(ViewError::Kind { path: here.shown(), is: here.stat.kind, wanted: Kind::Directory });
+            }
+            let node = self.child(here, &name)?.ok_or_else(not_found)?;
+            if node.stat.kind == Kind::Symlink && (follow || !ahead.is_empty()) {
+                links += 1;
+                if links > MAX_LINKS {
+                    return Err(ViewError::Links { path: shown_path(path) });
+                }
+                let target = self.target(&node)?;
+                if target.first() == Some(&b'/') {
+                    way.truncate(1);
+                }
+                ahead.extend(parts_of(&target));
+                continue;
+            }
+            way.push(node);
+        }
+        let node = way.pop().expect("the root stays");
+        let directory = path.ends_with(b"/") || path.ends_with(b"/.");
+        if directory {
+            must_be(&node, Kind::Directory)?;
+        }
+        Ok(node)
+    }
+
+    /// Where a symbolic link leads, as it stands there.
+    ///
+    /// # Errors
+    /// It is none, or the layer could not be read.
+    pub fn target(&self, node: &Node) -> Result<Vec<u8>, ViewError> {
+        must_be(node, Kind::Symlink)?;
+        let (layer, at, part) = self.place(node);
+        let target = layer.target(at).map_err(|error| self.failed(part.layer, &node.path, error))?;
+        if target.is_empty() || target.len() > PATH_MOST || target.contains(&0) {
+            let error = io::Error::new(io::ErrorKind::InvalidData, "the symbolic link has no valid target");
+            return Err(self.failed(part.layer, &node.path, error));
+        }
+        Ok(target)
+    }
+
+    /// Extended attributes by their full names, but for what overlayfs keeps in them.
+    ///
+    /// # Errors
+    /// The layer could not be read.
+    pub fn xattrs(&self, node: &Node) -> Result<Vec<(Vec<u8>, Vec<u8>)>, ViewError> {
+        if node.parts.is_empty() || node.stat.kind == Kind::Whiteout {
+            return Ok(Vec::new());
+        }
+        let (layer, at, part) = self.place(node);
+        layer.xattrs(at).map_err(|error| self.failed(part.layer, &node.path, error))
+    }
+
+    /// Whether a directory of a single layer hides what the layers below have there.
+    ///
+    /// # Errors
+    /// The layer could not be read.
+    pub fn hides_below(&self, node: &Node) -> Result<bool, ViewError> {
+        match node.parts.last() {
+            Some(part) if node.stat.kind == Kind::Directory => self.is_opaque(*part, &node.path),
+            _ => Ok(false),
+        }
+    }
+
+    /// A file, for reading.
+    ///
+    /// # Errors
+    /// It is none, or the layer could not be read.
+    pub fn file<'a>(&'a self, node: &'a Node) -> Result<OpenFile<'a>, ViewError> {
+        must_be(node, Kind::File)?;
+        let (layer, at, part) = self.place(node);
+        let content = layer.content(at).map_err(|error| self.failed(part.layer, &node.path, error))?;
+        Ok(OpenFile { view: self, node, content })
+    }
+
+    /// Whether what a lower layer has, of this kind, lies in the same directory.
+    fn merges(&self, upper: &Node, below: Kind) -> Result<bool, ViewError> {
+        let last = upper.parts.last().copied();
+        match last {
+            Some(part) if below == Kind::Directory => Ok(!self.is_opaque(part, &upper.path)?),
+            _ => Ok(false),
+        }
+    }
+
+    fn shows(&self, node: &Node) -> bool {
+        self.single || node.stat.kind != Kind::Whiteout
+    }
+
+    fn is_opaque(&self, part: Part, path: &[u8]) -> Result<bool, ViewError> {
+        let at = At { path, nid: part.nid };
+        self.layers[part.layer].1.is_opaque(at).map_err(|error| self.failed(part.layer, path, error))
+    }
+
+    /// Where the topmost layer that has something keeps it.
+    fn place<'a>(&'a self, node: &'a Node) -> (&'a OpenLayer, At<'a>, Part) {
+        let part = *node.parts.first().expect("only the root of no layers is nowhere, and it is a directory");
+        (&self.layers[part.layer].1, At { path: &node.path, nid: part.nid }, part)
+    }
+
+    fn failed(&self, layer: usize, path: &[u8], source: io::Error) -> ViewError {
+        ViewError::Read { path: shown_path(path), diff_id: self.layers[layer].0.clone(), source }
+    }
+}
+
+fn must_be(node: &Node, wanted: Kind) -> Result<(), ViewError> {
+    if node.stat.kind == wanted {
+        return Ok(());
+    }
+    Err(ViewError::Kind { path: node.shown(), is: node.stat.kind, wanted })
+}
+
+/// The names of a path, the first one last.
+fn parts_of(path: &[u8]) -> Vec<Vec<u8>> {
+    path.split(|b| *b == b'/').rev().filter(|part| !matches!(*part, b"" | b".")).map(<[u8]>::to_vec).collect()
+}
+
+/// A name in a directory.
+fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    if dir.is_empty() { name.to_vec() } else { [dir, b"/", name].concat() }
+}
+
+fn shown_path(path: &[u8]) -> String {
+    let path = path.strip_prefix(b"/").unwrap_or(path);
+    format!("/{}", shown(path))
+}
