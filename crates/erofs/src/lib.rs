@@ -6,6 +6,9 @@
 #[expect(dead_code, reason = "the reader uses the rest of it")]
 pub(crate) mod format;
 mod patch;
+mod reader;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod writer;
 
 use std::fs::File;
@@ -13,6 +16,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 pub use crate::patch::{PatchError, patch};
+pub use crate::reader::{Checked, DirEntry, Entries, Image, InodeInfo, ReadError};
 pub use crate::writer::{Dir, Entry, Inode, Options, Special, WriteError, Writer, Written};
 
 /// Bytes of a block.

@@ -6,7 +6,7 @@
 //! `GET /backoff`, `POST /backoff/reset`: see [`backoff`]. `GET /gc`, `GET /gc/plan`, `POST /gc/collect`, `GET` and `POST /gc/containers`,
 //! `POST /gc/room`, `POST /check`, `GET /names`,
 //! `GET /status`, `GET /pins`, `POST /pins`, `POST /pins/remove`: see [`gc`]. `GET /pods`, `GET /pods/{namespace}/{name}`,
-//! `GET /events`, `GET /node`: see [`pods`].
+//! `GET /events`, `GET /node`: see [`pods`]. `GET /stack`: see [`stack`].
 
 pub(crate) mod backoff;
 pub(crate) mod client;
@@ -16,6 +16,7 @@ pub(crate) mod gc;
 pub(crate) mod pods;
 mod process;
 mod routes;
+mod stack;
 
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -29,15 +30,17 @@ use cri_api::{FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, 
 use cri_grpc::Endpoint;
 use cri_grpc::server::{self, BindError, Listener};
 use image_manager::ImageManager;
+use image_service::Engine;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::app::encoded;
+use crate::app::{Backend, encoded};
 use crate::collection::Collection;
 use crate::config::Config;
 use crate::exit::{Code, Failure, Outcome};
+pub(crate) use stack::target as stack_target;
 
 /// How long answers that are under way may take once everything ends.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
@@ -73,6 +76,7 @@ pub(crate) struct Admin {
     manager: Option<Arc<ImageManager>>,
     collection: Option<Arc<Collection>>,
     pods: Option<pods::PodBoard>,
+    engine: Option<Engine>,
     /// What is waited for before there is anything to tell.
     waiting: Option<String>,
 }
@@ -86,7 +90,7 @@ impl Admin {
         let version = [("version", env!("CARGO_PKG_VERSION"))];
         registry.register("imagelet_build", "The version that runs", Info::new(version));
         registry.register_collector(Box::new(process::Process));
-        Self { registry, service, manager: None, collection: None, pods: None, waiting: None }
+        Self { registry, service, manager: None, collection: None, pods: None, engine: None, waiting: None }
     }
 
     /// Of a process that is not ready, and why; it has nothing else to tell.
@@ -107,6 +111,15 @@ impl Admin {
         Self { collection: Some(collection), ..self }
     }
 
+    /// Holds layers for those who read images, if the images are in a store of this process.
+    #[must_use]
+    pub(crate) fn with_images_of(self, backend: &Backend) -> Self {
+        match backend {
+            Backend::Embedded(engine) => Self { engine: Some(engine.clone()), ..self },
+            Backend::Remote { .. } => self,
+        }
+    }
+
     /// Tells of pods as well.
     #[must_use]
     pub(crate) fn with_pods(self, pods: pods::PodBoard) -> Self {
@@ -117,9 +130,17 @@ impl Admin {
     /// to him: with a line in the log where it is the default one, with a failure where it was asked for.
     pub(crate) async fn start(self, places: &Places, stop: &CancellationToken) -> Outcome<Running> {
         let stop = stop.child_token();
-        let Self { registry, service, manager, collection, pods, waiting } = self;
-        let state =
-            Arc::new(routes::State { registry, service, manager, collection, pods, waiting, stop: stop.clone() });
+        let Self { registry, service, manager, collection, pods, engine, waiting } = self;
+        let state = Arc::new(routes::State {
+            registry,
+            service,
+            manager,
+            collection,
+            pods,
+            engine,
+            waiting,
+            stop: stop.clone(),
+        });
         let tasks = TaskTracker::new();
         let path = &places.socket;
         let socket = match bind(path).await {

@@ -104,6 +104,7 @@ async fn a_service_that_hangs_is_not_ready() {
         manager: None,
         collection: None,
         pods: None,
+        engine: None,
         waiting: None,
         stop: CancellationToken::new(),
     };

@@ -5,6 +5,7 @@ mod collecting;
 mod logs;
 mod pods;
 mod streaming;
+mod trees;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,6 +20,7 @@ pub(crate) use collecting::{Check, Gc, GcAction, GcContainers, GcExplain, PinArg
 pub(crate) use logs::Logs;
 pub(crate) use pods::{Describe, Events, Pods, Run, Scope};
 pub(crate) use streaming::{Attach, Exec, PortForward, Ports, ThePod};
+pub(crate) use trees::{Cat, Cp, Ls};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -121,6 +123,9 @@ pub(crate) enum Command {
     Check(Check),
     Mount(Mount),
     Unmount(Unmount),
+    Ls(Ls),
+    Cat(Cat),
+    Cp(Cp),
     Explain(Explain),
     Run(Run),
     Pods(Pods),
@@ -237,7 +242,7 @@ impl Creds {
 
 /// List images
 #[derive(Debug, Args)]
-#[command(visible_alias = "list", alias = "ls")]
+#[command(visible_alias = "list")]
 pub(crate) struct Images {
     /// Only these images: by name or id; a repository alone means all of its tags
     #[arg(value_name = "IMAGE")]

@@ -2,9 +2,11 @@
 //! elsewhere. Called by `main`.
 
 mod backoff;
+mod cat;
 mod check;
 pub(crate) mod completion;
 mod config;
+mod cp;
 mod describe;
 mod df;
 mod ensure;
@@ -19,6 +21,7 @@ mod images;
 mod import;
 mod inspect;
 mod logs;
+mod ls;
 mod metrics;
 mod mount;
 mod pins;
@@ -34,6 +37,7 @@ mod run_once;
 mod serve;
 mod status;
 pub(crate) mod target;
+mod tree;
 pub(crate) mod version;
 mod wait;
 
@@ -58,6 +62,9 @@ pub(crate) async fn run(app: &App, command: &Command) -> Outcome {
         Command::Check(args) => check::run(app, args).await,
         Command::Mount(args) => mount::mount(app, args).await,
         Command::Unmount(args) => mount::unmount(args).await,
+        Command::Ls(args) => ls::run(app, args).await,
+        Command::Cat(args) => cat::run(app, args).await,
+        Command::Cp(args) => cp::run(app, args).await,
         Command::Explain(args) => explain::run(app, args).await,
         Command::Run(args) => run::run(app, args).await,
         Command::Pods(args) => pod_list::run(app, args).await,

@@ -3,6 +3,7 @@
 //!
 //! Everything else that people read (errors, logs, progress) goes to stderr, see [`crate::logging`].
 
+mod sequence;
 pub(crate) mod table;
 pub(crate) mod units;
 
@@ -11,6 +12,7 @@ use std::io::{self, ErrorKind, Write};
 use serde::Serialize;
 
 use crate::exit::{Code, Failure, Outcome};
+pub(crate) use sequence::Sequence;
 pub(crate) use table::Table;
 
 /// How results are written.

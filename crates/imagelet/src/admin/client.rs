@@ -7,9 +7,11 @@ use std::time::Duration;
 use axum::body::{Body, to_bytes};
 use axum::http::header::HOST;
 use axum::http::{Method, Request, StatusCode};
+use futures::StreamExt as _;
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
+use tokio_util::task::TaskTracker;
 
 use crate::exit::{Code, Failure, Outcome};
 
@@ -65,15 +67,65 @@ async fn asked(socket: &Path, method: Method, target: &str) -> Outcome<String> {
     Err(Failure::failed(format!("{} refuses {target}: {status}{because}", socket.display())))
 }
 
-async fn exchange(socket: &Path, method: Method, target: &str) -> Outcome<(StatusCode, String)> {
+/// What a process holds for this one, until this goes.
+pub(crate) struct Hold {
+    _answer: axum::body::BodyDataStream,
+    _connection: tokio_util::task::AbortOnDropHandle<()>,
+}
+
+/// Asks for something that is held as long as its answer is not read to the end; answers with its first line. A refusal is told
+/// in the agent's own words.
+pub(crate) async fn hold(socket: &Path, method: Method, target: &str) -> Outcome<(String, Hold)> {
+    let held = async {
+        let (mut sender, connection) = connect(socket).await?;
+        let connection = tokio_util::task::AbortOnDropHandle::new(TaskTracker::new().spawn(async move {
+            // Its fault is told by what is asked over it.
+            let _ = connection.await;
+        }));
+        let failed = |error: &(dyn std::error::Error + 'static)| {
+            Failure::caused(Code::Unreachable, format!("ask {}", socket.display()), error)
+        };
+        let response = sender.send_request(request(socket, method, target)?).await.map_err(|error| failed(&error))?;
+        let status = response.status();
+        let mut body = Body::new(response.into_body()).into_data_stream();
+        let mut text = Vec::new();
+        while !text.contains(&b'\n') && text.len() < MAX_ANSWER {
+            let Some(data) = body.next().await else { break };
+            text.extend_from_slice(&data.map_err(|error| failed(&error))?);
+        }
+        let line = String::from_utf8_lossy(&text).trim_end().to_owned();
+        if status != StatusCode::OK {
+            let told = if line.is_empty() { format!("{} refuses {target}: {status}", socket.display()) } else { line };
+            return Err(Failure::failed(told));
+        }
+        Ok((line, Hold { _answer: body, _connection: connection }))
+    };
+    match tokio::time::timeout(PATIENCE, held).await {
+        Ok(held) => held,
+        Err(_) => Err(Failure::new(Code::Unreachable, format!("{} does not answer", socket.display()))),
+    }
+}
+
+type Connection = hyper::client::conn::http1::Connection<TokioIo<UnixStream>, Body>;
+
+async fn connect(socket: &Path) -> Outcome<(hyper::client::conn::http1::SendRequest<Body>, Connection)> {
     let stream = UnixStream::connect(socket).await.map_err(|error| unreachable(socket, &error))?;
+    hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| Failure::caused(Code::Unreachable, format!("ask {}", socket.display()), &error))
+}
+
+fn request(socket: &Path, method: Method, target: &str) -> Outcome<Request<Body>> {
+    let request = Request::builder().method(method).uri(target).header(HOST, "imagelet").body(Body::empty());
+    request.map_err(|error| Failure::caused(Code::Unreachable, format!("ask {}", socket.display()), &error))
+}
+
+async fn exchange(socket: &Path, method: Method, target: &str) -> Outcome<(StatusCode, String)> {
     let failed = |error: &(dyn std::error::Error + 'static)| {
         Failure::caused(Code::Unreachable, format!("ask {}", socket.display()), error)
     };
-    let request = Request::builder().method(method).uri(target).header(HOST, "imagelet").body(Body::empty());
-    let request = request.map_err(|error| failed(&error))?;
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
+    let request = request(socket, method, target)?;
+    let (mut sender, connection) = connect(socket).await?;
     let answer = async {
         let response = sender.send_request(request).await.map_err(|error| failed(&error))?;
         let status = response.status();

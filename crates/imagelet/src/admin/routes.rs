@@ -12,6 +12,7 @@ use axum::routing::{get, post};
 use axum::{Router, extract};
 use cri_api::ImageService;
 use image_manager::ImageManager;
+use image_service::Engine;
 use prometheus_client::registry::Registry;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
@@ -20,6 +21,7 @@ use super::backoff::{self, List, NOBODY_DECIDES, Reset};
 use super::collecting;
 use super::exposition::Form;
 use super::pods::{self, PodBoard};
+use super::stack;
 use crate::collection::Collection;
 
 /// How long the image service may take to say that it is there.
@@ -35,6 +37,8 @@ pub(super) struct State {
     pub(super) collection: Option<Arc<Collection>>,
     /// Pods, if they are run here.
     pub(super) pods: Option<PodBoard>,
+    /// Images of its own, if they are here.
+    pub(super) engine: Option<Engine>,
     /// What is waited for before there is anything to tell.
     pub(super) waiting: Option<String>,
     /// Cancelled when the process is about to end.
@@ -44,7 +48,7 @@ pub(super) struct State {
 /// For the owner.
 pub(super) fn all(state: Arc<State>) -> Router {
     let own = Router::new().route("/backoff", get(list)).route("/backoff/reset", post(reset));
-    pods::add(collecting::add(own)).with_state(Arc::clone(&state)).merge(public(state))
+    stack::add(pods::add(collecting::add(own))).with_state(Arc::clone(&state)).merge(public(state))
 }
 
 /// For everybody who reaches the address.

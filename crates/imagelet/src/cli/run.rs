@@ -33,7 +33,9 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
             managed.register(registry);
         }
     };
-    let mut admin = Admin::new(registered, app.service().await?).with_collection(node.collection.clone());
+    let mut admin = Admin::new(registered, app.service().await?)
+        .with_images_of(app.backend().await?)
+        .with_collection(node.collection.clone());
     admin = admin.with_pods(node.board());
     if let Some(managed) = managed {
         admin = admin.with_manager(managed.manager.clone());

@@ -26,7 +26,9 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     let node = Node::new(app, reading, sources).await?;
     // It goes on while pods end, whatever signal came.
     let stop = CancellationToken::new();
-    let admin = Admin::new(|registry| node.register(registry), app.service().await?).with_pods(node.board());
+    let admin = Admin::new(|registry| node.register(registry), app.service().await?)
+        .with_images_of(app.backend().await?)
+        .with_pods(node.board());
     let admin = admin.start(&Places::of(&app.config), &stop).await?;
     let mut told = Told::default();
     let work = async {

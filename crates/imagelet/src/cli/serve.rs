@@ -51,7 +51,8 @@ pub(super) async fn run(app: &App, args: &Serve) -> Outcome {
         metrics.register(registry);
         collection.register(registry);
     };
-    let admin = Admin::new(registered, backend.service()).with_collection(Arc::clone(&collection));
+    let admin =
+        Admin::new(registered, backend.service()).with_images_of(backend).with_collection(Arc::clone(&collection));
     let admin = admin.start(&Places::of(&app.config), &app.stop).await?;
     let (tasks, stop) = (TaskTracker::new(), app.stop.child_token());
     let (stopped, knows) = (stop.clone(), collection.knows_containers());

@@ -38,7 +38,9 @@ pub(super) async fn all(
         managed.register(registry);
         collection.iter().for_each(|collection| collection.register(registry));
     };
-    let mut admin = Admin::new(register, app.service().await?).with_manager(Arc::clone(&managed.manager));
+    let mut admin = Admin::new(register, app.service().await?)
+        .with_images_of(app.backend().await?)
+        .with_manager(Arc::clone(&managed.manager));
     if let Some(collection) = &collection {
         admin = admin.with_collection(Arc::clone(collection));
     }

@@ -135,6 +135,12 @@ impl View {
         self.layers.iter().map(|(diff_id, _)| diff_id)
     }
 
+    /// Whether it is one layer by itself.
+    #[must_use]
+    pub fn is_single(&self) -> bool {
+        self.single
+    }
+
     /// The layer that something is from; of a directory, the one that gives it its attributes. `None`: the root of an image
     /// without layers.
     #[must_use]

@@ -1,0 +1,47 @@
+//! [`ReadError`]: why an image could not be read.
+
+use std::io;
+
+/// Why an image could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// Where the image comes from.
+    #[error("cannot read the image")]
+    Source(#[source] io::Error),
+    /// It is something else.
+    #[error("this is no EROFS image")]
+    NotErofs,
+    /// It is an image of a kind that is not read here.
+    #[error("the image uses {feature}, which is not supported")]
+    Unsupported {
+        /// What it uses.
+        feature: String,
+    },
+    /// It contradicts itself.
+    #[error("the image is damaged: {what}")]
+    Damaged {
+        /// Where, and what is wrong.
+        what: String,
+    },
+}
+
+impl ReadError {
+    pub(super) fn damaged(what: impl Into<String>) -> Self {
+        Self::Damaged { what: what.into() }
+    }
+
+    pub(super) fn unsupported(feature: impl Into<String>) -> Self {
+        Self::Unsupported { feature: feature.into() }
+    }
+}
+
+/// Whoever reads files by the image has this one error to tell.
+impl From<ReadError> for io::Error {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Source(source) => source,
+            ReadError::Unsupported { .. } => Self::new(io::ErrorKind::Unsupported, error),
+            ReadError::NotErofs | ReadError::Damaged { .. } => Self::new(io::ErrorKind::InvalidData, error),
+        }
+    }
+}

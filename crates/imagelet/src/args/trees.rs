@@ -1,0 +1,76 @@
+//! Arguments of the commands that read an image's files without mounting it.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+
+/// List files of an image or a layer, without mounting it
+///
+/// Needs no root. An image is shown as a container would see it: layers on each other, whiteouts and opaque directories
+/// applied, symbolic links led on within the image. A layer by itself, named by its diff id or by the digest in a manifest,
+/// shows its whiteouts as well. While an agent holds the root, it is asked to keep the layers meanwhile.
+///
+/// Writes names, one a line, in the order of bytes; with -l or -o wide also mode, links, owner, group, size and time; with -o json
+/// or yaml everything there is, extended attributes and the layer that each entry is from included.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  imagelet ls docker.io/library/busybox:1
+  imagelet ls -l busybox:1 /etc
+  imagelet ls -R busybox:1 | grep passwd
+  imagelet ls -R -o wide sha256:5d0d…        one layer, and which layer each entry is from")]
+pub(crate) struct Ls {
+    /// Image by name or id, or a layer by its digest
+    #[arg(value_name = "IMAGE|LAYER")]
+    pub(crate) image: String,
+    /// What to list
+    #[arg(value_name = "PATH", default_value = "/")]
+    pub(crate) path: OsString,
+    /// With mode, links, owner, group, size, time, and where symbolic links lead
+    #[arg(short)]
+    pub(crate) long: bool,
+    /// With everything below, by paths
+    #[arg(short = 'R', long)]
+    pub(crate) recursive: bool,
+}
+
+/// Write files of an image or a layer to standard output, without mounting it
+///
+/// Needs no root. Symbolic links lead on within the image.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  imagelet cat docker.io/library/busybox:1 /etc/passwd")]
+pub(crate) struct Cat {
+    /// Image by name or id, or a layer by its digest
+    #[arg(value_name = "IMAGE|LAYER")]
+    pub(crate) image: String,
+    /// Files
+    #[arg(value_name = "PATH", required = true)]
+    pub(crate) paths: Vec<OsString>,
+}
+
+/// Copy files and directories out of an image or a layer, without mounting it
+///
+/// As `docker cp`: a directory that is there takes the source under its name, or only what is in it if PATH ends in `/.`; a DEST that
+/// is not there is made. Files replace files; directories are merged. Modes, times and extended attributes come along, hard
+/// links and holes stay what they are. As root, owners and devices do, too; otherwise what could not be set is told in one line. Symbolic links
+/// are copied as they are, and nothing is ever written outside DEST.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  imagelet cp docker.io/library/busybox:1:/bin/busybox .
+  imagelet cp busybox:1:/etc ./etc-of-busybox
+  imagelet cp busybox:1:/. ./rootfs")]
+pub(crate) struct Cp {
+    /// Image by name or id, or a layer by its digest, and a path in it
+    #[arg(value_name = "IMAGE:PATH")]
+    pub(crate) source: OsString,
+    /// Where to
+    #[arg(value_name = "DEST", value_hint = ValueHint::AnyPath)]
+    pub(crate) target: PathBuf,
+    /// Copy what a symbolic link at PATH leads to, and not the link
+    #[arg(short = 'L', long)]
+    pub(crate) follow_link: bool,
+}

@@ -1,0 +1,59 @@
+//! `imagelet cat`: files of an image or a layer on standard output, without mounting it.
+
+use std::io::{ErrorKind, Write as _};
+
+use image_service::tree::View;
+
+use super::tree::{self, failure};
+use crate::app::App;
+use crate::args::Cat;
+use crate::exit::{Code, Failure, Outcome};
+
+/// Bytes read at a time.
+const BUFFER: usize = 256 << 10;
+
+pub(super) async fn run(app: &App, args: &Cat) -> Outcome {
+    let open = tree::open(app, &format!("cat {}", args.image), &args.image).await?;
+    let paths = args.paths.clone();
+    let write = move || {
+        let mut failures = Vec::new();
+        let mut buffer = vec![0; BUFFER];
+        for path in &paths {
+            match write(&open.view, path.as_encoded_bytes(), &mut buffer) {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                Err(failure) => failures.push(failure),
+            }
+        }
+        Failure::all(failures).map_or(Ok(()), Err)
+    };
+    tree::blocking("cat", write).await
+}
+
+/// Writes one file; `false` when nobody reads any more.
+fn write(view: &View, path: &[u8], buffer: &mut [u8]) -> Outcome<bool> {
+    let told = |error| failure("cat", &error);
+    let node = view.resolve(path, true).map_err(told)?;
+    let file = view.file(&node).map_err(told)?;
+    let mut out = std::io::stdout().lock();
+    let mut at = 0;
+    loop {
+        let length = file.read_at(at, buffer).map_err(told)?;
+        if length == 0 {
+            return match out.flush() {
+                Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(written(&error)),
+                flushed => Ok(flushed.is_ok()),
+            };
+        }
+        match out.write_all(&buffer[..length]) {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(false),
+            Err(error) => return Err(written(&error)),
+        }
+        at += length as u64;
+    }
+}
+
+fn written(error: &std::io::Error) -> Failure {
+    Failure::caused(Code::Failed, "write to standard output", error)
+}

@@ -1,0 +1,146 @@
+//! `imagelet cp`: files and directories out of an image or a layer, without mounting it. Where a copy goes is decided here as
+//! `docker cp` and `podman cp` do; how it is made, and that it stays where it belongs, is the store's affair.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use image_service::tree::Kind;
+use image_service::tree::copy::{Copied, CopyOptions};
+
+use super::tree::{self, failure};
+use crate::app::App;
+use crate::args::Cp;
+use crate::exit::{Code, Failure, Outcome};
+use crate::output::units;
+
+/// What stands where a copy is to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum There {
+    Nothing,
+    Directory,
+    Other,
+}
+
+/// Where a copy goes.
+#[derive(Debug, PartialEq, Eq)]
+struct Place {
+    /// The directory that is written to.
+    into: PathBuf,
+    /// Under which name; `None`: what the source holds goes into the directory itself.
+    name: Option<Vec<u8>>,
+    /// The directory is to be made first.
+    make: bool,
+}
+
+pub(super) async fn run(app: &App, args: &Cp) -> Outcome {
+    let (image, source) = split(&args.source)?;
+    let open = tree::open(app, &format!("cp {}", args.source.display()), &image).await?;
+    let privileged = app.environment.privileged;
+    let (target, follow, stop) = (args.target.clone(), args.follow_link, app.stop.clone());
+    let shown = args.source.display().to_string();
+    let work = move || {
+        let context = format!("cp {shown}");
+        let node = open.view.resolve(&source, follow).map_err(|error| failure(&context, &error))?;
+        let there = match std::fs::metadata(&target) {
+            Ok(metadata) if metadata.is_dir() => There::Directory,
+            Ok(_) => There::Other,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => There::Nothing,
+            Err(error) => return Err(file_failure(&context, "look at", &target, &error)),
+        };
+        let place = place(&source, node.stat().kind, node.name(), &target, there)
+            .map_err(|why| Failure::failed(format!("{context}: {}: {why}", target.display())))?;
+        if place.make {
+            std::fs::create_dir(&place.into).map_err(|error| file_failure(&context, "make", &place.into, &error))?;
+        }
+        let options = CopyOptions { privileged, cancelled: &|| stop.is_cancelled() };
+        let copied = open.view.copy(&node, &place.into, place.name.as_deref(), options);
+        tell(&copied.map_err(|error| failure(&context, &error))?, &target);
+        Ok(())
+    };
+    tree::blocking("cp", work).await
+}
+
+/// Image and path of `IMAGE:PATH`. An image's name has colons of its own, but none before a slash that begins a path.
+fn split(text: &OsStr) -> Outcome<(String, Vec<u8>)> {
+    let bytes = text.as_bytes();
+    let colon = bytes.windows(2).position(|pair| pair == b":/").or_else(|| {
+        // Without a slash in front of the path: the last colon, if an image stands before it.
+        bytes.iter().rposition(|byte| *byte == b':')
+    });
+    let usage = || {
+        let text = text.display();
+        Failure::usage(format!("{text}: what to copy is IMAGE:PATH, for example docker.io/library/busybox:1:/bin"))
+    };
+    let (image, path) = bytes.split_at(colon.filter(|colon| *colon > 0).ok_or_else(usage)?);
+    let image = std::str::from_utf8(image).map_err(|_| usage())?;
+    if path.len() < 2 {
+        return Err(usage());
+    }
+    Ok((image.to_owned(), path[1..].to_vec()))
+}
+
+/// Where a copy goes: a directory that is there takes the source under its name, or what is in it if its path ends in `/.`;
+/// what is not there is made.
+fn place(source: &[u8], kind: Kind, name: &[u8], target: &Path, there: There) -> Result<Place, &'static str> {
+    let slash = target.as_os_str().as_bytes().ends_with(b"/");
+    let content = name.is_empty() || source.ends_with(b"/.") || source == b".";
+    let under = |name: &[u8], into: &Path| Place { into: into.to_owned(), name: Some(name.to_vec()), make: false };
+    match (kind, there) {
+        (Kind::Directory, There::Directory) if content => {
+            Ok(Place { into: target.to_owned(), name: None, make: false })
+        }
+        (_, There::Directory) => Ok(under(name, target)),
+        (Kind::Directory, There::Nothing) if content => Ok(Place { into: target.to_owned(), name: None, make: true }),
+        (Kind::Directory, There::Other) => Err("it is no directory, and a directory is to be copied there"),
+        (_, There::Nothing) if slash && kind != Kind::Directory => Err("there is no such directory"),
+        (_, There::Other) if slash => Err("it is no directory"),
+        (_, There::Nothing | There::Other) => {
+            let leaf = target.file_name().ok_or("it names nothing that could be made")?;
+            let into = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            Ok(under(leaf.as_bytes(), into))
+        }
+    }
+}
+
+fn file_failure(context: &str, operation: &str, path: &Path, error: &std::io::Error) -> Failure {
+    let denied = error.kind() == std::io::ErrorKind::PermissionDenied;
+    let code = if denied { Code::NotPermitted } else { Code::Failed };
+    Failure::caused(code, format!("{context}: {operation} {}", path.display()), error)
+}
+
+/// Says what came of it, and what the copy lacks.
+fn tell(copied: &Copied, target: &Path) {
+    let count = |count: u64, one: &str, many: &str| match count {
+        1 => format!("1 {one}"),
+        count => format!("{count} {many}"),
+    };
+    let Copied { files, directories, others, bytes, lacks } = *copied;
+    let mut parts = vec![count(files, "file", "files")];
+    if directories > 0 {
+        parts.push(count(directories, "directory", "directories"));
+    }
+    if others > 0 {
+        parts.push(count(others, "other thing", "other things"));
+    }
+    tracing::info!("copied {} ({}) to {}", parts.join(", "), units::bytes(bytes), target.display());
+    let missing: Vec<String> = [
+        (lacks.owners, "owner", "owners"),
+        (lacks.special_modes, "set-user-id or set-group-id bit", "set-user-id or set-group-id bits"),
+        (lacks.xattrs, "extended attribute", "extended attributes"),
+        (lacks.devices, "device", "devices"),
+        (lacks.sockets, "socket", "sockets"),
+        (lacks.whiteouts, "whiteout", "whiteouts"),
+    ]
+    .into_iter()
+    .filter(|(number, ..)| *number > 0)
+    .map(|(number, one, many)| count(number, one, many))
+    .collect();
+    if !missing.is_empty() {
+        tracing::warn!("the copy is without {}", missing.join(", "));
+    }
+}
+
+#[cfg(test)]
+#[path = "cp_tests.rs"]
+mod tests;

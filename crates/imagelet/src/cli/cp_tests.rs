@@ -1,0 +1,60 @@
+//! What is copied and where it goes, in words, as users of `docker cp` know it.
+
+use super::*;
+
+#[test]
+fn image_and_path_are_told_apart() {
+    let cases: &[(&str, Option<(&str, &str)>)] = &[
+        ("busybox:/bin/sh", Some(("busybox", "/bin/sh"))),
+        ("busybox:1:/bin/sh", Some(("busybox:1", "/bin/sh"))),
+        ("busybox:1:bin/sh", Some(("busybox:1", "bin/sh"))),
+        ("localhost:5000/a/b:1:/etc", Some(("localhost:5000/a/b:1", "/etc"))),
+        ("a@sha256:0123:/x", Some(("a@sha256:0123", "/x"))),
+        ("sha256:0123:/a:/b", Some(("sha256:0123", "/a:/b"))),
+        ("busybox:.", Some(("busybox", "."))),
+        ("busybox:/", Some(("busybox", "/"))),
+        ("busybox", None),
+        (":/bin", None),
+        ("busybox:", None),
+    ];
+    for (text, want) in cases {
+        let got = split(OsStr::new(text)).ok();
+        let want = want.map(|(image, path)| (image.to_owned(), path.as_bytes().to_vec()));
+        assert_eq!(got, want, "{text}");
+    }
+}
+
+#[test]
+fn copies_go_where_docker_puts_them() {
+    use There::{Directory, Nothing, Other};
+    type Want = Result<(&'static str, Option<&'static str>, bool), &'static str>;
+    let (dir, file) = (Kind::Directory, Kind::File);
+    let cases: &[(&str, Kind, &str, There, Want)] = &[
+        ("/etc/passwd", file, "out", Nothing, Ok((".", Some("out"), false))),
+        ("/etc/passwd", file, "/tmp/out", Other, Ok(("/tmp", Some("out"), false))),
+        ("/etc/passwd", file, "/tmp", Directory, Ok(("/tmp", Some("passwd"), false))),
+        ("/etc/passwd", file, "/tmp/", Directory, Ok(("/tmp/", Some("passwd"), false))),
+        ("/etc/passwd", file, "new/", Nothing, Err("there is no such directory")),
+        ("/etc/passwd", file, "file/", Other, Err("it is no directory")),
+        ("/etc", dir, "/tmp", Directory, Ok(("/tmp", Some("etc"), false))),
+        ("/etc/", dir, "/tmp", Directory, Ok(("/tmp", Some("etc"), false))),
+        ("/etc/.", dir, "/tmp", Directory, Ok(("/tmp", None, false))),
+        ("/etc", dir, "new", Nothing, Ok((".", Some("new"), false))),
+        ("/etc", dir, "new/", Nothing, Ok((".", Some("new"), false))),
+        ("/etc/.", dir, "new", Nothing, Ok(("new", None, true))),
+        ("/etc", dir, "file", Other, Err("it is no directory, and a directory is to be copied there")),
+        ("/", dir, "/tmp", Directory, Ok(("/tmp", None, false))),
+        ("/", dir, "new", Nothing, Ok(("new", None, true))),
+        ("/etc/passwd", file, "/", Nothing, Err("there is no such directory")),
+    ];
+    for (source, kind, target, there, want) in cases {
+        let name = source.trim_end_matches("/.").trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+        let got = place(source.as_bytes(), *kind, name.as_bytes(), Path::new(target), *there);
+        let want = want.map(|(into, name, make)| Place {
+            into: into.into(),
+            name: name.map(|name| name.as_bytes().to_vec()),
+            make,
+        });
+        assert_eq!(got, want, "{source} {target} {there:?}");
+    }
+}

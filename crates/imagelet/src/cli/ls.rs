@@ -1,0 +1,211 @@
+//! `imagelet ls`: what is in an image or a layer, without mounting it. Entries are written as they are found, so that a large
+//! image takes no memory.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use image_service::tree::{Kind, Node, View};
+use serde::Serialize;
+
+use super::tree::{self, failure, mode_text};
+use crate::app::App;
+use crate::args::Ls;
+use crate::exit::{Failure, Outcome};
+use crate::output::{Format, Sequence, units};
+
+/// An entry in JSON.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry {
+    path: String,
+    /// Where the path is no UTF-8: its bytes in base64.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_base64: Option<String>,
+    #[serde(rename = "type")]
+    kind: Kind,
+    mode: String,
+    uid: u32,
+    gid: u32,
+    size: u64,
+    links: u32,
+    modified: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<Device>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    xattrs: Vec<Attribute>,
+    /// It hides what the layers below have there; told of a single layer only.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    opaque: bool,
+    /// Diff id of the layer that it is from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    layer: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Device {
+    major: u32,
+    minor: u32,
+}
+
+#[derive(Serialize)]
+struct Attribute {
+    name: String,
+    /// In base64.
+    value: String,
+}
+
+/// How entries are written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    Names,
+    Long { layer: bool },
+    Document(Format),
+}
+
+pub(super) async fn run(app: &App, args: &Ls) -> Outcome {
+    let open = tree::open(app, &format!("ls {}", args.image), &args.image).await?;
+    let shown = match app.printer.format {
+        _ if app.printer.quiet => Shown::Names,
+        Some(format @ (Format::Json | Format::Yaml)) => Shown::Document(format),
+        Some(Format::Wide) => Shown::Long { layer: true },
+        Some(Format::Table) | None if args.long => Shown::Long { layer: false },
+        Some(Format::Name | Format::Table) | None => Shown::Names,
+    };
+    let (path, recursive, whole, image) = (args.path.clone(), args.recursive, app.printer.whole, args.image.clone());
+    let list = move || {
+        let out = match shown {
+            Shown::Document(format) => Sequence::of(format),
+            _ => Sequence::lines(),
+        };
+        let lister = Lister { view: &open.view, image: &image, shown, recursive, whole, out };
+        lister.list(path.as_encoded_bytes())
+    };
+    tree::blocking("ls", list).await
+}
+
+struct Lister<'a> {
+    view: &'a View,
+    image: &'a str,
+    shown: Shown,
+    recursive: bool,
+    whole: bool,
+    out: Sequence,
+}
+
+impl Lister<'_> {
+    fn list(mut self, path: &[u8]) -> Outcome {
+        let told = |error| failure(format!("ls {}", self.image), &error);
+        let mut node = self.view.resolve(path, false).map_err(told)?;
+        // As for `ls`: of a link to a directory what is in it, unless the link itself is to be looked at.
+        if node.stat().kind == Kind::Symlink
+            && self.shown == Shown::Names
+            && let Ok(led) = self.view.resolve(path, true)
+            && led.stat().kind == Kind::Directory
+        {
+            node = led;
+        }
+        if node.stat().kind != Kind::Directory {
+            self.entry(&node, path)?;
+            return self.out.end();
+        }
+        // What is still to be shown, the next one last.
+        let skip = if node.path().is_empty() { 0 } else { node.path().len() + 1 };
+        let mut left = self.below(&node)?;
+        while let Some(next) = left.pop() {
+            if !self.entry(&next, &next.path()[skip..])? {
+                return Ok(());
+            }
+            if self.recursive && next.stat().kind == Kind::Directory {
+                left.extend(self.below(&next)?);
+            }
+        }
+        self.out.end()
+    }
+
+    /// What is in a directory, the first one last.
+    fn below(&self, dir: &Node) -> Outcome<Vec<Node>> {
+        let mut entries = self.view.entries(dir).map_err(|error| failure(format!("ls {}", self.image), &error))?;
+        entries.reverse();
+        Ok(entries)
+    }
+
+    /// Writes one; `false` when nobody reads any more.
+    fn entry(&mut self, node: &Node, name: &[u8]) -> Outcome<bool> {
+        match self.shown {
+            Shown::Names => self.out.line(name),
+            Shown::Long { layer } => {
+                let line = self.long(node, name, layer)?;
+                self.out.line(&line)
+            }
+            Shown::Document(_) => {
+                let entry = self.document(node)?;
+                self.out.item(&entry)
+            }
+        }
+    }
+
+    fn long(&self, node: &Node, name: &[u8], layer: bool) -> Outcome<Vec<u8>> {
+        let stat = node.stat();
+        let size = match stat.kind {
+            Kind::Char | Kind::Block => format!("{}, {}", stat.device.0, stat.device.1),
+            _ => stat.size.to_string(),
+        };
+        let (mode, links, time) = (mode_text(stat), stat.links, units::time(time(node).ok()));
+        let mut line = format!("{mode} {links:>3} {:>5} {:>5} {size:>10} {time:>20} ", stat.uid, stat.gid).into_bytes();
+        if layer {
+            let from = self.view.layer_of(node).map(|diff_id| units::id(&diff_id.to_string(), self.whole));
+            line.extend_from_slice(format!("{} ", from.as_deref().unwrap_or("-")).as_bytes());
+        }
+        line.extend_from_slice(name);
+        if stat.kind == Kind::Symlink {
+            line.extend_from_slice(b" -> ");
+            line.extend(self.target(node)?);
+        }
+        Ok(line)
+    }
+
+    fn document(&self, node: &Node) -> Outcome<Entry> {
+        let stat = node.stat();
+        let told = |error| failure(format!("ls {}", self.image), &error);
+        let path = [b"/", node.path()].concat();
+        let xattrs = self.view.xattrs(node).map_err(told)?;
+        let attribute = |(name, value): (Vec<u8>, Vec<u8>)| Attribute {
+            name: String::from_utf8_lossy(&name).into_owned(),
+            value: STANDARD.encode(value),
+        };
+        let device = matches!(stat.kind, Kind::Char | Kind::Block);
+        Ok(Entry {
+            path_base64: std::str::from_utf8(&path).is_err().then(|| STANDARD.encode(&path)),
+            path: String::from_utf8_lossy(&path).into_owned(),
+            kind: stat.kind,
+            mode: format!("{:04o}", stat.mode),
+            uid: stat.uid,
+            gid: stat.gid,
+            size: stat.size,
+            links: stat.links,
+            modified: time(node)?.to_string(),
+            device: device.then_some(Device { major: stat.device.0, minor: stat.device.1 }),
+            target: match stat.kind {
+                Kind::Symlink => Some(String::from_utf8_lossy(&self.target(node)?).into_owned()),
+                _ => None,
+            },
+            xattrs: xattrs.into_iter().map(attribute).collect(),
+            opaque: self.view.is_single() && self.view.hides_below(node).map_err(told)?,
+            layer: self.view.layer_of(node).map(ToString::to_string),
+        })
+    }
+
+    fn target(&self, node: &Node) -> Outcome<Vec<u8>> {
+        self.view.target(node).map_err(|error| failure(format!("ls {}", self.image), &error))
+    }
+}
+
+/// When something was changed. A layer can say a year that no calendar has.
+fn time(node: &Node) -> Outcome<jiff::Timestamp> {
+    let (seconds, nanos) = node.stat().mtime;
+    jiff::Timestamp::new(seconds, i32::try_from(nanos).unwrap_or(0)).map_err(|_| {
+        let path = String::from_utf8_lossy(node.path()).escape_debug().to_string();
+        Failure::failed(format!("/{path} was changed at a time that no calendar has: {seconds} seconds from 1970"))
+    })
+}

@@ -1,0 +1,88 @@
+//! Results that are written one after the other as they are found: lines, or the items of one list in JSON or YAML. A reader
+//! that went away is no error; nothing more is written then. Called by the commands.
+
+use std::io::{self, BufWriter, ErrorKind, IsTerminal as _, Stdout, Write};
+
+use serde::Serialize;
+
+use super::Format;
+use crate::exit::{Code, Failure, Outcome};
+
+/// A row of results.
+#[derive(Debug)]
+pub(crate) struct Sequence {
+    out: BufWriter<Stdout>,
+    /// Items of a list, and not lines.
+    format: Option<Format>,
+    items: u64,
+    terminal: bool,
+    read: bool,
+}
+
+impl Sequence {
+    /// Of lines.
+    pub(crate) fn lines() -> Self {
+        let out = io::stdout();
+        let terminal = out.is_terminal();
+        Self { out: BufWriter::with_capacity(64 << 10, out), format: None, items: 0, terminal, read: true }
+    }
+
+    /// Of the items of a list.
+    pub(crate) fn of(format: Format) -> Self {
+        Self { format: Some(format), ..Self::lines() }
+    }
+
+    /// Writes a line of bytes that need not be text. `false`: nobody reads any more. On a terminal, control characters
+    /// could drive it; they become `?`.
+    pub(crate) fn line(&mut self, line: &[u8]) -> Outcome<bool> {
+        if self.terminal {
+            let clean = super::table::clean(&String::from_utf8_lossy(line));
+            return self.write(&[clean.as_bytes(), b"\n"].concat());
+        }
+        self.write(line)?;
+        self.write(b"\n")
+    }
+
+    /// Writes an item. `false`: nobody reads any more.
+    pub(crate) fn item(&mut self, item: &impl Serialize) -> Outcome<bool> {
+        let text = if self.format == Some(Format::Yaml) {
+            let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
+            serde_saphyr::to_string_with_options(&[item], options)
+                .map_err(|error| Failure::caused(Code::Failed, "write the result as YAML", &error))?
+        } else {
+            let text = serde_json::to_string_pretty(item)
+                .map_err(|error| Failure::caused(Code::Failed, "write the result as JSON", &error))?;
+            let before = if self.items == 0 { "[\n" } else { ",\n" };
+            format!("{before}  {}", text.replace('\n', "\n  "))
+        };
+        self.items += 1;
+        self.write(text.as_bytes())
+    }
+
+    /// Writes what is left.
+    pub(crate) fn end(mut self) -> Outcome {
+        let last = match (self.format, self.items) {
+            (None, _) | (Some(Format::Yaml), 1..) => "",
+            (_, 0) => "[]\n",
+            (_, _) => "\n]\n",
+        };
+        self.write(last.as_bytes())?;
+        let flushed = if self.read { self.out.flush() } else { Ok(()) };
+        Self::outcome(flushed).map(drop)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Outcome<bool> {
+        if self.read {
+            self.read = Self::outcome(self.out.write_all(bytes))?;
+        }
+        Ok(self.read)
+    }
+
+    fn outcome(written: io::Result<()>) -> Outcome<bool> {
+        match written {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+            Err(error) => Err(Failure::caused(Code::Failed, "write to standard output", &error)),
+        }
+    }
+}
