@@ -16,7 +16,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 pub use crate::patch::{PatchError, patch};
-pub use crate::reader::{Checked, DirEntry, Entries, Image, InodeInfo, ReadError};
+pub use crate::reader::{Checked, DirEntry, Entries, Image, InodeInfo, ReadError, Xattr};
 pub use crate::writer::{Dir, Entry, Inode, Options, Special, WriteError, Writer, Written};
 
 /// Bytes of a block.

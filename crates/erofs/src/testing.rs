@@ -197,7 +197,6 @@ fn place(image: &[u8], below: &mut dyn FnMut(usize) -> usize) -> usize {
 }
 
 /// Numbers from a seed, always the same ones.
-#[must_use]
 pub fn numbers(seed: u64) -> impl FnMut() -> u64 {
     let mut state = seed;
     move || {

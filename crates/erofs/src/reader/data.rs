@@ -8,7 +8,7 @@ use crate::{Kind, Nid, Source};
 /// Length of a block as it is counted here.
 const BLOCK_BYTES: u64 = BLOCK as u64;
 /// Bytes of an address with a device.
-const INDEX: u64 = 8;
+const INDEX: usize = 8;
 /// Longest target of a symbolic link, as the kernel has it.
 const TARGET_MAX: u64 = 4096;
 
@@ -33,7 +33,7 @@ pub(super) struct Chunks {
 
 impl Chunks {
     fn address_len(self) -> u64 {
-        if self.indexes { INDEX } else { chunk::ADDRESS as u64 }
+        (if self.indexes { INDEX } else { chunk::ADDRESS }) as u64
     }
 
     /// Bytes of all addresses.
@@ -156,7 +156,7 @@ impl<R: Source> Image<R> {
         }
         let bits = (form & u32::from(chunk::BITS_MAX)) + u32::from(BLOCK_BITS);
         let indexes = form & u32::from(chunk::INDEXES) != 0;
-        let length = if indexes { INDEX } else { chunk::ADDRESS as u64 };
+        let length = (if indexes { INDEX } else { chunk::ADDRESS }) as u64;
         let map = (place + info.head()).next_multiple_of(length);
         let count = info.size.div_ceil(1 << bits);
         if count > self.size {
@@ -167,7 +167,7 @@ impl<R: Source> Image<R> {
 
     /// The address of a chunk; `None` for a hole.
     pub(super) fn chunk_at(&self, nid: Nid, chunks: Chunks, number: u64) -> Result<Option<u32>, ReadError> {
-        let mut address = [0; INDEX as usize];
+        let mut address = [0; INDEX];
         let length = if chunks.indexes { address.len() } else { chunk::ADDRESS };
         self.exactly(chunks.map + number * chunks.address_len(), &mut address[..length])?;
         let block = if chunks.indexes { u32_at(&address, 4) } else { u32_at(&address, 0) };

@@ -16,6 +16,7 @@ mod xattrs;
 pub use check::Checked;
 pub use directory::{DirEntry, Entries};
 pub use error::ReadError;
+pub use xattrs::Xattr;
 
 use crate::format::superblock::{self, Superblock};
 use crate::format::{BLOCK, BLOCK_BITS, SLOT, inode, u16_at};

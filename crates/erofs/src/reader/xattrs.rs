@@ -11,6 +11,12 @@ use crate::format::{BLOCK_BITS, u32_at};
 /// The bit of a prefix's number that says that the image has the prefix itself.
 const OWN_PREFIX: u8 = 0x80;
 
+/// An extended attribute: its full name, and its value.
+pub type Xattr = (Vec<u8>, Vec<u8>);
+
+/// Told an attribute: the area that its value may be in, its name, where its value is.
+type Tell<'a> = dyn FnMut(&[u8], Vec<u8>, Value) -> Result<(), ReadError> + 'a;
+
 /// Where a value is.
 enum Value {
     /// In the area.
@@ -24,7 +30,7 @@ impl<R: Source> Image<R> {
     ///
     /// # Errors
     /// See [`ReadError`].
-    pub fn xattrs(&self, inode: &InodeInfo) -> Result<Vec<(Vec<u8>, Vec<u8>)>, ReadError> {
+    pub fn xattrs(&self, inode: &InodeInfo) -> Result<Vec<Xattr>, ReadError> {
         let mut found = Vec::new();
         self.each(inode, &mut |_| true, &mut |area, name, value| {
             found.push((name, self.value(area, value)?));
@@ -62,7 +68,7 @@ impl<R: Source> Image<R> {
         &self,
         inode: &InodeInfo,
         wanted: &mut dyn FnMut(u32) -> bool,
-        tell: &mut dyn FnMut(&[u8], Vec<u8>, Value) -> Result<(), ReadError>,
+        tell: &mut Tell<'_>,
     ) -> Result<(), ReadError> {
         let damaged = |what: &str| ReadError::damaged(format!("inode {}: {what}", inode.nid.0));
         let length = xattr::area(inode.raw.xattr_count);

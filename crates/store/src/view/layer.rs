@@ -22,6 +22,7 @@ pub(super) struct Found {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct At<'a> {
     pub(super) path: &'a [u8],
+    #[expect(dead_code, reason = "for the shape of image files")]
     pub(super) nid: u64,
 }
 

@@ -34,6 +34,9 @@ const MAX_LINKS: usize = 40;
 /// Longest path that is asked for, and longest target of a link.
 const PATH_MOST: usize = 1 << 20;
 
+/// An extended attribute: its full name, and its value.
+pub type Xattr = (Vec<u8>, Vec<u8>);
+
 /// An image's file tree.
 #[derive(Debug)]
 pub struct View {
@@ -306,7 +309,7 @@ impl View {
     ///
     /// # Errors
     /// The layer could not be read.
-    pub fn xattrs(&self, node: &Node) -> Result<Vec<(Vec<u8>, Vec<u8>)>, ViewError> {
+    pub fn xattrs(&self, node: &Node) -> Result<Vec<Xattr>, ViewError> {
         if node.parts.is_empty() || node.stat.kind == Kind::Whiteout {
             return Ok(Vec::new());
         }
