@@ -3,7 +3,6 @@
 //!
 //! It refuses to know where bytes go and come from ([`Sink`], [`Source`]), what a layer is, and the clock. Called by the store.
 
-#[expect(dead_code, reason = "the reader uses the rest of it")]
 pub(crate) mod format;
 mod patch;
 mod reader;

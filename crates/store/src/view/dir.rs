@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
 use super::attributes::{Kind, Stat};
@@ -161,6 +161,17 @@ impl DirLayer {
             deferred.apply(path, &mut stat);
         }
         Ok(stat)
+    }
+}
+
+/// Where the hole of a file ends that begins at `offset`. File systems that know none have none.
+pub(super) fn hole(file: &File, offset: u64) -> io::Result<u64> {
+    match rustix::fs::seek(file, SeekFrom::Data(offset)) {
+        Ok(data) => Ok(data.max(offset)),
+        // No data follows.
+        Err(Errno::NXIO) => Ok(file.metadata()?.len().max(offset)),
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(offset),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -99,6 +99,13 @@ impl Content<'_> {
             Self::File(file, _) => file.read_at(buffer, offset),
         }
     }
+
+    /// Where the hole ends that begins at `offset`; `offset` itself where there is none.
+    pub(super) fn hole(&self, offset: u64) -> io::Result<u64> {
+        match self {
+            Self::File(file, _) => super::dir::hole(file, offset),
+        }
+    }
 }
 
 /// Whether overlayfs keeps something of its own in attributes of this name.

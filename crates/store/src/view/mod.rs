@@ -112,6 +112,12 @@ impl OpenFile<'_> {
             }
         }
     }
+
+    /// Where the hole ends that begins at `offset`; `offset` itself where there is none, or it is not known.
+    fn hole(&self, offset: u64) -> Result<u64, ViewError> {
+        let hole = self.content.hole(offset);
+        hole.map_err(|error| self.view.failed(self.node.parts[0].layer, &self.node.path, error))
+    }
 }
 
 impl View {

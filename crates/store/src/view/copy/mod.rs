@@ -254,6 +254,12 @@ impl Copier<'_> {
             if (self.options.cancelled)() {
                 return Err(ViewError::Cancelled);
             }
+            // What is empty is not read; it may be large.
+            let end = content.hole(at)?.min(node.stat.size);
+            if end > at {
+                (at, hole) = (end, true);
+                continue;
+            }
             let length = fill(&content, at, &mut self.buffer)?;
             if length == 0 {
                 break;
