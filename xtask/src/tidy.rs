@@ -2,6 +2,7 @@
 //!
 //! This file knows where things lie and which rule is for which file; it does not know the rules.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +17,8 @@ const SKIPPED: &[&str] = &[".git", "target"];
 const TEXT: &[&str] = &["rs", "md", "toml", "sh", "yaml", "yml", "json", "proto"];
 /// Text without an ending in its name.
 const TEXT_NAMES: &[&str] = &["run", ".gitignore"];
+/// Names the test of each of its lines.
+const THREATS: &str = "docs/threat-model.md";
 /// Documents which a project of this kind must have.
 const DOCUMENTS: &[&str] =
     &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "LICENSE"];
@@ -27,6 +30,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Report> {
     files.sort();
     let mut found: Vec<(String, Finding)> = Vec::new();
     let mut rust = 0_usize;
+    let (mut functions, mut threats) = (BTreeSet::new(), String::new());
     for path in &files {
         let name = path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned();
         let text = fs::read_to_string(path).with_context(|| format!("read {name}"))?;
@@ -47,7 +51,14 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Report> {
             findings.extend(rules::changelog(&text));
         }
         found.extend(findings.into_iter().map(|f| (name.clone(), f)));
+        if name.ends_with(".rs") {
+            functions.extend(rules::functions(&text).map(str::to_owned));
+        } else if name == THREATS {
+            threats = text;
+        }
     }
+    let missing = rules::tests_of_threats(&threats, &|test| functions.contains(test));
+    found.extend(missing.into_iter().map(|f| (THREATS.to_owned(), f)));
     for document in DOCUMENTS {
         if !root.join(document).is_file() {
             found.push((

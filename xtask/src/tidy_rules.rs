@@ -173,6 +173,39 @@ pub(crate) fn commands(text: &str, exists: &dyn Fn(&str) -> bool, is_chore: &dyn
     found
 }
 
+/// For the threat model: the tests that its tables name, in the last column, exist, and every line names one.
+pub(crate) fn tests_of_threats(text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let mut tests = false;
+    for (number, line) in numbered(text) {
+        let Some(row) = line.strip_prefix('|') else {
+            tests = false;
+            continue;
+        };
+        let last = row.trim_end().trim_end_matches('|').rsplit('|').next().unwrap_or_default().trim();
+        if last == "tests" {
+            tests = true;
+        } else if tests && !last.starts_with("---") {
+            let named: Vec<&str> = last.split('`').skip(1).step_by(2).collect();
+            if named.is_empty() {
+                found.push(Finding::error(Some(number), "names no test".into()));
+            }
+            for name in named.into_iter().filter(|name| !exists(name)) {
+                found.push(Finding::error(Some(number), format!("names the test {name:?}, which is not there")));
+            }
+        }
+    }
+    found
+}
+
+/// The names of functions in a source, for [`tests_of_threats`].
+pub(crate) fn functions(text: &str) -> impl Iterator<Item = &str> {
+    text.split("fn ").skip(1).filter_map(|rest| {
+        let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))?;
+        rest[end..].starts_with('(').then_some(&rest[..end])
+    })
+}
+
 /// For the change log: what is not released yet has its place at the top.
 pub(crate) fn changelog(text: &str) -> Vec<Finding> {
     let first = text.lines().find(|l| l.starts_with("## "));

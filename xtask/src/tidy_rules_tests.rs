@@ -93,6 +93,20 @@ fn commands_in_documents_exist() {
 }
 
 #[test]
+fn threats_name_tests_that_exist() {
+    let source = "#[test]\nfn one() {}\nasync fn two() {}\nfn generic<T>() {}\n";
+    let names: Vec<&str> = functions(source).collect();
+    assert_eq!(names, ["one", "two"]);
+    let exists = |name: &str| names.contains(&name);
+    let head = "| attack | tests |\n|---|---|\n";
+    assert_eq!(tests_of_threats(&format!("{head}| a | `one`, `two` |\n\n| other | table |\n| x | y |\n"), &exists), []);
+    assert_eq!(
+        texts(&tests_of_threats(&format!("{head}| a | `gone`, `one` |\n| b | none |\n"), &exists)),
+        ["names the test \"gone\", which is not there", "names no test"]
+    );
+}
+
+#[test]
 fn the_change_log_starts_with_what_is_not_released() {
     assert_eq!(changelog("# Changelog\n\n## [Unreleased]\n\n## [0.1.0]\n"), []);
     assert_eq!(changelog("# Changelog\n\n## [0.1.0]\n").len(), 1);

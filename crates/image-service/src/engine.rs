@@ -87,6 +87,8 @@ impl Engine {
             retry: options.retry.clone(),
             proxy: options.proxy.clone(),
             ranges: options.ranges.clone(),
+            bandwidth: options.bandwidth,
+            allowed_targets: options.allowed_targets.clone(),
             ..registry::Options::new(certs_d::loader(options.hosts_roots.clone()))
         });
         let token = CancellationToken::new();

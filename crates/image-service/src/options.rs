@@ -40,6 +40,10 @@ pub struct EngineOptions {
     pub proxy: registry::ProxySettings,
     /// When one large layer is fetched over several connections.
     pub ranges: registry::RangePolicy,
+    /// Bytes a second that all pulls take in together at most.
+    pub bandwidth: Option<u64>,
+    /// Where registries may send to though it is in plain HTTP or at an address that they are not near to.
+    pub allowed_targets: Vec<registry::AllowedTarget>,
     /// Runtime handlers beside the default one that requests may name.
     pub runtime_handlers: Vec<String>,
     /// Whether a pull by digest of an image that is here and whole is answered without asking the registry. It saves a
@@ -70,6 +74,8 @@ impl Default for EngineOptions {
             retry: registry::RetryPolicy::default(),
             proxy: registry::ProxySettings::default(),
             ranges: registry::RangePolicy::default(),
+            bandwidth: None,
+            allowed_targets: Vec::new(),
             runtime_handlers: Vec::new(),
             trust_present_digests: false,
             check_disk_space: true,
@@ -104,6 +110,8 @@ impl fmt::Debug for EngineOptions {
             .field("retry", &self.retry)
             .field("proxy", &self.proxy)
             .field("ranges", &self.ranges)
+            .field("bandwidth", &self.bandwidth)
+            .field("allowed_targets", &self.allowed_targets)
             .field("runtime_handlers", &self.runtime_handlers)
             .field("trust_present_digests", &self.trust_present_digests)
             .field("check_disk_space", &self.check_disk_space)

@@ -352,6 +352,8 @@ impl App {
         let mut options = EngineOptions {
             root: config.root.clone(),
             hosts_roots: config.registry_config_paths.clone(),
+            allowed_targets: config.allowed_registry_targets.clone(),
+            bandwidth: Some(config.pulls.bandwidth).filter(|rate| *rate > 0),
             platform: config.platform.clone(),
             max_parallel_layers: config.max_parallel_layers,
             memory: usize::try_from(config.pull_memory).unwrap_or(usize::MAX),

@@ -162,10 +162,11 @@ fn every_field_is_taken() {
          nodeIP: [10.0.0.1, 'fd00::1']\nclusterDNS: [10.96.0.10]\nclusterDomain: cluster.local\nresolvConf: /run/resolv.conf\n\
          podCgroup: /pods\nseccompDefault: true\ncrashLoopBackOff: {{maxContainerRestartPeriod: 1m}}\ncontainerLogMaxSize: 50M\n\
          containerLogMaxFiles: 3\ncontainerLogMaxWorkers: 2\ncontainerLogMonitorInterval: 5s\n\
-         registryConfigPaths: [/a, /b]\nmaxPods: 30\nadminSocket: /run/a.sock\nmetricsAddress: 127.0.0.1:9\n\
+         registryConfigPaths: [/a, /b]\n\
+         allowedRegistryTargets: [10.0.0.0/8, 'http://storage.example:9000']\nmaxPods: 30\nadminSocket: /run/a.sock\nmetricsAddress: 127.0.0.1:9\n\
          serializeImagePulls: false\nmaxParallelImagePulls: 4\nmaxParallelImagePullsPerRegistry: 2\nregistryPullQPS: 7\n\
          registryBurst: 8\nregistryPullWait: 9s\ncoalesceImagePulls: false\npullLinger: 1s\npullAgeing: 2s\n\
-         imagePullProgressDeadline: 3s\nimagePullMinimumRate: 4Ki\nimagePullDeadline: 5s\n\
+         imagePullProgressDeadline: 3s\nimagePullMinimumRate: 4Ki\nimagePullDeadline: 5s\nmaxPullBandwidth: 10Mi\n\
          imagePullBackOff: {{initial: 1s, max: 2s, byCause: false, eventPerCheck: true}}\n\
          imagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages\n\
          preloadedImagesVerificationAllowlist: [a.example/x, b.example/*]\n\
@@ -193,6 +194,8 @@ fn every_field_is_taken() {
     assert_eq!(config.root, Path::new("/srv/images"));
     assert_eq!(config.runtime_request_timeout, Duration::from_secs(90));
     assert_eq!(config.registry_config_paths, [Path::new("/a"), Path::new("/b")]);
+    let targets: Vec<String> = config.allowed_registry_targets.iter().map(ToString::to_string).collect();
+    assert_eq!(targets, ["10.0.0.0/8", "http://storage.example:9000"]);
     let second = Duration::from_secs;
     let pulls = Pulls {
         serialize: Some(false),
@@ -206,6 +209,7 @@ fn every_field_is_taken() {
         coalesce: false,
         progress_deadline: second(3),
         minimum_rate: 4096,
+        bandwidth: 10 << 20,
         deadline: second(5),
     };
     assert_eq!(config.pulls, pulls);

@@ -1,5 +1,5 @@
-//! What kind of address a URL points at, and which foreign addresses a registry may send us to. Only literal addresses
-//! are judged: a name's address is the resolver's business.
+//! What kind of address something has, and who can be behind it. It judges addresses and the literal hosts of URLs; what a name
+//! leads to is found in [`crate::resolve`], and what follows from it in [`crate::target`].
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -8,40 +8,66 @@ use url::{Host, Url};
 /// Classes of addresses, by who can be behind them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// A name other than `localhost`, or a public address.
+    /// Anybody.
     Public,
     /// A private network.
     Private,
     /// This machine.
     Loopback,
-    /// Link-local (where cloud metadata services live), unspecified, multicast, broadcast.
+    /// Link-local (where cloud metadata services live), unspecified, multicast, broadcast, reserved.
     Special,
 }
 
-/// The class of a URL's host.
+/// Metadata and host services of clouds that lie outside of the link-local networks.
+const METADATA_V4: [Ipv4Addr; 3] =
+    [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(168, 63, 129, 16), Ipv4Addr::new(192, 0, 0, 192)];
+const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+
+/// The class of a URL's host as far as its text tells: a name other than `localhost` counts as public.
 pub(crate) fn class_of(url: &Url) -> Class {
     match url.host() {
-        Some(Host::Domain(name)) => {
-            let name = name.trim_end_matches('.');
-            if name.eq_ignore_ascii_case("localhost") || name.to_ascii_lowercase().ends_with(".localhost") {
-                Class::Loopback
-            } else {
-                Class::Public
-            }
-        }
+        Some(Host::Domain(name)) if is_localhost(name) => Class::Loopback,
+        Some(Host::Domain(_)) => Class::Public,
         Some(Host::Ipv4(ip)) => class_v4(ip),
         Some(Host::Ipv6(ip)) => class_v6(ip),
         None => Class::Special,
     }
 }
 
+/// Whether a name stands for this machine whatever a resolver says.
+pub(crate) fn is_localhost(name: &str) -> bool {
+    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    name == "localhost" || name.ends_with(".localhost")
+}
+
+/// The address that a URL's host is, where it is no name.
+pub(crate) fn literal(url: &Url) -> Option<IpAddr> {
+    match url.host()? {
+        Host::Domain(_) => None,
+        Host::Ipv4(ip) => Some(ip.into()),
+        Host::Ipv6(ip) => Some(IpAddr::V6(ip).to_canonical()),
+    }
+}
+
+/// The class of an address.
+pub(crate) fn class_of_ip(ip: IpAddr) -> Class {
+    match ip {
+        IpAddr::V4(ip) => class_v4(ip),
+        IpAddr::V6(ip) => class_v6(ip),
+    }
+}
+
 fn class_v4(ip: Ipv4Addr) -> Class {
-    let [a, b, ..] = ip.octets();
+    let [a, b, c, _] = ip.octets();
     if ip.is_loopback() {
         Class::Loopback
-    } else if ip.is_link_local() || ip.is_unspecified() || ip.is_multicast() || ip.is_broadcast() || a == 0 {
+    } else if ip.is_link_local() || ip.is_multicast() || a == 0 || a >= 240 || METADATA_V4.contains(&ip) {
         Class::Special
-    } else if ip.is_private() || (a == 100 && (64..128).contains(&b)) {
+    } else if ip.is_private()
+        || (a == 100 && (64..128).contains(&b))
+        || (a == 192 && b == 0 && c == 0)
+        || (a == 198 && (b == 18 || b == 19))
+    {
         Class::Private
     } else {
         Class::Public
@@ -49,76 +75,40 @@ fn class_v4(ip: Ipv4Addr) -> Class {
 }
 
 fn class_v6(ip: Ipv6Addr) -> Class {
-    if let IpAddr::V4(v4) = IpAddr::V6(ip).to_canonical() {
+    if let Some(v4) = embedded_v4(ip) {
         return class_v4(v4);
     }
     let first = ip.segments()[0];
     if ip.is_loopback() {
         Class::Loopback
-    } else if ip.is_unspecified() || ip.is_multicast() || first & 0xffc0 == 0xfe80 {
+    } else if ip.is_unspecified() || ip.is_multicast() || first & 0xffc0 == 0xfe80 || ip == METADATA_V6 {
         Class::Special
-    } else if first & 0xfe00 == 0xfc00 {
+    } else if first & 0xfe00 == 0xfc00 || first & 0xffc0 == 0xfec0 {
         Class::Private
     } else {
         Class::Public
     }
 }
 
+/// The IPv4 address that an IPv6 address stands for: mapped, compatible, of the well-known NAT64 prefix, or 6to4.
+fn embedded_v4(ip: Ipv6Addr) -> Option<Ipv4Addr> {
+    let [a, b, c, d, e, f, high, low] = ip.segments();
+    let v4 = |high: u16, low: u16| {
+        let ([p, q], [r, s]) = (high.to_be_bytes(), low.to_be_bytes());
+        Some(Ipv4Addr::new(p, q, r, s))
+    };
+    match [a, b, c, d, e, f] {
+        [0, 0, 0, 0, 0, 0xffff] | [0x64, 0xff9b, 0, 0, 0, 0] => v4(high, low),
+        // Neither `::` nor `::1`.
+        [0, 0, 0, 0, 0, 0] if high != 0 => v4(high, low),
+        [0x2002, ..] => v4(b, c),
+        _ => None,
+    }
+}
+
 /// Whether both URLs have the same scheme, host and port.
 pub(crate) fn same_origin(a: &Url, b: &Url) -> bool {
     a.scheme() == b.scheme() && a.host() == b.host() && a.port_or_known_default() == b.port_or_known_default()
-}
-
-/// Whether a secret may be sent to the token service that `registry` names: HTTPS unless the registry itself is plain
-/// HTTP, no user information, and no address of a private kind unless the registry is of that kind itself or the host
-/// is the same.
-///
-/// # Errors
-/// The reason, as a text.
-pub(crate) fn check_realm(registry: &Url, realm: &Url) -> Result<(), String> {
-    match realm.scheme() {
-        "https" => {}
-        "http" if registry.scheme() == "http" => {}
-        "http" => return Err("the token service is plain HTTP while the registry is HTTPS".into()),
-        other => return Err(format!("the token service has the scheme {other:?}")),
-    }
-    if realm.host().is_none() {
-        return Err("the token service has no host".into());
-    }
-    let (theirs, own) = (class_of(realm), class_of(registry));
-    if realm.host() == registry.host() || theirs == Class::Public || (theirs == own && own != Class::Special) {
-        return Ok(());
-    }
-    let what = match theirs {
-        Class::Loopback => "this machine",
-        Class::Private => "a private address",
-        _ => "a link-local or special address",
-    };
-    Err(format!("the token service is at {what} and the registry is not"))
-}
-
-/// Whether a redirect from `from` (the first request was to `first`) may be followed to `to`.
-///
-/// # Errors
-/// The reason, as a text.
-pub(crate) fn check_redirect(first: &Url, to: &Url) -> Result<(), String> {
-    match to.scheme() {
-        "https" => {}
-        "http" if first.scheme() == "http" => {}
-        "http" => return Err("from HTTPS to plain HTTP".into()),
-        other => return Err(format!("to the scheme {other:?}")),
-    }
-    if to.host().is_none() {
-        return Err("to a URL without a host".into());
-    }
-    if to.host() == first.host() {
-        return Ok(());
-    }
-    match class_of(to) {
-        Class::Special => Err("to a link-local or special address".into()),
-        Class::Loopback if class_of(first) != Class::Loopback => Err("to this machine".into()),
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]
@@ -130,48 +120,58 @@ mod tests {
     }
 
     #[test]
-    fn realms() {
+    fn classes() {
         let cases = [
-            ("https://r.example", "https://auth.example/token", true),
-            ("https://r.example", "http://auth.example/token", false),
-            ("http://r.example", "http://auth.example/token", true),
-            ("http://127.0.0.1:5000", "http://127.0.0.1:5001/token", true),
-            ("http://localhost:5000", "http://127.0.0.1:5001/token", true),
-            ("https://r.example", "https://127.0.0.1/token", false),
-            ("https://r.example", "https://localhost/token", false),
-            ("https://r.example", "https://169.254.169.254/latest", false),
-            ("https://r.example", "https://10.0.0.1/token", false),
-            ("https://10.0.0.2", "https://10.0.0.1/token", true),
-            ("https://10.0.0.2", "https://127.0.0.1/token", false),
-            ("https://r.example", "https://[::ffff:10.0.0.1]/token", false),
-            ("https://r.example", "https://[fe80::1]/token", false),
-            ("https://r.example", "https://[fd00::1]/token", false),
-            ("https://r.example", "https://0x7f000001/token", false),
-            ("https://r.example", "https://100.64.0.1/token", false),
-            ("https://169.254.1.1", "https://169.254.1.1/token", true),
-            ("https://169.254.1.1", "https://169.254.1.2/token", false),
-            ("https://r.example", "ftp://auth.example/", false),
-            ("https://r.example", "https://203.0.113.9/token", true),
+            ("203.0.113.9", Class::Public),
+            ("8.8.8.8", Class::Public),
+            ("10.1.2.3", Class::Private),
+            ("172.31.0.1", Class::Private),
+            ("172.32.0.1", Class::Public),
+            ("192.168.0.1", Class::Private),
+            ("100.64.0.1", Class::Private),
+            ("198.19.0.1", Class::Private),
+            ("127.8.8.8", Class::Loopback),
+            ("0.0.0.0", Class::Special),
+            ("169.254.169.254", Class::Special),
+            ("100.100.100.200", Class::Special),
+            ("168.63.129.16", Class::Special),
+            ("224.0.0.1", Class::Special),
+            ("255.255.255.255", Class::Special),
+            ("::", Class::Special),
+            ("::1", Class::Loopback),
+            ("fe80::1", Class::Special),
+            ("ff02::1", Class::Special),
+            ("fd00::1", Class::Private),
+            ("fd00:ec2::254", Class::Special),
+            ("fec0::1", Class::Private),
+            ("2001:db8::1", Class::Public),
+            ("::ffff:10.0.0.1", Class::Private),
+            ("::ffff:169.254.169.254", Class::Special),
+            ("::127.0.0.1", Class::Loopback),
+            ("64:ff9b::a9fe:a9fe", Class::Special),
+            ("64:ff9b::808:808", Class::Public),
+            ("2002:a00:1::", Class::Private),
         ];
-        for (registry, realm, want) in cases {
-            assert_eq!(check_realm(&u(registry), &u(realm)).is_ok(), want, "{registry} → {realm}");
+        for (ip, want) in cases {
+            assert_eq!(class_of_ip(ip.parse().expect("an address")), want, "{ip}");
         }
     }
 
     #[test]
-    fn redirects() {
+    fn hosts_of_urls() {
         let cases = [
-            ("https://r.example", "https://cdn.example/x", true),
-            ("https://r.example", "http://cdn.example/x", false),
-            ("http://r.example", "http://cdn.example/x", true),
-            ("https://r.example", "https://10.1.2.3/x", true),
-            ("https://r.example", "https://169.254.169.254/x", false),
-            ("https://r.example", "https://127.0.0.1/x", false),
-            ("http://127.0.0.1:1", "http://127.0.0.1:2/x", true),
-            ("https://r.example", "file:///etc/passwd", false),
+            ("http://localhost/", Class::Loopback),
+            ("http://LOCALHOST./", Class::Loopback),
+            ("http://a.localhost/", Class::Loopback),
+            ("http://localhost.example/", Class::Public),
+            ("http://0x7f000001/", Class::Loopback),
+            ("http://2130706433/", Class::Loopback),
+            ("http://0251.0376.0251.0376/", Class::Special),
+            ("http://[::ffff:a00:1]/", Class::Private),
+            ("http://r.example/", Class::Public),
         ];
-        for (first, to, want) in cases {
-            assert_eq!(check_redirect(&u(first), &u(to)).is_ok(), want, "{first} → {to}");
+        for (url, want) in cases {
+            assert_eq!(class_of(&u(url)), want, "{url}");
         }
     }
 

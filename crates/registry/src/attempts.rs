@@ -58,12 +58,13 @@ impl Attempts {
     pub(crate) fn failed(&mut self, policy: &RetryPolicy, who: Who<'_>, cause: Cause) -> Step {
         self.failures += 1;
         let is_last = self.at + 1 == self.order.len();
-        let budget = match (is_last, cause.is_unreachable()) {
-            (true, true) => policy.attempts.min(UNREACHABLE_ATTEMPTS),
-            (true, false) => policy.attempts,
+        let budget = match is_last {
+            true if cause.is_unreachable() => policy.attempts.min(UNREACHABLE_ATTEMPTS),
+            // One that says nothing may be about to fetch what it was asked for itself.
+            true => policy.attempts,
             // There is somebody else to ask: a second try for a hiccup, no more.
-            (false, true) => 1,
-            (false, false) => policy.attempts.min(2),
+            false if cause.is_dead() => 1,
+            false => policy.attempts.min(2),
         };
         let wait = match cause.retry_after() {
             Some(asked) if asked > policy.max_retry_after || !is_last => None,
@@ -120,6 +121,7 @@ mod tests {
     fn steps() {
         let policy = RetryPolicy { attempts: 3, ..RetryPolicy::default() };
         let connect = || Cause::Connect("refused".into());
+        let silent = || Cause::Idle { after: Duration::from_secs(60), what: crate::error::NO_ANSWER };
         let cases: Vec<(&str, usize, Vec<Cause>, Vec<&str>)> = vec![
             ("only host, 404", 1, vec![status(404, None)], vec!["end"]),
             (
@@ -131,6 +133,7 @@ mod tests {
             ("only host, unreachable", 1, vec![connect(), connect()], vec!["again", "end"]),
             ("mirror 404", 2, vec![status(404, None), status(404, None)], vec!["next", "end"]),
             ("mirror unreachable", 2, vec![connect(), status(404, None)], vec!["next", "end"]),
+            ("mirror that says nothing", 2, vec![silent(), silent()], vec!["next", "again"]),
             ("mirror 503", 2, vec![status(503, None), status(503, None)], vec!["again", "next"]),
             ("mirror 429 asks to wait", 2, vec![status(429, Some(1)), status(404, None)], vec!["next", "end"]),
             ("429 with a short wait", 1, vec![status(429, Some(1))], vec!["again"]),

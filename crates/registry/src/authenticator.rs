@@ -10,7 +10,6 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use url::Url;
 
-use crate::address::check_realm;
 use crate::challenge::Challenge;
 use crate::error::Cause;
 use crate::redact::{self, Secrets};
@@ -142,8 +141,7 @@ impl Authenticator {
         let realm = Url::parse(realm).map_err(|_| {
             Cause::Challenge(format!("the challenge's token service is no URL ({})", redact::text(realm, 100)))
         })?;
-        check_realm(&transport.config().base, &realm)
-            .map_err(|why| Cause::Challenge(format!("{why} ({})", redact::url(&realm))))?;
+        transport.check_realm(&realm).map_err(|why| Cause::Challenge(format!("{why} ({})", redact::url(&realm))))?;
         let wanted = Wanted { realm, service: bearer.get("service").map(str::to_owned), scopes: scopes.clone() };
         self.renew(state, wanted, transport, secrets).await?;
         round.fresh = Some(scopes);

@@ -23,6 +23,8 @@ use crate::pace::{Learnt, Pace};
 use crate::part::{Came, Part};
 use crate::redact;
 use crate::session::Session;
+use crate::spare::Spare;
+use crate::stall::Watch;
 
 /// This much since the last failure counts as progress, which makes the retry budget whole again.
 const PROGRESS: u64 = 64 << 10;
@@ -50,6 +52,10 @@ pub struct BlobStream {
     /// This host's answers to ranges are wrong: ask it for all and skip.
     no_ranges: Option<usize>,
     pace: Pace,
+    /// Whether the head's connection brings something.
+    watch: Watch,
+    /// Whether the host's answer to the head says that it does ranges.
+    does_ranges: bool,
     /// Where the host redirected to, until that is refused.
     target: Option<Url>,
     /// Whether bytes came by more than one connection.
@@ -72,6 +78,7 @@ impl BlobStream {
             return Err(session.nobody(&asked, false));
         }
         let pace = Pace::new(session.client().options().ranges.clone(), Instant::now());
+        let watch = Watch::new(session.client().options().stall.clone());
         let mut stream = Self {
             session,
             digest: descriptor.digest.clone(),
@@ -85,6 +92,8 @@ impl BlobStream {
             since_failure: 0,
             no_ranges: None,
             pace,
+            watch,
+            does_ranges: false,
             target: None,
             ranged: false,
             distrusted: false,
@@ -127,7 +136,8 @@ impl BlobStream {
             }
             if let Some(bytes) = self.parts.front_mut().and_then(|head| head.queue.pop_front()) {
                 self.offset += bytes.len() as u64;
-                self.pace.waited(entered.elapsed());
+                let held_up = self.parts.front_mut().map(Part::take_held_up).unwrap_or_default();
+                self.pace.waited(entered.elapsed().saturating_sub(held_up));
                 return Ok(Some(bytes));
             }
             self.schedule();
@@ -177,17 +187,30 @@ impl BlobStream {
         self.frontier = self.size;
     }
 
-    /// Waits until something happens to any part, and takes it in.
+    /// Waits until something happens to any part, and takes it in; or until the head brought next to nothing for too long.
     async fn happen(&mut self) -> Result<(), RegistryError> {
-        poll_fn(|cx| if self.poll_parts(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
+        let is_watched = |stream: &Self| stream.parts.front().is_some_and(Part::is_waiting);
+        if !is_watched(self) {
+            poll_fn(|cx| if self.poll_parts(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
+            return self.settle();
+        }
+        let (entered, left) = (Instant::now(), self.watch.left());
+        let something = poll_fn(|cx| if self.poll_parts(cx) { Poll::Ready(()) } else { Poll::Pending });
+        let came = tokio::time::timeout(left, something).await.is_ok();
+        if is_watched(self) {
+            self.watch.waited(entered.elapsed());
+        }
+        if !came {
+            self.replace();
+        }
         self.settle()
     }
 
     /// Whether something happened.
     fn poll_parts(&mut self, cx: &mut Context<'_>) -> bool {
-        let (size, idle) = (self.size, self.session.idle_timeout());
+        let (size, idle, share) = (self.size, self.session.idle_timeout(), self.session.share());
         for (n, part) in self.parts.iter_mut().enumerate() {
-            if let Poll::Ready(came) = part.poll(cx, size, idle) {
+            if let Poll::Ready(came) = part.poll(cx, size, idle, share) {
                 self.events.push_back((n, came));
             }
         }
@@ -202,8 +225,23 @@ impl BlobStream {
                     self.pace.came(bytes);
                     self.since_failure += bytes;
                     self.ranged |= n > 0 && bytes > 0;
+                    if n == 0 {
+                        self.watch.came(bytes);
+                    }
+                }
+                Came::Replaced => {
+                    tracing::debug!(asked = self.asked, host = self.host(), at = self.parts[n].from, "replaced");
+                    self.watch.replaced();
+                }
+                Came::SpareFailed(cause) => {
+                    tracing::debug!(asked = self.asked, host = self.host(), %cause, "a second connection failed");
+                    self.watch.in_vain();
                 }
                 Came::Answered { after, target, ranges } => {
+                    if n == 0 {
+                        self.does_ranges = ranges;
+                        self.watch.begin();
+                    }
                     self.pace.answered(after);
                     self.target = target;
                     if !ranges {
@@ -217,6 +255,38 @@ impl BlobStream {
             }
         }
         Ok(())
+    }
+
+    /// The head brings next to nothing: another connection asks for the same, and takes its place when it has overtaken it.
+    fn replace(&mut self) {
+        if let Some(since) = self.parts[0].spare_since() {
+            if since.elapsed() >= self.watch.window() {
+                self.parts[0].drop_spare();
+                self.watch.in_vain();
+            } else {
+                self.watch.begin();
+            }
+            return;
+        }
+        if !self.watch.is_stalled() {
+            return;
+        }
+        let host = self.attempts.host();
+        let from = self.parts[0].from;
+        let able = self.does_ranges && self.no_ranges != Some(host) && from < self.parts[0].end;
+        let Some(connection) = self.session.ranges(host).connection().filter(|_| able) else {
+            return self.watch.in_vain();
+        };
+        tracing::debug!(
+            asked = self.asked,
+            host = self.host(),
+            from,
+            "next to nothing comes: another connection is tried"
+        );
+        // The registry may know of another place that has it.
+        let open = self.ask(&self.parts[0], from == 0 && !self.parts[0].closed, None);
+        self.parts[0].hedge(Spare::new(open, from, connection));
+        self.watch.begin();
     }
 
     fn too_long(&mut self) -> RegistryError {
@@ -239,6 +309,7 @@ impl BlobStream {
         } else if self.active() > 0 && is_too_many(&cause) {
             self.fewer();
         }
+        self.watch.begin();
         if self.since_failure >= PROGRESS {
             self.attempts.progressed();
         }

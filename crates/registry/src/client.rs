@@ -9,16 +9,21 @@ use oci::{Reference, RegistryAuth};
 use tokio::time::Instant;
 use url::Url;
 
+use crate::bandwidth::{Bandwidth, Share};
 use crate::error::{Cause, RegistryError};
 use crate::hosts::HostsError;
 use crate::namespace::{HostConfig, Namespace};
+use crate::proxy::ProxySettings;
 use crate::ranges::{Allowance, Memory, RangePolicy};
 use crate::repository::Repository;
+use crate::resolve::{Lookup, system_lookup};
 use crate::retry::RetryPolicy;
+use crate::stall::StallPolicy;
+use crate::target::AllowedTarget;
 use crate::transport::{Shared, Transport};
 
-/// How long a host that could not be reached is asked last. Without it a dead mirror would cost its dial timeout for
-/// every blob.
+/// How long a host that could not be reached, or did not answer, is asked last. Without it a dead mirror would cost its
+/// timeout for every blob.
 const REMEMBER_UNREACHABLE: Duration = Duration::from_secs(60);
 
 /// Hosts whose connections are kept; beyond it those that no pull is using go.
@@ -46,42 +51,6 @@ impl Default for Limits {
     }
 }
 
-/// Proxies, from the environment or a configuration; this machine itself is never reached through one.
-#[derive(Clone, Default)]
-pub struct ProxySettings {
-    /// For plain HTTP.
-    pub http: Option<String>,
-    /// For HTTPS.
-    pub https: Option<String>,
-    /// Hosts, domains and networks that are reached directly, with commas between them.
-    pub no_proxy: Option<String>,
-}
-
-impl ProxySettings {
-    /// The usual variables, upper or lower case, by a look-up that the caller supplies (`HTTP_PROXY`, `HTTPS_PROXY`,
-    /// `NO_PROXY`).
-    pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Self {
-        let get = |name: &str| {
-            lookup(name)
-                .filter(|v| !v.is_empty())
-                .or_else(|| lookup(&name.to_ascii_lowercase()))
-                .filter(|v| !v.is_empty())
-        };
-        Self { http: get("HTTP_PROXY"), https: get("HTTPS_PROXY"), no_proxy: get("NO_PROXY") }
-    }
-}
-
-impl fmt::Debug for ProxySettings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The URLs may have a password in them.
-        f.debug_struct("ProxySettings")
-            .field("http", &self.http.is_some())
-            .field("https", &self.https.is_some())
-            .field("no_proxy", &self.no_proxy)
-            .finish()
-    }
-}
-
 /// How a client behaves.
 #[derive(Clone)]
 pub struct Options {
@@ -97,6 +66,14 @@ pub struct Options {
     pub proxy: ProxySettings,
     /// When a blob is fetched by several ranges at once.
     pub ranges: RangePolicy,
+    /// When a connection that brings next to nothing is replaced.
+    pub stall: StallPolicy,
+    /// Bytes a second that all pulls take in together at most.
+    pub bandwidth: Option<u64>,
+    /// Where registries may send us to though it is in plain HTTP or at an address that they are not near to.
+    pub allowed_targets: Vec<AllowedTarget>,
+    /// Who is asked for the addresses of names.
+    pub lookup: Lookup,
     /// Where the bytes of ranges wait for their turn: a range is only asked for when its bytes may be held.
     pub memory: Arc<dyn Memory>,
 }
@@ -112,6 +89,10 @@ impl Options {
             limits: Limits::default(),
             proxy: ProxySettings::default(),
             ranges: RangePolicy::default(),
+            stall: StallPolicy::default(),
+            bandwidth: None,
+            allowed_targets: Vec::new(),
+            lookup: system_lookup(),
             memory: Arc::new(Allowance::default()),
         }
     }
@@ -131,6 +112,9 @@ impl fmt::Debug for Options {
             .field("limits", &self.limits)
             .field("proxy", &self.proxy)
             .field("ranges", &self.ranges)
+            .field("stall", &self.stall)
+            .field("bandwidth", &self.bandwidth)
+            .field("allowed_targets", &self.allowed_targets)
             .finish_non_exhaustive()
     }
 }
@@ -144,6 +128,7 @@ pub struct Client {
 struct Inner {
     options: Options,
     shared: Arc<Shared>,
+    bandwidth: Option<Arc<Bandwidth>>,
     /// Connections per host, for the configuration that they were made with.
     transports: Mutex<HashMap<HostConfig, Arc<Transport>>>,
     /// Until when a host is asked last.
@@ -158,15 +143,15 @@ impl Client {
     /// A client that has not spoken to anybody yet.
     #[must_use]
     pub fn new(options: Options) -> Self {
-        let shared = Shared::new(
-            options.user_agent.clone(),
-            options.proxy.clone(),
-            options.retry.idle_timeout,
-            options.limits.error_body,
-            options.ranges.per_host,
-        );
-        let inner =
-            Inner { options, shared: Arc::new(shared), transports: Mutex::default(), unreachable: Mutex::default() };
+        let shared = Shared::new(&options);
+        let bandwidth = options.bandwidth.map(Bandwidth::new);
+        let inner = Inner {
+            options,
+            shared: Arc::new(shared),
+            bandwidth,
+            transports: Mutex::default(),
+            unreachable: Mutex::default(),
+        };
         Self { inner: Arc::new(inner) }
     }
 
@@ -180,6 +165,11 @@ impl Client {
 
     pub(crate) fn options(&self) -> &Options {
         &self.inner.options
+    }
+
+    /// A pull's part of the bandwidth, where that is limited.
+    pub(crate) fn share(&self) -> Option<Share> {
+        self.inner.bandwidth.as_ref().map(Bandwidth::share)
     }
 
     /// The connections to a host; a changed configuration gets new ones.

@@ -63,7 +63,7 @@ impl Session {
         }
         let content_type = answer.content_type();
         let announced = announced(&answer)?;
-        let bytes = answer.body(options.limits.manifest, options.retry.idle_timeout).await?;
+        let bytes = answer.body(options.limits.manifest, options.retry.idle_timeout, self.share()).await?;
         check_is_json(&content_type, &bytes)?;
         let digest = match want.digest {
             Some(digest) => {

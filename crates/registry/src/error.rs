@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::StatusCode;
 
 use crate::redact;
+use crate::resolve::Refused;
 
 /// What a caller does about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -87,6 +88,9 @@ pub(crate) enum Cause {
     Config(String),
 }
 
+/// What was waited for where not even the head of an answer came.
+pub(crate) const NO_ANSWER: &str = "waiting for the answer";
+
 fn status_text(status: StatusCode) -> String {
     match status.canonical_reason() {
         Some(reason) => format!("{} {reason}", status.as_u16()),
@@ -162,6 +166,11 @@ impl Cause {
         matches!(self, Self::Connect(_))
     }
 
+    /// Whether there is nobody, or somebody who says nothing: others would wait as long in vain.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.is_unreachable() || matches!(self, Self::Idle { what: NO_ANSWER, .. })
+    }
+
     /// The wait that the host asked for.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -235,6 +244,9 @@ impl std::error::Error for RegistryError {}
 /// The words of an HTTP client error, without its URL, and what kind of trouble it is.
 pub(crate) fn transport_cause(error: reqwest::Error) -> Cause {
     let error = error.without_url();
+    if let Some(refused) = refusal(&error) {
+        return Cause::Redirect(refused.to_string());
+    }
     let is_connect = error.is_connect();
     let is_tls = is_tls(&error);
     let mut words = error.to_string();
@@ -252,6 +264,18 @@ pub(crate) fn transport_cause(error: reqwest::Error) -> Cause {
         (false, true) => Cause::Connect(words),
         (false, false) => Cause::Transport(words),
     }
+}
+
+/// Whether a name was not gone to, somewhere among the causes.
+fn refusal<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e Refused> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(refused) = error.downcast_ref::<Refused>() {
+            return Some(refused);
+        }
+        next = error.source();
+    }
+    None
 }
 
 /// Whether TLS is somewhere among the causes. An I/O error does not name what it wraps as its source.

@@ -1,7 +1,6 @@
 //! [`Part`]: a stretch of a blob and the connection that brings it: not asked for yet, resting after a failure, opening,
 //! reading, done. It holds what came until its turn. It decides nothing: `blob` says what is opened, tried again or given
-//! up, and when. A connection that brings less than the others would be doubled here; at present it is only given up when
-//! nothing comes from it at all.
+//! up, and when; and when a connection that brings next to nothing gets a [`Spare`] beside it.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -12,10 +11,12 @@ use bytes::{Buf as _, Bytes};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 use url::Url;
 
+use crate::bandwidth::Share;
 use crate::error::Cause;
+use crate::spare::{Left, Spare};
 use crate::transport::next_chunk;
 
 /// An answer that brings bytes.
@@ -57,17 +58,45 @@ pub(crate) struct Part {
     /// Failures since it last brought something.
     pub(crate) failures: u32,
     state: State,
+    /// Another connection for the same.
+    spare: Option<Box<Spare>>,
+    /// The right to the connection, where it was a spare one.
+    connection: Option<OwnedSemaphorePermit>,
+    /// How long the limit of bandwidth held it up.
+    held_up: Duration,
 }
 
-type Read = BoxFuture<'static, (reqwest::Response, Result<Option<Bytes>, Cause>)>;
-type Open = BoxFuture<'static, Result<Body, Cause>>;
+pub(crate) type Read = BoxFuture<'static, (reqwest::Response, Result<Option<Bytes>, Cause>)>;
+pub(crate) type Open = BoxFuture<'static, Result<Body, Cause>>;
 
 enum State {
     Idle,
     Resting(Pin<Box<Sleep>>),
-    Opening(Open),
-    Reading { read: Read, skip: u64, until: u64 },
+    /// What is missing began at `need` when it was asked.
+    Opening {
+        open: Open,
+        need: u64,
+    },
+    Reading {
+        read: Read,
+        skip: u64,
+        until: u64,
+    },
+    /// A piece is here, and may be taken in when the limit of bandwidth lets it.
+    HeldUp {
+        turn: BoxFuture<'static, ()>,
+        since: Instant,
+        piece: Piece,
+    },
     Done,
+}
+
+/// What came, with the connection on which more comes.
+struct Piece {
+    response: reqwest::Response,
+    bytes: Bytes,
+    skip: u64,
+    until: u64,
 }
 
 /// What happened to a part.
@@ -76,6 +105,10 @@ pub(crate) enum Came {
     Answered { after: Duration, target: Option<Url>, ranges: bool },
     /// So many bytes.
     Bytes(u64),
+    /// Its second connection took the place of the first.
+    Replaced,
+    /// Its second connection came to nothing.
+    SpareFailed(Cause),
     /// More bytes than the blob has.
     TooMuch,
     /// Something broke.
@@ -84,8 +117,19 @@ pub(crate) enum Came {
 
 impl Part {
     pub(crate) fn new(from: u64, end: u64, closed: bool, held: Option<Held>) -> Self {
-        let queue = VecDeque::new();
-        Self { from, end, closed, queue, surplus: None, held, failures: 0, state: State::Idle }
+        Self {
+            from,
+            end,
+            closed,
+            queue: VecDeque::new(),
+            surplus: None,
+            held,
+            failures: 0,
+            state: State::Idle,
+            spare: None,
+            connection: None,
+            held_up: Duration::ZERO,
+        }
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -94,16 +138,41 @@ impl Part {
 
     /// Whether it has, or asks for, a connection.
     pub(crate) fn is_active(&self) -> bool {
-        matches!(self.state, State::Opening(_) | State::Reading { .. })
+        matches!(self.state, State::Opening { .. } | State::Reading { .. } | State::HeldUp { .. })
     }
 
     pub(crate) fn is_reading(&self) -> bool {
+        matches!(self.state, State::Reading { .. } | State::HeldUp { .. })
+    }
+
+    /// Whether bytes are expected from the network, and not kept back by a limit of our own.
+    pub(crate) fn is_waiting(&self) -> bool {
         matches!(self.state, State::Reading { .. })
+    }
+
+    /// How long the limit of bandwidth held it up since this was asked.
+    pub(crate) fn take_held_up(&mut self) -> Duration {
+        std::mem::take(&mut self.held_up)
+    }
+
+    /// Since when there is a second connection.
+    pub(crate) fn spare_since(&self) -> Option<Instant> {
+        self.spare.as_ref().map(|spare| spare.since)
+    }
+
+    /// Has another connection ask for what is missing.
+    pub(crate) fn hedge(&mut self, spare: Spare) {
+        self.spare = Some(Box::new(spare));
+    }
+
+    /// Lets the second connection go.
+    pub(crate) fn drop_spare(&mut self) {
+        self.spare = None;
     }
 
     /// Whether nothing of it is here, and no answer has begun.
     pub(crate) fn is_untouched(&self, start: u64) -> bool {
-        self.from == start && self.queue.is_empty() && !matches!(self.state, State::Reading { .. } | State::Done)
+        self.from == start && self.queue.is_empty() && !self.is_reading() && !self.is_done()
     }
 
     /// Whether nothing more is to come from its connection.
@@ -114,13 +183,13 @@ impl Part {
     /// How far its connection goes.
     pub(crate) fn until(&self) -> Option<u64> {
         match self.state {
-            State::Reading { until, .. } => Some(until),
+            State::Reading { until, .. } | State::HeldUp { piece: Piece { until, .. }, .. } => Some(until),
             _ => None,
         }
     }
 
     pub(crate) fn open(&mut self, open: Open) {
-        self.state = State::Opening(open);
+        self.state = State::Opening { open, need: self.from };
     }
 
     /// Reads from an answer that is here already.
@@ -136,6 +205,8 @@ impl Part {
     pub(crate) fn done(&mut self) {
         self.state = State::Done;
         self.surplus = None;
+        self.spare = None;
+        self.connection = None;
         if let Some(held) = &mut self.held {
             held.connection = None;
         }
@@ -162,7 +233,34 @@ impl Part {
     }
 
     /// Looks whether something happened. `size` is the blob's, after which nothing may come.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, size: u64, idle: Duration) -> Poll<Came> {
+    pub(crate) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        size: u64,
+        idle: Duration,
+        share: Option<&Share>,
+    ) -> Poll<Came> {
+        if let Poll::Ready(came) = self.poll_first(cx, size, idle, share) {
+            return Poll::Ready(came);
+        }
+        let Some(spare) = &mut self.spare else { return Poll::Pending };
+        match std::task::ready!(spare.poll(cx, self.from, idle)) {
+            Ok(won) => {
+                self.connection = self.spare.take().and_then(|spare| spare.connection);
+                let piece = Piece { response: won.response, bytes: won.bytes, skip: 0, until: won.until };
+                // Taken in at the next look.
+                let (turn, since) = (turn(share, &piece.bytes), Instant::now());
+                self.state = State::HeldUp { turn, since, piece };
+                Poll::Ready(Came::Replaced)
+            }
+            Err(cause) => {
+                self.spare = None;
+                Poll::Ready(Came::SpareFailed(cause))
+            }
+        }
+    }
+
+    fn poll_first(&mut self, cx: &mut Context<'_>, size: u64, idle: Duration, share: Option<&Share>) -> Poll<Came> {
         loop {
             match &mut self.state {
                 State::Idle | State::Done => return Poll::Pending,
@@ -172,16 +270,15 @@ impl Part {
                     // Whoever polls looks for idle parts next.
                     return Poll::Ready(Came::Bytes(0));
                 }
-                State::Opening(open) => match std::task::ready!(open.as_mut().poll(cx)) {
-                    Ok(body) => {
+                State::Opening { open, need } => match std::task::ready!(open.as_mut().poll(cx)) {
+                    Ok(mut body) => {
                         let (after, target, ranges) = (body.after, body.target.clone(), body.ranges);
+                        // What another connection brought since.
+                        body.skip += self.from - *need;
                         self.read(body, idle);
                         return Poll::Ready(Came::Answered { after, target, ranges });
                     }
-                    Err(cause) => {
-                        self.state = State::Idle;
-                        return Poll::Ready(Came::Failed(cause));
-                    }
+                    Err(cause) => return Poll::Ready(self.broke(cause)),
                 },
                 State::Reading { read: reading, skip, until } => {
                     if self.from == self.end && (*until > self.end || self.end < size) {
@@ -193,42 +290,81 @@ impl Part {
                     }
                     let (response, came) = std::task::ready!(reading.as_mut().poll(cx));
                     match came {
-                        Ok(Some(mut bytes)) => {
-                            let skipped = (*skip).min(bytes.len() as u64);
-                            *skip -= skipped;
-                            bytes.advance(usize::try_from(skipped).expect("no more than the chunk's length"));
-                            *reading = read(response, idle);
-                            if bytes.is_empty() {
-                                continue;
+                        Ok(Some(bytes)) => {
+                            let piece = Piece { response, bytes, skip: *skip, until: *until };
+                            if share.is_some() {
+                                let (turn, since) = (turn(share, &piece.bytes), Instant::now());
+                                self.state = State::HeldUp { turn, since, piece };
+                            } else if let Some(came) = self.take_in(piece, size, idle) {
+                                return Poll::Ready(came);
                             }
-                            if self.end == size && bytes.len() as u64 > size - self.from {
-                                return Poll::Ready(Came::TooMuch);
-                            }
-                            self.failures = 0;
-                            let came = self.push(bytes);
-                            return Poll::Ready(Came::Bytes(came));
                         }
                         // All is here; how the connection ends is of no interest.
                         Ok(None) | Err(_) if self.from == self.end => {
                             self.done();
                             return Poll::Ready(Came::Bytes(0));
                         }
-                        Ok(None) => {
-                            self.state = State::Idle;
-                            return Poll::Ready(Came::Failed(Cause::Truncated { got: self.from, size }));
-                        }
-                        Err(cause) => {
-                            self.state = State::Idle;
-                            return Poll::Ready(Came::Failed(cause));
-                        }
+                        Ok(None) => return Poll::Ready(self.broke(Cause::Truncated { got: self.from, size })),
+                        Err(cause) => return Poll::Ready(self.broke(cause)),
+                    }
+                }
+                State::HeldUp { turn, since, .. } => {
+                    std::task::ready!(turn.as_mut().poll(cx));
+                    self.held_up += since.elapsed();
+                    let State::HeldUp { piece, .. } = std::mem::replace(&mut self.state, State::Idle) else {
+                        return Poll::Pending;
+                    };
+                    if let Some(came) = self.take_in(piece, size, idle) {
+                        return Poll::Ready(came);
                     }
                 }
             }
         }
     }
+
+    /// Takes in a piece, and goes on reading.
+    fn take_in(&mut self, piece: Piece, size: u64, idle: Duration) -> Option<Came> {
+        let Piece { response, mut bytes, mut skip, until } = piece;
+        let skipped = skip.min(bytes.len() as u64);
+        skip -= skipped;
+        bytes.advance(usize::try_from(skipped).expect("no more than the chunk's length"));
+        self.state = State::Reading { read: read(response, idle), skip, until };
+        if bytes.is_empty() {
+            return None;
+        }
+        if self.end == size && bytes.len() as u64 > size - self.from {
+            return Some(Came::TooMuch);
+        }
+        self.failures = 0;
+        Some(Came::Bytes(self.push(bytes)))
+    }
+
+    /// Its connection is gone: another one that is there already goes on.
+    fn broke(&mut self, cause: Cause) -> Came {
+        self.state = State::Idle;
+        let Some(mut spare) = self.spare.take() else { return Came::Failed(cause) };
+        self.connection = spare.connection.take();
+        self.state = match spare.left(self.from) {
+            Left::Opening { open, need } => State::Opening { open, need },
+            Left::Reading { read, skip, until } => State::Reading { read, skip, until },
+        };
+        tracing::debug!(%cause, from = self.from, "a connection that brought next to nothing broke");
+        Came::Replaced
+    }
 }
 
-fn read(mut response: reqwest::Response, idle: Duration) -> Read {
+/// Waits until the limit of bandwidth lets bytes be taken in.
+fn turn(share: Option<&Share>, bytes: &Bytes) -> BoxFuture<'static, ()> {
+    let (share, length) = (share.cloned(), bytes.len() as u64);
+    async move {
+        if let Some(share) = share {
+            share.take(length).await;
+        }
+    }
+    .boxed()
+}
+
+pub(crate) fn read(mut response: reqwest::Response, idle: Duration) -> Read {
     async move {
         let came = next_chunk(&mut response, idle).await;
         (response, came)

@@ -142,4 +142,13 @@ mod tests {
             assert_eq!(range_fits(text, 5, 10), want, "{text:?}");
         }
     }
+
+    proptest::proptest! {
+        #[test]
+        fn a_range_that_fits_is_within_the_blob(text in r"(bytes|[ */-]|[0-9]{1,21}){0,8}", from in 0u64..20, size in 0u64..20) {
+            if let Some(until) = range_fits(&text, from, size) {
+                proptest::prop_assert!(from < until && until <= size);
+            }
+        }
+    }
 }

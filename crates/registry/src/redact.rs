@@ -27,6 +27,14 @@ pub(crate) fn url(url: &Url) -> String {
     shown.to_string()
 }
 
+/// The URL's scheme, host and port: of a place that we were sent to, where the path may be a part of a signature.
+pub(crate) fn origin(url: &Url) -> String {
+    match url.host_str() {
+        Some(_) => format!("{}://{}/{GONE}", url.scheme(), host(url)),
+        None => format!("{}:{GONE}", url.scheme()),
+    }
+}
+
 /// `host[:port]` of a URL.
 pub(crate) fn host(url: &Url) -> String {
     match (url.host_str(), url.port()) {
@@ -183,6 +191,9 @@ mod tests {
         let u = |t: &str| url(&Url::parse(t).expect("parses"));
         assert_eq!(u("https://u:p@h:5000/v2/x?token=a#f"), "https://h:5000/v2/x?…");
         assert_eq!(u("http://h/v2/"), "http://h/v2/");
+        let o = |t: &str| origin(&Url::parse(t).expect("parses"));
+        assert_eq!(o("https://u:p@h:5000/sig=abc/x?token=a#f"), "https://h:5000/…");
+        assert_eq!(o("file:///etc/passwd"), "file:…");
     }
 
     #[test]

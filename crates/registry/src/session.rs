@@ -12,8 +12,10 @@ use http::{HeaderMap, HeaderValue};
 use oci::{Descriptor, Reference, RegistryAuth};
 use url::Url;
 
+use crate::address::{Class, class_of};
 use crate::attempts::{Attempts, Step, Who};
 use crate::authenticator::{Authenticator, Round};
+use crate::bandwidth::Share;
 use crate::challenge::{self, Challenge};
 use crate::client::Client;
 use crate::error::{Cause, RegistryError};
@@ -32,6 +34,8 @@ pub(crate) struct Session {
     reference: Reference,
     hosts: Vec<Host>,
     secrets: Secrets,
+    /// This pull's part of the bandwidth, where that is limited.
+    share: Option<Share>,
     /// Warnings that were shown already.
     warnings: Mutex<BTreeSet<String>>,
 }
@@ -99,7 +103,8 @@ impl Session {
             hosts.push(Host { transport, authenticator, failed: AtomicBool::new(false) });
         }
         let reference = reference.clone().with_default_tag();
-        Ok(Self { client, reference, hosts, secrets, warnings: Mutex::default() })
+        let share = client.share();
+        Ok(Self { client, reference, hosts, secrets, share, warnings: Mutex::default() })
     }
 
     pub(crate) fn reference(&self) -> &Reference {
@@ -108,6 +113,10 @@ impl Session {
 
     pub(crate) fn idle_timeout(&self) -> Duration {
         self.client.options().retry.idle_timeout
+    }
+
+    pub(crate) fn share(&self) -> Option<&Share> {
+        self.share.as_ref()
     }
 
     pub(crate) fn asked_blob(&self, descriptor: &Descriptor) -> String {
@@ -172,7 +181,7 @@ impl Session {
         let cause = cause.map_text(|text| self.secrets.scrub(text));
         let at = attempts.host();
         let host = &self.hosts[at];
-        if cause.is_unreachable() {
+        if cause.is_dead() {
             self.client.note_unreachable(&host.transport.config().base);
         }
         tracing::debug!(host = host.transport.name(), %cause, asked, "request failed");
@@ -299,6 +308,11 @@ fn is_for(auth: &RegistryAuth, upstream: bool, base: &Url) -> bool {
         "docker.io" | "index.docker.io" | "registry-1.docker.io" => "docker.io".to_owned(),
         other => other.to_ascii_lowercase(),
     };
+    // What is for HTTPS is not for a place where everybody on the line may read it. The other way round nothing is lost.
+    let is_https = auth.server_address.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("https://"));
+    if is_https && base.scheme() == "http" && class_of(base) != Class::Loopback {
+        return false;
+    }
     let server = server_host(&auth.server_address);
     // `host:443` and `host` are the same over HTTPS, `host:80` and `host` over HTTP.
     let Ok(server) = Url::parse(&format!("{}://{server}/", base.scheme())) else { return false };
@@ -325,6 +339,11 @@ mod tests {
             ("r.example", true, "https://r.example", true),
             ("r.example", true, "https://other.example", false),
             ("https://r.example/v1/", true, "https://r.example", true),
+            ("https://r.example", true, "http://r.example:443", false),
+            ("HTTPS://r.example:5000", true, "http://r.example:5000", false),
+            ("https://127.0.0.1:5000", true, "http://127.0.0.1:5000", true),
+            ("http://r.example:5000", true, "https://r.example:5000", true),
+            ("r.example", true, "http://r.example", true),
             ("r.example:443", true, "https://r.example", true),
             ("r.example:5000", true, "https://r.example", false),
             ("mirror.example", false, "https://mirror.example", true),

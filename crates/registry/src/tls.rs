@@ -1,13 +1,15 @@
 //! TLS client configurations: the ring provider named explicitly (no process-wide default), the system's roots beside
-//! the host's own, client certificates, and the verifier that accepts everything where a host is configured so.
+//! the host's own, client certificates, the verifier that also takes a configured certificate as the server's own, and the
+//! one that accepts everything where a host is configured so.
 
 use std::sync::Arc;
 
-use rustls::client::ResolvesClientCert;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{ResolvesClientCert, WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring};
+use rustls::server::ParsedCertificate;
 use rustls::sign::CertifiedKey;
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, OtherError, RootCertStore, SignatureScheme};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 
@@ -64,13 +66,24 @@ pub(crate) fn client_config(
         builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAll { provider: Arc::clone(&provider) }))
     } else {
         let mut roots = system.clone();
+        let mut given = Vec::new();
         for pem in &tls.ca_pem {
             for certificate in CertificateDer::pem_slice_iter(pem) {
                 let certificate = certificate.map_err(|e| format!("not a PEM certificate: {e}"))?;
-                roots.add(certificate).map_err(|e| format!("certificate authority cannot be used: {e}"))?;
+                let added = roots.add(certificate.clone());
+                added.map_err(|e| format!("certificate authority cannot be used: {e}"))?;
+                given.push(certificate.into_owned());
             }
         }
-        builder.with_root_certificates(roots)
+        let inner = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build();
+        match inner {
+            Ok(inner) if !given.is_empty() => {
+                builder.dangerous().with_custom_certificate_verifier(Arc::new(OrTheSame { inner, given }))
+            }
+            Ok(inner) => builder.with_webpki_verifier(inner),
+            // Nobody is trusted, so that every handshake fails.
+            Err(_) => builder.with_root_certificates(RootCertStore::empty()),
+        }
     };
     let mut config = if with_identity && !tls.client_identity_pem.is_empty() {
         let keys = tls
@@ -98,6 +111,63 @@ impl ResolvesClientCert for Identities {
 
     fn has_certs(&self) -> bool {
         !self.0.is_empty()
+    }
+}
+
+/// Takes the usual chains, and beside them a server that shows one of the given certificates itself, though that says that it
+/// is an authority: `openssl req -x509` makes such certificates, and Go's verifier takes them. Whoever has its key could as well
+/// sign a server's certificate with it, so this trusts nobody who is not trusted already. Name and time are checked.
+#[derive(Debug)]
+struct OrTheSame {
+    inner: Arc<WebPkiServerVerifier>,
+    given: Vec<CertificateDer<'static>>,
+}
+
+/// Whether an authority's certificate was shown as a server's, and nothing else was found wrong before. Times are looked at first.
+fn is_authority_as_server(error: &rustls::Error) -> bool {
+    let rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(source))) = error else { return false };
+    // The type of the library below is not ours to name.
+    format!("{source:?}") == "CaUsedAsEndEntity"
+}
+
+impl ServerCertVerifier for OrTheSame {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        match self.inner.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
+            Err(error) if is_authority_as_server(&error) && self.given.contains(end_entity) => {
+                verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
+                Ok(ServerCertVerified::assertion())
+            }
+            other => other,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.inner.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.inner.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
     }
 }
 
@@ -141,5 +211,49 @@ impl ServerCertVerifier for AcceptAll {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::testing::{ca_pem, self_signed_pem};
+
+    fn certificate(pem: &[u8]) -> CertificateDer<'static> {
+        CertificateDer::from_pem_slice(pem).expect("our own PEM")
+    }
+
+    fn verifier(given: &[u8]) -> OrTheSame {
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate(given)).expect("our own certificate");
+        let provider = Arc::new(ring::default_provider());
+        let inner = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build().expect("a root");
+        OrTheSame { inner, given: vec![certificate(given)] }
+    }
+
+    #[test]
+    fn a_given_certificate_is_taken_by_name_and_in_its_time() {
+        let year = |n: u64| UnixTime::since_unix_epoch(Duration::from_secs((n - 1970) * 31_556_952));
+        let (own, other) = (self_signed_pem(), ca_pem());
+        let cases = [
+            ("the very certificate", &own, "registry.example", 2030, None),
+            ("by address", &own, "127.0.0.1", 2030, None),
+            ("another name", &own, "other.example", 2030, Some("NotValidForName")),
+            ("before its time", &own, "registry.example", 2010, Some("NotValidYet")),
+            ("after its time", &own, "registry.example", 2200, Some("Expired")),
+            ("one that was not given", &other, "registry.example", 2030, Some("CaUsedAsEndEntity")),
+        ];
+        for (name, given, server, now, want) in cases {
+            let server = ServerName::try_from(server).expect("a name");
+            let shown = certificate(&own);
+            let got = verifier(given).verify_server_cert(&shown, &[], &server, &[], year(now));
+            match (got, want) {
+                (Ok(_), None) => {}
+                (Err(error), Some(want)) => assert!(format!("{error:?}").contains(want), "{name}: {error:?}"),
+                (got, want) => panic!("{name}: {got:?}, not {want:?}"),
+            }
+        }
     }
 }

@@ -149,7 +149,7 @@ async fn take(
         return Err(refusal(&host, answer.into_cause(transport.error_body()).await));
     }
     let content_type = answer.content_type();
-    let body = answer.body(limit, idle).await?;
+    let body = answer.body(limit, idle, None).await?;
     let (value, lifetime) = parse(&body).map_err(|why| {
         Cause::Challenge(format!("token service {host}: {why} (it came as {})", shown_type(&content_type)))
     })?;

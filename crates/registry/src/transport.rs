@@ -8,16 +8,21 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, LOCATION};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use reqwest::{NoProxy, Proxy, redirect};
+use reqwest::{Proxy, redirect};
 use rustls::RootCertStore;
 use tokio::sync::OnceCell;
+use tokio::time::Instant;
 use url::Url;
 
-use crate::address::{check_realm, check_redirect, same_origin};
-use crate::client::ProxySettings;
-use crate::error::{Cause, body_message, transport_cause};
+use crate::address::same_origin;
+use crate::bandwidth::Share;
+use crate::client::Options;
+use crate::error::{Cause, NO_ANSWER, body_message, transport_cause};
 use crate::namespace::HostConfig;
+use crate::proxy::Proxies;
 use crate::ranges::HostRanges;
+use crate::resolve::{AtHome, Elsewhere, Home, Lookup};
+use crate::target::{AllowedTarget, Why};
 use crate::{redact, retry, tls};
 
 const MAX_REDIRECTS: usize = 10;
@@ -27,23 +32,29 @@ const POOL_IDLE_FOR: Duration = Duration::from_secs(30);
 
 /// What all hosts of a client have in common.
 pub(crate) struct Shared {
-    pub(crate) user_agent: String,
-    pub(crate) proxy: ProxySettings,
-    pub(crate) idle_timeout: Duration,
-    pub(crate) error_body: usize,
+    user_agent: String,
+    /// Or why they cannot be used.
+    proxies: Result<Arc<Proxies>, Cause>,
+    idle_timeout: Duration,
+    error_body: usize,
     range_connections: u32,
+    lookup: Lookup,
+    allowed: Arc<[AllowedTarget]>,
     roots: OnceCell<Arc<RootCertStore>>,
 }
 
 impl Shared {
-    pub(crate) fn new(
-        user_agent: String,
-        proxy: ProxySettings,
-        idle_timeout: Duration,
-        error_body: usize,
-        range_connections: u32,
-    ) -> Self {
-        Self { user_agent, proxy, idle_timeout, error_body, range_connections, roots: OnceCell::new() }
+    pub(crate) fn new(options: &Options) -> Self {
+        Self {
+            user_agent: options.user_agent.clone(),
+            proxies: Proxies::new(&options.proxy).map(Arc::new),
+            idle_timeout: options.retry.idle_timeout,
+            error_body: options.limits.error_body,
+            range_connections: options.ranges.per_host,
+            lookup: Arc::clone(&options.lookup),
+            allowed: options.allowed_targets.clone().into(),
+            roots: OnceCell::new(),
+        }
     }
 
     async fn roots(&self) -> Arc<RootCertStore> {
@@ -68,6 +79,7 @@ pub(crate) struct Transport {
     headers: HeaderMap,
     shared: Arc<Shared>,
     ranges: HostRanges,
+    home: Arc<Home>,
     own: OnceCell<reqwest::Client>,
     foreign: OnceCell<reqwest::Client>,
 }
@@ -114,7 +126,10 @@ impl Transport {
         }
         let name = config.name();
         let ranges = HostRanges::new(shared.range_connections);
-        Ok(Self { config, name, headers, shared, ranges, own: OnceCell::new(), foreign: OnceCell::new() })
+        let proxies = shared.proxies.clone()?;
+        let home = Home::new(config.base.clone(), Arc::clone(&shared.lookup), proxies, Arc::clone(&shared.allowed));
+        let home = Arc::new(home);
+        Ok(Self { config, name, headers, shared, ranges, home, own: OnceCell::new(), foreign: OnceCell::new() })
     }
 
     pub(crate) fn config(&self) -> &HostConfig {
@@ -132,6 +147,14 @@ impl Transport {
 
     pub(crate) fn error_body(&self) -> usize {
         self.shared.error_body
+    }
+
+    /// Whether a token service that this registry names may be asked, which sees a secret.
+    ///
+    /// # Errors
+    /// The reason, as a text.
+    pub(crate) fn check_realm(&self, realm: &Url) -> Result<(), String> {
+        self.home.check(realm, Why::Realm)
     }
 
     /// Sends, follows redirects, and gives back the first answer that is none.
@@ -179,29 +202,47 @@ impl Transport {
                     let words = format!("no connection within {} s", self.config.dial_timeout.as_secs_f64());
                     return Err(Cause::Connect(words));
                 }
-                Ok(Err(error)) => return Err(transport_cause(error)),
-                Err(_) => return Err(Cause::Idle { after: wait, what: "waiting for the answer" }),
+                Ok(Err(error)) => return Err(self.failed(transport_cause(error), &url, ask.is_token)),
+                Err(_) => return Err(Cause::Idle { after: wait, what: NO_ANSWER }),
             };
-            tracing::debug!(
-                host = redact::host(&url),
-                path = url.path(),
-                status = response.status().as_u16(),
-                "answer"
-            );
+            if at_home {
+                self.home.answered(response.remote_addr());
+            }
+            // Where a redirect leads, the path may be a signature.
+            let path = if url == first && !left_origin { url.path() } else { "…" };
+            tracing::debug!(host = redact::host(&url), path, status = response.status().as_u16(), "answer");
             let Some(next) = redirect_target(&response, &url)? else {
                 return Ok(Answer { response, left_origin, host: redact::host(&url) });
             };
-            let checked =
-                if ask.is_token { check_realm(&self.config.base, &next) } else { check_redirect(&first, &next) };
-            checked.map_err(|why| Cause::Redirect(format!("{why} ({})", redact::url(&next))))?;
+            let why = if ask.is_token { Why::Realm } else { Why::Redirect };
+            let checked = self.home.check(&next, why);
+            checked.map_err(|why| Cause::Redirect(format!("{why} ({})", redact::origin(&next))))?;
             left_origin |= !same_origin(&first, &next);
             let keeps_method = matches!(response.status().as_u16(), 307 | 308);
             if ask.form.is_some() && (left_origin || !keeps_method) {
-                return Err(Cause::Redirect(format!("the credential was not sent on to {}", redact::url(&next))));
+                return Err(Cause::Redirect(format!("the credential was not sent on to {}", redact::origin(&next))));
             }
             url = next;
         }
         Err(Cause::Redirect(format!("more than {MAX_REDIRECTS} redirects in a row")))
+    }
+
+    /// Words for a request that brought no answer.
+    fn failed(&self, cause: Cause, url: &Url, is_token: bool) -> Cause {
+        // The registry is the one that is named; a token service is named by who asks it.
+        let elsewhere = !is_token && !same_origin(url, &self.config.base);
+        let there = if elsewhere { format!("redirected to {}: ", redact::host(url)) } else { String::new() };
+        let by = self.home.proxy_of(url).map(|proxy| format!(" (by the proxy {})", redact::host(proxy)));
+        match cause {
+            Cause::Redirect(words) if is_token => {
+                Cause::Challenge(format!("the token service is not asked: {words} ({})", redact::url(url)))
+            }
+            Cause::Redirect(words) => Cause::Redirect(format!("{words} ({})", redact::origin(url))),
+            Cause::Connect(words) => Cause::Connect(there + &words + by.as_deref().unwrap_or_default()),
+            Cause::Tls(words) => Cause::Tls(there + &words),
+            Cause::Transport(words) => Cause::Transport(there + &words),
+            other => other,
+        }
     }
 
     async fn client(&self, at_home: bool) -> Result<&reqwest::Client, Cause> {
@@ -229,26 +270,17 @@ impl Transport {
             .pool_max_idle_per_host(POOL_IDLE)
             .pool_idle_timeout(POOL_IDLE_FOR)
             .tcp_keepalive(Duration::from_secs(30));
-        for proxy in proxies(&self.shared.proxy)? {
-            builder = builder.proxy(proxy);
+        builder = if at_home {
+            builder.dns_resolver(Arc::new(AtHome(Arc::clone(&self.home))))
+        } else {
+            builder.dns_resolver(Arc::new(Elsewhere(Arc::clone(&self.home))))
+        };
+        if self.home.has_proxies() {
+            let home = Arc::clone(&self.home);
+            builder = builder.proxy(Proxy::custom(move |url| home.proxy_of(url).cloned()));
         }
         builder.build().map_err(|e| Cause::Config(format!("HTTP client: {}", transport_cause(e))))
     }
-}
-
-/// Proxies for both schemes; this machine is never asked for through one.
-fn proxies(settings: &ProxySettings) -> Result<Vec<Proxy>, Cause> {
-    let never = format!("localhost,127.0.0.0/8,::1,{}", settings.no_proxy.as_deref().unwrap_or_default());
-    let mut out = Vec::new();
-    let never = || NoProxy::from_string(&never);
-    let bad = |what: &str| Cause::Config(format!("the address of the {what} proxy is no URL"));
-    if let Some(url) = settings.http.as_deref().filter(|u| !u.is_empty()) {
-        out.push(Proxy::http(url).map_err(|_| bad("HTTP"))?.no_proxy(never()));
-    }
-    if let Some(url) = settings.https.as_deref().filter(|u| !u.is_empty()) {
-        out.push(Proxy::https(url).map_err(|_| bad("HTTPS"))?.no_proxy(never()));
-    }
-    Ok(out)
 }
 
 /// Where a redirect leads, without the user information that would become a credential.
@@ -281,7 +313,7 @@ impl Answer {
     }
 
     /// The whole body, or an error when it is larger than `limit`.
-    pub(crate) async fn body(mut self, limit: u64, idle: Duration) -> Result<Bytes, Cause> {
+    pub(crate) async fn body(mut self, limit: u64, idle: Duration, share: Option<&Share>) -> Result<Bytes, Cause> {
         let too_large = || Cause::Content(format!("the answer is larger than the {limit} bytes that are allowed"));
         let announced = self.response.content_length();
         if announced.is_some_and(|n| n > limit) {
@@ -290,20 +322,23 @@ impl Answer {
         let mut out = BytesMut::new();
         // A body that drips is given up as well, though something comes every now and then.
         let all = idle.saturating_mul(4);
-        let read = async {
-            while let Some(chunk) = next_chunk(&mut self.response, idle).await? {
-                if (out.len() + chunk.len()) as u64 > limit {
-                    return Err(too_large());
-                }
-                out.extend_from_slice(&chunk);
+        let mut left = all;
+        loop {
+            let asked = Instant::now();
+            let chunk = match tokio::time::timeout(left, next_chunk(&mut self.response, idle)).await {
+                Ok(chunk) => chunk?,
+                Err(_) => return Err(Cause::Idle { after: all, what: "reading the answer" }),
+            };
+            left = left.saturating_sub(asked.elapsed());
+            let Some(chunk) = chunk else { return Ok(out.freeze()) };
+            if (out.len() + chunk.len()) as u64 > limit {
+                return Err(too_large());
             }
-            Ok(())
-        };
-        match tokio::time::timeout(all, read).await {
-            Ok(result) => result?,
-            Err(_) => return Err(Cause::Idle { after: all, what: "reading the answer" }),
+            out.extend_from_slice(&chunk);
+            if let Some(share) = share {
+                share.take(chunk.len() as u64).await;
+            }
         }
-        Ok(out.freeze())
     }
 
     /// The start of the body of an error, whatever it is worth.

@@ -70,6 +70,8 @@ pub(crate) struct Pulls {
     /// Zero: none. So are the following two.
     pub(crate) progress_deadline: Duration,
     pub(crate) minimum_rate: u64,
+    /// Bytes a second of all pulls together; 0 is no limit.
+    pub(crate) bandwidth: u64,
     pub(crate) deadline: Duration,
 }
 
@@ -199,6 +201,7 @@ pub(crate) struct Config {
     pub(crate) container_runtime_endpoint: Option<String>,
     pub(crate) runtime_request_timeout: Duration,
     pub(crate) registry_config_paths: Vec<PathBuf>,
+    pub(crate) allowed_registry_targets: Vec<image_service::AllowedTarget>,
     /// Pods that the node holds: the caches of pull records are measured by it.
     pub(crate) max_pods: i64,
     pub(crate) admin_socket: Option<PathBuf>,
@@ -254,6 +257,7 @@ impl Config {
             container_runtime_endpoint: None,
             runtime_request_timeout: Duration::from_secs(120),
             registry_config_paths: vec!["/etc/imagelet/certs.d".into(), "/etc/containerd/certs.d".into()],
+            allowed_registry_targets: Vec::new(),
             max_pods: DEFAULT_MAX_PODS,
             admin_socket: None,
             metrics_address: None,
@@ -290,6 +294,7 @@ impl Config {
                 coalesce: true,
                 progress_deadline: Duration::from_secs(300),
                 minimum_rate: 0,
+                bandwidth: 0,
                 deadline: Duration::ZERO,
             },
             back_off: BackOff {

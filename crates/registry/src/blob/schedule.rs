@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tokio::time::Instant;
+use url::Url;
 
 use super::BlobStream;
 use crate::error::Cause;
@@ -59,6 +60,7 @@ impl BlobStream {
         }
         while self.parts.front().is_some_and(|head| head.is_done() && head.queue.is_empty()) {
             self.parts.pop_front();
+            self.watch.begin();
         }
         // Fewer connections than there are parts: the last ones are given back.
         while self.parts.len() > 1
@@ -158,8 +160,18 @@ impl BlobStream {
 
     /// Asks for what is missing of a part.
     fn request(&self, part: &Part, head: bool) -> BoxFuture<'static, Result<Body, Cause>> {
+        self.ask(part, head, self.target.clone())
+    }
+
+    /// The same at `target`, or by way of the host.
+    pub(super) fn ask(
+        &self,
+        part: &Part,
+        whole_will_do: bool,
+        target: Option<Url>,
+    ) -> BoxFuture<'static, Result<Body, Cause>> {
         let host = self.attempts.host();
-        let whole = head && self.no_ranges == Some(host);
+        let whole = whole_will_do && self.no_ranges == Some(host);
         let ask = RangeRequest {
             session: Arc::clone(&self.session),
             host,
@@ -168,8 +180,8 @@ impl BlobStream {
             from: if whole { 0 } else { part.from },
             end: (part.closed && !whole).then_some(part.end),
             need: part.from,
-            whole_will_do: head,
-            target: self.target.clone(),
+            whole_will_do,
+            target,
         };
         ask.send().boxed()
     }

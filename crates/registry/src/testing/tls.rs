@@ -1,5 +1,5 @@
 //! TLS for the test registry: an authority of our own, a certificate for `localhost`, `127.0.0.1` and `::1`, and a
-//! client certificate. The keys are public, good for tests alone, and valid for a hundred years.
+//! client certificate; and one that signed itself. The keys are public, good for tests alone, and valid for a hundred years.
 
 use std::sync::Arc;
 
@@ -11,6 +11,8 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 const CA: &[u8] = include_bytes!("pem/ca.pem");
 const SERVER: &[u8] = include_bytes!("pem/server.pem");
 const SERVER_KEY: &[u8] = include_bytes!("pem/server.key.pem");
+const SELF: &[u8] = include_bytes!("pem/self.pem");
+const SELF_KEY: &[u8] = include_bytes!("pem/self.key.pem");
 const CLIENT: &[u8] = include_bytes!("pem/client.pem");
 const CLIENT_KEY: &[u8] = include_bytes!("pem/client.key.pem");
 
@@ -22,7 +24,9 @@ pub enum TestTls {
     Off,
     /// TLS with the certificate of [`ca_pem`]'s authority.
     On,
-    /// The same, and clients must show [`client_certificate_pem`].
+    /// TLS with [`self_signed_pem`].
+    SelfSigned,
+    /// TLS as with `On`, and clients must show [`client_certificate_pem`].
     WithClientCertificate,
 }
 
@@ -30,6 +34,13 @@ pub enum TestTls {
 #[must_use]
 pub fn ca_pem() -> Vec<u8> {
     CA.to_vec()
+}
+
+/// What `openssl req -x509` makes: a certificate that says that it is an authority, for `localhost`, `registry.example`,
+/// `127.0.0.1` and `::1`.
+#[must_use]
+pub fn self_signed_pem() -> Vec<u8> {
+    SELF.to_vec()
 }
 
 /// A client certificate that the registry accepts.
@@ -61,7 +72,8 @@ pub(super) fn server_config(tls: TestTls) -> Option<Arc<ServerConfig>> {
     } else {
         builder.with_no_client_auth()
     };
-    let key = PrivateKeyDer::from_pem_slice(SERVER_KEY).expect("our own PEM");
-    let config = builder.with_single_cert(vec![certificate(SERVER)], key).expect("key and certificate fit");
+    let (shown, key) = if tls == TestTls::SelfSigned { (SELF, SELF_KEY) } else { (SERVER, SERVER_KEY) };
+    let key = PrivateKeyDer::from_pem_slice(key).expect("our own PEM");
+    let config = builder.with_single_cert(vec![certificate(shown)], key).expect("key and certificate fit");
     Some(Arc::new(config))
 }

@@ -3,13 +3,16 @@
 extern crate imagelet_registry as registry;
 
 mod auth;
+mod bandwidth;
 mod blobs;
 mod documents;
+mod hostile;
 mod mirrors;
 mod proxy;
 mod ranges;
 mod real;
 mod redirects;
 mod secrets;
+mod stalls;
 mod support;
 mod tls;

@@ -153,6 +153,57 @@ async fn a_dead_mirror_is_remembered_across_pulls() {
     assert_eq!(error.kind(), ErrorKind::NotFound, "the registry itself decides, in whatever order: {error}");
 }
 
+/// An address at which connections are neither made nor refused: a queue for connections that is full.
+async fn black_hole() -> (std::net::SocketAddr, impl Sized) {
+    let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+    socket.bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
+    let listener = socket.listen(0).expect("it listens");
+    let address = listener.local_addr().expect("an address");
+    let mut queue = Vec::new();
+    let patience = std::time::Duration::from_millis(200);
+    while let Ok(connected) = tokio::time::timeout(patience, tokio::net::TcpStream::connect(address)).await {
+        queue.push(connected.expect("connects"));
+    }
+    (address, (listener, queue))
+}
+
+#[tokio::test]
+async fn a_dead_mirror_costs_its_dial_timeout_once() {
+    let upstream = TestRegistry::open().await;
+    upstream.push("app", "1", &ImageBuilder::tiny("a"));
+    let blobs: Vec<Descriptor> = (1..=8_usize).map(|n| upstream.push_blob("app", noise(n))).collect();
+    let (dead, _queue) = black_hole().await;
+    let mut mirror = host(&format!("http://{dead}"), false);
+    mirror.dial_timeout = std::time::Duration::from_millis(300);
+    let client = client_of(vec![mirror, host(&upstream.url(), true)], quick());
+    let traced = crate::support::Traced::default();
+    let _guard = traced.start(tracing_subscriber::filter::LevelFilter::DEBUG);
+    for _ in 0..3 {
+        let session = by(&client);
+        session.resolve().await.expect("resolves");
+        for got in futures::future::join_all(blobs.iter().map(|blob| fetch(&session, blob))).await {
+            got.expect("comes");
+        }
+    }
+    let text = traced.text();
+    assert_eq!(text.matches("no connection within 0.3 s").count(), 1, "{text}");
+}
+
+#[tokio::test]
+async fn a_silent_mirror_is_waited_for_once() {
+    let (mirror, upstream, mut hosts) = two().await;
+    upstream.push("app", "1", &ImageBuilder::tiny("a"));
+    mirror.faults().always("/v2/", Fault::Hang);
+    hosts[0].dial_timeout = std::time::Duration::from_millis(300);
+    let retry = registry::RetryPolicy { idle_timeout: std::time::Duration::from_millis(300), ..quick() };
+    let client = client_of(hosts, retry);
+    for _ in 0..3 {
+        by(&client).resolve().await.expect("resolves");
+    }
+    assert_eq!((mirror.requests().len(), upstream.requests().len()), (1, 3));
+    mirror.faults().clear();
+}
+
 #[tokio::test]
 async fn prefixes() {
     let registry = TestRegistry::open().await;

@@ -1,11 +1,16 @@
 //! Proxies: used for what is elsewhere, never for this machine.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use registry::testing::{ImageBuilder, TestRegistry};
-use registry::{Client, Namespace, Options, ProxySettings};
+use oci::RegistryAuth;
+use registry::testing::{Auth, Fault, ImageBuilder, TestRegistry, TestTls, self_signed_pem};
+use registry::{Client, ErrorKind, Namespace, Options, ProxySettings};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
 
-use crate::support::{host, quick, reference};
+use crate::support::{fetch, host, noise, quick, reference};
 
 fn client(proxy: ProxySettings) -> Client {
     let loader = |domain: &str| Ok(Namespace { hosts: vec![host(&format!("http://{domain}"), true)] });
@@ -38,12 +43,11 @@ async fn what_goes_through_it() {
     assert_eq!((proxy.requests().len(), here.requests().len()), (1, 1));
 }
 
-#[tokio::test]
-async fn settings() {
+#[test]
+fn settings() {
     let bad = ProxySettings { http: Some("http://ada:swordfish@[".into()), ..ProxySettings::default() };
     assert!(!format!("{bad:?}").contains("swordfish"));
-    let session = client(bad).repository(&reference("r.invalid/app:1"), None).expect("hosts");
-    let error = session.resolve().await.expect_err("no URL").to_string();
+    let error = client(bad).repository(&reference("r.invalid/app:1"), None).expect_err("no URL").to_string();
     assert!(error.contains("the address of the HTTP proxy is no URL") && !error.contains("swordfish"), "{error}");
 
     let lookup = |name: &str| match name {
@@ -58,4 +62,166 @@ async fn settings() {
     let texts = (got.http.as_deref(), got.https.as_deref(), got.no_proxy.as_deref());
     assert_eq!(texts, (Some("http://a"), Some("http://b"), Some("d")));
     assert!(ProxySettings::from_lookup(|_| None).http.is_none());
+}
+
+/// A proxy that does CONNECT, by whatever name, to one place.
+struct Tunnel {
+    address: String,
+    /// Heads of the requests.
+    asked: Arc<Mutex<Vec<String>>>,
+    _stop: DropGuard,
+}
+
+impl Tunnel {
+    /// `Proxy-Authorization` must be `credential`, or 407 is the answer.
+    async fn start(to: String, credential: &'static str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address").to_string();
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&asked);
+        let stop = CancellationToken::new();
+        TaskTracker::new().spawn(stop.clone().run_until_cancelled_owned(async move {
+            let mut connections = tokio::task::JoinSet::new();
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let (to, log) = (to.clone(), Arc::clone(&log));
+                connections.spawn(async move {
+                    let mut head = Vec::new();
+                    while !head.ends_with(b"\r\n\r\n") {
+                        head.push(stream.read_u8().await.ok()?);
+                    }
+                    let head = String::from_utf8_lossy(&head).into_owned();
+                    log.lock().expect("not poisoned").push(head.clone());
+                    if !head.contains(credential) {
+                        let refusal = b"HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n";
+                        stream.write_all(refusal).await.ok()?;
+                        return None;
+                    }
+                    let mut there = TcpStream::connect(to).await.ok()?;
+                    stream.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await.ok()?;
+                    tokio::io::copy_bidirectional(&mut stream, &mut there).await.ok()
+                });
+            }
+        }));
+        Self { address, asked, _stop: stop.drop_guard() }
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.asked.lock().expect("not poisoned").clone()
+    }
+}
+
+#[tokio::test]
+async fn https_goes_through_a_tunnel_and_the_proxy_sees_nothing_of_it() {
+    let auth = Auth::Basic { user: "grace".into(), password: "registry-password".into() };
+    let options = registry::testing::Options { tls: TestTls::SelfSigned, auth: Some(auth) };
+    let registry = TestRegistry::start(options).await;
+    registry.push("app", "1", &ImageBuilder::tiny("a"));
+    let blob = registry.push_blob("app", noise(500_000));
+    // `ada:swordfish`
+    let tunnel = Tunnel::start(registry.host(), "Basic YWRhOnN3b3JkZmlzaA==").await;
+    let client = |proxy: String, no_proxy: &str| {
+        let mut config = host("https://registry.example", true);
+        config.tls.ca_pem.push(self_signed_pem());
+        let loader = move |_: &str| Ok(Namespace { hosts: vec![config.clone()] });
+        // Nobody has these names but the proxy.
+        let lookup: registry::Lookup = Arc::new(|_| Box::pin(async { Err(std::io::ErrorKind::NotFound.into()) }));
+        let proxy = ProxySettings { http: None, https: Some(proxy), no_proxy: Some(no_proxy.to_owned()) };
+        Client::new(Options { retry: quick(), proxy, lookup, ..Options::new(Arc::new(loader)) })
+    };
+    let session = |client: &Client| {
+        let auth = RegistryAuth::basic("grace", "registry-password");
+        client.repository(&reference("registry.example/app:1"), Some(auth)).expect("hosts")
+    };
+    let good = format!("http://ada:swordfish@{}", tunnel.address);
+    let through = session(&client(good.clone(), ""));
+    through.resolve().await.expect("resolves");
+    assert!(fetch(&through, &blob).await.expect("comes") == noise(500_000));
+    let asked = tunnel.asked();
+    assert!(asked.iter().all(|head| head.starts_with("CONNECT registry.example:443 HTTP/1.1\r\n")), "{asked:?}");
+    assert!(!asked.concat().contains("registry-password") && !asked.concat().contains("/v2/"), "{asked:?}");
+    assert!(registry.requests().iter().all(|r| r.header("proxy-authorization").is_none()), "it is for the proxy alone");
+
+    // Where a blob is redirected to goes through it as well.
+    registry.faults().once("/blobs/", Fault::RedirectTo { base: "https://registry.example:8443".into() });
+    let before = tunnel.asked().len();
+    let error = fetch(&through, &blob).await.map(|_| ()).expect_err("it is asked there without a credential");
+    assert_eq!(error.kind(), ErrorKind::Unauthenticated, "{error}");
+    assert!(tunnel.asked()[before..].concat().contains("CONNECT registry.example:8443 "));
+
+    let refused = client(format!("http://ada:wrong-word@{}", tunnel.address), "");
+    let error = session(&refused).resolve().await.expect_err("407").to_string();
+    assert!(error.contains(&format!("(by the proxy {})", tunnel.address)), "{error}");
+    assert!(!error.contains("wrong-word"), "{error}");
+
+    let before = tunnel.asked().len();
+    session(&client(good, ".example")).resolve().await.expect_err("it is asked directly, and nobody has the name");
+    assert_eq!(tunnel.asked().len(), before);
+}
+
+#[tokio::test]
+async fn what_a_name_leads_to_is_judged_where_no_proxy_does() {
+    // The proxy plays a registry that is somewhere else.
+    let proxy = TestRegistry::open().await;
+    let inside = TestRegistry::open().await;
+    let blob = proxy.push_blob("app", noise(1000));
+    inside.push_blob("app", noise(1000));
+    let port = inside.addr().port();
+    let settings = ProxySettings { http: Some(proxy.url()), https: None, no_proxy: Some("inside.example".into()) };
+    let client = |allowed: &str| {
+        let lookup: registry::Lookup = Arc::new(|name| {
+            Box::pin(async move {
+                assert_eq!(name, "inside.example");
+                Ok(vec![std::net::IpAddr::from([127, 0, 0, 1])])
+            })
+        });
+        let hosts = vec![host("http://registry.example", true)];
+        let loader = move |_: &str| Ok(Namespace { hosts: hosts.clone() });
+        let allowed_targets = allowed.split_whitespace().map(|text| text.parse().expect("a target")).collect();
+        let proxy = settings.clone();
+        Client::new(Options { retry: quick(), proxy, lookup, allowed_targets, ..Options::new(Arc::new(loader)) })
+    };
+    let session = |allowed: &str| {
+        let auth = RegistryAuth::basic("ada", "swordfish");
+        client(allowed).repository(&reference("registry.example/app:1"), Some(auth)).expect("hosts")
+    };
+    let base = format!("http://inside.example:{port}");
+    proxy.faults().always("/blobs/", Fault::RedirectTo { base: base.clone() });
+    let error = fetch(&session(""), &blob).await.expect_err("refused").to_string();
+    assert!(error.contains(&format!("redirect refused: the name leads to this machine ({base}/…)")), "{error}");
+    assert_eq!(proxy.requests().len(), 1, "it is not tried again");
+    let challenge = format!("Bearer realm=\"{base}/token\",service=\"s\"");
+    let headers = vec![("www-authenticate".to_owned(), challenge)];
+    proxy.faults().always("/manifests/", Fault::Status { code: 401, headers, body: String::new() });
+    let error = session("").resolve().await.expect_err("refused").to_string();
+    assert!(error.contains("the token service is not asked: the name leads to this machine"), "{error}");
+    assert_eq!(inside.connections(), 0, "nothing was sent, and nobody connected to");
+
+    for allowed in ["127.0.0.0/8", base.as_str()] {
+        assert!(fetch(&session(allowed), &blob).await.expect("comes") == noise(1000), "{allowed}");
+    }
+    // The proxy's own name is no way around.
+    let at_proxy = format!("http://{}/x", proxy.host());
+    proxy.faults().clear();
+    proxy.faults().once("/blobs/", Fault::Location { url: at_proxy });
+    let error = fetch(&session(""), &blob).await.expect_err("refused").to_string();
+    assert!(error.contains("redirect refused: to this machine"), "{error}");
+}
+
+#[tokio::test]
+async fn a_registry_that_is_near_may_send_to_names_that_are_near() {
+    let (registry, storage) = (TestRegistry::open().await, TestRegistry::open().await);
+    let blob = registry.push_blob("app", noise(1000));
+    storage.push_blob("app", noise(1000));
+    let base = format!("http://storage.example:{}", storage.addr().port());
+    registry.faults().always("/blobs/", Fault::RedirectTo { base });
+    let by_name = host(&format!("http://registry.example:{}", registry.addr().port()), true);
+    let lookup: registry::Lookup = Arc::new(|_| Box::pin(async { Ok(vec![std::net::IpAddr::from([127, 0, 0, 1])]) }));
+    for config in [by_name, host(&registry.url(), true)] {
+        let hosts = vec![config];
+        let loader = move |_: &str| Ok(Namespace { hosts: hosts.clone() });
+        let lookup = Arc::clone(&lookup);
+        let client = Client::new(Options { retry: quick(), lookup, ..Options::new(Arc::new(loader)) });
+        let session = client.repository(&reference("registry.example/app:1"), None).expect("hosts");
+        assert!(fetch(&session, &blob).await.expect("comes") == noise(1000));
+    }
 }

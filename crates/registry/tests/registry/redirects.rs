@@ -68,7 +68,7 @@ async fn to_places_that_are_not_gone_to() {
     let cases = [
         (
             "http://169.254.169.254/latest?key=topsecret",
-            "to a link-local or special address (http://169.254.169.254/latest?…)",
+            "to a link-local or special address (http://169.254.169.254/…)",
         ),
         ("file:///etc/passwd", "to the scheme \"file\""),
         ("http://[", "Location is no URL"),
@@ -102,4 +102,17 @@ async fn errors_of_the_other_origin_name_it() {
     let error = repository(&registry, "app").blob(&blob).await.expect_err("not there");
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(error.to_string().contains(&format!("404 Not Found (from {}: BLOB_UNKNOWN", cdn.host())), "{error}");
+}
+
+#[tokio::test]
+async fn another_origin_that_cannot_be_reached_is_named() {
+    let registry = TestRegistry::open().await;
+    let blob = registry.push_blob("app", noise(10));
+    // Bound, so that nobody else gets it, and not listening.
+    let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+    socket.bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
+    let gone = socket.local_addr().expect("an address");
+    registry.faults().always("/blobs/", Fault::RedirectTo { base: format!("http://{gone}") });
+    let error = repository(&registry, "app").blob(&blob).await.expect_err("nobody there").to_string();
+    assert!(error.contains(&format!("cannot connect: redirected to {gone}: Connection refused")), "{error}");
 }

@@ -59,6 +59,8 @@ fn faults(credential: Option<&RegistryAuth>) -> Vec<Option<Fault>> {
         }),
         Some(Fault::Location { url: signed }),
         Some(Fault::Location { url: format!("http://169.254.169.254/x?{SIGNATURE}") }),
+        Some(Fault::Location { url: format!("http://127.0.0.1:1/{SIGNATURE}/x") }),
+        Some(Fault::Location { url: format!("http://169.254.169.254/{SIGNATURE}") }),
         Some(Fault::Location { url: format!("ftp://ada:{PASSWORD}@h/x?{SIGNATURE}") }),
         Some(Fault::EndlessRedirect),
         Some(Fault::rate_limited("0")),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use registry::testing::{
     Fault, ImageBuilder, Options, TestRegistry, TestTls, ca_pem, client_certificate_pem, client_key_pem,
+    self_signed_pem,
 };
 use registry::{ErrorKind, HostConfig};
 
@@ -49,6 +50,20 @@ async fn certificates() {
             (got, want) => panic!("{name}: {got:?}, not {want:?}"),
         }
     }
+}
+
+#[tokio::test]
+async fn a_certificate_that_signed_itself() {
+    let registry = start(TestTls::SelfSigned).await;
+    let (with, mut by_name, unknown) = (host(&registry.url(), true), host(&registry.url(), true), trusted(&registry));
+    by_name.base.set_host(Some("localhost")).expect("a host");
+    for mut config in [with, by_name] {
+        config.tls.ca_pem.push(self_signed_pem());
+        session(&client_of(vec![config], quick()), &registry, "app:1", None).resolve().await.expect("resolves");
+    }
+    let error = session(&client_of(vec![unknown], quick()), &registry, "app:1", None).resolve().await;
+    let error = error.expect_err("another authority is given").to_string();
+    assert!(error.contains("TLS: invalid peer certificate"), "{error}");
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use image_service::AllowedTarget;
 use serde_json::json;
 
 use super::{Group, Setting};
@@ -79,6 +80,20 @@ pub(super) static ROWS: &[Setting] = &[
         show: |c| json!(c.registry_config_paths),
     },
     Setting {
+        field: "allowedRegistryTargets",
+        flag: "allowed-registry-target",
+        variable: "IMAGELET_ALLOWED_REGISTRY_TARGET",
+        short: None,
+        value_name: "TARGET",
+        list: Some(','),
+        group: Group::Node,
+        help: "Where a registry may redirect to, or have its token service, though it is in plain HTTP, on this machine or at a \
+               private or link-local address and the registry is not: origins (http://storage.example:9000) and networks \
+               (10.0.0.0/8); may be given again [default: nowhere]",
+        apply: |c, raw| targets(raw).map(|v| c.allowed_registry_targets = v),
+        show: |c| shown_targets(&c.allowed_registry_targets),
+    },
+    Setting {
         field: "kubeletConfig",
         flag: "kubelet-config",
         variable: "IMAGELET_KUBELET_CONFIG",
@@ -141,4 +156,19 @@ fn endpoint(raw: Raw<'_>) -> Result<Option<String>, Wrong> {
         }
         cri_grpc::Endpoint::parse(text).map(|_| Some(text.to_owned())).map_err(|e| crate::exit::chain(&e))
     })
+}
+
+fn targets(raw: Raw<'_>) -> Result<Vec<AllowedTarget>, Wrong> {
+    let words = raw.words()?;
+    let read = words.iter().map(|word| word.trim().parse()).collect::<Result<_, _>>();
+    read.map_err(|_| {
+        Wrong("a list of origins such as http://storage.example:9000 and networks such as 10.0.0.0/8".into())
+    })
+}
+
+fn shown_targets(targets: &[AllowedTarget]) -> serde_json::Value {
+    if targets.is_empty() {
+        return json!(null);
+    }
+    targets.iter().map(|target| json!(target.to_string())).collect()
 }

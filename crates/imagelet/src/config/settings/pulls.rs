@@ -162,6 +162,19 @@ pub(super) static ROWS: &[Setting] = &[
         show: |c| json!(show_duration(c.pulls.deadline)),
     },
     Setting {
+        field: "maxPullBandwidth",
+        flag: "max-pull-bandwidth",
+        variable: "IMAGELET_MAX_PULL_BANDWIDTH",
+        short: None,
+        value_name: "BYTES",
+        list: None,
+        group: Group::Pulls,
+        help: "Bytes per second that all pulls of the embedded engine take in together at most; pulls that run have the same \
+               each. 0: as many as come",
+        apply: |c, raw| raw.bytes(0..=1 << 40).map(|v| c.pulls.bandwidth = v),
+        show: |c| json!(show_bytes(c.pulls.bandwidth)),
+    },
+    Setting {
         field: "imagePullBackOff.initial",
         flag: "image-pull-back-off-initial",
         variable: "IMAGELET_IMAGE_PULL_BACK_OFF_INITIAL",

@@ -1,0 +1,208 @@
+//! [`Bandwidth`]: how many bytes a second a client takes in altogether, shared among pulls: each pull that wants bytes gets the same,
+//! whatever number of connections it has (start-time fair queueing, with debt instead of tokens: what came is paid for by
+//! the time until the next piece may come). Whoever is held up does not read from its connection, so that TCP slows the
+//! sender down. Without a limit nothing of this is asked. `part` and `transport` ask after each piece.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// Time whose bytes may be taken at once after a rest.
+const BURST: Duration = Duration::from_millis(50);
+
+/// A limit that all pulls of a client share.
+pub(crate) struct Bandwidth {
+    /// Bytes a second.
+    rate: u64,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// When what was taken so far is paid for.
+    paid: Instant,
+    /// How far the queue has come, in bytes of every pull that waits.
+    served: u64,
+    /// Who waits, in the order in which they are served: by what their pulls had before, and then by age.
+    waiting: BTreeMap<Ticket, Arc<Notify>>,
+    age: u64,
+}
+
+type Ticket = (u64, u64);
+
+impl Bandwidth {
+    pub(crate) fn new(rate: u64) -> Arc<Self> {
+        let state = State { paid: Instant::now(), served: 0, waiting: BTreeMap::new(), age: 0 };
+        Arc::new(Self { rate: rate.max(1), state: Mutex::new(state) })
+    }
+
+    /// The part of one pull.
+    pub(crate) fn share(self: &Arc<Self>) -> Share {
+        Share { bandwidth: Arc::clone(self), had: Arc::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn time_of(&self, bytes: u64) -> Duration {
+        let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.rate);
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+}
+
+/// One pull's part in a [`Bandwidth`]. Clones are of the same pull.
+#[derive(Clone)]
+pub(crate) struct Share {
+    bandwidth: Arc<Bandwidth>,
+    /// Where in the queue the next piece of this pull stands.
+    had: Arc<Mutex<u64>>,
+}
+
+impl fmt::Debug for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Share").field("rate", &self.bandwidth.rate).finish_non_exhaustive()
+    }
+}
+
+impl Share {
+    /// Takes note of bytes that came, and waits for the turn after which more may be read.
+    pub(crate) async fn take(&self, bytes: u64) {
+        let waiting = self.queue(bytes);
+        loop {
+            let (next, paid) = {
+                let state = self.bandwidth.state();
+                (state.waiting.first_key_value().map(|(ticket, _)| *ticket), state.paid)
+            };
+            if next != Some(waiting.ticket) {
+                waiting.turn.notified().await;
+            } else if Instant::now() < paid {
+                // Somebody who is due earlier may come meanwhile.
+                tokio::time::sleep_until(paid).await;
+            } else {
+                self.pay(waiting.ticket, bytes);
+                return;
+            }
+        }
+    }
+
+    fn queue(&self, bytes: u64) -> Waiting<'_> {
+        let mut state = self.bandwidth.state();
+        let mut had = self.had.lock().unwrap_or_else(PoisonError::into_inner);
+        // Who did not want anything has saved nothing up.
+        let start = (*had).max(state.served);
+        *had = start.saturating_add(bytes);
+        state.age += 1;
+        let ticket = (start, state.age);
+        let turn = Arc::new(Notify::new());
+        state.waiting.insert(ticket, Arc::clone(&turn));
+        Waiting { bandwidth: &self.bandwidth, ticket, turn }
+    }
+
+    fn pay(&self, ticket: Ticket, bytes: u64) {
+        let mut state = self.bandwidth.state();
+        let now = Instant::now();
+        state.served = state.served.max(ticket.0);
+        state.paid = state.paid.max(now.checked_sub(BURST).unwrap_or(now)) + self.bandwidth.time_of(bytes);
+    }
+}
+
+/// A place in the queue, which is given up when this goes.
+struct Waiting<'b> {
+    bandwidth: &'b Bandwidth,
+    ticket: Ticket,
+    turn: Arc<Notify>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut state = self.bandwidth.state();
+        state.waiting.remove(&self.ticket);
+        if let Some((_, turn)) = state.waiting.first_key_value() {
+            turn.notify_one();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    const RATE: u64 = 1 << 20;
+
+    /// Takes pieces for so long; what was taken.
+    async fn taking(share: Share, piece: u64, until: Instant, taken: Arc<AtomicU64>) {
+        while Instant::now() < until {
+            share.take(piece).await;
+            taken.fetch_add(piece, Ordering::SeqCst);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_rate_holds_in_the_long_run_and_a_rest_saves_little() {
+        let bandwidth = Bandwidth::new(RATE);
+        let share = bandwidth.share();
+        for _ in 0..2 {
+            let start = Instant::now();
+            for _ in 0..160 {
+                share.take(64 << 10).await;
+            }
+            let took = start.elapsed().as_secs_f64();
+            assert!((9.7..=10.0).contains(&took), "{took}");
+            tokio::time::sleep(Duration::from_secs(100)).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pulls_have_the_same_whatever_connections_they_have() {
+        let bandwidth = Bandwidth::new(RATE);
+        let (one, many) = (bandwidth.share(), bandwidth.share());
+        let (by_one, by_many) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let until = Instant::now() + Duration::from_secs(20);
+        let first = taking(one, 16 << 10, until, Arc::clone(&by_one));
+        // Five connections, of larger pieces.
+        let rest: Vec<_> = (0..5).map(|_| taking(many.clone(), 64 << 10, until, Arc::clone(&by_many))).collect();
+        futures::future::join(first, futures::future::join_all(rest)).await;
+        let (by_one, by_many) = (by_one.load(Ordering::SeqCst), by_many.load(Ordering::SeqCst));
+        let all = by_one + by_many;
+        assert!((20 * RATE..21 * RATE).contains(&all), "{all}");
+        assert!(by_one * 100 / all >= 46, "{by_one} and {by_many}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_comes_late_is_owed_nothing_and_owes_nothing() {
+        let bandwidth = Bandwidth::new(RATE);
+        let early = bandwidth.share();
+        for _ in 0..100 {
+            early.take(64 << 10).await;
+        }
+        let late = bandwidth.share();
+        let (by_early, by_late) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let until = Instant::now() + Duration::from_secs(10);
+        let both = futures::future::join(
+            taking(early, 64 << 10, until, Arc::clone(&by_early)),
+            taking(late, 64 << 10, until, Arc::clone(&by_late)),
+        );
+        both.await;
+        let (by_early, by_late) = (by_early.load(Ordering::SeqCst), by_late.load(Ordering::SeqCst));
+        assert!(by_early.abs_diff(by_late) <= 256 << 10, "{by_early} and {by_late}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_gives_up_holds_nobody_up() {
+        let bandwidth = Bandwidth::new(RATE);
+        let share = bandwidth.share();
+        share.take(10 * RATE).await;
+        // It is first in the queue and goes.
+        let given_up = tokio::time::timeout(Duration::from_secs(1), share.take(1)).await;
+        assert!(given_up.is_err());
+        let other = bandwidth.share();
+        tokio::time::timeout(Duration::from_secs(10), other.take(1)).await.expect("its turn comes");
+        assert!(bandwidth.state().waiting.is_empty());
+    }
+}

@@ -1,0 +1,244 @@
+//! Proxies: what the usual variables say, and which proxy, if any, a URL is asked for through. The rules are those of Go's
+//! `httpproxy`, by which containerd, docker and the kubelet go: hosts, domains, addresses and networks, with ports or without. It
+//! connects to nobody; the `transport` asks.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use url::{Host, Url};
+
+use crate::address::{Class, class_of};
+use crate::error::Cause;
+
+/// Proxies, from the environment or a configuration; this machine itself is never reached through one.
+#[derive(Clone, Default)]
+pub struct ProxySettings {
+    /// For plain HTTP.
+    pub http: Option<String>,
+    /// For HTTPS.
+    pub https: Option<String>,
+    /// Hosts, domains and networks that are reached directly, with commas between them.
+    pub no_proxy: Option<String>,
+}
+
+impl ProxySettings {
+    /// The usual variables, upper or lower case, by a look-up that the caller supplies (`HTTP_PROXY`, `HTTPS_PROXY`,
+    /// `NO_PROXY`).
+    pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Self {
+        let get = |name: &str| {
+            lookup(name)
+                .filter(|v| !v.is_empty())
+                .or_else(|| lookup(&name.to_ascii_lowercase()))
+                .filter(|v| !v.is_empty())
+        };
+        Self { http: get("HTTP_PROXY"), https: get("HTTPS_PROXY"), no_proxy: get("NO_PROXY") }
+    }
+}
+
+impl fmt::Debug for ProxySettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The URLs may have a password in them.
+        f.debug_struct("ProxySettings")
+            .field("http", &self.http.is_some())
+            .field("https", &self.https.is_some())
+            .field("no_proxy", &self.no_proxy)
+            .finish()
+    }
+}
+
+/// The settings, understood. It has passwords in it and is not for printing.
+#[derive(Default)]
+pub(crate) struct Proxies {
+    http: Option<Url>,
+    https: Option<Url>,
+    never: Vec<Never>,
+}
+
+/// Who is reached directly.
+#[derive(Debug, PartialEq, Eq)]
+enum Never {
+    /// Everybody.
+    All,
+    /// Addresses that have so many first bits in common with this one, at this port or any.
+    Network { ip: IpAddr, length: u8, port: Option<u16> },
+    /// What ends with this, which begins with a dot, and where `itself` also the name without the dot.
+    Domain { suffix: String, itself: bool, port: Option<u16> },
+}
+
+impl Proxies {
+    pub(crate) fn new(settings: &ProxySettings) -> Result<Self, Cause> {
+        let proxy = |text: &Option<String>, what: &str| {
+            let Some(text) = text.as_deref().map(str::trim).filter(|text| !text.is_empty()) else { return Ok(None) };
+            let whole = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+            let url =
+                Url::parse(&whole).map_err(|_| Cause::Config(format!("the address of the {what} proxy is no URL")))?;
+            if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
+                return Err(Cause::Config(format!("the {what} proxy must be at an http or https address")));
+            }
+            Ok(Some(url))
+        };
+        Ok(Self {
+            http: proxy(&settings.http, "HTTP")?,
+            https: proxy(&settings.https, "HTTPS")?,
+            never: settings.no_proxy.as_deref().unwrap_or_default().split(',').filter_map(never).collect(),
+        })
+    }
+
+    /// The proxy for a URL.
+    pub(crate) fn of(&self, url: &Url) -> Option<&Url> {
+        let proxy = match url.scheme() {
+            "http" => self.http.as_ref(),
+            "https" => self.https.as_ref(),
+            _ => None,
+        }?;
+        let direct = class_of(url) == Class::Loopback || self.never.iter().any(|never| never.is_for(url));
+        (!direct).then_some(proxy)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.http.is_none() && self.https.is_none()
+    }
+
+    /// Whether a proxy is at this host.
+    pub(crate) fn has_host(&self, host: &str) -> bool {
+        let is = |proxy: &Option<Url>| {
+            proxy.as_ref().and_then(Url::host_str).is_some_and(|name| name.eq_ignore_ascii_case(host))
+        };
+        is(&self.http) || is(&self.https)
+    }
+}
+
+/// One entry of the list. What makes no sense is passed over, as by everybody who reads this variable.
+fn never(text: &str) -> Option<Never> {
+    let text = text.trim().to_ascii_lowercase();
+    if text == "*" {
+        return Some(Never::All);
+    }
+    if let Some((ip, length)) = text.split_once('/') {
+        let (ip, length) = (ip.parse::<IpAddr>().ok()?, length.parse::<u8>().ok()?);
+        let most = if ip.is_ipv4() { 32 } else { 128 };
+        return (length <= most).then_some(Never::Network { ip, length, port: None });
+    }
+    let bare = |text: &str| text.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().ok();
+    let whole = |ip: IpAddr, port| Never::Network { ip, length: if ip.is_ipv4() { 32 } else { 128 }, port };
+    if let Some(ip) = bare(&text) {
+        return Some(whole(ip, None));
+    }
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) => (host, Some(port.parse::<u16>().ok()?)),
+        None => (text.as_str(), None),
+    };
+    if let Some(ip) = bare(host) {
+        return Some(whole(ip, port));
+    }
+    let host = host.strip_prefix('*').filter(|rest| rest.starts_with('.')).unwrap_or(host).trim_end_matches('.');
+    if host.is_empty() {
+        return None;
+    }
+    let itself = !host.starts_with('.');
+    Some(Never::Domain { suffix: if itself { format!(".{host}") } else { host.to_owned() }, itself, port })
+}
+
+impl Never {
+    fn is_for(&self, url: &Url) -> bool {
+        let at = |port: &Option<u16>| port.is_none_or(|port| url.port_or_known_default() == Some(port));
+        match (self, url.host()) {
+            (Self::All, _) => true,
+            (Self::Network { ip, length, port }, Some(Host::Ipv4(host))) => {
+                at(port) && shares(*ip, IpAddr::V4(host), *length)
+            }
+            (Self::Network { ip, length, port }, Some(Host::Ipv6(host))) => {
+                at(port) && shares(*ip, IpAddr::V6(host).to_canonical(), *length)
+            }
+            (Self::Domain { suffix, itself, port }, Some(Host::Domain(name))) => {
+                let name = name.trim_end_matches('.').to_ascii_lowercase();
+                at(port) && (name.ends_with(suffix.as_str()) || (*itself && name == suffix[1..]))
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Whether two addresses have their first bits in common.
+fn shares(a: IpAddr, b: IpAddr, length: u8) -> bool {
+    match (a, b) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => {
+            (a.to_bits() ^ b.to_bits()).checked_shr(u32::from(32 - length)).unwrap_or(0) == 0
+        }
+        (IpAddr::V6(a), IpAddr::V6(b)) => {
+            (a.to_bits() ^ b.to_bits()).checked_shr(u32::from(128 - length)).unwrap_or(0) == 0
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_reached_directly() {
+        let cases: [(&str, &[&str], &[&str]); 17] = [
+            ("", &[], &["https://r.example", "https://10.0.0.1"]),
+            ("*", &["https://r.example", "https://10.0.0.1"], &[]),
+            ("r.example", &["https://r.example", "https://a.r.example", "https://R.EXAMPLE."], &["https://xr.example"]),
+            (".r.example", &["https://a.r.example"], &["https://r.example"]),
+            ("*.r.example", &["https://a.r.example"], &["https://r.example"]),
+            ("r.example:5000", &["https://r.example:5000"], &["https://r.example", "https://r.example:5001"]),
+            ("r.example:443", &["https://r.example"], &["https://r.example:5000"]),
+            ("10.0.0.1", &["https://10.0.0.1:5000"], &["https://10.0.0.2"]),
+            ("10.0.0.1:5000", &["https://10.0.0.1:5000"], &["https://10.0.0.1"]),
+            ("10.0.0.0/8", &["https://10.255.0.1"], &["https://11.0.0.1", "https://10.example"]),
+            ("0.0.0.0/0", &["https://203.0.113.1"], &["https://[2001:db8::1]", "https://r.example"]),
+            ("2001:db8::/32", &["https://[2001:db8::1]"], &["https://[2001:db9::1]"]),
+            ("[2001:db8::1]:5000", &["https://[2001:db8::1]:5000"], &["https://[2001:db8::1]"]),
+            ("2001:db8::1", &["https://[2001:db8::1]"], &["https://[2001:db8::2]"]),
+            (" a.example , B.example ", &["https://a.example", "https://b.example"], &["https://c.example"]),
+            ("a.example,,/,:,:80,10.0.0.0/33,x:y", &["https://a.example"], &["https://x", "https://10.0.0.1"]),
+            ("example", &["https://r.example"], &["https://r.examples"]),
+        ];
+        for (list, direct, by_proxy) in cases {
+            let settings =
+                ProxySettings { http: None, https: Some("proxy.example:3128".into()), no_proxy: Some(list.to_owned()) };
+            let proxies = Proxies::new(&settings).expect("settings");
+            let through = |url: &&str| proxies.of(&Url::parse(url).expect("a URL")).map(Url::as_str);
+            for url in direct {
+                assert_eq!(through(url), None, "{list:?}: {url}");
+            }
+            for url in by_proxy {
+                assert_eq!(through(url), Some("http://proxy.example:3128/"), "{list:?}: {url}");
+            }
+            // This machine, whatever the list says.
+            for url in ["https://localhost", "https://127.1.2.3:5000", "https://[::1]:5000", "https://a.localhost"] {
+                assert_eq!(through(&url), None, "{list:?}: {url}");
+            }
+        }
+    }
+
+    #[test]
+    fn each_scheme_has_its_own() {
+        let settings = ProxySettings {
+            http: Some("http://plain.example".into()),
+            https: Some("https://u:p@secure.example".into()),
+            no_proxy: None,
+        };
+        let proxies = Proxies::new(&settings).expect("settings");
+        let through = |url: &str| proxies.of(&Url::parse(url).expect("a URL")).and_then(Url::host_str);
+        assert_eq!(through("http://r.example"), Some("plain.example"));
+        assert_eq!(through("https://r.example"), Some("secure.example"));
+        assert_eq!(through("ftp://r.example"), None);
+        assert!(proxies.has_host("SECURE.example") && !proxies.has_host("r.example"));
+        for bad in ["socks5://p", "http://", "http://u:secret@["] {
+            let settings = ProxySettings { https: Some(bad.into()), ..ProxySettings::default() };
+            let error = Proxies::new(&settings).err().expect(bad).to_string();
+            assert!(error.contains("HTTPS proxy") && !error.contains("secret"), "{error}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn never_panics(text in "[a-z0-9.:/\\[\\]*,]{0,40}") {
+            let _ = text.split(',').filter_map(never).collect::<Vec<_>>();
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! [`Spare`]: a second connection for a stretch whose first one brings next to nothing. It asks for what is missing at its beginning
+//! and is of no use until it has a byte that the first one has not brought; then it takes the first one's place. `part`
+//! holds it, `blob` decides when there is one and for how long.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Buf as _, Bytes};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+
+use crate::error::Cause;
+use crate::part::{Open, Read, read};
+
+/// See the file's head.
+pub(crate) struct Spare {
+    state: State,
+    pub(crate) since: Instant,
+    /// The right to a connection.
+    pub(crate) connection: Option<OwnedSemaphorePermit>,
+}
+
+enum State {
+    /// What is missing begins at `need`.
+    Opening { open: Open, need: u64 },
+    /// The next byte is `at`.
+    Reading { read: Read, at: u64, until: u64 },
+}
+
+/// The first bytes that the other connection has not brought.
+pub(crate) struct Won {
+    pub(crate) response: reqwest::Response,
+    pub(crate) bytes: Bytes,
+    /// Where what it brings ends in the blob.
+    pub(crate) until: u64,
+}
+
+/// What is left of it when the other connection broke.
+pub(crate) enum Left {
+    Opening { open: Open, need: u64 },
+    Reading { read: Read, skip: u64, until: u64 },
+}
+
+impl Spare {
+    pub(crate) fn new(open: Open, need: u64, connection: OwnedSemaphorePermit) -> Self {
+        Self { state: State::Opening { open, need }, since: Instant::now(), connection: Some(connection) }
+    }
+
+    /// Looks whether it has overtaken the other one, which is at `from`.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, from: u64, idle: Duration) -> Poll<Result<Won, Cause>> {
+        loop {
+            match &mut self.state {
+                State::Opening { open, need } => match std::task::ready!(Pin::new(open).poll(cx)) {
+                    Ok(body) => {
+                        let at = *need - body.skip;
+                        self.state = State::Reading { read: read(body.response, idle), at, until: body.until };
+                    }
+                    Err(cause) => return Poll::Ready(Err(cause)),
+                },
+                State::Reading { read: reading, at, until } => {
+                    let (response, came) = std::task::ready!(Pin::new(&mut *reading).poll(cx));
+                    let mut bytes = match came {
+                        Ok(Some(bytes)) => bytes,
+                        Ok(None) => return Poll::Ready(Err(Cause::Truncated { got: *at, size: *until })),
+                        Err(cause) => return Poll::Ready(Err(cause)),
+                    };
+                    let behind = from.saturating_sub(*at);
+                    if bytes.len() as u64 > behind {
+                        bytes.advance(usize::try_from(behind).expect("less than the piece's length"));
+                        return Poll::Ready(Ok(Won { response, bytes, until: *until }));
+                    }
+                    *at += bytes.len() as u64;
+                    *reading = read(response, idle);
+                }
+            }
+        }
+    }
+
+    /// It is all that there is now; the next byte to come is `from`.
+    pub(crate) fn left(self, from: u64) -> Left {
+        match self.state {
+            State::Opening { open, need } => Left::Opening { open, need },
+            State::Reading { read, at, until } => Left::Reading { read, skip: from.saturating_sub(at), until },
+        }
+    }
+}
