@@ -89,6 +89,11 @@ impl Engine {
             ranges: options.ranges.clone(),
             bandwidth: options.bandwidth,
             allowed_targets: options.allowed_targets.clone(),
+            limits: registry::Limits {
+                manifest: options.limits.manifest_bytes,
+                config: options.limits.config_bytes,
+                ..registry::Limits::default()
+            },
             ..registry::Options::new(certs_d::loader(options.hosts_roots.clone()))
         });
         let token = CancellationToken::new();

@@ -150,7 +150,7 @@ pub(crate) fn from_inflate(error: &InflateError) -> Error {
         | InflateError::Stream(inflate::Error::Stopped(_)) => Kind::Cancelled,
         InflateError::Intake(IntakeError::Verify(_)) => Kind::DataLoss,
         InflateError::Stream(inflate::Error::Corrupt(..) | inflate::Error::Source(_)) => Kind::DataLoss,
-        InflateError::Stream(inflate::Error::Unsupported(_)) => Kind::InvalidArgument,
+        InflateError::Bomb { .. } | InflateError::Stream(inflate::Error::Unsupported(_)) => Kind::InvalidArgument,
     };
     Error::from_source(kind, error)
 }

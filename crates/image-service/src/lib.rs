@@ -34,7 +34,7 @@ mod view;
 
 pub use engine::Engine;
 pub use error::OpenError;
-pub use options::{Clock, EngineOptions, LEAST_MEMORY};
+pub use options::{Clock, EngineOptions, LEAST_MEMORY, Limits};
 pub use transfer::{Compress, ExportOptions, Format, ImportOptions, ImportedImage};
 pub use view::HeldStack;
 // What the binary needs of the registry client and of the store, and may not reach for itself.

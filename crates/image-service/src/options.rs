@@ -14,6 +14,36 @@ pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
 /// With less, not even one layer could be unpacked within it.
 pub const LEAST_MEMORY: usize = 4 << 20;
 
+/// What is beyond a layer's own limits (`store::Limits`): above it a pull fails.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of the files of all layers of an image.
+    pub image_bytes: u64,
+    /// How many times its compressed size a layer may inflate to. It counts from [`Limits::FREE_BYTES`] on. No gzip stream can
+    /// reach more than 1032.
+    pub inflate_ratio: u64,
+    /// Bytes of an index or a manifest.
+    pub manifest_bytes: u64,
+    /// Bytes of an image config.
+    pub config_bytes: u64,
+}
+
+impl Limits {
+    /// A layer that inflates to no more is never too much for its size.
+    pub const FREE_BYTES: u64 = 64 << 20;
+
+    /// What a layer of so many compressed bytes may inflate to.
+    pub(crate) fn inflated(&self, compressed: u64) -> u64 {
+        compressed.saturating_mul(self.inflate_ratio).max(Self::FREE_BYTES)
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { image_bytes: 256 << 30, inflate_ratio: 1500, manifest_bytes: 4 << 20, config_bytes: 4 << 20 }
+    }
+}
+
 /// How an engine works.
 #[derive(Clone)]
 pub struct EngineOptions {
@@ -32,6 +62,8 @@ pub struct EngineOptions {
     pub memory: usize,
     /// How the store is opened.
     pub store: store::OpenOptions,
+    /// What an image may be at most.
+    pub limits: Limits,
     /// `User-Agent` towards registries.
     pub user_agent: String,
     /// Patience with registries.
@@ -70,6 +102,7 @@ impl Default for EngineOptions {
             max_parallel_layers: 4,
             memory: 32 << 20,
             store: store::OpenOptions::default(),
+            limits: Limits::default(),
             user_agent: concat!("imagelet/", env!("CARGO_PKG_VERSION")).to_owned(),
             retry: registry::RetryPolicy::default(),
             proxy: registry::ProxySettings::default(),
@@ -106,6 +139,7 @@ impl fmt::Debug for EngineOptions {
             .field("max_parallel_layers", &self.max_parallel_layers)
             .field("memory", &self.memory)
             .field("store", &self.store)
+            .field("limits", &self.limits)
             .field("user_agent", &self.user_agent)
             .field("retry", &self.retry)
             .field("proxy", &self.proxy)

@@ -8,7 +8,7 @@ use std::io;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cri_api::Result;
-use inflate::{Compression, Held, Spare, Stopped, Work};
+use inflate::{Compression, Held, Sink, Spare, Stopped, Work};
 use oci::{Algorithm, Digest};
 use store::{Lease, Store, UnpackedLayer};
 use tokio::task::JoinHandle;
@@ -21,6 +21,7 @@ use crate::cores::Cores;
 use crate::error::{self, cancelled};
 use crate::hashing::Chore;
 use crate::intake::{self, Intake, IntakeError};
+use crate::options::Limits;
 use crate::ring::{LEAST, Progress, RingReader, RingWriter, TarHash, ring};
 
 /// Progress is told after so many more bytes of a tar stream. Small enough for a slow disk, where it takes a second.
@@ -43,6 +44,18 @@ pub(crate) enum InflateError {
     /// The stream is damaged, or nobody can read it here.
     #[error(transparent)]
     Stream(inflate::Error),
+    /// Far more comes out than goes in.
+    #[error(
+        "the limit of uncompressed bytes of a layer with {compressed} bytes is {limit}, and there are {seen} up to here"
+    )]
+    Bomb {
+        /// Bytes of the blob.
+        compressed: u64,
+        /// What may come of them.
+        limit: u64,
+        /// What came, at least.
+        seen: u64,
+    },
     /// The second side stopped; its own result says why.
     #[error("the layer was given up")]
     UnpackStopped,
@@ -69,6 +82,7 @@ pub(crate) struct Hands {
     pub(crate) cores: Cores,
     pub(crate) store: Store,
     pub(crate) lease: Arc<background::Held<Lease>>,
+    pub(crate) limits: Limits,
     /// Ends the work soon.
     pub(crate) token: CancellationToken,
 }
@@ -172,9 +186,15 @@ fn inflate(
     hash: (&TarHash, bool),
     found: &Found,
 ) -> std::result::Result<(), InflateError> {
+    let limit = hands.limits.inflated(size);
     let spare = Arc::new(ForDecoder(hands));
     let options = inflate::Options { spare, compressed_size: size, ..inflate::Options::default() };
-    let pumped = pump(&mut intake, &mut writer, &options, hash, found);
+    let mut bounded = Bounded { writer: &mut writer, left: limit, over: 0 };
+    let pumped = pump(&mut intake, &mut bounded, &options, hash, found);
+    let pumped = match bounded.over {
+        0 => pumped,
+        over => Err(InflateError::Bomb { compressed: size, limit, seen: limit.saturating_add(over) }),
+    };
     let result = match pumped {
         Ok(()) => intake.finish().map_err(InflateError::from),
         // Bytes that do not inflate are most often not the bytes that were promised: the digest tells, at the end of what
@@ -196,7 +216,7 @@ fn inflate(
 
 fn pump(
     intake: &mut Intake,
-    writer: &mut RingWriter,
+    writer: &mut Bounded<'_>,
     options: &inflate::Options,
     (hash, plain): (&TarHash, bool),
     found: &Found,
@@ -208,6 +228,29 @@ fn pump(
         }
     };
     Ok(inflate::run(intake, writer, options, &mut told)?)
+}
+
+/// A ring that takes so many bytes at most.
+struct Bounded<'a> {
+    writer: &'a mut RingWriter,
+    left: u64,
+    /// By how many bytes what came was too much.
+    over: u64,
+}
+
+impl Sink for Bounded<'_> {
+    fn buffer(&mut self) -> std::result::Result<Vec<u8>, Stopped> {
+        self.writer.buffer()
+    }
+
+    fn send(&mut self, buffer: Vec<u8>, len: usize) -> std::result::Result<(), Stopped> {
+        let Some(left) = self.left.checked_sub(len as u64) else {
+            self.over = len as u64 - self.left;
+            return Err(Stopped);
+        };
+        self.left = left;
+        self.writer.send(buffer, len)
+    }
 }
 
 /// What the engine can spare for one layer's decoder.

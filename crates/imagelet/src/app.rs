@@ -385,6 +385,12 @@ impl App {
         // Checked to be at most 1 GiB.
         limits.pax_header_bytes = usize::try_from(wanted.header_bytes).unwrap_or(usize::MAX);
         limits.pax_record_bytes = limits.pax_record_bytes.min(limits.pax_header_bytes);
+        options.limits = image_service::Limits {
+            image_bytes: wanted.image_bytes,
+            inflate_ratio: wanted.inflate_ratio as u64,
+            manifest_bytes: wanted.manifest_bytes,
+            config_bytes: wanted.config_bytes,
+        };
         let proxies = &self.environment.proxies;
         options.proxy.http.clone_from(&proxies.http);
         options.proxy.https.clone_from(&proxies.https);

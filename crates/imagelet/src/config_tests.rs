@@ -183,7 +183,7 @@ fn every_field_is_taken() {
          containerGC: {{minimumAge: 1m, maximumPerContainer: 3, maximum: 100, period: 5m}}\npodLogsDir: /logs\nmaxParallelLayers: 7\npullMemory: 16Mi\ncheckDiskSpace: false\n\
          parallelRanges: off\n\
          platform: linux/arm64\ndurability: relaxed\nkeepBlobs: true\nshareFiles: hardlink\n\
-         limits: {{layerBytes: 1Gi, layerEntries: 10, pathDepth: 5, headerBytes: 4096}}\nlogging:\n  format: json\n  level: debug\n"
+         limits: {{layerBytes: 1Gi, layerEntries: 10, pathDepth: 5, headerBytes: 4096, imageBytes: 2Gi, inflateRatio: 9, manifestBytes: 1Mi,\n  configBytes: 2Mi}}\nlogging:\n  format: json\n  level: debug\n"
     );
     let config = load(&text, Vec::new()).expect("taken");
     let unset = SETTINGS.iter().filter(|s| !config.origins.contains_key(s.field)).map(|s| s.field);
@@ -228,7 +228,16 @@ fn every_field_is_taken() {
     assert_eq!((config.keep_blobs, config.share_files), (true, Sharing::Hardlink));
     assert_eq!((config.log_format, config.log_level), (LogFormat::Json, LogLevel::Debug));
     assert_eq!(config.platform.to_string(), "linux/arm64");
-    let want = Limits { layer_bytes: 1 << 30, layer_entries: 10, path_depth: 5, header_bytes: 4096 };
+    let want = Limits {
+        layer_bytes: 1 << 30,
+        layer_entries: 10,
+        path_depth: 5,
+        header_bytes: 4096,
+        image_bytes: 2 << 30,
+        inflate_ratio: 9,
+        manifest_bytes: 1 << 20,
+        config_bytes: 2 << 20,
+    };
     assert_eq!(config.limits, want);
     assert_eq!(config.gc.keep, ["a.example/*", "b.example/x;weight=2"]);
     assert_eq!(

@@ -15,7 +15,7 @@ use oci::Digest;
 use store::{Layer, Lease};
 use tokio_util::sync::CancellationToken;
 
-use super::choose::{CONFIG_LIMIT, Chosen, check_layers, check_platform, parse_config};
+use super::choose::{Chosen, check_layers, check_platform, parse_config};
 use super::layer::{LayerJob, LayerKey, ReadyLayer};
 use super::part::{Assembled, Part};
 use super::wanted::{Blob, WEIGHT, biggest_first, weight};
@@ -145,7 +145,10 @@ impl Assembly<'_> {
                             blobs[n].own_only = true;
                             pending.push_front(n);
                         }
-                        Some(Ok(ready)) => blobs[n].ready = Some(ready),
+                        Some(Ok(ready)) => {
+                            blobs[n].ready = Some(ready);
+                            self.check_size(plan.as_ref(), blobs)?;
+                        }
                         // Somebody else's job failed, by somebody else's registry or credential: take over.
                         Some(Err(error)) if !led && !self.token.is_cancelled() => {
                             tracing::debug!(%error, layer = %blobs[n].descriptor.digest, "another pull's layer failed");
@@ -189,17 +192,18 @@ impl Assembly<'_> {
         }
         let descriptor = self.chosen.manifest.config.clone();
         let (source, digest) = (Arc::clone(self.source), descriptor.digest.clone());
+        let most = self.shared.options.limits.config_bytes;
         let job = self.shared.configs.join(&digest, |context| async move {
             tokio::select! {
                 biased;
                 () = context.token.cancelled() => Err(cancelled()),
-                bytes = source.small_blob(&descriptor, CONFIG_LIMIT) => bytes,
+                bytes = source.small_blob(&descriptor, most) => bytes,
             }
         });
         match job.wait().await {
             // By somebody else's registry or credential.
             Err(_) if !job.led && !self.token.is_cancelled() => {
-                self.source.small_blob(&self.chosen.manifest.config, CONFIG_LIMIT).await
+                self.source.small_blob(&self.chosen.manifest.config, most).await
             }
             result => result,
         }
@@ -324,6 +328,24 @@ impl Assembly<'_> {
     fn shared_diff_id<'b>(&self, blob: &'b Blob) -> Option<&'b Digest> {
         let may = !blob.own_only && blob.key.only_for.is_none() && !self.shared.options.keep_blobs;
         blob.diff_id.as_ref().filter(|_| may)
+    }
+
+    /// Refuses an image whose layers, as far as they are here, have more in them than an image may.
+    fn check_size(&self, plan: Option<&Plan>, blobs: &[Blob]) -> Result<()> {
+        let here =
+            plan.into_iter().flat_map(|plan| plan.present.iter().flatten()).map(|layer| layer.stats.content_bytes);
+        let new = blobs.iter().filter_map(|blob| {
+            let bytes = blob.ready.as_ref()?.layer().stats().content_bytes;
+            Some(bytes.saturating_mul(blob.places.len() as u64))
+        });
+        let (seen, most) = (here.chain(new).fold(0, u64::saturating_add), self.shared.options.limits.image_bytes);
+        if seen <= most {
+            return Ok(());
+        }
+        let name = self.name;
+        Err(error::invalid(format!(
+            "{name}: the limit of bytes in all layers of an image is {most}, and there are {seen} up to here"
+        )))
     }
 
     /// Whether a job for another blob brings the same layer. Otherwise a job of its own that runs is noted as the one that

@@ -9,10 +9,9 @@ use futures::future::{BoxFuture, FutureExt as _};
 use oci::{Descriptor, Document, ImageConfig, Index, Manifest, ManifestError, Platform, media_type};
 
 use crate::error::{damaged, invalid};
+use crate::options::EngineOptions;
 use crate::source::{RawDocument, Source};
 
-/// Configs larger than this are refused.
-pub(crate) const CONFIG_LIMIT: u64 = 4 * 1024 * 1024;
 /// How many indexes may stand above a manifest.
 const MAX_DEPTH: usize = 3;
 
@@ -29,8 +28,14 @@ pub(crate) struct Chosen {
     pub(crate) platform_known: bool,
 }
 
-/// Follows `root` down to the manifest for `platform`. `name` is for messages.
-pub(crate) async fn choose(source: &dyn Source, root: RawDocument, platform: &Platform, name: &str) -> Result<Chosen> {
+/// Follows `root` down to the manifest for the engine's platform. `name` is for messages.
+pub(crate) async fn choose(
+    source: &dyn Source,
+    root: RawDocument,
+    options: &EngineOptions,
+    name: &str,
+) -> Result<Chosen> {
+    let platform = &options.platform;
     match parse(&root, name)? {
         Document::Manifest(manifest) => {
             check_manifest(&manifest, name)?;
@@ -38,7 +43,7 @@ pub(crate) async fn choose(source: &dyn Source, root: RawDocument, platform: &Pl
         }
         Document::Index(index) => {
             let mut offered = BTreeSet::new();
-            let found = descend(source, index, platform, name, 1, &mut offered).await?;
+            let found = descend(source, index, options, name, 1, &mut offered).await?;
             let mut chosen = found.ok_or_else(|| no_match(name, platform, &offered))?;
             chosen.index = Some(root.bytes);
             Ok(chosen)
@@ -73,11 +78,12 @@ fn runs_here(config: &ImageConfig, platform: &Platform) -> bool {
 fn descend<'a>(
     source: &'a dyn Source,
     index: Index,
-    platform: &'a Platform,
+    options: &'a EngineOptions,
     name: &'a str,
     depth: usize,
     offered: &'a mut BTreeSet<String>,
 ) -> BoxFuture<'a, Result<Option<Chosen>>> {
+    let platform = &options.platform;
     async move {
         if depth > MAX_DEPTH {
             return Err(invalid(format!("{name}: more than {MAX_DEPTH} indexes within one another")));
@@ -95,7 +101,7 @@ fn descend<'a>(
             let raw = source.document(descriptor).await?;
             match parse_as(&raw, descriptor, name)? {
                 Document::Index(inner) => {
-                    let found = descend(source, inner, platform, name, depth + 1, &mut *offered).await?;
+                    let found = descend(source, inner, options, name, depth + 1, &mut *offered).await?;
                     if found.is_some() {
                         return Ok(found);
                     }
@@ -110,7 +116,7 @@ fn descend<'a>(
                     if check_manifest(&manifest, name).is_err() {
                         continue;
                     }
-                    let bytes = source.small_blob(&manifest.config, CONFIG_LIMIT).await?;
+                    let bytes = source.small_blob(&manifest.config, options.limits.config_bytes).await?;
                     let config = parse_config(&bytes, &manifest.config)?;
                     if runs_here(&config, platform) {
                         let config = Some(bytes);

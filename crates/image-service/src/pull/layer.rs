@@ -145,6 +145,7 @@ impl LayerJob {
             cores: shared.cores.clone(),
             store: shared.store.clone(),
             lease,
+            limits: shared.options.limits.clone(),
             token: token.clone(),
         };
         loop {

@@ -91,7 +91,7 @@ impl PullJob {
             let root = RawDocument { bytes: root.bytes, media_type: root.media_type, digest: root.digest };
             let resolved = root.digest.clone();
             let source: Arc<dyn Source> = Arc::new(Present::before(&shared, Arc::new(repository)));
-            let chosen = choose(source.as_ref(), root, &shared.options.platform, name).await?;
+            let chosen = choose(source.as_ref(), root, &shared.options, name).await?;
             Ok::<_, Error>((source, chosen, resolved))
         };
         let (source, chosen, resolved) = tokio::select! {

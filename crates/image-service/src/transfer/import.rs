@@ -71,7 +71,7 @@ impl Shared {
             });
             let name = image.names.first().map_or_else(|| image.descriptor.digest.to_string(), ToString::to_string);
             let root = source.document(&image.descriptor).await?;
-            let manifest = choose(source.as_ref(), root, &self.options.platform, &name).await?;
+            let manifest = choose(source.as_ref(), root, &self.options, &name).await?;
             chosen.push((source, manifest, name, image.names, image.descriptor.digest, image.has_manifest));
         }
         let mut imported = Vec::with_capacity(chosen.len());

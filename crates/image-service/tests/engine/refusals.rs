@@ -102,6 +102,25 @@ async fn layers_beyond_the_limits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn images_beyond_the_limits() {
+    // Gzip cannot make so much of so little; zstd can.
+    let zeros = || LayerBuilder::new().dir("a/").file("a/zeros", vec![0; 70_000_000]);
+    let node = Node::with(|options| options.limits.image_bytes = 75_000_000).await;
+    let bomb = zeros().compression(Compression::Zstd);
+    refused(&node, &image().layer(bomb).build(), Kind::InvalidArgument, &["uncompressed bytes", "67108864"]).await;
+    let two = image().layer(zeros()).layer(layer("b/x", 1, 6_000_000)).build();
+    refused(&node, &two, Kind::InvalidArgument, &["limit of bytes in all layers", "75000000", "76000000"]).await;
+    node.registry.push("zeros", "v1", &image().layer(zeros()).build());
+    node.pull("zeros:v1").await.expect("as much as gzip can make");
+
+    let small = image().layer(layer("a/x", 1, 10)).build();
+    let node = Node::with(|options| options.limits.manifest_bytes = 200).await;
+    refused(&node, &small, Kind::DataLoss, &["200"]).await;
+    let node = Node::with(|options| options.limits.config_bytes = 100).await;
+    refused(&node, &small, Kind::DataLoss, &["100"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn manifests_that_are_none() {
     let node = Node::start().await;
     let good = image().layer(layer("a/x", 1, 100)).build();

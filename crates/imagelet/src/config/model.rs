@@ -28,13 +28,17 @@ pub(crate) enum Sharing {
     Hardlink,
 }
 
-/// What one layer may hold at most: above it a pull fails.
+/// What an image and its layers may hold at most: above it a pull fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
     pub(crate) layer_bytes: u64,
     pub(crate) layer_entries: usize,
     pub(crate) path_depth: usize,
     pub(crate) header_bytes: u64,
+    pub(crate) image_bytes: u64,
+    pub(crate) inflate_ratio: usize,
+    pub(crate) manifest_bytes: u64,
+    pub(crate) config_bytes: u64,
 }
 
 /// Form of the log.
@@ -328,6 +332,10 @@ impl Config {
                 layer_entries: usize::try_from(limits.entries).unwrap_or(usize::MAX),
                 path_depth: limits.path_depth,
                 header_bytes: limits.pax_header_bytes as u64,
+                image_bytes: engine.limits.image_bytes,
+                inflate_ratio: usize::try_from(engine.limits.inflate_ratio).unwrap_or(usize::MAX),
+                manifest_bytes: engine.limits.manifest_bytes,
+                config_bytes: engine.limits.config_bytes,
             },
             gc: Gc {
                 high: policy.high_threshold_percent.into(),
