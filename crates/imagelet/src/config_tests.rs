@@ -181,7 +181,7 @@ fn every_field_is_taken() {
          mergeDefaultEvictionSettings: true\nevictionPressureTransitionPeriod: 1m\n\
          containerGC: {{minimumAge: 1m, maximumPerContainer: 3, maximum: 100, period: 5m}}\npodLogsDir: /logs\nmaxParallelLayers: 7\npullMemory: 16Mi\ncheckDiskSpace: false\n\
          parallelRanges: off\n\
-         platform: linux/arm64\ndurability: relaxed\nkeepBlobs: true\nshareFiles: hardlink\n\
+         platform: linux/arm64\ndurability: relaxed\nkeepBlobs: true\nlayerFormat: dir\nshareFiles: hardlink\n\
          limits: {{layerBytes: 1Gi, layerEntries: 10, pathDepth: 5, headerBytes: 4096}}\nlogging:\n  format: json\n  level: debug\n"
     );
     let config = load(&text, Vec::new()).expect("taken");
@@ -222,6 +222,7 @@ fn every_field_is_taken() {
     assert!(!config.check_disk_space && !config.parallel_ranges);
     assert_eq!(config.pull_memory, 16 << 20);
     assert_eq!((config.keep_blobs, config.share_files), (true, Sharing::Hardlink));
+    assert_eq!(config.layer_format, LayerFormat::Dir);
     assert_eq!((config.log_format, config.log_level), (LogFormat::Json, LogLevel::Debug));
     assert_eq!(config.platform.to_string(), "linux/arm64");
     let want = Limits { layer_bytes: 1 << 30, layer_entries: 10, path_depth: 5, header_bytes: 4096 };
