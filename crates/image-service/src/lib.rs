@@ -41,4 +41,4 @@ pub use view::HeldStack;
 pub use registry::{AllowedTarget, RangePolicy};
 pub use store::mount::unmount;
 pub use store::view as tree;
-pub use store::{Durability, MountError, OpenError as StoreOpenError, Sharing};
+pub use store::{Durability, LayerFormat, MountError, OpenError as StoreOpenError, Sharing};

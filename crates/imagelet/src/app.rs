@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::admin::Places;
 use crate::collection::owner::Owner;
 use crate::collection::{Collection, Parts};
-use crate::config::{Config, Durability, Sharing};
+use crate::config::{Config, Durability, LayerFormat, Sharing};
 use crate::environment::Environment;
 use crate::exit::{Code, Failure, Outcome, code_of};
 use crate::output::Printer;
@@ -377,6 +377,11 @@ impl App {
             Sharing::Off => image_service::Sharing::Off,
             Sharing::Reflink => image_service::Sharing::Reflink,
             Sharing::Hardlink => image_service::Sharing::Hardlink,
+        };
+        options.store.layer_format = match config.layer_format {
+            LayerFormat::Auto => image_service::LayerFormat::Auto,
+            LayerFormat::Erofs => image_service::LayerFormat::Erofs,
+            LayerFormat::Dir => image_service::LayerFormat::Dir,
         };
         let (limits, wanted) = (&mut options.store.limits, &config.limits);
         limits.layer_bytes = wanted.layer_bytes;

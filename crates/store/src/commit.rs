@@ -103,6 +103,7 @@ impl Store {
             let youth = inner.db.youth();
             youth.end().map_err(|source| StoreError::io("settle", &inner.layout.path, source))?;
         }
+        inner.measure(&steps)?;
         let mut linked = Linked::new(inner, blobs, &mut next_layer)?;
         let joins = inner.find_shares(&steps)?;
         let mut moved = Moved { inner, done: Vec::new() };

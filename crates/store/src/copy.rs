@@ -23,7 +23,7 @@ impl Inner {
         shape: Shape,
         diff_id: &Digest,
     ) -> Result<Option<Arc<UnpackedLayer>>, StoreError> {
-        let ingest = self.new_layer(Shape::default())?;
+        let ingest = self.new_layer(self.shape)?;
         let (reader, mut writer) =
             io::pipe().map_err(|source| StoreError::io("open a pipe for", &self.layout.path, source))?;
         let (rebuilt, unpacked, got) = std::thread::scope(|scope| {

@@ -3,8 +3,8 @@
 
 use std::ffi::CString;
 use std::fmt;
-use std::io::BufRead;
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{self, BufRead};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -28,7 +28,7 @@ impl Store {
     pub fn new_layer(&self, lease: &Lease) -> Result<LayerIngest, StoreError> {
         // The lease says that a pull is going on; a layer that is not yet in the store needs no protection.
         let _ = lease;
-        self.inner.new_layer(Shape::default())
+        self.inner.new_layer(self.inner.shape)
     }
 }
 
@@ -36,7 +36,7 @@ impl Inner {
     pub(crate) fn new_layer(self: &Arc<Self>, shape: Shape) -> Result<LayerIngest, StoreError> {
         let private = self.private();
         let (path, name) = (self.layout.ingest_path(private.number), private.name());
-        let failed = |source: std::io::Error| StoreError::io("create the layer directory", &path, source);
+        let failed = |source: io::Error| StoreError::io("create the layer directory", &path, source);
         rustix::fs::mkdirat(&self.layout.ingest, name.as_str(), Mode::RWXU).map_err(|e| failed(e.into()))?;
         let directory = layout::open_directory(&self.layout.ingest, &name).map_err(failed)?;
         shape.begin(&directory).map_err(failed)?;
@@ -74,7 +74,7 @@ impl Private {
     }
 
     /// An error of something that was done with it.
-    pub(crate) fn failed(&self, operation: &'static str, source: std::io::Error) -> StoreError {
+    pub(crate) fn failed(&self, operation: &'static str, source: io::Error) -> StoreError {
         StoreError::io(operation, self.inner.layout.ingest_path(self.number), source)
     }
 }
@@ -147,7 +147,7 @@ impl LayerIngest {
         Ok(UnpackedLayer {
             inner,
             outcome,
-            stats,
+            stats: Mutex::new(stats),
             shape,
             shares,
             state: Mutex::new(State::Private(self.private, None)),
@@ -161,7 +161,8 @@ pub struct UnpackedLayer {
     pub(crate) inner: Arc<Inner>,
     pub(crate) outcome: UnpackOutcome,
     pub(crate) shape: Shape,
-    stats: LayerStats,
+    /// Guards the numbers, of which those of the disk are taken once more by the commit.
+    stats: Mutex<LayerStats>,
     /// Whether it has files of other layers. They are not in its numbers.
     pub(crate) shares: bool,
     /// Guards where the directory is.
@@ -189,7 +190,17 @@ impl UnpackedLayer {
     /// What it holds.
     #[must_use]
     pub fn stats(&self) -> LayerStats {
-        self.stats
+        *self.stats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the size once more that the layer has on the disk: attributes of implicit directories may have made it longer, and
+    /// the file system knows it for sure when it has written it.
+    pub(crate) fn measure(&self, directory: BorrowedFd<'_>) -> io::Result<()> {
+        if let Some((disk_bytes, inodes)) = self.shape.measure(directory)? {
+            let mut stats = self.stats.lock().unwrap_or_else(PoisonError::into_inner);
+            *stats = LayerStats { disk_bytes, inodes, ..*stats };
+        }
+        Ok(())
     }
 
     pub(crate) fn place(&self) -> Place {
@@ -229,6 +240,6 @@ impl UnpackedLayer {
 
 impl fmt::Debug for UnpackedLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UnpackedLayer").field("stats", &self.stats).finish_non_exhaustive()
+        f.debug_struct("UnpackedLayer").field("stats", &self.stats()).finish_non_exhaustive()
     }
 }

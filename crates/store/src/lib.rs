@@ -45,6 +45,6 @@ pub use error::{CommitError, OpenError, ResolveError, StoreError};
 pub use ingest::{LayerIngest, UnpackedLayer};
 pub use lease::Lease;
 pub use mount::{ImageMount, MountError};
-pub use open::{Durability, OpenOptions, Sharing, Store};
+pub use open::{Durability, LayerFormat, OpenOptions, Sharing, Store};
 pub use records::{ImageRecord, Layer, LayerId, LayerStats, Removed, Totals};
 pub use unpack::{Limits, UnpackError};

@@ -18,6 +18,7 @@ use crate::lease::{Lease, LeaseTable};
 use crate::lock::{Holder, LockError, StoreLock};
 use crate::records::LayerId;
 use crate::reserve::Reserve;
+use crate::shape::Shape;
 use crate::unpack::Limits;
 use crate::young::{self, Age, Youth};
 
@@ -66,6 +67,18 @@ pub enum Sharing {
     Hardlink,
 }
 
+/// What a layer is made into when it is unpacked. Layers that are there stay what they are: a store holds both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LayerFormat {
+    /// What serves best here.
+    #[default]
+    Auto,
+    /// One EROFS file.
+    Erofs,
+    /// A directory tree.
+    Dir,
+}
+
 /// How to open a store.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
@@ -81,6 +94,8 @@ pub struct OpenOptions {
     pub reserve_bytes: u64,
     /// Whether files that several layers have are stored once.
     pub sharing: Sharing,
+    /// What layers are made into.
+    pub layer_format: LayerFormat,
 }
 
 impl Default for OpenOptions {
@@ -92,6 +107,7 @@ impl Default for OpenOptions {
             privileged: None,
             reserve_bytes: 8 << 20,
             sharing: Sharing::Off,
+            layer_format: LayerFormat::Auto,
         }
     }
 }
@@ -110,6 +126,8 @@ pub(crate) struct Inner {
     pub(crate) limits: Limits,
     pub(crate) durability: Durability,
     pub(crate) sharing: Sharing,
+    /// Of layers that are unpacked from now on.
+    pub(crate) shape: Shape,
     pub(crate) privileged: bool,
     /// Writes layers to the disk while they come.
     pub(crate) flusher: Flusher,
@@ -168,6 +186,7 @@ impl Store {
             limits: options.limits,
             durability: options.durability,
             sharing: options.sharing,
+            shape: Shape::of_new_layers(options.layer_format),
             privileged: options.privileged.unwrap_or_else(is_privileged),
             flusher: Flusher::default(),
             boot,

@@ -247,11 +247,7 @@ impl Inner {
     }
 
     fn has_plain_root(&self, step: &Step) -> Result<bool, StoreError> {
-        let (user, group) = if self.privileged {
-            (0, 0)
-        } else {
-            (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
-        };
+        let (user, group) = step.shape().owner_of_root(self.privileged);
         let directory = self.open_step(step)?;
         let found = step.shape().find(directory.as_fd(), b"");
         match found.map_err(|source| StoreError::io("look at", self.step_path(step), source))? {
@@ -272,6 +268,18 @@ impl Inner {
             layer.shape.patch(own.as_fd(), &layer.outcome.implicit_dirs, &below, self.privileged).map_err(
                 |source| StoreError::io("set the attributes of directories in", self.step_path(step), source),
             )?;
+        }
+        Ok(())
+    }
+
+    /// Step 2, when everything is written: what new layers take.
+    pub(crate) fn measure(&self, steps: &[Step]) -> Result<(), StoreError> {
+        for step in steps {
+            if let Some(Move { layer, .. }) = step.as_move() {
+                let directory = self.open_step(step)?;
+                let measured = layer.measure(directory.as_fd());
+                measured.map_err(|source| StoreError::io("look at", self.step_path(step), source))?;
+            }
         }
         Ok(())
     }
@@ -316,7 +324,13 @@ impl Opened<'_> {
                 self.directories.insert(lower, directory);
             }
             match step.shape().find(self.directories[&lower].as_fd(), path)? {
-                Found::Here(attributes) => return Ok(Some(attributes)),
+                Found::Here(mut attributes) => {
+                    // In a layer of another shape what belongs to root may have another owner.
+                    if (attributes.uid, attributes.gid) == step.shape().owner_of_root(self.inner.privileged) {
+                        (attributes.uid, attributes.gid) = (0, 0);
+                    }
+                    return Ok(Some(attributes));
+                }
                 Found::Hidden => return Ok(None),
                 Found::Absent => {}
             }

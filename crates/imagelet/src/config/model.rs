@@ -28,6 +28,14 @@ pub(crate) enum Sharing {
     Hardlink,
 }
 
+/// What a layer is made into when it is pulled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LayerFormat {
+    Auto,
+    Erofs,
+    Dir,
+}
+
 /// What an image and its layers may hold at most: above it a pull fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
@@ -224,6 +232,7 @@ pub(crate) struct Config {
     pub(crate) durability: Durability,
     pub(crate) keep_blobs: bool,
     pub(crate) share_files: Sharing,
+    pub(crate) layer_format: LayerFormat,
     pub(crate) limits: Limits,
     pub(crate) gc: Gc,
     pub(crate) status_max_images: i64,
@@ -327,6 +336,7 @@ impl Config {
             durability: Durability::Full,
             keep_blobs: engine.keep_blobs,
             share_files: Sharing::Off,
+            layer_format: LayerFormat::Auto,
             limits: Limits {
                 layer_bytes: limits.layer_bytes,
                 layer_entries: usize::try_from(limits.entries).unwrap_or(usize::MAX),

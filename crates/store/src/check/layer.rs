@@ -55,6 +55,9 @@ impl Inner {
                 Err(error) => of_recipe(&error),
             },
             Depth::Digest => {
+                if let Err(error) = shape.verify(directory.as_fd()) {
+                    return of_recipe(&error);
+                }
                 let mut out = Hashing::new(diff_id, io::sink(), read, cancelled);
                 let rebuilt = shape.rebuild(directory.as_fd(), &mut out);
                 if out.stopped {
@@ -78,6 +81,9 @@ impl Inner {
         cancelled: Cancelled<'_>,
     ) -> Verdict {
         let (diff_id, shape) = (&entry.diff_id, entry.shape);
+        if let Err(error) = shape.verify(directory.as_fd()) {
+            return of_recipe(&error);
+        }
         let unsure = |what: &str, error: &dyn std::fmt::Display| bad(format!("{what}: {error}"), false);
         let ingest = match self.new_layer(shape) {
             Ok(ingest) => ingest,

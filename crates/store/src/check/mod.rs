@@ -7,6 +7,7 @@
 
 mod blob;
 mod compare;
+mod compare_image;
 mod disk;
 mod fix;
 mod kept;
@@ -25,6 +26,7 @@ use crate::error::StoreError;
 use crate::open::Store;
 use crate::records::{BlobEntry, LayerEntry, LayerId};
 pub(crate) use compare::difference;
+pub(crate) use compare_image::image_difference;
 use layer::Verdict;
 
 /// After an unclean stop, so much of what was written last is read, in a second or so; the rest is looked at without

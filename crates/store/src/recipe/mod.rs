@@ -1,4 +1,4 @@
-//! The recipe of a layer: what is needed, besides the files in `fs/`, to write the very tar stream that came in.
+//! The recipe of a layer: what is needed, besides the files in `fs/` or in the EROFS image, to write the very tar stream that came in.
 //!
 //! It knows nothing of tar beyond "these bytes raw, those bytes from that file". The unpacker writes it, the export
 //! of a layer reads it.
@@ -9,16 +9,19 @@
 //! |---|---|---|
 //! | `r` | length, bytes | these bytes |
 //! | `d` | length, path, offset, length | that part of the file at this path of `fs/` |
+//! | `i` | number, offset, length | that part of the file with this inode number in the image |
 //! | `m` | length, path, number | from here on the path is another one; what it was is `replaced/<number>` now |
 //! | `e` | length | the end, and how long the stream is |
 
+mod image;
 mod rebuild;
 mod writer;
 
 use std::io;
 
-pub(crate) use rebuild::examine;
+pub(crate) use image::{check_image, open_file as open_image};
 pub use rebuild::rebuild;
+pub(crate) use rebuild::{examine, inodes};
 pub(crate) use writer::Writer;
 
 /// Name of the file beside `fs/`.
@@ -32,6 +35,7 @@ pub(crate) const BUFFER: usize = 256 << 10;
 const MAGIC: &[u8] = b"imagelet recipe 1\n";
 const RAW: u8 = b'r';
 const DATA: u8 = b'd';
+const INODE: u8 = b'i';
 const MOVED: u8 = b'm';
 const END: u8 = b'e';
 

@@ -11,12 +11,13 @@ use rustix::io::Errno;
 use crate::tar::shown;
 use crate::unpack::Beneath;
 
-use super::{BUFFER, DATA, END, FILE, MAGIC, MOVED, RAW, REPLACED, RecipeError};
+use super::image::Inodes;
+use super::{BUFFER, DATA, END, FILE, INODE, MAGIC, MOVED, RAW, REPLACED, RecipeError};
 
 /// Longest path in a recipe: far more than the unpacker's limit can be set to in earnest.
 const PATH_MOST: u64 = 1 << 20;
 
-/// Writes the tar stream that `layer_dir` (with `fs/` and `recipe.zst`) was unpacked from, bit for bit. Files are
+/// Writes the tar stream that `layer_dir` (with `fs/` or `layer.erofs`, and `recipe.zst`) was unpacked from, bit for bit. Files are
 /// opened below `layer_dir` without following symbolic links. It does not hash: who needs certainty compares the diff
 /// id of what was written.
 ///
@@ -27,6 +28,7 @@ pub fn rebuild(layer_dir: BorrowedFd<'_>, out: &mut dyn Write) -> Result<(), Rec
     let moves = Moves::read(layer_dir)?;
     let mut recipe = Recipe::open(layer_dir)?;
     let mut files = Files { layer_dir, beneath: Beneath::default(), buffer: vec![0; BUFFER] };
+    let mut inodes = Inodes::new(layer_dir);
     let (mut written, mut data_records) = (0_u64, 0_u64);
     loop {
         match recipe.next()? {
@@ -38,6 +40,10 @@ pub fn rebuild(layer_dir: BorrowedFd<'_>, out: &mut dyn Write) -> Result<(), Rec
                 let place = moves.place(&path, data_records);
                 files.copy(&place, offset, len, out)?;
                 data_records += 1;
+                written += len;
+            }
+            Record::Inode { nid, offset, len } => {
+                inodes.copy((nid, offset, len), &mut files.buffer, out)?;
                 written += len;
             }
             Record::Moved { .. } => {}
@@ -58,6 +64,7 @@ pub(crate) fn examine(layer_dir: BorrowedFd<'_>) -> Result<u64, RecipeError> {
     let moves = Moves::read(layer_dir)?;
     let mut recipe = Recipe::open(layer_dir)?;
     let mut files = Files { layer_dir, beneath: Beneath::default(), buffer: Vec::new() };
+    let mut inodes = Inodes::new(layer_dir);
     let mut data_records = 0_u64;
     loop {
         match recipe.next()? {
@@ -66,19 +73,38 @@ pub(crate) fn examine(layer_dir: BorrowedFd<'_>) -> Result<u64, RecipeError> {
                 files.open(&moves.place(&path, data_records), offset, len)?;
                 data_records += 1;
             }
+            Record::Inode { nid, offset, len } => drop(inodes.file(nid, offset, len)?),
             Record::Moved { .. } => {}
             Record::End { stream_bytes } => return Ok(stream_bytes),
         }
     }
 }
 
-fn damaged(what: impl Into<String>) -> RecipeError {
+/// The inodes of the image that a recipe names, one for each piece of data, in the order of the stream.
+///
+/// # Errors
+/// See [`RecipeError`].
+pub(crate) fn inodes(layer_dir: BorrowedFd<'_>) -> Result<Vec<erofs::Nid>, RecipeError> {
+    let mut recipe = Recipe::open(layer_dir)?;
+    let mut all = Vec::new();
+    loop {
+        match recipe.next()? {
+            Record::Raw(len) => recipe.copy(len, &mut io::sink())?,
+            Record::Inode { nid, .. } => all.push(erofs::Nid(nid)),
+            Record::Data { .. } | Record::Moved { .. } => {}
+            Record::End { .. } => return Ok(all),
+        }
+    }
+}
+
+pub(super) fn damaged(what: impl Into<String>) -> RecipeError {
     RecipeError::Damaged { what: what.into() }
 }
 
 enum Record {
     Raw(u64),
     Data { path: Vec<u8>, offset: u64, len: u64 },
+    Inode { nid: u64, offset: u64, len: u64 },
     Moved { path: Vec<u8>, number: u64 },
     End { stream_bytes: u64 },
 }
@@ -116,6 +142,7 @@ impl Recipe {
         Ok(match self.byte()? {
             RAW => Record::Raw(self.number()?),
             DATA => Record::Data { path: self.path()?, offset: self.number()?, len: self.number()? },
+            INODE => Record::Inode { nid: self.number()?, offset: self.number()?, len: self.number()? },
             MOVED => Record::Moved { path: self.path()?, number: self.number()? },
             END => self.end()?,
             _ => return Err(damaged("the recipe has an unknown record")),
@@ -194,6 +221,7 @@ impl Moves {
             match recipe.next()? {
                 Record::Raw(len) => recipe.copy(len, &mut io::sink())?,
                 Record::Data { .. } => data_records += 1,
+                Record::Inode { .. } => {}
                 Record::Moved { path, number } => moves.by_path.entry(path).or_default().push((data_records, number)),
                 Record::End { .. } => return Ok(moves),
             }

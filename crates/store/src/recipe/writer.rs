@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 
 use rustix::fs::{Mode, OFlags};
 
-use super::{DATA, END, FILE, MAGIC, MOVED, RAW};
+use super::{DATA, END, FILE, INODE, MAGIC, MOVED, RAW};
 
 /// Raw bytes, and then records, are gathered up to here: a call of the compressor costs as much as compressing a header.
 const GATHER: usize = 128 << 10;
@@ -52,6 +52,16 @@ impl Writer {
         self.named(DATA, path, &[offset, len])
     }
 
+    /// Bytes of the stream that are in a file of the image.
+    pub(crate) fn inode_data(&mut self, nid: u64, offset: u64, len: u64) -> io::Result<()> {
+        self.flush_raw()?;
+        self.records.push(INODE);
+        for n in [nid, offset, len] {
+            number(&mut self.records, n);
+        }
+        self.flush_full_records()
+    }
+
     /// What was at this path is in `replaced/<number>` from now on.
     pub(crate) fn moved(&mut self, path: &[u8], number: u64) -> io::Result<()> {
         self.flush_raw()?;
@@ -74,7 +84,7 @@ impl Writer {
         for n in numbers {
             number(&mut self.records, *n);
         }
-        if self.records.len() >= GATHER { self.flush_records() } else { Ok(()) }
+        self.flush_full_records()
     }
 
     fn raw_record(&mut self, len: usize) {
@@ -89,6 +99,10 @@ impl Writer {
         self.raw_record(self.raw.len());
         self.records.extend_from_slice(&self.raw);
         self.raw.clear();
+        self.flush_full_records()
+    }
+
+    fn flush_full_records(&mut self) -> io::Result<()> {
         if self.records.len() >= GATHER { self.flush_records() } else { Ok(()) }
     }
 

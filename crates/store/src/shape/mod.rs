@@ -8,6 +8,7 @@
 
 mod attributes;
 mod dir;
+mod image;
 
 use std::io::{self, BufRead, Write};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 pub(crate) use attributes::{Attributes, Found};
 use serde::{Deserialize, Serialize};
 
+use crate::open::LayerFormat;
 use crate::recipe::RecipeError;
 use crate::records::{LayerId, LayerStats};
 use crate::unpack::{UnpackError, UnpackOptions, UnpackOutcome};
@@ -27,6 +29,8 @@ pub(crate) enum Shape {
     /// A directory tree as overlayfs takes it, with whiteouts and opaque directories.
     #[default]
     Dir,
+    /// One EROFS file.
+    Erofs,
 }
 
 /// What a layer is to the mounter: a directory, or an EROFS file that is to be mounted first.
@@ -51,7 +55,16 @@ impl Lower {
 pub(crate) type Below<'a> = &'a dyn Fn(&[u8]) -> io::Result<Option<Attributes>>;
 
 impl Shape {
-    const ALL: [Self; 1] = [Self::Dir];
+    pub(crate) const ALL: [Self; 2] = [Self::Dir, Self::Erofs];
+
+    /// What layers are made into from now on.
+    pub(crate) fn of_new_layers(format: LayerFormat) -> Self {
+        match format {
+            // What the kernel can mount is to be looked at here.
+            LayerFormat::Auto | LayerFormat::Dir => Self::Dir,
+            LayerFormat::Erofs => Self::Erofs,
+        }
+    }
 
     /// Whether a record need not say it.
     pub(crate) fn is_dir(&self) -> bool {
@@ -62,6 +75,8 @@ impl Shape {
     pub(crate) fn begin(self, private: &OwnedFd) -> io::Result<()> {
         match self {
             Self::Dir => dir::begin(private),
+            // The unpacker makes its file.
+            Self::Erofs => Ok(()),
         }
     }
 
@@ -75,6 +90,7 @@ impl Shape {
     ) -> Result<(UnpackOutcome, LayerStats), UnpackError> {
         match self {
             Self::Dir => dir::apply(tar, private, options),
+            Self::Erofs => image::apply(tar, private, options),
         }
     }
 
@@ -88,6 +104,7 @@ impl Shape {
     ) -> io::Result<()> {
         match self {
             Self::Dir => dir::patch(layer, implicit, below, privileged),
+            Self::Erofs => image::patch(layer, implicit, below),
         }
     }
 
@@ -95,6 +112,7 @@ impl Shape {
     pub(crate) fn find(self, layer: BorrowedFd<'_>, path: &[u8]) -> io::Result<Found> {
         match self {
             Self::Dir => dir::find(layer, path),
+            Self::Erofs => image::find(layer, path),
         }
     }
 
@@ -102,6 +120,7 @@ impl Shape {
     pub(crate) fn lower(self, directory: &Path) -> Lower {
         match self {
             Self::Dir => Lower::Directory(dir::tree_path(directory)),
+            Self::Erofs => Lower::Image(image::file_path(directory)),
         }
     }
 
@@ -109,20 +128,47 @@ impl Shape {
     pub(crate) fn is_there(layers: &OwnedFd, id: LayerId) -> bool {
         Self::ALL.iter().any(|shape| match shape {
             Self::Dir => dir::is_there(layers, id),
+            Self::Erofs => image::is_there(layers, id),
         })
+    }
+
+    /// Bytes and inodes that a layer takes which is written out, where that can be more than was counted when it was applied.
+    pub(crate) fn measure(self, layer: BorrowedFd<'_>) -> io::Result<Option<(u64, u64)>> {
+        match self {
+            Self::Dir => Ok(None),
+            Self::Erofs => image::measure(layer).map(Some),
+        }
+    }
+
+    /// The owner of what belongs to 0:0 in a layer.
+    pub(crate) fn owner_of_root(self, privileged: bool) -> (u32, u32) {
+        match self {
+            Self::Dir if !privileged => (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()),
+            Self::Dir | Self::Erofs => (0, 0),
+        }
     }
 
     /// Writes the tar stream that the layer was made from, bit for bit. It does not hash.
     pub(crate) fn rebuild(self, layer: BorrowedFd<'_>, out: &mut dyn Write) -> Result<(), RecipeError> {
         match self {
-            Self::Dir => crate::recipe::rebuild(layer, out),
+            Self::Dir | Self::Erofs => crate::recipe::rebuild(layer, out),
+        }
+    }
+
+    /// Looks whether what holds the layer's files together is in order, beside the files and the recipe.
+    pub(crate) fn verify(self, layer: BorrowedFd<'_>) -> Result<(), RecipeError> {
+        match self {
+            // The file system's business.
+            Self::Dir => Ok(()),
+            Self::Erofs => crate::recipe::check_image(layer),
         }
     }
 
     /// Looks whether all is there that the stream is built from, without reading it.
     pub(crate) fn examine(self, layer: BorrowedFd<'_>) -> Result<u64, RecipeError> {
+        self.verify(layer)?;
         match self {
-            Self::Dir => crate::recipe::examine(layer),
+            Self::Dir | Self::Erofs => crate::recipe::examine(layer),
         }
     }
 
@@ -137,6 +183,7 @@ impl Shape {
     ) -> io::Result<Option<String>> {
         match self {
             Self::Dir => crate::check::difference(there, copy, implicit, cancelled),
+            Self::Erofs => crate::check::image_difference(there, copy, implicit, cancelled),
         }
     }
 }

@@ -5,28 +5,26 @@
 //! anything visible and does not know what lies below the layer, except in `patch_implicit`. The shape of
 //! directories calls it.
 
-mod attributes;
-mod beneath;
-mod deferred;
-mod displace;
 mod entries;
 mod error;
+mod files;
 mod finish;
-mod ground;
-mod implicit;
+mod form;
+mod image;
 mod name;
 mod parents;
 mod tree;
 mod unpacker;
 mod whiteout;
+mod xattrs;
 
 use std::io::BufRead;
 use std::os::fd::BorrowedFd;
 
-pub(crate) use beneath::Beneath;
-pub(crate) use deferred::FILE as DEFERRED;
 pub use error::UnpackError;
-pub(crate) use implicit::{find, is_opaque, patch_implicit};
+pub(crate) use files::{Beneath, DEFERRED, find, is_opaque, patch_implicit};
+pub(crate) use image::IMAGE;
+pub(crate) use whiteout::OPAQUE;
 
 pub use crate::tar::Limits;
 use crate::tar::Reader;
@@ -36,7 +34,8 @@ use crate::tar::Reader;
 pub struct UnpackOptions<'a> {
     /// What the layer may hold at most.
     pub limits: &'a Limits,
-    /// Whether owners, devices and privileged attributes can be set. If not, they are recorded in `deferred.jsonl`.
+    /// Whether owners, devices and privileged attributes can be set. If not, they are recorded in `deferred.jsonl`. An image has
+    /// them in any case.
     pub privileged: bool,
     /// Asked before every entry and between pieces of big files.
     pub cancelled: &'a dyn Fn() -> bool,
@@ -89,6 +88,22 @@ pub fn unpack(
     unpack_beneath(tar, layer_dir, options, Beneath::default())
 }
 
+/// Unpacks a tar stream into the EROFS file `layer.erofs` of the private directory `layer_dir`, with `recipe.zst` beside it. All
+/// else is as with [`unpack`], but that nothing is deferred, whoever unpacks, and that what is on the disk is not counted.
+///
+/// # Errors
+/// See [`UnpackError`]. What was written so far stays; the caller removes the directory.
+pub fn unpack_image(
+    tar: &mut dyn BufRead,
+    layer_dir: BorrowedFd<'_>,
+    options: &UnpackOptions<'_>,
+) -> Result<UnpackOutcome, UnpackError> {
+    let mut reader = Reader::new(tar, options.limits);
+    let mut unpacker = image::unpacker(layer_dir, options)?;
+    unpacker.run(&mut reader)?;
+    unpacker.finish(reader.offset())
+}
+
 fn unpack_beneath(
     tar: &mut dyn BufRead,
     layer_dir: BorrowedFd<'_>,
@@ -96,7 +111,9 @@ fn unpack_beneath(
     beneath: Beneath,
 ) -> Result<UnpackOutcome, UnpackError> {
     let mut reader = Reader::new(tar, options.limits);
-    unpacker::Unpacker::new(layer_dir, options, beneath)?.run(&mut reader)
+    let mut unpacker = files::unpacker(layer_dir, options, beneath)?;
+    unpacker.run(&mut reader)?;
+    unpacker.finish(reader.offset())
 }
 
 #[cfg(test)]

@@ -2,12 +2,12 @@
 //! containerd does (as if the layer were the root, so that neither `..` nor an absolute target leads out), and what is
 //! missing is made.
 
-use rustix::fs::{FileType, Mode};
-use rustix::io::Errno;
+use std::io;
 
 use super::error::{UnpackError, failed, refused};
+use super::form::{Form, There};
 use super::tree::{Id, ROOT};
-use super::unpacker::{Unpacker, is_whiteout};
+use super::unpacker::Unpacker;
 
 /// What a parent is looked up for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ enum Step {
     Nothing,
 }
 
-impl Unpacker<'_> {
+impl<F: Form> Unpacker<'_, F> {
     /// The directory to make something in.
     pub(super) fn parent(&mut self, path: &[u8]) -> Result<Id, UnpackError> {
         match self.look_up(path, Need::Thing)? {
@@ -108,23 +108,19 @@ impl Unpacker<'_> {
         {
             return Ok(Step::To(id));
         }
-        let Some(stat) = self.look(at, part)? else { return Ok(Step::Nothing) };
-        if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
-            let fd = self.fd(at)?;
-            let target = rustix::fs::readlinkat(&*fd, part, Vec::new())
-                .map_err(|e| failed("reading the symbolic link", &self.tree.path_of(at, part), e))?;
-            return Ok(Step::Link(target.into_bytes()));
-        }
-        if !is_whiteout(&stat) {
-            return Err(refused(&self.tree.path_of(at, part), "another entry needs it to be a directory"));
-        }
-        if need != Need::Thing {
-            return Ok(Step::Nothing);
+        match F::look(self, at, part)? {
+            None => return Ok(Step::Nothing),
+            Some(There::SymbolicLink) => return Ok(Step::Link(F::target(self, at, part)?)),
+            Some(There::Other) => {
+                return Err(refused(&self.tree.path_of(at, part), "another entry needs it to be a directory"));
+            }
+            Some(There::Whiteout) if need != Need::Thing => return Ok(Step::Nothing),
+            Some(There::Whiteout) => {}
         }
         // The directory was deleted and made again by this layer: nothing of the one below shows through.
-        self.remove_whiteout(at, part)?;
+        F::remove_whiteout(self, at, part)?;
         let Some(id) = self.make_implicit(at, part)? else {
-            return Err(failed("creating the directory", &self.tree.path_of(at, part), Errno::EXIST));
+            return Err(failed("creating the directory", &self.tree.path_of(at, part), io::ErrorKind::AlreadyExists));
         };
         self.cut(id)?;
         Ok(Step::To(id))
@@ -132,16 +128,8 @@ impl Unpacker<'_> {
 
     /// Makes a directory that has no entry, or not yet; `None` when something is in its place.
     fn make_implicit(&mut self, dir: Id, leaf: &[u8]) -> Result<Option<Id>, UnpackError> {
-        const MODE: u32 = 0o755;
-        let fd = self.fd(dir)?;
-        match rustix::fs::mkdirat(&*fd, leaf, Mode::from_raw_mode(MODE)) {
-            Ok(()) => {}
-            Err(Errno::EXIST) => return Ok(None),
-            Err(error) => return Err(failed("creating the directory", &self.tree.path_of(dir, leaf), error)),
-        }
-        let id = self.add_directory(dir, leaf, Some(MODE & !self.ground.umask))?;
-        self.own_named(dir, leaf, (0, 0), false)?;
-        Ok(Some(id))
+        let Some(own) = F::directory_if_free(self, dir, leaf)? else { return Ok(None) };
+        self.add_directory(dir, leaf, own).map(Some)
     }
 }
 

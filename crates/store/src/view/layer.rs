@@ -8,6 +8,7 @@ use std::os::unix::fs::FileExt as _;
 
 use super::attributes::Stat;
 use super::dir::DirLayer;
+use super::image::{ImageContent, ImageLayer};
 use crate::shape::Shape;
 
 /// What is at a path of a layer.
@@ -22,7 +23,6 @@ pub(super) struct Found {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct At<'a> {
     pub(super) path: &'a [u8],
-    #[expect(dead_code, reason = "for the shape of image files")]
     pub(super) nid: u64,
 }
 
@@ -30,6 +30,7 @@ pub(super) struct At<'a> {
 #[derive(Debug)]
 pub(super) enum OpenLayer {
     Dir(DirLayer),
+    Image(ImageLayer),
 }
 
 impl OpenLayer {
@@ -37,12 +38,14 @@ impl OpenLayer {
     pub(super) fn open(directory: &OwnedFd, shape: Shape, owners_on_disk: bool) -> io::Result<Self> {
         match shape {
             Shape::Dir => Ok(Self::Dir(DirLayer::open(directory, owners_on_disk)?)),
+            Shape::Erofs => Ok(Self::Image(ImageLayer::open(directory)?)),
         }
     }
 
     pub(super) fn root(&self) -> io::Result<Found> {
         match self {
             Self::Dir(layer) => layer.find(b"")?.ok_or_else(|| io::ErrorKind::NotFound.into()),
+            Self::Image(layer) => layer.root(),
         }
     }
 
@@ -50,12 +53,14 @@ impl OpenLayer {
     pub(super) fn child(&self, dir: At<'_>, name: &[u8]) -> io::Result<Option<Found>> {
         match self {
             Self::Dir(layer) => layer.find(&super::join(dir.path, name)),
+            Self::Image(layer) => layer.child(dir.nid, name),
         }
     }
 
     pub(super) fn list(&self, dir: At<'_>) -> io::Result<Vec<(Vec<u8>, Found)>> {
         match self {
             Self::Dir(layer) => layer.list(dir.path),
+            Self::Image(layer) => layer.list(dir.nid),
         }
     }
 
@@ -63,12 +68,14 @@ impl OpenLayer {
     pub(super) fn is_opaque(&self, dir: At<'_>) -> io::Result<bool> {
         match self {
             Self::Dir(layer) => layer.is_opaque(dir.path),
+            Self::Image(layer) => layer.is_opaque(dir.nid),
         }
     }
 
     pub(super) fn target(&self, link: At<'_>) -> io::Result<Vec<u8>> {
         match self {
             Self::Dir(layer) => layer.target(link.path),
+            Self::Image(layer) => layer.target(link.nid),
         }
     }
 
@@ -76,12 +83,14 @@ impl OpenLayer {
     pub(super) fn xattrs(&self, at: At<'_>) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
         match self {
             Self::Dir(layer) => layer.xattrs(at.path),
+            Self::Image(layer) => layer.xattrs(at.nid),
         }
     }
 
     pub(super) fn content(&self, file: At<'_>) -> io::Result<Content<'_>> {
         match self {
-            Self::Dir(layer) => Ok(Content::File(layer.file(file.path)?, std::marker::PhantomData)),
+            Self::Dir(layer) => Ok(Content::File(layer.file(file.path)?)),
+            Self::Image(layer) => Ok(Content::Image(layer.content(file.nid)?)),
         }
     }
 }
@@ -89,21 +98,24 @@ impl OpenLayer {
 /// An open file of a layer.
 #[derive(Debug)]
 pub(super) enum Content<'a> {
-    File(File, std::marker::PhantomData<&'a ()>),
+    File(File),
+    Image(ImageContent<'a>),
 }
 
 impl Content<'_> {
     /// Reads from `offset` on; nothing at the end.
     pub(super) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
-            Self::File(file, _) => file.read_at(buffer, offset),
+            Self::File(file) => file.read_at(buffer, offset),
+            Self::Image(file) => file.read_at(offset, buffer),
         }
     }
 
     /// Where the hole ends that begins at `offset`; `offset` itself where there is none.
     pub(super) fn hole(&self, offset: u64) -> io::Result<u64> {
         match self {
-            Self::File(file, _) => super::dir::hole(file, offset),
+            Self::File(file) => super::dir::hole(file, offset),
+            Self::Image(file) => file.hole(offset),
         }
     }
 }

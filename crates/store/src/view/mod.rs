@@ -10,6 +10,7 @@ pub mod copy;
 mod deferred;
 mod dir;
 mod error;
+mod image;
 mod layer;
 mod stack;
 

@@ -9,7 +9,7 @@ use imagelet_store::check::{CheckError, CheckOptions, CheckReport, Depth, Proble
 use imagelet_store::{Durability, ImageRecord, OpenOptions, Store};
 use redb::{ReadableTable as _, TableDefinition};
 
-use crate::support::{Image, Tar, check_accounts, list, open, options, plain_layer};
+use super::support::{Image, Tar, check_accounts, in_directories, list, open, options, plain_layer};
 
 fn look(store: &Store, depth: Depth, repair: bool) -> CheckReport {
     let options = CheckOptions { depth, repair, recent_only: false, cancelled: &|| false, progress: &|_| {} };
@@ -35,7 +35,7 @@ impl Bench {
         let base = plain_layer("base", &[1; 30_000])
             .directory("d/closed/", 0o700)
             .file("d/empty", b"")
-            .symlink("d/link", "base")
+            .symlink("d/link", "the target")
             .file("d/base", &[2; 30_001])
             .file("d/.wh.gone", b"");
         let dependent = Tar::default().directory("./", 0o755).file("d/upper", b"upper");
@@ -102,6 +102,41 @@ const DAMAGES: &[Damage] = &[
     ("an attribute", |layer| attribute(&layer.join("fs/d/base")), Depth::Files, "the attribute \"user.x\""),
 ];
 
+const IMAGE_DAMAGES: &[Damage] = &[
+    ("everything is gone", |layer| fs::remove_dir_all(layer).expect("deletes"), Depth::Sizes, "its directory is gone"),
+    ("the image is gone", |layer| fs::remove_file(layer.join(IMAGE)).expect("deletes"), Depth::Sizes, "is gone"),
+    ("the image is shorter", |layer| tear(&layer.join(IMAGE)), Depth::Sizes, "the image is damaged"),
+    ("no recipe", |layer| fs::remove_file(layer.join("recipe.zst")).expect("deletes"), Depth::Sizes, "has no recipe"),
+    ("a torn recipe", |layer| tear(&layer.join("recipe.zst")), Depth::Sizes, ""),
+    ("the superblock", |layer| exchange(layer, b"", b"", 1100), Depth::Sizes, "checksum"),
+    ("one bit", |layer| exchange(layer, &[2; 4096], &[3], 0), Depth::Digest, "instead of sha256:"),
+    ("a replaced file", |layer| exchange(layer, &[1; 4096], &[3], 0), Depth::Digest, "instead of sha256:"),
+    ("a name", |layer| exchange(layer, b"closed", b"closee", 0), Depth::Files, "\"d/closee\" is not of this layer"),
+    (
+        "a mode",
+        // A directory of mode 0700 in its inode.
+        |layer| exchange(layer, &0o40700_u16.to_le_bytes(), &0o40755_u16.to_le_bytes(), 0),
+        Depth::Files,
+        "the mode of \"d/closed\" is 755 instead of 700",
+    ),
+    ("a target", |layer| exchange(layer, b"the target", b"another", 0), Depth::Files, "the target of \"d/link\""),
+];
+
+const IMAGE: &str = "layer.erofs";
+
+/// Puts other bytes where these are for the first time behind the superblock, or the opposite of the byte at a place.
+fn exchange(layer: &Path, from: &[u8], to: &[u8], at: usize) {
+    let path = layer.join(IMAGE);
+    let mut bytes = fs::read(&path).expect("readable");
+    if from.is_empty() {
+        bytes[at] ^= 0xff;
+    } else {
+        let found = bytes.windows(from.len()).position(|part| part == from).expect("it is there");
+        bytes[found..found + to.len()].copy_from_slice(to);
+    }
+    fs::write(path, bytes).expect("writes");
+}
+
 fn tear(path: &Path) {
     let bytes = fs::read(path).expect("readable");
     fs::write(path, &bytes[..bytes.len() - 3]).expect("writes");
@@ -111,6 +146,11 @@ fn flip(path: &Path) {
     let mut bytes = fs::read(path).expect("readable");
     bytes[17] ^= 1;
     fs::write(path, bytes).expect("writes");
+}
+
+/// Damages a file in `d/` that has these bytes again and again.
+fn spoil(layer: &Path, name: &str, byte: u8) {
+    if in_directories() { flip(&layer.join("fs/d").join(name)) } else { exchange(layer, &[byte; 4096], &[!byte], 0) }
 }
 
 fn mode(path: &Path, mode: u32) {
@@ -128,7 +168,7 @@ fn attribute(path: &Path) {
 
 #[test]
 fn a_damaged_layer_is_found_and_only_it_goes_and_comes_back() {
-    for (name, damage, depth, words) in DAMAGES {
+    for (name, damage, depth, words) in if in_directories() { DAMAGES } else { IMAGE_DAMAGES } {
         let (bench, store, [one, two, three]) = Bench::new();
         for depth in [Depth::Sizes, Depth::Digest, Depth::Files] {
             assert_eq!(look(&store, depth, true).problems, [], "{name}: nothing is wrong yet, {depth:?}");
@@ -362,7 +402,7 @@ fn what_belongs_to_nobody_goes_and_what_is_at_work_stays() {
     }
     // A pull in flight, and a layer that only a lease keeps.
     let lease = store.lease();
-    let new = crate::support::unpack(&store, &lease, &plain_layer("new", b"new").bytes());
+    let new = super::support::unpack(&store, &lease, &plain_layer("new", b"new").bytes());
     let (diff_id, _) = &bench.images[2].layers[0];
     store.find_layer(&lease, diff_id, diff_id).expect("readable").expect("there");
     store.remove_image(&bench.images[2].id()).expect("removes");
@@ -387,7 +427,7 @@ fn a_damaged_layer_that_is_mounted_stays_until_it_is_unmounted() {
     let target = bench.root.parent().expect("a parent").join("target");
     fs::create_dir(&target).expect("creates");
     store.mount_image(&three, &target, None).expect("mounts");
-    flip(&bench.layer(&three, 0).join("fs/d/three"));
+    spoil(&bench.layer(&three, 0), "three", 4);
     let report = look(&store, Depth::Digest, true);
     assert_eq!(kinds(&report), [ProblemKind::DamagedLayer]);
     assert!(!store.image_is_whole(&three));
@@ -406,7 +446,7 @@ fn a_pull_that_relied_on_a_layer_that_is_repaired_away_gets_it_again() {
     let image = Image::new("four", &[bench_tar(&bench), plain_layer("four", b"4")]);
     let lease = store.lease();
     let layers = image.sources(&store, &lease);
-    flip(&bench.layer(&one, 0).join("fs/d/base"));
+    spoil(&bench.layer(&one, 0), "base", 2);
     assert_eq!(kinds(&look(&store, Depth::Digest, true)), [ProblemKind::DamagedLayer]);
     let commit = imagelet_store::ImageCommit { layers, ..image.commit(Some("r.example/four:1")) };
     let error = store.commit_image(&lease, commit).expect_err("the layer is not there any more");
@@ -481,7 +521,7 @@ fn an_unclean_stop_is_seen_until_what_was_written_last_was_looked_at() {
     let words = fs::read(bench.root.join("lock")).expect("readable");
     drop(store);
     fs::write(bench.root.join("lock"), &words).expect("writes");
-    flip(&bench.layer(&last, 0).join("fs/d/last"));
+    spoil(&bench.layer(&last, 0), "last", 7);
     let store = open(&bench.root);
     assert!(store.was_unclean());
     // It ends without having looked.

@@ -4,7 +4,7 @@ use std::sync::Barrier;
 
 use imagelet_store::{CommitError, ImageCommit};
 
-use crate::support::{Image, Tar, check_accounts, open, plain_layer};
+use super::support::{Image, Tar, check_accounts, open, plain_layer};
 
 #[test]
 fn pulls_and_removals_at_once_leave_true_accounts() {

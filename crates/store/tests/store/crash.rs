@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use imagelet_store::check::{CheckOptions, Depth};
 use imagelet_store::{OpenOptions, Sharing, Store};
 
-use crate::support::{Image, Tar, check_accounts, list, open, options, plain_layer, run};
+use super::support::{Image, Tar, check_accounts, list, open, options, plain_layer, run};
 
 const ROOT: &str = "IMAGELET_STORE_CRASH_ROOT";
 const WORK: &str = "IMAGELET_STORE_CRASH_WORK";
@@ -79,11 +79,16 @@ fn pull_and_remove(store: &Store) {
     }
 }
 
+/// As the test program names its tests.
+fn this_module() -> &'static str {
+    module_path!().split_once("::").expect("it is no crate").1
+}
+
 pub(crate) fn start(root: &Path, work: &str) -> Child {
     let program = std::env::current_exe().expect("a test is a program");
     #[expect(clippy::disallowed_methods, reason = "a crash needs a process of its own")]
     Command::new(program)
-        .args(["crash::child", "--exact", "--nocapture"])
+        .args([&format!("{}::child", this_module()), "--exact", "--nocapture"])
         .env(ROOT, root)
         .env(WORK, work)
         .stdout(Stdio::piped())

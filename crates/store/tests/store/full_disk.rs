@@ -2,8 +2,8 @@
 
 use imagelet_store::{ImageCommit, OpenOptions, Store};
 
-use crate::crash;
-use crate::support::{Image, LoopDisk, check_accounts, list, options, plain_layer};
+use super::crash;
+use super::support::{Image, LoopDisk, check_accounts, in_directories, list, options, plain_layer};
 
 #[test]
 fn removal_works_on_a_disk_without_a_free_block() {
@@ -163,7 +163,8 @@ fn without_an_inode_a_killed_store_opens_and_removes() {
     disk.fill_inodes();
     empty_it(&disk, 2);
     let free = || rustix::fs::statvfs(&disk.path).expect("asks").f_favail;
-    assert!(free() >= 44, "{} inodes are free again", free());
+    let least = if in_directories() { 44 } else { 5 };
+    assert!(free() >= least, "{} inodes are free again", free());
     assert_eq!(list(&root.join("layers")), Vec::<String>::new());
     // And a pull that finds none says that it is these.
     std::fs::remove_dir_all(disk.path.join("inodes")).expect("removes");

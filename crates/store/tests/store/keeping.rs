@@ -8,7 +8,7 @@ use imagelet_store::{Durability, ImageCommit, OpenOptions, Store, Totals};
 use oci::Digest;
 use redb::{ReadableDatabase as _, ReadableTable as _, TableDefinition};
 
-use crate::support::{Image, LoopDisk, check_accounts, list, open, options, plain_layer};
+use super::support::{Image, LoopDisk, check_accounts, list, open, options, plain_layer};
 
 fn image(number: u8) -> Image {
     let (base, own) = (plain_layer("base", &[1; 100_000]), plain_layer("own", &[number; 50_000]));
@@ -175,7 +175,7 @@ fn blobs_that_a_crash_may_have_torn_are_not_trusted() {
     let store = Store::open(&root, unsynced).expect("opens");
     image.pull(&store, "a.example/a:1");
     // As after a crash of the machine: no clean end, and another boot.
-    crate::support::run("cp", &["-a", root.to_str().expect("text"), kept.to_str().expect("text")]);
+    super::support::run("cp", &["-a", root.to_str().expect("text"), kept.to_str().expect("text")]);
     drop(store);
     edit_blobs(&kept, |json| json.replace("\"unsynced_boot\":\"", "\"unsynced_boot\":\"another "));
     let store = open(&kept);
@@ -241,7 +241,7 @@ fn a_store_from_before_there_were_blobs_opens() {
         progress: &|_| {},
     };
     assert_eq!(store.check(&options).expect("ends").problems, []);
-    crate::keeping::image(3).pull(&store, "a.example/b:1");
+    super::keeping::image(3).pull(&store, "a.example/b:1");
     assert_eq!(blobs(&root).len(), 2);
     store.remove_image(&image.id()).expect("removes");
     check_accounts(&store);

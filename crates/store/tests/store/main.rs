@@ -1,19 +1,6 @@
 //! The store through its public interface, on real directories; mounts and full disks on real file systems, which need
-//! root and fail without it.
+//! root and fail without it. With layers of each shape.
+#![expect(clippy::duplicate_mod, reason = "every test is there once for each shape of layers")]
 
-mod check;
-mod commit;
-mod concurrency;
-mod crash;
-mod full_disk;
-mod keeping;
-mod mount;
-mod names;
-mod open;
-mod order;
-mod ordinary_user;
-mod power_cut;
-mod remove;
-mod sharing;
-mod support;
-mod view;
+mod directories;
+mod images;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use imagelet_store::mount::{self, MountError};
 use imagelet_store::{Store, StoreError};
 
-use crate::support::{Image, Tar, list, open, plain_layer};
+use super::support::{Image, Tar, in_directories, list, open, plain_layer};
 
 /// A store and a place to mount on, which is unmounted in the end.
 struct Bench {
@@ -87,7 +87,7 @@ fn any_number_of_layers() {
         assert_eq!(fs::read(bench.target.join("f")).expect("there"), b"x");
         bench.store.unmount_image(&bench.target).expect("unmounts");
         // Nothing of all this stays beside the layers.
-        crate::support::check_accounts(&bench.store);
+        super::support::check_accounts(&bench.store);
     }
 }
 
@@ -164,7 +164,7 @@ fn a_mount_that_fails_is_not_recorded() {
     let image = Image::new("one", &[plain_layer("a", b"a"), plain_layer("b", b"b")]);
     let record = image.pull(&bench.store, "docker.io/library/a:1");
     let lowest = &bench.store.layer_directories(&record).expect("readable")[0];
-    fs::remove_dir_all(lowest).expect("removes");
+    if lowest.is_dir() { fs::remove_dir_all(lowest) } else { fs::remove_file(lowest) }.expect("removes");
     let error = bench.store.mount_image(&record, &bench.target, None).expect_err("damaged");
     assert!(format!("{error:?}").contains(lowest.to_str().expect("text")), "{error:?}");
     assert!(bench.store.mounts().expect("readable").is_empty());
@@ -175,7 +175,7 @@ fn a_mount_that_fails_is_not_recorded() {
 fn layers_of_an_ordinary_user_lie_on_each_other_too() {
     let bench = Bench::new();
     let root = bench.top.path().join("ordinary");
-    let options = imagelet_store::OpenOptions { privileged: Some(false), ..crate::support::options() };
+    let options = imagelet_store::OpenOptions { privileged: Some(false), ..super::support::options() };
     let store = Store::open(&root, options).expect("opens");
     assert!(!store.is_privileged());
     let image = Image::new(
@@ -190,13 +190,14 @@ fn layers_of_an_ordinary_user_lie_on_each_other_too() {
         ],
     );
     let record = image.pull(&store, "docker.io/library/a:1");
-    assert_eq!(store.image_layers(&record).expect("readable")[1].stats.deferred, 1, "the device");
+    let deferred = u64::from(in_directories());
+    assert_eq!(store.image_layers(&record).expect("readable")[1].stats.deferred, deferred, "the device");
     store.mount_image(&record, &bench.target, None).expect("mounts");
     assert_eq!(list(&bench.target.join("d")), ["a", "b"]);
     assert!(list(&bench.target.join("hidden")).is_empty());
     store.unmount_image(&bench.target).expect("unmounts");
     store.remove_image(&record.id).expect("removes");
-    crate::support::check_accounts(&store);
+    super::support::check_accounts(&store);
 }
 
 #[test]

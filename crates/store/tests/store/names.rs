@@ -3,7 +3,7 @@
 use imagelet_store::{ResolveError, Store, StoreError};
 use oci::Digest;
 
-use crate::support::{Image, open, plain_layer};
+use super::support::{Image, open, plain_layer};
 
 fn store() -> (tempfile::TempDir, Store) {
     let top = tempfile::tempdir().expect("tempdir");

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use imagelet_store::{Durability, OpenError, OpenOptions, Store};
 
-use crate::support::{Image, check_accounts, list, open, options, plain_layer};
+use super::support::{Image, check_accounts, list, open, options, plain_layer};
 
 fn mode(path: &Path) -> u32 {
     fs::metadata(path).expect("there").permissions().mode() & 0o7777

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use imagelet_store::{Durability, ImageCommit, LayerSource, OpenOptions, Store};
 use proptest::prelude::*;
 
-use crate::support::{Image, Tar, options, unpack};
+use super::support::{Image, Tar, options, unpack};
 
 /// One line of a layer.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use imagelet_store::{MountError, OpenError, Store};
 
-use crate::support::{Image, Tar, check_accounts, list, open, options, plain_layer};
+use super::support::{Image, Tar, check_accounts, list, open, options, plain_layer};
 
 const ROOT: &str = "IMAGELET_STORE_ORDINARY_ROOT";
 const NOBODY: &str = "65534";
@@ -89,18 +89,20 @@ fn an_ordinary_user_can_have_a_store() {
     let program = top.path().join("program");
     std::fs::copy(std::env::current_exe().expect("a test is a program"), &program).expect("copies");
     std::os::unix::fs::chown(top.path(), Some(65534), Some(65534)).expect("chown");
-    run(&program, top.path(), &[], "ordinary_user::child");
+    run(&program, top.path(), &[], "child");
     let unshare = ["unshare", "--user", "--map-root-user", "--mount"];
-    run(&program, top.path(), &unshare, "ordinary_user::child_in_a_namespace");
+    run(&program, top.path(), &unshare, "child_in_a_namespace");
 }
 
 fn run(program: &Path, top: &Path, before: &[&str], test: &str) {
+    let module = module_path!().split_once("::").expect("it is no crate").1;
+    let test = format!("{module}::{test}");
     #[expect(clippy::disallowed_methods, reason = "another user needs a process of their own")]
     let output: Output = Command::new("setpriv")
         .args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"])
         .args(before)
         .arg(program)
-        .args([test, "--exact", "--nocapture"])
+        .args([test.as_str(), "--exact", "--nocapture"])
         .env(ROOT, top)
         .env("TMPDIR", top)
         .current_dir("/")

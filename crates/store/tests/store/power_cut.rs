@@ -4,7 +4,7 @@
 use imagelet_store::check::{CheckOptions, Depth};
 use imagelet_store::{OpenOptions, Store};
 
-use crate::support::{Image, LoopDisk, Tar, check_accounts, options, plain_layer};
+use super::support::{Image, LoopDisk, Tar, check_accounts, options, plain_layer};
 
 fn image(name: &str) -> Image {
     let mut many = plain_layer("big", &[7; 3 << 20]);

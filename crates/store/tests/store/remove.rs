@@ -7,7 +7,7 @@ use imagelet_store::{ImageCommit, LayerSource, Removed, Store};
 use oci::{Digest, chain_id};
 use proptest::prelude::*;
 
-use crate::support::{Image, Tar, check_accounts, list, measure, open, plain_layer};
+use super::support::{Image, Tar, check_accounts, list, measure, open, plain_layer};
 
 fn store() -> (tempfile::TempDir, Store) {
     let top = tempfile::tempdir().expect("tempdir");
@@ -123,7 +123,7 @@ fn what_only_a_lease_kept_does_not_survive_a_reopening() {
     store.remove_image(&record.id).expect("removes");
     // The process ends without the lease's end.
     let copy = tempfile::tempdir().expect("tempdir");
-    crate::support::run("cp", &["-a", root.to_str().expect("text"), copy.path().to_str().expect("text")]);
+    super::support::run("cp", &["-a", root.to_str().expect("text"), copy.path().to_str().expect("text")]);
     let store = open(&copy.path().join("store"));
     check_accounts(&store);
     drop(lease);

@@ -10,7 +10,7 @@ use imagelet_store::{ImageRecord, OpenError, OpenOptions, Sharing, Store, Totals
 use oci::Digest;
 use proptest::prelude::*;
 
-use crate::support::{Image, LoopDisk, Tar, check_accounts, measure, options, plain_layer};
+use super::support::{Image, LoopDisk, Tar, check_accounts, measure, options, plain_layer};
 
 fn open(root: &Path, sharing: Sharing) -> Store {
     Store::open(root, OpenOptions { sharing, ..options() }).expect("opens")

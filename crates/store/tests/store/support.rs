@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use imagelet_store::{
-    CommitError, Durability, ImageCommit, ImageRecord, LayerSource, Lease, NewBlob, OpenOptions, Store, UnpackedLayer,
+    CommitError, Durability, ImageCommit, ImageRecord, LayerFormat, LayerSource, Lease, NewBlob, OpenOptions, Store,
+    UnpackedLayer,
 };
 use oci::{Digest, chain_id};
 
@@ -200,11 +201,61 @@ pub(crate) fn unpack(store: &Store, lease: &Lease, tar: &[u8]) -> Arc<UnpackedLa
 
 /// Tests need no power-cut safety, except those of it, and a small reserve.
 pub(crate) fn options() -> OpenOptions {
-    OpenOptions { durability: Durability::Full, reserve_bytes: 1 << 20, ..OpenOptions::default() }
+    OpenOptions {
+        durability: Durability::Full,
+        reserve_bytes: 1 << 20,
+        layer_format: super::FORMAT,
+        ..OpenOptions::default()
+    }
 }
 
 pub(crate) fn open(root: &Path) -> Store {
     Store::open(root, options()).unwrap()
+}
+
+/// Whether layers are directory trees.
+pub(crate) fn in_directories() -> bool {
+    super::FORMAT == LayerFormat::Dir
+}
+
+/// The trees of an image's layers, those that are images mounted while this lives.
+pub(crate) struct Trees {
+    paths: Vec<PathBuf>,
+    mounted: Vec<tempfile::TempDir>,
+}
+
+impl Trees {
+    pub(crate) fn of(store: &Store, image: &ImageRecord) -> Self {
+        let mut mounted = Vec::new();
+        let tree = |path: PathBuf| {
+            if path.is_dir() {
+                return path;
+            }
+            let place = tempfile::tempdir().unwrap();
+            rustix::mount::mount(&path, place.path(), "erofs", rustix::mount::MountFlags::RDONLY, c"").unwrap();
+            let path = place.path().to_owned();
+            mounted.push(place);
+            path
+        };
+        let paths = store.layer_directories(image).unwrap().into_iter().map(tree).collect();
+        Self { paths, mounted }
+    }
+}
+
+impl std::ops::Deref for Trees {
+    type Target = [PathBuf];
+
+    fn deref(&self) -> &[PathBuf] {
+        &self.paths
+    }
+}
+
+impl Drop for Trees {
+    fn drop(&mut self) {
+        for place in &self.mounted {
+            rustix::mount::unmount(place.path(), rustix::mount::UnmountFlags::DETACH).unwrap();
+        }
+    }
 }
 
 /// The names in a directory, sorted.

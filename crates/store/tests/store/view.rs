@@ -10,7 +10,7 @@ use imagelet_store::view::copy::{Copied, CopyOptions};
 use imagelet_store::view::{Kind, Node, View, ViewError};
 use oci::Digest;
 
-use crate::support::{Image, NEVER, Tar, list, open, options, plain_layer};
+use super::support::{Image, NEVER, Tar, list, open, options, plain_layer};
 
 struct Bench {
     store: Store,

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{Group, Setting, word};
 use crate::config::value::show_bytes;
-use crate::config::{Durability, LogFormat, LogLevel, Sharing};
+use crate::config::{Durability, LayerFormat, LogFormat, LogLevel, Sharing};
 
 /// Largest limit on a layer: what fits a file system.
 const MAX_LAYER: u64 = 1 << 60;
@@ -12,6 +12,8 @@ const MAX_LAYER: u64 = 1 << 60;
 const LEAST_MEMORY: u64 = image_service::LEAST_MEMORY as u64;
 
 const DURABILITIES: [(&str, Durability); 2] = [("full", Durability::Full), ("relaxed", Durability::Relaxed)];
+const LAYER_FORMATS: [(&str, LayerFormat); 3] =
+    [("auto", LayerFormat::Auto), ("erofs", LayerFormat::Erofs), ("dir", LayerFormat::Dir)];
 const SHARINGS: [(&str, Sharing); 3] =
     [("off", Sharing::Off), ("reflink", Sharing::Reflink), ("hardlink", Sharing::Hardlink)];
 const RANGES: [(&str, bool); 2] = [("auto", true), ("off", false)];
@@ -119,6 +121,19 @@ pub(super) static ROWS: &[Setting] = &[
         show: |c| json!(c.keep_blobs),
     },
     Setting {
+        field: "layerFormat",
+        flag: "layer-format",
+        variable: "IMAGELET_LAYER_FORMAT",
+        short: None,
+        value_name: "auto|erofs|dir",
+        list: None,
+        group: Group::Engine,
+        help: "What a layer is on the disk: one EROFS file, or a directory tree; auto: what serves best on this machine. Of layers \
+               that are pulled from then on",
+        apply: |c, raw| raw.choice(&LAYER_FORMATS).map(|v| c.layer_format = v),
+        show: |c| word(&LAYER_FORMATS, c.layer_format),
+    },
+    Setting {
         field: "shareFiles",
         flag: "share-files",
         variable: "IMAGELET_SHARE_FILES",
@@ -127,7 +142,7 @@ pub(super) static ROWS: &[Setting] = &[
         list: None,
         group: Group::Engine,
         help: "Store a file that layers of several images have once: as links to one inode, or by its blocks where the file \
-               system can (btrfs, XFS). Of layers that are pulled from then on",
+               system can (btrfs, XFS). Of layers of directories that are pulled from then on",
         apply: |c, raw| raw.choice(&SHARINGS).map(|v| c.share_files = v),
         show: |c| word(&SHARINGS, c.share_files),
     },

@@ -4,13 +4,14 @@
 use std::os::unix::fs::symlink;
 
 use super::support::Layer;
+use crate::shape::Shape;
 use crate::tar::build::{Item, Tar};
 
 /// Unpacks with `OUT` in names and targets standing for the directory of the canary, by both ways of opening.
 fn attack(name: &str, make: impl Fn(&str) -> Tar, want: Result<(), &str>) {
-    for stepwise in [false, true] {
+    for (shape, stepwise) in [(Shape::Dir, false), (Shape::Dir, true), (Shape::Erofs, false)] {
         for privileged in [true, false] {
-            let mut layer = Layer::new();
+            let mut layer = Layer::of(shape);
             (layer.stepwise, layer.privileged) = (stepwise, privileged);
             let outside = layer.outside().into_os_string().into_string().unwrap();
             let got = layer.unpack(&make(&outside).end());
@@ -18,9 +19,9 @@ fn attack(name: &str, make: impl Fn(&str) -> Tar, want: Result<(), &str>) {
                 (Ok(_), Ok(())) => {}
                 (Err(error), Err(text)) => {
                     let error = error.to_string();
-                    assert!(error.contains(text), "{name}: {error:?} does not say {text:?}");
+                    assert!(error.contains(text), "{name}, {shape:?}: {error:?} does not say {text:?}");
                 }
-                (got, want) => panic!("{name}: {got:?} instead of {want:?}"),
+                (got, want) => panic!("{name}, {shape:?}: {got:?} instead of {want:?}"),
             }
         }
     }

@@ -1,10 +1,12 @@
 //! Times, extended attributes, access control lists, capabilities, sparse files, accounting.
 
+use std::error::Error as _;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use super::support::{Layer, xattrs};
+use crate::shape::Shape;
 use crate::tar::build::{Item, MTIME, Tar};
 use crate::unpack::UnpackError;
 
@@ -36,17 +38,27 @@ fn times_of_everything_with_nanoseconds() {
         .pax(&[("mtime", b"50"), ("atime", b"40")])
         .file("d/read-before-written", "")
         .file("i/x", "");
-    layer.unpack(&tar.end()).unwrap();
+    let bytes = tar.end();
+    layer.unpack(&bytes).unwrap();
     let want = ((1_600_000_000, 123_456_789), (1_600_000_001, 500_000_000));
     for path in [".", "d", "d/s", "d/p", "closed"] {
         assert_eq!(times(&layer.fs().join(path)), want, "{path}");
     }
-    assert_eq!(times(&layer.fs().join("d/f")).0, want.0);
     let plain = i64::try_from(MTIME).unwrap();
-    assert_eq!(times(&layer.fs().join("d/later")).0, (plain, 0));
-    assert_eq!(times(&layer.fs().join("d/old")).0, (-2, 500_000_000));
     assert_eq!(times(&layer.fs().join("d/read-before-written")), ((50, 0), (50, 0)));
     assert_eq!(times(&layer.fs().join("i")), ((0, 0), (0, 0)), "the same everywhere");
+    let image = Layer::of(Shape::Erofs);
+    image.unpack(&bytes).unwrap();
+    for layer in [&layer, &image] {
+        layer.look(|root| {
+            let time = |path: &str| times(&root.join(path)).0;
+            for path in [".", "d", "d/f", "d/s", "d/p", "closed"] {
+                assert_eq!(time(path), want.0, "{path}, {:?}", layer.shape);
+            }
+            assert_eq!((time("d/later"), time("d/old")), ((plain, 0), (-2, 500_000_000)), "{:?}", layer.shape);
+            assert_eq!((time("i"), time("i/x")), ((0, 0), (plain, 0)), "{:?}", layer.shape);
+        });
+    }
 }
 
 /// cap_net_raw=ep, version 2.
@@ -54,7 +66,6 @@ const CAPABILITY: &[u8] = b"\x01\0\0\x02\0\x20\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 
 #[test]
 fn extended_attributes_and_capabilities() {
-    let layer = Layer::new();
     let tar = Tar::new()
         .pax(&[("SCHILY.xattr.security.capability", CAPABILITY), ("SCHILY.xattr.user.a", b"\0\xff")])
         .item(&Item::new(b'0', "ping").mode(0o4755).owner(3, 4).data("x"))
@@ -63,17 +74,68 @@ fn extended_attributes_and_capabilities() {
         .pax(&[("SCHILY.xattr.user.no", b"1"), ("SCHILY.xattr.security.other", b"yes")])
         .symlink("s", "t")
         .pax(&[("SCHILY.xattr.user.no", b"1")])
-        .item(&Item::new(b'6', "p").mode(0o640));
-    let outcome = layer.unpack(&tar.end()).unwrap();
-    let ping = layer.fs().join("ping");
-    assert_eq!(xattrs(&ping)["security.capability"], CAPABILITY);
-    assert_eq!(xattrs(&ping)["user.a"], b"\0\xff");
-    let meta = fs::metadata(&ping).unwrap();
-    assert_eq!((meta.mode() & 0o7777, meta.uid(), meta.gid()), (0o4755, 3, 4), "neither is lost to the other");
-    assert_eq!(xattrs(&layer.fs().join("d"))["user.b"], b"hello");
-    assert_eq!(xattrs(&layer.fs().join("s"))["security.other"], b"yes");
-    assert_eq!(outcome.skipped_xattrs, 2, "user.* on a symbolic link and on a fifo");
-    assert_eq!(fs::symlink_metadata(layer.fs().join("p")).unwrap().mode() & 0o7777, 0o640);
+        .item(&Item::new(b'6', "p").mode(0o640))
+        .end();
+    for shape in Shape::ALL {
+        let layer = Layer::of(shape);
+        let outcome = layer.unpack(&tar).unwrap();
+        layer.look(|root| {
+            let ping = root.join("ping");
+            assert_eq!(xattrs(&ping)["security.capability"], CAPABILITY);
+            assert_eq!(xattrs(&ping)["user.a"], b"\0\xff");
+            let meta = fs::metadata(&ping).unwrap();
+            assert_eq!((meta.mode() & 0o7777, meta.uid(), meta.gid()), (0o4755, 3, 4), "neither is lost to the other");
+            assert_eq!(xattrs(&root.join("d"))["user.b"], b"hello");
+            assert_eq!(xattrs(&root.join("s"))["security.other"], b"yes");
+            assert_eq!(fs::symlink_metadata(root.join("p")).unwrap().mode() & 0o7777, 0o640);
+        });
+        assert_eq!(outcome.skipped_xattrs, 2, "user.* on a symbolic link and on a fifo, {shape:?}");
+    }
+}
+
+/// What the kernel does with attributes of files, images do as well.
+#[test]
+fn attributes_that_are_not_taken_as_they_are() {
+    // u::rwx, g::r-x, o::---: a mode says it.
+    let base: &[u8] = &[&ACL[..12], &ACL[20..28], &ACL[36..]].concat();
+    let odd: &[u8] = &[&ACL[..4], &ACL[12..20]].concat();
+    let values: &[(&str, &[u8])] = &[
+        ("system.posix_acl_access", ACL),
+        ("system.posix_acl_access", base),
+        ("system.posix_acl_access", b""),
+        ("system.posix_acl_access", &ACL[..4]),
+        ("system.posix_acl_access", &ACL[..20]),
+        ("system.posix_acl_access", odd),
+        ("system.posix_acl_access", b"\x01\0\0\0"),
+        ("system.posix_acl_default", ACL),
+        ("system.posix_acl_default", base),
+        ("system.posix_acl_default", &ACL[..20]),
+        ("system.posix_acl_default", b""),
+        ("system.posix_acl_default", b"\x01\0\0\0"),
+        ("system.other", b"1"),
+        ("other", b"1"),
+        ("user.", b"1"),
+        ("user.x", b""),
+        ("security.capability", CAPABILITY),
+        ("security.capability", &CAPABILITY[..19]),
+        ("security.x", b"1"),
+        ("trusted.x", b"1"),
+        ("trusted.overlay.opaque", b"y"),
+        ("user.overlay.opaque", b"y"),
+    ];
+    for flag in *b"05236" {
+        for (name, value) in values {
+            let key = format!("SCHILY.xattr.{name}");
+            let item = Item::new(flag, "it").mode(0o1712).owner(1, 2).device(1, 3).link("t");
+            let tar = Tar::new().pax(&[(&key, value)]).item(&item).end();
+            let got = Shape::ALL.map(|shape| {
+                let layer = Layer::of(shape);
+                let outcome = layer.unpack(&tar).map_err(|error| format!("{error}: {:?}", error.source()));
+                outcome.map(|outcome| (layer.picture()["it"].clone(), outcome.skipped_xattrs))
+            });
+            assert_eq!(got[0], got[1], "{} {name}={}", char::from(flag), value.escape_ascii());
+        }
+    }
 }
 
 /// u::rwx, user 7:rwx, g::r-x, m::rwx, o::---
@@ -81,7 +143,6 @@ const ACL: &[u8] = b"\x02\0\0\0\x01\0\x07\0\xff\xff\xff\xff\x02\0\x07\0\x07\0\0\
 
 #[test]
 fn access_control_lists() {
-    let layer = Layer::new();
     let both: &[(&str, &[u8])] =
         &[("SCHILY.xattr.system.posix_acl_access", ACL), ("SCHILY.xattr.system.posix_acl_default", ACL)];
     let tar = Tar::new()
@@ -90,19 +151,25 @@ fn access_control_lists() {
         .file("d/plain", "1")
         .dir("d/sub")
         .pax(&both[..1])
-        .item(&Item::new(b'0', "d/listed").mode(0o770));
-    layer.unpack(&tar.end()).unwrap();
-    let d = xattrs(&layer.fs().join("d"));
-    assert_eq!((d["system.posix_acl_access"].as_slice(), d["system.posix_acl_default"].as_slice()), (ACL, ACL));
-    for path in ["d/plain", "d/sub"] {
-        assert!(xattrs(&layer.fs().join(path)).is_empty(), "{path} must not inherit: the archive says otherwise");
+        .item(&Item::new(b'0', "d/listed").mode(0o770))
+        .end();
+    for shape in Shape::ALL {
+        let layer = Layer::of(shape);
+        layer.unpack(&tar).unwrap();
+        layer.look(|root| {
+            let d = xattrs(&root.join("d"));
+            assert_eq!((d["system.posix_acl_access"].as_slice(), d["system.posix_acl_default"].as_slice()), (ACL, ACL));
+            for path in ["d/plain", "d/sub"] {
+                assert!(xattrs(&root.join(path)).is_empty(), "{path} must not inherit: the archive says otherwise");
+            }
+            assert_eq!(xattrs(&root.join("d/listed"))["system.posix_acl_access"], ACL);
+        });
+        assert_eq!(layer.picture()["d/plain"], "file 0644 1");
+        let mut few = Layer::of(shape);
+        few.limits.default_acl_bytes = 50;
+        let error = few.unpack(&Tar::new().pax(both).dir("a").pax(both).dir("b").end()).unwrap_err();
+        assert!(error.to_string().contains("bytes of default access control lists up to here, over the limit of 50"));
     }
-    assert_eq!(xattrs(&layer.fs().join("d/listed"))["system.posix_acl_access"], ACL);
-    assert_eq!(layer.picture()["d/plain"], "file 0644 1");
-    let mut few = Layer::new();
-    few.limits.default_acl_bytes = 50;
-    let error = few.unpack(&Tar::new().pax(both).dir("a").pax(both).dir("b").end()).unwrap_err();
-    assert!(error.to_string().contains("bytes of default access control lists up to here, over the limit of 50"));
 }
 
 #[test]
@@ -121,25 +188,33 @@ fn what_the_store_s_own_directory_has_is_not_inherited() {
 
 #[test]
 fn sparse_files_stay_sparse() {
-    let layer = Layer::new();
     let tar = Tar::new()
         .pax(&[("GNU.sparse.size", b"10000000"), ("GNU.sparse.map", b"0,3,5000000,2"), ("GNU.sparse.name", b"s")])
         .file("x", "abcde")
         .pax(&[("GNU.sparse.size", b"4096000"), ("GNU.sparse.map", b"4096000,0"), ("GNU.sparse.name", b"hole")])
         .file("x", "")
         .end();
-    let outcome = layer.unpack(&tar).unwrap();
-    let data = fs::read(layer.fs().join("s")).unwrap();
-    assert_eq!(data.len(), 10_000_000);
-    assert_eq!((&data[..4], &data[5_000_000..5_000_003]), (&b"abc\0"[..], &b"de\0"[..]));
-    assert_eq!(fs::metadata(layer.fs().join("s")).unwrap().blocks() * 512, 8192);
-    assert_eq!(fs::metadata(layer.fs().join("hole")).unwrap().len(), 4_096_000);
-    assert_eq!(outcome.content_bytes, 14_096_000);
-    assert_eq!(layer.rebuild(), tar);
-    let mut small = Layer::new();
-    small.limits.layer_bytes = 9_000_000;
-    let error = small.unpack(&tar).unwrap_err();
-    assert!(error.to_string().contains("bytes of files up to here, over the limit of 9000000"), "{error}");
+    for shape in Shape::ALL {
+        let layer = Layer::of(shape);
+        let outcome = layer.unpack(&tar).unwrap();
+        layer.look(|root| {
+            let data = fs::read(root.join("s")).unwrap();
+            assert_eq!(data.len(), 10_000_000);
+            assert_eq!((&data[..4], &data[5_000_000..5_000_003]), (&b"abc\0"[..], &b"de\0"[..]));
+            assert!(data[3..5_000_000].iter().chain(&data[5_000_002..]).all(|byte| *byte == 0));
+            assert_eq!(fs::metadata(root.join("hole")).unwrap().len(), 4_096_000);
+        });
+        assert_eq!(outcome.content_bytes, 14_096_000);
+        assert_eq!(layer.rebuild(), tar);
+        match shape {
+            Shape::Dir => assert_eq!(fs::metadata(layer.fs().join("s")).unwrap().blocks() * 512, 8192),
+            Shape::Erofs => assert!(usage(&layer.path()).0 < 100_000),
+        }
+        let mut small = Layer::of(shape);
+        small.limits.layer_bytes = 9_000_000;
+        let error = small.unpack(&tar).unwrap_err();
+        assert!(error.to_string().contains("bytes of files up to here, over the limit of 9000000"), "{error}");
+    }
 }
 
 /// Bytes and inodes, by walking.
@@ -194,33 +269,37 @@ fn accounting_is_what_a_walk_finds() {
 
 #[test]
 fn a_caller_who_gives_up_is_heard() {
-    let layer = Layer::new();
-    let dir = fs::File::open(layer.path()).unwrap();
-    let asked = std::cell::Cell::new(0);
-    let cancelled = || {
-        asked.set(asked.get() + 1);
-        asked.get() > 10
-    };
-    let options = crate::unpack::UnpackOptions {
-        limits: &layer.limits,
-        privileged: true,
-        cancelled: &cancelled,
-        write_back: None,
-        hollow: false,
-    };
-    let tar = Tar::new().file("big", vec![0; 20 << 20]).end();
-    let got = crate::unpack::unpack(&mut &tar[..], std::os::fd::AsFd::as_fd(&dir), &options);
-    assert!(matches!(got, Err(UnpackError::Cancelled)), "{got:?}");
-    assert!(fs::metadata(layer.fs().join("big")).unwrap().len() < 20 << 20, "inside of a big file, too");
+    for shape in Shape::ALL {
+        let layer = Layer::of(shape);
+        let dir = fs::File::open(layer.path()).unwrap();
+        let asked = std::cell::Cell::new(0);
+        let cancelled = || {
+            asked.set(asked.get() + 1);
+            asked.get() > 10
+        };
+        let options = crate::unpack::UnpackOptions {
+            limits: &layer.limits,
+            privileged: true,
+            cancelled: &cancelled,
+            write_back: None,
+            hollow: false,
+        };
+        let tar = Tar::new().file("big", vec![0; 20 << 20]).end();
+        let got = shape.apply(&mut &tar[..], std::os::fd::AsFd::as_fd(&dir), &options);
+        assert!(matches!(got, Err(UnpackError::Cancelled)), "{got:?}");
+        assert!(usage(&layer.path()).0 < 20 << 20, "inside of a big file, too");
+    }
 }
 
 #[test]
 fn directories_are_limited() {
-    let mut layer = Layer::new();
-    layer.limits.directories = 4;
-    layer.unpack(&Tar::new().file("a/b/c/f", "").end()).unwrap();
-    let mut layer = Layer::new();
-    layer.limits.directories = 4;
-    let error = layer.unpack(&Tar::new().file("a/b/c/d/f", "").end()).unwrap_err();
-    assert!(error.to_string().contains("5 directories up to here, over the limit of 4"), "{error}");
+    for shape in Shape::ALL {
+        let mut layer = Layer::of(shape);
+        layer.limits.directories = 4;
+        layer.unpack(&Tar::new().file("a/b/c/f", "").end()).unwrap();
+        let mut layer = Layer::of(shape);
+        layer.limits.directories = 4;
+        let error = layer.unpack(&Tar::new().file("a/b/c/d/f", "").end()).unwrap_err();
+        assert!(error.to_string().contains("5 directories up to here, over the limit of 4"), "{error}");
+    }
 }

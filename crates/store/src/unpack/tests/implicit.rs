@@ -1,29 +1,33 @@
 //! Attributes of implicit directories, taken from the layers below.
 
-use std::fs;
-use std::os::fd::{AsFd, BorrowedFd};
-
 use super::support::Layer;
-use crate::shape::Found;
+use crate::shape::{Found, Shape};
 use crate::tar::build::{Item, Tar};
-use crate::unpack::find;
 
-/// Unpacks the layers, lowest first, patches the last one, and describes some of its paths.
+/// Unpacks the layers, lowest first, patches the last one, and describes some of its paths: in every mixture of shapes.
 fn patched(layers: &[Tar], paths: &[&str]) -> Vec<String> {
-    let unpacked: Vec<_> = layers
-        .iter()
-        .map(|tar| {
-            let layer = Layer::new();
-            let outcome = layer.unpack(&tar.clone().end()).unwrap();
-            (layer, outcome)
-        })
-        .collect();
+    let (low, top) = (Shape::ALL, Shape::ALL);
+    let mixtures = low.into_iter().flat_map(|low| top.into_iter().map(move |top| (low, top)));
+    let mut all: Vec<_> = mixtures.map(|(low, top)| ((low, top), patched_in(low, top, layers, paths))).collect();
+    let (_, first) = all.remove(0);
+    for (shapes, got) in all {
+        assert_eq!(got, first, "{shapes:?}");
+    }
+    first
+}
+
+fn patched_in(low: Shape, top: Shape, layers: &[Tar], paths: &[&str]) -> Vec<String> {
+    let unpack = |(at, tar): (usize, &Tar)| {
+        // The lowest of three or more is of the top's shape, too.
+        let layer = Layer::of(if at + 1 == layers.len() || at == 0 && layers.len() > 2 { top } else { low });
+        let outcome = layer.unpack(&tar.clone().end()).unwrap();
+        (layer, outcome)
+    };
+    let unpacked: Vec<_> = layers.iter().enumerate().map(unpack).collect();
     let (top, lowers) = unpacked.split_last().unwrap();
-    let fds: Vec<_> = lowers.iter().rev().map(|(layer, _)| fs::File::open(layer.fs()).unwrap()).collect();
-    let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-    let own = fs::File::open(top.0.fs()).unwrap();
-    patch(own.as_fd(), &top.1.implicit_dirs, &fds);
-    for (layer, _) in lowers {
+    let lowers: Vec<&Layer> = lowers.iter().rev().map(|(layer, _)| layer).collect();
+    patch(&top.0, &top.1.implicit_dirs, &lowers);
+    for layer in lowers {
         layer.check_canary();
     }
     let picture = top.0.picture();
@@ -102,20 +106,32 @@ fn an_opaque_directory_of_the_layer_itself() {
 
 #[test]
 fn links_in_lower_layers_lead_nowhere() {
-    let low = Layer::new();
-    low.unpack(&Tar::new().symlink("a", low.outside().to_str().unwrap()).end()).unwrap();
-    let top = Layer::new();
-    let outcome = top.unpack(&Tar::new().file("a/f", "").end()).unwrap();
-    let (own, lower) = (fs::File::open(top.fs()).unwrap(), fs::File::open(low.fs()).unwrap());
-    patch(own.as_fd(), &outcome.implicit_dirs, &[lower.as_fd()]);
-    assert_eq!(top.picture()["a"], "dir 0755");
+    for shape in Shape::ALL {
+        let low = Layer::of(shape);
+        low.unpack(&Tar::new().symlink("a", low.outside().to_str().unwrap()).end()).unwrap();
+        let top = Layer::new();
+        let outcome = top.unpack(&Tar::new().file("a/f", "").end()).unwrap();
+        patch(&top, &outcome.implicit_dirs, &[&low]);
+        assert_eq!(top.picture()["a"], "dir 0755");
+    }
+}
+
+#[test]
+fn more_than_fits_beside_an_inode_is_taken_over() {
+    let value = vec![b'v'; 3000];
+    let xattrs: [(&str, &[u8]); 2] = [("SCHILY.xattr.user.a", &value), ("SCHILY.xattr.user.b", b"1")];
+    let low = Tar::new().pax(&xattrs).item(&dir("a", 0o700, 4_000_000_000)).pax(&xattrs).item(&dir("a/b", 0o701, 1));
+    let got = patched(&[low, Tar::new().file("a/b/f", "1").file("a/.wh.x", "")], &["a", "a/b", "a/b/f"]);
+    let long = format!("user.a={} user.b=1", "v".repeat(3000));
+    assert_eq!(got[0], format!("dir 0700 4000000000:4000000000 {long}"));
+    assert_eq!(got[1..], [format!("dir 0701 1:1 {long}"), "file 0644 1".to_owned()]);
 }
 
 /// Takes the attributes over from trees, the topmost first.
-fn patch(layer: BorrowedFd<'_>, implicit: &[Vec<u8>], lower_top_first: &[BorrowedFd<'_>]) {
+fn patch(layer: &Layer, implicit: &[Vec<u8>], lower_top_first: &[&Layer]) {
     let below = |path: &[u8]| {
         for lower in lower_top_first {
-            match find(*lower, path)? {
+            match lower.find(path) {
                 Found::Here(attributes) => return Ok(Some(attributes)),
                 Found::Hidden => return Ok(None),
                 Found::Absent => {}
@@ -123,5 +139,5 @@ fn patch(layer: BorrowedFd<'_>, implicit: &[Vec<u8>], lower_top_first: &[Borrowe
         }
         Ok(None)
     };
-    crate::unpack::patch_implicit(layer, implicit, &below, true).unwrap();
+    layer.patch(implicit, &below);
 }

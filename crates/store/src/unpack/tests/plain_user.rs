@@ -7,10 +7,12 @@ use std::os::unix::fs::{MetadataExt, chown};
 use serde_json::json;
 
 use super::support::{Layer, want};
+use crate::shape::Shape;
 use crate::tar::build::{Item, Tar};
 use crate::unpack::{Limits, UnpackOptions, unpack};
 
-fn layer_of_everything() -> Tar {
+/// With this capability.
+fn layer_of_everything(capability: &[u8]) -> Tar {
     Tar::new()
         .item(&Item::new(b'5', "./").mode(0o555))
         .item(&Item::new(b'5', "closed").mode(0o0))
@@ -20,7 +22,7 @@ fn layer_of_everything() -> Tar {
         .item(&Item::new(b'2', "s").link("t").owner(7, 7))
         .item(&Item::new(b'3', "null").device(1, 3).mode(0o666))
         .item(&Item::new(b'6', "pipe"))
-        .pax(&[("SCHILY.xattr.security.capability", b"\x01"), ("SCHILY.xattr.user.a", b"1")])
+        .pax(&[("SCHILY.xattr.security.capability", capability), ("SCHILY.xattr.user.a", b"1")])
         .file("cap", "")
         .item(&Item::new(b'0', b"\xff").owner(1, 1))
         .file(".wh.gone", "")
@@ -49,7 +51,7 @@ const TREE: &[(&str, &str)] = &[
 #[test]
 fn what_cannot_be_made_is_recorded() {
     let layer = Layer::plain();
-    let tar = layer_of_everything().end();
+    let tar = layer_of_everything(b"\x01").end();
     let outcome = layer.unpack(&tar).unwrap();
     assert_eq!(layer.picture(), want(TREE));
     let lines = json!([
@@ -66,6 +68,33 @@ fn what_cannot_be_made_is_recorded() {
     assert_eq!(json!(layer.deferred()), lines);
     assert_eq!(outcome.deferred, 8);
     assert_eq!(layer.rebuild(), tar);
+}
+
+/// In an image everything is as it is where root unpacks.
+#[test]
+fn an_image_lacks_nothing() {
+    let (root, mut plain) = (Layer::of(Shape::Erofs), Layer::of(Shape::Erofs));
+    plain.privileged = false;
+    let capability = [&b"\x01\0\0\x02"[..], &[0; 16]].concat();
+    let tar = layer_of_everything(&capability).end();
+    for layer in [&root, &plain] {
+        assert_eq!(layer.unpack(&tar).unwrap().deferred, 0);
+        assert!(layer.deferred().is_empty());
+    }
+    let picture = plain.picture();
+    let mut wanted = root.picture();
+    wanted.get_mut("o").unwrap().push_str(" user.overlay.opaque=y");
+    assert_eq!(picture, wanted, "marked so that both can mount it");
+    for (path, text) in [
+        (".", "dir 0555"),
+        ("closed", "dir 0000"),
+        ("secret", "file 0040 s 5:6"),
+        ("s", "-> t 7:7"),
+        ("null", "char 0666 1:3"),
+        ("gone", "whiteout"),
+    ] {
+        assert_eq!(picture[path], text, "{path}");
+    }
 }
 
 #[test]
@@ -94,11 +123,11 @@ fn as_nobody() {
             write_back: None,
             hollow: false,
         };
-        unpack(&mut &layer_of_everything().end()[..], dir.as_fd(), &options).unwrap();
+        unpack(&mut &layer_of_everything(b"\x01").end()[..], dir.as_fd(), &options).unwrap();
         return;
     }
     let layer = Layer::new();
-    let tar = layer_of_everything().end();
+    let tar = layer_of_everything(b"\x01").end();
     chown(layer.path(), Some(65534), Some(65534)).unwrap();
     chown(layer.fs(), Some(65534), Some(65534)).unwrap();
     let above = layer.path().parent().unwrap().to_path_buf();

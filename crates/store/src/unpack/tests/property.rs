@@ -1,16 +1,19 @@
 //! Properties: what an overlay mount shows is what the image specification says, whatever the order of whiteouts; and
 //! whatever an archive holds, its recipe makes it again, the accounting is right and nothing outside is touched.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::fd::AsFd as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use proptest::prelude::*;
 use rustix::mount::{MountFlags, UnmountFlags};
 
-use super::support::Layer;
+use super::support::{Layer, picture};
+use crate::shape::Shape;
 use crate::tar::build::{Item, Tar};
+use crate::unpack::UnpackOutcome;
 
 /// One line of a layer whose entries never contradict each other: `a`, `b` are directories, `f`, `g` are files.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -117,6 +120,27 @@ fn walk(root: &Path) -> BTreeSet<String> {
     paths
 }
 
+/// Everything that shows, times and numbers of names among it; of whiteouts that they are ones.
+fn whole_picture(root: &Path) -> BTreeMap<String, String> {
+    let mut all = picture(root);
+    for (path, text) in &mut all {
+        let meta = fs::symlink_metadata(root.join(path)).unwrap();
+        if text.starts_with("whiteout") {
+            text.truncate("whiteout".len());
+            continue;
+        }
+        *text += &format!(" @{}.{:09}", meta.mtime(), meta.mtime_nsec());
+        if !meta.is_dir() {
+            *text += &format!(" {} links", meta.nlink());
+        }
+        if meta.is_file() {
+            let data = fs::read(root.join(path)).unwrap();
+            *text += &format!(" {} {}", data.len(), oci::Digest::sha256(&data));
+        }
+    }
+    all
+}
+
 /// A mount that goes when this goes.
 struct Mounted<'a>(&'a Path);
 
@@ -206,6 +230,30 @@ proptest! {
             let found = crate::check::difference(there.as_fd(), made.as_fd(), &hollow.implicit_dirs, &|| false);
             prop_assert_eq!(found.unwrap(), None);
         }
+    }
+
+    #[test]
+    fn both_shapes_are_the_same_tree(items in prop::collection::vec(any_item(), 0..20)) {
+        let tar = items.into_iter().fold(Tar::new(), |tar, item| tar.raw(&item.bytes)).end();
+        let [dir, image] = Shape::ALL.map(Layer::of);
+        let told = |error: crate::unpack::UnpackError| error.to_string();
+        let (one, other) = (dir.unpack(&tar).map_err(told), image.unpack(&tar).map_err(told));
+        let (one, other) = match (one, other) {
+            (Ok(one), Ok(other)) => (one, other),
+            (one, other) => {
+                prop_assert_eq!(one.err(), other.err());
+                return Ok(());
+            }
+        };
+        prop_assert_eq!(UnpackOutcome { disk_bytes: 0, inodes: 0, ..one.clone() }, other);
+        prop_assert_eq!(dir.look(whole_picture), image.look(whole_picture));
+        prop_assert!(image.rebuild() == tar, "the rebuilt archive differs");
+        let open = fs::File::open(image.path()).unwrap();
+        prop_assert_eq!(Shape::Erofs.examine(open.as_fd()).unwrap(), tar.len() as u64);
+        let mut copy = Layer::of(Shape::Erofs);
+        copy.hollow = true;
+        copy.unpack(&tar).unwrap();
+        prop_assert_eq!(image.difference(&copy, &one.implicit_dirs), None);
     }
 
     /// Bytes that were an archive before something happened to them.

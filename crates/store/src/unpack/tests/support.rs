@@ -7,12 +7,16 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use crate::tar::Limits;
-use crate::unpack::{Beneath, UnpackError, UnpackOptions, UnpackOutcome, unpack_beneath};
+use rustix::mount::{MountFlags, UnmountFlags};
 
-/// A private directory with `fs/` in it, and beside it a canary that no layer may reach.
+use crate::shape::{Below, Found, Shape};
+use crate::tar::Limits;
+use crate::unpack::{Beneath, IMAGE, UnpackError, UnpackOptions, UnpackOutcome, unpack_beneath, unpack_image};
+
+/// A private directory, with `fs/` in it where the layer is one of directories, and beside it a canary that no layer may reach.
 pub(crate) struct Layer {
     dir: tempfile::TempDir,
+    pub(crate) shape: Shape,
     pub(crate) privileged: bool,
     pub(crate) limits: Limits,
     pub(crate) stepwise: bool,
@@ -23,11 +27,18 @@ pub(crate) struct Layer {
 impl Layer {
     pub(crate) fn new() -> Self {
         assert!(rustix::process::geteuid().is_root(), "these tests need root");
+        Self::of(Shape::Dir)
+    }
+
+    pub(crate) fn of(shape: Shape) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        fs::create_dir_all(dir.path().join("layer/fs")).unwrap();
+        fs::create_dir(dir.path().join("layer")).unwrap();
+        if shape == Shape::Dir {
+            fs::create_dir(dir.path().join("layer/fs")).unwrap();
+        }
         fs::create_dir(dir.path().join("outside")).unwrap();
         fs::write(dir.path().join("outside/canary"), "alive").unwrap();
-        Self { dir, privileged: true, limits: Limits::default(), stepwise: false, hollow: false }
+        Self { dir, shape, privileged: true, limits: Limits::default(), stepwise: false, hollow: false }
     }
 
     pub(crate) fn plain() -> Self {
@@ -58,7 +69,10 @@ impl Layer {
             hollow,
         };
         let beneath = if self.stepwise { Beneath::stepwise() } else { Beneath::default() };
-        let outcome = unpack_beneath(&mut &tar[..], dir.as_fd(), &options, beneath);
+        let outcome = match self.shape {
+            Shape::Dir => unpack_beneath(&mut &tar[..], dir.as_fd(), &options, beneath),
+            Shape::Erofs => unpack_image(&mut &tar[..], dir.as_fd(), &options),
+        };
         self.check_canary();
         outcome
     }
@@ -83,7 +97,29 @@ impl Layer {
     }
 
     pub(crate) fn picture(&self) -> BTreeMap<String, String> {
-        picture(&self.fs())
+        self.look(picture)
+    }
+
+    /// Looks at the tree, which is mounted for it where it is an image.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&Path) -> T) -> T {
+        match self.shape {
+            Shape::Dir => look(&self.fs()),
+            Shape::Erofs => look(&Mounted::new(&self.path().join(IMAGE)).0),
+        }
+    }
+
+    pub(crate) fn find(&self, path: &[u8]) -> Found {
+        self.shape.find(File::open(self.path()).unwrap().as_fd(), path).unwrap()
+    }
+
+    pub(crate) fn patch(&self, implicit: &[Vec<u8>], below: Below<'_>) {
+        self.shape.patch(File::open(self.path()).unwrap().as_fd(), implicit, below, true).unwrap();
+    }
+
+    /// What a check finds that compares it with a copy.
+    pub(crate) fn difference(&self, copy: &Layer, implicit: &[Vec<u8>]) -> Option<String> {
+        let (there, copy) = (File::open(self.path()).unwrap(), File::open(copy.path()).unwrap());
+        self.shape.difference(there.as_fd(), copy.as_fd(), implicit, &|| false).unwrap()
     }
 
     pub(crate) fn deferred(&self) -> Vec<serde_json::Value> {
@@ -91,6 +127,25 @@ impl Layer {
             Ok(text) => text.lines().map(|line| serde_json::from_str(line).unwrap()).collect(),
             Err(_) => Vec::new(),
         }
+    }
+}
+
+/// An image, mounted beside itself until this goes.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn new(image: &Path) -> Self {
+        let target = image.with_file_name("mounted");
+        fs::create_dir_all(&target).unwrap();
+        rustix::mount::mount(image, &target, "erofs", MountFlags::RDONLY, c"").unwrap();
+        Self(target)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        rustix::mount::unmount(&self.0, UnmountFlags::DETACH).unwrap();
+        fs::remove_dir(&self.0).unwrap();
     }
 }
 

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::error::{UnpackError, failed, refused};
+use super::super::error::{UnpackError, failed, refused};
 
 /// A name that is there for a moment only, before anything else is in the directory.
 const PROBE: &[u8] = b".imagelet-probe";

@@ -12,8 +12,8 @@ use rustix::io::Errno;
 use crate::shape::{Attributes, Below, Found};
 use crate::tar::shown;
 
+use super::super::whiteout::OPAQUE;
 use super::beneath::Beneath;
-use super::whiteout::OPAQUE;
 
 /// Gives implicit directories the attributes (mode, owner, times, extended attributes) of the same directory in the
 /// topmost lower layer that has it, unless a whiteout, an opaque directory or something that is no directory hides it.
@@ -148,7 +148,9 @@ fn give(attributes: &Attributes, to: &OwnedFd, privileged: bool) -> Result<(), E
             Err(error) => return Err(error),
         }
     }
-    rustix::fs::fchmod(to, Mode::from_raw_mode(attributes.mode))?;
+    // A layer below may be one that keeps every mode; an ordinary user must still be able to remove this one.
+    let mode = if privileged { attributes.mode } else { attributes.mode | 0o700 };
+    rustix::fs::fchmod(to, Mode::from_raw_mode(mode))?;
     rustix::fs::futimens(to, &attributes.times)
 }
 

@@ -6,20 +6,21 @@
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 
+use super::super::error::{UnpackError, failed, recipe};
+use super::super::tree::Id;
+use super::super::unpacker::Unpacker;
+use super::Files;
 use super::attributes::bytes_on_disk;
-use super::error::{UnpackError, failed, recipe};
-use super::tree::Id;
-use super::unpacker::Unpacker;
 
-impl Unpacker<'_> {
+impl Unpacker<'_, Files<'_>> {
     /// Makes room at a name of a directory.
     pub(super) fn displace(&mut self, dir: Id, leaf: &[u8]) -> Result<(), UnpackError> {
         self.last_parent = None;
-        let Some(stat) = self.look(dir, leaf)? else { return Ok(()) };
+        let Some(stat) = self.stat(dir, leaf)? else { return Ok(()) };
         let kind = FileType::from_raw_mode(stat.st_mode);
         let path = self.tree.path_of(dir, leaf);
         if !self.options.privileged {
-            self.deferred.removed(&path).map_err(|e| failed("deferring", &path, e))?;
+            self.form.deferred.removed(&path).map_err(|e| failed("deferring", &path, e))?;
         }
         let has_content = kind == FileType::RegularFile && stat.st_size > 0;
         if let Some(id) = self.tree.child(dir, leaf) {
@@ -30,6 +31,10 @@ impl Unpacker<'_> {
                 self.outcome.disk_bytes += bytes_on_disk(&stat);
             }
             self.move_aside(dir, leaf, &path)?;
+            for id in self.tree.subtree(id) {
+                self.form.descriptors.close(&mut self.tree, id);
+                self.tree.node_mut(id).own.default_acl = None;
+            }
             self.tree.detach(id);
             return Ok(());
         }
@@ -46,21 +51,21 @@ impl Unpacker<'_> {
 
     fn move_aside(&mut self, dir: Id, leaf: &[u8], path: &[u8]) -> Result<(), UnpackError> {
         let name = crate::recipe::REPLACED;
-        if self.aside.is_none() {
-            rustix::fs::mkdirat(self.layer_dir, name, Mode::RWXU)
+        if self.form.aside.is_none() {
+            rustix::fs::mkdirat(self.form.layer_dir, name, Mode::RWXU)
                 .map_err(|e| failed("creating", name.as_bytes(), e))?;
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let aside = rustix::fs::openat(self.layer_dir, name, flags, Mode::empty())
+            let aside = rustix::fs::openat(self.form.layer_dir, name, flags, Mode::empty())
                 .map_err(|e| failed("opening", name.as_bytes(), e))?;
-            self.aside = Some(aside);
+            self.form.aside = Some(aside);
             self.outcome.inodes += 1;
         }
         let fd = self.fd(dir)?;
-        let number = self.moved_aside;
-        if let Some(aside) = &self.aside {
+        let number = self.form.moved_aside;
+        if let Some(aside) = &self.form.aside {
             rustix::fs::renameat(&*fd, leaf, aside, number.to_string()).map_err(|e| failed("replacing", path, e))?;
         }
-        self.moved_aside += 1;
+        self.form.moved_aside += 1;
         self.recipe.moved(path, number).map_err(recipe)
     }
 }

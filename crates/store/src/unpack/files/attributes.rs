@@ -4,9 +4,7 @@
 //! What the ground gives anyway is not set again. Everything acts on a descriptor of the thing itself, or on a name in
 //! a directory's descriptor without following it.
 //!
-//! Extended attributes that are left out, and counted: `trusted.*` (containerd leaves them out as well; those of
-//! overlayfs would let a layer reach into others), `user.overlay.*` for the same reason, and whatever the file system
-//! cannot hold.
+//! Which extended attributes are taken, [`super::super::xattrs`] says; what the file system cannot hold is left out as well.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -14,15 +12,15 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 
-use crate::tar::{Entry, Kind, Time, shown};
+use crate::tar::{Entry, Kind, Time};
 
+use super::super::error::{UnpackError, failed};
+use super::super::tree::{Id, ROOT, Tree};
+use super::super::unpacker::Unpacker;
+use super::super::xattrs::{ACCESS_ACL, DEFAULT_ACL, NOT_HELD, WRONG_KIND, failed_xattr, is_foreign};
+use super::Files;
 use super::deferred::Line;
-use super::error::{UnpackError, failed};
-use super::tree::{Id, ROOT};
-use super::unpacker::Unpacker;
-
-const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
-const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
+use super::descriptors::OnDisk;
 
 /// What extended attributes are set on.
 enum Holder<'a> {
@@ -41,18 +39,13 @@ impl Holder<'_> {
     }
 }
 
-/// Whether attributes of this name are never taken from a layer.
-pub(super) fn is_foreign_xattr(name: &[u8]) -> bool {
-    name.starts_with(b"trusted.") || name.starts_with(b"user.overlay.")
-}
-
 /// Both times for the kernel. Like containerd, the last access is never before the last change.
 pub(super) fn timestamps(mtime: Time, atime: Option<Time>) -> Timestamps {
     let spec = |time: Time| Timespec { tv_sec: time.seconds, tv_nsec: time.nanos.into() };
     Timestamps { last_access: spec(atime.unwrap_or(mtime).max(mtime)), last_modification: spec(mtime) }
 }
 
-impl Unpacker<'_> {
+impl Unpacker<'_, Files<'_>> {
     /// The mode to create something with: special bits come after the owner, and an ordinary user keeps `least`.
     pub(super) fn mode_on_creation(&self, mode: u32, least: u32) -> u32 {
         self.mode_wanted(mode, least) & 0o777
@@ -81,26 +74,20 @@ impl Unpacker<'_> {
     }
 
     /// The same for a name.
-    pub(super) fn own_named(
-        &mut self,
-        dir: Id,
-        leaf: &[u8],
-        owner: (u32, u32),
-        always: bool,
-    ) -> Result<(), UnpackError> {
-        let Some((uid, gid)) = self.owner_to_set(owner, always) else { return Ok(()) };
+    pub(super) fn own_named(&mut self, dir: Id, leaf: &[u8], owner: (u32, u32)) -> Result<(), UnpackError> {
+        let Some((uid, gid)) = self.owner_to_set(owner, false) else { return Ok(()) };
         let fd = self.fd(dir)?;
         rustix::fs::chownat(&*fd, leaf, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
             .map_err(|e| failed("setting the owner of", &self.tree.path_of(dir, leaf), e))
     }
 
     fn owner_to_set(&self, owner: (u32, u32), always: bool) -> Option<(Uid, Gid)> {
-        let needed = self.options.privileged && (always || owner != (self.ground.uid, self.ground.gid));
+        let needed = self.options.privileged && (always || owner != (self.form.ground.uid, self.form.ground.gid));
         needed.then(|| (Uid::from_raw(owner.0), Gid::from_raw(owner.1)))
     }
 
     /// All attributes of a new regular file. Its bytes on disk, where the attributes may have changed them.
-    pub(super) fn dress(
+    pub(super) fn dress_file(
         &mut self,
         fd: &OwnedFd,
         entry: &Entry,
@@ -111,7 +98,7 @@ impl Unpacker<'_> {
         let mut line = self.line(entry);
         let acl = self.set_xattrs(&Holder::Fd(fd.as_fd()), entry, path, &mut line)?;
         let wanted = self.mode_wanted(entry.mode, 0o600);
-        if acl || wanted != mode_on_creation & !self.ground.umask {
+        if acl || wanted != mode_on_creation & !self.form.ground.umask {
             rustix::fs::fchmod(fd, Mode::from_raw_mode(wanted)).map_err(|e| failed("setting the mode of", path, e))?;
         }
         line.mode = (wanted != entry.mode).then_some(entry.mode);
@@ -133,10 +120,10 @@ impl Unpacker<'_> {
         leaf: &[u8],
         mode_on_creation: Option<u32>,
     ) -> Result<(), UnpackError> {
-        self.own_named(dir, leaf, (entry.uid, entry.gid), false)?;
+        self.own_named(dir, leaf, (entry.uid, entry.gid))?;
         let mut line = self.line(entry);
         let fd = self.fd(dir)?;
-        let failed_at = |tree: &super::tree::Tree, operation, error| failed(operation, &tree.path_of(dir, leaf), error);
+        let failed_at = |tree: &Tree<OnDisk>, operation, error| failed(operation, &tree.path_of(dir, leaf), error);
         if !entry.xattrs.is_empty() {
             let holder = Holder::Name(proc_path(fd.as_fd(), leaf));
             let path = self.tree.path_of(dir, leaf);
@@ -144,7 +131,7 @@ impl Unpacker<'_> {
         }
         if let Some(mode) = mode_on_creation {
             let wanted = self.mode_wanted(entry.mode, 0o600);
-            if !entry.xattrs.is_empty() || wanted != mode & !self.ground.umask {
+            if !entry.xattrs.is_empty() || wanted != mode & !self.form.ground.umask {
                 // fchmodat follows symbolic links, so that the way leads over a descriptor of the thing itself.
                 let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let thing = rustix::fs::openat(&*fd, leaf, flags, Mode::empty())
@@ -174,8 +161,7 @@ impl Unpacker<'_> {
         let mut line = self.line(entry);
         let wanted = self.mode_wanted(entry.mode, 0o700);
         line.mode = (wanted != entry.mode).then_some(entry.mode);
-        let node = self.tree.node_mut(id);
-        node.explicit = true;
+        let node = &mut self.tree.node_mut(id).own;
         node.mode = wanted;
         node.mtime = entry.mtime;
         node.atime = entry.atime.unwrap_or(entry.mtime).max(entry.mtime);
@@ -183,7 +169,7 @@ impl Unpacker<'_> {
             let fd = self.fd(id)?;
             let path = self.tree.path(id);
             if self.set_xattrs(&Holder::Fd(fd.as_fd()), entry, &path, &mut line)? {
-                self.tree.node_mut(id).mode_on_disk = None;
+                self.tree.node_mut(id).own.mode_on_disk = None;
             }
             self.hold_default_acl(entry, id)?;
         }
@@ -197,25 +183,16 @@ impl Unpacker<'_> {
     /// Keeps the default access control list until everything in the directory is made.
     fn hold_default_acl(&mut self, entry: &Entry, id: Id) -> Result<(), UnpackError> {
         let Some((_, value)) = entry.xattrs.iter().find(|(name, _)| name == DEFAULT_ACL) else { return Ok(()) };
-        self.default_acl_bytes += value.len();
-        let limit = self.options.limits.default_acl_bytes;
-        if self.default_acl_bytes > limit {
-            return Err(UnpackError::Limit {
-                subject: format!("layer entry {:?}", shown(&entry.path)),
-                limit_name: "bytes of default access control lists up to here",
-                limit: limit as u64,
-                seen: self.default_acl_bytes as u64,
-            });
-        }
-        self.tree.node_mut(id).default_acl = Some(value.as_slice().into());
+        self.count_default_acl(entry, value.len())?;
+        self.tree.node_mut(id).own.default_acl = Some(value.as_slice().into());
         Ok(())
     }
 
     /// Takes the attributes away that an earlier entry of the same directory has set.
     pub(super) fn strip_xattrs(&mut self, fd: BorrowedFd<'_>, id: Id) -> Result<(), UnpackError> {
-        self.tree.node_mut(id).default_acl = None;
+        self.tree.node_mut(id).own.default_acl = None;
         let names = super::implicit::xattr_names(fd).map_err(|e| failed("looking at", &self.tree.path(id), e))?;
-        for name in names.iter().filter(|name| !is_foreign_xattr(name) && !name.starts_with(b"security.selinux")) {
+        for name in names.iter().filter(|name| !is_foreign(name) && !name.starts_with(b"security.selinux")) {
             rustix::fs::fremovexattr(fd, name.as_slice())
                 .map_err(|e| failed("removing an extended attribute of", &self.tree.path(id), e))?;
         }
@@ -232,8 +209,7 @@ impl Unpacker<'_> {
     ) -> Result<bool, UnpackError> {
         let mut acl = false;
         for (name, value) in &entry.xattrs {
-            if is_foreign_xattr(name) {
-                self.skip_xattr(name, path, "layers may not set it");
+            if self.skips_foreign(name, path) {
                 continue;
             }
             if name == DEFAULT_ACL && entry.kind == Kind::Directory {
@@ -245,32 +221,21 @@ impl Unpacker<'_> {
             }
             match holder.set(name, value) {
                 Ok(()) => acl |= name == ACCESS_ACL,
-                Err(Errno::OPNOTSUPP) => self.skip_xattr(name, path, "the file system cannot hold it"),
+                Err(Errno::OPNOTSUPP) => self.skip_xattr(name, path, NOT_HELD),
                 // user.* is for files and directories; lists of default rights are for directories.
                 Err(Errno::PERM) if name.starts_with(b"user.") && matches!(holder, Holder::Name(_)) => {
-                    self.skip_xattr(name, path, "this kind of file cannot have it");
+                    self.skip_xattr(name, path, WRONG_KIND);
                 }
                 Err(Errno::ACCESS) if name == DEFAULT_ACL => {
-                    self.skip_xattr(name, path, "this kind of file cannot have it");
+                    self.skip_xattr(name, path, WRONG_KIND);
                 }
                 Err(Errno::PERM) if !self.options.privileged => line.add_xattr(name, value),
                 Err(error) => {
-                    let text = format!("{}\" of \"{}", shown(name), shown(path));
-                    return Err(failed("setting the extended attribute", text.as_bytes(), error));
+                    return Err(failed_xattr(name, path, error));
                 }
             }
         }
         Ok(acl)
-    }
-
-    fn skip_xattr(&mut self, name: &[u8], path: &[u8], why: &'static str) {
-        self.outcome.skipped_xattrs += 1;
-        if !std::mem::replace(&mut self.warned_xattr, true) {
-            tracing::warn!(
-                xattr = %shown(name), path = %shown(path), why,
-                "extended attribute of a layer left out; further ones of this layer are only counted"
-            );
-        }
     }
 
     /// What an ordinary user has to defer already because of the owner.
@@ -284,12 +249,12 @@ impl Unpacker<'_> {
         if !line.says_something() {
             return Ok(());
         }
-        self.deferred.write(path, line).map_err(|e| failed("deferring", path, e))
+        self.form.deferred.write(path, line).map_err(|e| failed("deferring", path, e))
     }
 
     /// Adds what a thing takes on disk, as the file system says.
     pub(super) fn count_blocks(&mut self, dir: Id, leaf: &[u8]) -> Result<(), UnpackError> {
-        if let Some(stat) = self.look(dir, leaf)? {
+        if let Some(stat) = self.stat(dir, leaf)? {
             self.outcome.disk_bytes += bytes_on_disk(&stat);
         }
         Ok(())

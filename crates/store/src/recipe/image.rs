@@ -1,0 +1,90 @@
+//! The bytes of files that are in an EROFS image, by the numbers of their inodes: names may have changed, inodes never do.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::BorrowedFd;
+
+use erofs::{Image, InodeInfo, Kind, Nid, ReadError};
+use rustix::fs::{Mode, OFlags};
+
+use crate::unpack::IMAGE;
+
+use super::RecipeError;
+use super::rebuild::damaged;
+
+/// The image of a layer, opened when it is first needed.
+pub(super) struct Inodes<'a> {
+    layer_dir: BorrowedFd<'a>,
+    image: Option<Image<File>>,
+}
+
+impl<'a> Inodes<'a> {
+    pub(super) fn new(layer_dir: BorrowedFd<'a>) -> Self {
+        Self { layer_dir, image: None }
+    }
+
+    fn image(&mut self) -> Result<&Image<File>, RecipeError> {
+        match &mut self.image {
+            Some(image) => Ok(image),
+            none => Ok(none.insert(open(self.layer_dir)?)),
+        }
+    }
+
+    /// A file that has these bytes.
+    pub(super) fn file(&mut self, nid: u64, offset: u64, len: u64) -> Result<InodeInfo, RecipeError> {
+        let inode = self.image()?.inode(Nid(nid)).map_err(failed)?;
+        let is_long_enough = offset.checked_add(len).is_some_and(|end| end <= inode.size);
+        if inode.kind != Kind::File || !is_long_enough {
+            return Err(damaged(format!("inode {nid} of the image is not what it was")));
+        }
+        Ok(inode)
+    }
+
+    pub(super) fn copy(
+        &mut self,
+        (nid, offset, len): (u64, u64, u64),
+        buffer: &mut [u8],
+        out: &mut dyn Write,
+    ) -> Result<(), RecipeError> {
+        let inode = self.file(nid, offset, len)?;
+        let image = self.image()?;
+        let (mut at, end) = (offset, offset + len);
+        while at < end {
+            let most = usize::try_from(end - at).unwrap_or(usize::MAX).min(buffer.len());
+            let read = image.read(&inode, at, &mut buffer[..most]).map_err(failed)?;
+            if read == 0 {
+                return Err(damaged(format!("inode {nid} of the image is not what it was")));
+            }
+            out.write_all(&buffer[..read]).map_err(RecipeError::Write)?;
+            at += read as u64;
+        }
+        Ok(())
+    }
+}
+
+/// Opens the file of a layer's image. A link is not followed.
+pub(crate) fn open_file(layer_dir: BorrowedFd<'_>, flags: OFlags) -> io::Result<File> {
+    // Without O_NONBLOCK a fifo in the file's place would stop us here.
+    let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    Ok(File::from(rustix::fs::openat(layer_dir, IMAGE, flags, Mode::empty())?))
+}
+
+fn open(layer_dir: BorrowedFd<'_>) -> Result<Image<File>, RecipeError> {
+    let file = open_file(layer_dir, OFlags::RDONLY).map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => damaged("the image is gone"),
+        _ => RecipeError::Read { path: IMAGE.into(), source },
+    })?;
+    Image::open(file).map_err(failed)
+}
+
+/// Looks whether every inode and name of an image is in order, without reading what is in files.
+pub(crate) fn check_image(layer_dir: BorrowedFd<'_>) -> Result<(), RecipeError> {
+    open(layer_dir)?.check().map(drop).map_err(failed)
+}
+
+fn failed(error: ReadError) -> RecipeError {
+    match error {
+        ReadError::Source(source) => RecipeError::Read { path: IMAGE.into(), source },
+        error => damaged(error.to_string()),
+    }
+}

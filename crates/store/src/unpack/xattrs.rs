@@ -1,0 +1,65 @@
+//! Which extended attributes of a layer are taken. Left out, and counted, are `trusted.*` (containerd leaves them out as well;
+//! those of overlayfs would let a layer reach into others), `user.overlay.*` for the same reason, and those that no file of the
+//! kind can have.
+
+use std::io;
+
+use crate::tar::{Entry, shown};
+
+use super::error::{UnpackError, failed};
+use super::form::Form;
+use super::unpacker::Unpacker;
+
+pub(super) const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
+pub(super) const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
+
+/// Why one is left out.
+pub(super) const NOT_HELD: &str = "the file system cannot hold it";
+pub(super) const WRONG_KIND: &str = "this kind of file cannot have it";
+
+/// Whether attributes of this name are never taken from a layer.
+pub(super) fn is_foreign(name: &[u8]) -> bool {
+    name.starts_with(b"trusted.") || name.starts_with(b"user.overlay.")
+}
+
+/// One could not be set.
+pub(super) fn failed_xattr(name: &[u8], path: &[u8], error: impl Into<io::Error>) -> UnpackError {
+    let text = format!("{}\" of \"{}", shown(name), shown(path));
+    failed("setting the extended attribute", text.as_bytes(), error)
+}
+
+impl<F: Form> Unpacker<'_, F> {
+    /// Leaves one out that no layer may set.
+    pub(super) fn skips_foreign(&mut self, name: &[u8], path: &[u8]) -> bool {
+        let is_foreign = is_foreign(name);
+        if is_foreign {
+            self.skip_xattr(name, path, "layers may not set it");
+        }
+        is_foreign
+    }
+
+    pub(super) fn skip_xattr(&mut self, name: &[u8], path: &[u8], why: &'static str) {
+        self.outcome.skipped_xattrs += 1;
+        if !std::mem::replace(&mut self.warned_xattr, true) {
+            tracing::warn!(
+                xattr = %shown(name), path = %shown(path), why,
+                "extended attribute of a layer left out; further ones of this layer are only counted"
+            );
+        }
+    }
+
+    /// Holds the default access control lists of directories against their limit: some form keeps them until the end.
+    pub(super) fn count_default_acl(&mut self, entry: &Entry, bytes: usize) -> Result<(), UnpackError> {
+        self.default_acl_bytes += bytes;
+        let limit = self.options.limits.default_acl_bytes;
+        if self.default_acl_bytes <= limit {
+            return Ok(());
+        }
+        Err(UnpackError::Limit {
+            subject: format!("layer entry {:?}", shown(&entry.path)),
+            limit_name: "bytes of default access control lists up to here",
+            limit: limit as u64,
+            seen: self.default_acl_bytes as u64,
+        })
+    }
+}

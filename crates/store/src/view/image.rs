@@ -1,0 +1,112 @@
+//! A layer that is an EROFS file, as a view reads it: by the numbers of inodes, whatever the file holds. Owners and devices are
+//! those of the layer.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use erofs::{Image, InodeInfo, Nid};
+use rustix::fs::OFlags;
+
+use super::attributes::{Kind, Stat};
+use super::layer::{Found, is_of_overlayfs};
+use crate::recipe;
+use crate::unpack::OPAQUE;
+
+/// The open image of a layer.
+#[derive(Debug)]
+pub(super) struct ImageLayer(Image<File>);
+
+impl ImageLayer {
+    pub(super) fn open(directory: &OwnedFd) -> io::Result<Self> {
+        Ok(Self(Image::open(recipe::open_image(directory.as_fd(), OFlags::RDONLY)?)?))
+    }
+
+    pub(super) fn root(&self) -> io::Result<Found> {
+        Ok(found(&self.0.inode(self.0.root())?))
+    }
+
+    pub(super) fn child(&self, dir: u64, name: &[u8]) -> io::Result<Option<Found>> {
+        let Some(entry) = self.0.look_up(&self.0.inode(Nid(dir))?, name)? else { return Ok(None) };
+        Ok(Some(found(&self.0.inode(entry.nid)?)))
+    }
+
+    pub(super) fn list(&self, dir: u64) -> io::Result<Vec<(Vec<u8>, Found)>> {
+        let mut all = Vec::new();
+        for entry in self.0.entries(&self.0.inode(Nid(dir))?)? {
+            let entry = entry?;
+            all.push((entry.name, found(&self.0.inode(entry.nid)?)));
+        }
+        Ok(all)
+    }
+
+    pub(super) fn is_opaque(&self, dir: u64) -> io::Result<bool> {
+        let inode = self.0.inode(Nid(dir))?;
+        for name in OPAQUE {
+            if self.0.xattr(&inode, name.as_bytes())?.is_some_and(|value| value == b"y") {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    pub(super) fn target(&self, link: u64) -> io::Result<Vec<u8>> {
+        Ok(self.0.link_target(&self.0.inode(Nid(link))?)?)
+    }
+
+    pub(super) fn xattrs(&self, at: u64) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let mut all = self.0.xattrs(&self.0.inode(Nid(at))?)?;
+        all.retain(|(name, _)| !is_of_overlayfs(name));
+        Ok(all)
+    }
+
+    pub(super) fn content(&self, file: u64) -> io::Result<ImageContent<'_>> {
+        let inode = self.0.inode(Nid(file))?;
+        if inode.kind != erofs::Kind::File {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no file any more"));
+        }
+        Ok(ImageContent { image: &self.0, inode })
+    }
+}
+
+/// An open file of an image.
+#[derive(Debug)]
+pub(super) struct ImageContent<'a> {
+    image: &'a Image<File>,
+    inode: InodeInfo,
+}
+
+impl ImageContent<'_> {
+    pub(super) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(self.image.read(&self.inode, offset, buffer)?)
+    }
+
+    pub(super) fn hole(&self, offset: u64) -> io::Result<u64> {
+        Ok(self.image.hole(&self.inode, offset)?)
+    }
+}
+
+fn found(inode: &InodeInfo) -> Found {
+    let kind = match inode.kind {
+        _ if inode.is_whiteout() => Kind::Whiteout,
+        erofs::Kind::File => Kind::File,
+        erofs::Kind::Directory => Kind::Directory,
+        erofs::Kind::Symlink => Kind::Symlink,
+        erofs::Kind::Char => Kind::Char,
+        erofs::Kind::Block => Kind::Block,
+        erofs::Kind::Fifo => Kind::Fifo,
+        erofs::Kind::Socket => Kind::Socket,
+    };
+    let stat = Stat {
+        kind,
+        mode: inode.mode,
+        uid: inode.uid,
+        gid: inode.gid,
+        size: inode.size,
+        links: inode.links,
+        device: inode.device,
+        mtime: inode.mtime,
+        inode: inode.nid.0,
+    };
+    Found { stat, nid: inode.nid.0 }
+}

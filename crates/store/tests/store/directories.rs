@@ -1,0 +1,38 @@
+//! The tests with layers that are directory trees.
+
+use imagelet_store::LayerFormat;
+
+pub(crate) const FORMAT: LayerFormat = LayerFormat::Dir;
+
+#[path = "check.rs"]
+mod check;
+#[path = "commit.rs"]
+mod commit;
+#[path = "concurrency.rs"]
+mod concurrency;
+#[path = "crash.rs"]
+mod crash;
+#[path = "full_disk.rs"]
+mod full_disk;
+#[path = "keeping.rs"]
+mod keeping;
+#[path = "mount.rs"]
+mod mount;
+#[path = "names.rs"]
+mod names;
+#[path = "open.rs"]
+mod open;
+#[path = "order.rs"]
+mod order;
+#[path = "ordinary_user.rs"]
+mod ordinary_user;
+#[path = "power_cut.rs"]
+mod power_cut;
+#[path = "remove.rs"]
+mod remove;
+#[path = "sharing.rs"]
+mod sharing;
+#[path = "support.rs"]
+mod support;
+#[path = "view.rs"]
+mod view;

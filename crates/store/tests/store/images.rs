@@ -1,0 +1,29 @@
+//! The same with layers that are EROFS files.
+
+use imagelet_store::LayerFormat;
+
+pub(crate) const FORMAT: LayerFormat = LayerFormat::Erofs;
+
+#[path = "check.rs"]
+mod check;
+#[path = "commit.rs"]
+mod commit;
+#[path = "concurrency.rs"]
+mod concurrency;
+#[path = "crash.rs"]
+mod crash;
+#[path = "full_disk.rs"]
+mod full_disk;
+#[path = "keeping.rs"]
+mod keeping;
+#[path = "mount.rs"]
+mod mount;
+#[path = "order.rs"]
+mod order;
+#[path = "power_cut.rs"]
+mod power_cut;
+#[path = "remove.rs"]
+mod remove;
+#[path = "support.rs"]
+#[expect(dead_code, reason = "only layers of directories share files")]
+mod support;
