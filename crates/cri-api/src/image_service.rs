@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 
 use crate::{
-    CheckReport, CheckRequest, CheckSink, FsInfo, Image, ImageFilter, ImageLayers, ImageSpec, ImageStatus, ImageUsage,
-    MountRequest, MountedImage, PullImageRequest, Result,
+    CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, FsInfo, Image, ImageFilter, ImageLayers,
+    ImageSpec, ImageStatus, ImageUsage, MountRequest, MountedImage, PullImageRequest, Result,
 };
 
 /// Where images live: the embedded engine, a remote CRI runtime, or a fake.
@@ -69,6 +69,13 @@ pub trait ImageService: Send + Sync + 'static {
     /// not kept here. Dropping the future ends the check after the piece that it is at; what was repaired stays so.
     async fn check_images(&self, request: &CheckRequest, progress: &CheckSink) -> Result<Option<CheckReport>> {
         let _ = (request, progress);
+        Ok(None)
+    }
+
+    /// Brings the layers of images into another shape on the disk, where the implementation has a choice; `Ok(None)`: it has
+    /// none. Dropping the future ends it after the piece that it is at; what was converted stays so.
+    async fn convert_images(&self, request: &ConvertRequest) -> Result<Option<ConvertReport>> {
+        let _ = request;
         Ok(None)
     }
 

@@ -7,6 +7,7 @@
 #![deny(missing_docs)]
 
 mod check;
+mod convert;
 mod error;
 mod image;
 mod image_service;
@@ -16,6 +17,7 @@ mod runtime;
 pub mod testing;
 
 pub use check::{CheckProgress, CheckReport, CheckRequest, CheckSink, Problem, ProblemKind};
+pub use convert::{ConvertReport, ConvertRequest, ConvertedImage, LayerShape, LeftLayer};
 pub use error::{Error, Kind, Result};
 pub use image::{
     FilesystemUsage, FsInfo, Image, ImageFilter, ImageLayers, ImageSpec, ImageStatus, ImageUsage, LayersOf,

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use cri_api::{
-    CheckReport, CheckRequest, CheckSink, FsInfo, Image, ImageFilter, ImageLayers, ImageService, ImageSpec,
+    CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, FsInfo, Image, ImageFilter, ImageLayers, ImageService, ImageSpec,
     ImageStatus, ImageUsage, MountRequest, MountedImage, ProgressSink, PullEvent, PullImageRequest, Result,
 };
 use oci::Digest;
@@ -135,6 +135,10 @@ impl ImageService for Instrumented {
 
     async fn check_images(&self, request: &CheckRequest, progress: &CheckSink) -> Result<Option<CheckReport>> {
         self.service.check_images(request, progress).await
+    }
+
+    async fn convert_images(&self, request: &ConvertRequest) -> Result<Option<ConvertReport>> {
+        self.service.convert_images(request).await
     }
 
     async fn mount_image(&self, request: &MountRequest) -> Result<Option<MountedImage>> {

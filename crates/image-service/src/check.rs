@@ -16,8 +16,8 @@ use crate::error;
 #[derive(Default)]
 pub(crate) struct AfterUnclean(tokio::sync::Mutex<Option<CheckReport>>);
 
-/// Ends a check when it is dropped.
-struct GiveUp(Arc<AtomicBool>);
+/// Ends a check or a conversion when it is dropped.
+pub(crate) struct GiveUp(pub(crate) Arc<AtomicBool>);
 
 impl Drop for GiveUp {
     fn drop(&mut self) {

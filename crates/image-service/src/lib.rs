@@ -13,6 +13,7 @@ mod background;
 mod budget;
 mod certs_d;
 mod check;
+mod convert;
 mod cores;
 mod engine;
 mod error;

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use cri_api::{
-    CheckReport, CheckRequest, CheckSink, Error, FilesystemUsage, FsInfo, Image, ImageFilter, ImageLayers,
-    ImageService, ImageSpec, ImageStatus, ImageUsage, Kind, LayersOf, MountRequest, MountedImage, PullImageRequest,
-    Result,
+    CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, Error, FilesystemUsage, FsInfo, Image,
+    ImageFilter, ImageLayers, ImageService, ImageSpec, ImageStatus, ImageUsage, Kind, LayersOf, MountRequest,
+    MountedImage, PullImageRequest, Result,
 };
 use oci::{Digest, ImageConfig, Reference};
 use store::ImageRecord;
@@ -136,6 +136,10 @@ impl ImageService for Engine {
 
     async fn check_images(&self, request: &CheckRequest, progress: &CheckSink) -> Result<Option<CheckReport>> {
         self.0.check_images(request, progress).await.map(Some)
+    }
+
+    async fn convert_images(&self, request: &ConvertRequest) -> Result<Option<ConvertReport>> {
+        self.0.convert_images(request).await.map(Some)
     }
 
     async fn mount_image(&self, request: &MountRequest) -> Result<Option<MountedImage>> {

@@ -16,7 +16,7 @@ use clap::{Args, Parser, Subcommand, ValueHint};
 use crate::config::flags::SettingFlags;
 use crate::output::{Format, Printer};
 use crate::progress;
-pub(crate) use collecting::{Check, Gc, GcAction, GcContainers, GcExplain, PinArgs, UnpinArgs};
+pub(crate) use collecting::{Check, Convert, Gc, GcAction, GcContainers, GcExplain, PinArgs, UnpinArgs};
 pub(crate) use logs::Logs;
 pub(crate) use pods::{Describe, Events, Pods, Run, Scope};
 pub(crate) use streaming::{Attach, Exec, PortForward, Ports, ThePod};
@@ -121,6 +121,7 @@ pub(crate) enum Command {
     /// `conditions`.
     Status,
     Check(Check),
+    Convert(Convert),
     Mount(Mount),
     Unmount(Unmount),
     Ls(Ls),

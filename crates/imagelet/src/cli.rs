@@ -7,6 +7,7 @@ mod check;
 pub(crate) mod completion;
 mod config;
 mod cp;
+mod convert;
 mod describe;
 mod df;
 mod ensure;
@@ -60,6 +61,7 @@ pub(crate) async fn run(app: &App, command: &Command) -> Outcome {
         Command::Pins => pins::list(app).await,
         Command::Status => status::run(app).await,
         Command::Check(args) => check::run(app, args).await,
+        Command::Convert(args) => convert::run(app, args).await,
         Command::Mount(args) => mount::mount(app, args).await,
         Command::Unmount(args) => mount::unmount(args).await,
         Command::Ls(args) => ls::run(app, args).await,

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use cri_api::{CheckReport, CheckRequest, CheckSink, ImageService, RuntimeService};
+use cri_api::{CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ImageService, RuntimeService};
 use image_manager::gc::{
     self, DiskProbe, DiskSpace, GcError, GcMetrics, Goal, ImageGcManager, NodeStatus, Pattern, Pins, ReclaimContainers,
     Volumes,
@@ -275,6 +275,16 @@ impl Collection {
         let place = if self.images.is_empty() { "another service" } else { &self.images };
         let none =
             || Failure::failed(format!("check works on the embedded store only, and the images are behind {place}"));
+        report.ok_or_else(none)
+    }
+
+    /// Converts layers.
+    pub(crate) async fn convert(&self, request: &ConvertRequest) -> Outcome<ConvertReport> {
+        let report = self.service.convert_images(request).await;
+        let report = report.map_err(|error| Failure::call("convert layers", &error))?;
+        let place = if self.images.is_empty() { "another service" } else { &self.images };
+        let none =
+            || Failure::failed(format!("convert works on the embedded store only, and the images are behind {place}"));
         report.ok_or_else(none)
     }
 

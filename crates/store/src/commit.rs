@@ -106,7 +106,7 @@ impl Store {
         inner.measure(&steps)?;
         let mut linked = Linked::new(inner, blobs, &mut next_layer)?;
         let joins = inner.find_shares(&steps)?;
-        let mut moved = Moved { inner, done: Vec::new() };
+        let mut moved = Moved::new(inner);
         for step in &moves {
             moved.rename(step)?;
         }
@@ -126,7 +126,7 @@ impl Store {
         for id in &record.layers {
             leases.orphans.remove(id);
         }
-        for step in moved.done.drain(..) {
+        for step in moved.done() {
             let own = Lease::new(Arc::clone(inner));
             own.hold(&mut leases, step.id);
             lease.hold(&mut leases, step.id);
@@ -141,7 +141,7 @@ impl Store {
 impl Inner {
     /// A write of the database that finds no space would use up the reserve: better not to begin it. The database puts
     /// a document into a power of two of pages, and copies the pages of the records that it changes.
-    fn ensure_room(&self, document_bytes: u64) -> Result<(), StoreError> {
+    pub(crate) fn ensure_room(&self, document_bytes: u64) -> Result<(), StoreError> {
         self.db
             .reserve()
             .ensure_room(2 * document_bytes + RECORDS_ROOM)
@@ -162,13 +162,22 @@ fn check_config(id: &Digest, commit: &ImageCommit) -> Result<(), CommitError> {
 }
 
 /// Step 3: renames, which are taken back unless the transaction comes about.
-struct Moved<'a> {
+pub(crate) struct Moved<'a> {
     inner: &'a Inner,
     done: Vec<&'a Move>,
 }
 
 impl<'a> Moved<'a> {
-    fn rename(&mut self, step: &'a Move) -> Result<(), StoreError> {
+    pub(crate) fn new(inner: &'a Inner) -> Self {
+        Self { inner, done: Vec::new() }
+    }
+
+    /// Those that were made, which are not taken back any more.
+    pub(crate) fn done(&mut self) -> Vec<&'a Move> {
+        std::mem::take(&mut self.done)
+    }
+
+    pub(crate) fn rename(&mut self, step: &'a Move) -> Result<(), StoreError> {
         let layout = &self.inner.layout;
         let (from, to) = (step.number.to_string(), step.id.to_string());
         rustix::fs::renameat(&layout.ingest, from.as_str(), &layout.layers, to.as_str())
@@ -212,15 +221,7 @@ impl Write<'_> {
         named: &[Digest],
     ) -> Result<(ImageRecord, Vec<BlobEntry>), CommitError> {
         let Self { transaction, id, commit, .. } = self;
-        for step in steps {
-            if let Step::Move(step) = step {
-                self.new_layer(inner, step)?;
-                shares::join(transaction, step.id, joins.get(&step.id).map_or(&[], Vec::as_slice))?;
-                if step.replaces.is_some() {
-                    resize_images(transaction, step.id)?;
-                }
-            }
-        }
+        put_new_layers(transaction, inner, steps, joins)?;
         transaction.put_next_layer(self.next_layer)?;
         let before = transaction.image(id)?;
         let layers: Vec<LayerId> = steps.iter().map(Step::id).collect();
@@ -270,43 +271,59 @@ impl Write<'_> {
         transaction.put_totals(&totals)?;
         Ok((images::assemble(transaction, id.clone(), entry)?, released))
     }
+}
 
-    fn new_layer(&self, inner: &Inner, step: &Move) -> Result<(), DbError> {
-        let transaction = self.transaction;
-        let mut entry = LayerEntry {
-            diff_id: step.diff_id.clone(),
-            chain_id: step.chain_id.clone(),
-            stats: step.layer.stats(),
-            shape: step.layer.shape,
-            references: 0,
-            implicit_root: has_implicit_root(&step.layer),
-            unsynced_boot: (inner.durability == Durability::Relaxed).then(|| inner.boot.clone()),
-            damaged: false,
-        };
-        if let Some(old) = step.replaces {
-            shares::leave(transaction, old)?;
+/// The records of layers that have moved; they take the place of those that they replace.
+pub(crate) fn put_new_layers(
+    transaction: &WriteTransaction,
+    inner: &Inner,
+    steps: &[Step],
+    joins: &Joins,
+) -> Result<(), DbError> {
+    for step in steps.iter().filter_map(Step::as_move) {
+        new_layer(transaction, inner, step)?;
+        shares::join(transaction, step.id, joins.get(&step.id).map_or(&[], Vec::as_slice))?;
+        if step.replaces.is_some() {
+            resize_images(transaction, step.id)?;
         }
-        let mut totals = transaction.totals()?;
-        totals.add_layer(&entry.stats);
-        if let Some(old) = step.replaces
-            && let Some(old_entry) = transaction.layer(old)?
-        {
-            tracing::info!(layer = %old, new = %step.id, diff_id = %step.diff_id, "a damaged layer is replaced");
-            entry.references = old_entry.references;
-            for (image, mut image_entry) in transaction.images()? {
-                if image_entry.layers.contains(&old) {
-                    for layer in image_entry.layers.iter_mut().filter(|layer| **layer == old) {
-                        *layer = step.id;
-                    }
-                    transaction.put_image(&image, &image_entry)?;
-                }
-            }
-            totals.drop_layer(&old_entry.stats);
-            transaction.delete_layer(old, &old_entry)?;
-        }
-        transaction.put_layer(step.id, &entry)?;
-        transaction.put_totals(&totals)
     }
+    Ok(())
+}
+
+fn new_layer(transaction: &WriteTransaction, inner: &Inner, step: &Move) -> Result<(), DbError> {
+    let mut entry = LayerEntry {
+        diff_id: step.diff_id.clone(),
+        chain_id: step.chain_id.clone(),
+        stats: step.layer.stats(),
+        shape: step.layer.shape,
+        references: 0,
+        implicit_root: has_implicit_root(&step.layer),
+        unsynced_boot: (inner.durability == Durability::Relaxed).then(|| inner.boot.clone()),
+        damaged: false,
+    };
+    if let Some(old) = step.replaces {
+        shares::leave(transaction, old)?;
+    }
+    let mut totals = transaction.totals()?;
+    totals.add_layer(&entry.stats);
+    if let Some(old) = step.replaces
+        && let Some(old_entry) = transaction.layer(old)?
+    {
+        tracing::info!(layer = %old, new = %step.id, diff_id = %step.diff_id, "a layer is replaced by a new generation");
+        entry.references = old_entry.references;
+        for (image, mut image_entry) in transaction.images()? {
+            if image_entry.layers.contains(&old) {
+                for layer in image_entry.layers.iter_mut().filter(|layer| **layer == old) {
+                    *layer = step.id;
+                }
+                transaction.put_image(&image, &image_entry)?;
+            }
+        }
+        totals.drop_layer(&old_entry.stats);
+        transaction.delete_layer(old, &old_entry)?;
+    }
+    transaction.put_layer(step.id, &entry)?;
+    transaction.put_totals(&totals)
 }
 
 /// Sums the images up that have this layer.

@@ -1,5 +1,6 @@
-//! One more copy of a layer, for another stack: its tar stream is built from its recipe and unpacked again, without
-//! the network. Commits call it when a layer that depends on what is below is there for another stack only.
+//! One more copy of a layer, for another stack or in another shape: its tar stream is built from its recipe and unpacked
+//! again, without the network. Commits call it when a layer that depends on what is below is there for another stack only,
+//! and conversions.
 
 use std::io::{self, BufReader, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,22 +16,24 @@ use crate::shape::Shape;
 use crate::unpack::UnpackError;
 
 impl Inner {
-    /// Unpacks the layer in this directory, which has this shape, once more. `None` when its stream cannot be built again as it was: then it
-    /// has to come from where it came.
+    /// Unpacks the layer in this directory, which has the shape `from`, once more. `None` when its stream cannot be built
+    /// again as it was: then it has to come from where it came.
     pub(crate) fn copy_of(
         self: &Arc<Self>,
         directory: &OwnedFd,
-        shape: Shape,
+        from: Shape,
+        to: Shape,
         diff_id: &Digest,
+        cancelled: &dyn Fn() -> bool,
     ) -> Result<Option<Arc<UnpackedLayer>>, StoreError> {
-        let ingest = self.new_layer(self.shape)?;
+        let ingest = self.new_layer(to)?;
         let (reader, mut writer) =
             io::pipe().map_err(|source| StoreError::io("open a pipe for", &self.layout.path, source))?;
         let (rebuilt, unpacked, got) = std::thread::scope(|scope| {
-            let rebuilding = scope.spawn(move || shape.rebuild(directory.as_fd(), &mut writer));
+            let rebuilding = scope.spawn(move || from.rebuild(directory.as_fd(), &mut writer));
             let tar = Hashing { reader, hasher: diff_id.algorithm().hasher() };
             let mut tar = BufReader::with_capacity(recipe::BUFFER, tar);
-            let unpacked = ingest.unpack(&mut tar, &|| false);
+            let unpacked = ingest.unpack(&mut tar, cancelled);
             let Hashing { reader, hasher } = tar.into_inner();
             // Without a reader the other side ends, if it has not yet.
             drop(reader);
@@ -39,13 +42,13 @@ impl Inner {
         match (rebuilt, unpacked) {
             // The stream is as it was, or the unpacking failed for reasons of its own.
             (Ok(Ok(())), Ok(layer)) if got == *diff_id => Ok(Some(Arc::new(layer))),
-            (_, Err(error @ UnpackError::Io { .. })) => {
+            (_, Err(error @ (UnpackError::Io { .. } | UnpackError::Cancelled))) => {
                 Err(StoreError::Copy { diff_id: diff_id.clone(), source: error })
             }
             (rebuilt, unpacked) => {
                 tracing::warn!(
                     %diff_id, %got, ?rebuilt, unpacked = ?unpacked.err(),
-                    "the layer cannot be copied for another stack of layers; it has to be fetched again"
+                    "the layer cannot be copied; it has to be fetched again"
                 );
                 Ok(None)
             }

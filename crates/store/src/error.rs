@@ -138,7 +138,7 @@ pub enum StoreError {
         why: &'static str,
     },
     /// A layer could not be unpacked once more from what the store has of it.
-    #[error("copy layer {diff_id} for another stack of layers")]
+    #[error("copy layer {diff_id}")]
     Copy {
         /// The layer.
         diff_id: Digest,

@@ -198,7 +198,7 @@ impl Inner {
     ) -> Result<Arc<UnpackedLayer>, CommitError> {
         // A directory that is gone meanwhile cannot be copied from.
         let Ok(directory) = directory else { return Err(wanted.taken()) };
-        self.copy_of(&directory, shape, wanted.diff_id)?.ok_or_else(|| wanted.taken())
+        self.copy_of(&directory, shape, self.shape, wanted.diff_id, &|| false)?.ok_or_else(|| wanted.taken())
     }
 
     /// A layer that has become known since the caller looked.

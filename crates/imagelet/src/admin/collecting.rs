@@ -8,7 +8,7 @@ use axum::extract::RawQuery;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
-use cri_api::{CheckRequest, CheckSink};
+use cri_api::{CheckRequest, CheckSink, ConvertRequest, LayerShape};
 use serde::Serialize;
 
 use super::gc::{self, Pins, Request};
@@ -28,6 +28,7 @@ pub(super) fn add(router: Router<Arc<State>>) -> Router<Arc<State>> {
         .route("/status", get(status))
         .route("/names", get(names))
         .route("/check", post(check))
+        .route("/convert", post(convert))
         .route("/pins", get(pins).post(pin))
         .route("/pins/remove", post(unpin))
 }
@@ -135,6 +136,30 @@ async fn check(state: Of, RawQuery(query): RawQuery) -> Response {
         }
     }
     answer(collection.check(&request, &CheckSink::default()).await)
+}
+
+async fn convert(state: Of, RawQuery(query): RawQuery) -> Response {
+    let collection = match collection(&state) {
+        Ok(collection) => collection,
+        Err(refusal) => return *refusal,
+    };
+    match conversion(&query.unwrap_or_default()) {
+        Ok(request) => answer(collection.convert(&request).await),
+        Err(message) => refused(StatusCode::BAD_REQUEST, &message),
+    }
+}
+
+/// What a query wants converted: `to` once, and any number of `image`.
+fn conversion(query: &str) -> Result<ConvertRequest, String> {
+    let (mut to, mut images) = (None, Vec::new());
+    for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {
+        match &*key {
+            "to" => to = Some(LayerShape::from_name(&value).ok_or("to: must be erofs or dir")?),
+            "image" => images.push(value.into_owned()),
+            _ => return Err(format!("unknown parameter {key:?}; known: to, image")),
+        }
+    }
+    Ok(ConvertRequest { to: to.ok_or("to is needed: erofs or dir")?, images })
 }
 
 async fn pins(state: Of) -> Response {

@@ -103,6 +103,31 @@ pub(crate) struct Check {
     pub(crate) deep: bool,
 }
 
+/// Bring the layers of images into another shape on the disk
+///
+/// A layer is an EROFS file or a directory tree; new ones are what layerFormat says. Each layer is unpacked once more from what
+/// the store has of it and held against its digest, with nothing fetched; then it takes the place of the old one, in every
+/// image that has it. Images can be used meanwhile. A layer that is mounted stays as it is and is told. The space for an
+/// image in both shapes is needed.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  imagelet convert --to erofs --all
+  imagelet convert --to dir registry.example/app:1
+
+Exit code: 1 while a layer is not as it was asked for.")]
+pub(crate) struct Convert {
+    /// The shape: erofs or dir
+    #[arg(long, value_name = "SHAPE", value_parser = ["erofs", "dir"])]
+    pub(crate) to: String,
+    /// Image by name or id
+    #[arg(value_name = "IMAGE", required_unless_present = "all", conflicts_with = "all")]
+    pub(crate) images: Vec<String>,
+    /// Every image of the store
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
 /// Keep images from being collected
 ///
 /// By name or id, or by pattern: registry.example/team/* one level, registry.example/** everything below; without a tag

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use axum::http::Method;
-use cri_api::{CheckReport, CheckRequest, CheckSink};
+use cri_api::{CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest};
 use image_manager::gc::Pattern;
 use image_manager::{Hold, MakeRoom, Room};
 
@@ -99,6 +99,19 @@ impl Owner {
             Self::Agent(socket) => {
                 let target = format!("/check?repair={}&deep={}", request.repair, request.deep);
                 client::ask_at_length(socket, Method::POST, &target).await
+            }
+        }
+    }
+
+    /// Converts layers.
+    pub(crate) async fn convert(&self, request: &ConvertRequest) -> Outcome<ConvertReport> {
+        match self {
+            Self::Here(collection) => collection.convert(request).await,
+            Self::Agent(socket) => {
+                let mut query = url::form_urlencoded::Serializer::new(String::new());
+                query.append_pair("to", request.to.name());
+                query.extend_pairs(request.images.iter().map(|image| ("image", image)));
+                client::ask_at_length(socket, Method::POST, &format!("/convert?{}", query.finish())).await
             }
         }
     }

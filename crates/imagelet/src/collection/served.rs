@@ -6,8 +6,8 @@ use std::sync::{Arc, PoisonError};
 
 use async_trait::async_trait;
 use cri_api::{
-    CheckReport, CheckRequest, CheckSink, FsInfo, Image, ImageFilter, ImageLayers, ImageService, ImageSpec,
-    ImageStatus, ImageUsage, MountRequest, MountedImage, PullImageRequest, Result,
+    CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, FsInfo, Image, ImageFilter, ImageLayers,
+    ImageService, ImageSpec, ImageStatus, ImageUsage, MountRequest, MountedImage, PullImageRequest, Result,
 };
 use image_manager::gc::{ImageGcManager, Pins};
 use image_manager::{Cause, MakeRoom as _};
@@ -101,6 +101,10 @@ impl ImageService for Served {
 
     async fn check_images(&self, request: &CheckRequest, progress: &CheckSink) -> Result<Option<CheckReport>> {
         self.service.check_images(request, progress).await
+    }
+
+    async fn convert_images(&self, request: &ConvertRequest) -> Result<Option<ConvertReport>> {
+        self.service.convert_images(request).await
     }
 
     async fn mount_image(&self, request: &MountRequest) -> Result<Option<MountedImage>> {

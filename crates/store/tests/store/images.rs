@@ -10,6 +10,8 @@ mod check;
 mod commit;
 #[path = "concurrency.rs"]
 mod concurrency;
+#[path = "convert.rs"]
+mod convert;
 #[path = "crash.rs"]
 mod crash;
 #[path = "full_disk.rs"]

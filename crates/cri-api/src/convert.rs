@@ -1,0 +1,93 @@
+//! Plain types of a conversion: layers of images that an image service keeps itself, from one shape on the disk to another.
+//! CRI has nothing of the kind. Asked for with [`ImageService::convert_images`](crate::ImageService::convert_images).
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// What a layer is on the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LayerShape {
+    /// A directory tree.
+    Dir,
+    /// One EROFS file.
+    Erofs,
+}
+
+impl LayerShape {
+    /// All there are.
+    pub const ALL: [Self; 2] = [Self::Erofs, Self::Dir];
+
+    /// As it is written in configurations and on command lines.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Dir => "dir",
+            Self::Erofs => "erofs",
+        }
+    }
+
+    /// The shape of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|shape| shape.name() == name)
+    }
+}
+
+impl fmt::Display for LayerShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What to convert, and to what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConvertRequest {
+    /// The shape that all layers are to have.
+    pub to: LayerShape,
+    /// Images by name or id; none means all.
+    pub images: Vec<String>,
+}
+
+/// What became of the images, in the order of the request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ConvertReport {
+    /// One for each image.
+    pub images: Vec<ConvertedImage>,
+}
+
+/// What became of one image.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ConvertedImage {
+    /// Its id.
+    pub id: String,
+    /// How many of its layers were converted. Those that had the shape already, or that an image before it in the report has
+    /// as well, are not among them.
+    pub layers: u64,
+    /// What these took on the disk.
+    pub bytes_before: u64,
+    /// What they take now.
+    pub bytes_after: u64,
+    /// Inodes that they took.
+    pub inodes_before: u64,
+    /// Inodes that they take now.
+    pub inodes_after: u64,
+    /// Layers that stayed as they were.
+    pub left: Vec<LeftLayer>,
+    /// Why none of its layers was converted, if that failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// A layer that stayed as it was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LeftLayer {
+    /// Digest of its tar stream.
+    pub diff_id: String,
+    /// Why, in words.
+    pub why: String,
+}

@@ -1,0 +1,80 @@
+//! Conversions of layers on request: on tracked blocking threads, one image after the other. One ends when nobody waits for it
+//! any more, or at shutdown; what was converted stays so. The store converts; here its words become those of the image
+//! service.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cri_api::{ConvertReport, ConvertRequest, ConvertedImage, Error, Kind, LayerShape, LeftLayer, Result};
+use oci::Digest;
+use store::{ConvertError, LayerFormat};
+
+use crate::check::GiveUp;
+use crate::engine::Shared;
+use crate::error;
+
+impl Shared {
+    pub(crate) async fn convert_images(self: &Arc<Self>, request: &ConvertRequest) -> Result<ConvertReport> {
+        self.check_running()?;
+        let given_up = Arc::new(AtomicBool::new(false));
+        let _guard = GiveUp(Arc::clone(&given_up));
+        let (shared, request) = (Arc::clone(self), request.clone());
+        let convert = move || {
+            let cancelled = || shared.token.is_cancelled() || given_up.load(Ordering::Acquire);
+            shared.convert_now(&request, &cancelled)
+        };
+        self.background.run(convert).await
+    }
+
+    /// Blocks. An image that cannot be converted does not keep the others.
+    fn convert_now(&self, request: &ConvertRequest, cancelled: &dyn Fn() -> bool) -> Result<ConvertReport> {
+        let to = match request.to {
+            LayerShape::Dir => LayerFormat::Dir,
+            LayerShape::Erofs => LayerFormat::Erofs,
+        };
+        let mut report = ConvertReport::default();
+        for id in self.ids_of(request)? {
+            let mut image = ConvertedImage { id: id.to_string(), ..ConvertedImage::default() };
+            match self.store.convert_image(&id, to, cancelled) {
+                Ok(done) => {
+                    tracing::info!(
+                        image = %id, to = %request.to, layers = done.layers, left = done.left.len(),
+                        bytes_before = done.bytes_before, bytes_after = done.bytes_after, "layers are converted"
+                    );
+                    (image.layers, image.bytes_before, image.bytes_after) =
+                        (done.layers, done.bytes_before, done.bytes_after);
+                    (image.inodes_before, image.inodes_after) = (done.inodes_before, done.inodes_after);
+                    let left = |left: store::LeftLayer| LeftLayer { diff_id: left.diff_id.to_string(), why: left.why };
+                    image.left = done.left.into_iter().map(left).collect();
+                }
+                Err(error @ ConvertError::Cancelled) => return Err(Error::new(Kind::Cancelled, error.to_string())),
+                Err(ConvertError::Store(error)) => {
+                    let error = error::from_store(self.store.root(), &error);
+                    tracing::warn!(image = %id, %error, "layers could not be converted");
+                    image.error = Some(error.message().to_owned());
+                }
+            }
+            report.images.push(image);
+        }
+        Ok(report)
+    }
+
+    /// The images of a request, each once.
+    fn ids_of(&self, request: &ConvertRequest) -> Result<Vec<Digest>> {
+        let root = self.store.root();
+        if request.images.is_empty() {
+            let images = self.store.images().map_err(|error| error::from_store(root, &error))?;
+            return Ok(images.into_iter().map(|image| image.id).collect());
+        }
+        let mut ids: Vec<Digest> = Vec::new();
+        for text in &request.images {
+            let found = self.store.resolve(text).map_err(|error| error::from_resolve(root, &error))?;
+            let absent = || Error::new(Kind::NotFound, format!("image {text:?} is not present"));
+            let id = found.ok_or_else(absent)?.id;
+            if !ids.contains(&id) {
+                ids.push(id);
+            }
+        }
+        Ok(ids)
+    }
+}

@@ -1,0 +1,150 @@
+//! `imagelet convert`: layers from one shape on the disk to the other, and what that gained. How it is done is the store's
+//! affair.
+
+use std::collections::BTreeMap;
+
+use cri_api::{ConvertReport, ConvertRequest, ConvertedImage, LayerShape};
+use serde::Serialize;
+
+use crate::app::App;
+use crate::args::Convert;
+use crate::exit::{Failure, Outcome};
+use crate::output::{Format, Report, Table, units};
+
+/// A report with the names of its images.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Converted {
+    to: LayerShape,
+    images: Vec<Named>,
+}
+
+#[derive(Serialize)]
+struct Named {
+    names: Vec<String>,
+    #[serde(flatten)]
+    image: ConvertedImage,
+}
+
+impl Named {
+    fn title(&self, whole: bool) -> String {
+        self.names.first().cloned().unwrap_or_else(|| units::id(&self.image.id, whole))
+    }
+}
+
+impl Converted {
+    fn new(to: LayerShape, report: ConvertReport, names: &BTreeMap<String, Vec<String>>) -> Self {
+        let named = |image: ConvertedImage| Named { names: names.get(&image.id).cloned().unwrap_or_default(), image };
+        Self { to, images: report.images.into_iter().map(named).collect() }
+    }
+
+    fn sum(&self, of: impl Fn(&ConvertedImage) -> u64) -> u64 {
+        self.images.iter().map(|named| of(&named.image)).sum()
+    }
+
+    /// What follows the table.
+    fn line(&self) -> String {
+        let layers = self.sum(|image| image.layers);
+        let (before, after) = (self.sum(|image| image.bytes_before), self.sum(|image| image.bytes_after));
+        let plural = if layers == 1 { "layer" } else { "layers" };
+        if layers == 0 {
+            return format!("Nothing was converted to {}.", self.to);
+        }
+        format!(
+            "Converted {layers} {plural} to {}: {} before, {} now.",
+            self.to,
+            units::bytes(before),
+            units::bytes(after)
+        )
+    }
+
+    /// What was not done, a line for each.
+    fn complaints(&self) -> Vec<String> {
+        let of = |named: &Named| {
+            let title = named.title(false);
+            let left =
+                named.image.left.iter().map(|left| {
+                    format!("{title}: layer {} stays as it is: {}", units::id(&left.diff_id, false), left.why)
+                });
+            left.chain(named.image.error.iter().map(|error| format!("{title}: {error}"))).collect::<Vec<_>>()
+        };
+        self.images.iter().flat_map(of).collect()
+    }
+}
+
+impl Report for Converted {
+    fn table(&self, wide: bool, whole: bool) -> Table {
+        let mut columns = vec!["IMAGE", "LAYERS", "BEFORE", "AFTER", "LEFT"];
+        if wide {
+            columns.extend(["INODES BEFORE", "INODES AFTER"]);
+        }
+        let mut table = Table::new(&columns);
+        for named in &self.images {
+            let image = &named.image;
+            let (before, after) = (units::bytes(image.bytes_before), units::bytes(image.bytes_after));
+            let mut row =
+                vec![named.title(whole), image.layers.to_string(), before, after, image.left.len().to_string()];
+            if wide {
+                row.extend([image.inodes_before.to_string(), image.inodes_after.to_string()]);
+            }
+            table.row(row);
+        }
+        table
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.images.iter().map(|named| named.title(true)).collect()
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.images.iter().map(|named| named.image.id.clone()).collect()
+    }
+}
+
+pub(super) async fn run(app: &App, args: &Convert) -> Outcome {
+    let to = LayerShape::from_name(&args.to).expect("the command line takes no other");
+    let request = ConvertRequest { to, images: args.images.clone() };
+    let owner = app.owner().await?;
+    let report = owner.convert(&request).await?;
+    let names: BTreeMap<String, Vec<String>> = owner.names().await.unwrap_or_default();
+    let converted = Converted::new(to, report, &names);
+    app.printer.report(&converted)?;
+    if matches!(app.printer.format.unwrap_or_default(), Format::Table | Format::Wide) && !app.printer.quiet {
+        app.printer.lines([converted.line()])?;
+    }
+    let complaints = converted.complaints().into_iter().map(Failure::failed).collect();
+    Failure::all(complaints).map_or(Ok(()), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_says_what_was_gained_and_what_was_left() {
+        let id = |text: &str| oci::Digest::sha256(text.as_bytes()).to_string();
+        let done = ConvertedImage {
+            id: id("i"),
+            layers: 3,
+            bytes_before: 5_000_000,
+            bytes_after: 4_000_000,
+            inodes_before: 700,
+            inodes_after: 9,
+            ..ConvertedImage::default()
+        };
+        let left = cri_api::LeftLayer { diff_id: id("l"), why: "it is mounted on /mnt".to_owned() };
+        let mounted = ConvertedImage { id: id("m"), left: vec![left], ..ConvertedImage::default() };
+        let names = BTreeMap::from([(id("i"), vec!["r.example/app:1".to_owned()])]);
+        let report = ConvertReport { images: vec![done, mounted] };
+        let converted = Converted::new(LayerShape::Erofs, report, &names);
+        let short = units::id(&id("m"), false);
+        let table = converted.table(true, false).render();
+        assert!(table.lines().next().is_some_and(|line| line.ends_with("INODES AFTER")), "{table}");
+        assert!(table.contains("r.example/app:1") && table.contains(&short), "{table}");
+        assert_eq!(converted.line(), "Converted 3 layers to erofs: 5MB before, 4MB now.");
+        let complaint = format!("{short}: layer {} stays as it is: it is mounted on /mnt", units::id(&id("l"), false));
+        assert_eq!(converted.complaints(), [complaint]);
+        let nothing = Converted::new(LayerShape::Dir, ConvertReport::default(), &names);
+        assert_eq!((nothing.line(), nothing.complaints()), ("Nothing was converted to dir.".to_owned(), Vec::new()));
+    }
+}
