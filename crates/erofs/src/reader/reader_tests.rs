@@ -318,6 +318,99 @@ fn damage_is_an_error_that_says_what_it_is() {
     }
 }
 
+/// An image of our writer, with everything in it that has a form of its own.
+fn ours() -> Vec<u8> {
+    use crate::{Attributes, Options, Special, Writer};
+    let options = Options {
+        uuid: [7; 16],
+        time: Some((1_000_000_000, 0)),
+        memory: Options::MEMORY,
+        spill: Box::new(tempfile::tempfile),
+    };
+    let mut writer = Writer::new(Vec::new(), options).unwrap();
+    let xattrs = |count: usize| (0..count).map(|n| (format!("user.x{n}").into_bytes(), vec![b'v'; 40 * n])).collect();
+    let plain = |mode: u32, count: usize| Attributes {
+        mode,
+        mtime: (1_000_000_000, 0),
+        xattrs: xattrs(count),
+        ..Default::default()
+    };
+    let root = writer.root();
+    let dir = writer.directory(root, b"dir").unwrap();
+    let extended = Attributes { uid: 70_000, mtime: (-5, 999_999_999), ..plain(0o1777, 3) };
+    writer.set_directory(dir, &extended, false).unwrap();
+    let implicit = writer.directory(root, b"implicit").unwrap();
+    for size in [0_usize, 1, 4000, 4096, 5000, 100_000] {
+        writer.begin_file(size as u64, &plain(0o644, size % 7)).unwrap();
+        writer.data(&vec![b'd'; size]).unwrap();
+        let file = writer.end_file().unwrap();
+        writer.link(dir, format!("f{size}").as_bytes(), file).unwrap();
+        if size == 5000 {
+            writer.link(implicit, b"again", file).unwrap();
+            // What loses its name stays in the image, and is nothing of the tree.
+            writer.link(root, b"gone", file).unwrap();
+            writer.unlink(root, b"gone").unwrap();
+        }
+    }
+    let replaced = writer.symlink(b"first", &plain(0o777, 0)).unwrap();
+    writer.link(root, b"link", replaced).unwrap();
+    let link = writer.symlink(&[b't'; 4000], &plain(0o777, 0)).unwrap();
+    writer.link(root, b"link", link).unwrap();
+    let whiteout = writer.special(Special::Char(0, 0), &plain(0, 0)).unwrap();
+    writer.link(root, b"whiteout", whiteout).unwrap();
+    writer.begin_sparse_file(1 << 33, &plain(0o600, 0)).unwrap();
+    writer.data(b"begin").unwrap();
+    writer.hole((1 << 33) - 8).unwrap();
+    writer.data(b"end").unwrap();
+    let sparse = writer.end_file().unwrap();
+    writer.link(root, b"sparse", sparse).unwrap();
+    for number in 0..300 {
+        writer.begin_file(2, &plain(0o644, 2)).unwrap();
+        writer.data(b"xy").unwrap();
+        let file = writer.end_file().unwrap();
+        writer.link(implicit, format!("many {number}").as_bytes(), file).unwrap();
+    }
+    let (mut bytes, _) = writer.finish().unwrap();
+    let nid = Image::open(bytes.as_slice()).unwrap().walk_path(b"implicit").unwrap().unwrap().nid;
+    crate::patch(&mut bytes, nid, &Attributes { xattrs: xattrs(12), ..extended }).unwrap();
+    bytes
+}
+
+#[test]
+fn images_of_our_writer_are_read_whole() {
+    let bytes = ours();
+    let image = Image::open(bytes.as_slice()).unwrap();
+    let checked = image.check().unwrap();
+    assert_eq!((checked.directories, checked.files), (3, 307), "{checked:?}");
+    let at = |path: &str| image.walk_path(path.as_bytes()).unwrap().unwrap_or_else(|| panic!("{path}"));
+    for path in ["dir", "implicit"] {
+        let info = at(path);
+        assert_eq!((info.mode, info.uid, info.mtime), (0o1777, 70_000, (-5, 999_999_999)), "{path}");
+    }
+    assert_eq!(image.xattrs(&at("implicit")).unwrap().len(), 12);
+    assert_eq!(at("implicit/again").nid, at("dir/f5000").nid);
+    assert_eq!((at("implicit/again").links, at("dir/f4096").mtime), (2, (1_000_000_000, 0)));
+    assert_eq!(image.xattr(&at("dir/f5000"), b"user.x1").unwrap().unwrap(), vec![b'v'; 40]);
+    assert_eq!(image.link_target(&at("link")).unwrap(), [b't'; 4000]);
+    assert!(at("whiteout").is_whiteout() && image.walk_path(b"gone").unwrap().is_none());
+    let sparse = at("sparse");
+    let mut ends = [1; 8];
+    assert_eq!((sparse.size, image.read(&sparse, 0, &mut ends).unwrap()), (1 << 33, 8));
+    assert_eq!(&ends, b"begin\0\0\0");
+    assert_eq!(image.read(&sparse, (1 << 33) - 5, &mut ends).unwrap(), 5);
+    assert_eq!(&ends[..5], b"\0\0end");
+    let (mut data, mut calls) = (1_u64 << 26, 0);
+    loop {
+        let next = image.hole(&sparse, data).unwrap();
+        if next == data {
+            break;
+        }
+        (data, calls) = (next, calls + 1);
+    }
+    assert!(data > (1 << 33) - (1 << 26) && calls < 3000, "from hole to hole: {data} after {calls}");
+    assert!(exercise(&bytes).good);
+}
+
 /// A check reads the metadata a few times at most, whatever leads to it.
 fn bounded(bytes: &[u8]) {
     let length = bytes.len() as u64;
@@ -371,6 +464,7 @@ fn spoilable() -> &'static [Vec<u8>] {
         symlink("d/f", less.path().join("l")).unwrap();
         vec![
             small().0,
+            ours(),
             mkfs(less.path(), &["--chunksize=4096", "-Eforce-chunk-indexes"]),
             mkfs(less.path(), &["--chunksize=4096", "-Eforce-inode-blockmap", "-T0"]),
             mkfs(&top.path().join("many"), &["-Eforce-inode-compact", "-T0"]),

@@ -53,7 +53,7 @@ pub(super) async fn run(app: &App, args: &Cp) -> Outcome {
         if place.make {
             std::fs::create_dir(&place.into).map_err(|error| file_failure(&context, "make", &place.into, &error))?;
         }
-        let options = CopyOptions { privileged, cancelled: &|| stop.is_cancelled() };
+        let options = CopyOptions { privileged, whole: place.make, cancelled: &|| stop.is_cancelled() };
         let copied = open.view.copy(&node, &place.into, place.name.as_deref(), options);
         tell(&copied.map_err(|error| failure(&context, &error))?, &target);
         Ok(())

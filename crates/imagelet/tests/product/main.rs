@@ -16,6 +16,7 @@ mod deadlines;
 mod documents;
 mod ensure;
 mod explain;
+mod files;
 mod full_disk;
 mod gc_clock;
 mod gc_commands;

@@ -14,10 +14,10 @@ use crate::support::{Imagelet, Packing};
 const NOBODY: u32 = 65534;
 
 /// A directory of nobody's that nobody can reach, which the target directory need not be.
-struct Home(tempfile::TempDir);
+pub(crate) struct Home(tempfile::TempDir);
 
 impl Home {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let home = tempfile::Builder::new().prefix("imagelet-nobody-").tempdir().expect("a directory");
         chown(home.path(), Some(NOBODY), Some(NOBODY)).expect("chown");
         let program = home.path().join("imagelet");
@@ -26,14 +26,14 @@ impl Home {
         Self(home)
     }
 
-    fn imagelet(&self) -> Imagelet {
+    pub(crate) fn imagelet(&self) -> Imagelet {
         Imagelet::bare()
             .program(self.0.path().join("imagelet"))
             .user(NOBODY)
             .env("XDG_DATA_HOME", &self.data().display().to_string())
     }
 
-    fn data(&self) -> PathBuf {
+    pub(crate) fn data(&self) -> PathBuf {
         self.0.path().join("data")
     }
 }

@@ -70,7 +70,7 @@ fn missing(view: &View, path: &str) -> bool {
 fn copy(view: &View, path: &str, into: &Path, name: Option<&str>) -> Result<Copied, ViewError> {
     let node = view.resolve(path.as_bytes(), false)?;
     let privileged = rustix::process::geteuid().is_root();
-    view.copy(&node, into, name.map(str::as_bytes), CopyOptions { privileged, cancelled: NEVER })
+    view.copy(&node, into, name.map(str::as_bytes), CopyOptions { privileged, whole: false, cancelled: NEVER })
 }
 
 fn stacked() -> Vec<Tar> {
@@ -286,13 +286,15 @@ fn what_an_ordinary_user_could_not_make_is_shown_all_the_same() {
     assert_eq!((stat("d").uid, stat("d").gid), (0, 0));
     let node = view.resolve(b"/", false).expect("the root");
     let out = bench.out();
-    let copied = view.copy(&node, &out, None, CopyOptions { privileged: false, cancelled: NEVER }).expect("copies");
+    let copied = view
+        .copy(&node, &out, None, CopyOptions { privileged: false, whole: false, cancelled: NEVER })
+        .expect("copies");
     assert_eq!(copied.lacks.devices, 1, "{copied:?}");
     assert_eq!(list(&out), ["d", "owned"]);
     if rustix::process::geteuid().is_root() {
         let view = bench.view("tree:1");
         let node = view.resolve(b"null", false).expect("there");
-        let options = CopyOptions { privileged: true, cancelled: NEVER };
+        let options = CopyOptions { privileged: true, whole: false, cancelled: NEVER };
         view.copy(&node, &out, Some(b"null"), options).expect("copies");
         assert!(fs::symlink_metadata(out.join("null")).expect("there").file_type().is_char_device());
     }
@@ -303,6 +305,6 @@ fn a_copy_can_be_given_up() {
     let bench = Bench::new();
     let view = bench.pull(&stacked());
     let node = view.resolve(b"/", false).expect("the root");
-    let options = CopyOptions { privileged: false, cancelled: &|| true };
+    let options = CopyOptions { privileged: false, whole: false, cancelled: &|| true };
     assert!(matches!(view.copy(&node, &bench.out(), None, options), Err(ViewError::Cancelled)));
 }

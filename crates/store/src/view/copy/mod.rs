@@ -32,6 +32,8 @@ const HELD: usize = 64;
 pub struct CopyOptions<'a> {
     /// Give things to their owners, and make devices. Takes the rights of root.
     pub privileged: bool,
+    /// Of a directory that is copied without a name: what it is copied into becomes its copy, attributes included.
+    pub whole: bool,
     /// Asked before every entry and between pieces of big files.
     pub cancelled: &'a dyn Fn() -> bool,
 }
@@ -100,7 +102,10 @@ impl View {
         };
         match name {
             Some(name) => copier.tree(node, name)?,
-            None => copier.content(node, Vec::new(), None)?,
+            None => {
+                let base = if options.whole { Some(copier.open_base()?) } else { None };
+                copier.content(node, Vec::new(), base)?;
+            }
         }
         Ok(copier.copied)
     }
