@@ -69,6 +69,8 @@ pub(crate) struct Hands {
     pub(crate) cores: Cores,
     pub(crate) store: Store,
     pub(crate) lease: Arc<background::Held<Lease>>,
+    /// Whether more than one core may inflate the layer.
+    pub(crate) parallel_inflate: bool,
     /// Ends the work soon.
     pub(crate) token: CancellationToken,
 }
@@ -172,8 +174,9 @@ fn inflate(
     hash: (&TarHash, bool),
     found: &Found,
 ) -> std::result::Result<(), InflateError> {
+    let parallel = hands.parallel_inflate;
     let spare = Arc::new(ForDecoder(hands));
-    let options = inflate::Options { spare, compressed_size: size, ..inflate::Options::default() };
+    let options = inflate::Options { spare, parallel, compressed_size: size, ..inflate::Options::default() };
     let pumped = pump(&mut intake, &mut writer, &options, hash, found);
     let result = match pumped {
         Ok(()) => intake.finish().map_err(InflateError::from),

@@ -145,6 +145,7 @@ impl LayerJob {
             cores: shared.cores.clone(),
             store: shared.store.clone(),
             lease,
+            parallel_inflate: shared.options.parallel_inflate,
             token: token.clone(),
         };
         loop {

@@ -25,6 +25,8 @@ const SUMS: [u8; 4096] = {
 
 /// So many bits are looked at together; the widest pattern takes thirteen bits more.
 const TOGETHER: u64 = 48;
+/// So many headers are read at most that turn out to be none; where there are more, somebody made them.
+const TRIES: usize = 16 * 1024;
 
 /// The first bit from `from` on and before `end` at which a block could begin: the decoder then stands there. `data` is the
 /// stream from byte `base` on. `None` as well when `stop` says so.
@@ -39,7 +41,7 @@ pub(crate) fn search(
     let (from, end) = (from - base * 8, end - base * 8);
     // By whole bytes; what is before the first bit is not looked at.
     let mut start = from / 8 * 8;
-    let mut looked = 0_u32;
+    let (mut looked, mut tries) = (0_u32, 0);
     while start < end {
         let byte = usize::try_from(start / 8).ok()?;
         let word = u64::from_le_bytes(*data.get(byte..).and_then(<[u8]>::first_chunk)?);
@@ -53,8 +55,15 @@ pub(crate) fn search(
             if bit >= end {
                 return None;
             }
-            if complete(data, bit)? && decoder.begins(data, base, base * 8 + bit) {
+            if !complete(data, bit)? {
+                continue;
+            }
+            if decoder.begins(data, base, base * 8 + bit) {
                 return Some(base * 8 + bit);
+            }
+            tries += 1;
+            if tries == TRIES || stop() {
+                return None;
             }
         }
         start += TOGETHER;
