@@ -175,6 +175,10 @@ impl Source for Intake {
     fn next(&mut self) -> io::Result<Option<Bytes>> {
         self.step().map_err(io::Error::other)
     }
+
+    fn ready(&self) -> bool {
+        self.ended || !self.chunks.is_empty()
+    }
 }
 
 /// The intake's own error inside what a reader was given.

@@ -89,6 +89,9 @@ pub struct EngineOptions {
     /// was pulled, and a layer whose files got damaged is unpacked again with nothing fetched. It takes about a third more
     /// disk. Blobs that were kept before it was switched off stay with their images.
     pub keep_blobs: bool,
+    /// Whether a large gzip layer is inflated on more than one core while there are idle ones. The memory that this takes
+    /// is of [`Self::memory`], and only what nobody waits for.
+    pub parallel_inflate: bool,
     /// The wall clock.
     pub clock: Clock,
 }
@@ -113,6 +116,7 @@ impl Default for EngineOptions {
             trust_present_digests: false,
             check_disk_space: true,
             keep_blobs: false,
+            parallel_inflate: true,
             clock: Arc::new(wall_clock),
         }
     }
@@ -150,6 +154,7 @@ impl fmt::Debug for EngineOptions {
             .field("trust_present_digests", &self.trust_present_digests)
             .field("check_disk_space", &self.check_disk_space)
             .field("keep_blobs", &self.keep_blobs)
+            .field("parallel_inflate", &self.parallel_inflate)
             .finish_non_exhaustive()
     }
 }

@@ -83,6 +83,8 @@ pub(crate) struct Hands {
     pub(crate) store: Store,
     pub(crate) lease: Arc<background::Held<Lease>>,
     pub(crate) limits: Limits,
+    /// Whether more than one core may inflate the layer.
+    pub(crate) parallel_inflate: bool,
     /// Ends the work soon.
     pub(crate) token: CancellationToken,
 }
@@ -186,9 +188,9 @@ fn inflate(
     hash: (&TarHash, bool),
     found: &Found,
 ) -> std::result::Result<(), InflateError> {
-    let limit = hands.limits.inflated(size);
+    let (limit, parallel) = (hands.limits.inflated(size), hands.parallel_inflate);
     let spare = Arc::new(ForDecoder(hands));
-    let options = inflate::Options { spare, compressed_size: size, ..inflate::Options::default() };
+    let options = inflate::Options { spare, parallel, compressed_size: size, ..inflate::Options::default() };
     let mut bounded = Bounded { writer: &mut writer, left: limit, over: 0 };
     let pumped = pump(&mut intake, &mut bounded, &options, hash, found);
     let pumped = match bounded.over {

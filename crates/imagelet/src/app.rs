@@ -359,6 +359,7 @@ impl App {
             memory: usize::try_from(config.pull_memory).unwrap_or(usize::MAX),
             check_disk_space: config.check_disk_space,
             keep_blobs: config.keep_blobs,
+            parallel_inflate: config.parallel_inflate,
             user_agent: USER_AGENT.to_owned(),
             ..EngineOptions::default()
         };

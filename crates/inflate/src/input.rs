@@ -30,6 +30,11 @@ impl<'a> Input<'a> {
         Ok(&self.now)
     }
 
+    /// Whether there are bytes, or the end, without waiting.
+    pub(crate) fn ready(&self) -> bool {
+        !self.now.is_empty() || !self.later.is_empty() || self.ended || self.source.ready()
+    }
+
     /// At least `want` bytes, or what is left where that is less.
     pub(crate) fn at_least(&mut self, want: usize) -> Result<&[u8], Error> {
         self.fill()?;

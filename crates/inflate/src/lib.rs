@@ -42,6 +42,12 @@ pub trait Source {
     /// The next bytes, `None` at the end; blocks. Called on the thread that called [`run`], and not again after an error or
     /// the end.
     fn next(&mut self) -> io::Result<Option<Bytes>>;
+
+    /// Whether the next call does not block: then it is worth to read ahead. To say so always is to wait now and then for bytes
+    /// that are not needed yet.
+    fn ready(&self) -> bool {
+        true
+    }
 }
 
 /// Where the tar stream goes: buffers of one length, which their owner uses again.

@@ -193,6 +193,68 @@ proptest! {
     }
 }
 
+/// What of a stream's errors says what is wrong.
+fn wrong(result: Result<Vec<u8>, Error>) -> String {
+    match result {
+        Err(Error::Corrupt(what, error)) => format!("{what}: {error}"),
+        other => panic!("{:?}", other.map(|bytes| bytes.len())),
+    }
+}
+
+#[test]
+fn cut_off_anywhere_is_told_alike() {
+    let data = layer(11, 90);
+    for (level, every, flush) in
+        [(6, usize::MAX, FlushCompress::None), (0, usize::MAX, FlushCompress::None), (1, 9000, FlushCompress::Sync)]
+    {
+        let one = flushed(&data, level, every, flush);
+        let blob = [&one[..], &flushed(&[], 6, 1, flush), &one].concat();
+        let ends = [one.len(), blob.len() - one.len(), blob.len()];
+        let near = ends.iter().flat_map(|end| end - 30..*end);
+        let cuts = (10..300).step_by(7).chain((300..blob.len()).step_by(blob.len() / 40)).chain(near);
+        for at in cuts.filter(|at| !ends.contains(at)) {
+            for gzip in GzipBackend::ALL {
+                let options = Options { gzip: *gzip, ..with(&Threads::new(u32::MAX)) };
+                let said = wrong(run_in(&blob[..at], 60_000, BUFFER, &options));
+                let alone = wrong(run_in(&blob[..at], 60_000, BUFFER, &Options { parallel: false, ..options }));
+                assert_eq!(said, alone, "{gzip:?}, level {level}, at {at} of {}", blob.len());
+            }
+        }
+    }
+}
+
+#[test]
+fn what_follows_is_told_alike() {
+    let blob = gzip(&layer(5, 150));
+    for more in [&b"x"[..], &[0; 700], &[0x1f, 0x8b], &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255, 7, 7]] {
+        let bad = [&blob[..], more].concat();
+        for gzip in GzipBackend::ALL {
+            let options = Options { gzip: *gzip, ..with(&Threads::new(u32::MAX)) };
+            let said = wrong(run_in(&bad, 60_000, BUFFER, &options));
+            assert_eq!(said, wrong(run_in(&bad, 60_000, BUFFER, &Options { parallel: false, ..options })), "{more:?}");
+        }
+    }
+}
+
+#[test]
+fn real_programs_and_streams_within_streams() {
+    let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+    let program = &program[..program.len().min(6 << 20)];
+    let deflated = gzip(program);
+    same(&deflated, program, 100_000, u32::MAX);
+    same(&deflated, program, 5000, 0b0111_0101_1110_1011_1001);
+    // Blocks that are none of the stream's, as many as there are: stored, and in blocks of codes that keep them as they are.
+    for level in [0, 1] {
+        same(&flushed(&deflated, level, usize::MAX, FlushCompress::None), &deflated, 100_000, u32::MAX);
+    }
+    // A thousand headers of blocks that begin well and end badly, at every bit of a byte.
+    let mut bait = Vec::new();
+    for i in 0..40_000 {
+        bait.extend_from_slice(&deflated[10 + i % 64..80 + i % 64]);
+    }
+    same(&flushed(&bait, 0, usize::MAX, FlushCompress::None), &bait, 100_000, u32::MAX);
+}
+
 #[test]
 fn helpers_do_help_and_memory_is_bounded() {
     let data: Vec<u8> = (0..10).flat_map(|seed| layer(seed + 7, 400)).collect();

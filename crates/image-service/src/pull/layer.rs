@@ -146,6 +146,7 @@ impl LayerJob {
             store: shared.store.clone(),
             lease,
             limits: shared.options.limits.clone(),
+            parallel_inflate: shared.options.parallel_inflate,
             token: token.clone(),
         };
         loop {

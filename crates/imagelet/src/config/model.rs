@@ -228,6 +228,8 @@ pub(crate) struct Config {
     pub(crate) check_disk_space: bool,
     /// Whether one layer may come over several connections.
     pub(crate) parallel_ranges: bool,
+    /// Whether several cores may inflate one layer.
+    pub(crate) parallel_inflate: bool,
     pub(crate) platform: oci::Platform,
     pub(crate) durability: Durability,
     pub(crate) keep_blobs: bool,
@@ -332,6 +334,7 @@ impl Config {
             pull_memory: engine.memory as u64,
             check_disk_space: engine.check_disk_space,
             parallel_ranges: engine.ranges.per_blob > 1,
+            parallel_inflate: engine.parallel_inflate,
             platform: oci::Platform::host(),
             durability: Durability::Full,
             keep_blobs: engine.keep_blobs,

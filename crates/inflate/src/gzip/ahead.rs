@@ -3,17 +3,20 @@
 //! little; what was read and does not belong to the member is given back. Called by `parallel`.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::Error;
 use crate::deflate::PADDING;
 use crate::input::Input;
+use crate::{Error, Held, Spare};
 
 /// Length of a region when they have grown.
 pub(super) const REGION: usize = 256 * 1024;
 /// What of the next region is behind a grown one.
-pub(super) const OVERLAP: usize = REGION / 4;
+const OVERLAP: usize = REGION / 4;
+/// Memory that a grown one takes.
+pub(super) const MEMORY: usize = REGION + OVERLAP + PADDING;
 /// Length of the first one.
 const SMALLEST: usize = 16 * 1024;
 
@@ -28,6 +31,8 @@ pub(super) struct Region {
     pub(super) end: u64,
     /// Whether nothing comes after it; then its bytes end here.
     pub(super) last: Option<u64>,
+    /// Of one that was read before it was needed.
+    _memory: Option<Arc<Held>>,
 }
 
 /// What has been read.
@@ -40,6 +45,9 @@ pub(super) struct Ahead<'a, 'b> {
     /// What has been read behind the last region: the beginning of the next.
     overlap: Bytes,
     next: u64,
+    /// What there is of the next region, if it has begun to come, and the memory for it.
+    coming: Vec<u8>,
+    memory: Option<Held>,
     ended: bool,
 }
 
@@ -52,6 +60,8 @@ impl<'a, 'b> Ahead<'a, 'b> {
             length: SMALLEST,
             overlap: Bytes::new(),
             next: 0,
+            coming: Vec::new(),
+            memory: None,
             ended: false,
         }
     }
@@ -59,9 +69,26 @@ impl<'a, 'b> Ahead<'a, 'b> {
     /// The region with this number, read now if it is not yet; `None` behind the end.
     pub(super) fn region(&mut self, number: usize) -> Result<Option<&Region>, Error> {
         while self.first + self.regions.len() <= number && !self.ended {
-            self.read()?;
+            self.read(true)?;
         }
         Ok(number.checked_sub(self.first).and_then(|index| self.regions.get(index)))
+    }
+
+    /// The region with this number, if it is there.
+    pub(super) fn at_hand(&self, number: usize) -> Option<&Region> {
+        number.checked_sub(self.first).and_then(|index| self.regions.get(index))
+    }
+
+    /// Reads a region more than there are, as far as that takes no waiting. `false` when it is not there yet, or there is none,
+    /// or no memory for it.
+    pub(super) fn more(&mut self, spare: &dyn Spare) -> Result<bool, Error> {
+        if self.ended {
+            return Ok(false);
+        }
+        if self.memory.is_none() {
+            self.memory = spare.memory(MEMORY);
+        }
+        Ok(self.memory.is_some() && self.read(false)?)
     }
 
     /// Whether regions have grown to their full length.
@@ -88,23 +115,32 @@ impl<'a, 'b> Ahead<'a, 'b> {
             }
         }
         if !self.ended {
+            let rest = if self.coming.is_empty() { self.overlap } else { Bytes::from(self.coming) };
             let skip = usize::try_from(from.saturating_sub(self.next)).unwrap_or(usize::MAX);
-            parts.push(self.overlap.slice(skip.min(self.overlap.len())..));
+            parts.push(rest.slice(skip.min(rest.len())..));
         }
         self.input.give_back(parts.into_iter());
     }
 
-    fn read(&mut self) -> Result<(), Error> {
+    /// Reads what is missing of the region after those that are there; where it is not needed yet, only what there is. `false`
+    /// when there is more to come.
+    fn read(&mut self, needed: bool) -> Result<bool, Error> {
         let (length, overlap) = (self.length, self.length / 4);
-        let mut data = Vec::with_capacity(length + overlap + PADDING);
-        data.extend_from_slice(&self.overlap);
-        while data.len() < length + overlap && !self.ended {
+        if self.coming.is_empty() {
+            self.coming.reserve_exact(length + overlap + PADDING);
+            self.coming.extend_from_slice(&self.overlap);
+        }
+        while self.coming.len() < length + overlap && !self.ended {
+            if !needed && !self.input.ready() {
+                return Ok(false);
+            }
             let bytes = self.input.fill()?;
-            let n = bytes.len().min(length + overlap - data.len());
-            data.extend_from_slice(&bytes[..n]);
+            let n = bytes.len().min(length + overlap - self.coming.len());
+            self.coming.extend_from_slice(&bytes[..n]);
             self.input.consume(n);
             self.ended = n == 0;
         }
+        let mut data = std::mem::take(&mut self.coming);
         let start = self.next;
         let read = data.len();
         if self.ended {
@@ -114,8 +150,8 @@ impl<'a, 'b> Ahead<'a, 'b> {
         let last = self.ended.then_some(start + read as u64);
         self.overlap = if self.ended { Bytes::new() } else { data.slice(length..) };
         self.next = start + length as u64;
-        self.regions.push_back(Region { data, start, end: self.next, last });
+        self.regions.push_back(Region { data, start, end: self.next, last, _memory: self.memory.take().map(Arc::new) });
         self.length = (length * 2).min(REGION);
-        Ok(())
+        Ok(true)
     }
 }

@@ -3,6 +3,7 @@
 //! programs, refuses as well. Called by [`crate::run`].
 
 mod ahead;
+mod board;
 mod header;
 mod job;
 mod parallel;

@@ -1,25 +1,28 @@
-//! One deflate stream on several cores. The caller's thread decodes in order; while there are idle cores and memory, regions
-//! further on are decoded by helpers (`job`), who do not know the window before them. When the decoding in order stands
-//! before the very block with which a helper began, what that one made is taken over, its markers replaced by what the window
-//! has there, and decoding goes on where it ended. A helper that is not done yet is stopped and its part is taken; one
-//! that began at what is no block of this stream is never met, and its work is dropped. So the output is by construction
-//! that of decoding everything in order, and nobody ever waits for more than a moment. Without helpers this is just a
-//! decoder. Called by `gzip` for streams that are large.
+//! One deflate stream on several cores. The caller's thread decodes in order; while there are idle cores and memory, helpers
+//! (`job`) decode further on, without the window before, into steps. When the decoding in order stands before the very block
+//! with which a helper began, it carries out what that one has made by then, which takes a third of the time, and goes
+//! on where the helper is: the helper begins again further on. One that began at what is no block of this stream is never
+//! met, and its work is dropped. So the output is by construction that of decoding everything in order, and nobody ever
+//! waits for anybody. Without helpers this is just a decoder. Called by `gzip` for streams that are large.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use crate::crc::Crc;
 
 use super::ahead::Ahead;
-use super::job::{Began, Chunk, Job, MEMORY};
+use super::board::Board;
+use super::job::{Began, Job, Part};
 use super::{WRONG, cut_off, damaged};
-use crate::deflate::{At, Decoder, MARGIN, MARKER, Stop, WINDOW};
+use crate::deflate::{At, Decoder, Done, MARGIN, Plain, Steps, Stop, WINDOW};
 use crate::input::Input;
 use crate::output::Output;
 use crate::{Error, Options, Spare};
 
 /// So many jobs at most at one time, done or not.
 const JOBS: usize = 16;
+/// So many regions for helpers that go on beyond theirs.
+const BEYOND: usize = 2;
 /// Buffers below this are not decoded into.
 pub(super) const LEAST_BUFFER: usize = 16 * 1024;
 
@@ -34,7 +37,7 @@ pub(super) fn body(
     let mut stream = InOrder::new(output, crc);
     let mut ahead = Ahead::new(input);
     let mut decoder = Decoder::new(0);
-    let mut jobs = Jobs::new();
+    let mut jobs = Jobs::new(&options.spare);
     let mut number = 0;
     loop {
         let Some(region) = ahead.region(number)?.cloned() else { return Err(cut_off()) };
@@ -44,14 +47,12 @@ pub(super) fn body(
         if decoder.bit() >= region.end * 8 && region.last.is_none() {
             number += 1;
             ahead.forget(number);
-            jobs.look_again();
             continue;
         }
-        jobs.ask(&mut ahead, number, &*options.spare)?;
-        if let Some(chunk) = jobs.begins(&decoder, number)
-            && stream.window_is_whole()
-        {
-            decoder = stream.take_over(*chunk)?;
+        jobs.ask(&mut ahead, number)?;
+        if let Some(part) = jobs.part_at(&decoder, number) {
+            stream.carry_out(part.steps.get())?;
+            decoder = part.decoder;
             if decoder.at() == At::End {
                 break;
             }
@@ -64,7 +65,6 @@ pub(super) fn body(
             Stop::Input => {
                 number += 1;
                 ahead.forget(number);
-                jobs.look_again();
             }
             Stop::Block | Stop::Room => {}
         }
@@ -80,67 +80,80 @@ pub(super) fn body(
 
 /// What goes on beside the decoding in order.
 pub(super) struct Jobs {
-    /// By their regions.
+    spare: Arc<dyn Spare>,
+    board: Arc<Board>,
+    /// The one that is being met.
+    met: Option<Job>,
+    /// The others, by their regions.
     running: VecDeque<Job>,
-    /// The first region that nobody was asked to decode.
+    /// The next region to be put on the board.
     next: usize,
-    /// Whether helpers were asked for since there was a reason.
-    asked: bool,
 }
 
 impl Jobs {
-    pub(super) fn new() -> Self {
-        Self { running: VecDeque::new(), next: 0, asked: false }
-    }
-
-    /// There is a reason to ask for helpers again.
-    pub(super) fn look_again(&mut self) {
-        self.asked = false;
+    pub(super) fn new(spare: &Arc<dyn Spare>) -> Self {
+        let board = Board::new(spare);
+        Self { spare: Arc::clone(spare), board, met: None, running: VecDeque::new(), next: 0 }
     }
 
     /// Finds helpers for the regions ahead, as many as there are idle cores and memory for.
-    pub(super) fn ask(&mut self, ahead: &mut Ahead<'_, '_>, number: usize, spare: &dyn Spare) -> Result<(), Error> {
-        if self.asked || !ahead.grown() {
-            return Ok(());
-        }
-        self.asked = true;
-        while self.running.len() < JOBS {
+    pub(super) fn ask(&mut self, ahead: &mut Ahead<'_, '_>, number: usize) -> Result<(), Error> {
+        while ahead.grown() && self.running.len() < JOBS {
+            let nobody = self.met.is_none() && self.running.is_empty();
             // One region at least is for the one who decodes in order.
-            let wanted = self.next.max(number + if self.running.is_empty() { 2 } else { 1 });
-            let Some(memory) = spare.memory(MEMORY) else { break };
-            let Some(region) = ahead.region(wanted)?.cloned() else { break };
-            let (job, work) = Job::new(wanted, region, memory);
-            if spare.helper(work).is_err() {
+            let (from, enough) = if nobody { (number + 2, 1) } else { (number + 1, BEYOND) };
+            let mut left = self.board.left_from(from);
+            self.next = self.next.max(from);
+            while left < enough {
+                if let Some(region) = ahead.at_hand(self.next) {
+                    self.board.put(self.next, region.clone());
+                    self.next += 1;
+                    left += 1;
+                } else if !ahead.more(&*self.spare)? {
+                    break;
+                }
+            }
+            let Some((number, region)) = self.board.take_first() else { break };
+            let (job, work) = Job::new(number, region.clone(), &self.board);
+            if self.spare.helper(work).is_err() {
+                self.board.put_back(number, region);
+                if nobody {
+                    self.board.shrink();
+                }
                 break;
             }
             self.running.push_back(job);
-            self.next = wanted + 1;
         }
         Ok(())
     }
 
-    /// What a helper made from where the decoder stands.
-    pub(super) fn begins(&mut self, decoder: &Decoder, number: usize) -> Option<Box<Chunk>> {
+    /// The next part of what a helper made who began where the decoder stands, or who is being met; those who began before it,
+    /// or nowhere, are told to stop.
+    pub(super) fn part_at(&mut self, decoder: &Decoder, number: usize) -> Option<Part> {
+        if let Some(job) = &self.met {
+            if let Some(part) = job.next() {
+                return Some(part);
+            }
+            // It is over, or is overtaken now.
+            self.met = None;
+        }
         while let Some(job) = self.running.front() {
             if job.region > number {
                 return None;
             }
-            let missed = job.region < number || {
-                match job.began() {
-                    Began::Not => true,
-                    Began::Looking => false,
-                    Began::At(bit) if bit == decoder.bit() && decoder.at() == At::Block => {
-                        self.asked = false;
-                        return self.running.pop_front().and_then(Job::take);
-                    }
-                    Began::At(bit) => bit < decoder.bit(),
+            let missed = match job.began() {
+                Began::Not => true,
+                Began::Looking => job.region < number,
+                Began::At(bit) if bit == decoder.bit() && decoder.at() == At::Block => {
+                    self.met = self.running.pop_front();
+                    return self.met.as_ref().and_then(Job::next);
                 }
+                Began::At(bit) => bit < decoder.bit(),
             };
             if !missed {
                 return None;
             }
             self.running.pop_front();
-            self.asked = false;
         }
         None
     }
@@ -152,29 +165,27 @@ impl Jobs {
             if job.region > number {
                 break;
             }
-            if job.region == number {
-                match job.began() {
-                    Began::At(bit) if bit.div_ceil(8) < byte => {}
-                    Began::Not => {}
-                    began => return began,
-                }
+            match job.began() {
+                Began::At(bit) if bit.div_ceil(8) < byte => {}
+                Began::Looking if job.region < number => {}
+                Began::Not => {}
+                began => return began,
             }
-            self.drop_first();
+            self.running.pop_front();
         }
         Began::Not
     }
 
-    /// What the first helper made.
+    /// The first part of what the first helper made.
     #[cfg(feature = "isal")]
-    pub(super) fn take_first(&mut self) -> Option<Box<Chunk>> {
-        self.look_again();
-        self.running.pop_front().and_then(Job::take)
+    pub(super) fn first_part(&mut self) -> Option<Part> {
+        self.met = self.running.pop_front();
+        self.met.as_ref().and_then(Job::next)
     }
 
     /// Does without the first helper.
     #[cfg(feature = "isal")]
     pub(super) fn drop_first(&mut self) {
-        self.look_again();
         self.running.pop_front();
     }
 }
@@ -201,37 +212,27 @@ impl<'a, 'b> InOrder<'a, 'b> {
         let (buffer, at) = self.output.buffer();
         let own = &mut buffer[self.start..];
         let from = at - self.start;
-        let (to, stop) = decoder.decode(data, base, own, from, &self.window).map_err(|_| damaged(WRONG))?;
+        let out = Plain::new(own, from, &self.window);
+        let (out, stop) = decoder.decode(data, base, out).map_err(|_| damaged(WRONG))?;
+        let to = out.at();
         self.crc.update(&own[from..to]);
         self.output.filled(to - from);
         Ok(stop)
     }
 
-    /// Puts what a helper made behind what there is, and answers where the helper ended.
-    pub(super) fn take_over(&mut self, chunk: Chunk) -> Result<Decoder, Error> {
-        self.keep_window();
-        let (_, at) = self.output.buffer();
-        self.start = at;
-        let window: Box<[u8; WINDOW]> =
-            self.window.clone().into_boxed_slice().try_into().map_err(|_| damaged(WRONG))?;
-        let mut marked = &chunk.marked[..];
-        while !marked.is_empty() {
-            self.make_room(1)?;
-            let room = self.output.room()?;
-            let n = room.len().min(marked.len());
-            resolve(&marked[..n], &window, &mut room[..n]);
-            self.crc.update(&room[..n]);
-            self.output.filled(n);
-            marked = &marked[n..];
+    /// Carries out what a helper made.
+    pub(super) fn carry_out(&mut self, steps: &Steps) -> Result<(), Error> {
+        let mut done = Done::default();
+        while !steps.all(done) {
+            self.make_room(2 * MARGIN)?;
+            let (buffer, at) = self.output.buffer();
+            let own = &mut buffer[self.start..];
+            let from = at - self.start;
+            let to = steps.carry_out(&mut done, own, from, &self.window).map_err(|_| damaged(WRONG))?;
+            self.crc.update(&own[from..to]);
+            self.output.filled(to - from);
         }
-        let mut plain = &chunk.plain[..];
-        while !plain.is_empty() {
-            self.make_room(1)?;
-            let n = self.output.write(plain)?;
-            self.crc.update(&plain[..n]);
-            plain = &plain[n..];
-        }
-        Ok(chunk.decoder)
+        Ok(())
     }
 
     /// Makes sure that so many more fit into the buffer.
@@ -263,38 +264,5 @@ impl<'a, 'b> InOrder<'a, 'b> {
         let beyond = (self.window.len() + own.len()).saturating_sub(WINDOW);
         self.window.drain(..beyond);
         self.window.extend_from_slice(own);
-    }
-
-    /// Whether there is as much before as a helper takes for granted.
-    pub(super) fn window_is_whole(&mut self) -> bool {
-        let (_, at) = self.output.buffer();
-        self.window.len() + (at - self.start) >= WINDOW
-    }
-}
-
-/// Bytes as they are, and what the window has for the markers; without a branch for each, because nothing foretells which it is.
-fn resolve(marked: &[u16], window: &[u8; WINDOW], out: &mut [u8]) {
-    const TOGETHER: usize = 32;
-    let one = |symbol: u16| {
-        let [low, high] = symbol.to_le_bytes();
-        let from_window = window[usize::from(symbol & !MARKER)];
-        let mask = 0_u8.wrapping_sub(high >> 7);
-        (from_window & mask) | (low & !mask)
-    };
-    let (many, rest) = marked.as_chunks::<TOGETHER>();
-    let (many_out, rest_out) = out.as_chunks_mut::<TOGETHER>();
-    for (from, to) in many.iter().zip(many_out) {
-        if from.iter().fold(0, |all, symbol| all | symbol) < MARKER {
-            for (symbol, to) in from.iter().zip(to) {
-                *to = symbol.to_le_bytes()[0];
-            }
-        } else {
-            for (symbol, to) in from.iter().zip(to) {
-                *to = one(*symbol);
-            }
-        }
-    }
-    for (symbol, to) in rest.iter().zip(rest_out) {
-        *to = one(*symbol);
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn body(
     output.room()?;
     let mut stream = InOrder::new(output, crc);
     let mut ahead = Ahead::new(input);
-    let mut jobs = Jobs::new();
+    let mut jobs = Jobs::new(&options.spare);
     let mut whole = Whole::new();
     whole.begin(0, 0, &[]).map_err(damaged)?;
     // From where a helper ended to the next block it goes on with our own decoder.
@@ -42,18 +42,16 @@ pub(super) fn body(
         if over && region.last.is_none() {
             number += 1;
             ahead.forget(number);
-            jobs.look_again();
             continue;
         }
-        jobs.ask(&mut ahead, number, &*options.spare)?;
+        jobs.ask(&mut ahead, number)?;
         if let Some(decoder) = &mut own {
             if decoder.bit().div_ceil(8) > region.last.unwrap_or(u64::MAX) {
                 return Err(cut_off());
             }
-            if let Some(chunk) = jobs.begins(decoder, number)
-                && stream.window_is_whole()
-            {
-                *decoder = stream.take_over(*chunk)?;
+            if let Some(part) = jobs.part_at(decoder, number) {
+                stream.carry_out(part.steps.get())?;
+                *decoder = part.decoder;
                 continue;
             }
             match decoder.at() {
@@ -71,7 +69,6 @@ pub(super) fn body(
                         }
                         number += 1;
                         ahead.forget(number);
-                        jobs.look_again();
                     }
                 }
             }
@@ -99,17 +96,17 @@ pub(super) fn body(
         match began {
             // All that is before it is out: either it is there, or that was no block.
             Began::At(bit) => {
-                if whole.before_block() == Some(bit) && stream.window_is_whole() {
-                    own = jobs.take_first().map(|chunk| stream.take_over(*chunk)).transpose()?;
-                } else {
+                if whole.before_block() != Some(bit) {
                     jobs.drop_first();
+                } else if let Some(part) = jobs.first_part() {
+                    stream.carry_out(part.steps.get())?;
+                    own = Some(part.decoder);
                 }
             }
             _ if region.last.is_some() => return Err(cut_off()),
             _ => {
                 number += 1;
                 ahead.forget(number);
-                jobs.look_again();
             }
         }
     };
