@@ -53,6 +53,9 @@ pub struct EngineOptions {
     /// was pulled, and a layer whose files got damaged is unpacked again with nothing fetched. It takes about a third more
     /// disk. Blobs that were kept before it was switched off stay with their images.
     pub keep_blobs: bool,
+    /// The signature policy, in the form of `containers-policy.json(5)`: of which images signatures are demanded, and by which
+    /// keys. Without one every image is accepted. It is read again when it has changed.
+    pub signature_policy: Option<PathBuf>,
     /// The wall clock.
     pub clock: Clock,
 }
@@ -74,6 +77,7 @@ impl Default for EngineOptions {
             trust_present_digests: false,
             check_disk_space: true,
             keep_blobs: false,
+            signature_policy: None,
             clock: Arc::new(wall_clock),
         }
     }
@@ -108,6 +112,7 @@ impl fmt::Debug for EngineOptions {
             .field("trust_present_digests", &self.trust_present_digests)
             .field("check_disk_space", &self.check_disk_space)
             .field("keep_blobs", &self.keep_blobs)
+            .field("signature_policy", &self.signature_policy)
             .finish_non_exhaustive()
     }
 }

@@ -181,7 +181,7 @@ fn every_field_is_taken() {
          mergeDefaultEvictionSettings: true\nevictionPressureTransitionPeriod: 1m\n\
          containerGC: {{minimumAge: 1m, maximumPerContainer: 3, maximum: 100, period: 5m}}\npodLogsDir: /logs\nmaxParallelLayers: 7\npullMemory: 16Mi\ncheckDiskSpace: false\n\
          parallelRanges: off\n\
-         platform: linux/arm64\ndurability: relaxed\nkeepBlobs: true\nshareFiles: hardlink\n\
+         platform: linux/arm64\nsignaturePolicy: /policy.json\ndurability: relaxed\nkeepBlobs: true\nshareFiles: hardlink\n\
          limits: {{layerBytes: 1Gi, layerEntries: 10, pathDepth: 5, headerBytes: 4096}}\nlogging:\n  format: json\n  level: debug\n"
     );
     let config = load(&text, Vec::new()).expect("taken");
@@ -224,6 +224,7 @@ fn every_field_is_taken() {
     assert_eq!((config.keep_blobs, config.share_files), (true, Sharing::Hardlink));
     assert_eq!((config.log_format, config.log_level), (LogFormat::Json, LogLevel::Debug));
     assert_eq!(config.platform.to_string(), "linux/arm64");
+    assert_eq!(config.signature_policy.as_deref(), Some(Path::new("/policy.json")));
     let want = Limits { layer_bytes: 1 << 30, layer_entries: 10, path_depth: 5, header_bytes: 4096 };
     assert_eq!(config.limits, want);
     assert_eq!(config.gc.keep, ["a.example/*", "b.example/x;weight=2"]);

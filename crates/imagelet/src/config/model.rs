@@ -214,6 +214,8 @@ pub(crate) struct Config {
     /// Whether one layer may come over several connections.
     pub(crate) parallel_ranges: bool,
     pub(crate) platform: oci::Platform,
+    /// `None`: every image is accepted.
+    pub(crate) signature_policy: Option<PathBuf>,
     pub(crate) durability: Durability,
     pub(crate) keep_blobs: bool,
     pub(crate) share_files: Sharing,
@@ -315,6 +317,7 @@ impl Config {
             check_disk_space: engine.check_disk_space,
             parallel_ranges: engine.ranges.per_blob > 1,
             platform: oci::Platform::host(),
+            signature_policy: None,
             durability: Durability::Full,
             keep_blobs: engine.keep_blobs,
             share_files: Sharing::Off,
