@@ -24,6 +24,7 @@ use crate::pull::PullKey;
 use crate::pull::coming::Coming;
 use crate::pull::layer::{LayerKey, ReadyLayer, ReadyLayers};
 use crate::room::Room;
+use crate::signatures::PolicyFile;
 
 /// The embedded image service. Clones share it. It needs a tokio runtime that lives as long as it does.
 #[derive(Clone)]
@@ -35,6 +36,8 @@ pub(crate) struct Shared {
     pub(crate) client: Client,
     pub(crate) options: EngineOptions,
     pub(crate) known: Known,
+    /// `None`: every image is accepted.
+    pub(crate) policy: Option<PolicyFile>,
     pub(crate) background: Background,
     pub(crate) pulls: Flights<PullKey, Digest>,
     pub(crate) layers: Flights<LayerKey, ReadyLayer>,
@@ -66,7 +69,9 @@ impl Engine {
         let tracker = TaskTracker::new();
         let background = Background::new(tracker.clone());
         let (root, store_options) = (options.root.clone(), options.store.clone());
+        let policy = options.signature_policy.clone();
         let opened = background.start(move || {
+            let policy = policy.map(|path| PolicyFile::open(&path).map_err(OpenError::SignaturePolicy)).transpose()?;
             let store = Store::open(&root, store_options)?;
             let known = Known::default();
             match store.images() {
@@ -77,9 +82,9 @@ impl Engine {
                 }
                 Err(error) => return Err(store::OpenError::Store(error).into()),
             }
-            Ok::<_, OpenError>((store, known))
+            Ok::<_, OpenError>((store, known, policy))
         });
-        let (store, known) = opened.await.map_err(|_| OpenError::Thread)??;
+        let (store, known, policy) = opened.await.map_err(|_| OpenError::Thread)??;
         let budget = Budget::new(options.memory);
         let client = Client::new(registry::Options {
             memory: Arc::new(budget.clone()),
@@ -101,6 +106,7 @@ impl Engine {
             store,
             client,
             known,
+            policy,
             background,
             pulls: Flights::new(tracker.clone(), token.clone()),
             layers: Flights::new(tracker.clone(), token.clone()),
@@ -174,6 +180,25 @@ impl Shared {
             .run(move || {
                 let image = store.resolve(&text).map_err(|e| error::from_resolve(store.root(), &e))?;
                 Ok(image.filter(|image| store.image_is_whole(image)))
+            })
+            .await
+    }
+
+    /// The same, if the signature policy lets it be used by this text where that is a name. An id says which image is meant,
+    /// and not by what name it is used.
+    pub(crate) async fn find_usable(self: &Arc<Self>, text: String) -> Result<Option<ImageRecord>> {
+        let Some(image) = self.find_whole(text.clone()).await? else { return Ok(None) };
+        if self.policy.is_none() {
+            return Ok(Some(image));
+        }
+        let shared = Arc::clone(self);
+        self.background
+            .run(move || match shared.objection_by_name(&image, &text)? {
+                None => Ok(Some(image)),
+                Some(why) => {
+                    tracing::debug!(image = text, %why, "it is here, and may not be used");
+                    Ok(None)
+                }
             })
             .await
     }

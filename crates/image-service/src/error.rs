@@ -2,6 +2,7 @@
 //! The only place that decides which kind a failure has. Texts come redacted from the registry crate.
 
 use std::error::Error as StdError;
+use std::fmt;
 use std::io;
 use std::path::Path;
 
@@ -15,6 +16,9 @@ use crate::unpack::InflateError;
 
 /// By this beginning of a message a kubelet knows that the registry could not be reached (it sees no more than the text).
 const REGISTRY_UNAVAILABLE: &str = "RegistryUnavailable";
+
+/// By this one, that an image's signatures are not as they should be. It goes in front of whatever else is told.
+pub(crate) const SIGNATURE_VALIDATION_FAILED: &str = "SignatureValidationFailed";
 
 /// Why the engine could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +34,9 @@ pub enum OpenError {
         /// What is wrong with it.
         message: String,
     },
+    /// The signature policy cannot be used.
+    #[error("signature policy {0}")]
+    SignaturePolicy(String),
     /// The thread that opens the store ended without an answer.
     #[error("open the store: the thread ended without an answer")]
     Thread,
@@ -67,11 +74,19 @@ pub(crate) fn from_registry(error: &RegistryError) -> Error {
 
 /// The error of a whole pull, with the image's name; the registry's absence is told in the kubelet's words.
 pub(crate) fn of_pull(reference: &str, error: &Error) -> Error {
-    let context = match error.kind() {
-        Kind::Unavailable => format!("{REGISTRY_UNAVAILABLE}: pull {reference}"),
-        _ => format!("pull {reference}"),
+    let told = match error.kind() {
+        Kind::Unavailable => error.clone().context(format_args!("{REGISTRY_UNAVAILABLE}: pull {reference}")),
+        _ => of_image(error, format_args!("pull {reference}")),
     };
-    one_line(error.clone().context(context))
+    one_line(told)
+}
+
+/// The error with its context, behind the word by which a kubelet knows a refused signature.
+pub(crate) fn of_image(error: &Error, context: impl fmt::Display) -> Error {
+    match error.message().strip_prefix(SIGNATURE_VALIDATION_FAILED) {
+        Some(rest) => error.clone().with_message(format!("{SIGNATURE_VALIDATION_FAILED}: {context}{rest}")),
+        None => error.clone().context(context),
+    }
 }
 
 /// Registries and archives can bring line breaks and control characters into a message.
@@ -262,5 +277,7 @@ mod tests {
         assert_eq!(error.message(), "RegistryUnavailable: pull r/x:1: resolve:  no  route");
         let error = of_pull("r/x:1", &Error::new(Kind::NotFound, "no such tag"));
         assert_eq!(error.message(), "pull r/x:1: no such tag");
+        let error = of_pull("r/x:1", &Error::new(Kind::FailedPrecondition, "SignatureValidationFailed: none"));
+        assert_eq!(error.message(), "SignatureValidationFailed: pull r/x:1: none");
     }
 }

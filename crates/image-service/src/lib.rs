@@ -28,6 +28,7 @@ mod pull;
 mod ring;
 mod room;
 mod service;
+mod signatures;
 mod source;
 mod transfer;
 mod unpack;

@@ -92,6 +92,9 @@ pub struct EngineOptions {
     /// Whether a large gzip layer is inflated on more than one core while there are idle ones. The memory that this takes
     /// is of [`Self::memory`], and only what nobody waits for.
     pub parallel_inflate: bool,
+    /// The signature policy, in the form of `containers-policy.json(5)`: of which images signatures are demanded, and by which
+    /// keys. Without one every image is accepted. It is read again when it has changed.
+    pub signature_policy: Option<PathBuf>,
     /// The wall clock.
     pub clock: Clock,
 }
@@ -117,6 +120,7 @@ impl Default for EngineOptions {
             check_disk_space: true,
             keep_blobs: false,
             parallel_inflate: true,
+            signature_policy: None,
             clock: Arc::new(wall_clock),
         }
     }
@@ -155,6 +159,7 @@ impl fmt::Debug for EngineOptions {
             .field("check_disk_space", &self.check_disk_space)
             .field("keep_blobs", &self.keep_blobs)
             .field("parallel_inflate", &self.parallel_inflate)
+            .field("signature_policy", &self.signature_policy)
             .finish_non_exhaustive()
     }
 }

@@ -36,10 +36,11 @@ impl ImageService for Engine {
         Ok(self.0.background.run(images).await?.iter().map(to_image).collect())
     }
 
-    /// An image of which a layer is missing is absent, so that the next pull brings it back.
+    /// An image of which a layer is missing is absent, so that the next pull brings it back. So is one that the signature
+    /// policy does not let be used by this name: the next pull looks for its signatures, or says why not.
     async fn image_status(&self, image: &ImageSpec, verbose: bool) -> Result<ImageStatus> {
         self.0.check_handler(image)?;
-        let Some(record) = self.0.find_whole(image.image.clone()).await? else { return Ok(ImageStatus::default()) };
+        let Some(record) = self.0.find_usable(image.image.clone()).await? else { return Ok(ImageStatus::default()) };
         let info = if verbose { verbose_info(&record)? } else { BTreeMap::new() };
         Ok(ImageStatus { image: Some(to_image(&record)), info })
     }
@@ -144,14 +145,17 @@ impl ImageService for Engine {
 
     async fn mount_image(&self, request: &MountRequest) -> Result<Option<MountedImage>> {
         self.0.check_handler(&request.image)?;
-        let (store, request) = (self.0.store.clone(), request.clone());
+        let (shared, request) = (Arc::clone(&self.0), request.clone());
         let mount = move || {
-            let text = &request.image.image;
+            let (store, text) = (&shared.store, &request.image.image);
             let record = store
                 .resolve(text)
                 .map_err(|e| error::from_resolve(store.root(), &e))?
                 .filter(|record| store.image_is_whole(record))
                 .ok_or_else(|| Error::new(Kind::NotFound, format!("image {text:?} is not present")))?;
+            if let Some(why) = shared.objection_to_use(&record, text)? {
+                return Err(error::of_image(&why, format_args!("mount {text}")));
+            }
             store
                 .mount_image(&record, &request.target, request.writable.as_deref())
                 .map_err(|error| error::from_mount(store.root(), &error))?;

@@ -341,6 +341,14 @@ impl App {
         if let Some(warning) = endpoint.warning() {
             tracing::warn!("{warning}");
         }
+        if let Some(policy) = &self.config.signature_policy
+            && !is_agent
+        {
+            let policy = policy.display();
+            tracing::warn!(
+                "signaturePolicy {policy} is not looked at: {endpoint} pulls, and decides by its own policy"
+            );
+        }
         match connect_image_service(&endpoint, self.client_options()).await {
             Ok(service) => Ok(Backend::Remote { service: Arc::new(service), endpoint, is_agent }),
             Err(error) => Err(Failure::new(code_of(error.kind()), crate::exit::chain(&error))),
@@ -360,6 +368,7 @@ impl App {
             check_disk_space: config.check_disk_space,
             keep_blobs: config.keep_blobs,
             parallel_inflate: config.parallel_inflate,
+            signature_policy: config.signature_policy.clone(),
             user_agent: USER_AGENT.to_owned(),
             ..EngineOptions::default()
         };
@@ -434,7 +443,9 @@ fn open_failure(error: &OpenError) -> Failure {
         {
             Code::NotPermitted
         }
-        OpenError::Option { .. } | OpenError::Store(StoreOpenError::NoSharing { .. }) => Code::Config,
+        OpenError::Option { .. }
+        | OpenError::SignaturePolicy(_)
+        | OpenError::Store(StoreOpenError::NoSharing { .. }) => Code::Config,
         _ => Code::Failed,
     };
     Failure::new(code, crate::exit::chain(error))

@@ -19,6 +19,8 @@ const HASH_HERE: usize = 128 << 10;
 
 /// A manifest or index that is wanted.
 pub(crate) struct Want<'a> {
+    /// `manifests`, or `referrers` for the index of what refers to a manifest.
+    pub(crate) what: &'static str,
     /// Tag or digest, as it stands in the path.
     pub(crate) name: String,
     pub(crate) digest: Option<&'a Digest>,
@@ -56,7 +58,7 @@ impl Session {
         let options = self.client().options();
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, manifest_accept());
-        let path = Path { method: Method::Get, what: "manifests", name: &want.name };
+        let path = Path { method: Method::Get, what: want.what, name: &want.name };
         let answer = self.request(host, &path, headers).await?;
         if !answer.status().is_success() {
             return Err(answer.into_cause(options.limits.error_body).await);

@@ -10,7 +10,7 @@ use oci::{Descriptor, Digest, Reference, RegistryAuth};
 use crate::blob::BlobStream;
 use crate::client::Client;
 use crate::document::{Want, verify};
-use crate::error::{Cause, Failure, RegistryError};
+use crate::error::{Cause, ErrorKind, Failure, RegistryError};
 use crate::session::Session;
 
 /// A manifest or index as it came.
@@ -55,12 +55,13 @@ impl Repository {
         let asked = format!("resolve {reference}");
         match (reference.digest(), reference.tag()) {
             (Some(digest), _) => {
-                let want = Want { name: digest.to_string(), digest: Some(digest), size: None, by_tag: false };
+                let name = digest.to_string();
+                let want = Want { what: MANIFESTS, name, digest: Some(digest), size: None, by_tag: false };
                 self.session.document(&asked, &want).await
             }
             (None, tag) => {
                 let name = tag.unwrap_or("latest").to_owned();
-                self.session.document(&asked, &Want { name, digest: None, size: None, by_tag: true }).await
+                self.session.document(&asked, &by_name(MANIFESTS, name)).await
             }
         }
     }
@@ -86,8 +87,34 @@ impl Repository {
         if descriptor.size > limit {
             return Err(too_large(asked, descriptor.size, limit));
         }
-        let want = Want { name: digest.to_string(), digest: Some(digest), size: Some(descriptor.size), by_tag: false };
+        let (name, size) = (digest.to_string(), Some(descriptor.size));
+        let want = Want { what: MANIFESTS, name, digest: Some(digest), size, by_tag: false };
         self.session.document(&asked, &want).await
+    }
+
+    /// What another tag of the same repository stands for, as [`resolve`](Self::resolve) answers it; `None` where the
+    /// repository has no such tag.
+    ///
+    /// # Errors
+    /// [`RegistryError`], when it is not known whether there is one.
+    pub async fn tagged(&self, tag: &str) -> Result<Option<Fetched>, RegistryError> {
+        let asked = format!("resolve {}:{tag}", self.session.reference().repository());
+        absent(self.session.document(&asked, &by_name(MANIFESTS, tag.to_owned())).await)
+    }
+
+    /// The index of the manifests that refer to this one (distribution specification 1.1, "Listing Referrers"), its first
+    /// page; `None` where the registry does not know of such lists, or of that manifest.
+    ///
+    /// # Errors
+    /// [`RegistryError`].
+    pub async fn referrers(&self, digest: &Digest) -> Result<Option<Fetched>, RegistryError> {
+        let asked = format!("list referrers of {digest} in {}", self.session.reference().repository());
+        let listed = self.session.document(&asked, &by_name("referrers", digest.to_string())).await;
+        match listed {
+            // As some answer who have never heard of it.
+            Err(error) if matches!(error.status(), Some(405 | 501)) => Ok(None),
+            listed => absent(listed),
+        }
     }
 
     /// A small blob, whole and verified. Where a host's bytes are wrong the next one is asked.
@@ -125,6 +152,23 @@ impl Repository {
 impl fmt::Debug for Repository {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Repository").field("reference", &self.session.reference().to_string()).finish_non_exhaustive()
+    }
+}
+
+/// What stands in the path of manifests.
+const MANIFESTS: &str = "manifests";
+
+/// What is known by a name alone.
+fn by_name(what: &'static str, name: String) -> Want<'static> {
+    Want { what, name, digest: None, size: None, by_tag: true }
+}
+
+/// A registry that says that there is nothing has answered.
+fn absent(result: Result<Fetched, RegistryError>) -> Result<Option<Fetched>, RegistryError> {
+    match result {
+        Ok(fetched) => Ok(Some(fetched)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

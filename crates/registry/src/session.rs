@@ -52,7 +52,7 @@ struct Host {
 #[derive(Clone, Debug)]
 pub(crate) struct Path<'a> {
     pub(crate) method: Method,
-    /// `manifests` or `blobs`.
+    /// `manifests`, `blobs` or `referrers`.
     pub(crate) what: &'static str,
     /// Tag or digest.
     pub(crate) name: &'a str,

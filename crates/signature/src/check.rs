@@ -71,13 +71,19 @@ impl Check {
         is_new
     }
 
+    /// Notes a signature that could not be looked at, and why.
+    pub fn pass_over(&mut self, why: &'static str) {
+        self.offered += 1;
+        *self.reasons.entry(Reason::Unreadable(why)).or_default() += 1;
+    }
+
     /// Whether every demand is met.
     #[must_use]
     pub fn is_met(&self) -> bool {
         self.met.iter().all(|met| *met)
     }
 
-    /// How many signatures were offered.
+    /// How many signatures were offered or passed over.
     #[must_use]
     pub fn offered(&self) -> usize {
         self.offered

@@ -15,6 +15,9 @@ pub const PAYLOAD_TYPE: &str = "application/vnd.dev.cosign.simplesigning.v1+json
 /// Annotation of that layer with the signature.
 pub const ANNOTATION: &str = "dev.cosignproject.cosign/signature";
 
+/// Type of a manifest that refers to an image and holds signatures of it.
+pub const ARTIFACT_TYPE: &str = "application/vnd.dev.cosign.artifact.sig.v1+json";
+
 /// What stands before the point in the `SubjectPublicKeyInfo` of a key on P-256.
 const P256_INFO: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
@@ -78,7 +81,8 @@ pub fn tag(digest: &Digest) -> String {
     format!("{}-{}.sig", digest.algorithm().as_str(), digest.hex())
 }
 
-/// The manifest with these signatures, and the blobs that it names.
+/// The manifest with these signatures, and the blobs that it names. With a subject it is one that refers to an image, as
+/// registries list them.
 #[must_use]
 pub fn manifest(signatures: &[Signature], subject: Option<&Descriptor>) -> (Vec<u8>, Vec<Vec<u8>>) {
     let config = b"{}".to_vec();
@@ -87,7 +91,7 @@ pub fn manifest(signatures: &[Signature], subject: Option<&Descriptor>) -> (Vec<
         "schemaVersion": 2,
         "mediaType": media_type::OCI_MANIFEST,
         "config": {
-            "mediaType": media_type::OCI_CONFIG,
+            "mediaType": if subject.is_some() { ARTIFACT_TYPE } else { media_type::OCI_CONFIG },
             "digest": Digest::sha256(&config),
             "size": config.len(),
         },

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use cri_api::{Error, LayerState, PullEvent, Result};
 use oci::{Digest, Platform, Reference, RegistryAuth};
 use registry::Repository;
+use signature::Signature;
 use store::{CommitError, ImageCommit, ImageRecord, Lease};
 use tokio_util::sync::CancellationToken;
 
@@ -25,6 +26,7 @@ use crate::error::{self, cancelled};
 use crate::flight::Context;
 use crate::progress::Hub;
 use crate::room::Need;
+use crate::signatures::evidence;
 use crate::source::{RawDocument, Source};
 use assemble::Assembly;
 use choose::{Chosen, choose};
@@ -79,6 +81,8 @@ impl PullJob {
 
     async fn work(self, name: &str, context: &Context) -> Result<Digest> {
         let Self { shared, reference, auth } = self;
+        // What is rejected by its name is not asked for.
+        let guard = shared.guard(Some(&reference)).await?;
         if shared.options.trust_present_digests
             && let Some(image) = present::by_digest(&shared, &reference).await?
         {
@@ -86,15 +90,22 @@ impl PullJob {
         }
         context.hub.tell(PullEvent::Resolving);
         let found = async {
-            let repository = repository(&shared, &reference, auth).await?;
+            let repository = repository(&shared, &reference, auth.clone()).await?;
             let root = repository.resolve().await.map_err(|e| error::from_registry(&e))?;
             let root = RawDocument { bytes: root.bytes, media_type: root.media_type, digest: root.digest };
             let resolved = root.digest.clone();
             let source: Arc<dyn Source> = Arc::new(Present::before(&shared, Arc::new(repository)));
             let chosen = choose(source.as_ref(), root, &shared.options, name).await?;
-            Ok::<_, Error>((source, chosen, resolved))
+            let signatures = match guard {
+                Some(guard) => {
+                    let digests = digests(&resolved, &chosen);
+                    guard.check_pull(&shared, auth, digests, &chosen.manifest.config.digest).await?
+                }
+                None => Vec::new(),
+            };
+            Ok::<_, Error>((source, chosen, resolved, signatures))
         };
-        let (source, chosen, resolved) = tokio::select! {
+        let (source, chosen, resolved, signatures) = tokio::select! {
             biased;
             () = context.token.cancelled() => return Err(cancelled()),
             found = found => found?,
@@ -112,6 +123,7 @@ impl PullJob {
             chosen: &chosen,
             name,
             names,
+            signatures,
             hub: &context.hub,
             token: &context.token,
         };
@@ -126,6 +138,8 @@ pub(crate) struct Incoming<'a> {
     pub(crate) chosen: &'a Chosen,
     pub(crate) name: &'a str,
     pub(crate) names: Names,
+    /// Those by which it met the policy's demands.
+    pub(crate) signatures: Vec<Signature>,
     pub(crate) hub: &'a Hub,
     pub(crate) token: &'a CancellationToken,
 }
@@ -136,7 +150,7 @@ impl Incoming<'_> {
         let Self { shared, chosen, name, hub, token, .. } = &self;
         let layers = chosen.manifest.layers.iter().map(|l| (l.digest.clone(), l.size)).collect();
         hub.tell(PullEvent::Resolved { digest: resolved, layers });
-        if let Some(image) = present::unchanged(shared, chosen, &self.names).await? {
+        if let Some(image) = present::unchanged(shared, chosen, &self.names, &self.signatures).await? {
             present::tell_all(chosen, hub);
             return Ok(image);
         }
@@ -184,14 +198,16 @@ impl Incoming<'_> {
             created_at_unix_nanos: (self.shared.options.clock)(),
             ..ImageCommit::default()
         };
-        let (shared, lease) = (Arc::clone(self.shared), Arc::clone(lease));
+        let (shared, lease, signatures) = (Arc::clone(self.shared), Arc::clone(lease), self.signatures.clone());
         let (id, manifest) = (self.chosen.manifest.config.digest.clone(), raw.digest.clone());
         self.shared
             .background
             .run(move || {
+                let before = shared.store.image(&id).ok().flatten();
+                commit.annotations = evidence::merged(before.as_ref(), &signatures);
                 // The index by which the same manifest was found earlier stays.
                 if commit.index.is_none()
-                    && let Ok(Some(before)) = shared.store.image(&id)
+                    && let Some(before) = before
                     && before.manifest_digest == manifest
                 {
                     commit.index = before.index;
@@ -211,8 +227,21 @@ impl Incoming<'_> {
     }
 }
 
-/// The pull's session with the registry. Reads the hosts' configuration, hence not on an async thread.
-async fn repository(shared: &Arc<Shared>, reference: &Reference, auth: Option<RegistryAuth>) -> Result<Repository> {
+/// The digests by which an image may have been signed: that of what its name stands for, and that of its manifest.
+pub(crate) fn digests(resolved: &Digest, chosen: &Chosen) -> Vec<Digest> {
+    let mut digests = vec![resolved.clone()];
+    if chosen.raw.digest != *resolved {
+        digests.push(chosen.raw.digest.clone());
+    }
+    digests
+}
+
+/// A session with the registry of a pull. Reads the hosts' configuration, hence not on an async thread.
+pub(crate) async fn repository(
+    shared: &Arc<Shared>,
+    reference: &Reference,
+    auth: Option<RegistryAuth>,
+) -> Result<Repository> {
     let (client, reference) = (shared.client.clone(), reference.clone());
     shared.background.run(move || client.repository(&reference, auth).map_err(|e| error::from_registry(&e))).await
 }

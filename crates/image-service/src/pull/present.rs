@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use cri_api::{LayerState, Result};
 use oci::{Descriptor, Digest, Reference};
+use signature::Signature;
 use store::ImageRecord;
 
 use super::Names;
@@ -14,6 +15,7 @@ use super::choose::Chosen;
 use crate::engine::Shared;
 use crate::kept::Kept;
 use crate::progress::Hub;
+use crate::signatures::evidence;
 use crate::source::{Chunks, RawDocument, Source};
 
 /// A source that looks into the store before it asks another one.
@@ -68,16 +70,21 @@ async fn by_id(shared: &Arc<Shared>, id: &Digest) -> Result<Option<ImageRecord>>
     shared.background.run(move || store.image(&id).map_err(|e| crate::error::from_store(store.root(), &e))).await
 }
 
-/// The image that a digest reference names, if it is here and whole.
+/// The image that a digest reference names, if it is here and whole, and may be used.
 pub(crate) async fn by_digest(shared: &Arc<Shared>, reference: &Reference) -> Result<Option<Digest>> {
     if reference.digest().is_none() {
         return Ok(None);
     }
-    Ok(shared.find_whole(reference.to_string()).await?.map(|image| image.id))
+    Ok(shared.find_usable(reference.to_string()).await?.map(|image| image.id))
 }
 
 /// The image as it is, if a pull of it would change nothing at all.
-pub(crate) async fn unchanged(shared: &Arc<Shared>, chosen: &Chosen, names: &Names) -> Result<Option<ImageRecord>> {
+pub(crate) async fn unchanged(
+    shared: &Arc<Shared>,
+    chosen: &Chosen,
+    names: &Names,
+    signatures: &[Signature],
+) -> Result<Option<ImageRecord>> {
     let image = shared.find_whole(chosen.manifest.config.digest.to_string()).await?;
     let named = |set: &std::collections::BTreeSet<String>, name: &Option<String>| {
         name.as_ref().is_none_or(|name| set.contains(name))
@@ -87,6 +94,7 @@ pub(crate) async fn unchanged(shared: &Arc<Shared>, chosen: &Chosen, names: &Nam
             && (chosen.index.is_none() || image.index.as_deref() == chosen.index.as_deref())
             && named(&image.tags, &names.tag)
             && named(&image.repo_digests, &names.repo_digest)
+            && evidence::has_all(image, signatures)
     }))
 }
 

@@ -117,7 +117,8 @@ impl Archive {
         extent.read(0, extent.size).map_err(|e| error::from_file("read", &self.path.join(name), &e))
     }
 
-    fn verified(&self, descriptor: &Descriptor) -> Result<Vec<u8>> {
+    /// A small blob, whole and verified.
+    pub(crate) fn verified(&self, descriptor: &Descriptor) -> Result<Vec<u8>> {
         let name = blob_name(&descriptor.digest);
         let bytes = self.read(&self.get(&name)?, &name)?;
         let mut verifier = oci::Verifier::new(descriptor.digest.clone(), descriptor.size);

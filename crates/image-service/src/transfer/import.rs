@@ -8,14 +8,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cri_api::Result;
 use oci::{Descriptor, Digest, Reference};
+use signature::Signature;
 
 use super::archive::{Archive, ArchiveSource, Extent};
 use super::{ImportOptions, ImportedImage, docker, layout};
 use crate::engine::{Engine, Shared};
 use crate::error::{self, invalid};
 use crate::progress::Hub;
-use crate::pull::choose::choose;
-use crate::pull::{Incoming, Names};
+use crate::pull::choose::{Chosen, choose};
+use crate::pull::{Incoming, Names, digests};
+use crate::signatures::evidence;
 use crate::source::Source;
 
 /// An image of any kind of archive.
@@ -28,6 +30,19 @@ struct Found {
     has_manifest: bool,
 }
 
+/// An image that was chosen.
+struct Ready {
+    source: Arc<dyn Source>,
+    manifest: Chosen,
+    /// For messages.
+    name: String,
+    names: BTreeSet<Reference>,
+    resolved: Digest,
+    has_manifest: bool,
+    /// How it is recorded, by each of its names, and the signatures which the policy demanded for that.
+    records: Vec<(Names, Vec<Signature>)>,
+}
+
 impl Engine {
     /// Imports every image of an archive: an OCI layout (directory or tar) or a docker archive. They are verified as
     /// pulled ones are. Images of many platforms are brought in for this engine's platform.
@@ -35,6 +50,9 @@ impl Engine {
     /// Names come from the options, from the annotations `io.containerd.image.name` or, where it is a whole name,
     /// `org.opencontainers.image.ref.name`, or from the docker archive's tags. An OCI layout's image is recorded by
     /// digest as well, so that a pod that names the digest finds it.
+    ///
+    /// The signature policy decides by each name that an image gets. Where it demands signatures, an OCI layout can bring
+    /// them, as `cosign save` writes them; those of an image that is here already count as well.
     ///
     /// # Errors
     /// Those of a pull; the caller says of which archive.
@@ -47,12 +65,14 @@ impl Engine {
 impl Shared {
     async fn import(self: &Arc<Self>, path: &Path, options: ImportOptions) -> Result<Vec<ImportedImage>> {
         let (path, platform) = (path.to_owned(), self.options.platform.clone());
-        let (archive, mut found) = self
+        let has_policy = self.policy.is_some();
+        let (archive, mut found, signatures) = self
             .background
             .run(move || {
                 let archive = Archive::open(&path)?;
                 let found = find(&archive, &platform)?;
-                Ok((Arc::new(archive), found))
+                let signatures = if has_policy { layout::signatures(&archive)? } else { Vec::new() };
+                Ok((Arc::new(archive), found, signatures))
             })
             .await?;
         if let Some(name) = options.name {
@@ -72,27 +92,62 @@ impl Shared {
             let name = image.names.first().map_or_else(|| image.descriptor.digest.to_string(), ToString::to_string);
             let root = source.document(&image.descriptor).await?;
             let manifest = choose(source.as_ref(), root, &self.options, &name).await?;
-            chosen.push((source, manifest, name, image.names, image.descriptor.digest, image.has_manifest));
+            let (names, resolved, has_manifest) = (image.names, image.descriptor.digest, image.has_manifest);
+            chosen.push(Ready { source, manifest, name, names, resolved, has_manifest, records: Vec::new() });
+        }
+        for image in &mut chosen {
+            image.records = self.records(image, &signatures).await?;
         }
         let mut imported = Vec::with_capacity(chosen.len());
-        for (source, manifest, name, names, resolved, has_manifest) in chosen {
-            let digest = has_manifest.then_some(&resolved);
-            let mut records: Vec<Names> = names.iter().map(|name| record(name, digest)).collect();
-            if records.is_empty() {
-                records.push(Names::default());
-            }
+        for Ready { source, manifest, name, names, resolved, records, .. } in chosen {
             let mut id = String::new();
             // Every name after the first finds all layers here.
-            for names in records {
+            for (names, signatures) in records {
                 let (source, token, hub) = (Arc::clone(&source), self.token.child_token(), Hub::default());
                 let _seat = hub.join(options.progress.clone());
                 let (shared, name) = (self, name.as_str());
-                let image = Incoming { shared, source, chosen: &manifest, name, names, hub: &hub, token: &token };
+                let chosen = &manifest;
+                let image = Incoming { shared, source, chosen, name, names, signatures, hub: &hub, token: &token };
                 id = image.bring(resolved.clone()).await?.id.to_string();
             }
             imported.push(ImportedImage { id, names: names.iter().map(ToString::to_string).collect() });
         }
         Ok(imported)
+    }
+}
+
+impl Shared {
+    /// How an image is recorded, by each of its names, if the policy has nothing against one of them.
+    async fn records(self: &Arc<Self>, image: &Ready, brought: &[Signature]) -> Result<Vec<(Names, Vec<Signature>)>> {
+        let digest = image.has_manifest.then_some(&image.resolved);
+        let mut names: Vec<Option<&Reference>> = image.names.iter().map(Some).collect();
+        if names.is_empty() {
+            names.push(None);
+        }
+        let mut records = Vec::with_capacity(names.len());
+        for name in names {
+            let signatures = self.demanded(image, name, brought).await;
+            let signatures =
+                signatures.map_err(|error| error::of_image(&error, format_args!("image {}", image.name)))?;
+            records.push((name.map(|name| record(name, digest)).unwrap_or_default(), signatures));
+        }
+        Ok(records)
+    }
+
+    /// The signatures which the policy demands of an image by a name, among those that the archive brought and those that
+    /// are here.
+    async fn demanded(
+        self: &Arc<Self>,
+        image: &Ready,
+        name: Option<&Reference>,
+        brought: &[Signature],
+    ) -> Result<Vec<Signature>> {
+        let Some(guard) = self.guard(name).await? else { return Ok(Vec::new()) };
+        let present = self.find(image.manifest.manifest.config.digest.to_string()).await?;
+        let mut signatures = present.map(|image| evidence::of(&image)).unwrap_or_default();
+        signatures.extend_from_slice(brought);
+        let digests = digests(&image.resolved, &image.manifest);
+        guard.check_offline(self, digests, signatures, "in the archive").await
     }
 }
 

@@ -5,10 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cri_api::Result;
 use oci::{Descriptor, Document, Index, Platform, Reference};
+use signature::Signature;
 
 use super::archive::Archive;
 use crate::error::{damaged, invalid};
 use crate::pull::choose::no_match;
+use crate::signatures::{MAX_SIGNATURES, with_payloads};
 
 /// containerd's annotation with the whole name.
 pub(crate) const CONTAINERD_NAME: &str = "io.containerd.image.name";
@@ -26,8 +28,43 @@ pub(crate) struct Entry {
     pub(crate) names: BTreeSet<Reference>,
 }
 
-/// The images of the layout; `None` when the archive is no layout.
+/// The images of the layout; `None` when the archive is no layout. Signatures are no images.
 pub(crate) fn entries(archive: &Archive, platform: &Platform) -> Result<Option<Vec<Entry>>> {
+    index_of(archive)?.map(|index| select(index, platform, &archive.path().display().to_string())).transpose()
+}
+
+/// The signatures that a layout brings beside its images, the newest first; none where it is no layout.
+pub(crate) fn signatures(archive: &Archive) -> Result<Vec<Signature>> {
+    let mut found = Vec::new();
+    let Some(index) = index_of(archive)? else { return Ok(found) };
+    for descriptor in index.manifests.iter().rev().filter(|descriptor| is_signature(descriptor)) {
+        let bytes = archive.verified(descriptor)?;
+        let place = || format!("{}: {}", archive.path().display(), descriptor.digest);
+        match Document::parse(&bytes, Some(&descriptor.media_type)) {
+            Ok(Document::Manifest(manifest)) => {
+                let mut signatures = with_payloads(manifest, |payload| archive.verified(payload))?;
+                signatures.reverse();
+                found.extend(signatures);
+            }
+            Ok(Document::Index(_)) => return Err(damaged(format!("{}: signatures in an index", place()))),
+            Err(error) => return Err(damaged(format!("{}: {error}", place()))),
+        }
+        if found.len() >= MAX_SIGNATURES {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// Whether an entry holds signatures: as `cosign save` marks them, or by the tag that cosign gives them.
+fn is_signature(descriptor: &Descriptor) -> bool {
+    let is =
+        |key: &str, wanted: &dyn Fn(&str) -> bool| descriptor.annotations.get(key).is_some_and(|text| wanted(text));
+    is("kind", &|text| text == "dev.cosignproject.cosign/sigs")
+        || is(REF_NAME, &|text| text.starts_with("sha256-") && text.ends_with(".sig"))
+}
+
+fn index_of(archive: &Archive) -> Result<Option<Index>> {
     let Some(index) = archive.find(INDEX)? else { return Ok(None) };
     let place = archive.path().display().to_string();
     let version = archive.find(OCI_LAYOUT)?.map(|extent| archive.read(&extent, OCI_LAYOUT)).transpose()?;
@@ -40,7 +77,7 @@ pub(crate) fn entries(archive: &Archive, platform: &Platform) -> Result<Option<V
     }
     let bytes = archive.read(&index, INDEX)?;
     match Document::parse(&bytes, None) {
-        Ok(Document::Index(index)) => select(index, platform, &place).map(Some),
+        Ok(Document::Index(index)) => Ok(Some(index)),
         Ok(Document::Manifest(_)) => Err(damaged(format!("{place}: {INDEX} is a manifest and not an index"))),
         Err(error) => Err(damaged(format!("{place}: {INDEX}: {error}"))),
     }
@@ -49,7 +86,7 @@ pub(crate) fn entries(archive: &Archive, platform: &Platform) -> Result<Option<V
 /// Entries of one name that all say their platform are one image of many platforms; others are images of their own.
 fn select(index: Index, platform: &Platform, place: &str) -> Result<Vec<Entry>> {
     let mut by_name: BTreeMap<Option<Reference>, Vec<Descriptor>> = BTreeMap::new();
-    for descriptor in index.manifests {
+    for descriptor in index.manifests.into_iter().filter(|descriptor| !is_signature(descriptor)) {
         by_name.entry(name_of(&descriptor)).or_default().push(descriptor);
     }
     let mut entries: Vec<Entry> = Vec::new();

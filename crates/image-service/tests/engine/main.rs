@@ -12,6 +12,7 @@ mod presence;
 mod pulling;
 mod refusals;
 mod sharing;
+mod signatures;
 mod space;
 mod support;
 mod transfers;

@@ -1,6 +1,6 @@
 //! `imagelet images`: what is there.
 
-use cri_api::Image;
+use cri_api::{Image, ImageFilter, ImageService, ImageSpec};
 use oci::Reference;
 use serde::Serialize;
 
@@ -92,6 +92,17 @@ impl ImageList {
 /// The first name of an image, or its id.
 pub(super) fn name_of(image: &Image) -> &str {
     image.repo_tags.first().or(image.repo_digests.first()).unwrap_or(&image.id)
+}
+
+/// The image that a text means, for those who want to know of it or take it away. A service answers that an image is absent
+/// where it must not be used by this name, or has lost a layer; on the list it is all the same.
+pub(super) async fn look_up(service: &dyn ImageService, text: &str) -> cri_api::Result<Option<Image>> {
+    let spec = ImageSpec::new(text);
+    if let Some(image) = service.image_status(&spec, false).await?.image {
+        return Ok(Some(image));
+    }
+    let listed = service.list_images(Some(&ImageFilter { image: Some(spec) })).await?;
+    Ok(listed.into_iter().next())
 }
 
 /// Repository, tag and digest columns of every name of an image, at least one row.

@@ -44,8 +44,12 @@ pub(super) async fn run(app: &App, args: &Inspect) -> Outcome {
 
 async fn inspect(service: &dyn ImageService, text: &str) -> Outcome<Inspected> {
     let failed = |error: cri_api::Error| Failure::call(format!("inspect {text}"), &error);
-    let spec = ImageSpec::new(text);
-    let status = service.image_status(&spec, true).await.map_err(failed)?;
+    let mut status = service.image_status(&ImageSpec::new(text), true).await.map_err(failed)?;
+    if status.image.is_none()
+        && let Some(image) = super::images::look_up(service, text).await.map_err(failed)?
+    {
+        status = service.image_status(&ImageSpec::new(&image.id), true).await.map_err(failed)?;
+    }
     let Some(image) = status.image else { return Err(Failure::failed(format!("no such image: {text}"))) };
     let usage = service.image_usage(&ImageSpec::new(&image.id)).await.map_err(failed)?;
     // Runtimes put what they like into `info`; ours and containerd's have these two keys.

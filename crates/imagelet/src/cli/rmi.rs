@@ -71,8 +71,8 @@ fn lines(removed: &[Image]) -> Vec<String> {
 /// Removes one image; `None` if it went with an earlier name of the same command.
 async fn remove(service: &dyn ImageService, text: &str, earlier: &[Image]) -> Outcome<Option<Image>> {
     let failed = |error: cri_api::Error| Failure::call(format!("remove {text}"), &error);
-    let status = service.image_status(&ImageSpec::new(text), false).await.map_err(failed)?;
-    let Some(image) = status.image else {
+    let found = super::images::look_up(service, text).await.map_err(failed)?;
+    let Some(image) = found else {
         let wanted = super::images::Wanted::parse(text)?;
         if !super::images::ImageList::select(earlier.to_vec(), wanted).images.is_empty() {
             return Ok(None);

@@ -231,6 +231,8 @@ pub(crate) struct Config {
     /// Whether several cores may inflate one layer.
     pub(crate) parallel_inflate: bool,
     pub(crate) platform: oci::Platform,
+    /// `None`: every image is accepted.
+    pub(crate) signature_policy: Option<PathBuf>,
     pub(crate) durability: Durability,
     pub(crate) keep_blobs: bool,
     pub(crate) share_files: Sharing,
@@ -336,6 +338,7 @@ impl Config {
             parallel_ranges: engine.ranges.per_blob > 1,
             parallel_inflate: engine.parallel_inflate,
             platform: oci::Platform::host(),
+            signature_policy: None,
             durability: Durability::Full,
             keep_blobs: engine.keep_blobs,
             share_files: Sharing::Off,

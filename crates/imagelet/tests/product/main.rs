@@ -42,6 +42,7 @@ mod remote;
 mod runtime_conformance;
 mod secrets;
 mod serve;
+mod signatures;
 mod streaming;
 mod support;
 mod tenants;

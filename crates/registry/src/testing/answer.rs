@@ -10,13 +10,13 @@ use http::{Response, StatusCode};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::Frame;
-use oci::Digest;
+use oci::{Digest, media_type};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::faults::Fault;
 use super::line::Transfer;
-use super::server::{Auth, Inner, RequestLog, lock};
+use super::server::{Auth, Content, Inner, RequestLog, lock};
 use super::tokens;
 
 pub(super) type Body = BoxBody<Bytes, io::Error>;
@@ -107,8 +107,10 @@ fn refuse(inner: &Inner, request: &RequestLog) -> Option<Response<Body>> {
         }
         Auth::Token(auth) => {
             let rest = request.path.split_once("/v2/").map(|(_, rest)| rest).unwrap_or_default();
-            let repository =
-                ["/manifests/", "/blobs/"].iter().find_map(|mark| rest.rsplit_once(mark)).map_or("", |(name, _)| name);
+            let repository = ["/manifests/", "/blobs/", "/referrers/"]
+                .iter()
+                .find_map(|mark| rest.rsplit_once(mark))
+                .map_or("", |(name, _)| name);
             let scope = format!("repository:{repository}:pull");
             if let Some(token) = given.strip_prefix("Bearer ")
                 && auth.accepts_tokens
@@ -150,10 +152,36 @@ fn find(inner: &Inner, rest: &str) -> Result<Found, &'static str> {
             content.manifests.get(&(repository.to_owned(), digest.clone())).cloned().ok_or("MANIFEST_UNKNOWN")?;
         return Ok(Found { content_type, digest: Some(digest), bytes });
     }
+    if let Some((repository, name)) = rest.rsplit_once("/referrers/") {
+        return Ok(Found {
+            content_type: media_type::OCI_INDEX.into(),
+            digest: None,
+            bytes: referrers(&content, repository, name)?,
+        });
+    }
     let (repository, name) = rest.rsplit_once("/blobs/").ok_or("NAME_UNKNOWN")?;
     let digest: Digest = name.parse().map_err(|_| "DIGEST_INVALID")?;
     let bytes = content.blobs.get(&(repository.to_owned(), digest.clone())).cloned().ok_or("BLOB_UNKNOWN")?;
     Ok(Found { content_type: "application/octet-stream".into(), digest: Some(digest), bytes })
+}
+
+/// The index of the manifests whose subject this is. Without any it is a registry that knows of no such lists.
+fn referrers(content: &Content, repository: &str, subject: &str) -> Result<Bytes, &'static str> {
+    let mut manifests = Vec::new();
+    for ((_, digest), (media_type, bytes)) in content.manifests.iter().filter(|((name, _), _)| name == repository) {
+        let Ok(manifest) = serde_json::from_slice::<serde_json::Value>(bytes) else { continue };
+        if manifest["subject"]["digest"] != *subject {
+            continue;
+        }
+        let kind =
+            [&manifest["artifactType"], &manifest["config"]["mediaType"]].into_iter().find(|kind| kind.is_string());
+        manifests.push(json!({ "mediaType": media_type, "digest": digest, "size": bytes.len(), "artifactType": kind }));
+    }
+    if manifests.is_empty() {
+        return Err("NAME_UNKNOWN");
+    }
+    let index = json!({ "schemaVersion": 2, "mediaType": media_type::OCI_INDEX, "manifests": manifests });
+    Ok(index.to_string().into())
 }
 
 fn content(

@@ -307,3 +307,31 @@ async fn an_answer_that_does_not_come() {
     assert!(error.to_string().contains("no answer within 0.4 s (in the middle of the transfer)"), "{error}");
     registry.faults().clear();
 }
+
+#[tokio::test]
+async fn other_tags_and_what_refers_to_an_image() {
+    let registry = TestRegistry::open().await;
+    let image = ImageBuilder::tiny("a");
+    let digest = registry.push("app", "1", &image);
+    let other = registry.push("app", "2", &ImageBuilder::tiny("b"));
+    let session = repository(&registry, "app:1");
+    assert_eq!(session.tagged("2").await.expect("asks").expect("is there").digest, other);
+    assert_eq!(session.tagged("3").await.expect("asks"), None);
+    assert_eq!(session.referrers(&digest).await.expect("asks"), None);
+    let subject = serde_json::json!({ "schemaVersion": 2, "subject": image.descriptor, "artifactType": "x/y" });
+    let referrer = registry.push_manifest("app", media_type::OCI_MANIFEST, subject.to_string());
+    let index = session.referrers(&digest).await.expect("asks").expect("is there");
+    assert_eq!(index.media_type, media_type::OCI_INDEX);
+    assert!(String::from_utf8_lossy(&index.bytes).contains(&referrer.to_string()));
+    assert_eq!(session.referrers(&other).await.expect("asks"), None);
+    for code in [405, 501] {
+        registry.faults().once("/referrers/", Fault::status(code));
+        assert_eq!(session.referrers(&digest).await.expect("asks"), None, "{code}");
+    }
+    for pattern in ["/manifests/2", "/referrers/"] {
+        registry.faults().always(pattern, Fault::status(503));
+    }
+    let kinds =
+        (session.tagged("2").await.map_err(|e| e.kind()), session.referrers(&digest).await.map_err(|e| e.kind()));
+    assert_eq!(kinds, (Err(ErrorKind::Unavailable), Err(ErrorKind::Unavailable)));
+}

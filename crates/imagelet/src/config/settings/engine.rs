@@ -109,6 +109,20 @@ pub(super) static ROWS: &[Setting] = &[
         show: |c| json!(c.platform.to_string()),
     },
     Setting {
+        field: "signaturePolicy",
+        flag: "signature-policy",
+        variable: "IMAGELET_SIGNATURE_POLICY",
+        short: None,
+        value_name: "FILE",
+        list: None,
+        group: Group::Engine,
+        help: "Which images must be signed, by which keys, and which are rejected: a file in the form of \
+               /etc/containers/policy.json (docs/signatures.md). Read again when it changes. Without one every image is \
+               accepted; a remote runtime has a policy of its own",
+        apply: |c, raw| raw.optional_path().map(|v| c.signature_policy = v),
+        show: |c| json!(c.signature_policy),
+    },
+    Setting {
         field: "durability",
         flag: "durability",
         variable: "IMAGELET_DURABILITY",

@@ -1,0 +1,104 @@
+//! [`PolicyFile`]: the policy and the keys that it names, as they lie on the disk. They are read again when one of the files
+//! has changed, so that a new key counts at once; a policy that cannot be read any more is an error for every image, and never
+//! replaced by what stood there before. Called by the guard, on threads that may block.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cri_api::{Error, Kind, Result};
+use signature::Policy;
+
+use crate::error::SIGNATURE_VALIDATION_FAILED;
+
+/// Larger files are refused.
+const MAX_FILE: u64 = 1 << 20;
+
+/// See the file's head.
+pub(crate) struct PolicyFile {
+    path: PathBuf,
+    /// What was read last.
+    read: Mutex<Contents>,
+}
+
+struct Contents {
+    policy: Arc<Policy>,
+    /// The files that it was made of.
+    files: Vec<(PathBuf, Stamp)>,
+}
+
+/// By this a file that was changed or replaced is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    changed: (i64, i64),
+    modified: (i64, i64),
+}
+
+impl PolicyFile {
+    /// Reads a policy.
+    ///
+    /// # Errors
+    /// What is wrong with it, with the file's name.
+    pub(crate) fn open(path: &Path) -> std::result::Result<Self, String> {
+        let contents = read(path).map_err(|why| format!("{}: {why}", path.display()))?;
+        Ok(Self { path: path.to_owned(), read: Mutex::new(contents) })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The policy as it is now.
+    pub(crate) fn current(&self) -> Result<Arc<Policy>> {
+        let mut contents = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = |(path, stamp): &(PathBuf, Stamp)| std::fs::metadata(path).is_ok_and(|m| Stamp::of(&m) == *stamp);
+        if !contents.files.iter().all(is_same) {
+            *contents = read(&self.path).map_err(|why| {
+                let message = format!("{SIGNATURE_VALIDATION_FAILED}: signature policy {}: {why}", self.path.display());
+                Error::new(Kind::FailedPrecondition, message)
+            })?;
+            tracing::info!(policy = %self.path.display(), "the signature policy has changed and was read again");
+        }
+        Ok(Arc::clone(&contents.policy))
+    }
+}
+
+fn read(path: &Path) -> std::result::Result<Contents, String> {
+    let mut files = Vec::new();
+    let text = contents(path, &mut files).map_err(|error| error.to_string())?;
+    let read_key = &mut |key: &str| contents(Path::new(key), &mut files).map_err(|error| error.to_string());
+    let policy = Policy::parse(&text, read_key).map_err(|error| error.to_string())?;
+    Ok(Contents { policy: Arc::new(policy), files })
+}
+
+fn contents(path: &Path, files: &mut Vec<(PathBuf, Stamp)>) -> io::Result<Vec<u8>> {
+    // Not opened before it is known to be a file: a pipe would not answer.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file"));
+    }
+    let file = File::open(path)?;
+    files.push((path.to_owned(), Stamp::of(&file.metadata()?)));
+    let mut bytes = Vec::new();
+    file.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_FILE {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {MAX_FILE} bytes")));
+    }
+    Ok(bytes)
+}
+
+impl Stamp {
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+        }
+    }
+}
