@@ -9,8 +9,11 @@ use crate::format::{BLOCK, NO_BLOCK, SLOT, chunk};
 use crate::{Kind, Nid, Sink};
 
 const BLOCK_BYTES: u64 = BLOCK as u64;
-/// Chunks of a file at most, four bytes each. Longer files have longer chunks.
+/// Chunks that a file has at most, four bytes each, before its chunks get longer than a block: up to this length, 64 KiB.
 const CHUNKS: u64 = 1 << 18;
+const CHUNK_BITS: u8 = 4;
+/// And before they get longer than that: what is written of a chunk is written in whole.
+const CHUNKS_MAX: u64 = 1 << 24;
 /// Addresses that are written at once.
 const ADDRESSES: usize = 4 << 10;
 
@@ -246,11 +249,11 @@ impl Sparse {
     }
 }
 
-/// How long the chunks of a file are that has holes.
+/// How long the chunks of a file are that has holes: log2, in blocks.
 fn chunk_bits(size: u64) -> Result<u8, WriteError> {
-    (0..=chunk::BITS_MAX)
-        .find(|bits| size.div_ceil(BLOCK_BYTES << bits) <= CHUNKS)
-        .ok_or_else(|| WriteError::Beyond { what: format!("a file of {size} bytes") })
+    let least = |chunks| (0..=chunk::BITS_MAX).find(|bits| size.div_ceil(BLOCK_BYTES << bits) <= chunks);
+    let most = least(CHUNKS_MAX).ok_or_else(|| WriteError::Beyond { what: format!("a file of {size} bytes") })?;
+    Ok(least(CHUNKS).unwrap_or(CHUNK_BITS).min(CHUNK_BITS).max(most))
 }
 
 /// The number of the block at a place.

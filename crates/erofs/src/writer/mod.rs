@@ -216,7 +216,7 @@ impl<S: Sink> Writer<S> {
     }
 
     /// The next bytes of the file that was begun are zeros. In a sparse file they take no space, but up to the next whole block (or
-    /// chunk, where files are longer than a gigabyte); in others they are written.
+    /// up to the next 64 KiB in files of more than a gigabyte, and more in files of more than a terabyte); in others they are written.
     ///
     /// # Errors
     /// As of [`Self::data`].
@@ -458,5 +458,4 @@ impl<S: Sink> Parts<S> {
 const NO_FILE: WriteError = WriteError::Misused("no file was begun");
 
 #[cfg(test)]
-#[path = "writer_tests.rs"]
 mod tests;
