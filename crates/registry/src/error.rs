@@ -350,6 +350,16 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        #[test]
+        fn what_is_told_of_a_body_is_short_and_one_line(
+            text in r#"(\{|\}|\[|\]|"(errors|code|message|error|details)"|[:,"\n\x00\x1b\u202e]|[a-zé ]{1,300}){0,20}"#
+        ) {
+            let (told, _) = body_message(text.as_bytes());
+            proptest::prop_assert!(told.chars().count() <= 301 && !told.chars().any(char::is_control));
+        }
+    }
+
     #[test]
     fn one_line_with_every_host() {
         let status = |code: u16, message: &str| Cause::Status {

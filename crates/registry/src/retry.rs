@@ -82,6 +82,16 @@ mod tests {
         assert!((0..50).any(|_| policy.delay(3) != first));
     }
 
+    proptest::proptest! {
+        #[test]
+        fn never_panics(value in r"[ -~]{0,40}", date in r"[ -~]{0,40}") {
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, value.parse().expect("printable"));
+            headers.insert(DATE, date.parse().expect("printable"));
+            let _ = retry_after(&headers);
+        }
+    }
+
     #[test]
     fn retry_after_forms() {
         let date = "Wed, 21 Oct 2015 07:28:00 GMT";

@@ -214,6 +214,22 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        #[test]
+        fn never_panics(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..100)) {
+            let _ = parse(&bytes);
+        }
+
+        #[test]
+        fn never_panics_on_near_misses(
+            text in r#"\{("(token|access_token|expires_in)"|[:,{}\[\]"]|-?[0-9]{1,400}|1e999|null|é){0,12}\}"#
+        ) {
+            if let Ok((token, lifetime)) = parse(text.as_bytes()) {
+                proptest::prop_assert!(!token.is_empty() && !lifetime.is_zero());
+            }
+        }
+    }
+
     #[test]
     fn requests() {
         let wanted = Wanted {

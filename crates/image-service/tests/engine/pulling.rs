@@ -4,7 +4,9 @@ use std::io::Write as _;
 
 use cri_api::{ImageService as _, Kind, LayerState, PullEvent, PullImageRequest};
 use oci::{Digest, RegistryAuth};
-use registry::testing::{Auth, BuiltLayer, Compression, Fault, ImageBuilder, LayerBuilder, Options, TestRegistry};
+use registry::testing::{
+    Auth, BuiltLayer, Compression, Fault, ImageBuilder, LayerBuilder, Options, TestRegistry, TestTls,
+};
 
 use crate::support::{Node, Watch, blob, image, layer, noise};
 
@@ -179,4 +181,36 @@ async fn credentials_decide_and_are_not_told() {
     // Being here is no right to have it.
     let error = node.engine.pull_image(request(None)).await.expect_err("refused");
     assert_eq!(error.kind(), Kind::Unauthenticated, "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_engine_is_told_reaches_the_registry_client() {
+    let storage = TestRegistry::open().await;
+    let allowed = storage.url().parse().expect("a target");
+    let node = Node::with(|options| {
+        options.allowed_targets = vec![allowed];
+        options.bandwidth = Some(1 << 20);
+    })
+    .await;
+    let strict = Node::start().await;
+    let image = image().layer(layer("a/x", 1, 1 << 20)).build();
+    let secure = TestRegistry::start(Options { tls: TestTls::On, ..Options::default() }).await;
+    secure.push("app", "v1", &image);
+    storage.push("app", "v1", &image);
+    // A registry in HTTPS with its blobs in plain HTTP.
+    secure.faults().always("/blobs/", Fault::RedirectTo { base: storage.url() });
+    let pull = async |node: &Node| {
+        let directory = node.directory.path().join("certs.d").join(secure.host());
+        std::fs::create_dir_all(&directory).expect("creates");
+        std::fs::write(directory.join("ca.pem"), registry::testing::ca_pem()).expect("writes");
+        let text = format!("server = \"{}\"\nca = \"ca.pem\"\n", secure.url());
+        std::fs::write(directory.join("hosts.toml"), text).expect("writes");
+        node.engine.pull_image(PullImageRequest::new(format!("{}/app:v1", secure.host()))).await
+    };
+    let error = pull(&strict).await.expect_err("refused");
+    assert!(error.message().contains("redirect refused: from HTTPS to plain HTTP"), "{error}");
+    let start = std::time::Instant::now();
+    pull(&node).await.expect("allowed");
+    // The last pieces are not waited for.
+    assert!(start.elapsed().as_secs_f64() > 0.4, "{:?}", start.elapsed());
 }

@@ -1,7 +1,10 @@
-//! Registries that want TLS and a password, and `hosts.toml` files with mirrors and certificates: what is asked of
+//! Registries that want TLS and a password, `hosts.toml` files with mirrors and certificates, and proxies: what is asked of
 //! whom, and that no secret is told.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
 
 use crate::support::registry::GuardedRegistry;
 use crate::support::scene::Scene;
@@ -104,4 +107,78 @@ fn a_broken_hosts_file_is_an_error_that_names_its_line() {
         assert!(said.contains(names), "{text}: {said}");
     }
     assert_eq!(s.registry.requests(), Vec::<String>::new(), "nobody is asked when the file is broken");
+}
+
+/// A proxy that connects to `to`, whatever name it is asked for; the answers are its address and the heads that it gets. It
+/// ends with the process.
+fn tunnel(to: String) -> (String, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    let heads = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&heads);
+    std::thread::spawn(move || {
+        while let Ok((stream, _)) = listener.accept() {
+            let (to, log) = (to.clone(), Arc::clone(&log));
+            std::thread::spawn(move || forward(stream, &to, &log));
+        }
+    });
+    (address, heads)
+}
+
+fn forward(mut near: TcpStream, to: &str, log: &Mutex<Vec<String>>) -> Option<()> {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        near.read_exact(&mut byte).ok()?;
+        head.push(byte[0]);
+    }
+    log.lock().expect("not poisoned").push(String::from_utf8_lossy(&head).into_owned());
+    let mut far = TcpStream::connect(to).ok()?;
+    near.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").ok()?;
+    let (mut near_in, mut far_out) = (near.try_clone().ok()?, far.try_clone().ok()?);
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut near_in, &mut far_out);
+        let _ = far_out.shutdown(std::net::Shutdown::Write);
+    });
+    let _ = std::io::copy(&mut far, &mut near);
+    let _ = near.shutdown(std::net::Shutdown::Both);
+    Some(())
+}
+
+#[test]
+fn https_goes_through_the_proxy_of_the_environment() {
+    let s = Scene::new();
+    let (_, image) = s.push_file("guarded/one:1", "a", "one");
+    let guarded = GuardedRegistry::start(&s.scratch.join("registry"), &[(USER, PASSWORD)]);
+    let (proxy, heads) = tunnel(guarded.host.clone());
+    // Only the proxy knows this name.
+    let certs = hosts_file(&s, "guarded.example", "server = \"https://guarded.example\"\nskip_verify = true\n");
+    let imagelet = s
+        .imagelet
+        .clone()
+        .global("--registry-config-path", &certs)
+        .env("HTTPS_PROXY", &format!("http://proxy-user:proxy-word@{proxy}"))
+        .env("IMAGELET_CREDS", &format!("{USER}:{PASSWORD}"));
+    let direct = imagelet.clone().env("NO_PROXY", "10.0.0.0/8,.example");
+    direct.fails(69, &["pull", "guarded.example/guarded/one:1"]);
+    assert_eq!(*heads.lock().expect("not poisoned"), Vec::<String>::new());
+
+    let done = imagelet.run(&["--log-level", "trace", "pull", "guarded.example/guarded/one:1"]);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert_eq!(s.imagelet.ids(), [image.id]);
+    let heads = heads.lock().expect("not poisoned").clone();
+    assert!(!heads.is_empty());
+    for head in heads {
+        assert!(head.starts_with("CONNECT guarded.example:443 HTTP/1.1\r\n"), "{head}");
+        // `proxy-user:proxy-word`, and nothing that is the registry's.
+        assert!(
+            head.to_lowercase()
+                .contains("proxy-authorization: basic cHJveHktdXNlcjpwcm94eS13b3Jk".to_lowercase().as_str()),
+            "{head}"
+        );
+        assert!(!head.contains(PASSWORD) && !head.contains("b3BlcmF0b3I6"), "{head}");
+    }
+    for secret in ["proxy-word", "cHJveHktdXNlcjpwcm94eS13b3Jk", PASSWORD] {
+        assert!(!done.stderr.contains(secret) && !done.stdout.contains(secret), "the log tells {secret}");
+    }
 }
