@@ -200,7 +200,7 @@ impl Transport {
                 Ok(Ok(response)) => response,
                 Ok(Err(error)) if error.is_connect() && error.is_timeout() => {
                     let words = format!("no connection within {} s", self.config.dial_timeout.as_secs_f64());
-                    return Err(Cause::Connect(words));
+                    return Err(self.failed(Cause::Connect(words), &url, ask.is_token));
                 }
                 Ok(Err(error)) => return Err(self.failed(transport_cause(error), &url, ask.is_token)),
                 Err(_) => return Err(Cause::Idle { after: wait, what: NO_ANSWER }),
@@ -252,7 +252,9 @@ impl Transport {
 
     async fn build(&self, at_home: bool) -> Result<reqwest::Client, Cause> {
         // A host in plain HTTP needs no certificates as long as it does not send us elsewhere.
-        let roots = if at_home && self.config.base.scheme() == "http" {
+        let base = &self.config.base;
+        let is_secure = |url: &Url| url.scheme() == "https";
+        let roots = if at_home && !is_secure(base) && !self.home.proxy_of(base).is_some_and(is_secure) {
             Arc::new(RootCertStore::empty())
         } else {
             self.shared.roots().await
