@@ -102,7 +102,8 @@ fn found(inode: &InodeInfo) -> Found {
         mode: inode.mode,
         uid: inode.uid,
         gid: inode.gid,
-        size: inode.size,
+        // What a directory's names take is nothing that a layer says.
+        size: if kind == Kind::Directory { 0 } else { inode.size },
         links: inode.links,
         device: inode.device,
         mtime: inode.mtime,

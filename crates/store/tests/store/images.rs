@@ -29,3 +29,5 @@ mod remove;
 #[path = "support.rs"]
 #[expect(dead_code, reason = "only layers of directories share files")]
 mod support;
+#[path = "view.rs"]
+mod view;
