@@ -260,3 +260,26 @@ fn chunk_bits(size: u64) -> Result<u8, WriteError> {
 pub(super) fn block_at(at: u64) -> u32 {
     u32::try_from(at / BLOCK_BYTES).expect("the output sees to it that places have numbers")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::chunk_bits;
+
+    #[test]
+    fn chunks_get_longer_with_files() {
+        let cases = [
+            (1, Some(0)),
+            (1 << 30, Some(0)),
+            ((1 << 30) + 1, Some(1)),
+            (1 << 33, Some(3)),
+            (1 << 34, Some(4)),
+            (1 << 40, Some(4)),
+            ((1 << 40) + 1, Some(5)),
+            (1 << 62, Some(26)),
+            (u64::MAX, Some(28)),
+        ];
+        for (size, bits) in cases {
+            assert_eq!(chunk_bits(size).ok(), bits, "{size}");
+        }
+    }
+}

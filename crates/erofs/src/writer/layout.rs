@@ -3,7 +3,8 @@
 
 use crate::format::{BLOCK, SLOT};
 
-/// Blocks that are kept open. More make fuller blocks: of 70,000 files with tails of any length, 8 leave 2 % free and 4 leave 4 %.
+/// Blocks that are kept open. Of 70,000 files with tails of any length, 4 leave 10 % of the packed blocks free, 8 leave 7 %, 32 leave
+/// 3 %; but those that are open when the window goes to the sink are written there once more.
 const OPEN: usize = 8;
 const BLOCK_BYTES: u64 = BLOCK as u64;
 

@@ -15,7 +15,7 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 
 use super::model::{Builder, Model, What};
 use crate::format::superblock::{LENGTH, OFFSET, Superblock};
-use crate::{Special, Written};
+use crate::{Image, Special, Written};
 
 /// An image that is mounted without a place in the tree.
 pub(super) struct Mounted(OwnedFd);
@@ -70,8 +70,10 @@ pub(super) fn check(builder: Builder<File>, image: &Path) -> (Written, Model) {
 /// The same, of an image that is finished.
 pub(super) fn check_again(image: &Path, model: &Model) {
     fsck(image);
-    let mounted = Mounted::new(image);
     let links = model.links();
+    let checked = Image::open(File::open(image).unwrap()).and_then(|image| image.check()).unwrap();
+    assert_eq!(checked.inodes, links.len() as u64, "inodes that the reader finds");
+    let mounted = Mounted::new(image);
     let mut superblock = [0; LENGTH];
     File::open(image).unwrap().read_exact_at(&mut superblock, OFFSET as u64).unwrap();
     assert_eq!(Superblock::decode(&superblock).inodes, links.len() as u64, "inodes of the image");

@@ -95,7 +95,7 @@ fn holes_take_no_space() {
         let pieces = pieces.iter().map(|(at, length)| (*at, bytes(*at, *length))).collect();
         builder.sparse(0, name.as_bytes(), size, pieces, &attributes);
     };
-    for size in [0, 1, 4095, 4096, 4097, 100_000, 1 << 20, (1 << 30) + 5, 1 << 33, (1 << 33) + 4097] {
+    for size in [0, 1, 4095, 4096, 4097, 100_000, 1 << 20, (1 << 30) + 5, 1 << 33] {
         holes(&format!("hole-{size}"), size, &[]);
         if size > 8192 {
             holes(&format!("ends-{size}"), size, &[(0, 1), (size - 1, 1)]);
@@ -112,11 +112,9 @@ fn holes_take_no_space() {
     holes("no-hole", 50_000, &[(0, 10_000), (10_000, 40_000)]);
     holes("begins", 50_000, &[(0, 10_000)]);
     holes("odd", 12_000, &[(4096, 4096)]);
-    holes("no-data", 1 << 38, &[]);
-    holes("a-terabyte", 1 << 40, &[(1 << 39, 5)]);
-    // Maps of four bytes for each 64 KiB of the longest, and chunks of theirs; nothing like their lengths.
+    // Maps of four bytes for each 32 KiB of the longest, and chunks of theirs; nothing like their lengths.
     let (written, _) = check(builder, &path);
-    assert!(written.size < 120 << 20, "{written:?}");
+    assert!(written.size < 30 << 20, "{written:?}");
 }
 
 /// A file that is not said to have holes gets its zeros.
