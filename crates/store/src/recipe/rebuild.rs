@@ -73,7 +73,9 @@ pub(crate) fn examine(layer_dir: BorrowedFd<'_>) -> Result<u64, RecipeError> {
                 files.open(&moves.place(&path, data_records), offset, len)?;
                 data_records += 1;
             }
-            Record::Inode { nid, offset, len } => drop(inodes.file(nid, offset, len)?),
+            Record::Inode { nid, offset, len } => {
+                inodes.file(nid, offset, len)?;
+            }
             Record::Moved { .. } => {}
             Record::End { stream_bytes } => return Ok(stream_bytes),
         }
