@@ -92,19 +92,21 @@ impl Decoder {
     }
 
     /// Goes on, up to the end of the block at most. `data` is the stream from byte `base` on. Answers what was decoded into,
-    /// and why it stopped.
+    /// and why it stopped. Where that is wrong, the decoder stands behind the bits that are, and does not go on.
     pub(crate) fn decode<O: Out>(&mut self, data: &[u8], base: u64, mut out: O) -> Result<(O, Stop), Wrong> {
         let Some(ahead) = self.bit.checked_sub(base * 8) else { return Ok((out, Stop::Input)) };
         if self.at == At::Block {
             let Some(mut bits) = before_header(data, ahead) else { return Ok((out, Stop::Input)) };
-            self.at = self.header(&mut bits).ok_or(Wrong)?;
+            let at = self.header(&mut bits);
             self.bit = base * 8 + bits.bit();
+            self.at = at.ok_or(Wrong)?;
         }
         match self.at {
             At::Codes { last } => {
                 let Some(mut bits) = Bits::at(data, self.bit - base * 8) else { return Ok((out, Stop::Input)) };
-                let (out, stop) = codes::run(&self.tables, &mut bits, out)?;
+                let ran = codes::run(&self.tables, &mut bits, out);
                 self.bit = base * 8 + bits.bit();
+                let (out, stop) = ran?;
                 Ok((out, self.ended(stop, last)))
             }
             At::Stored { last, left } => {

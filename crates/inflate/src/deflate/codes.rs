@@ -7,7 +7,7 @@ use super::tables::{
     DISTANCE_BITS, DISTANCE_ROOM, END, FURTHER, LITERAL_BITS, LITERAL_ROOM, LITERALS, SPECIAL, code, total,
 };
 
-/// Goes on with a block's codes, to its end at most.
+/// Goes on with a block's codes, to its end at most. The bits then are those behind what it has read, be it wrong.
 #[inline]
 pub(super) fn run<O: Out>(tables: &Tables, bits: &mut Bits<'_>, mut out: O) -> Result<(O, Stop), Wrong> {
     let Tables { literals, distances } = tables;
@@ -17,10 +17,10 @@ pub(super) fn run<O: Out>(tables: &Tables, bits: &mut Bits<'_>, mut out: O) -> R
     let mut entry = literals[here.look(LITERAL_BITS)];
     let stop = loop {
         if out.full() {
-            break Stop::Room;
+            break Ok(Stop::Room);
         }
         if !here.refill_twice() {
-            break Stop::Input;
+            break Ok(Stop::Input);
         }
         if entry & LITERALS != 0 {
             // 56 bits hold three looks and what comes after.
@@ -53,10 +53,10 @@ pub(super) fn run<O: Out>(tables: &Tables, bits: &mut Bits<'_>, mut out: O) -> R
             }
             if entry & SPECIAL != 0 {
                 if entry & END == 0 {
-                    return Err(Wrong);
+                    break Err(Wrong);
                 }
                 here.drop(total(entry));
-                break Stop::Block;
+                break Ok(Stop::Block);
             }
         }
         out.literals(entry);
@@ -66,22 +66,24 @@ pub(super) fn run<O: Out>(tables: &Tables, bits: &mut Bits<'_>, mut out: O) -> R
         let mut far = distances[here.look(DISTANCE_BITS)];
         if far & SPECIAL != 0 {
             if far & FURTHER == 0 {
-                return Err(Wrong);
+                break Err(Wrong);
             }
             here.drop(DISTANCE_BITS);
             let index = (far >> 16) as usize + here.look(code(far));
             far = distances[index & (DISTANCE_ROOM - 1)];
             if far & SPECIAL != 0 {
-                return Err(Wrong);
+                break Err(Wrong);
             }
         }
         let distance = (far >> 16) as usize + extra(&here, far);
         here.drop(total(far));
         entry = literals[here.look(LITERAL_BITS)];
-        out.again(distance, length)?;
+        if out.again(distance, length).is_err() {
+            break Err(Wrong);
+        }
     };
     *bits = here;
-    Ok((out, stop))
+    Ok((out, stop?))
 }
 
 /// What the extra bits behind an entry's codes say.

@@ -17,7 +17,7 @@ mod search;
 mod steps;
 mod tables;
 
-pub(crate) use block::{At, Decoder, Stop};
+pub(crate) use block::{At, Decoder, Stop, Wrong};
 pub(crate) use out::Plain;
 pub(crate) use search::search;
 pub(crate) use steps::{Done, Steps};

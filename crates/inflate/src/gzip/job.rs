@@ -33,7 +33,7 @@ pub(super) enum Began {
 
 struct State {
     began: Began,
-    /// Somebody who stood where it began has taken a part, or its end: it began right.
+    /// Somebody has come to where it began: that was right.
     right: bool,
     parts: VecDeque<Part>,
 }
@@ -98,11 +98,16 @@ impl Job {
         self.shared.lock().began
     }
 
-    /// The next part that it has published, if it is there by now. Only for who stood where it began.
-    pub(super) fn next(&self) -> Option<Part> {
+    /// Says that the stream has a block where the job began; `false` if that was elsewhere.
+    pub(super) fn meet(&self, bit: u64) -> bool {
         let mut state = self.shared.lock();
-        state.right = true;
-        state.parts.pop_front()
+        state.right = state.began == Began::At(bit);
+        state.right
+    }
+
+    /// The next part that it has published, if it is there by now. Only for who met it, and has carried out those before.
+    pub(super) fn next(&self) -> Option<Part> {
+        self.shared.lock().parts.pop_front()
     }
 }
 

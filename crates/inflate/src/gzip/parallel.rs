@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use crate::crc::Crc;
 
-use super::ahead::Ahead;
+use super::ahead::{Ahead, Region};
 use super::board::Board;
 use super::job::{Began, Job, Part};
 use super::{WRONG, cut_off, damaged};
-use crate::deflate::{At, Decoder, Done, MARGIN, Plain, Steps, Stop, WINDOW};
+use crate::deflate::{At, Decoder, Done, MARGIN, Plain, Steps, Stop, WINDOW, Wrong};
 use crate::input::Input;
 use crate::output::Output;
 use crate::{Error, Options, Spare};
@@ -58,7 +58,7 @@ pub(super) fn body(
             }
             continue;
         }
-        match stream.decode(&mut decoder, &region.data, region.start)? {
+        match stream.decode(&mut decoder, &region)? {
             Stop::End => break,
             Stop::Input if region.last.is_some() => return Err(cut_off()),
             // What is wanted is behind the overlap.
@@ -130,12 +130,8 @@ impl Jobs {
     /// The next part of what a helper made who began where the decoder stands, or who is being met; those who began before it,
     /// or nowhere, are told to stop.
     pub(super) fn part_at(&mut self, decoder: &Decoder, number: usize) -> Option<Part> {
-        if let Some(job) = &self.met {
-            if let Some(part) = job.next() {
-                return Some(part);
-            }
-            // It is over, or is overtaken now.
-            self.met = None;
+        if let Some(part) = self.next_part() {
+            return Some(part);
         }
         while let Some(job) = self.running.front() {
             if job.region > number {
@@ -144,10 +140,7 @@ impl Jobs {
             let missed = match job.began() {
                 Began::Not => true,
                 Began::Looking => job.region < number,
-                Began::At(bit) if bit == decoder.bit() && decoder.at() == At::Block => {
-                    self.met = self.running.pop_front();
-                    return self.met.as_ref().and_then(Job::next);
-                }
+                Began::At(bit) if bit == decoder.bit() && decoder.at() == At::Block => return self.first_part(bit),
                 Began::At(bit) => bit < decoder.bit(),
             };
             if !missed {
@@ -176,11 +169,19 @@ impl Jobs {
         Began::Not
     }
 
-    /// The first part of what the first helper made.
-    #[cfg(feature = "isal")]
-    pub(super) fn first_part(&mut self) -> Option<Part> {
-        self.met = self.running.pop_front();
-        self.met.as_ref().and_then(Job::next)
+    /// The first part of what the first helper made, who began at this bit, where the decoding in order is now.
+    pub(super) fn first_part(&mut self, bit: u64) -> Option<Part> {
+        self.met = self.running.pop_front().filter(|job| job.meet(bit));
+        self.next_part()
+    }
+
+    /// The next part of the one that is being met. Where it is not there yet, the helper is overtaken from now on.
+    fn next_part(&mut self) -> Option<Part> {
+        let part = self.met.as_ref().and_then(Job::next);
+        if part.is_none() {
+            self.met = None;
+        }
+        part
     }
 
     /// Does without the first helper.
@@ -207,13 +208,17 @@ impl<'a, 'b> InOrder<'a, 'b> {
     }
 
     /// Decodes into the buffer at hand.
-    pub(super) fn decode(&mut self, decoder: &mut Decoder, data: &[u8], base: u64) -> Result<Stop, Error> {
+    pub(super) fn decode(&mut self, decoder: &mut Decoder, region: &Region) -> Result<Stop, Error> {
         self.make_room(2 * MARGIN)?;
         let (buffer, at) = self.output.buffer();
         let own = &mut buffer[self.start..];
         let from = at - self.start;
         let out = Plain::new(own, from, &self.window);
-        let (out, stop) = decoder.decode(data, base, out).map_err(|_| damaged(WRONG))?;
+        let (out, stop) = decoder.decode(&region.data, region.start, out).map_err(|Wrong| {
+            // The zeros behind its end are none of it.
+            let behind = region.last.is_some_and(|end| decoder.bit() > end * 8);
+            if behind { cut_off() } else { damaged(WRONG) }
+        })?;
         let to = out.at();
         self.crc.update(&own[from..to]);
         self.output.filled(to - from);
@@ -228,7 +233,7 @@ impl<'a, 'b> InOrder<'a, 'b> {
             let (buffer, at) = self.output.buffer();
             let own = &mut buffer[self.start..];
             let from = at - self.start;
-            let to = steps.carry_out(&mut done, own, from, &self.window).map_err(|_| damaged(WRONG))?;
+            let to = steps.carry_out(&mut done, own, from, &self.window).map_err(|Wrong| damaged(WRONG))?;
             self.crc.update(&own[from..to]);
             self.output.filled(to - from);
         }

@@ -63,7 +63,7 @@ pub(super) fn body(
                     own = None;
                 }
                 At::Codes { .. } | At::Stored { .. } => {
-                    if stream.decode(decoder, &region.data, region.start)? == Stop::Input {
+                    if stream.decode(decoder, &region)? == Stop::Input {
                         if region.last.is_some() {
                             return Err(cut_off());
                         }
@@ -98,7 +98,7 @@ pub(super) fn body(
             Began::At(bit) => {
                 if whole.before_block() != Some(bit) {
                     jobs.drop_first();
-                } else if let Some(part) = jobs.first_part() {
+                } else if let Some(part) = jobs.first_part(bit) {
                     stream.carry_out(part.steps.get())?;
                     own = Some(part.decoder);
                 }
