@@ -89,8 +89,8 @@ pub struct EngineOptions {
     /// was pulled, and a layer whose files got damaged is unpacked again with nothing fetched. It takes about a third more
     /// disk. Blobs that were kept before it was switched off stay with their images.
     pub keep_blobs: bool,
-    /// Whether a large gzip layer is inflated on more than one core while there are idle ones. The memory that this takes
-    /// is of [`Self::memory`], and only what nobody waits for.
+    /// Whether a large gzip layer is inflated on more than one core while there are idle ones; it is so only in builds with
+    /// ISA-L, where that never costs time. The memory that it takes is of [`Self::memory`], and only what nobody waits for.
     pub parallel_inflate: bool,
     /// The signature policy, in the form of `containers-policy.json(5)`: of which images signatures are demanded, and by which
     /// keys. Without one every image is accepted. It is read again when it has changed.

@@ -203,15 +203,15 @@ fn wrong(result: Result<Vec<u8>, Error>) -> String {
 
 #[test]
 fn cut_off_anywhere_is_told_alike() {
-    let data = layer(11, 90);
+    let data = layer(11, 40);
     for (level, every, flush) in
         [(6, usize::MAX, FlushCompress::None), (0, usize::MAX, FlushCompress::None), (1, 9000, FlushCompress::Sync)]
     {
         let one = flushed(&data, level, every, flush);
         let blob = [&one[..], &flushed(&[], 6, 1, flush), &one].concat();
         let ends = [one.len(), blob.len() - one.len(), blob.len()];
-        let near = ends.iter().flat_map(|end| end - 30..*end);
-        let cuts = (10..300).step_by(7).chain((300..blob.len()).step_by(blob.len() / 40)).chain(near);
+        let near = ends.iter().flat_map(|end| end - 9..*end);
+        let cuts = (10..300).step_by(29).chain((300..blob.len()).step_by(blob.len() / 12)).chain(near);
         for at in cuts.filter(|at| !ends.contains(at)) {
             for gzip in GzipBackend::ALL {
                 let options = Options { gzip: *gzip, ..with(&Threads::new(u32::MAX)) };

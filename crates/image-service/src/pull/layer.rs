@@ -146,7 +146,7 @@ impl LayerJob {
             store: shared.store.clone(),
             lease,
             limits: shared.options.limits.clone(),
-            parallel_inflate: shared.options.parallel_inflate,
+            parallel_inflate: shared.options.parallel_inflate && inflate::GzipBackend::default().keeps_pace(),
             token: token.clone(),
         };
         loop {

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use super::bits::Bits;
 use super::codes;
 use super::out::Out;
-use super::tables::{
-    DISTANCE_BITS, DISTANCE_ROOM, LITERAL_BITS, LITERAL_ROOM, build, code_length, distance, literal, pairs,
-};
+use super::tables::{DISTANCE_BITS, DISTANCE_ROOM, LITERAL_BITS, LITERAL_ROOM, build, code_length, distance, literal};
 
 /// The longest header of a block, and a bit more.
 const HEADER: u64 = 384;
@@ -164,12 +162,10 @@ impl Decoder {
                 let tables = self.tables();
                 build(&lengths, LITERAL_BITS, &mut tables.literals, literal, false)?;
                 build(&[5; 32], DISTANCE_BITS, &mut tables.distances, distance, false)?;
-                pairs(&mut tables.literals);
                 At::Codes { last }
             }
             2 => {
                 self.dynamic(bits)?;
-                pairs(&mut self.tables().literals);
                 At::Codes { last }
             }
             _ => return None,

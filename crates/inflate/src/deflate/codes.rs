@@ -4,7 +4,7 @@ use super::bits::Bits;
 use super::block::{Stop, Tables, Wrong};
 use super::out::Out;
 use super::tables::{
-    DISTANCE_BITS, DISTANCE_ROOM, END, FURTHER, LITERAL_BITS, LITERAL_ROOM, LITERALS, SPECIAL, code, total,
+    DISTANCE_BITS, DISTANCE_ROOM, END, FURTHER, LITERAL, LITERAL_BITS, LITERAL_ROOM, SPECIAL, code, total,
 };
 
 /// Goes on with a block's codes, to its end at most. The bits then are those behind what it has read, be it wrong.
@@ -22,18 +22,18 @@ pub(super) fn run<O: Out>(tables: &Tables, bits: &mut Bits<'_>, mut out: O) -> R
         if !here.refill_twice() {
             break Ok(Stop::Input);
         }
-        if entry & LITERALS != 0 {
+        if entry & LITERAL != 0 {
             // 56 bits hold three looks and what comes after.
             here.drop(total(entry));
-            out.literals(entry);
+            out.literal((entry >> 16) as u8);
             entry = literals[here.look(LITERAL_BITS)];
-            if entry & LITERALS != 0 {
+            if entry & LITERAL != 0 {
                 here.drop(total(entry));
-                out.literals(entry);
+                out.literal((entry >> 16) as u8);
                 entry = literals[here.look(LITERAL_BITS)];
-                if entry & LITERALS != 0 {
+                if entry & LITERAL != 0 {
                     here.drop(total(entry));
-                    out.literals(entry);
+                    out.literal((entry >> 16) as u8);
                     entry = literals[here.look(LITERAL_BITS)];
                     continue;
                 }
@@ -44,9 +44,9 @@ pub(super) fn run<O: Out>(tables: &Tables, bits: &mut Bits<'_>, mut out: O) -> R
                 here.drop(LITERAL_BITS);
                 let index = (entry >> 16) as usize + here.look(code(entry));
                 entry = literals[index & (LITERAL_ROOM - 1)];
-                if entry & LITERALS != 0 {
+                if entry & LITERAL != 0 {
                     here.drop(total(entry));
-                    out.literals(entry);
+                    out.literal((entry >> 16) as u8);
                     entry = literals[here.look(LITERAL_BITS)];
                     continue;
                 }
@@ -59,7 +59,6 @@ pub(super) fn run<O: Out>(tables: &Tables, bits: &mut Bits<'_>, mut out: O) -> R
                 break Ok(Stop::Block);
             }
         }
-        out.literals(entry);
         let length = (entry >> 24) as usize + 3 + extra(&here, entry);
         here.drop(total(entry));
         here.refill();

@@ -2,17 +2,17 @@
 
 use super::MARGIN;
 use super::block::Wrong;
-use super::tables::count;
 
-/// Copies go in chunks of so many.
-pub(super) const CHUNK: usize = 16;
+/// Copies go in chunks of so many, and where that is too many in little ones.
+const CHUNK: usize = 32;
+pub(super) const LITTLE: usize = 16;
 
 /// Something that is decoded into, and is handed back when that stops.
 pub(crate) trait Out {
     /// Whether there is no room for what one round of the loop may write.
     fn full(&self) -> bool;
-    /// The literals of an entry of the table.
-    fn literals(&mut self, entry: u32);
+    /// A literal.
+    fn literal(&mut self, byte: u8);
     /// A match.
     fn again(&mut self, distance: usize, length: usize) -> Result<(), Wrong>;
     /// Bytes of a stored block: as many as there is room for.
@@ -49,9 +49,9 @@ impl Out for Plain<'_> {
     }
 
     #[inline(always)]
-    fn literals(&mut self, entry: u32) {
-        put(self.out, self.at, entry);
-        self.at += count(entry);
+    fn literal(&mut self, byte: u8) {
+        self.out[self.at] = byte;
+        self.at += 1;
     }
 
     #[inline(always)]
@@ -70,35 +70,28 @@ impl Out for Plain<'_> {
     }
 }
 
-/// Writes an entry's literals, of which there are two at most: both places, whatever it has. There is a margin.
-#[inline(always)]
-pub(super) fn put(out: &mut [u8], at: usize, entry: u32) {
-    if let Some(room) = out.get_mut(at..).and_then(|room| room.first_chunk_mut()) {
-        *room = ((entry >> 16) as u16).to_le_bytes();
-    }
-}
-
 /// Writes again what stands `distance` back. There is a margin behind it, which may be written to.
 #[inline(always)]
 pub(super) fn repeat(out: &mut [u8], at: usize, distance: usize, length: usize, before: &[u8]) -> Result<(), Wrong> {
     let Some(mut source) = at.checked_sub(distance) else {
         return reach_back(out, at, distance, length, before);
     };
-    let end = at + length;
-    let mut to = at;
+    let (mut to, end) = (at, at + length);
     if distance >= CHUNK {
-        loop {
-            let Some(chunk) = out.get(source..).and_then(|part| part.first_chunk::<CHUNK>()).copied() else {
-                return Err(Wrong);
-            };
-            let Some(place) = out.get_mut(to..).and_then(|part| part.first_chunk_mut()) else { return Err(Wrong) };
-            *place = chunk;
+        while to < end {
+            copy::<CHUNK>(out, source, to)?;
             source += CHUNK;
             to += CHUNK;
-            if to >= end {
-                return Ok(());
-            }
         }
+        return Ok(());
+    }
+    if distance >= LITTLE {
+        while to < end {
+            copy::<LITTLE>(out, source, to)?;
+            source += LITTLE;
+            to += LITTLE;
+        }
+        return Ok(());
     }
     if distance == 1 {
         let value = out[source];
@@ -108,6 +101,13 @@ pub(super) fn repeat(out: &mut [u8], at: usize, distance: usize, length: usize, 
             out[to] = out[to - distance];
         }
     }
+    Ok(())
+}
+
+#[inline(always)]
+fn copy<const N: usize>(out: &mut [u8], from: usize, to: usize) -> Result<(), Wrong> {
+    let chunk: [u8; N] = *out.get(from..).and_then(<[u8]>::first_chunk).ok_or(Wrong)?;
+    *out.get_mut(to..).and_then(<[u8]>::first_chunk_mut).ok_or(Wrong)? = chunk;
     Ok(())
 }
 

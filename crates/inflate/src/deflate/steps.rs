@@ -3,8 +3,7 @@
 //! by helpers, carried out in order.
 
 use super::block::{Decoder, Stop, Wrong};
-use super::out::{CHUNK, Out, put, repeat};
-use super::tables::count;
+use super::out::{LITTLE, Out, repeat};
 use super::{MARGIN, WINDOW};
 
 /// Room for so many literals and matches.
@@ -13,7 +12,7 @@ const MATCHES: usize = 16 * 1024;
 /// So many literals before a match at most; the number itself says that no match comes after them.
 const MANY: usize = 511;
 
-const _: () = assert!(MANY + 258 + 2 * CHUNK < MARGIN && WINDOW <= 1 << 15);
+const _: () = assert!(MANY + 258 + 4 * LITTLE < MARGIN && WINDOW <= 1 << 15);
 
 /// A part of a stream.
 pub(crate) struct Steps {
@@ -83,10 +82,10 @@ impl Steps {
             }
             next += 1;
             let run = (entry >> 23) as usize;
-            let from = literals.get(literal..).and_then(|part| part.first_chunk::<CHUNK>());
-            let to = out.get_mut(at..).and_then(|part| part.first_chunk_mut::<CHUNK>());
+            let from = literals.get(literal..).and_then(|part| part.first_chunk::<LITTLE>());
+            let to = out.get_mut(at..).and_then(|part| part.first_chunk_mut::<LITTLE>());
             match (from, to) {
-                (Some(from), Some(to)) if run <= CHUNK => *to = *from,
+                (Some(from), Some(to)) if run <= LITTLE => *to = *from,
                 _ => out[at..at + run].copy_from_slice(&literals[literal..literal + run]),
             }
             at += run;
@@ -128,14 +127,14 @@ struct Filling<'a> {
 impl Out for Filling<'_> {
     #[inline(always)]
     fn full(&self) -> bool {
-        // A round has seven literals at most; long runs of them take an entry each, and there is no more than all.
+        // A round has three literals at most; long runs of them take an entry each, and there is no more than all.
         self.filled.literals > LITERALS - 8 || self.filled.matches >= MATCHES - LITERALS / MANY - 1
     }
 
     #[inline(always)]
-    fn literals(&mut self, entry: u32) {
-        put(self.literals, self.filled.literals, entry);
-        self.filled.literals += count(entry);
+    fn literal(&mut self, byte: u8) {
+        self.literals[self.filled.literals] = byte;
+        self.filled.literals += 1;
     }
 
     #[inline(always)]

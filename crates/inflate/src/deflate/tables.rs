@@ -12,19 +12,16 @@ pub(super) const LITERAL_ROOM: usize = 4096;
 /// Room in a table of distances; at most 402 entries are used.
 pub(super) const DISTANCE_ROOM: usize = 512;
 
-/// Literals and nothing else.
-pub(super) const LITERALS: u32 = 1 << 9;
-/// Neither literals nor a base.
+/// A literal; the byte is in bits 16 to 23.
+pub(super) const LITERAL: u32 = 1 << 9;
+/// Neither a literal nor a base.
 pub(super) const SPECIAL: u32 = 1 << 10;
 /// Special: the entry leads to another table, at the offset in bits 16 to 31, with as many bits as [`code`] says.
 pub(super) const FURTHER: u32 = 1 << 11;
 /// Special: the block ends.
 pub(super) const END: u32 = 1 << 12;
-/// One literal, in the place where they are counted.
-const ONE: u32 = 1 << 13;
 
-// Of an entry of the literals' alphabet, bits 16 to 23 are the first literal, if there is one, and bits 24 to 31 the second one or the
-// length less three; of one of the distances' alphabet, bits 16 to 31 are the base.
+// Of a length, bits 24 to 31 are the base less three; of a distance, bits 16 to 31 are the base.
 
 /// How many bits of the stream go: the codes and what extra bits follow them.
 #[inline(always)]
@@ -36,12 +33,6 @@ pub(super) fn total(entry: u32) -> u32 {
 #[inline(always)]
 pub(super) fn code(entry: u32) -> u32 {
     (entry >> 5) & 15
-}
-
-/// How many literals an entry has.
-#[inline(always)]
-pub(super) fn count(entry: u32) -> usize {
-    ((entry >> 13) & 3) as usize
 }
 
 const LENGTHS: [(u32, u32); 29] = [
@@ -79,7 +70,7 @@ const LENGTHS: [(u32, u32); 29] = [
 /// What a symbol of the literals' alphabet means, without the length of its code.
 pub(super) fn literal(symbol: usize) -> u32 {
     match symbol {
-        0..=255 => LITERALS | ONE | ((symbol as u32) << 16),
+        0..=255 => LITERAL | ((symbol as u32) << 16),
         256 => SPECIAL | END,
         _ => LENGTHS.get(symbol - 257).map_or(SPECIAL, |(base, extra)| ((base - 3) << 24) | extra),
     }
@@ -196,24 +187,5 @@ fn fill(sorted: &[u16], count: &[u16; 16], bits: u32, table: &mut [u32], meaning
 
 /// A meaning with the length of its code: extra bits are counted in.
 fn entry(meant: u32, length: u32) -> u32 {
-    if meant & (LITERALS | SPECIAL) != 0 { meant | length } else { meant + length + (length << 5) }
-}
-
-/// Puts two symbols into one entry where both codes are short enough: two literals, or a literal and a length.
-pub(super) fn pairs(table: &mut [u32; LITERAL_ROOM]) {
-    // From behind: what follows a code stands at a lower index, where entries are still single ones.
-    for index in (1..1_usize << LITERAL_BITS).rev() {
-        let first = table[index];
-        let next = table[index >> total(first)];
-        let length = total(first);
-        let used = if next & LITERALS != 0 { total(next) } else { code(next) };
-        if first & LITERALS == 0 || next & SPECIAL != 0 || length + used > LITERAL_BITS {
-            continue;
-        }
-        table[index] = if next & LITERALS != 0 {
-            (first & 0x00ff_0000) | ((next & 0x00ff_0000) << 8) | LITERALS | (2 * ONE) | (length + used)
-        } else {
-            (first & 0x00ff_0000) | (next & 0xff00_0000) | ONE | ((length + used) << 5) | (length + total(next))
-        };
-    }
+    if meant & (LITERAL | SPECIAL) != 0 { meant | length } else { meant + length + (length << 5) }
 }

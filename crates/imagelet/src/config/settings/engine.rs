@@ -89,8 +89,8 @@ pub(super) static ROWS: &[Setting] = &[
         value_name: "auto|off",
         list: None,
         group: Group::Engine,
-        help: "auto: a large gzip layer is inflated on more than one core while there are idle ones, as long as there is \
-               memory; off: on one",
+        help: "auto: in a build with ISA-L, a large gzip layer is inflated on more than one core while there are idle ones \
+               and memory; off: on one",
         apply: |c, raw| raw.choice(&INFLATES).map(|v| c.parallel_inflate = v),
         show: |c| word(&INFLATES, c.parallel_inflate),
     },
