@@ -25,14 +25,20 @@ fn a_copy_of_an_image_is_what_a_mount_shows() {
     let name = s.registry.push(&s.layout, &s.layout.image(&layers), "files/nasty:1");
     s.imagelet.ok(&["pull", &name]);
     let mounted = s.imagelet.mount(&name, s.scratch.join("mounted"));
-    let out = s.scratch.join("copy");
-    s.imagelet.ok(&["cp", &format!("{name}:/"), &out.display().to_string()]);
-    let (mounted, copied) = (read(&mounted), read(&out));
-    assert!(copied.len() > 300, "only {} entries", copied.len());
-    // The mount counts names that upper layers hide; a copy has what is seen.
-    let differ: Vec<String> =
-        differences(&mounted, &copied).into_iter().filter(|line| !line.contains(": links: ")).collect();
-    assert_eq!(differ, Vec::<String>::new(), "mounted | copied");
+    let mounted = read(&mounted);
+    let out = s.scratch.join("copy-of-dir");
+    for shape in ["dir", "erofs"] {
+        let imagelet = Imagelet::on(&s.scratch.join(shape)).global("--layer-format", shape);
+        imagelet.ok(&["pull", &name]);
+        let out = s.scratch.join(&format!("copy-of-{shape}"));
+        imagelet.ok(&["cp", &format!("{name}:/"), &out.display().to_string()]);
+        let copied = read(&out);
+        assert!(copied.len() > 300, "only {} entries", copied.len());
+        // The mount counts names that upper layers hide; a copy has what is seen.
+        let differ: Vec<String> =
+            differences(&mounted, &copied).into_iter().filter(|line| !line.contains(": links: ")).collect();
+        assert_eq!(differ, Vec::<String>::new(), "mounted | copied from {shape}");
+    }
 
     // The listing has every entry once, and says of each what it is.
     let listed = json(&s.imagelet.ok(&["ls", "-R", "-o", "json", &name]));
