@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use cri_api::{
-    CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, FsInfo, Image, ImageFilter, ImageLayers, ImageService, ImageSpec,
-    ImageStatus, ImageUsage, MountRequest, MountedImage, ProgressSink, PullEvent, PullImageRequest, Result,
+    CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, FsInfo, Image, ImageFilter, ImageLayers,
+    ImageService, ImageSpec, ImageStatus, ImageUsage, MountRequest, MountedImage, ProgressSink, PullEvent,
+    PullImageRequest, Result,
 };
 use oci::Digest;
 use tokio::time::Instant;

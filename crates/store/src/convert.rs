@@ -200,7 +200,7 @@ impl Inner {
         let mounts = self.live_mounts()?;
         let replaced = |step: &&Move| step.replaces.expect("every one takes another's place");
         for step in &moves {
-            if let Some((target, _)) = mounts.iter().find(|(_, mount)| mount.layers.contains(&replaced(&step))) {
+            if let Some((target, _)) = mounts.iter().find(|(_, mount)| mount.layers.contains(&replaced(step))) {
                 // It came between: all go back, and can be converted another time.
                 let left = |step: &&Move| LeftLayer { diff_id: step.diff_id.clone(), why: is_mounted(target) };
                 done.left.extend(moves.iter().map(left));

@@ -10,6 +10,7 @@ mod budget;
 mod check;
 mod config;
 mod conformance;
+mod convert;
 mod crowd;
 mod cut_off;
 mod deadlines;

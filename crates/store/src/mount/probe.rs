@@ -167,7 +167,7 @@ mod tests {
         let layout = Layout::open(root.path()).expect("opens");
         let found = support(&layout);
         assert_ne!(found, Support::None);
-        assert_eq!(attempt(&layout, Ways { from_file: false, ..Ways::default() }).expect("mounts"), true);
+        assert!(attempt(&layout, Ways { from_file: false, ..Ways::default() }).expect("mounts"));
         let names = layout::names(root.path()).expect("readable");
         assert!(!names.contains(&"mounts".into()), "{names:?}");
         assert!(layout::names(&root.path().join(layout::INGEST)).expect("readable").is_empty());
