@@ -19,9 +19,10 @@ pub const LEAST_MEMORY: usize = 4 << 20;
 pub struct Limits {
     /// Bytes of the files of all layers of an image.
     pub image_bytes: u64,
-    /// How many times its compressed size a layer may inflate to. It counts from [`Limits::FREE_BYTES`] on. No gzip stream can
-    /// reach more than 1032.
+    /// How many times its compressed size a layer may inflate to. No gzip stream can reach more than 1032.
     pub inflate_ratio: u64,
+    /// A layer that inflates to no more is never too much for its size: files of zeros are small in zstd.
+    pub inflate_free: u64,
     /// Bytes of an index or a manifest.
     pub manifest_bytes: u64,
     /// Bytes of an image config.
@@ -29,18 +30,21 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// A layer that inflates to no more is never too much for its size.
-    pub const FREE_BYTES: u64 = 64 << 20;
-
     /// What a layer of so many compressed bytes may inflate to.
     pub(crate) fn inflated(&self, compressed: u64) -> u64 {
-        compressed.saturating_mul(self.inflate_ratio).max(Self::FREE_BYTES)
+        compressed.saturating_mul(self.inflate_ratio).max(self.inflate_free)
     }
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { image_bytes: 256 << 30, inflate_ratio: 1500, manifest_bytes: 4 << 20, config_bytes: 4 << 20 }
+        Self {
+            image_bytes: 256 << 30,
+            inflate_ratio: 1500,
+            inflate_free: 1 << 30,
+            manifest_bytes: 4 << 20,
+            config_bytes: 4 << 20,
+        }
     }
 }
 

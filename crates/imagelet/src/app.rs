@@ -403,6 +403,7 @@ impl App {
         options.limits = image_service::Limits {
             image_bytes: wanted.image_bytes,
             inflate_ratio: wanted.inflate_ratio as u64,
+            inflate_free: options.limits.inflate_free,
             manifest_bytes: wanted.manifest_bytes,
             config_bytes: wanted.config_bytes,
         };

@@ -105,7 +105,8 @@ async fn layers_beyond_the_limits() {
 async fn images_beyond_the_limits() {
     // Gzip cannot make so much of so little; zstd can.
     let zeros = || LayerBuilder::new().dir("a/").file("a/zeros", vec![0; 70_000_000]);
-    let node = Node::with(|options| options.limits.image_bytes = 75_000_000).await;
+    let node =
+        Node::with(|options| (options.limits.image_bytes, options.limits.inflate_free) = (75_000_000, 64 << 20)).await;
     let bomb = zeros().compression(Compression::Zstd);
     refused(&node, &image().layer(bomb).build(), Kind::InvalidArgument, &["uncompressed bytes", "67108864"]).await;
     let two = image().layer(zeros()).layer(layer("b/x", 1, 6_000_000)).build();

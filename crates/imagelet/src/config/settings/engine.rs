@@ -242,7 +242,7 @@ pub(super) static ROWS: &[Setting] = &[
         value_name: "N",
         list: None,
         group: Group::Engine,
-        help: "How many times its compressed size a layer may inflate to; 64Mi are always allowed, and gzip cannot make more than 1032 times",
+        help: "How many times its compressed size a layer may inflate to; 1Gi is always allowed, and gzip cannot make more than 1032 times",
         apply: |c, raw| raw.count(1..=1_000_000_000).map(|v| c.limits.inflate_ratio = v),
         show: |c| json!(c.limits.inflate_ratio),
     },
