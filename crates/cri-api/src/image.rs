@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use oci::RegistryAuth;
 use serde::{Deserialize, Serialize};
 
-use crate::{PodSandboxConfig, ProgressSink};
+use crate::{BeforeVisible, PodSandboxConfig, ProgressSink};
 
 /// Which image is meant. Lookups take a full or short image id with or without `sha256:`, a name with tag, digest or
 /// neither, in any spelling that normalises to a recorded name.
@@ -94,6 +94,9 @@ pub struct PullImageRequest {
     pub sandbox: Option<PodSandboxConfig>,
     /// Where progress is told. CRI has no place for it: a remote runtime tells nothing.
     pub progress: ProgressSink,
+    /// What has to be done before the image may appear. An implementation that cannot say when that is does it at once; one
+    /// that finds the image present as it is leaves it.
+    pub before_visible: BeforeVisible,
 }
 
 impl PullImageRequest {

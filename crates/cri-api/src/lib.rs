@@ -6,6 +6,7 @@
 //! implementation runs.
 #![deny(missing_docs)]
 
+mod before_visible;
 mod check;
 mod convert;
 mod error;
@@ -16,6 +17,7 @@ mod runtime;
 #[cfg(feature = "testing")]
 pub mod testing;
 
+pub use before_visible::BeforeVisible;
 pub use check::{CheckProgress, CheckReport, CheckRequest, CheckSink, Problem, ProblemKind};
 pub use convert::{ConvertReport, ConvertRequest, ConvertedImage, LayerShape, LeftLayer};
 pub use error::{Error, Kind, Result};

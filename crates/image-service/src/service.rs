@@ -59,8 +59,17 @@ impl ImageService for Engine {
             .map_err(|error| invalid(format!("couldn't parse image name {text:?}: {error}")))?
             .canonical();
         let auth = request.auth.filter(|auth| !auth.is_anonymous());
-        let job = PullJob { shared: Arc::clone(&self.0), reference, auth };
-        let ticket = self.0.pulls.join(&job.key(), |context| job.run(context));
+        let before_visible = request.before_visible;
+        let job = PullJob { shared: Arc::clone(&self.0), reference, auth, before_visible: before_visible.clone() };
+        let key = job.key();
+        // A job that runs does what its own pull wants to have done.
+        if self.0.pulls.has(&key) {
+            before_visible.done().await?;
+        }
+        let ticket = self.0.pulls.join(&key, |context| job.run(context));
+        if !ticket.led {
+            before_visible.done().await?;
+        }
         let _seat = ticket.hub().join(request.progress);
         let id = ticket.wait().await?;
         Ok(id.to_string())

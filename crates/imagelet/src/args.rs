@@ -7,11 +7,12 @@ mod pods;
 mod streaming;
 mod trees;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, ValueParser};
-use clap::{Args, Parser, Subcommand, ValueHint};
+use clap::{Args, FromArgMatches as _, Parser, Subcommand, ValueHint};
 
 use crate::config::flags::SettingFlags;
 use crate::output::{Format, Printer};
@@ -51,6 +52,28 @@ pub(crate) struct Cli {
     pub(crate) settings: SettingFlags,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Cli {
+    /// What this process was asked for. Ends it where that is help, or wrong.
+    pub(crate) fn read() -> Self {
+        let words: Vec<OsString> = std::env::args_os().collect();
+        Self::of_one_command(&words).unwrap_or_else(|| Self::parse_from(words))
+    }
+
+    /// The same by a parser that knows one command alone: clap gives each of its commands a copy of every setting, which
+    /// takes longer than a pull of what is present. `None`: the whole one has to be asked, which also says what is wrong.
+    ///
+    /// What it takes, the whole one takes as well: before the command there are options only, and none of them is another
+    /// one for that.
+    fn of_one_command(words: &[OsString]) -> Option<Self> {
+        let commands = Command::augment_subcommands(clap::Command::new("imagelet"));
+        let named = words.iter().skip(1).find_map(|word| commands.find_subcommand(word))?.clone();
+        let root = clap::Command::new("imagelet").subcommand_required(true).args_override_self(true);
+        let root = SettingFlags::augment_args(Global::augment_args(root)).subcommand(named);
+        let matches = root.try_get_matches_from(words).ok()?;
+        Self::from_arg_matches(&matches).ok()
+    }
 }
 
 /// What every command takes.
@@ -471,8 +494,39 @@ mod tests {
 
     use super::*;
 
+    fn words(line: &str) -> Vec<OsString> {
+        std::iter::once("imagelet").chain(line.split_whitespace()).map(OsString::from).collect()
+    }
+
     fn parse(line: &str) -> Result<Cli, clap::Error> {
-        Cli::try_parse_from(std::iter::once("imagelet").chain(line.split_whitespace()))
+        let whole = Cli::try_parse_from(words(line));
+        // A parser that knows one command alone says the same, or nothing.
+        if let Some(one) = Cli::of_one_command(&words(line)) {
+            assert_eq!(format!("{one:?}"), format!("{:?}", whole.as_ref().expect(line)), "{line}");
+        }
+        whole
+    }
+
+    #[test]
+    fn a_parser_that_knows_one_command_is_asked_first() {
+        for line in [
+            "pull busybox",
+            "--root /r -q pull --creds a:b busybox alpine --progress none",
+            "-c f images -o json --no-trunc",
+            "list busybox",
+            "gc --dry-run --root=/r",
+            "version",
+        ] {
+            parse(line).expect(line);
+            assert!(Cli::of_one_command(&words(line)).is_some(), "{line}");
+        }
+        // A value that is called like a command, and what only the whole parser has words for.
+        for line in ["--config pull images", "images --root pull", "--root images pull busybox"] {
+            parse(line).expect(line);
+        }
+        for line in ["", "help pull", "pull --help", "pull", "pull --unknown x", "pul busybox", "--version"] {
+            assert!(Cli::of_one_command(&words(line)).is_none(), "{line}");
+        }
     }
 
     #[test]

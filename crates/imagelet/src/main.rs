@@ -25,7 +25,6 @@ mod yaml;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
 use tokio_util::task::TaskTracker;
 
 use app::App;
@@ -38,7 +37,7 @@ use progress::Progress;
 use signals::Signals;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::read();
     let printer = cli.global.printer();
     // These two need nothing, and must work where nothing else does.
     match &cli.command {

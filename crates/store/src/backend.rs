@@ -1,43 +1,167 @@
 //! The database's file: plain reads and writes, and one more try with the reserve's blocks when the disk is full.
 //! Takes no lock of its own: the store's lock file has been taken before. Used by [`crate::db`] alone.
+//!
+//! redb marks its file when it opens it, and cleans it up when it closes it: seven syncs for a process that only looks at
+//! an image. So what redb writes before the first transaction is kept aside, and so is what it writes at the end, after
+//! [`ReservedFile::end`]. A file that is left so is one that was not closed: every transaction carries the state of the
+//! allocator with it (quick repair), by which the next open finds at once what is free. Only that open's marks come to the
+//! disk, with the first transaction after it, and mostly they are there already.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redb::StorageBackend;
 
 use crate::reserve::{Reserve, is_full};
 use crate::young::Youth;
 
-/// A file that can fall back on the reserve.
+/// A file that can fall back on the reserve. Clones are one.
+#[derive(Clone, Debug)]
+pub(crate) struct ReservedFile(Arc<Shared>);
+
 #[derive(Debug)]
-pub(crate) struct ReservedFile {
+struct Shared {
     file: File,
     reserve: Arc<Reserve>,
     youth: Arc<Youth>,
     /// Set by the first operation that fails; redb refuses everything from then on.
-    failed: Arc<AtomicBool>,
+    failed: AtomicBool,
+    /// Whether nothing is kept aside.
+    through: AtomicBool,
+    /// Guards what redb has written and the file has not, and the change to writing through.
+    aside: Mutex<Option<Aside>>,
+}
+
+/// What redb did, in its order.
+#[derive(Debug, Default)]
+struct Aside(Vec<Act>);
+
+#[derive(Debug)]
+enum Act {
+    Write(u64, Vec<u8>),
+    Length(u64),
+    Sync,
+}
+
+impl Aside {
+    fn length(&self) -> Option<u64> {
+        self.0.iter().rev().find_map(|act| if let Act::Length(length) = act { Some(*length) } else { None })
+    }
+
+    /// Puts what was written here over what the file says of the bytes from `offset`.
+    fn lay_over(&self, offset: u64, bytes: &mut [u8]) {
+        for act in &self.0 {
+            let Act::Write(at, written) = act else { continue };
+            let begin = offset.max(*at);
+            let end = (offset + bytes.len() as u64).min(at + written.len() as u64);
+            if begin < end {
+                let part = |from: u64| to_usize(begin - from)..to_usize(end - from);
+                bytes[part(offset)].copy_from_slice(&written[part(*at)]);
+            }
+        }
+    }
+}
+
+/// A place within a buffer.
+fn to_usize(place: u64) -> usize {
+    usize::try_from(place).expect("a buffer is not larger than the memory")
 }
 
 impl ReservedFile {
-    pub(crate) fn open(
-        path: &Path,
-        reserve: Arc<Reserve>,
-        youth: Arc<Youth>,
-        failed: Arc<AtomicBool>,
-    ) -> io::Result<Self> {
+    /// Opens or creates it. Nothing is written until [`ReservedFile::begin`].
+    pub(crate) fn open(path: &Path, reserve: Arc<Reserve>, youth: Arc<Youth>) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
-        Ok(Self { file, reserve, youth, failed })
+        Ok(Self(Arc::new(Shared {
+            file,
+            reserve,
+            youth,
+            failed: AtomicBool::new(false),
+            through: AtomicBool::new(false),
+            aside: Mutex::new(Some(Aside::default())),
+        })))
+    }
+
+    /// Whether nothing has failed.
+    pub(crate) fn is_usable(&self) -> bool {
+        !self.0.failed.load(Ordering::Acquire)
+    }
+
+    /// From now on everything is written. What was kept aside comes first, in its order, unless it changes nothing.
+    pub(crate) fn begin(&self) -> io::Result<()> {
+        if self.is_through() {
+            return Ok(());
+        }
+        let mut aside = self.aside();
+        if let Some(kept) = &*aside
+            && self.note(self.changes_something(kept))?
+        {
+            for act in &kept.0 {
+                match act {
+                    Act::Write(offset, bytes) => self.put(*offset, bytes)?,
+                    Act::Length(length) => self.with_reserve(|| self.0.file.set_len(*length))?,
+                    Act::Sync => self.sync()?,
+                }
+            }
+        }
+        *aside = None;
+        self.0.through.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// From now on nothing is written any more: the file stays as the last transaction left it.
+    pub(crate) fn end(&self) {
+        let mut aside = self.aside();
+        aside.get_or_insert_default();
+        self.0.through.store(false, Ordering::Release);
+    }
+
+    fn is_through(&self) -> bool {
+        self.0.through.load(Ordering::Acquire)
+    }
+
+    fn aside(&self) -> MutexGuard<'_, Option<Aside>> {
+        // Each act is whole before it is put there.
+        self.0.aside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps an act aside, or says that it has to be done.
+    fn keep(&self, act: impl FnOnce() -> Act) -> bool {
+        if self.is_through() {
+            return false;
+        }
+        self.aside().as_mut().map(|aside| aside.0.push(act())).is_some()
+    }
+
+    /// Whether the file would be another one with this.
+    fn changes_something(&self, kept: &Aside) -> io::Result<bool> {
+        let length = self.0.file.metadata()?.len();
+        if kept.length().is_some_and(|wanted| wanted != length) {
+            return Ok(true);
+        }
+        for act in &kept.0 {
+            let Act::Write(offset, bytes) = act else { continue };
+            if offset + bytes.len() as u64 > length {
+                return Ok(true);
+            }
+            let mut there = vec![0; bytes.len()];
+            self.0.file.read_exact_at(&mut there, *offset)?;
+            let mut wanted = there.clone();
+            kept.lay_over(*offset, &mut wanted);
+            if there != wanted {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Does it; when the disk is full, gives up the reserve and does it once more.
     fn with_reserve(&self, act: impl Fn() -> io::Result<()>) -> io::Result<()> {
         self.note(match act() {
-            Err(error) if is_full(&error) => self.reserve.give_up().and_then(|given| {
+            Err(error) if is_full(&error) => self.0.reserve.give_up().and_then(|given| {
                 if given {
                     tracing::warn!("the disk is full: the store's reserve is given up");
                 }
@@ -47,9 +171,24 @@ impl ReservedFile {
         })
     }
 
+    fn put(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        #[cfg(test)]
+        self.check_hook()?;
+        self.with_reserve(|| self.0.file.write_all_at(data, offset))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        if self.0.youth.is_careless() {
+            return Ok(());
+        }
+        #[cfg(test)]
+        self.0.reserve.syncs.fetch_add(1, Ordering::Relaxed);
+        self.with_reserve(|| self.0.file.sync_data())
+    }
+
     #[cfg(test)]
     fn check_hook(&self) -> io::Result<()> {
-        if self.reserve.fail.load(Ordering::Relaxed) {
+        if self.0.reserve.fail.load(Ordering::Relaxed) {
             return self.note(Err(io::Error::other("the test says so")));
         }
         Ok(())
@@ -57,7 +196,7 @@ impl ReservedFile {
 
     fn note<T>(&self, result: io::Result<T>) -> io::Result<T> {
         if result.is_err() {
-            self.failed.store(true, Ordering::Release);
+            self.0.failed.store(true, Ordering::Release);
         }
         result
     }
@@ -65,27 +204,53 @@ impl ReservedFile {
 
 impl StorageBackend for ReservedFile {
     fn len(&self) -> io::Result<u64> {
-        self.note(self.file.metadata().map(|metadata| metadata.len()))
+        let aside = if self.is_through() { None } else { self.aside().as_ref().and_then(Aside::length) };
+        match aside {
+            Some(length) => Ok(length),
+            None => self.note(self.0.file.metadata().map(|metadata| metadata.len())),
+        }
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.note(self.file.read_exact_at(out, offset))
+        if self.is_through() {
+            return self.note(self.0.file.read_exact_at(out, offset));
+        }
+        let aside = self.aside();
+        let Some(kept) = &*aside else { return self.note(self.0.file.read_exact_at(out, offset)) };
+        // A file that is to become longer has zeros there.
+        let mut read = 0;
+        while read < out.len() {
+            match self.note(self.0.file.read_at(&mut out[read..], offset + read as u64))? {
+                0 if kept.length().is_some_and(|length| offset + out.len() as u64 <= length) => {
+                    out[read..].fill(0);
+                    break;
+                }
+                0 => return self.note(Err(io::ErrorKind::UnexpectedEof.into())),
+                more => read += more,
+            }
+        }
+        kept.lay_over(offset, out);
+        Ok(())
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.with_reserve(|| self.file.set_len(len))
+        if self.keep(|| Act::Length(len)) {
+            return Ok(());
+        }
+        self.with_reserve(|| self.0.file.set_len(len))
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        if self.youth.is_careless() {
+        if self.keep(|| Act::Sync) {
             return Ok(());
         }
-        self.with_reserve(|| self.file.sync_data())
+        self.sync()
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        #[cfg(test)]
-        self.check_hook()?;
-        self.with_reserve(|| self.file.write_all_at(data, offset))
+        if self.keep(|| Act::Write(offset, data.to_vec())) {
+            return Ok(());
+        }
+        self.put(offset, data)
     }
 }

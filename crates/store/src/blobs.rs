@@ -6,7 +6,6 @@ use std::ffi::CString;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::unix::fs::MetadataExt as _;
 use std::sync::PoisonError;
 
 use oci::{Digest, Document, Manifest};
@@ -14,6 +13,7 @@ use redb::WriteTransaction;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::accounting::bytes_on_disk;
 use crate::db::{DbError, Records, RecordsMut};
 use crate::error::StoreError;
 use crate::ingest::Private;
@@ -96,8 +96,8 @@ impl BlobIngest {
             let what = format!("{} bytes were written instead of {}", self.written, self.size);
             return Err(self.private.failed("keep", io::Error::new(io::ErrorKind::InvalidData, what)));
         }
-        let metadata = self.file.metadata().map_err(|error| self.private.failed("look at", error))?;
-        let disk_bytes = metadata.blocks() * 512;
+        let disk_bytes = bytes_on_disk(|| rustix::fs::fstat(&self.file));
+        let disk_bytes = disk_bytes.map_err(|error| self.private.failed("look at", error.into()))?;
         Ok(NewBlob { private: self.private, digest: self.digest, size: self.size, disk_bytes })
     }
 
@@ -165,7 +165,7 @@ pub(crate) struct Linked<'a> {
 }
 
 impl<'a> Linked<'a> {
-    /// Gives the blobs their names under `blobs/`, and makes these durable where the store is.
+    /// Gives the blobs their names under `blobs/`. The sync of the commit makes them durable.
     pub(crate) fn new(inner: &'a Inner, blobs: Vec<&'a NewBlob>, next: &mut u64) -> Result<Self, StoreError> {
         let mut linked = Self { inner, blobs: Vec::new(), taken: Vec::new(), replaced: Vec::new() };
         for blob in blobs {

@@ -1,5 +1,5 @@
-//! Making an image visible, in five steps: attributes of implicit directories, one sync of the file system, renames
-//! into `layers/`, one transaction, and the note in the shared layers. A kill between any two leaves an image that is
+//! Making an image visible, in five steps: attributes of implicit directories, renames into `layers/`, one sync of the
+//! file system, one transaction, and the note in the shared layers. A kill between any two leaves an image that is
 //! absent and directories that the next open sweeps; a failure is undone at once.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -96,27 +96,20 @@ impl Store {
         let named = named_by(&commit.manifest, &commit.manifest_media_type);
         let blobs: Vec<&NewBlob> =
             commit.blobs.iter().map(Arc::as_ref).filter(|b| named.contains(b.digest())).collect();
-        let is_durable = inner.durability == Durability::Full;
-        if is_durable && !(moves.is_empty() && blobs.is_empty()) {
-            inner.sync_file_system()?;
-            // Everything is on the disk, so that this costs the least here.
-            let youth = inner.db.youth();
-            youth.end().map_err(|source| StoreError::io("settle", &inner.layout.path, source))?;
-        }
-        inner.measure(&steps)?;
         let mut linked = Linked::new(inner, blobs, &mut next_layer)?;
         let joins = inner.find_shares(&steps)?;
         let mut moved = Moved::new(inner);
         for step in &moves {
             moved.rename(step)?;
         }
-        let sync_failed = |source| StoreError::io("sync", &inner.layout.path, source);
-        if is_durable && !moves.is_empty() {
-            inner.layout.sync_directories().map_err(sync_failed)?;
+        if inner.durability == Durability::Full && !(moves.is_empty() && linked.is_empty()) {
+            // The names are there already, so that this makes them durable as well.
+            inner.sync_file_system()?;
+            // Everything is on the disk, so that this costs the least here.
+            let youth = inner.db.youth();
+            youth.end().map_err(|source| StoreError::io("settle", &inner.layout.path, source))?;
         }
-        if is_durable && !linked.is_empty() {
-            inner.layout.sync_blobs().map_err(sync_failed)?;
-        }
+        inner.measure(&moves)?;
         // From here to the leases below, a removal must not take what has just become visible.
         let mut leases = inner.lease_table();
         let (record, released) = inner.db.write(|transaction| {
@@ -161,7 +154,7 @@ fn check_config(id: &Digest, commit: &ImageCommit) -> Result<(), CommitError> {
     Ok(())
 }
 
-/// Step 3: renames, which are taken back unless the transaction comes about.
+/// Step 2: renames, which are taken back unless the transaction comes about.
 pub(crate) struct Moved<'a> {
     inner: &'a Inner,
     done: Vec<&'a Move>,

@@ -180,20 +180,17 @@ impl Inner {
             return Ok(());
         }
         self.patch_implicit(&steps)?;
-        let is_durable = self.durability == Durability::Full;
-        if is_durable {
-            self.sync_file_system()?;
-            self.db.youth().end().map_err(|source| StoreError::io("settle", &self.layout.path, source))?;
-        }
-        self.measure(&steps)?;
         let joins = self.find_shares(&steps)?;
         let mut moved = Moved::new(self);
         for step in &moves {
             moved.rename(step)?;
         }
-        if is_durable {
-            self.layout.sync_directories().map_err(|source| StoreError::io("sync", &self.layout.path, source))?;
+        if self.durability == Durability::Full {
+            // The names are there already, so that this makes them durable as well.
+            self.sync_file_system()?;
+            self.db.youth().end().map_err(|source| StoreError::io("settle", &self.layout.path, source))?;
         }
+        self.measure(&moves)?;
         // A check looks for directories without records, which the old ones are until they are deleted.
         let _deleting = self.deleting.read().unwrap_or_else(PoisonError::into_inner);
         let mounting = self.mounting.lock().unwrap_or_else(PoisonError::into_inner);

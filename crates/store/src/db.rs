@@ -2,7 +2,6 @@
 //! what is in it.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use redb::{Database, ReadTransaction, ReadableDatabase, WriteTransaction};
@@ -52,20 +51,32 @@ pub(crate) struct Db {
 #[derive(Debug)]
 struct Handle {
     db: Database,
-    failed: Arc<AtomicBool>,
+    file: ReservedFile,
 }
 
 impl Handle {
     fn open(path: &Path, reserve: &Arc<Reserve>, youth: &Arc<Youth>) -> Result<Self, DbError> {
-        let failed = Arc::new(AtomicBool::new(false));
-        let file =
-            ReservedFile::open(path, Arc::clone(reserve), Arc::clone(youth), Arc::clone(&failed)).map_err(io_error)?;
-        let db = Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(file)?;
-        Ok(Self { db, failed })
+        let file = ReservedFile::open(path, Arc::clone(reserve), Arc::clone(youth)).map_err(io_error)?;
+        let db = Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(file.clone())?;
+        Ok(Self { db, file })
     }
 
     fn is_usable(&self) -> bool {
-        !self.failed.load(Ordering::Acquire)
+        self.file.is_usable()
+    }
+
+    /// A transaction that leaves a file which need not be closed.
+    fn begin_write(&self) -> Result<WriteTransaction, DbError> {
+        self.file.begin().map_err(io_error)?;
+        let mut transaction = self.db.begin_write()?;
+        transaction.set_quick_repair(true);
+        Ok(transaction)
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.file.end();
     }
 }
 
@@ -75,7 +86,7 @@ impl Db {
         let handle = Handle::open(path, &reserve, &youth)?;
         // A store that is there is opened without a write: there may be no space for one.
         if !tables::are_there(&handle.db.begin_read()?)? {
-            let transaction = handle.db.begin_write()?;
+            let transaction = handle.begin_write()?;
             tables::make(&transaction)?;
             transaction.commit()?;
         }
@@ -92,8 +103,8 @@ impl Db {
 
     /// One consistent look at the records.
     pub(crate) fn read<T, E: From<DbError>>(&self, act: impl FnOnce(&ReadTransaction) -> Result<T, E>) -> Result<T, E> {
-        self.with_handle(|db| {
-            let transaction = db.begin_read().map_err(DbError::from)?;
+        self.with_handle(|handle| {
+            let transaction = handle.db.begin_read().map_err(DbError::from)?;
             act(&transaction)
         })
     }
@@ -105,8 +116,8 @@ impl Db {
         act: impl FnOnce(&WriteTransaction) -> Result<T, E>,
     ) -> Result<T, E> {
         self.youth.before_write().map_err(io_error)?;
-        self.with_handle(|db| {
-            let transaction = db.begin_write().map_err(DbError::from)?;
+        self.with_handle(|handle| {
+            let transaction = handle.begin_write()?;
             let value = act(&transaction)?;
             transaction.commit().map_err(DbError::from)?;
             Ok(value)
@@ -114,11 +125,11 @@ impl Db {
     }
 
     /// Runs `act` on a usable handle.
-    fn with_handle<T, E: From<DbError>>(&self, act: impl FnOnce(&Database) -> Result<T, E>) -> Result<T, E> {
+    fn with_handle<T, E: From<DbError>>(&self, act: impl FnOnce(&Handle) -> Result<T, E>) -> Result<T, E> {
         loop {
             let guard = self.handle.read().unwrap_or_else(PoisonError::into_inner);
             if let Some(handle) = guard.as_ref().filter(|handle| handle.is_usable()) {
-                return act(&handle.db);
+                return act(handle);
             }
             drop(guard);
             let mut guard = self.handle.write().unwrap_or_else(PoisonError::into_inner);

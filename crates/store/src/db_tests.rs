@@ -105,3 +105,90 @@ fn a_record_of_an_unknown_format_is_named() {
     assert!(decode::<LayerEntry>("layer 7", &[]).is_err());
     assert!(decode::<LayerEntry>("layer 7", &[1, b'{', b'}']).is_err());
 }
+
+/// A database in a directory that lasts longer than it.
+struct Place {
+    top: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { top: tempfile::tempdir().expect("tempdir") }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.top.path().join("db")
+    }
+
+    fn open(&self) -> Db {
+        let reserve = Reserve::open(&self.top.path().join("reserve"), 0).expect("opens");
+        Db::open(&self.file(), Arc::new(reserve), Arc::new(crate::young::Youth::over())).expect("opens")
+    }
+
+    /// The content, and when it was changed.
+    fn state(&self) -> (Vec<u8>, std::time::SystemTime) {
+        let file = self.file();
+        let modified = std::fs::metadata(&file).expect("there").modified().expect("known");
+        (std::fs::read(&file).expect("readable"), modified)
+    }
+
+    /// What would be found if the process were killed now.
+    fn as_killed(&self) -> Self {
+        let copy = Self::new();
+        std::fs::copy(self.file(), copy.file()).expect("copies");
+        copy
+    }
+}
+
+fn syncs(db: &Db) -> u64 {
+    db.reserve().syncs.load(std::sync::atomic::Ordering::Relaxed)
+}
+
+#[test]
+fn who_only_reads_writes_and_syncs_nothing() {
+    let place = Place::new();
+    put(&place.open(), "a", 100).expect("fits");
+    let before = place.state();
+    for _ in 0..3 {
+        let db = place.open();
+        assert_eq!(get(&db, "a"), Some(100));
+        assert_eq!(syncs(&db), 0);
+        drop(db);
+        assert_eq!(place.state(), before);
+    }
+    // The same of a file that was closed in the ordinary way, by what is not ours.
+    drop(Database::create(place.file()).expect("opens"));
+    let before = place.state();
+    let db = place.open();
+    assert_eq!((get(&db, "a"), syncs(&db)), (Some(100), 0));
+    drop(db);
+    assert_eq!(place.state(), before);
+    let db = place.open();
+    put(&db, "a", 200).expect("fits");
+    drop(db);
+    assert_eq!(get(&place.open(), "a"), Some(200));
+}
+
+#[test]
+fn a_transaction_costs_two_syncs_and_neither_open_nor_end_another() {
+    let place = Place::new();
+    drop(place.open());
+    for round in 0..20 {
+        let db = place.open();
+        for step in 0..3 {
+            put(&db, &format!("{}", (round * 7 + step) % 16), 1000 + round).expect("fits");
+            // Both to come once more, and what a kill leaves.
+            assert_eq!(get(&place.as_killed().open(), &format!("{}", (round * 7 + step) % 16)), Some(1000 + round));
+        }
+        assert_eq!(syncs(&db), 6, "round {round}");
+        drop(db);
+        let db = place.open();
+        assert_eq!(get(&db, &format!("{}", (round * 7) % 16)), Some(1000 + round));
+        assert_eq!(syncs(&db), 0);
+    }
+    let size = std::fs::metadata(place.file()).expect("there").len();
+    assert!(size < 4 << 20, "what is free is used again: {size} bytes");
+    // It is an ordinary database all the same.
+    let mut ordinary = Database::open(place.file()).expect("opens");
+    assert!(ordinary.check_integrity().expect("readable"));
+}

@@ -84,20 +84,6 @@ impl Layout {
     pub(crate) fn has_blob(&self, number: u64) -> bool {
         rustix::fs::statat(&self.root, format!("{BLOBS}/{number}"), AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
-
-    /// Makes new names under `blobs/` durable, and that directory itself.
-    pub(crate) fn sync_blobs(&self) -> io::Result<()> {
-        rustix::fs::fsync(open_directory(&self.root, BLOBS)?)?;
-        rustix::fs::fsync(&self.root)?;
-        Ok(())
-    }
-
-    /// Makes renames into and out of `ingest/` and `layers/` durable.
-    pub(crate) fn sync_directories(&self) -> io::Result<()> {
-        rustix::fs::fsync(&self.layers)?;
-        rustix::fs::fsync(&self.ingest)?;
-        Ok(())
-    }
 }
 
 /// Where the tree of a layer of directories is under `layers/`.

@@ -393,13 +393,15 @@ impl Inner {
         self.damaged.write().unwrap_or_else(PoisonError::into_inner).extend(layers);
     }
 
-    /// From now on an end that is not clean is seen by the next open.
+    /// From now on an end that is not clean is seen by the next open. Nothing is synced for that: layers get durable with the
+    /// sync of their commit, which takes the note along, and where nothing was committed there is nothing to look at.
     fn mark_in_use(&self) -> io::Result<()> {
         match self.lock.unclean() {
-            // A young store is emptied after a stop of the machine: there is nothing to look at then.
-            None => self.good_up_to(*self.commit.lock().unwrap_or_else(PoisonError::into_inner)),
-            Some(_) if self.db.youth().is_young() => Ok(()),
-            Some(_) => self.lock.sync(),
+            None => {
+                let next = *self.commit.lock().unwrap_or_else(PoisonError::into_inner);
+                self.lock.good_up_to(next, false)
+            }
+            Some(_) => Ok(()),
         }
     }
 

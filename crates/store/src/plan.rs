@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -272,14 +273,13 @@ impl Inner {
         Ok(())
     }
 
-    /// Step 2, when everything is written: what new layers take.
-    pub(crate) fn measure(&self, steps: &[Step]) -> Result<(), StoreError> {
-        for step in steps {
-            if let Some(Move { layer, .. }) = step.as_move() {
-                let directory = self.open_step(step)?;
-                let measured = layer.measure(directory.as_fd());
-                measured.map_err(|source| StoreError::io("look at", self.step_path(step), source))?;
-            }
+    /// When everything is written and has its place: what new layers take.
+    pub(crate) fn measure(&self, moves: &[&Move]) -> Result<(), StoreError> {
+        for Move { layer, id, .. } in moves {
+            let failed =
+                |operation| move |source: io::Error| StoreError::io(operation, self.layout.layer_path(*id), source);
+            let directory = self.layout.open_layer(*id).map_err(failed("open"))?;
+            layer.measure(directory.as_fd()).map_err(failed("look at"))?;
         }
         Ok(())
     }

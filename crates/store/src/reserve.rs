@@ -20,6 +20,9 @@ pub(crate) struct Reserve {
     /// Lets writes of the database fail.
     #[cfg(test)]
     pub(crate) fail: std::sync::atomic::AtomicBool,
+    /// How often the database was synced.
+    #[cfg(test)]
+    pub(crate) syncs: std::sync::atomic::AtomicU64,
 }
 
 impl Reserve {
@@ -37,6 +40,8 @@ impl Reserve {
             file: Mutex::new(file),
             #[cfg(test)]
             fail: std::sync::atomic::AtomicBool::new(false),
+            #[cfg(test)]
+            syncs: std::sync::atomic::AtomicU64::new(0),
         })
     }
 

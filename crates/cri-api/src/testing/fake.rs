@@ -332,6 +332,7 @@ impl ImageService for FakeImageService {
         let layers = image.layers().iter().map(|l| (l.diff_id.clone(), l.size)).collect();
         request.progress.tell(PullEvent::Resolved { digest: digest.clone(), layers });
         request.progress.tell(PullEvent::Committing);
+        request.before_visible.done().await?;
         Ok(lock(&self.0.store).commit(&name, &image, &digest, &request.image))
     }
 

@@ -73,6 +73,8 @@ impl ImageService for RemoteImageService {
     }
 
     async fn pull_image(&self, request: PullImageRequest) -> Result<String> {
+        // From the moment at which it knows of the pull, a runtime may show the image.
+        request.before_visible.done().await?;
         let name = request.image.image.clone();
         let request = pb::PullImageRequest::from(request);
         let answer = self.caller.untimed(self.client().pull_image(request)).await?;

@@ -88,13 +88,14 @@ impl From<pb::PullImageRequest> for api::PullImageRequest {
             auth: request.auth.map(Into::into),
             sandbox: request.sandbox_config.map(Into::into),
             progress: api::ProgressSink::default(),
+            before_visible: api::BeforeVisible::default(),
         }
     }
 }
 
 impl From<api::PullImageRequest> for pb::PullImageRequest {
     fn from(request: api::PullImageRequest) -> Self {
-        let api::PullImageRequest { image, auth, sandbox, progress: _ } = request;
+        let api::PullImageRequest { image, auth, sandbox, progress: _, before_visible: _ } = request;
         Self { image: Some(image.into()), auth: auth.map(Into::into), sandbox_config: sandbox.map(Into::into) }
     }
 }

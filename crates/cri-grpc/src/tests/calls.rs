@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cri_api::testing::{Call, CallKind, FakeImage, FakeImageService};
-use cri_api::{Error, ImageService as _, ImageSpec, Kind, PullImageRequest};
+use cri_api::{BeforeVisible, Error, ImageService as _, ImageSpec, Kind, PullImageRequest};
 use oci::{RegistryAuth, Secret};
 use tokio_util::task::TaskTracker;
 
@@ -187,6 +187,13 @@ async fn credentials_and_spec_arrive() {
     assert!(fake.calls().contains(&Call::PullImage(image, Some("ada".into()))), "{:?}", fake.calls());
     let error = soon(client.pull_image(PullImageRequest::new(NAME))).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Unauthenticated);
+
+    // What has to be done before the image may appear comes before the runtime hears of the pull.
+    let calls = fake.calls().len();
+    let before_visible = BeforeVisible::new(|| std::future::ready(Err(Error::new(Kind::Internal, "no ink"))));
+    let request = PullImageRequest { before_visible, ..PullImageRequest::new(NAME) };
+    assert_eq!(soon(client.pull_image(request)).await.unwrap_err().message(), "no ink");
+    assert_eq!(fake.calls().len(), calls);
 }
 
 #[tokio::test]

@@ -8,13 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use cri_api::{Container, Image, ImageLayers, ImageService, RuntimeService};
-use jiff::Timestamp;
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 
 use super::blocking::off_thread;
 use super::detect::{AlwaysUsed, Detected, detect_at};
 use super::disk::DiskSpace;
-use super::history::UsageHistory;
+use super::history::{UsageHistory, protected_until};
 use super::labels::Labels;
 use super::node_status::by_size;
 use super::node_time::Moment;
@@ -207,8 +206,9 @@ impl ImageGcManager {
     pub async fn protect(&self, id: &str, runtime_handler: &str, lasts: Duration) -> Result<(), GcError> {
         let mut state = self.state().await?;
         let now = (self.options.wall_clock)();
-        let until = now.checked_add(lasts).unwrap_or(Timestamp::MAX);
-        state.history.protect(id, runtime_handler, now, until);
+        if !state.history.protect(id, runtime_handler, now, protected_until(now, lasts)) {
+            return Ok(());
+        }
         self.store(&mut state).await
     }
 

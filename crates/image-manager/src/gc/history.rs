@@ -2,6 +2,7 @@
 //! [`detect`](super::detect()) writes it, [`select`](super::select()) reads it. It asks no runtime and no clock.
 
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -105,11 +106,14 @@ impl UsageHistory {
         self.records.remove(&*key(id, runtime_handler)).map(UsageRecord::from)
     }
 
-    /// Leaves an image alone until then; earlier protection that lasts longer stays.
-    pub fn protect(&mut self, id: &str, runtime_handler: &str, now: Timestamp, until: Timestamp) {
+    /// Leaves an image alone until then; earlier protection that lasts longer stays. Says whether anything is new.
+    pub fn protect(&mut self, id: &str, runtime_handler: &str, now: Timestamp, until: Timestamp) -> bool {
         let key = key(id, runtime_handler).into_owned().into_boxed_str();
+        let known = self.records.contains_key(&key);
         let entry = self.records.entry(key).or_insert_with(|| Entry::new(now, 0));
-        entry.protected_until = entry.protected_until.max(until.into());
+        let before = entry.protected_until;
+        entry.protected_until = before.max(until.into());
+        !known || entry.protected_until != before
     }
 
     /// Takes in the time of a pass. Where the clock was set since the last one, everything is moved with it. Answers when the
@@ -162,6 +166,19 @@ impl UsageHistory {
             ours.protected_until = ours.protected_until.max(theirs.protected_until);
         }
     }
+}
+
+/// Until when a protection goes that begins now: a sixtieth longer than it `lasts` at most, so that protecting an image
+/// again and again is something new once in that time.
+pub(super) fn protected_until(now: Timestamp, lasts: Duration) -> Timestamp {
+    let step = i64::try_from(lasts.as_secs() / 60).unwrap_or(i64::MAX);
+    let until = now.checked_add(lasts).unwrap_or(Timestamp::MAX);
+    if step == 0 {
+        return until;
+    }
+    let over = until.as_second().rem_euclid(step);
+    let up = SignedDuration::from_secs(step - over) - SignedDuration::from_nanos(until.subsec_nanosecond().into());
+    until.checked_add(up).unwrap_or(until)
 }
 
 /// The history as it is stored.

@@ -13,6 +13,24 @@ fn keys_are_those_of_the_kubelet() {
 }
 
 #[test]
+fn a_protection_ends_in_steps_so_that_soon_there_is_nothing_new() {
+    let ends = |now: &str, seconds| {
+        let until = protected_until(now.parse().expect("a time"), Duration::from_secs(seconds));
+        until.to_string()
+    };
+    assert_eq!(ends("2026-01-01T10:00:30Z", 3600), "2026-01-01T11:01:00Z");
+    assert_eq!(ends("2026-01-01T10:00:00.5Z", 3600), "2026-01-01T11:01:00Z");
+    assert_eq!(ends("2026-01-01T10:00:59.999999999Z", 3600), "2026-01-01T11:01:00Z");
+    assert_eq!(ends("2026-01-01T10:00:30.25Z", 59), "2026-01-01T10:01:29.25Z");
+    assert_eq!(protected_until(Timestamp::MAX, Duration::from_secs(3600)), Timestamp::MAX);
+
+    let mut history = UsageHistory::default();
+    assert!(history.protect("a", "", at(5), at(100)));
+    assert!(!history.protect("a", "", at(6), at(100)));
+    assert!(history.protect("a", "", at(6), at(160)));
+}
+
+#[test]
 fn protection_is_only_prolonged() {
     let mut history = UsageHistory::default();
     history.protect("a", "", at(5), at(100));

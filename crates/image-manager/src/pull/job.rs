@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use credentials::{Candidate, Source};
-use cri_api::{ImageSpec, PodSandboxConfig, PullImageRequest};
+use cri_api::{BeforeVisible, ImageSpec, PodSandboxConfig, PullImageRequest};
 use tracing::Instrument as _;
 
 use super::aftermath::{Aftermath, presence};
@@ -123,6 +123,7 @@ impl Work {
 
         let shared = &*self.shared;
         shared.throttle.pass(shared.options.pull_wait).await.map_err(|_| Some(Ending::Throttled))?;
+        let mut before_visible = BeforeVisible::default();
         if let Some(records) = &shared.records {
             if self.before == Presence::NotChecked && records.frees_what_is_unknown() {
                 self.before = presence(&*shared.service, &self.spec).await;
@@ -130,6 +131,7 @@ impl Work {
             let intent = records.intend(&self.image).await;
             let mut intent = intent.map_err(|error| Some(Ending::Unrecorded(Arc::new(error))))?;
             intent.begin();
+            before_visible = intent.before_visible();
             self.intent = Some(intent);
         }
 
@@ -140,6 +142,7 @@ impl Work {
             auth: None,
             sandbox: self.sandbox.clone(),
             progress: finish.job().hub.sink(),
+            before_visible,
         };
         let attempts = Attempts {
             service: &*shared.service,

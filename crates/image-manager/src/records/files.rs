@@ -325,6 +325,15 @@ impl Directory {
 
     /// Writes a file that is to become `name`, down to the disk.
     pub(crate) fn draft(&self, name: &str, bytes: &[u8]) -> Result<Draft<'_>, RecordsError> {
+        let draft = self.write_draft(name, bytes).map_err(RecordsError::io("write", self.path_of(name)))?;
+        if let Some(file) = &draft.file {
+            self.sync_file(name, file)?;
+        }
+        Ok(draft)
+    }
+
+    /// The same, left to the page cache: [`Directory::sync_file`] and [`Directory::sync`] may come later.
+    pub(super) fn loose_draft(&self, name: &str, bytes: &[u8]) -> Result<Draft<'_>, RecordsError> {
         self.write_draft(name, bytes).map_err(RecordsError::io("write", self.path_of(name)))
     }
 
@@ -349,9 +358,6 @@ impl Directory {
             while !rest.is_empty() {
                 let written = rustix::io::retry_on_intr(|| rustix::io::write(file, rest))?;
                 rest = &rest[written..];
-            }
-            if self.used == Use::Shared {
-                fs::fsync(file)?;
             }
             return Ok(draft);
         }
@@ -386,6 +392,14 @@ impl Directory {
         let times = rustix::fs::Timestamps { last_access: time, last_modification: time };
         let touch = |fd| Ok(fs::utimensat(fd, name, &times, AtFlags::SYMLINK_NOFOLLOW)?);
         self.to_change().and_then(touch).map_err(RecordsError::io("touch", self.path_of(name)))
+    }
+
+    /// Makes the content of a file durable, unless nothing in this directory is.
+    pub(super) fn sync_file(&self, name: &str, file: &OwnedFd) -> Result<(), RecordsError> {
+        if self.used == Use::SharedUnsynced {
+            return Ok(());
+        }
+        fs::fsync(file).map_err(|errno| RecordsError::io("make durable", self.path_of(name))(errno.into()))
     }
 
     /// Makes names durable, unless nothing in this directory is.

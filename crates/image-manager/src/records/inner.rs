@@ -152,6 +152,12 @@ impl Inner {
         Ok(())
     }
 
+    /// Makes the intent of a pull that has begun outlive a stop of the machine.
+    pub(super) async fn settle_intent(self: &Arc<Self>, image: &str) -> Result<(), RecordsError> {
+        let name = image.to_owned();
+        self.on_blocking(move |inner| inner.pulling.settle(&name)).await
+    }
+
     /// One pull less; the last takes the intent away.
     pub(super) async fn finish(self: &Arc<Self>, image: &str) {
         let _turn = self.stripes.turn(image).await;

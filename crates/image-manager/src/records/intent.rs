@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use credentials::Candidate;
+use cri_api::{BeforeVisible, Error, Kind};
+use tokio::sync::OnceCell;
 
 use super::check::recorded;
 use super::format::Recorded;
@@ -35,6 +37,28 @@ impl PullIntent {
     /// From now on the image may appear.
     pub fn begin(&mut self) {
         self.begun = true;
+    }
+
+    /// What has to be done before the image may appear, for whoever pulls it: so long the intent outlives the process, and
+    /// from then on a stop of the machine as well. A pull that changes nothing waits for no disk that way.
+    #[must_use]
+    pub fn before_visible(&self) -> BeforeVisible {
+        let Some(inner) = self.inner.clone() else { return BeforeVisible::default() };
+        let (image, settled) = (self.image.clone(), Arc::new(OnceCell::new()));
+        BeforeVisible::new(move || {
+            let (inner, image, settled) = (Arc::clone(&inner), image.clone(), Arc::clone(&settled));
+            async move {
+                let settle = async || {
+                    let error = match inner.settle_intent(&image).await {
+                        Ok(()) => return Ok(()),
+                        Err(error) => error,
+                    };
+                    tracing::error!(%error, image, "a pull intent cannot be made durable");
+                    Err(Error::new(Kind::Internal, format!("pull {image}: the intent is not on the disk: {error}")))
+                };
+                settled.get_or_try_init(settle).await.copied()
+            }
+        })
     }
 
     /// The image came, and nobody knows for whom: it is called `image_ref`, and every pod has to show the registry its own

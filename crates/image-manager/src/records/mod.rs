@@ -219,8 +219,8 @@ impl PullRecords {
         self.check(image, image_ref, candidates).await.map(|(said, _)| said.access)
     }
 
-    /// Writes down that `image` is going to be pulled; it is on disk to stay when this answers. Dropping the future
-    /// takes it back.
+    /// Writes down that `image` is going to be pulled, so that it outlives this process; what
+    /// [`PullIntent::before_visible`] gives has to be done before the image may appear. Dropping the future takes it back.
     ///
     /// # Errors
     /// [`RecordsError`]; nothing may be pulled then.

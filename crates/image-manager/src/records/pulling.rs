@@ -165,7 +165,8 @@ impl Pulling {
         RecordsError::Content { path: self.directory.path_of(file), kind: INTENT, what }
     }
 
-    /// Makes sure that there is an intent, on disk to stay, and takes a share in it. Blocks.
+    /// Makes sure that there is an intent, and takes a share in it. It outlives the process; for a stop of the machine see
+    /// [`Pulling::settle`]. Blocks.
     pub(super) fn hold(&self, image: &str) -> Result<Lease, RecordsError> {
         let file = file_name(image);
         let mut draft = None;
@@ -179,7 +180,7 @@ impl Pulling {
                 (Some(content), _) => Some(content.into_file()),
                 (None, None) => {
                     drop(lock);
-                    draft = Some(self.directory.draft(&file, &encode_intent(image))?);
+                    draft = Some(self.directory.loose_draft(&file, &encode_intent(image))?);
                     continue;
                 }
                 // `None`: somebody took the draft away.
@@ -188,11 +189,21 @@ impl Pulling {
             let Some(held) = held else { continue };
             share(&held).map_err(RecordsError::io("lock", self.directory.path_of(&file)))?;
             drop(lock);
-            self.directory.sync()?;
             return Ok(Lease(held));
         }
         let gone = std::io::Error::new(std::io::ErrorKind::NotFound, "somebody takes it away all the time");
         Err(RecordsError::io("write", self.directory.path_of(&file))(gone))
+    }
+
+    /// Makes an intent that is held outlive a stop of the machine, whichever process wrote it. Blocks.
+    pub(super) fn settle(&self, image: &str) -> Result<(), RecordsError> {
+        let file = file_name(image);
+        let Some(content) = self.directory.read(&file)? else {
+            let gone = std::io::Error::new(std::io::ErrorKind::NotFound, "somebody took it away");
+            return Err(RecordsError::io("make durable", self.directory.path_of(&file))(gone));
+        };
+        self.directory.sync_file(&file, &content.into_file())?;
+        self.directory.sync()
     }
 
     /// Gives back a share, and removes the intent if nobody else has one; whether it did. Blocks.

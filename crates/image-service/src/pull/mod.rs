@@ -13,7 +13,7 @@ mod wanted;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use cri_api::{Error, LayerState, PullEvent, Result};
+use cri_api::{BeforeVisible, Error, LayerState, PullEvent, Result};
 use oci::{Digest, Platform, Reference, RegistryAuth};
 use registry::Repository;
 use signature::Signature;
@@ -52,6 +52,7 @@ pub(crate) struct PullJob {
     /// In canonical form.
     pub(crate) reference: Reference,
     pub(crate) auth: Option<RegistryAuth>,
+    pub(crate) before_visible: BeforeVisible,
 }
 
 /// What the store made of a commit.
@@ -80,7 +81,7 @@ impl PullJob {
     }
 
     async fn work(self, name: &str, context: &Context) -> Result<Digest> {
-        let Self { shared, reference, auth } = self;
+        let Self { shared, reference, auth, before_visible } = self;
         // What is rejected by its name is not asked for.
         let guard = shared.guard(Some(&reference)).await?;
         if shared.options.trust_present_digests
@@ -124,6 +125,7 @@ impl PullJob {
             name,
             names,
             signatures,
+            before_visible,
             hub: &context.hub,
             token: &context.token,
         };
@@ -140,6 +142,8 @@ pub(crate) struct Incoming<'a> {
     pub(crate) names: Names,
     /// Those by which it met the policy's demands.
     pub(crate) signatures: Vec<Signature>,
+    /// What has to be done before anything is committed.
+    pub(crate) before_visible: BeforeVisible,
     pub(crate) hub: &'a Hub,
     pub(crate) token: &'a CancellationToken,
 }
@@ -163,7 +167,7 @@ impl Incoming<'_> {
         for attempt in 1.. {
             let assembly =
                 Assembly { shared, source: &self.source, lease: &lease, chosen, name, hub, token, alone: &alone, pull };
-            let assembled = assembly.run().await?;
+            let (assembled, ()) = futures::try_join!(assembly.run(), self.before_visible.done())?;
             hub.tell(PullEvent::Committing);
             let takes = assembled.layers.iter().map(Part::new_bytes).sum();
             match self.commit(&lease, assembled).await? {

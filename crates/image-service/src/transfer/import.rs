@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cri_api::Result;
+use cri_api::{BeforeVisible, Result};
 use oci::{Descriptor, Digest, Reference};
 use signature::Signature;
 
@@ -106,8 +106,17 @@ impl Shared {
                 let (source, token, hub) = (Arc::clone(&source), self.token.child_token(), Hub::default());
                 let _seat = hub.join(options.progress.clone());
                 let (shared, name) = (self, name.as_str());
-                let chosen = &manifest;
-                let image = Incoming { shared, source, chosen, name, names, signatures, hub: &hub, token: &token };
+                let image = Incoming {
+                    shared,
+                    source,
+                    chosen: &manifest,
+                    name,
+                    names,
+                    signatures,
+                    before_visible: BeforeVisible::default(),
+                    hub: &hub,
+                    token: &token,
+                };
                 id = image.bring(resolved.clone()).await?.id.to_string();
             }
             imported.push(ImportedImage { id, names: names.iter().map(ToString::to_string).collect() });

@@ -1,8 +1,10 @@
 //! Pulls that come to a good end: every form of layer, names, what is asked of the registry.
 
 use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use cri_api::{ImageService as _, Kind, LayerState, PullEvent, PullImageRequest};
+use cri_api::{BeforeVisible, Error, ImageService as _, Kind, LayerState, PullEvent, PullImageRequest};
 use oci::{Digest, RegistryAuth};
 use registry::testing::{
     Auth, BuiltLayer, Compression, Fault, ImageBuilder, LayerBuilder, Options, TestRegistry, TestTls,
@@ -125,6 +127,39 @@ async fn one_pull_is_four_kinds_of_requests_and_tells_its_progress() {
         assert_eq!(states.first(), Some(&LayerState::Waiting));
         assert_eq!(states.last(), Some(&LayerState::Done));
         assert!(events.contains(&PullEvent::Bytes { digest: digest.clone(), done: size }), "{events:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_must_be_done_before_an_image_appears_is_done_by_pulls_that_bring_something() {
+    let node = Node::start().await;
+    let image = image().layer(layer("a/x", 1, 1000)).build();
+    node.registry.push("app", "v1", &image);
+    node.registry.push("app", "v2", &image);
+    let done = Arc::new(AtomicUsize::new(0));
+    let pull = |tag: &str, error: Option<Error>| {
+        let counted = Arc::clone(&done);
+        let before_visible = BeforeVisible::new(move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+            std::future::ready(error.clone().map_or(Ok(()), Err))
+        });
+        node.engine.pull_image(PullImageRequest { before_visible, ..PullImageRequest::new(node.name(tag)) })
+    };
+    let seen = |tag: &str| {
+        let spec = cri_api::ImageSpec::new(node.name(tag));
+        let engine = node.engine.clone();
+        async move { engine.image_status(&spec, false).await.expect("a status").image.is_some() }
+    };
+    let error = pull("app:v1", Some(Error::new(Kind::Internal, "no ink"))).await.expect_err("not allowed");
+    assert!(error.message().ends_with("no ink"), "{error}");
+    assert!(!seen("app:v1").await);
+    node.engine.settled().await;
+    node.check_clean().await;
+    done.store(0, Ordering::Relaxed);
+    for (tag, times) in [("app:v1", 1), ("app:v1", 1), ("app:v2", 2), ("app:v2", 2)] {
+        pull(tag, None).await.expect("pulls");
+        assert!(seen(tag).await);
+        assert_eq!(done.load(Ordering::Relaxed), times, "{tag}");
     }
 }
 

@@ -115,11 +115,15 @@ async fn pull_with(
     auth: RegistryAuth,
 ) -> Outcome<Pulled> {
     let begin = Instant::now();
-    let auth = Some(auth);
-    let request = PullImageRequest { auth, progress: app.progress.sink(&image), ..PullImageRequest::new(&image) };
     let recorded = |error| Failure::caused(Code::Failed, format!("record the pull of {image}"), &error);
     let mut intent = records.intend(&image).await.map_err(recorded)?;
     intent.begin();
+    let request = PullImageRequest {
+        auth: Some(auth),
+        progress: app.progress.sink(&image),
+        before_visible: intent.before_visible(),
+        ..PullImageRequest::new(&image)
+    };
     match backend.service().pull_image(request).await {
         Ok(image_ref) => {
             intent.came(&image_ref).await.map_err(recorded)?;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 
 use super::{Below, Found};
+use crate::accounting::bytes_on_disk;
 use crate::layout::{self, FS};
 use crate::recipe;
 use crate::records::{LayerId, LayerStats};
@@ -41,8 +42,8 @@ pub(super) fn apply(
         root_opaque: outcome.root_opaque,
     };
     for name in BESIDE {
-        if let Ok(stat) = rustix::fs::statat(private, name, AtFlags::SYMLINK_NOFOLLOW) {
-            stats.disk_bytes += u64::try_from(stat.st_blocks).unwrap_or(0) * 512;
+        if let Ok(bytes) = bytes_on_disk(|| rustix::fs::statat(private, name, AtFlags::SYMLINK_NOFOLLOW)) {
+            stats.disk_bytes += bytes;
             stats.inodes += 1;
         }
     }

@@ -11,6 +11,7 @@ use erofs::{Image, InodeInfo, Kind, Nid, PatchError, ReadError, Source, WriteErr
 use rustix::fs::{AtFlags, FileType, OFlags, Timespec, Timestamps};
 
 use super::{Attributes, Below, Found};
+use crate::accounting::bytes_on_disk;
 use crate::recipe;
 use crate::records::{LayerId, LayerStats};
 use crate::tar::shown;
@@ -47,8 +48,7 @@ pub(super) fn apply(
 pub(super) fn measure(layer: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
     let (mut bytes, mut inodes) = (0, 0);
     for name in PARTS {
-        let stat = rustix::fs::statat(layer, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        bytes += u64::try_from(stat.st_blocks).unwrap_or(0) * 512;
+        bytes += bytes_on_disk(|| rustix::fs::statat(layer, name, AtFlags::SYMLINK_NOFOLLOW))?;
         inodes += 1;
     }
     Ok((bytes, inodes))

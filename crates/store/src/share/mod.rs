@@ -18,6 +18,7 @@ use rustix::io::Errno;
 
 pub(crate) use list::{FILE as LIST, Key, Listed, Object, read as read_list};
 
+use crate::accounting::bytes_on_disk;
 use crate::layout::{FS, INGEST};
 use crate::open::{Inner, Sharing};
 use crate::records::LayerId;
@@ -87,9 +88,8 @@ impl Inner {
         }
         let listed: Vec<Listed> = own.into_iter().map(|file| file.listed).collect();
         list::write(layer, &listed).map_err(|error| failed(LIST, error))?;
-        let stat = rustix::fs::statat(layer, LIST, AtFlags::SYMLINK_NOFOLLOW);
-        let stat = stat.map_err(|error| failed(LIST, error.into()))?;
-        saved.list_bytes = u64::try_from(stat.st_blocks).unwrap_or(0) * 512;
+        let list = bytes_on_disk(|| rustix::fs::statat(layer, LIST, AtFlags::SYMLINK_NOFOLLOW));
+        saved.list_bytes = list.map_err(|error| failed(LIST, error.into()))?;
         Ok(saved)
     }
 

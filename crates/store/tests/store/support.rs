@@ -316,9 +316,14 @@ fn own_blocks(path: &Path) -> u64 {
 pub(crate) fn measure(path: &Path) -> (u64, u64) {
     fn walk(path: &Path, seen: &mut std::collections::BTreeSet<u64>) -> u64 {
         use std::os::unix::fs::MetadataExt;
-        let metadata = std::fs::symlink_metadata(path).unwrap();
+        let mut metadata = std::fs::symlink_metadata(path).unwrap();
         if !seen.insert(metadata.ino()) {
             return 0;
+        }
+        // While the kernel finds a place for what was only in memory until then, ext4 counts it nowhere.
+        if metadata.is_file() && metadata.blocks() * 512 < metadata.size() {
+            std::fs::File::open(path).unwrap().sync_all().unwrap();
+            metadata = std::fs::symlink_metadata(path).unwrap();
         }
         let mut bytes = metadata.blocks() * 512;
         if metadata.is_dir() {

@@ -22,6 +22,20 @@ async fn a_first_pull() {
     assert_eq!(node.files("pulling"), BTreeSet::new());
 }
 
+#[tokio::test]
+async fn an_intent_that_cannot_be_made_durable_keeps_its_image_away() {
+    let node = Node::new();
+    let records = node.open().await;
+    let intent = records.intend(IMAGE).await.unwrap();
+    let before = intent.before_visible();
+    before.done().await.expect("on the disk");
+    fs::remove_file(node.directory().join("pulling").join(node.files("pulling").first().unwrap())).unwrap();
+    before.done().await.expect("it was done once");
+    let error = intent.before_visible().done().await.expect_err("there is none");
+    assert!(error.message().starts_with(&format!("pull {IMAGE}: the intent is not on the disk: ")), "{error}");
+    intent.failed().await;
+}
+
 // upstream: pullmanager/TestFileBasedImagePullManager_RecordPullIntent/second pull
 #[tokio::test]
 async fn a_second_pull_beside_the_first() {

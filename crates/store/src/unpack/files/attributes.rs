@@ -108,8 +108,8 @@ impl Unpacker<'_, Files<'_>> {
         if entry.xattrs.is_empty() {
             return Ok(None);
         }
-        let stat = rustix::fs::fstat(fd).map_err(|e| failed("looking at", path, e))?;
-        Ok(Some(bytes_on_disk(&stat)))
+        let bytes = crate::accounting::bytes_on_disk(|| rustix::fs::fstat(fd));
+        Ok(Some(bytes.map_err(|e| failed("looking at", path, e))?))
     }
 
     /// All attributes of something new that cannot or must not be opened. A symbolic link has no mode.
