@@ -94,7 +94,8 @@ pub struct EngineOptions {
     /// disk. Blobs that were kept before it was switched off stay with their images.
     pub keep_blobs: bool,
     /// Whether a large gzip layer is inflated on more than one core while there are idle ones; it is so only in builds with
-    /// ISA-L, where that never costs time. The memory that it takes is of [`Self::memory`], and only what nobody waits for.
+    /// ISA-L, which goes on from any block. It takes more CPU
+    /// than one core does, hence off by default. The memory that it takes is of [`Self::memory`], and only what nobody waits for.
     pub parallel_inflate: bool,
     /// The signature policy, in the form of `containers-policy.json(5)`: of which images signatures are demanded, and by which
     /// keys. Without one every image is accepted. It is read again when it has changed.
@@ -123,7 +124,7 @@ impl Default for EngineOptions {
             trust_present_digests: false,
             check_disk_space: true,
             keep_blobs: false,
-            parallel_inflate: true,
+            parallel_inflate: false,
             signature_policy: None,
             clock: Arc::new(wall_clock),
         }

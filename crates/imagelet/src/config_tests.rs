@@ -181,7 +181,7 @@ fn every_field_is_taken() {
          nodeStatusMaxImages: -1\nevictionHard: {{imagefs.available: 1Gi, memory.available: 100Mi}}\n\
          mergeDefaultEvictionSettings: true\nevictionPressureTransitionPeriod: 1m\n\
          containerGC: {{minimumAge: 1m, maximumPerContainer: 3, maximum: 100, period: 5m}}\npodLogsDir: /logs\nmaxParallelLayers: 7\npullMemory: 16Mi\ncheckDiskSpace: false\n\
-         parallelRanges: off\nparallelInflate: off\n\
+         parallelRanges: off\nparallelInflate: auto\n\
          platform: linux/arm64\nsignaturePolicy: /policy.json\ndurability: relaxed\nkeepBlobs: true\nlayerFormat: dir\nshareFiles: hardlink\n\
          limits: {{layerBytes: 1Gi, layerEntries: 10, pathDepth: 5, headerBytes: 4096, imageBytes: 2Gi, inflateRatio: 9, manifestBytes: 1Mi,\n  configBytes: 2Mi}}\nlogging:\n  format: json\n  level: debug\n"
     );
@@ -223,7 +223,7 @@ fn every_field_is_taken() {
         "from the file's place"
     );
     assert_eq!((config.max_parallel_layers, config.durability), (7, Durability::Relaxed));
-    assert!(!config.check_disk_space && !config.parallel_ranges && !config.parallel_inflate);
+    assert!(!config.check_disk_space && !config.parallel_ranges && config.parallel_inflate);
     assert_eq!(config.pull_memory, 16 << 20);
     assert_eq!((config.keep_blobs, config.share_files), (true, Sharing::Hardlink));
     assert_eq!(config.layer_format, LayerFormat::Dir);
