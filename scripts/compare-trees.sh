@@ -19,6 +19,9 @@ modes=(
   "no-ranges|--parallel-ranges=off"
   "share-hardlink|--share-files=hardlink"
   "share-reflink|--share-files=reflink"
+  "dir|--layer-format=dir"
+  "erofs|--layer-format=erofs"
+  "no-helpers|--parallel-inflate=off"
   "one-core|"
 )
 

@@ -18,6 +18,7 @@ mod parts;
 mod proc;
 mod profile;
 mod session;
+mod shapes;
 mod table;
 
 use std::fs;
@@ -130,6 +131,11 @@ fn bench(root: &Path, mut options: Options) -> anyhow::Result<Report> {
         say("pulls of what is present");
         let text = parts::warm(&lab, &imagelet, &options.images)?;
         document.part("warm", &text)?;
+    }
+    if options.parts.shapes {
+        say("directories and EROFS files");
+        let text = shapes::run(&lab, &imagelet, &options.images)?;
+        document.part("shapes", &text)?;
     }
     if options.parts.profile {
         say("profiles");

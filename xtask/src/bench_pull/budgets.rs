@@ -9,8 +9,12 @@ use super::options::PLAIN;
 /// containerd through CRI over imagelet, relaxed, by wall time.
 const RELAXED: &[(&str, f64)] =
     &[("base", 3.5), ("base-zstd", 3.0), ("app", 4.0), ("app-zstd", 3.0), ("ml", 3.7), ("manylayers", 4.0)];
+/// The same where layers are EROFS files.
+const EROFS: &[(&str, f64)] = &[("base", 4.0), ("app", 8.0), ("ml", 4.0), ("manylayers", 4.0)];
 /// containerd through CRI followed by a sync, over imagelet durable.
 const DURABLE: f64 = 3.0;
+/// The same where layers are EROFS files, and imagelet's CPU over containerd's there: on app.
+const EROFS_APP: (f64, f64) = (5.0, 0.25);
 /// podman over imagelet on app.
 const PODMAN: f64 = 5.0;
 /// What the plain build must reach of the ratios.
@@ -54,6 +58,18 @@ pub(crate) fn standings(rows: &[Row]) -> Vec<Standing> {
             if let Some(durable) = find(image, "imagelet-durable") {
                 let ratio = (theirs.wall_s + theirs.sync_s) / durable.wall_s;
                 add(image, "containerd's wall and sync over durable", DURABLE, true, ratio);
+            }
+            if let (Some((_, wanted)), Some(erofs)) =
+                (EROFS.iter().find(|(name, _)| *name == image), find(image, "imagelet-erofs"))
+            {
+                add(image, "containerd's wall over EROFS'", *wanted, true, theirs.wall_s / erofs.wall_s);
+                if image == "app" {
+                    add(image, "CPU with EROFS over containerd's", EROFS_APP.1, false, erofs.cpu_s / theirs.cpu_s);
+                }
+            }
+            if let (true, Some(durable)) = (image == "app", find(image, "imagelet-erofs-durable")) {
+                let ratio = (theirs.wall_s + theirs.sync_s) / durable.wall_s;
+                add(image, "containerd's wall and sync over durable EROFS", EROFS_APP.0, true, ratio);
             }
             if let Some(plain) = find(image, PLAIN) {
                 let wanted = rounded(wanted * PLAIN_PART);
@@ -108,6 +124,8 @@ mod tests {
         let rows = [
             row("imagelet", "app", 2.0, 4.0),
             row("imagelet-durable", "app", 4.0, 4.0),
+            row("imagelet-erofs", "app", 1.2, 2.4),
+            row("imagelet-erofs-durable", "app", 2.0, 2.4),
             row(PLAIN, "app", 2.5, 5.0),
             row("containerd-cri", "app", 10.0, 8.0),
             row("podman", "app", 9.0, 18.0),
@@ -121,12 +139,15 @@ mod tests {
                 ("containerd's wall over imagelet's", "≥ 4", true),
                 ("imagelet's CPU over containerd's", "≤ 0.45", false),
                 ("containerd's wall and sync over durable", "≥ 3", false),
+                ("containerd's wall over EROFS'", "≥ 8", true),
+                ("CPU with EROFS over containerd's", "≤ 0.25", false),
+                ("containerd's wall and sync over durable EROFS", "≥ 5", true),
                 ("containerd's wall over the plain build's", "≥ 2.8", true),
                 ("podman's wall over imagelet's", "≥ 5", false),
                 ("peak memory of imagelet (MiB)", "≤ 64", false),
             ]
         );
-        assert_eq!(missed(&standings).len(), 4);
+        assert_eq!(missed(&standings).len(), 5);
         assert_eq!(missed(&standings)[1], "app: containerd's wall and sync over durable is 2.62, the budget is ≥ 3");
         assert!(table(&standings).contains("| app | containerd's wall over imagelet's | ≥ 4 | 5.00 | yes |"));
     }

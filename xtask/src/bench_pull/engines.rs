@@ -11,10 +11,28 @@ use super::measure::{Took, measured};
 use super::proc;
 use super::session::program;
 
+/// What imagelet makes of a layer on the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    Dir,
+    Erofs,
+}
+
+impl Format {
+    pub(crate) const ALL: [Self; 2] = [Self::Dir, Self::Erofs];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Dir => "dir",
+            Self::Erofs => "erofs",
+        }
+    }
+}
+
 /// One way to bring an image onto the disk.
 pub(crate) enum Engine {
     /// This project's own, one process for a pull.
-    Imagelet { binary: PathBuf, durable: bool },
+    Imagelet { binary: PathBuf, durable: bool, format: Format },
     /// containerd pulls, asked over CRI; the client is imagelet, which only asks.
     ContainerdCri { client: PathBuf },
     /// `ctr` fetches, containerd unpacks.
@@ -28,17 +46,19 @@ pub(crate) enum Engine {
 impl Engine {
     /// The engine of a name, from the programs that are there.
     pub(crate) fn named(name: &str, imagelet: &Path, binaries: &[(String, PathBuf)]) -> Option<Self> {
-        let own = |durable| Self::Imagelet { binary: imagelet.to_owned(), durable };
+        let own = |durable, format| Self::Imagelet { binary: imagelet.to_owned(), durable, format };
         Some(match name {
-            "imagelet" => own(false),
-            "imagelet-durable" => own(true),
+            "imagelet" => own(false, Format::Dir),
+            "imagelet-durable" => own(true, Format::Dir),
+            "imagelet-erofs" => own(false, Format::Erofs),
+            "imagelet-erofs-durable" => own(true, Format::Erofs),
             "containerd-cri" => Self::ContainerdCri { client: imagelet.to_owned() },
             "containerd-ctr" => Self::ContainerdCtr,
             "podman" => Self::Podman,
             "skopeo+umoci" => Self::SkopeoUmoci,
             _ => {
                 let binary = binaries.iter().find(|(n, _)| n == name)?.1.clone();
-                Self::Imagelet { binary, durable: false }
+                Self::Imagelet { binary, durable: false, format: Format::Dir }
             }
         })
     }
@@ -72,7 +92,9 @@ impl Engine {
         let name = lab.reference(image);
         let alone = |command: &Command| measured(&lab.session, command, None).map(|done| done.took);
         match self {
-            Self::Imagelet { binary, durable } => alone(imagelet(lab, binary, *durable, "pull").arg(name)),
+            Self::Imagelet { binary, durable, format } => {
+                alone(imagelet(lab, binary, *durable, "pull").args(["--layer-format", format.name()]).arg(name))
+            }
             Self::ContainerdCri { client } => {
                 with_daemon(containerd, false, || alone(&cri_pull(lab, containerd, client, &name)))
             }
@@ -110,6 +132,17 @@ impl Engine {
                 Ok(alone(&copy)?.then(alone(&unpack)?))
             }
         }
+    }
+}
+
+impl Engine {
+    /// Removes what containerd pulled over CRI; the seconds until nothing of it is left.
+    pub(crate) fn remove(&self, lab: &Lab, containerd: &Containerd) -> anyhow::Result<f64> {
+        let mut list = ctr(lab, Some(containerd), "k8s.io");
+        let images = lab.session.output(list.args(["images", "ls", "-q"]))?;
+        let mut remove = ctr(lab, Some(containerd), "k8s.io");
+        remove.args(["images", "rm", "--sync"]).args(images.lines());
+        Ok(measured(&lab.session, &remove, None)?.took.wall)
     }
 }
 

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 /// Images of the corpus, in the order in which they are measured. What ends in `-zstd` is the tag `:zstd` of what is before it.
 pub(crate) const IMAGES: &[&str] = &["pause", "tiny", "base", "base-zstd", "app", "app-zstd", "ml", "manylayers"];
-/// Our own engine: the first runs from the release binary, with and without a flush, the last from a build with no system tools.
-const OWN: &[&str] = &["imagelet", "imagelet-durable", PLAIN];
+/// Our own engine: the first run from the release binary, with and without a flush, with layers as directories and as EROFS files;
+/// the last from a build with no system tools.
+const OWN: &[&str] = &["imagelet", "imagelet-durable", "imagelet-erofs", "imagelet-erofs-durable", PLAIN];
 /// The build without ISA-L, which is measured beside one that has it.
 pub(crate) const PLAIN: &str = "imagelet-zlib-rs";
 /// The others.
@@ -16,13 +17,14 @@ pub(crate) const HELP: &str = "\
 usage: cargo xtask bench-pull [OPTION…]
 
 Pulls the images of the corpus with imagelet and with other engines in turn, from a registry on loopback into empty stores on a
-journaled ext4 of its own, and prints medians. Needs root. Without --engines, --together, --memory, --warm or --profile it measures
-the engines; with some of these, only those parts.
+journaled ext4 of its own, and prints medians. Needs root. Without --engines, --together, --memory, --warm, --shapes or --profile it
+measures the engines; with some of these, only those parts.
 
   --rounds N           rounds (5); engines other than imagelet and containerd-cri run in three of them at most
   --image NAME         only this image; may be given several times: pause tiny base base-zstd app app-zstd ml manylayers
-  --engine NAME        only this engine; may be given several times: imagelet imagelet-durable imagelet-zlib-rs
-                       containerd-cri containerd-ctr podman skopeo+umoci, and the names of --binary
+  --engine NAME        only this engine; may be given several times: imagelet imagelet-durable (layers as directories)
+                       imagelet-erofs imagelet-erofs-durable (as EROFS files) imagelet-zlib-rs containerd-cri containerd-ctr
+                       podman skopeo+umoci, and the names of --binary
   --quick              the image base alone, in two rounds
   --binary NAME=FILE   a program to measure as the engine NAME, with relaxed durability; may be given several times. Under the name
                        imagelet it takes the place of target/release/imagelet, which is built otherwise: with ISA-L where the
@@ -34,6 +36,7 @@ the engines; with some of these, only those parts.
   --together           ten pulls at once in one process
   --memory SIZE        ml inside a memory cgroup of this size, for example 64M
   --warm               a pull of what is present: its time and its requests
+  --shapes             layers as directories and as EROFS files: removal, reading, and a disk without a journal
   --profile            shares of the stages and the top lines of a profile, by perf
   --everything         all parts, with --memory 64M";
 
@@ -64,6 +67,7 @@ pub(crate) struct Parts {
     pub(crate) engines: bool,
     pub(crate) together: bool,
     pub(crate) warm: bool,
+    pub(crate) shapes: bool,
     pub(crate) profile: bool,
     /// Bytes of the memory cgroup.
     pub(crate) memory: Option<u64>,
@@ -144,10 +148,11 @@ pub(crate) fn parse(args: &[String]) -> Result<Asked, String> {
             "--engines" => parts.engines = true,
             "--together" => parts.together = true,
             "--warm" => parts.warm = true,
+            "--shapes" => parts.shapes = true,
             "--profile" => parts.profile = true,
             "--everything" => {
                 let memory = parts.memory.or(Some(64 << 20));
-                parts = Parts { engines: true, together: true, warm: true, profile: true, memory };
+                parts = Parts { engines: true, together: true, warm: true, shapes: true, profile: true, memory };
             }
             "--help" | "-h" => return Ok(Asked::Help),
             _ => return Err(format!("{arg}: no such argument; --help has them all")),

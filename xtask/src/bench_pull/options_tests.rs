@@ -35,9 +35,10 @@ fn names_come_in_the_order_of_the_tables() {
     assert_eq!(options.images, ["base", "ml"]);
     assert_eq!(options.engines, ["imagelet", "podman"]);
     let options = run(&["--binary", "imagelet=/a", "--binary", "imagelet-isal=/b"]).expect("fine");
-    assert_eq!(options.engines[..4], ["imagelet", "imagelet-durable", "imagelet-isal", "containerd-cri"]);
+    assert_eq!(options.engines[1..4], ["imagelet-durable", "imagelet-erofs", "imagelet-erofs-durable"]);
+    assert_eq!(options.engines[4..6], ["imagelet-isal", "containerd-cri"]);
     let both = run(&["--binary", "imagelet=/a", "--binary", "imagelet-zlib-rs=/b", "--quick"]).expect("fine");
-    assert_eq!(both.engines[..4], ["imagelet", "imagelet-durable", "imagelet-zlib-rs", "containerd-cri"]);
+    assert_eq!(both.engines[3..6], ["imagelet-erofs-durable", "imagelet-zlib-rs", "containerd-cri"]);
     assert_eq!(options.binaries[1], ("imagelet-isal".to_owned(), PathBuf::from("/b")));
 }
 
@@ -46,7 +47,7 @@ fn parts_may_be_measured_alone() {
     let only = |args: &[&str]| run(args).expect("fine").parts;
     assert_eq!(only(&["--memory", "64M"]), Parts { memory: Some(64 << 20), ..Parts::default() });
     assert_eq!(only(&["--together", "--engines"]), Parts { engines: true, together: true, ..Parts::default() });
-    let all = Parts { engines: true, together: true, warm: true, profile: true, memory: Some(1 << 30) };
+    let all = Parts { engines: true, together: true, warm: true, shapes: true, profile: true, memory: Some(1 << 30) };
     assert_eq!(only(&["--memory=1GiB", "--everything"]), all);
 }
 
