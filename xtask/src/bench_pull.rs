@@ -129,7 +129,8 @@ fn bench(root: &Path, mut options: Options) -> anyhow::Result<Report> {
     }
     if options.parts.warm {
         say("pulls of what is present");
-        let text = parts::warm(&lab, &imagelet, &options.images)?;
+        let (text, standings) = parts::warm(&lab, &imagelet, &options.images)?;
+        warnings.extend(budgets::missed(&standings));
         document.part("warm", &text)?;
     }
     if options.parts.shapes {

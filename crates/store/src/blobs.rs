@@ -202,6 +202,15 @@ impl<'a> Linked<'a> {
         self.blobs.is_empty()
     }
 
+    /// What a blob takes, when it is written: before that, a file that is synced in the middle has many pieces, and a block
+    /// more that lists them, which goes when they have become one.
+    fn bytes_on_disk(&self, number: u64, blob: &NewBlob) -> u64 {
+        let name = format!("{BLOBS}/{number}");
+        let look = || rustix::fs::statat(&self.inner.layout.root, name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
+        // It has just been given that name. Where it cannot be looked at all the same, what it took before is the best guess.
+        bytes_on_disk(look).unwrap_or(blob.disk_bytes)
+    }
+
     /// Within the transaction: gives the image the kept blobs that its manifest names, those that are here and those that
     /// came with it.
     pub(crate) fn give(
@@ -222,7 +231,7 @@ impl<'a> Linked<'a> {
                     let entry = BlobEntry {
                         number,
                         size: blob.size,
-                        disk_bytes: blob.disk_bytes,
+                        disk_bytes: self.bytes_on_disk(number, blob),
                         references,
                         unsynced_boot: (self.inner.durability == Durability::Relaxed).then(|| self.inner.boot.clone()),
                     };

@@ -23,6 +23,8 @@ const PLAIN_PART: f64 = 0.7;
 const CPU: f64 = 0.45;
 /// The most memory, in MiB.
 const PEAK: f64 = 64.0;
+/// A pull of what is present, the whole process, in milliseconds.
+const WARM: f64 = 10.0;
 
 /// One budget, and how a run stands to it.
 #[derive(Debug, PartialEq)]
@@ -87,6 +89,17 @@ pub(crate) fn standings(rows: &[Row]) -> Vec<Standing> {
         }
     }
     found
+}
+
+/// How a pull of what is present stands to its budget: milliseconds of the whole process.
+pub(crate) fn warm(image: &str, milliseconds: f64) -> Standing {
+    Standing {
+        image: image.to_owned(),
+        what: "a pull of what is present (ms)".to_owned(),
+        wanted: format!("≤ {WARM}"),
+        measured: milliseconds,
+        met: milliseconds <= WARM,
+    }
 }
 
 /// The budgets as a table.
@@ -157,5 +170,7 @@ mod tests {
         let standings = standings(&[row("imagelet", "tiny", 0.1, 0.1), row("containerd-cri", "tiny", 0.1, 0.1)]);
         assert_eq!(standings.len(), 1);
         assert!(standings[0].met && missed(&standings).is_empty());
+        assert!(warm("tiny", 10.0).met);
+        assert_eq!(missed(&[warm("ml", 10.5)]), ["ml: a pull of what is present (ms) is 10.50, the budget is ≤ 10"]);
     }
 }

@@ -68,6 +68,17 @@ pub(crate) fn measured(session: &Session, command: &Command, group: Option<&str>
     Ok(Measured { took, stderr: String::from_utf8_lossy(&output.stderr).into_owned() })
 }
 
+/// The seconds that a program takes from its start to its end, and nothing else.
+pub(crate) fn bare_wall(session: &Session, command: &mut Command) -> anyhow::Result<f64> {
+    let start = Instant::now();
+    let status = session.spawn(command.stdout(Stdio::null()).stderr(Stdio::null()))?.wait()?;
+    let wall = start.elapsed().as_secs_f64();
+    if !status.success() {
+        bail!("{}: {status}", command.get_program().to_string_lossy());
+    }
+    Ok(wall)
+}
+
 /// Reads the two texts: `1.234 0.567` seconds, and KiB.
 fn took(wall: f64, cpu: &str, peak: &str) -> Option<Took> {
     let mut seconds = cpu.split_ascii_whitespace().map(str::parse::<f64>);
