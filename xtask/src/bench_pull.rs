@@ -34,9 +34,6 @@ use lab::{Containerd, Lab};
 use options::{Asked, Options};
 use session::Session;
 
-/// Engines that are slow and no budget compares with run in this many rounds at most.
-const SELDOM: usize = 3;
-
 /// Images and their floors.
 type Floors = Vec<(String, floor::Floor)>;
 
@@ -107,9 +104,10 @@ fn bench(root: &Path, mut options: Options) -> anyhow::Result<Report> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let most = rows.iter().map(|row| row.rounds).max().unwrap_or(0);
         let text = format!(
-            "{about}, at the end {}. Medians of {most} round(s), of {SELDOM} at most for `ctr`, podman and skopeo with umoci.{note}\n\n\
+            "{about}, at the end {}. Medians of {most} round(s), of {} at most for `ctr`, podman and skopeo with umoci.{note}\n\n\
              ### Budgets\n\n{}\n{}",
             machine::load(),
+            options.seldom.min(options.rounds),
             budgets::table(&standings),
             table::engines(&rows, &floors, cores)
         );
@@ -176,7 +174,7 @@ fn rounds(lab: &Lab, options: &Options, imagelet: &Path) -> anyhow::Result<(Vec<
             // Each round begins with another engine.
             for at in 0..engines.len() {
                 let (name, engine) = &engines[(at + round) % engines.len()];
-                if !engine.can_pull(image) || (round >= SELDOM && !engine.always()) {
+                if !engine.can_pull(image) || (round >= options.seldom && !engine.always()) {
                     continue;
                 }
                 let sample = one(lab, containerd.as_ref(), name, engine, image)
@@ -191,6 +189,10 @@ fn rounds(lab: &Lab, options: &Options, imagelet: &Path) -> anyhow::Result<(Vec<
             }
             say(&line);
         }
+    }
+    if let Some(containerd) = containerd {
+        // Another part may start one on the same root.
+        lab.session.end(containerd.pid)?;
     }
     Ok((samples, note))
 }

@@ -20,7 +20,8 @@ Pulls the images of the corpus with imagelet and with other engines in turn, fro
 journaled ext4 of its own, and prints medians. Needs root. Without --engines, --together, --memory, --warm, --shapes or --profile it
 measures the engines; with some of these, only those parts.
 
-  --rounds N           rounds (5); engines other than imagelet and containerd-cri run in three of them at most
+  --rounds N           rounds (5)
+  --seldom N           rounds of the engines other than imagelet and containerd-cri, at most (3)
   --image NAME         only this image; may be given several times: pause tiny base base-zstd app app-zstd ml manylayers
   --engine NAME        only this engine; may be given several times: imagelet imagelet-durable (layers as directories)
                        imagelet-erofs imagelet-erofs-durable (as EROFS files) imagelet-zlib-rs containerd-cri containerd-ctr
@@ -47,6 +48,8 @@ pub(crate) struct Options {
     pub(crate) images: Vec<String>,
     /// How often each engine pulls each image.
     pub(crate) rounds: usize,
+    /// In how many rounds at most engines run that are slow and that budgets hardly compare with.
+    pub(crate) seldom: usize,
     /// Engines, in the order in which they run; the first round begins with the first.
     pub(crate) engines: Vec<String>,
     /// Names and programs.
@@ -84,7 +87,7 @@ pub(crate) enum Asked {
 pub(crate) fn parse(args: &[String]) -> Result<Asked, String> {
     let (mut images, mut engines, mut binaries): (Vec<String>, Vec<String>, Vec<(String, PathBuf)>) =
         Default::default();
-    let (mut rounds, mut corpus, mut json, mut docs, mut quick) = (None, None, None, false, false);
+    let (mut rounds, mut seldom, mut corpus, mut json, mut docs, mut quick) = (None, 3, None, None, false, false);
     let mut parts = Parts::default();
     let mut args = args.iter();
     while let Some(arg) = args.next() {
@@ -98,10 +101,15 @@ pub(crate) fn parse(args: &[String]) -> Result<Asked, String> {
             if value.is_empty() { Err(format!("{flag} needs a value")) } else { Ok(value) }
         };
         match flag {
-            "--rounds" => {
+            "--rounds" | "--seldom" => {
                 let text = value()?;
                 let number = text.parse().ok().filter(|n| (1..=1000).contains(n));
-                rounds = Some(number.ok_or_else(|| format!("--rounds {text}: not a number from 1 to 1000"))?);
+                let number = number.ok_or_else(|| format!("{flag} {text}: not a number from 1 to 1000"))?;
+                if flag == "--rounds" {
+                    rounds = Some(number)
+                } else {
+                    seldom = number
+                }
                 continue;
             }
             "--image" => {
@@ -175,6 +183,7 @@ pub(crate) fn parse(args: &[String]) -> Result<Asked, String> {
     Ok(Asked::Run(Options {
         images: IMAGES.iter().filter(|name| chosen(name)).map(|&name| name.to_owned()).collect(),
         rounds: rounds.unwrap_or(if quick { 2 } else { 5 }),
+        seldom,
         engines: engines_of(&engines, &binaries, quick)?,
         binaries,
         corpus,

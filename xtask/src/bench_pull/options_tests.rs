@@ -26,7 +26,8 @@ fn quick_is_one_image() {
     let options = run(&["--quick"]).expect("fine");
     assert!(!options.engines.iter().any(|name| name == PLAIN), "one build is enough");
     assert_eq!((options.images, options.rounds), (vec!["base".to_owned()], 2));
-    assert_eq!(run(&["--quick", "--rounds=7"]).expect("fine").rounds, 7);
+    let more = run(&["--quick", "--rounds=7", "--seldom", "1"]).expect("fine");
+    assert_eq!((options.seldom, more.rounds, more.seldom), (3, 7, 1));
 }
 
 #[test]
@@ -56,6 +57,7 @@ fn errors_name_the_flag() {
     let cases: &[(&[&str], &str)] = &[
         (&["--rounds"], "--rounds needs a value"),
         (&["--rounds", "0"], "--rounds 0: not a number"),
+        (&["--seldom", "0"], "--seldom 0: not a number"),
         (&["--rounds", "many"], "--rounds many: not a number"),
         (&["--image", "basis"], "--image basis: no such image; there are pause tiny"),
         (&["--engine", "docker"], "--engine docker: no such engine; there are imagelet "),

@@ -28,6 +28,12 @@ const STAGES: &[(&str, &str)] = &[
     ("inflate", "inflate"),
     ("isal_", "inflate"),
     ("decode_huffman", "inflate"),
+    // Labels of ISA-L's assembly.
+    ("..@", "inflate"),
+    ("loop_block", "inflate"),
+    ("decode_len_dist", "inflate"),
+    ("large_byte_copy", "inflate"),
+    ("setup_dynamic_header", "inflate"),
     ("libdeflate", "inflate"),
     ("adler32", "inflate"),
     ("ZSTD_decompress", "inflate"),
