@@ -93,7 +93,7 @@ async fn a_slow_line_is_used_several_times() {
     setup.registry.set_line(Line { rate: Some(RATE / 2), latency: Duration::from_millis(2), ..Line::default() });
     let took = setup.fetch().await;
     let alone = Duration::from_secs_f64(SIZE as f64 * 2.0 / RATE as f64);
-    assert!(took < alone * 4 / 5, "{took:?}, one connection takes {alone:?}");
+    assert!(took < alone * 2 / 3, "{took:?}, one connection takes {alone:?}");
     assert_eq!(setup.registry.peak_transfers(), 4);
     let asked = setup.ranges();
     assert_eq!(asked[0], "-", "it begins as one plain request");
@@ -103,11 +103,11 @@ async fn a_slow_line_is_used_several_times() {
     assert!(wasted < 512 << 10, "{wasted} bytes for nothing");
     assert_eq!(setup.memory.left(), 64 << 20);
     let connections = setup.registry.connections();
-    assert!(connections <= 8, "{connections} connections for {} requests", asked.len());
+    assert!(connections <= 6, "{connections} connections for {} requests", asked.len());
     // What was of use is remembered: the next blob has four connections as soon as it is slow.
     setup.registry.clear_requests();
     let again = setup.fetch().await;
-    assert!(again < alone * 4 / 5, "{again:?}");
+    assert!(again < alone * 2 / 3, "{again:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
