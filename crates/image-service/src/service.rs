@@ -66,11 +66,16 @@ impl ImageService for Engine {
         if self.0.pulls.has(&key) {
             before_visible.done().await?;
         }
-        let ticket = self.0.pulls.join(&key, |context| job.run(context));
+        // Who starts the job is seated before it runs, and misses nothing.
+        let mut seat = None;
+        let ticket = self.0.pulls.join(&key, |context| {
+            seat = Some(context.hub.join(request.progress.clone()));
+            job.run(context)
+        });
         if !ticket.led {
             before_visible.done().await?;
         }
-        let _seat = ticket.hub().join(request.progress);
+        let _seat = seat.unwrap_or_else(|| ticket.hub().join(request.progress));
         let id = ticket.wait().await?;
         Ok(id.to_string())
     }
