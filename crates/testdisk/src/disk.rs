@@ -1,0 +1,177 @@
+//! [`Disk`]: a loop device over a file that a process of its own serves. Starts that process, and tells it what to do.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::fault::Fault;
+use crate::image::Image;
+use crate::loop_device::LoopDevice;
+use crate::mounted::{Kind, Mounted};
+use crate::record::{self, Event};
+use crate::server::{ASKED, CONTROL, DISK, SERVER_TEST};
+
+/// What was asked of a disk since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Reads.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// How many of these failed.
+    pub failed: u64,
+}
+
+/// A disk. Its mounts go before it does.
+#[derive(Debug)]
+pub struct Disk {
+    content: Image,
+    record: File,
+    control: Option<File>,
+    device: Option<LoopDevice>,
+    server: Child,
+}
+
+impl Disk {
+    /// A disk of this size with an empty file system. Needs root, and the test binary has to have called [`crate::serve`].
+    ///
+    /// # Errors
+    /// The file system cannot be made, or the disk not be served.
+    pub fn new(kind: Kind, bytes: u64) -> io::Result<Self> {
+        let content = Image::empty(kind, bytes)?;
+        kind.make(&content.path())?;
+        let record = Image::empty(kind, 0)?;
+        let fuse = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(|error| {
+            io::Error::new(io::Error::from(error).kind(), format!("/dev/fuse: {error}; this needs root"))
+        })?;
+        let number = fuse.as_raw_fd().to_string();
+        let options =
+            [("source", "testdisk"), ("fd", &number), ("rootmode", "40000"), ("user_id", "0"), ("group_id", "0")];
+        let served = Mounted::new("fuse", &options, &[])?;
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a disk is served by a process of its own, so that it can be killed"
+        )]
+        let server = Command::new(std::env::current_exe()?)
+            .args([SERVER_TEST, "--exact", "--nocapture"])
+            .env(ASKED, format!("{} {}", content.path().display(), record.path().display()))
+            .stdin(Stdio::from(fuse))
+            .stdout(Stdio::null())
+            .spawn()?;
+        let record = record.into_file();
+        let mut disk = Self { content, record, control: None, device: None, server };
+        let open = |name| {
+            let file = File::options().read(true).write(true).open(served.path().join(name));
+            file.map_err(|error| io::Error::new(error.kind(), format!("the disk's server did not start: {error}")))
+        };
+        disk.control = Some(open(CONTROL)?);
+        disk.device = Some(LoopDevice::new(&open(DISK)?, true)?);
+        Ok(disk)
+    }
+
+    /// The block device.
+    #[must_use]
+    pub fn device(&self) -> &Path {
+        &self.device.as_ref().expect("it has one until it is dropped").path
+    }
+
+    /// Mounts its file system.
+    ///
+    /// # Errors
+    /// It cannot be mounted.
+    pub fn mount(&self) -> io::Result<Mounted> {
+        Mounted::of_device(self.content.kind(), self.device(), None)
+    }
+
+    fn control(&self) -> &File {
+        self.control.as_ref().expect("it has one until it is dropped")
+    }
+
+    fn tell(&self, line: &str) -> io::Result<()> {
+        // One write is one command.
+        match self.control().write_at(line.as_bytes(), 0)? {
+            written if written == line.len() => Ok(()),
+            _ => Err(io::ErrorKind::WriteZero.into()),
+        }
+    }
+
+    fn ask(&self) -> io::Result<(Counts, u64)> {
+        let mut report = [0; 200];
+        let length = self.control().read_at(&mut report, 0)?;
+        let numbers: Vec<u64> =
+            String::from_utf8_lossy(&report[..length]).split(' ').filter_map(|number| number.parse().ok()).collect();
+        match numbers[..] {
+            [reads, writes, flushes, failed, recorded] => Ok((Counts { reads, writes, flushes, failed }, recorded)),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
+    /// What was asked of it.
+    ///
+    /// # Errors
+    /// Its server is gone.
+    pub fn counts(&self) -> io::Result<Counts> {
+        Ok(self.ask()?.0)
+    }
+
+    /// Adds a fault.
+    ///
+    /// # Errors
+    /// Its server is gone.
+    pub fn fail(&self, fault: Fault) -> io::Result<()> {
+        self.tell(&format!("fail {}", fault.to_line()))
+    }
+
+    /// Takes all faults away.
+    ///
+    /// # Errors
+    /// Its server is gone.
+    pub fn heal(&self) -> io::Result<()> {
+        self.tell("heal")
+    }
+
+    /// Begins a new record, and answers with the content from which on it is. To be called while nothing is mounted.
+    ///
+    /// # Errors
+    /// There is no memory, or its server is gone.
+    pub fn record(&self) -> io::Result<Image> {
+        self.tell("record")?;
+        self.content.copy()
+    }
+
+    /// A remark for the record.
+    ///
+    /// # Errors
+    /// Its server is gone.
+    pub fn note(&self, text: &str) -> io::Result<()> {
+        self.tell(&format!("note {text}"))
+    }
+
+    /// What was recorded until now.
+    ///
+    /// # Errors
+    /// Its server is gone.
+    pub fn recorded(&self) -> io::Result<Vec<Event>> {
+        record::read(&self.record, self.ask()?.1)
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        self.control = None;
+        self.device = None;
+        if std::thread::panicking() {
+            // A mount may be there still.
+            let _ = self.server.kill();
+        }
+        // It ends by itself, now that nobody has the file any more.
+        let _ = self.server.wait();
+    }
+}
