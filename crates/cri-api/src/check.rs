@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::convert::LayerShape;
+
 /// What to look at, and what to do about it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -32,6 +34,23 @@ pub struct CheckReport {
     pub problems: Vec<Problem>,
     /// Ids of images that lack a layer and wait for being pulled again. Those of earlier repairs are among them.
     pub incomplete_images: Vec<String>,
+    /// What layers are on the disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layer_shapes: Option<LayerShapes>,
+}
+
+/// What layers are on the disk, and what new ones become.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LayerShapes {
+    /// Layers that are directory trees.
+    pub dir: u64,
+    /// Layers that are EROFS files.
+    pub erofs: u64,
+    /// What layers are made into from now on.
+    pub new: LayerShape,
+    /// Why, in words that follow "new ones become EROFS files: ".
+    pub why: String,
 }
 
 impl CheckReport {

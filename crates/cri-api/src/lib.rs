@@ -18,7 +18,7 @@ mod runtime;
 pub mod testing;
 
 pub use before_visible::BeforeVisible;
-pub use check::{CheckProgress, CheckReport, CheckRequest, CheckSink, Problem, ProblemKind};
+pub use check::{CheckProgress, CheckReport, CheckRequest, CheckSink, LayerShapes, Problem, ProblemKind};
 pub use convert::{ConvertReport, ConvertRequest, ConvertedImage, LayerShape, LeftLayer};
 pub use error::{Error, Kind, Result};
 pub use image::{

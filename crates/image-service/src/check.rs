@@ -5,8 +5,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cri_api::{CheckReport, CheckRequest, CheckSink, Error, Kind, Problem, ProblemKind, Result};
+use cri_api::{
+    CheckReport, CheckRequest, CheckSink, Error, Kind, LayerShape, LayerShapes, Problem, ProblemKind, Result,
+};
 use oci::Digest;
+use store::LayerFormat;
 use store::check::{self, CheckError, CheckOptions, Depth};
 
 use crate::engine::Shared;
@@ -107,7 +110,17 @@ impl Shared {
             let images = self.store.images().map_err(|error| error::from_store(self.store.root(), &error))?;
             self.known.replace(&images);
         }
-        Ok(in_words_of_the_service(report))
+        let mut report = in_words_of_the_service(report);
+        report.layer_shapes = Some(self.layer_shapes()?);
+        Ok(report)
+    }
+
+    fn layer_shapes(&self) -> Result<LayerShapes> {
+        let counts = self.store.layers_by_shape();
+        let (dir, erofs) = counts.map_err(|error| error::from_store(self.store.root(), &error))?;
+        let new = self.store.new_layers();
+        let shape = if new.format == LayerFormat::Dir { LayerShape::Dir } else { LayerShape::Erofs };
+        Ok(LayerShapes { dir, erofs, new: shape, why: new.why.to_owned() })
     }
 }
 
@@ -126,6 +139,7 @@ fn in_words_of_the_service(report: check::CheckReport) -> CheckReport {
         images_checked: report.images,
         problems: report.problems.into_iter().map(problem).collect(),
         incomplete_images: ids(report.incomplete),
+        layer_shapes: None,
     }
 }
 

@@ -54,6 +54,16 @@ impl Store {
         image.layers.iter().all(|id| self.inner.has_layer(*id))
     }
 
+    /// How many layers are of each shape: directory trees, EROFS files.
+    ///
+    /// # Errors
+    /// The database could not be read.
+    pub fn layers_by_shape(&self) -> Result<(u64, u64), StoreError> {
+        let layers = self.inner.db.read(|records| Ok::<_, StoreError>(records.layers()?))?;
+        let directories = layers.iter().filter(|(_, entry)| entry.shape.is_dir()).count();
+        Ok((directories as u64, (layers.len() - directories) as u64))
+    }
+
     /// Writes the very tar stream from which the layer was unpacked.
     ///
     /// # Errors

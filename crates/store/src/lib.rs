@@ -49,4 +49,5 @@ pub use lease::Lease;
 pub use mount::{ImageMount, MountError};
 pub use open::{Durability, LayerFormat, OpenOptions, Sharing, Store};
 pub use records::{ImageRecord, Layer, LayerId, LayerStats, Removed, Totals};
+pub use shape::NewLayers;
 pub use unpack::{Limits, UnpackError};

@@ -16,9 +16,10 @@ use crate::flush::Flusher;
 use crate::layout::{self, Layout};
 use crate::lease::{Lease, LeaseTable};
 use crate::lock::{Holder, LockError, StoreLock};
+use crate::mount::{points, probe};
 use crate::records::LayerId;
 use crate::reserve::Reserve;
-use crate::shape::Shape;
+use crate::shape::{NewLayers, Shape};
 use crate::unpack::Limits;
 use crate::young::{self, Age, Youth};
 
@@ -26,7 +27,7 @@ use crate::young::{self, Age, Youth};
 const VERSION: u32 = 1;
 /// What may lie in a root before it is a store: the parts of a store whose making was cut off, and what the rest of the
 /// program keeps there.
-const KNOWN: [&str; 10] = [
+const KNOWN: [&str; 13] = [
     layout::LOCK,
     layout::VERSION,
     layout::VERSION_NEW,
@@ -35,6 +36,9 @@ const KNOWN: [&str; 10] = [
     layout::LAYERS,
     layout::RESERVE,
     young::FILE,
+    probe::FILE,
+    probe::FILE_NEW,
+    points::DIRECTORY,
     "image_manager",
     "lost+found",
 ];
@@ -70,7 +74,7 @@ pub enum Sharing {
 /// What a layer is made into when it is unpacked. Layers that are there stay what they are: a store holds both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LayerFormat {
-    /// What serves best here.
+    /// What serves best here, as the store finds out: [`Store::new_layers`] says what that is.
     #[default]
     Auto,
     /// One EROFS file.
@@ -128,6 +132,7 @@ pub(crate) struct Inner {
     pub(crate) sharing: Sharing,
     /// Of layers that are unpacked from now on.
     pub(crate) shape: Shape,
+    why_shape: &'static str,
     pub(crate) privileged: bool,
     /// Writes layers to the disk while they come.
     pub(crate) flusher: Flusher,
@@ -180,14 +185,19 @@ impl Store {
             layout::write_whole(&layout.root, layout::VERSION, layout::VERSION_NEW, text.as_bytes())
                 .map_err(|source| io_error("write the version of", root, source))?;
         }
+        let privileged = options.privileged.unwrap_or_else(is_privileged);
+        let (shape, why_shape) =
+            Shape::of_new_layers(options.layer_format, options.sharing, privileged, || probe::support(&layout));
+        tracing::debug!(?shape, why = why_shape, "what new layers are made into");
         let inner = Inner {
             layout,
             db,
             limits: options.limits,
             durability: options.durability,
             sharing: options.sharing,
-            shape: Shape::of_new_layers(options.layer_format),
-            privileged: options.privileged.unwrap_or_else(is_privileged),
+            shape,
+            why_shape,
+            privileged,
             flusher: Flusher::default(),
             boot,
             agent,
@@ -228,6 +238,12 @@ impl Store {
     #[must_use]
     pub fn is_privileged(&self) -> bool {
         self.inner.privileged
+    }
+
+    /// What layers are made into from now on, and why.
+    #[must_use]
+    pub fn new_layers(&self) -> NewLayers {
+        NewLayers::of((self.inner.shape, self.inner.why_shape))
     }
 
     /// A new lease. A pull takes one before it looks for layers, and keeps it until its image is committed.

@@ -48,9 +48,7 @@ fn damage(path: &Path) {
 
 /// Changes one bit of a file in the image's lowest layer, and has it found.
 async fn damage_lowest(node: &Node, id: &str) {
-    let store = node.engine.store();
-    let record = store.resolve(id).expect("resolves").expect("there");
-    damage(&store.layer_directories(&record).expect("directories")[0].join("a/x"));
+    node.damage(id, 0, "a/x");
     let report = repair(&node.engine).await;
     assert_eq!(report.incomplete_images, [id.to_owned()]);
 }

@@ -9,6 +9,7 @@ use cri_api::{Error, Image, ImageService as _, ImageSpec, LayerState, ProgressSi
 use image_service::{Engine, EngineOptions};
 use oci::Digest;
 use registry::testing::{BuiltImage, ImageBuilder, LayerBuilder, TestRegistry};
+use store::view::View;
 use tokio::sync::Notify;
 
 pub(crate) struct Node {
@@ -66,12 +67,32 @@ impl Node {
         names
     }
 
-    /// Content of a file in an image, from its topmost layer that has it.
-    pub(crate) fn file(&self, id: &str, path: &str) -> Option<Vec<u8>> {
+    /// The file tree of an image, or of a layer by its diff id, whatever its layers are on the disk.
+    pub(crate) fn view(&self, text: &str) -> View {
         let store = self.engine.store();
-        let record = store.resolve(id).expect("resolves").expect("is there");
-        let directories = store.layer_directories(&record).expect("directories");
-        directories.iter().rev().find_map(|d| std::fs::read(d.join(path)).ok())
+        let lease = store.lease();
+        let stack = store.stack(&lease, text).expect("readable").expect("is there");
+        View::open(store.root(), &stack).expect("opens")
+    }
+
+    /// Content of a file in an image.
+    pub(crate) fn file(&self, id: &str, path: &str) -> Option<Vec<u8>> {
+        let view = self.view(id);
+        let node = view.resolve(path.as_bytes(), false).ok()?;
+        Some(content(&view, &node))
+    }
+
+    /// Changes one bit of a file of the image, in the layer of that number from below.
+    pub(crate) fn damage(&self, id: &str, layer: usize, path: &str) {
+        let store = self.engine.store();
+        let record = store.resolve(id).expect("resolves").expect("there");
+        let place = store.layer_directories(&record).expect("directories").swap_remove(layer);
+        let file = if place.is_dir() { place.join(path) } else { place };
+        let content = self.file(id, path).expect("a file");
+        let mut bytes = std::fs::read(&file).expect("readable");
+        let at = bytes.windows(256).position(|window| window == &content[..256]).expect("its content is in there");
+        bytes[at + 100] ^= 1;
+        std::fs::write(&file, bytes).expect("writes");
     }
 
     /// Waits until the background has ended, and checks that nothing is left of pulls that came to nothing.
@@ -98,6 +119,19 @@ pub(crate) fn options(directory: &Path) -> EngineOptions {
         store: store::OpenOptions { durability: store::Durability::Relaxed, ..store::OpenOptions::default() },
         ..EngineOptions::default()
     }
+}
+
+/// All of a file.
+pub(crate) fn content(view: &View, node: &store::view::Node) -> Vec<u8> {
+    let file = view.file(node).expect("a file");
+    let mut bytes = vec![0; usize::try_from(node.stat().size).expect("small")];
+    let mut length = 0;
+    while length < bytes.len() {
+        let read = file.read_at(length as u64, &mut bytes[length..]).expect("reads");
+        assert_ne!(read, 0, "as long as it says");
+        length += read;
+    }
+    bytes
 }
 
 /// A progress sink whose events can be looked at and waited for.

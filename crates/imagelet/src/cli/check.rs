@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use cri_api::{CheckProgress, CheckReport, CheckRequest, CheckSink, ProblemKind};
+use cri_api::{CheckProgress, CheckReport, CheckRequest, CheckSink, LayerShape, LayerShapes, ProblemKind};
 use serde::Serialize;
 
 use crate::admin::gc::Held;
@@ -22,6 +22,8 @@ struct Checked {
     problems: Vec<Problem>,
     /// Images that lack a layer and wait for being pulled again.
     incomplete_images: Vec<Held>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    layer_shapes: Option<LayerShapes>,
 }
 
 #[derive(Serialize)]
@@ -50,6 +52,7 @@ impl Checked {
             images_checked: report.images_checked,
             problems: report.problems.into_iter().map(problem).collect(),
             incomplete_images: named(report.incomplete_images, names),
+            layer_shapes: report.layer_shapes,
         }
     }
 
@@ -73,8 +76,25 @@ impl Checked {
             let images: Vec<String> = self.incomplete_images.iter().map(|image| title(image, false)).collect();
             lines.push(format!("Absent until they are pulled again: {}.", images.join(", ")));
         }
+        lines.extend(self.layer_shapes.as_ref().map(shapes));
         lines
     }
+}
+
+/// What layers are, and what new ones become.
+fn shapes(shapes: &LayerShapes) -> String {
+    let LayerShapes { dir, erofs, new, why } = shapes;
+    let what = |shape| match shape {
+        LayerShape::Dir => ("directory", "directories"),
+        LayerShape::Erofs => ("EROFS file", "EROFS files"),
+    };
+    let there: Vec<String> = [(dir, LayerShape::Dir), (erofs, LayerShape::Erofs)]
+        .into_iter()
+        .filter(|(count, _)| **count > 0)
+        .map(|(count, shape)| format!("{count} {}", if *count == 1 { what(shape).0 } else { what(shape).1 }))
+        .collect();
+    let there = if there.is_empty() { "none yet".to_owned() } else { there.join(", ") };
+    format!("Layers on the disk: {there}; new ones become {}: {why}.", what(*new).1)
 }
 
 fn title(image: &Held, whole: bool) -> String {
@@ -169,6 +189,7 @@ mod tests {
             images_checked: 1,
             problems: vec![problem(true), problem(false)],
             incomplete_images: vec![id.clone()],
+            layer_shapes: Some(LayerShapes { dir: 1, erofs: 2, new: LayerShape::Erofs, why: "so".to_owned() }),
         };
         let names = BTreeMap::from([(id.clone(), vec!["r.example/app:1".to_owned()])]);
         let checked = Checked::new(report, &names);
@@ -182,7 +203,8 @@ mod tests {
             checked.lines(),
             [
                 "Checked 3 layers (5MB) and 1 image: 2 problems, 1 repaired.",
-                "Absent until they are pulled again: r.example/app:1."
+                "Absent until they are pulled again: r.example/app:1.",
+                "Layers on the disk: 1 directory, 2 EROFS files; new ones become EROFS files: so."
             ]
         );
         assert_eq!((checked.remaining(), checked.ids()), (1, vec![id]));

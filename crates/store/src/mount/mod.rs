@@ -11,8 +11,7 @@ mod image_file;
 mod loop_device;
 mod mountinfo;
 mod overlay;
-mod points;
-#[cfg_attr(not(test), expect(dead_code, reason = "asked when `auto` is to mean more than directories"))]
+pub(crate) mod points;
 pub(crate) mod probe;
 
 use std::collections::BTreeSet;

@@ -13,7 +13,7 @@ use rustix::mount::{MoveMountFlags, UnmountFlags, move_mount};
 use super::overlay::Failure;
 
 /// The directory of the store in which the places are.
-const DIRECTORY: &str = "mounts";
+pub(crate) const DIRECTORY: &str = "mounts";
 
 /// The places of a store.
 #[derive(Clone, Debug)]

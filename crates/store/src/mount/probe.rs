@@ -16,7 +16,7 @@ use crate::layout::{self, Layout};
 
 /// The file with the answer, in the store's root.
 pub(crate) const FILE: &str = "kernel";
-const FILE_NEW: &str = "kernel.new";
+pub(crate) const FILE_NEW: &str = "kernel.new";
 const IMAGE: &str = "probe";
 
 /// How EROFS layers can be mounted.
@@ -38,24 +38,27 @@ struct Answer {
     erofs: Support,
 }
 
-/// What this kernel can do, from the store's own note where it has one. Needs the right to mount. Nobody mounts in the store
-/// meanwhile.
-pub(crate) fn support(layout: &Layout) -> Support {
+/// What this kernel can do, from the store's own note where it has one; `None` where the right to mount is missing. Never fails:
+/// what could not be tried cannot be used either. Nobody mounts in the store meanwhile.
+pub(crate) fn support(layout: &Layout) -> Option<Support> {
     let release = release();
     let path = layout.path.join(FILE);
     let noted = std::fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<Answer>(&bytes).ok());
     if let Some(answer) = noted.filter(|answer| answer.release == release) {
-        return answer.erofs;
+        return Some(answer.erofs);
     }
-    let erofs = ask(layout);
+    let Attempts { erofs, holds } = ask(layout)?;
     tracing::debug!(?erofs, release, "how this kernel mounts EROFS layers");
+    if !holds {
+        return Some(erofs);
+    }
     let answer = Answer { release, erofs };
     let bytes = serde_json::to_vec(&answer).expect("plain data");
     // Without the note the kernel is asked again.
     if let Err(error) = layout::write_whole(&layout.root, FILE, FILE_NEW, &bytes) {
         tracing::debug!(%error, path = %path.display(), "what the kernel can do was not noted");
     }
-    erofs
+    Some(erofs)
 }
 
 /// Empty where the kernel does not say it: then the note holds for every one.
@@ -63,21 +66,51 @@ fn release() -> String {
     std::fs::read_to_string("/proc/sys/kernel/osrelease").map(|text| text.trim().to_owned()).unwrap_or_default()
 }
 
-fn ask(layout: &Layout) -> Support {
-    for (ways, support) in
+/// What came of the attempts.
+struct Attempts {
+    erofs: Support,
+    /// Whether it would come out the same another time.
+    holds: bool,
+}
+
+fn ask(layout: &Layout) -> Option<Attempts> {
+    // Where overlayfs may not be had, the answer would be about us and not about the kernel.
+    if !overlay::is_permitted() {
+        tracing::debug!("whether EROFS layers can be mounted is not tried: the right to mount is missing");
+        return None;
+    }
+    let points = Points::of(&layout.path);
+    let mut holds = true;
+    for (ways, erofs) in
         [(Ways::default(), Support::File), (Ways { from_file: false, ..Ways::default() }, Support::Loop)]
     {
-        match attempt(layout, ways) {
-            Ok(true) => return support,
-            Ok(false) => tracing::debug!(?support, "EROFS layers do not hide what is below them"),
-            Err(error) => tracing::debug!(?support, %error, "EROFS layers cannot be mounted"),
+        let shown = attempt(layout, &points, ways);
+        if let Err(error) = points.sweep() {
+            tracing::debug!(%error, "what was mounted for a try stays until the next start");
+        }
+        match shown {
+            Ok(true) => return Some(Attempts { erofs, holds: true }),
+            Ok(false) => tracing::debug!(?erofs, "EROFS layers do not hide what is below them"),
+            Err(error) => {
+                tracing::debug!(?erofs, %error, "EROFS layers cannot be mounted");
+                holds &= is_of_the_kernel(&error);
+            }
         }
     }
-    Support::None
+    Some(Attempts { erofs: Support::None, holds })
+}
+
+/// Whether an error says what the kernel can, and not how the machine is at the moment.
+fn is_of_the_kernel(error: &io::Error) -> bool {
+    use io::ErrorKind::{OutOfMemory, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, ResourceBusy, StorageFull};
+    !matches!(
+        error.kind(),
+        OutOfMemory | PermissionDenied | QuotaExceeded | ReadOnlyFilesystem | ResourceBusy | StorageFull
+    )
 }
 
 /// Puts two layers on each other and looks whether the upper one hides what it should.
-fn attempt(layout: &Layout, ways: Ways) -> io::Result<bool> {
+fn attempt(layout: &Layout, points: &Points, ways: Ways) -> io::Result<bool> {
     let failed = |failure: overlay::Failure| io::Error::new(failure.source.kind(), failure.source);
     let mut lower = Vec::new();
     for bytes in [upper_image()?, lower_image()?] {
@@ -90,16 +123,13 @@ fn attempt(layout: &Layout, ways: Ways) -> io::Result<bool> {
             Err(image_file::ImageFailure::Failed(failure)) => return Err(failed(failure)),
         }
     }
-    let points = Points::of(&layout.path);
     let point = points.empty().map_err(failed)?;
-    let overlay = Overlay { lower, upper: None, userxattr: false, points: Some(&points) };
+    let overlay = Overlay { lower, upper: None, userxattr: false, points: Some(points) };
     overlay::mount(overlay, &point.path, ways).map_err(failed)?;
     let names = |directory: &str| -> io::Result<Vec<_>> {
         std::fs::read_dir(point.path.join(directory))?.map(|entry| Ok(entry?.file_name())).collect()
     };
     let shown = (names("d")?, names("o")?, std::fs::read(point.path.join("d/stays"))?);
-    drop(point);
-    points.sweep()?;
     Ok(shown == (vec!["stays".into()], vec!["new".into()], b"stays".to_vec()))
 }
 
@@ -165,9 +195,11 @@ mod tests {
         assert!(rustix::process::geteuid().is_root(), "this test mounts: run it as root");
         let root = tempfile::tempdir().expect("tempdir");
         let layout = Layout::open(root.path()).expect("opens");
-        let found = support(&layout);
+        let found = support(&layout).expect("root may mount");
         assert_ne!(found, Support::None);
-        assert!(attempt(&layout, Ways { from_file: false, ..Ways::default() }).expect("mounts"));
+        let points = Points::of(root.path());
+        assert!(attempt(&layout, &points, Ways { from_file: false, ..Ways::default() }).expect("mounts"));
+        points.sweep().expect("sweeps");
         let names = layout::names(root.path()).expect("readable");
         assert!(!names.contains(&"mounts".into()), "{names:?}");
         assert!(layout::names(&root.path().join(layout::INGEST)).expect("readable").is_empty());
@@ -177,10 +209,31 @@ mod tests {
         let wrong =
             text.replace(r#""erofs":"file""#, r#""erofs":"none""#).replace(r#""erofs":"loop""#, r#""erofs":"none""#);
         std::fs::write(&note, &wrong).expect("writes");
-        assert_eq!(support(&layout), Support::None, "the note counts");
+        assert_eq!(support(&layout), Some(Support::None), "the note counts");
         std::fs::write(&note, wrong.replace(&release(), "1.2.3")).expect("writes");
-        assert_eq!(support(&layout), found, "that was another kernel");
+        assert_eq!(support(&layout), Some(found), "that was another kernel");
         std::fs::write(&note, "nonsense").expect("writes");
-        assert_eq!(support(&layout), found);
+        assert_eq!(support(&layout), Some(found));
+    }
+
+    /// Without a file for the probe there is no answer about the kernel, and none is kept.
+    #[test]
+    fn a_disk_that_is_full_is_not_what_the_kernel_can() {
+        assert!(rustix::process::geteuid().is_root(), "this test mounts: run it as root");
+        let root = tempfile::tempdir().expect("tempdir");
+        let options = c"size=64k,mode=0700";
+        rustix::mount::mount("tmpfs", root.path(), "tmpfs", rustix::mount::MountFlags::empty(), options)
+            .expect("mounts");
+        let layout = Layout::open(root.path()).expect("opens");
+        let filler = root.path().join("filler");
+        std::fs::write(&filler, [1; 1 << 20]).expect_err("it is small");
+        let without = support(&layout);
+        let noted = root.path().join(FILE).exists();
+        std::fs::remove_file(&filler).expect("removes");
+        let with = support(&layout);
+        drop(layout);
+        rustix::mount::unmount(root.path(), rustix::mount::UnmountFlags::DETACH).expect("unmounts");
+        assert_eq!((without, noted), (Some(Support::None), false));
+        assert_ne!(with, Some(Support::None), "through a loop device at least");
     }
 }

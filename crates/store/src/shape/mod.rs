@@ -7,6 +7,7 @@
 //! cannot be changed once it is written is written out at the latest by [`Shape::patch`], which comes before the sync.
 
 mod attributes;
+mod choice;
 mod dir;
 mod image;
 
@@ -15,9 +16,9 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 pub(crate) use attributes::{Attributes, Found};
+pub use choice::NewLayers;
 use serde::{Deserialize, Serialize};
 
-use crate::open::LayerFormat;
 use crate::recipe::RecipeError;
 use crate::records::{LayerId, LayerStats};
 use crate::unpack::{UnpackError, UnpackOptions, UnpackOutcome};
@@ -56,15 +57,6 @@ pub(crate) type Below<'a> = &'a dyn Fn(&[u8]) -> io::Result<Option<Attributes>>;
 
 impl Shape {
     pub(crate) const ALL: [Self; 2] = [Self::Dir, Self::Erofs];
-
-    /// What layers are made into from now on.
-    pub(crate) fn of_new_layers(format: LayerFormat) -> Self {
-        match format {
-            // What the kernel can mount is to be looked at here.
-            LayerFormat::Auto | LayerFormat::Dir => Self::Dir,
-            LayerFormat::Erofs => Self::Erofs,
-        }
-    }
 
     /// Whether a record need not say it.
     pub(crate) fn is_dir(&self) -> bool {

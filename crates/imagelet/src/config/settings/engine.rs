@@ -156,8 +156,8 @@ pub(super) static ROWS: &[Setting] = &[
         value_name: "auto|erofs|dir",
         list: None,
         group: Group::Engine,
-        help: "What a layer is on the disk: one EROFS file, or a directory tree; auto: what serves best on this machine. Of layers \
-               that are pulled from then on",
+        help: "What a layer is on the disk: one EROFS file, or a directory tree; auto: an EROFS file where the kernel mounts \
+               them, or without root, and a directory otherwise, or with shareFiles. Of layers that are pulled from then on",
         apply: |c, raw| raw.choice(&LAYER_FORMATS).map(|v| c.layer_format = v),
         show: |c| word(&LAYER_FORMATS, c.layer_format),
     },
