@@ -15,8 +15,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 pub use crate::patch::{PatchError, patch};
-pub use crate::reader::{Checked, DirEntry, Entries, Image, InodeInfo, ReadError, Xattr};
-pub use crate::writer::{Dir, Entry, Inode, Options, Special, WriteError, Writer, Written};
+pub use crate::reader::{Checked, DirEntry, Entries, Extent, Image, InodeInfo, ReadError, Spot, Xattr};
+pub use crate::writer::{Device, Dir, Entry, Inode, Options, Place, Special, WriteError, Writer, Written};
 
 /// Bytes of a block.
 pub const BLOCK: u64 = 4096;

@@ -49,9 +49,19 @@ pub struct Exercised {
 /// Where the reader contradicts itself.
 #[must_use]
 pub fn exercise(bytes: &[u8]) -> Exercised {
+    exercise_with(bytes, &[])
+}
+
+/// The same with further devices.
+///
+/// # Panics
+/// As above.
+#[must_use]
+pub fn exercise_with(bytes: &[u8], devices: &[Vec<u8>]) -> Exercised {
     let source = Counted { bytes, read: Cell::new(0) };
+    let devices: Vec<_> = devices.iter().map(|bytes| Counted { bytes, read: Cell::new(0) }).collect();
     let mut exercised = Exercised::default();
-    let image = match Image::open(&source) {
+    let image = match Image::open_with(&source, devices.iter().collect()) {
         Ok(image) => image,
         Err(error) => {
             assert!(!error.to_string().is_empty());

@@ -30,6 +30,7 @@ fn a_superblock_says_what_was_put_in() {
         volume: *b"a layer\0\0\0\0\0\0\0\0\0",
         incompat: superblock::INCOMPAT_CHUNKED,
         devices: 11,
+        table: 32,
         directory_bits: 1,
     };
     assert_eq!(superblock::Superblock::decode(&value.encode()), value);

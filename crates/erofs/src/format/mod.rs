@@ -4,6 +4,7 @@
 
 pub(crate) mod chunk;
 pub(crate) mod crc32c;
+pub(crate) mod device;
 pub(crate) mod dirent;
 pub(crate) mod inode;
 pub(crate) mod superblock;

@@ -16,8 +16,10 @@ pub(crate) const COMPAT_CHECKSUM: u32 = 0x1;
 pub(crate) const COMPAT_MTIME: u32 = 0x2;
 /// Some file has its data in chunks.
 pub(crate) const INCOMPAT_CHUNKED: u32 = 0x4;
+/// There is a table of further devices.
+pub(crate) const INCOMPAT_DEVICES: u32 = 0x8;
 
-/// Its fields that an uncompressed image on one device uses. Everything else is zero when it is encoded.
+/// Its fields that an uncompressed image uses. Everything else is zero when it is encoded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Superblock {
     pub(crate) magic: u32,
@@ -41,6 +43,8 @@ pub(crate) struct Superblock {
     pub(crate) incompat: u32,
     /// Devices beside this one.
     pub(crate) devices: u16,
+    /// Where their table begins, in entries of it.
+    pub(crate) table: u16,
     /// log2 of a directory's block, in blocks.
     pub(crate) directory_bits: u8,
 }
@@ -64,6 +68,7 @@ impl Superblock {
         to[64..80].copy_from_slice(&self.volume);
         to[80..84].copy_from_slice(&self.incompat.to_le_bytes());
         to[86..88].copy_from_slice(&self.devices.to_le_bytes());
+        to[88..90].copy_from_slice(&self.table.to_le_bytes());
         to[90] = self.directory_bits;
         to
     }
@@ -85,6 +90,7 @@ impl Superblock {
             volume: from[64..80].try_into().expect("16 bytes"),
             incompat: u32_at(from, 80),
             devices: u16_at(from, 86),
+            table: u16_at(from, 88),
             directory_bits: from[90],
         }
     }

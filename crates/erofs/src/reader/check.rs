@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use super::ranges::Ranges;
 use super::{Image, InodeInfo, ReadError};
 use crate::format::inode::Layout;
-use crate::format::{BLOCK_BITS, superblock};
+use crate::format::superblock;
 use crate::{Kind, Nid, Source};
 
 /// What a check has found.
@@ -50,6 +50,7 @@ impl<R: Source> Image<R> {
         };
         let superblock = superblock::OFFSET as u64;
         check.claimed.claim(superblock, superblock + superblock::LENGTH as u64);
+        check.claimed.claim(self.devices.table.0, self.devices.table.1);
         let root = self.inode(self.root())?;
         check.claim(&root)?;
         while let Some((dir, parent)) = check.left.pop() {
@@ -140,8 +141,11 @@ impl<R: Source> Check<'_, R> {
                     end = chunks.map + chunks.map_len();
                 }
                 Layout::Plain | Layout::Inline => {
-                    let (begin, whole) = (u64::from(info.raw.union) << BLOCK_BITS, image.whole(info));
-                    data = (begin, begin + whole);
+                    let (begin, whole) = (image.spot(info.raw.union), image.whole(info));
+                    // What is on a further device may be in several files.
+                    if begin.device == 0 {
+                        data = (begin.offset, begin.offset + whole);
+                    }
                     end = head + (info.size - whole);
                 }
             }
@@ -170,10 +174,9 @@ impl<R: Source> Check<'_, R> {
     fn chunks(&self, info: &InodeInfo, place: u64) -> Result<(), ReadError> {
         let chunks = self.image.chunks(info, place)?;
         for number in 0..chunks.count {
-            let Some(block) = self.image.chunk_at(info.nid, chunks, number)? else { continue };
+            let Some(spot) = self.image.chunk_at(info.nid, chunks, number)? else { continue };
             let length = (info.size - (number << chunks.bits)).min(1 << chunks.bits);
-            let end = (u64::from(block) << BLOCK_BITS).checked_add(length);
-            if end.is_none_or(|end| end > self.image.size) {
+            if !self.image.holds(spot, length)? {
                 return Err(ReadError::damaged(format!("inode {}: a chunk ends beyond the end", info.nid.0)));
             }
         }

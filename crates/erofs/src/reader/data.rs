@@ -1,22 +1,23 @@
 //! Where an inode's data is, and reading it: whole blocks, a tail behind the inode, chunks with holes.
 
-use super::{Image, InodeInfo, ReadError};
+use super::{Image, InodeInfo, ReadError, Spot};
+use crate::format::chunk::{self, INDEX};
 use crate::format::inode::Layout;
-use crate::format::{BLOCK, BLOCK_BITS, NO_BLOCK, chunk, u16_at, u32_at};
+use crate::format::{BLOCK, BLOCK_BITS, NO_BLOCK, u16_at, u32_at};
 use crate::{Kind, Nid, Source};
 
 /// Length of a block as it is counted here.
 const BLOCK_BYTES: u64 = BLOCK as u64;
-/// Bytes of an address with a device.
-const INDEX: usize = 8;
 /// Longest target of a symbolic link, as the kernel has it.
 const TARGET_MAX: u64 = 4096;
 
-/// A piece of a file: so many bytes from here on are there, or are zeros.
-struct Piece {
-    /// Where in the image, `None` for zeros.
-    at: Option<u64>,
-    length: u64,
+/// A piece of a file: so many bytes from a place on are there, or are zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Where, `None` for zeros.
+    pub at: Option<Spot>,
+    /// How many bytes, one at least.
+    pub length: u64,
 }
 
 /// A file in chunks.
@@ -56,7 +57,7 @@ impl<R: Source> Image<R> {
             let length = usize::try_from(piece.length).map_or(most - done, |length| length.min(most - done));
             let into = &mut buffer[done..done + length];
             match piece.at {
-                Some(at) => self.exactly(at, into)?,
+                Some(at) => self.exactly_at(at, into)?,
                 None => into.fill(0),
             }
             done += length;
@@ -79,11 +80,49 @@ impl<R: Source> Image<R> {
                 break;
             }
             match self.piece(file, at)? {
-                Piece { at: None, length } => at += length,
-                Piece { .. } => break,
+                Extent { at: None, length } => at += length,
+                Extent { .. } => break,
             }
         }
         Ok(at)
+    }
+
+    /// Where a file's bytes are from `offset` on, as far as they are in one row there; `None` at its end. What is not the end of a
+    /// file, and begins with a block, is whole blocks.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub fn extent(&self, file: &InodeInfo, offset: u64) -> Result<Option<Extent>, ReadError> {
+        if offset >= file.size {
+            return Ok(None);
+        }
+        let extent = self.piece(file, offset)?;
+        if let Some(spot) = extent.at
+            && !self.holds(spot, extent.length)?
+        {
+            return Err(ReadError::damaged(format!("inode {}: its data ends beyond the end", file.nid.0)));
+        }
+        Ok(Some(extent))
+    }
+
+    /// How many of a file's bytes are in whole blocks, one after the other: all but the end that stands behind its inode. 0 for a file in
+    /// chunks.
+    #[must_use]
+    pub fn whole_blocks(&self, file: &InodeInfo) -> u64 {
+        if file.raw.layout == Layout::Chunks { 0 } else { self.whole(file) }
+    }
+
+    /// How long a file's chunks are, as log2 of blocks; `None` where it has none.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub fn chunk_bits(&self, file: &InodeInfo) -> Result<Option<u8>, ReadError> {
+        if file.raw.layout != Layout::Chunks || file.size == 0 {
+            return Ok(None);
+        }
+        let place = self.place(file.nid).ok_or_else(|| ReadError::damaged("an inode of another image"))?;
+        let bits = self.chunks(file, place)?.bits - u32::from(BLOCK_BITS);
+        Ok(u8::try_from(bits).ok())
     }
 
     /// Where a symbolic link leads, as it stands there.
@@ -116,6 +155,9 @@ impl<R: Source> Image<R> {
             return Err(damaged("no file is so long"));
         }
         if info.raw.layout == Layout::Chunks {
+            if self.devices() > 0 && info.kind != Kind::File {
+                return Err(ReadError::unsupported(format!("names in chunks (inode {})", info.nid.0)));
+            }
             let chunks = self.chunks(info, place)?;
             if chunks.map.checked_add(chunks.map_len()).is_none_or(|end| end > self.size) {
                 return Err(damaged("the list of its chunks ends beyond the end"));
@@ -123,9 +165,15 @@ impl<R: Source> Image<R> {
             return Ok(());
         }
         let whole = self.whole(info);
-        let begin = u64::from(info.raw.union) << BLOCK_BITS;
-        if whole > 0 && (info.raw.union == NO_BLOCK || begin.checked_add(whole).is_none_or(|end| end > self.size)) {
-            return Err(damaged("its data ends beyond the end"));
+        if whole > 0 {
+            let begin = self.spot(info.raw.union);
+            if info.raw.union == NO_BLOCK || !self.holds(begin, whole)? {
+                return Err(damaged("its data ends beyond the end"));
+            }
+            // The check goes through these, and must not do so twice.
+            if begin.device != 0 && info.kind != Kind::File {
+                return Err(ReadError::unsupported(format!("names on further devices (inode {})", info.nid.0)));
+            }
         }
         let tail = info.size - whole;
         if tail > 0 {
@@ -166,7 +214,7 @@ impl<R: Source> Image<R> {
     }
 
     /// The address of a chunk; `None` for a hole.
-    pub(super) fn chunk_at(&self, nid: Nid, chunks: Chunks, number: u64) -> Result<Option<u32>, ReadError> {
+    pub(super) fn chunk_at(&self, nid: Nid, chunks: Chunks, number: u64) -> Result<Option<Spot>, ReadError> {
         let mut address = [0; INDEX];
         let length = if chunks.indexes { address.len() } else { chunk::ADDRESS };
         self.exactly(chunks.map + number * chunks.address_len(), &mut address[..length])?;
@@ -174,29 +222,42 @@ impl<R: Source> Image<R> {
         if block == NO_BLOCK {
             return Ok(None);
         }
-        if chunks.indexes && (u16_at(&address, 0), u16_at(&address, 2)) != (0, 0) {
-            return Err(ReadError::unsupported(format!("chunks on further devices (inode {})", nid.0)));
+        if !chunks.indexes {
+            return Ok(Some(self.spot(block)));
         }
-        Ok(Some(block))
+        if u16_at(&address, 0) != 0 {
+            return Err(ReadError::unsupported(format!("advice on chunks (inode {})", nid.0)));
+        }
+        // The kernel looks at no more bits than there are devices for.
+        let mask = (u32::from(self.devices()) + 1).next_power_of_two() - 1;
+        Ok(Some(match u32::from(u16_at(&address, 2)) & mask {
+            0 => self.spot(block),
+            number => {
+                let device = u16::try_from(number).map_err(|_| ReadError::damaged("no device has that number"))?;
+                Spot { device, offset: u64::from(block) << BLOCK_BITS }
+            }
+        }))
     }
 
     /// What a file has at `offset`, which is before its end.
-    fn piece(&self, file: &InodeInfo, offset: u64) -> Result<Piece, ReadError> {
+    fn piece(&self, file: &InodeInfo, offset: u64) -> Result<Extent, ReadError> {
         let place = self.place(file.nid).ok_or_else(|| ReadError::damaged("an inode of another image"))?;
         let left = file.size - offset;
         if file.raw.layout == Layout::Chunks {
             let chunks = self.chunks(file, place)?;
             let within = offset & ((1 << chunks.bits) - 1);
             let length = left.min((1 << chunks.bits) - within);
-            let block = self.chunk_at(file.nid, chunks, offset >> chunks.bits)?;
-            let at = block.map(|block| (u64::from(block) << BLOCK_BITS) + within);
-            return Ok(Piece { at, length });
+            let chunk = self.chunk_at(file.nid, chunks, offset >> chunks.bits)?;
+            let at = chunk.map(|spot| Spot { offset: spot.offset.saturating_add(within), ..spot });
+            return Ok(Extent { at, length });
         }
         let whole = self.whole(file);
         if offset < whole {
-            let at = (u64::from(file.raw.union) << BLOCK_BITS) + offset;
-            return Ok(Piece { at: Some(at), length: whole - offset });
+            let spot = self.spot(file.raw.union);
+            let at = Spot { offset: spot.offset + offset, ..spot };
+            return Ok(Extent { at: Some(at), length: whole - offset });
         }
-        Ok(Piece { at: Some(place + file.head() + (offset - whole)), length: left })
+        let at = Spot { device: 0, offset: place + file.head() + (offset - whole) };
+        Ok(Extent { at: Some(at), length: left })
     }
 }

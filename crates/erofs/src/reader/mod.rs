@@ -8,12 +8,15 @@
 
 mod check;
 mod data;
+mod devices;
 mod directory;
 mod error;
 mod ranges;
 mod xattrs;
 
 pub use check::Checked;
+pub use data::Extent;
+pub use devices::Spot;
 pub use directory::{DirEntry, Entries};
 pub use error::ReadError;
 pub use xattrs::Xattr;
@@ -22,15 +25,15 @@ use crate::format::superblock::{self, Superblock};
 use crate::format::{BLOCK, BLOCK_BITS, SLOT, inode, u16_at};
 use crate::{Kind, Nid, Source};
 
+use devices::Devices;
 use inode::RawInode;
 
 /// Features that matter for compressed files alone, of which `mkfs.erofs` notes this one in every image.
 const INCOMPAT_PADDING: u32 = 0x1;
-const KNOWN: u32 = INCOMPAT_PADDING | superblock::INCOMPAT_CHUNKED;
+const KNOWN: u32 = INCOMPAT_PADDING | superblock::INCOMPAT_CHUNKED | superblock::INCOMPAT_DEVICES;
 /// Others by name.
-const FEATURES: [(u32, &str); 7] = [
+const FEATURES: [(u32, &str); 6] = [
     (0x2, "compression settings or big clusters"),
-    (0x8, "a table of devices"),
     (0x10, "compressed tails"),
     (0x20, "packed fragments"),
     (0x40, "prefixes of attribute names of its own"),
@@ -45,6 +48,7 @@ pub struct Image<R> {
     source: R,
     size: u64,
     superblock: Superblock,
+    devices: Devices<R>,
 }
 
 /// What an inode is, without its content and its extended attributes.
@@ -90,6 +94,14 @@ impl<R: Source> Image<R> {
     /// # Errors
     /// See [`ReadError`].
     pub fn open(source: R) -> Result<Self, ReadError> {
+        Self::open_with(source, Vec::new())
+    }
+
+    /// The same for an image that has data on further devices, which are given in the order of its table.
+    ///
+    /// # Errors
+    /// See [`ReadError`]: there are other devices than these.
+    pub fn open_with(source: R, devices: Vec<R>) -> Result<Self, ReadError> {
         let size = source.size().map_err(ReadError::Source)?;
         let mut first = [0; BLOCK];
         let there = source.read_at(0, &mut first).map_err(ReadError::Source)?;
@@ -114,7 +126,8 @@ impl<R: Source> Image<R> {
             }
         }
         refuse_features(&superblock)?;
-        let image = Self { source, size, superblock };
+        let devices = Devices::open(&source, size, &superblock, devices)?;
+        let image = Self { source, size, superblock, devices };
         let blocks = |count: u32| u64::from(count) << BLOCK_BITS;
         if blocks(image.superblock.blocks) > size.next_multiple_of(BLOCK as u64) {
             let said = image.superblock.blocks;
@@ -199,7 +212,13 @@ impl<R: Source> Image<R> {
 
     /// Fills the whole buffer from a place.
     fn exactly(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
-        let read = self.source.read_at(offset, buffer).map_err(ReadError::Source)?;
+        self.exactly_at(Spot { device: 0, offset }, buffer)
+    }
+
+    /// The same of any device.
+    fn exactly_at(&self, spot: Spot, buffer: &mut [u8]) -> Result<(), ReadError> {
+        let Spot { device, offset } = spot;
+        let read = self.source_of(device)?.read_at(offset, buffer).map_err(ReadError::Source)?;
         if read < buffer.len() {
             return Err(ReadError::damaged(format!("byte {offset} and what follows is beyond the end")));
         }
@@ -218,8 +237,8 @@ fn refuse_features(superblock: &Superblock) -> Result<(), ReadError> {
         }
         return Err(ReadError::unsupported(names.join(" and ")));
     }
-    if superblock.devices != 0 {
-        return Err(ReadError::unsupported("further devices"));
+    if superblock.devices != 0 && superblock.incompat & superblock::INCOMPAT_DEVICES == 0 {
+        return Err(ReadError::damaged("it has further devices, and no table of them"));
     }
     if superblock.directory_bits != 0 {
         return Err(ReadError::unsupported("directories in larger blocks"));

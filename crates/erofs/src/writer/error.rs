@@ -2,6 +2,8 @@
 
 use std::io;
 
+use crate::ReadError;
+
 /// Why an image could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
@@ -11,6 +13,9 @@ pub enum WriteError {
     /// Where names go that do not fit into memory.
     #[error("cannot use the temporary file of an image's names")]
     Spill(#[source] io::Error),
+    /// The image that has a file's blocks.
+    #[error("cannot read the image whose blocks are referred to")]
+    Other(#[from] ReadError),
     /// The format has no place for it.
     #[error("an EROFS image cannot hold {what}")]
     Beyond {

@@ -5,6 +5,7 @@ use super::blobs;
 use super::content::block_at;
 use super::dirents::{Block, Measure};
 use super::dirs::Record;
+use super::elsewhere::Table;
 use super::error::WriteError;
 use super::names::{InOrder, Names, Sealed, Tell};
 use super::spill::Spill;
@@ -41,6 +42,7 @@ struct Plan {
 pub(super) struct About {
     pub(super) uuid: [u8; 16],
     pub(super) chunked: bool,
+    pub(super) table: Table,
     /// Inodes that are no directories.
     pub(super) inodes: u64,
 }
@@ -78,7 +80,9 @@ impl<S: Sink> Parts<S> {
             time: self.time.unwrap_or_default(),
             blocks: block_at(written.size),
             uuid: about.uuid,
-            incompat: if about.chunked { superblock::INCOMPAT_CHUNKED } else { 0 },
+            incompat: about.table.feature() | if about.chunked { superblock::INCOMPAT_CHUNKED } else { 0 },
+            devices: about.table.devices,
+            table: about.table.at,
             ..Superblock::default()
         };
         let sink = self.output.finish(|block| {

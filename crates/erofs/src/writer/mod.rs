@@ -9,6 +9,7 @@ mod check;
 mod content;
 mod dirents;
 mod dirs;
+mod elsewhere;
 mod error;
 mod finish;
 mod layout;
@@ -25,11 +26,13 @@ use std::io;
 
 pub(crate) use self::check::check_attributes;
 use self::check::check_name;
+pub use elsewhere::{Device, Place};
 pub use error::WriteError;
 
 use self::blobs::Blobs;
 use self::content::Content;
 use self::dirs::{Dirs, Record};
+use self::elsewhere::Devices;
 use self::finish::About;
 use self::links::Links;
 use self::names::Names;
@@ -130,6 +133,7 @@ pub struct Writer<S: Sink> {
     /// Inodes that are no directories.
     inodes: u64,
     chunked: bool,
+    devices: Devices,
     uuid: [u8; 16],
     broken: bool,
 }
@@ -167,7 +171,16 @@ impl<S: Sink> Writer<S> {
             numbers: 0,
         };
         parts.dirs.add(Record { mode: 0o755, implicit: true, ..Record::default() }, &mut parts.spill)?;
-        Ok(Self { parts, content: None, unnamed: None, inodes: 0, chunked: false, uuid: options.uuid, broken: false })
+        Ok(Self {
+            parts,
+            content: None,
+            unnamed: None,
+            inodes: 0,
+            chunked: false,
+            devices: Devices::default(),
+            uuid: options.uuid,
+            broken: false,
+        })
     }
 
     /// The root.
@@ -366,7 +379,8 @@ impl<S: Sink> Writer<S> {
             }
             writer.leave_unnamed()
         })?;
-        self.parts.finish(&About { uuid: self.uuid, chunked: self.chunked, inodes: self.inodes })
+        let table = self.devices.finish(&mut self.parts.output)?;
+        self.parts.finish(&About { uuid: self.uuid, chunked: self.chunked, table, inodes: self.inodes })
     }
 
     /// After an error nothing more is done.

@@ -19,6 +19,8 @@ static ZEROS: [u8; 16 << 10] = [0; 16 << 10];
 pub(super) struct Output<S> {
     sink: S,
     layout: Layout,
+    /// Addresses of its own blocks end before this one.
+    limit: u32,
     /// The first block: superblock and root.
     head: Box<[u8; BLOCK]>,
     /// What begins at `base`, a multiple of a block.
@@ -43,7 +45,16 @@ impl<S: Sink> Output<S> {
         layout.append(1);
         let mut window = Vec::with_capacity(WINDOW + DIRECT + BLOCK);
         window.resize(BLOCK, 0);
-        Self { sink, layout, head: Box::new([0; BLOCK]), window, base: 0, detached: Vec::new(), spare: Vec::new() }
+        Self {
+            sink,
+            layout,
+            limit: u32::MAX,
+            head: Box::new([0; BLOCK]),
+            window,
+            base: 0,
+            detached: Vec::new(),
+            spare: Vec::new(),
+        }
     }
 
     pub(super) fn sink(&mut self) -> &mut S {
@@ -75,10 +86,21 @@ impl<S: Sink> Output<S> {
 
     /// Block addresses have 32 bits.
     fn check_end(&self) -> Result<(), WriteError> {
-        if self.layout.end() / BLOCK_BYTES >= u64::from(u32::MAX) {
+        if self.layout.end() / BLOCK_BYTES >= u64::from(self.limit) {
             return Err(WriteError::Beyond { what: "more than 16 TiB".to_owned() });
         }
         Ok(())
+    }
+
+    /// Where addresses of its own blocks end.
+    pub(super) fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// Ends them earlier.
+    pub(super) fn set_limit(&mut self, limit: u32) -> Result<(), WriteError> {
+        self.limit = limit;
+        self.check_end()
     }
 
     /// Where the next byte goes.

@@ -10,7 +10,7 @@ use crate::{Attributes, Options, Sink, Special};
 
 /// What is done, in numbers that are made to fit what is there.
 #[derive(Clone, Debug)]
-struct Step {
+pub(super) struct Step {
     what: u8,
     dir: usize,
     name: u16,
@@ -18,7 +18,7 @@ struct Step {
     seed: u64,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+pub(super) fn step() -> impl Strategy<Value = Step> {
     let size = prop_oneof![
         4 => 0..300_u32,
         4 => 3900..4200_u32,
@@ -62,7 +62,7 @@ fn attributes(seed: u64, user: bool) -> Attributes {
     attributes
 }
 
-fn play<S: Sink>(steps: &[Step], sink: S, memory: usize) -> Builder<S> {
+pub(super) fn play<S: Sink>(steps: &[Step], sink: S, memory: usize) -> Builder<S> {
     let mut builder = Builder::new(sink, options(memory));
     for step in steps {
         // Directories and inodes that have a name.

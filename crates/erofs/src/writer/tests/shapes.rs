@@ -4,7 +4,7 @@ use super::model::{Builder, bytes, options, plain};
 use super::mounted::{check, image};
 use crate::{Attributes, Options, Special};
 
-fn builder(dir: &tempfile::TempDir) -> (Builder<std::fs::File>, std::path::PathBuf) {
+pub(super) fn builder(dir: &tempfile::TempDir) -> (Builder<std::fs::File>, std::path::PathBuf) {
     let (file, path) = image(dir);
     (Builder::new(file, options(Options::MEMORY)), path)
 }

@@ -1,0 +1,36 @@
+//! The table of further devices: 128 bytes for each, anywhere in the first megabytes, where the superblock says. The image's own blocks
+//! are device 0; the others are numbered from 1 on, in the order of the table.
+
+use super::{u32_at, u64_at};
+
+/// Bytes of an entry; the superblock counts in them where the table begins.
+pub(crate) const LENGTH: usize = 128;
+/// Bytes of what says which device is meant. Nobody looks at it here, but the kernel wants something there.
+pub(crate) const TAG: usize = 64;
+
+/// One device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Device {
+    pub(crate) tag: [u8; TAG],
+    /// How many blocks it has.
+    pub(crate) blocks: u32,
+    /// Where it begins in addresses that name no device; 0 for nowhere.
+    pub(crate) unified: u32,
+}
+
+impl Device {
+    pub(crate) fn encode(&self) -> [u8; LENGTH] {
+        let mut to = [0; LENGTH];
+        to[..TAG].copy_from_slice(&self.tag);
+        to[TAG..TAG + 4].copy_from_slice(&self.blocks.to_le_bytes());
+        to[TAG + 4..TAG + 8].copy_from_slice(&self.unified.to_le_bytes());
+        to
+    }
+
+    /// `None` if its addresses have more than 32 bits.
+    pub(crate) fn decode(from: &[u8; LENGTH]) -> Option<Self> {
+        let tag = from[..TAG].try_into().expect("64 bytes");
+        let further = u64_at(from, TAG + 8) & 0xffff_ffff_ffff;
+        (further == 0).then(|| Self { tag, blocks: u32_at(from, TAG), unified: u32_at(from, TAG + 4) })
+    }
+}
