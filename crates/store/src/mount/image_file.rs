@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -15,7 +15,7 @@ use rustix::mount::{
 
 use super::Ways;
 use super::loop_device::LoopDevice;
-use super::overlay::{Failure, explain};
+use super::overlay::{Failure, Names, explain};
 
 /// Why an EROFS file was not mounted.
 #[derive(Debug)]
@@ -33,26 +33,65 @@ pub(super) fn mount(path: &Path, ways: Ways) -> Result<OwnedFd, ImageFailure> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let file = rustix::fs::open(path, flags, Mode::empty())
         .map_err(|error| ImageFailure::Failed(Failure::at("open a layer for", path, error)))?;
-    mount_open(&File::from(file), path, ways)
+    mount_open(&File::from(file), path, &[], ways)
 }
 
-/// The same for a file that is open, and is called `path` in errors.
-pub(super) fn mount_open(file: &File, path: &Path, ways: Ways) -> Result<OwnedFd, ImageFailure> {
+/// The same for a file that is open, and is called `path` in errors, with its further devices, which are image files too.
+pub(super) fn mount_open(file: &File, path: &Path, devices: &[PathBuf], ways: Ways) -> Result<OwnedFd, ImageFailure> {
     if ways.from_file {
         // Whatever the path: the kernel takes no long ones.
         let name = format!("/proc/self/fd/{}", file.as_raw_fd());
-        match mount_source(Path::new(&name), path) {
+        match mount_files(Path::new(&name), path, devices) {
             Err(Refused::NeedsDevice) => {}
             Err(Refused::Otherwise(failure)) => return Err(failure),
             Ok(mounted) => return Ok(mounted),
         }
     }
-    let device = LoopDevice::new(file).map_err(|source| match source.kind() {
-        io::ErrorKind::PermissionDenied => ImageFailure::NotPermitted(source),
-        io::ErrorKind::NotFound => ImageFailure::NoErofs(source),
-        _ => ImageFailure::Failed(Failure { operation: "set a loop device up for", source }),
-    })?;
-    match mount_source(&device.path, path) {
+    mount_by_loop(file, path, devices)
+}
+
+/// The same by the file's own name, which then is the mount's source; `false` where it is not, because the kernel wants devices.
+pub(super) fn mount_named(
+    path: &Path,
+    file: &File,
+    devices: &[PathBuf],
+    ways: Ways,
+) -> Result<(OwnedFd, bool), ImageFailure> {
+    if ways.from_file {
+        match mount_files(path, path, devices) {
+            Err(Refused::NeedsDevice) => {}
+            Err(Refused::Otherwise(failure)) => return Err(failure),
+            Ok(mounted) => return Ok((mounted, true)),
+        }
+    }
+    mount_by_loop(file, path, devices).map(|mounted| (mounted, false))
+}
+
+fn mount_files(source: &Path, path: &Path, devices: &[PathBuf]) -> Result<OwnedFd, Refused> {
+    let mut names = Names::default();
+    let failed = |failure| Refused::Otherwise(ImageFailure::Failed(failure));
+    let devices = devices.iter().map(|device| names.file(device)).collect::<Result<Vec<_>, _>>().map_err(failed)?;
+    mount_source(source, path, &devices)
+}
+
+fn mount_by_loop(file: &File, path: &Path, devices: &[PathBuf]) -> Result<OwnedFd, ImageFailure> {
+    let show = |file: &File| {
+        LoopDevice::new(file).map_err(|source| match source.kind() {
+            io::ErrorKind::PermissionDenied => ImageFailure::NotPermitted(source),
+            io::ErrorKind::NotFound => ImageFailure::NoErofs(source),
+            _ => ImageFailure::Failed(Failure { operation: "set a loop device up for", source }),
+        })
+    };
+    let device = show(file)?;
+    let mut further = Vec::with_capacity(devices.len());
+    for path in devices {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = rustix::fs::open(path, flags, Mode::empty())
+            .map_err(|error| ImageFailure::Failed(Failure::at("open a layer for", path, error)))?;
+        further.push(show(&File::from(file))?);
+    }
+    let paths: Vec<PathBuf> = further.iter().map(|device| device.path.clone()).collect();
+    match mount_source(&device.path, path, &paths) {
         Err(Refused::NeedsDevice) => Err(ImageFailure::Failed(Failure::at("mount a layer for", path, Errno::NOTBLK))),
         Err(Refused::Otherwise(failure)) => Err(failure),
         // The file system keeps the device from now on.
@@ -66,7 +105,7 @@ enum Refused {
     Otherwise(ImageFailure),
 }
 
-fn mount_source(source: &Path, layer: &Path) -> Result<OwnedFd, Refused> {
+fn mount_source(source: &Path, layer: &Path, devices: &[PathBuf]) -> Result<OwnedFd, Refused> {
     let failed = |failure: Failure| Refused::Otherwise(ImageFailure::Failed(failure));
     let context = fsopen("erofs", FsOpenFlags::FSOPEN_CLOEXEC).map_err(|error| {
         Refused::Otherwise(match error {
@@ -78,6 +117,7 @@ fn mount_source(source: &Path, layer: &Path) -> Result<OwnedFd, Refused> {
     // A device that cannot be written is mounted by who does not want to.
     fsconfig_set_flag(&context, "ro")
         .and_then(|()| fsconfig_set_string(&context, "source", source))
+        .and_then(|()| devices.iter().try_for_each(|device| fsconfig_set_string(&context, "device", device)))
         .map_err(|error| failed(explain(&context, "configure EROFS for", error).naming(layer)))?;
     // No direct I/O: what is read may be in memory twice then, but a layer that has just been written need not come from the
     // disk, and the file's own read-ahead makes small files come twice as fast from there (docs/performance.md).

@@ -4,11 +4,12 @@
 //!
 //! There is one mount that anybody sees, the overlay. The EROFS files below it are mounted nowhere, or in a private place
 //! while the overlay is put together: it holds them, and loop devices where they need some, until it is unmounted, by
-//! whatever process.
+//! whatever process. Many layers are put into one image first ([`merged`]), which is mounted by itself where nothing is written.
 
 mod fuse;
 mod image_file;
 mod loop_device;
+mod merged;
 mod mountinfo;
 mod overlay;
 pub(crate) mod points;
@@ -29,10 +30,14 @@ use crate::layout::EMPTY;
 use crate::open::{Inner, Store, is_privileged};
 use crate::records::{ImageRecord, LayerId, MountEntry};
 use crate::shape::Lower;
+use crate::view::Stack;
 use image_file::ImageFailure;
 use mountinfo::Mount;
 use overlay::{Failure, Layer, Overlay};
 use points::Points;
+
+/// From so many layers on it pays to compose one image of them (docs/layers.md has the figures).
+const MANY: usize = 250;
 
 /// Why something was not mounted or unmounted.
 #[derive(Debug, thiserror::Error)]
@@ -129,11 +134,13 @@ struct Ways {
     unseen: bool,
     /// The new mount API for overlayfs (Linux 6.7).
     new_overlay: bool,
+    /// From so many layers on, which are all images, one image is composed of them.
+    many: usize,
 }
 
 impl Default for Ways {
     fn default() -> Self {
-        Self { from_file: true, unseen: true, new_overlay: true }
+        Self { from_file: true, unseen: true, new_overlay: true, many: MANY }
     }
 }
 
@@ -149,7 +156,8 @@ pub fn mount(layers: &[PathBuf], target: &Path, writable: Option<&Path>) -> Resu
         if path.is_file() { Lower::Image(path.clone()) } else { Lower::Directory(path.clone()) }
     };
     let layers: Vec<Lower> = layers.iter().map(lower).collect();
-    Assembly { userxattr: !is_privileged(), points: None, ways: Ways::default() }.mount(&layers, &target, writable)
+    let assembly = Assembly { userxattr: !is_privileged(), points: None, compose: None, ways: Ways::default() };
+    assembly.mount(&layers, &target, writable)
 }
 
 /// Takes a mount of ours away.
@@ -188,7 +196,9 @@ impl Store {
         if mountinfo::topmost(&read_mounts()?, &target).is_some_and(Mount::is_ours) {
             return Err(MountError::AlreadyMounted { target });
         }
-        let layers = self.inner.lower_layers(&self.image_layers(image)?);
+        let layers = self.image_layers(image)?;
+        let stack = Stack::of(image.id.clone(), &layers, self.inner.privileged);
+        let layers = self.inner.lower_layers(&layers);
         let points = Points::of(&self.inner.layout.path);
         self.inner.sweep_points();
         // Written down first: a mount that nobody knows of could lose its layers.
@@ -197,7 +207,9 @@ impl Store {
             let entry = MountEntry { image: image.id.clone(), layers: entry.layers, writable: writable.is_some() };
             Ok::<_, StoreError>(transaction.put_mount(&target, &entry)?)
         })?;
-        let assembly = Assembly { userxattr: !self.inner.privileged, points: Some(&points), ways: Ways::default() };
+        let compose = Some((self.inner.layout.path.as_path(), &stack));
+        let userxattr = !self.inner.privileged;
+        let assembly = Assembly { userxattr, points: Some(&points), compose, ways: Ways::default() };
         let mounted = assembly.mount(&layers, &target, writable);
         if mounted.is_err() {
             self.inner.forget_mount(&target)?;
@@ -289,7 +301,19 @@ impl Inner {
 struct Assembly<'a> {
     userxattr: bool,
     points: Option<&'a Points>,
+    /// The store's root and the layers once more, for who wants them in one image.
+    compose: Option<(&'a Path, &'a Stack)>,
     ways: Ways,
+}
+
+/// What came of an attempt to put layers into one image.
+enum OneImage {
+    /// It is mounted where it should be.
+    Done,
+    /// It is to be put below something.
+    Below(Layer),
+    /// Not here: the kernel or the user's rights are against it.
+    Not,
 }
 
 impl Assembly<'_> {
@@ -305,8 +329,15 @@ impl Assembly<'_> {
         if stack.is_empty() && writable.is_none() {
             return overlay::mount_nothing(target).map_err(failed);
         }
+        if self.is_many(&stack) {
+            match self.one_image(target, writable.is_none()).map_err(failed)? {
+                OneImage::Done => return Ok(()),
+                OneImage::Below(layer) => return self.put_together(vec![layer], &stack, target, writable),
+                OneImage::Not => {}
+            }
+        }
         let opened: Result<Vec<Layer>, ImageFailure> = stack.iter().map(|layer| self.open(layer)).collect();
-        let mut lower = match opened {
+        let lower = match opened {
             Ok(lower) => lower,
             Err(ImageFailure::Failed(failure)) => return Err(failed(failure)),
             Err(refusal) => {
@@ -317,17 +348,51 @@ impl Assembly<'_> {
                 stack.iter().map(|layer| self.open_by_fuse(layer)).collect::<Result<_, _>>().map_err(failed)?
             }
         };
+        self.put_together(lower, &stack, target, writable)
+    }
+
+    /// Whether the layers are better put into one image.
+    fn is_many(&self, stack: &[&Lower]) -> bool {
+        let all_images = stack.iter().all(|layer| matches!(layer, Lower::Image(_)));
+        stack.len() > overlay::MOST_IN_TWO || all_images && stack.len() >= self.ways.many
+    }
+
+    /// Composes one image. `alone`: nothing is to be put on it.
+    fn one_image(&self, target: &Path, alone: bool) -> Result<OneImage, Failure> {
+        let (Some((root, stack)), Some(points)) = (self.compose, self.points) else { return Ok(OneImage::Not) };
+        let merged = match merged::mount(root, stack, points, self.ways) {
+            Ok(merged) => merged,
+            Err(ImageFailure::Failed(failure)) => return Err(failure),
+            Err(refusal) => {
+                tracing::debug!(?refusal, "the layers are not put into one image");
+                return Ok(OneImage::Not);
+            }
+        };
+        if !alone {
+            return Ok(OneImage::Below(Layer::Mounted(merged.mounted)));
+        }
+        Ok(merged.attach(target)?.map_or(OneImage::Done, |mounted| OneImage::Below(Layer::Mounted(mounted))))
+    }
+
+    /// Puts layers, the topmost first, on each other: those of the stack, or one image with all of them.
+    fn put_together(
+        &self,
+        mut lower: Vec<Layer>,
+        stack: &[&Lower],
+        target: &Path,
+        writable: Option<&Path>,
+    ) -> Result<(), MountError> {
         let upper = writable.map(|directory| writable_parts(directory, lower.first())).transpose()?;
-        match (stack.as_slice(), writable) {
-            ([], Some(directory)) => lower.push(Layer::At(empty_directory(directory)?)),
-            ([only], None) => {
-                let beside = only.path().parent().unwrap_or(only.path());
+        match (lower.len(), stack.first(), writable) {
+            (0, _, Some(directory)) => lower.push(Layer::At(empty_directory(directory)?)),
+            (1, Some(top), None) => {
+                let beside = top.path().parent().unwrap_or(top.path());
                 lower.push(Layer::At(empty_directory(beside)?));
             }
             _ => {}
         }
         let overlay = Overlay { lower, upper, userxattr: self.userxattr, points: self.points };
-        overlay::mount(overlay, target, self.ways).map_err(failed)
+        overlay::mount(overlay, target, self.ways).map_err(|failure| refused(failure, target))
     }
 
     /// A layer as overlayfs takes it.
@@ -441,6 +506,12 @@ fn refused(failure: Failure, target: &Path) -> MountError {
     MountError::Io { operation, path: target.to_owned(), source }
 }
 
+#[cfg(test)]
+#[path = "bench_tests.rs"]
+mod bench;
+#[cfg(test)]
+#[path = "merged_tests.rs"]
+mod merged_tests;
 #[cfg(test)]
 #[path = "mount_tests.rs"]
 mod tests;

@@ -4,104 +4,8 @@
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
 
+use super::bench::{Bench, EVERYTHING, KERNELS};
 use super::*;
-
-/// Places for layers and for mounts. In the end nothing may be left of any.
-struct Bench {
-    target: PathBuf,
-    points: Points,
-    top: tempfile::TempDir,
-}
-
-const EVERYTHING: Ways = Ways { from_file: true, unseen: true, new_overlay: true };
-
-/// What kernels can do, newest first.
-const KERNELS: [Ways; 5] = [
-    EVERYTHING,
-    Ways { unseen: false, ..EVERYTHING },
-    Ways { from_file: false, ..EVERYTHING },
-    Ways { from_file: false, unseen: false, new_overlay: true },
-    Ways { from_file: false, unseen: false, new_overlay: false },
-];
-
-impl Bench {
-    fn new() -> Self {
-        assert!(rustix::process::geteuid().is_root(), "this test mounts: run it as root");
-        let top = tempfile::tempdir().expect("tempdir");
-        let target = top.path().join("a target, with: odd\\characters");
-        fs::create_dir(&target).expect("creates");
-        Self { target, points: Points::of(top.path()), top }
-    }
-
-    /// A tree of files by path and content; an empty path component at the end means a directory, and no content a whiteout.
-    fn tree(&self, name: &str, files: &[(&str, Option<&str>)]) -> PathBuf {
-        let root = self.top.path().join(name);
-        fs::create_dir(&root).expect("creates");
-        for (path, content) in files {
-            let path = root.join(path);
-            fs::create_dir_all(path.parent().expect("below the root")).expect("creates");
-            match content {
-                Some(content) => fs::write(path, content).expect("writes"),
-                None => {
-                    let kind = rustix::fs::FileType::CharacterDevice;
-                    rustix::fs::mknodat(CWD, &path, kind, Mode::empty(), 0).expect("makes a whiteout");
-                }
-            }
-        }
-        root
-    }
-
-    fn image(&self, tree: &Path) -> PathBuf {
-        let image = tree.with_extension("erofs");
-        mkfs(&image, tree);
-        image
-    }
-
-    fn mount(&self, layers: &[Lower], writable: Option<&Path>, ways: Ways) -> Result<(), MountError> {
-        Assembly { userxattr: false, points: Some(&self.points), ways }.mount(layers, &self.target, writable)
-    }
-
-    fn unmount(&self) {
-        unmount(&self.target).expect("unmounts");
-    }
-
-    fn read(&self, path: &str) -> String {
-        fs::read_to_string(self.target.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
-    }
-
-    /// Loop devices that show a file of ours.
-    fn loops(&self) -> Vec<String> {
-        let blocks = fs::read_dir("/sys/block").expect("readable").map(|entry| entry.expect("readable").path());
-        let ours = |text: &String| text.contains(self.top.path().to_str().expect("text"));
-        blocks.filter_map(|block| fs::read_to_string(block.join("loop/backing_file")).ok()).filter(ours).collect()
-    }
-
-    /// Mounts anywhere below this place.
-    fn mounts(&self) -> Vec<PathBuf> {
-        let all = mountinfo::read().expect("readable").into_iter().map(|mount| mount.target);
-        all.filter(|target| target.starts_with(self.top.path())).collect()
-    }
-
-    #[track_caller]
-    fn assert_nothing_left(&self) {
-        assert_eq!(self.mounts(), Vec::<PathBuf>::new());
-        let places = fs::read_dir(self.top.path().join("mounts")).map_or(0, Iterator::count);
-        assert_eq!(places, 0, "places of mounts");
-        // The last one who closes a device need not be us.
-        let begin = std::time::Instant::now();
-        while !self.loops().is_empty() {
-            assert!(begin.elapsed().as_secs() < 20, "{:?}", self.loops());
-            std::thread::yield_now();
-        }
-    }
-}
-
-impl Drop for Bench {
-    fn drop(&mut self) {
-        while rustix::mount::unmount(&self.target, UnmountFlags::DETACH).is_ok() {}
-        self.points.sweep().expect("sweeps");
-    }
-}
 
 /// An EROFS file, a directory above it, and an EROFS file on top: each hides something of those below.
 fn mixed(bench: &Bench) -> [Lower; 3] {
@@ -217,7 +121,7 @@ fn a_failure_at_any_step_leaves_nothing() {
             bench.assert_nothing_left();
         }
         // Everything is put together, and finds no place.
-        let assembly = Assembly { userxattr: false, points: Some(&bench.points), ways };
+        let assembly = Assembly { userxattr: false, points: Some(&bench.points), compose: None, ways };
         assembly.mount(&good, &bench.top.path().join("nowhere"), None).expect_err("no such place");
         bench.assert_nothing_left();
     }
@@ -236,11 +140,4 @@ fn what_a_killed_process_left_is_swept() {
     bench.points.sweep().expect("sweeps");
     bench.assert_nothing_left();
     assert!(!bench.top.path().join("mounts").exists());
-}
-
-#[expect(clippy::disallowed_methods, reason = "file systems are made by their own tools")]
-fn mkfs(image: &Path, tree: &Path) {
-    let output = std::process::Command::new("mkfs.erofs").arg("--quiet").arg(image).arg(tree).output();
-    let output = output.expect("erofs-utils is installed");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -1,6 +1,6 @@
 //! Reading `/proc/self/mountinfo`, as far as the store needs it: which mounts are there, and which of them are ours.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,8 @@ pub(crate) struct Mount {
 
 impl Mount {
     pub(crate) fn is_ours(&self) -> bool {
-        self.source == SOURCE && (matches!(self.kind.as_str(), "overlay" | "tmpfs") || self.is_fuse())
+        let is_composed = self.kind == "erofs" && Path::new(&self.source).file_name() == Some(OsStr::new(SOURCE));
+        is_composed || self.source == SOURCE && (matches!(self.kind.as_str(), "overlay" | "tmpfs") || self.is_fuse())
     }
 
     /// Whether a process serves it.
@@ -85,6 +86,9 @@ mod tests {
             ("40 30 0:50 / /x ro shared:1 master:2 - tmpfs imagelet ro", ("/x", "tmpfs", "imagelet", true)),
             ("40 30 0:50 / /x ro - fuse.erofs imagelet ro", ("/x", "fuse.erofs", "imagelet", true)),
             ("40 30 0:50 / /x ro - ext4 imagelet ro", ("/x", "ext4", "imagelet", false)),
+            ("40 30 0:50 / /x ro - erofs /a/3/imagelet ro", ("/x", "erofs", "/a/3/imagelet", true)),
+            ("40 30 0:50 / /x ro - erofs /a/imagelet/3 ro", ("/x", "erofs", "/a/imagelet/3", false)),
+            ("40 30 0:50 / /x ro - ext4 /a/3/imagelet ro", ("/x", "ext4", "/a/3/imagelet", false)),
             ("40 30 0:50 / /x ro", none),
             ("", none),
         ];

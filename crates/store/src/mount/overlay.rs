@@ -20,11 +20,13 @@ use super::mountinfo::SOURCE;
 use super::points::{Point, Points};
 
 /// What fits into a string of the mount API, its end included.
-const STRING_BYTES: usize = 256;
+pub(super) const STRING_BYTES: usize = 256;
 /// What fits into the options of mount(2), their end included.
 const PAGE_BYTES: usize = 4096;
 /// So many layers overlayfs takes (`OVL_MAX_STACK`).
-const MOST: usize = 500;
+pub(super) const MOST: usize = 500;
+/// So many are put together in two steps.
+pub(super) const MOST_IN_TWO: usize = 2 * MOST - 1;
 /// So many fit into the options of mount(2), whatever their descriptors' numbers.
 const MOST_CLASSIC: usize = 200;
 
@@ -330,7 +332,7 @@ fn mount_classic(overlay: &Overlay<'_>, target: &Path) -> Result<(), Failure> {
 
 /// The names by which directories are given to the kernel, and what must stay open for them.
 #[derive(Default)]
-struct Names {
+pub(super) struct Names {
     open: Vec<OwnedFd>,
 }
 
@@ -344,6 +346,19 @@ impl Names {
             return Ok(path.to_owned());
         }
         self.descriptor(path).map(PathBuf::from)
+    }
+
+    /// The path of a file, or a shorter one for as long as this is there. A link is not followed.
+    pub(super) fn file(&mut self, path: &Path) -> Result<PathBuf, Failure> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = rustix::fs::open(path, flags, Mode::empty())
+            .map_err(|error| Failure::at("open a layer for", path, error))?;
+        if path.as_os_str().len() < STRING_BYTES {
+            return Ok(path.to_owned());
+        }
+        let name = by_descriptor(&file);
+        self.open.push(file);
+        Ok(name.into())
     }
 
     fn descriptor(&mut self, path: &Path) -> Result<String, Failure> {

@@ -15,6 +15,9 @@ use super::overlay::Failure;
 /// The directory of the store in which the places are.
 pub(crate) const DIRECTORY: &str = "mounts";
 
+/// Files that are made there on the way to a mount.
+const LEFT: [&str; 2] = [super::merged::IMAGE, super::merged::SPILL];
+
 /// The places of a store.
 #[derive(Clone, Debug)]
 pub(super) struct Points {
@@ -60,7 +63,15 @@ impl Points {
             Err(error) => return Err(error),
         };
         for entry in entries {
-            drop(Point { path: entry?.path() });
+            let path = entry?.path();
+            let point = Point { path };
+            point.unmount();
+            for left in LEFT {
+                match rustix::fs::unlinkat(CWD, point.path.join(left), AtFlags::empty()) {
+                    Ok(()) | Err(Errno::NOENT) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
         }
         match rustix::fs::unlinkat(CWD, &self.directory, AtFlags::REMOVEDIR) {
             Ok(()) | Err(Errno::NOTEMPTY) => Ok(()),
@@ -75,10 +86,16 @@ pub(super) struct Point {
     pub(super) path: PathBuf,
 }
 
+impl Point {
+    /// One after the other, and lazily: an overlay may be made of it.
+    fn unmount(&self) {
+        while rustix::mount::unmount(&self.path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW).is_ok() {}
+    }
+}
+
 impl Drop for Point {
     fn drop(&mut self) {
-        // One after the other, and lazily: an overlay may be made of it.
-        while rustix::mount::unmount(&self.path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW).is_ok() {}
+        self.unmount();
         if let Err(error) = rustix::fs::unlinkat(CWD, &self.path, AtFlags::REMOVEDIR) {
             tracing::warn!(%error, path = %self.path.display(), "a place of a mount could not be taken away");
         }

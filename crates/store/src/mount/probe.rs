@@ -115,7 +115,7 @@ fn attempt(layout: &Layout, points: &Points, ways: Ways) -> io::Result<bool> {
     let mut lower = Vec::new();
     for bytes in [upper_image()?, lower_image()?] {
         let file = unnamed(layout, &bytes)?;
-        match image_file::mount_open(&file, Path::new(IMAGE), ways) {
+        match image_file::mount_open(&file, Path::new(IMAGE), &[], ways) {
             Ok(mounted) => lower.push(Layer::Mounted(mounted)),
             Err(image_file::ImageFailure::NoErofs(source) | image_file::ImageFailure::NotPermitted(source)) => {
                 return Err(source);

@@ -60,6 +60,16 @@ impl ImageLayer {
         Ok(all)
     }
 
+    /// The image itself, and a file of it.
+    pub(super) fn inode(&self, file: u64) -> io::Result<(&Image<File>, InodeInfo)> {
+        Ok((&self.0, self.0.inode(Nid(file))?))
+    }
+
+    /// How many blocks the image has.
+    pub(super) fn blocks(&self) -> io::Result<u32> {
+        u32::try_from(self.0.source().metadata()?.len() / erofs::BLOCK).map_err(io::Error::other)
+    }
+
     pub(super) fn content(&self, file: u64) -> io::Result<ImageContent<'_>> {
         let inode = self.0.inode(Nid(file))?;
         if inode.kind != erofs::Kind::File {

@@ -6,6 +6,7 @@
 //! [`Stack`] says which layers there are.
 
 mod attributes;
+pub(crate) mod compose;
 pub mod copy;
 mod deferred;
 mod dir;

@@ -1,6 +1,8 @@
 //! Which layers a view shows: found in the database once, plain data from then on. A process that does not have the store can open
 //! the layers by it, as long as somebody who has it holds them.
 
+use std::path::{Path, PathBuf};
+
 use oci::{Digest, Document};
 use serde::{Deserialize, Serialize};
 
@@ -77,6 +79,28 @@ fn named_in(image: &ImageRecord, digest: &Digest) -> Option<LayerId> {
     };
     let at = manifest.layers.iter().position(|layer| layer.digest == *digest)?;
     (manifest.layers.len() == image.layers.len()).then(|| image.layers[at])
+}
+
+impl Stack {
+    /// Where the file of a layer is that is an image, `layers` being the store's directory of layers.
+    pub(crate) fn image_path(&self, layers: &Path, at: usize) -> PathBuf {
+        let layer = &self.layers[at];
+        layer.shape.lower(&layers.join(layer.number.to_string())).path().to_owned()
+    }
+
+    /// Layers that no store knows, the topmost first.
+    #[cfg(test)]
+    pub(crate) fn from_parts(image: Digest, layers: Vec<(LayerId, Digest, Shape)>) -> Self {
+        let of = |(number, diff_id, shape)| StackLayer { number, diff_id, shape };
+        Self { image: Some(image), layers: layers.into_iter().map(of).collect(), owners_on_disk: true }
+    }
+
+    /// What is put on each other of an image's layers, lowest first.
+    pub(crate) fn of(image: Digest, layers: &[Layer], owners_on_disk: bool) -> Self {
+        let of = |id: &LayerId| layers.iter().find(|layer| layer.id == *id);
+        let layers = stack(layers).iter().rev().filter_map(of).map(StackLayer::of).collect();
+        Self { image: Some(image), layers, owners_on_disk }
+    }
 }
 
 impl StackLayer {

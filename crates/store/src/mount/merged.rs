@@ -1,0 +1,121 @@
+//! One image for many layers: composed of what they show when it is mounted, with the layers' own images as its further devices, which
+//! have the files' blocks. It lies in a private place of the store until it is mounted, and has no name from then on: it goes
+//! with its mount, whoever takes that away. For layers that overlayfs does not take, or would be slow with.
+//!
+//! What counts as many is decided by [`super`]. Knows nothing of images' records.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::mount::{MoveMountFlags, move_mount};
+
+use super::Ways;
+use super::image_file::{self, ImageFailure};
+use super::mountinfo::SOURCE;
+use super::overlay::{Failure, STRING_BYTES};
+use super::points::{Point, Points};
+use crate::layout::LAYERS;
+use crate::view::compose::{ComposeError, compose};
+use crate::view::{Stack, View};
+
+/// The image, by a name that shows in the table of mounts.
+pub(super) const IMAGE: &str = SOURCE;
+/// What names spill to, beside it.
+pub(super) const SPILL: &str = "names";
+
+/// A composed image that is mounted nowhere yet.
+#[derive(Debug)]
+pub(super) struct Merged {
+    /// The mount.
+    pub(super) mounted: OwnedFd,
+    /// Its source names us, so that it can be told from others.
+    is_named: bool,
+}
+
+/// Composes the image of a stack of the store under `root`, and mounts it.
+pub(super) fn mount(root: &Path, stack: &Stack, points: &Points, ways: Ways) -> Result<Merged, ImageFailure> {
+    let point = points.empty().map_err(ImageFailure::Failed)?;
+    let image = Place { path: point.path.join(IMAGE), _point: point };
+    let file = make(&image.path).map_err(|error| failed("create an image for", &image.path, error))?;
+    let spill = image.path.with_file_name(SPILL);
+    let spill = Box::new(move || {
+        let file = make(&spill)?;
+        std::fs::remove_file(&spill)?;
+        Ok(file)
+    });
+    let view = View::open(root, stack).map_err(|error| compose_failed(error.into()))?;
+    let writing = file.try_clone().map_err(|error| failed("open an image for", &image.path, error))?;
+    let composed = compose(&view, writing, spill).map_err(compose_failed)?;
+    drop(view);
+    let layers = root.join(LAYERS);
+    let path_of = |at: &usize| stack.image_path(&layers, *at);
+    let devices: Vec<PathBuf> = composed.devices.iter().map(path_of).collect();
+    tracing::debug!(layers = stack.layers.len(), devices = devices.len(), bytes = composed.size, "composed an image");
+    let is_named = ways.from_file && image.path.as_os_str().len() < STRING_BYTES;
+    let mounted = if is_named {
+        image_file::mount_named(&image.path, &file, &devices, ways)
+    } else {
+        image_file::mount_open(&file, &image.path, &devices, ways).map(|mounted| (mounted, false))
+    };
+    let (mounted, is_named) = mounted?;
+    Ok(Merged { mounted, is_named })
+}
+
+impl Merged {
+    /// Puts it where it is to be seen, if that is all that is wanted and it can be told from others; gives it back otherwise.
+    pub(super) fn attach(self, target: &Path) -> Result<Option<OwnedFd>, Failure> {
+        if !self.is_named {
+            return Ok(Some(self.mounted));
+        }
+        move_mount(&self.mounted, "", CWD, target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+            .map(|()| None)
+            .map_err(|error| Failure { operation: "attach the image to", source: error.into() })
+    }
+}
+
+/// The image's place. Its name goes when this does.
+struct Place {
+    path: PathBuf,
+    _point: Point,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Err(error) = rustix::fs::unlinkat(CWD, &self.path, AtFlags::empty())
+            && error != rustix::io::Errno::NOENT
+        {
+            tracing::warn!(%error, path = %self.path.display(), "a composed image could not be taken away");
+        }
+    }
+}
+
+fn make(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(File::from(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?))
+}
+
+fn failed(operation: &'static str, path: &Path, source: io::Error) -> ImageFailure {
+    ImageFailure::Failed(Failure { operation, source }.naming(path))
+}
+
+fn compose_failed(error: ComposeError) -> ImageFailure {
+    let kind = match &error {
+        ComposeError::Write { source: erofs::WriteError::Sink(source) | erofs::WriteError::Spill(source), .. } => {
+            source.kind()
+        }
+        _ => io::ErrorKind::Other,
+    };
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(&error);
+    while let Some(inner) = cause {
+        text = format!("{text}: {inner}");
+        cause = inner.source();
+    }
+    ImageFailure::Failed(Failure {
+        operation: "compose an image of the layers for",
+        source: io::Error::new(kind, text),
+    })
+}
