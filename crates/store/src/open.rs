@@ -100,6 +100,8 @@ pub struct OpenOptions {
     pub sharing: Sharing,
     /// What layers are made into.
     pub layer_format: LayerFormat,
+    /// This boot of the machine, by whatever name. `None`: as the kernel names it. What was not synced is trusted within one.
+    pub boot: Option<String>,
 }
 
 impl Default for OpenOptions {
@@ -112,6 +114,7 @@ impl Default for OpenOptions {
             reserve_bytes: 8 << 20,
             sharing: Sharing::Off,
             layer_format: LayerFormat::Auto,
+            boot: None,
         }
     }
 }
@@ -173,7 +176,10 @@ impl Store {
         let fresh = check_version(root)?;
         let layout = Layout::open(root).map_err(|source| io_error("open the directories of", root, source))?;
         narrow(&layout)?;
-        let boot = boot_id().map_err(|source| io_error("read", Path::new(BOOT_ID), source))?;
+        let boot = match options.boot {
+            Some(boot) => boot,
+            None => boot_id().map_err(|source| io_error("read", Path::new(BOOT_ID), source))?,
+        };
         let (fresh, youth) = look_at_age(&layout, fresh, &boot, options.durability)?;
         let reserve_path = root.join(layout::RESERVE);
         let reserve = Reserve::open(&reserve_path, options.reserve_bytes)

@@ -8,6 +8,7 @@ mod conformance;
 mod index;
 mod keeping;
 mod memory;
+mod power_cut;
 mod presence;
 mod pulling;
 mod refusals;
@@ -16,3 +17,5 @@ mod signatures;
 mod space;
 mod support;
 mod transfers;
+
+testdisk::serve!();
