@@ -307,10 +307,19 @@ impl App {
 
     /// One line for an ordinary user, before something is unpacked.
     pub(crate) fn note_unprivileged(&self, backend: &Backend) {
-        if matches!(backend, Backend::Embedded(_)) && !self.environment.privileged {
+        let Backend::Embedded(engine) = backend else { return };
+        if self.environment.privileged {
+            return;
+        }
+        if engine.store().new_layers().format == image_service::LayerFormat::Dir {
             tracing::info!(
                 "not root: owners, device nodes and privileged attributes that cannot be created are recorded beside \
                  the layers; mount needs root"
+            );
+        } else {
+            tracing::info!(
+                "not root: layers are EROFS files, which keep owners, device nodes and attributes; ls, cat and cp read them, \
+                 mount needs root"
             );
         }
     }

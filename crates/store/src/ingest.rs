@@ -203,6 +203,13 @@ impl UnpackedLayer {
         Ok(())
     }
 
+    /// It takes so much more than was counted.
+    pub(crate) fn grow(&self, bytes: u64, inodes: u64) {
+        let mut stats = self.stats.lock().unwrap_or_else(PoisonError::into_inner);
+        stats.disk_bytes += bytes;
+        stats.inodes += inodes;
+    }
+
     pub(crate) fn place(&self) -> Place {
         match &*self.lock() {
             State::Private(private, patched_for) => {

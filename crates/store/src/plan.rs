@@ -18,6 +18,7 @@ use crate::lease::Lease;
 use crate::open::Inner;
 use crate::records::{LayerEntry, LayerId};
 use crate::shape::{Attributes, Found, Shape};
+use crate::view::Deferred;
 
 /// What becomes of one layer.
 pub(crate) enum Step {
@@ -248,11 +249,15 @@ impl Inner {
     }
 
     fn has_plain_root(&self, step: &Step) -> Result<bool, StoreError> {
-        let (user, group) = step.shape().owner_of_root(self.privileged);
         let directory = self.open_step(step)?;
-        let found = step.shape().find(directory.as_fd(), b"");
-        match found.map_err(|source| StoreError::io("look at", self.step_path(step), source))? {
-            Found::Here(attributes) => Ok(attributes.is_plain(user, group)),
+        let failed = |source| StoreError::io("look at", self.step_path(step), source);
+        match step.shape().find(directory.as_fd(), b"").map_err(failed)? {
+            Found::Here(mut attributes) => {
+                if let Some(deferred) = step.shape().deferred(directory.as_fd(), self.privileged).map_err(failed)? {
+                    deferred.complete(b"", &mut attributes);
+                }
+                Ok(attributes.is_plain(0, 0))
+            }
             Found::Hidden | Found::Absent => Ok(false),
         }
     }
@@ -266,9 +271,11 @@ impl Inner {
             layer.note_patch(chain_id);
             let below = RefCell::new(&mut open);
             let below = |path: &[u8]| below.borrow_mut().below(at, path);
-            layer.shape.patch(own.as_fd(), &layer.outcome.implicit_dirs, &below, self.privileged).map_err(
-                |source| StoreError::io("set the attributes of directories in", self.step_path(step), source),
-            )?;
+            let (bytes, inodes) =
+                layer.shape.patch(own.as_fd(), &layer.outcome.implicit_dirs, &below, self.privileged).map_err(
+                    |source| StoreError::io("set the attributes of directories in", self.step_path(step), source),
+                )?;
+            layer.grow(bytes, inodes);
         }
         Ok(())
     }
@@ -307,7 +314,7 @@ impl Inner {
 struct Opened<'a> {
     inner: &'a Inner,
     steps: &'a [Step],
-    directories: BTreeMap<usize, OwnedFd>,
+    directories: BTreeMap<usize, (OwnedFd, Option<Deferred>)>,
 }
 
 impl Opened<'_> {
@@ -321,13 +328,14 @@ impl Opened<'_> {
                     self.directories.clear();
                 }
                 let directory = self.inner.open_step(step).map_err(std::io::Error::other)?;
-                self.directories.insert(lower, directory);
+                let deferred = step.shape().deferred(directory.as_fd(), self.inner.privileged)?;
+                self.directories.insert(lower, (directory, deferred));
             }
-            match step.shape().find(self.directories[&lower].as_fd(), path)? {
+            let (directory, deferred) = &self.directories[&lower];
+            match step.shape().find(directory.as_fd(), path)? {
                 Found::Here(mut attributes) => {
-                    // In a layer of another shape what belongs to root may have another owner.
-                    if (attributes.uid, attributes.gid) == step.shape().owner_of_root(self.inner.privileged) {
-                        (attributes.uid, attributes.gid) = (0, 0);
+                    if let Some(deferred) = deferred {
+                        deferred.complete(path, &mut attributes);
                     }
                     return Ok(Some(attributes));
                 }

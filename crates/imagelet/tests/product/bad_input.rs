@@ -10,6 +10,7 @@ use oci::{Digest, Platform};
 use registry::testing::{BuiltImage, BuiltIndex, Fault, ImageBuilder, LayerBuilder, TestRegistry, schema1_manifest};
 use tokio::runtime::Runtime;
 
+use super::FORMAT;
 use crate::support::tree::{self, Tree};
 use crate::support::{Imagelet, Scratch};
 
@@ -28,7 +29,7 @@ impl Scene {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
         let registry = runtime.block_on(TestRegistry::open());
-        let imagelet = Imagelet::on(&scratch.join("store"));
+        let imagelet = Imagelet::shaped(FORMAT, &scratch.join("store"));
         let image = ImageBuilder::tiny("kept");
         registry.push("good/kept", "1", &image);
         imagelet.ok(&["pull", &format!("{}/good/kept:1", registry.host())]);

@@ -11,6 +11,7 @@ use cri_grpc::Endpoint;
 use cri_grpc::client::{ClientOptions, connect_image_service};
 use futures::future::join_all;
 
+use super::FORMAT;
 use crate::support::cgroup::MemoryCgroup;
 use crate::support::gate::Gate;
 use crate::support::images::{self, Image, Layer, Packing};
@@ -31,7 +32,7 @@ const LAYERS: usize = 5;
 
 /// Imagelet with no more memory than that.
 fn limited(scratch: &Scratch) -> Imagelet {
-    let imagelet = Imagelet::on(&scratch.join("store"));
+    let imagelet = Imagelet::shaped(FORMAT, &scratch.join("store"));
     match MemoryCgroup::new(scratch, BUDGET) {
         Some(cgroup) => imagelet.through(&cgroup.words().iter().map(String::as_str).collect::<Vec<_>>()),
         None => imagelet,
@@ -49,7 +50,7 @@ fn long_file(path: &Path, mebibytes: usize) {
 
 #[test]
 fn a_large_image_in_a_small_cgroup() {
-    let s = Scene::new();
+    let s = Scene::shaped(FORMAT);
     let layer = |name: &str, sizes: &[usize], small: usize, packing| {
         let tree = s.scratch.directory(name);
         for (n, mebibytes) in sizes.iter().enumerate() {
@@ -106,7 +107,7 @@ fn push_ten(s: &Scene) -> Vec<Image> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_pulls_at_once_share_it_and_none_starves() {
-    let s = Scene::new();
+    let s = Scene::shaped(FORMAT);
     let images = push_ten(&s);
     let gate = Gate::start(s.registry.host().to_owned()).await;
     // Documents pass, layers wait: every pull has begun before any has got on.

@@ -2,11 +2,11 @@
 //! heals them. What is whole stays.
 
 use std::fs;
-use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use super::FORMAT;
 use crate::support::cli::Done;
 use crate::support::images;
 use crate::support::manifests::{Manifests, Pod};
@@ -23,7 +23,7 @@ struct Workshop {
 
 impl Workshop {
     fn new() -> Self {
-        let s = Scene::new();
+        let s = Scene::shaped(FORMAT);
         let base = s.file_layer("base/file", noise(300_000), Packing::Gzip);
         let images = ["left", "right"].map(|name| {
             let tree = s.scratch.directory(name);
@@ -41,22 +41,45 @@ impl Workshop {
         Self { s, names }
     }
 
-    /// The one file of the store's layers whose path ends so.
+    /// The one file of the store's layers which has that of an image, whose path ends so: that very file, or the EROFS file of
+    /// its layer.
     #[track_caller]
     fn file(&self, end: &str) -> PathBuf {
-        fn below(directory: &Path, end: &str, found: &mut Vec<PathBuf>) {
+        fn below(directory: &Path, is_it: &dyn Fn(&Path) -> bool, found: &mut Vec<PathBuf>) {
             for entry in fs::read_dir(directory).expect("a directory").map(|e| e.expect("an entry").path()) {
                 if entry.is_dir() {
-                    below(&entry, end, found);
-                } else if entry.ends_with(end) {
+                    below(&entry, is_it, found);
+                } else if is_it(&entry) {
                     found.push(entry);
                 }
             }
         }
+        let has = |path: &Path| match FORMAT {
+            "dir" => path.ends_with(end),
+            _ => path.ends_with("layer.erofs") && place(&fs::read(path).expect("a layer"), end).is_some(),
+        };
         let mut found = Vec::new();
-        below(&self.s.scratch.join("store/layers"), end, &mut found);
+        below(&self.s.scratch.join("store/layers"), &has, &mut found);
         assert_eq!(found.len(), 1, "{found:?}");
         found.remove(0)
+    }
+
+    /// The name of the layer that has it.
+    #[track_caller]
+    fn layer(&self, end: &str) -> PathBuf {
+        let layers = self.s.scratch.join("store/layers");
+        let below = self.file(end).strip_prefix(&layers).expect("it is one of them").to_owned();
+        below.components().next().expect("a layer").as_os_str().into()
+    }
+
+    /// Changes one byte of an image's file, and nothing that the inode tells.
+    #[track_caller]
+    fn flip(&self, end: &str) {
+        let path = self.file(end);
+        let mut bytes = fs::read(&path).expect("readable");
+        let at = if FORMAT == "dir" { bytes.len() / 2 } else { place(&bytes, end).expect("it is in there") + 2000 };
+        bytes[at] ^= 0x20;
+        overwrite(&path, at, &bytes[at..=at]);
     }
 
     fn check(&self, args: &[&str]) -> (Done, Value) {
@@ -128,14 +151,27 @@ impl Workshop {
     }
 }
 
-/// Changes one byte in the middle of a file, and nothing that its inode tells.
-fn flip(path: &Path) {
+/// What a file of the images has.
+fn content(end: &str) -> Vec<u8> {
+    match end.split_once('/') {
+        Some(("base", _)) => noise(300_000),
+        Some((name, "file")) => format!("what {name} has\n").repeat(5000).into_bytes(),
+        _ => panic!("no such file: {end}"),
+    }
+}
+
+/// Where a file of the images begins in its layer's EROFS file. Names without content stand among the names of their directory.
+fn place(layer: &[u8], end: &str) -> Option<usize> {
+    let block = &content(end)[..4096];
+    layer.chunks(4096).position(|chunk| chunk == block).map(|n| n * 4096)
+}
+
+/// Writes in the middle of a file, and leaves its times.
+fn overwrite(path: &Path, at: usize, bytes: &[u8]) {
+    use std::os::unix::fs::FileExt as _;
     let modified = fs::metadata(path).and_then(|m| m.modified()).expect("stat");
-    let mut file = fs::File::options().read(true).write(true).open(path).expect("open");
-    let middle = file.metadata().expect("stat").len() / 2;
-    let mut byte = [0];
-    file.seek(SeekFrom::Start(middle)).and_then(|_| file.read_exact(&mut byte)).expect("read");
-    file.seek(SeekFrom::Start(middle)).and_then(|_| file.write_all(&[byte[0] ^ 0x20])).expect("write");
+    let file = fs::File::options().write(true).open(path).expect("open");
+    file.write_all_at(bytes, at as u64).expect("write");
     file.set_modified(modified).expect("set the time back");
 }
 
@@ -151,14 +187,14 @@ fn a_store_that_nobody_touched_is_sound() {
 #[test]
 fn a_flipped_byte_makes_one_image_absent() {
     let w = Workshop::new();
-    flip(&w.file("left/file"));
+    w.flip("left/file");
     w.is_found_and_repaired("damagedLayer", &[0]);
 }
 
 #[test]
 fn a_flipped_byte_of_a_shared_layer_makes_all_its_images_absent() {
     let w = Workshop::new();
-    flip(&w.file("base/file"));
+    w.flip("base/file");
     w.is_found_and_repaired("damagedLayer", &[0, 1]);
 }
 
@@ -166,13 +202,22 @@ fn a_flipped_byte_of_a_shared_layer_makes_all_its_images_absent() {
 fn a_deleted_file_makes_its_image_absent() {
     let w = Workshop::new();
     fs::remove_file(w.file("right/file")).expect("remove a file");
-    w.is_found_and_repaired("damagedLayer", &[1]);
+    // What was one file of a layer, or all of it.
+    w.is_found_and_repaired(if FORMAT == "dir" { "damagedLayer" } else { "missingLayer" }, &[1]);
 }
 
 #[test]
 fn what_has_no_content_is_looked_at_file_by_file() {
     let w = Workshop::new();
-    fs::remove_file(w.file("right/empty")).expect("remove a file");
+    if FORMAT == "dir" {
+        fs::remove_file(w.s.scratch.join("store/layers").join(w.layer("right/file")).join("fs/right/empty"))
+            .expect("remove a file");
+    } else {
+        let layer = w.file("right/file");
+        let bytes = fs::read(&layer).expect("readable");
+        let at = bytes.windows(5).position(|window| window == b"empty").expect("the name of a file");
+        overwrite(&layer, at, b"other");
+    }
     w.is_found_and_repaired_by(&["--deep"], "damagedLayer", &[1]);
 }
 
@@ -186,9 +231,7 @@ fn a_truncated_file_makes_its_image_absent() {
 #[test]
 fn a_layer_that_is_gone_makes_its_image_absent() {
     let w = Workshop::new();
-    let layer = w.file("left/file").ancestors().nth(3).expect("a layer").to_owned();
-    assert_eq!(layer.parent(), Some(&*w.s.scratch.join("store/layers")));
-    fs::remove_dir_all(layer).expect("remove a layer");
+    fs::remove_dir_all(w.s.scratch.join("store/layers").join(w.layer("left/file"))).expect("remove a layer");
     w.is_found_and_repaired("missingLayer", &[0]);
 }
 
@@ -234,7 +277,7 @@ fn what_was_written_last_before_a_kill_is_looked_at_by_the_next() {
     through.ok(&["pull", &w.names[0]]);
     agent.kill();
     // As a power cut may leave a file whose blocks were not on the disk.
-    flip(&w.file("left/file"));
+    w.flip("left/file");
     let agent = w.s.imagelet.serve(&w.s.scratch.join("cri.sock"));
     eventually("the damaged image is absent", || through.run(&["inspect", &w.names[0]]).code != Some(0));
     through.ok(&["inspect", &w.names[1]]);

@@ -7,6 +7,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
+use crate::support::home::Home;
 use crate::support::images;
 use crate::support::nasty;
 use crate::support::process::{eventually, run, tool};
@@ -160,15 +161,20 @@ fn an_ordinary_user_reads_without_a_mount() {
     images::settle(&tree);
     let image = s.layout.image(&[s.layout.layer(&tree, Packing::Gzip)]);
     let name = s.registry.push(&s.layout, &image, "files/user:1");
-    let home = crate::unprivileged::Home::new();
-    let i = home.imagelet();
-    i.ok(&["pull", &name]);
-    let owned = &json(&i.ok(&["ls", "-o", "json", &name, "/etc/owned"]))[0];
+    for format in ["dir", "erofs"] {
+        let home = Home::new();
+        reads_without_a_mount(&home, &home.imagelet().global("--layer-format", format), &name);
+    }
+}
+
+fn reads_without_a_mount(home: &Home, i: &Imagelet, name: &str) {
+    i.ok(&["pull", name]);
+    let owned = &json(&i.ok(&["ls", "-o", "json", name, "/etc/owned"]))[0];
     assert_eq!(
         (owned["uid"].as_u64(), owned["gid"].as_u64(), owned["mode"].as_str()),
         (Some(1234), Some(5678), Some("4755"))
     );
-    let null = &json(&i.ok(&["ls", "-o", "json", &name, "/dev/null"]))[0];
+    let null = &json(&i.ok(&["ls", "-o", "json", name, "/dev/null"]))[0];
     assert_eq!((null["type"].as_str(), null["device"]["major"].as_u64()), (Some("char"), Some(1)));
     let out = home.data().join("out");
     let copied = i.run(&["cp", &format!("{name}:/."), &out.display().to_string()]);
@@ -177,5 +183,5 @@ fn an_ordinary_user_reads_without_a_mount() {
         copied.stderr.lines().find(|line| line.contains("the copy is without")).expect("it says what is missing");
     assert!(lacks.contains("1 device") && lacks.contains("owner") && lacks.contains("1 set-user-id"), "{lacks}");
     assert_eq!(fs::metadata(out.join("etc/owned")).expect("copied").mode() & 0o7777, 0o755);
-    assert_eq!(i.ok(&["cat", &name, "etc/owned"]), "owned\n");
+    assert_eq!(i.ok(&["cat", name, "etc/owned"]), "owned\n");
 }

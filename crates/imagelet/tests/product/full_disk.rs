@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use super::FORMAT;
 use crate::support::disk::{Foreign, LoopFs, free};
 use crate::support::random::noise;
 use crate::support::scene::Scene;
@@ -9,9 +10,9 @@ use crate::support::{Imagelet, Packing};
 
 #[test]
 fn a_pull_that_does_not_fit_leaves_the_store_as_it_was() {
-    let s = Scene::new();
+    let s = Scene::shaped(FORMAT);
     let disk = LoopFs::ext4(64).mount(&s.scratch, "small");
-    let imagelet = Imagelet::on(&disk.join("store"));
+    let imagelet = Imagelet::shaped(FORMAT, &disk.join("store"));
     let (small, kept) = s.push_file("disk/small:1", "a", "small");
     // Seventy-five MiB that a few hundred KiB stand for: nothing tells beforehand that it is too much.
     let (big, _) = s.push_file("disk/big:1", "same", "the same again\n".repeat(5 << 20));
@@ -32,9 +33,9 @@ fn a_pull_that_does_not_fit_leaves_the_store_as_it_was() {
 
 #[test]
 fn a_pull_that_cannot_fit_fetches_nothing() {
-    let s = Scene::new();
+    let s = Scene::shaped(FORMAT);
     let disk = LoopFs::ext4(64).mount(&s.scratch, "small");
-    let imagelet = Imagelet::on(&disk.join("store"));
+    let imagelet = Imagelet::shaped(FORMAT, &disk.join("store"));
     let image = s.layout.image(&[s.file_layer("noise", noise(80 << 20), Packing::Plain)]);
     let big = s.registry.push(&s.layout, &image, "disk/big:1");
     let said = imagelet.fails(1, &["pull", &big]);
@@ -56,9 +57,9 @@ enum Full {
 }
 
 fn removal_works(disk: LoopFs, full: Full) {
-    let s = Scene::new();
+    let s = Scene::shaped(FORMAT);
     let disk = disk.mount(&s.scratch, "full");
-    let imagelet = Imagelet::on(&disk.join("store"));
+    let imagelet = Imagelet::shaped(FORMAT, &disk.join("store"));
     let (name, _) = s.push_file("disk/image:1", "noise", noise(20 << 20));
     imagelet.ok(&["pull", &name]);
     let foreign = match full {

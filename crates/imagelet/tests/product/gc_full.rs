@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use super::FORMAT;
 use crate::support::disk::{Foreign, LoopFs, free};
 use crate::support::gc::{gone, number};
 use crate::support::manifests::{Manifests, Pod};
@@ -34,9 +35,9 @@ struct FullDisk {
 impl FullDisk {
     /// With pins on so many of the images.
     fn new(disk: LoopFs, full: Full, pins: usize) -> Self {
-        let s = Scene::new();
+        let s = Scene::shaped(FORMAT);
         let disk = disk.mount(&s.scratch, "full");
-        let imagelet = Imagelet::on(&disk.join("store")).hasty();
+        let imagelet = Imagelet::shaped(FORMAT, &disk.join("store")).hasty();
         let [(first, a), (second, b)] = ["full/first:1", "full/second:1"].map(|name| push_noise(&s, name, 12 << 20));
         imagelet.ok(&["pull", &first]);
         imagelet.ok(&["pull", &second]);
@@ -170,10 +171,10 @@ fn a_pull_that_nothing_makes_room_for_says_how_much_was_needed() {
 
 #[test]
 fn a_clients_pull_on_a_full_disk_has_the_agent_make_room() {
-    let s = Scene::new();
+    let s = Scene::shaped(FORMAT);
     let disk = LoopFs::ext4(64).mount(&s.scratch, "disk");
     let containerd = Containerd::start(s.registry.host());
-    let imagelet = agent(&Imagelet::on(&disk.join("store")).hasty(), &containerd);
+    let imagelet = agent(&Imagelet::shaped(FORMAT, &disk.join("store")).hasty(), &containerd);
     let socket = s.scratch.join("cri.sock");
     let _agent = imagelet.serve(&socket);
     let client = Imagelet::remote(&format!("unix://{}", socket.display()));

@@ -1,5 +1,5 @@
 //! `kill -9` at random moments of a pull. After each: the store opens, an image is whole or absent, what was committed
-//! before is used again, and the next pull succeeds.
+//! before is used again, and the next pull succeeds. Layers are of either shape in turn.
 
 use std::fs;
 use std::path::Path;
@@ -15,6 +15,8 @@ use crate::support::tree::{self, Tree};
 
 const ROUNDS: usize = 50;
 const SEED: u64 = 0x1DEA_2026_1121;
+
+const FORMATS: [&str; 2] = ["erofs", "dir"];
 
 /// A layer of a few hundred files, big and small.
 fn layer(s: &Scene, number: usize) -> images::Layer {
@@ -59,12 +61,20 @@ fn fifty_kills_leave_images_whole_or_absent() {
     let expected = layers.len();
 
     s.imagelet.ok(&["pull", &base_name]);
-    let from = Instant::now();
-    s.imagelet.ok(&["pull", &name]);
-    let mut whole = from.elapsed();
-    let good = shown(&s, &name);
+    let shaped = FORMATS.map(|format| s.imagelet.clone().global("--layer-format", format));
+    let mut good = None;
+    let mut wholes = shaped.each_ref().map(|imagelet| {
+        let from = Instant::now();
+        imagelet.ok(&["pull", &name]);
+        let whole = from.elapsed();
+        let tree = shown(&s, &name);
+        let good = good.get_or_insert_with(|| tree.clone());
+        assert_eq!(tree::differences(good, &tree), Vec::<String>::new(), "{FORMATS:?}");
+        s.imagelet.ok(&["rmi", &name]);
+        whole
+    });
+    let good = good.expect("two of them");
     assert!(good.len() > 1000, "only {} entries", good.len());
-    s.imagelet.ok(&["rmi", &name]);
     let asked_before = s.registry.requests().iter().filter(|r| r.contains(&shared)).count();
 
     let mut random = Random(SEED);
@@ -72,9 +82,12 @@ fn fifty_kills_leave_images_whole_or_absent() {
     for round in 0..ROUNDS {
         // Every other kill aims at the last third: that is where the commit is.
         let least = if round % 2 == 0 { 0.0 } else { 0.66 };
+        let shape = round / 2 % 2;
+        let (imagelet, whole) = (&shaped[shape], wholes[shape]);
         let moment = whole.mul_f64(least + random.next() * (1.05 - least));
-        let context = format!("seed {SEED:#x}, round {round}, killed after {moment:?} of {whole:?}");
-        killed += usize::from(kill_after(s.imagelet.spawn(&["pull", &name]), moment));
+        let context =
+            format!("seed {SEED:#x}, round {round}, {}, killed after {moment:?} of {whole:?}", FORMATS[shape]);
+        killed += usize::from(kill_after(imagelet.spawn(&["pull", &name]), moment));
 
         let ids = s.imagelet.ids();
         assert!(ids.contains(&base.id), "{context}: the image from before is gone: {ids:?}");
@@ -93,9 +106,9 @@ fn fifty_kills_leave_images_whole_or_absent() {
 
         // The machine may be busier now than it was: the next kill goes by how long this pull takes.
         let from = Instant::now();
-        s.imagelet.ok(&["pull", &name]);
+        imagelet.ok(&["pull", &name]);
         if !present {
-            whole = from.elapsed();
+            wholes[shape] = from.elapsed();
         }
         if round % 5 == 0 {
             assert_eq!(

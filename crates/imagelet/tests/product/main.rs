@@ -1,13 +1,11 @@
 //! The product, through its built program, against real daemons: Debian's docker-registry and containerd, skopeo,
 //! umoci, real file systems. One module a topic. Needs root and what `scripts/prerequisites.sh` installs; says so where
-//! something is missing. No test reaches beyond loopback, uses a fixed port, or waits by the clock.
+//! something is missing. Layers are what serves best here, which is EROFS files, but in what [`in_directories`] has once more. No test reaches beyond loopback, uses a fixed port, or waits by the clock.
 #![expect(clippy::disallowed_methods, reason = "these tests start programs: that is what they are for")]
+#![expect(clippy::duplicate_mod, reason = "some suites are there once for each shape of layers")]
 
 mod admin;
 mod backoff;
-mod bad_input;
-mod budget;
-mod check;
 mod config;
 mod conformance;
 mod convert;
@@ -18,16 +16,16 @@ mod documents;
 mod ensure;
 mod explain;
 mod files;
-mod full_disk;
 mod gc_clock;
 mod gc_commands;
 mod gc_containerd;
 mod gc_containers;
 mod gc_disk;
-mod gc_full;
 mod gc_kill;
 mod gc_rules;
 mod hosts;
+mod in_directories;
+mod in_images;
 mod interrupt;
 mod kill;
 mod layers;
@@ -48,5 +46,4 @@ mod streaming;
 mod support;
 mod tenants;
 mod tree;
-mod unprivileged;
 mod warm;

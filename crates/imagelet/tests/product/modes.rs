@@ -35,6 +35,8 @@ const LAYERS: &[Mode] = &[
     ("one layer at a time", Program(|i| i.global("--max-parallel-layers", "1"))),
     ("eight layers at a time", Program(|i| i.global("--max-parallel-layers", "8"))),
     ("one core, eight layers", Program(|i| i.one_core().global("--max-parallel-layers", "8"))),
+    ("directories", Program(|i| i.global("--layer-format", "dir"))),
+    ("EROFS files", Program(|i| i.global("--layer-format", "erofs"))),
     ("relaxed", Program(|i| i.global("--durability", "relaxed"))),
     ("blobs kept", Library(|o| o.keep_blobs = true)),
 ];
@@ -42,6 +44,8 @@ const LAYERS: &[Mode] = &[
 /// How a long layer is fetched and inflated.
 const STREAMS: &[Mode] = &[
     ("as it comes", Program(|i| i)),
+    ("directories", Program(|i| i.global("--layer-format", "dir"))),
+    ("EROFS files, one core", Program(|i| i.one_core().global("--layer-format", "erofs"))),
     ("one core", Program(Imagelet::one_core)),
     ("blobs kept", Library(|o| o.keep_blobs = true)),
     ("over one connection", Program(|i| i.global("--parallel-ranges", "off"))),

@@ -12,10 +12,10 @@ use crate::accounting::bytes_on_disk;
 use crate::layout::{self, FS};
 use crate::recipe;
 use crate::records::{LayerId, LayerStats};
-use crate::unpack::{self, DEFERRED, UnpackError, UnpackOptions, UnpackOutcome};
+use crate::unpack::{self, DEFERRED, DEFERRED_BELOW, UnpackError, UnpackOptions, UnpackOutcome};
 
 /// What a layer's directory has beside its tree, itself included. `replaced/` is counted with the tree.
-const BESIDE: [&str; 3] = [".", recipe::FILE, DEFERRED];
+const BESIDE: [&str; 4] = [".", recipe::FILE, DEFERRED, DEFERRED_BELOW];
 
 pub(super) fn begin(private: &OwnedFd) -> io::Result<()> {
     let mode = Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH;
@@ -41,17 +41,39 @@ pub(super) fn apply(
         exact: outcome.exact,
         root_opaque: outcome.root_opaque,
     };
-    for name in BESIDE {
-        if let Ok(bytes) = bytes_on_disk(|| rustix::fs::statat(private, name, AtFlags::SYMLINK_NOFOLLOW)) {
-            stats.disk_bytes += bytes;
-            stats.inodes += 1;
-        }
-    }
+    let (bytes, inodes) = beside(private);
+    stats.disk_bytes += bytes;
+    stats.inodes += inodes;
     Ok((outcome, stats))
 }
 
-pub(super) fn patch(layer: BorrowedFd<'_>, implicit: &[Vec<u8>], below: Below<'_>, privileged: bool) -> io::Result<()> {
-    unpack::patch_implicit(tree(layer)?.as_fd(), implicit, below, privileged)
+/// Bytes and inodes of what is not the tree.
+fn beside(layer: BorrowedFd<'_>) -> (u64, u64) {
+    let mut sum = (0, 0);
+    for name in BESIDE {
+        if let Ok(bytes) = bytes_on_disk(|| rustix::fs::statat(layer, name, AtFlags::SYMLINK_NOFOLLOW)) {
+            sum = (sum.0 + bytes, sum.1 + 1);
+        }
+    }
+    sum
+}
+
+/// Answers what the layer takes more than before, in bytes and inodes: what an ordinary user cannot give is written down.
+pub(super) fn patch(
+    layer: BorrowedFd<'_>,
+    implicit: &[Vec<u8>],
+    below: Below<'_>,
+    privileged: bool,
+) -> io::Result<(u64, u64)> {
+    if privileged {
+        unpack::patch_implicit(layer, tree(layer)?.as_fd(), implicit, below, privileged)?;
+        return Ok((0, 0));
+    }
+    // An attempt before this one may have written something already.
+    let before = beside(layer);
+    unpack::patch_implicit(layer, tree(layer)?.as_fd(), implicit, below, privileged)?;
+    let after = beside(layer);
+    Ok((after.0.saturating_sub(before.0), after.1.saturating_sub(before.1)))
 }
 
 pub(super) fn find(layer: BorrowedFd<'_>, path: &[u8]) -> io::Result<Found> {

@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::recipe::RecipeError;
 use crate::records::{LayerId, LayerStats};
 use crate::unpack::{UnpackError, UnpackOptions, UnpackOutcome};
+use crate::view::Deferred;
 
 /// What a layer is on the disk. Records from before there was a choice say nothing, and mean directories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,17 +87,18 @@ impl Shape {
         }
     }
 
-    /// Gives the layer's implicit directories the attributes that show below it. Nothing is there to be mounted before.
+    /// Gives the layer's implicit directories the attributes that show below it. Nothing is there to be mounted before. Answers the
+    /// bytes and inodes which the layer takes more than was counted, where [`Shape::measure`] does not tell.
     pub(crate) fn patch(
         self,
         layer: BorrowedFd<'_>,
         implicit: &[Vec<u8>],
         below: Below<'_>,
         privileged: bool,
-    ) -> io::Result<()> {
+    ) -> io::Result<(u64, u64)> {
         match self {
             Self::Dir => dir::patch(layer, implicit, below, privileged),
-            Self::Erofs => image::patch(layer, implicit, below),
+            Self::Erofs => image::patch(layer, implicit, below).map(|()| (0, 0)),
         }
     }
 
@@ -132,11 +134,11 @@ impl Shape {
         }
     }
 
-    /// The owner of what belongs to 0:0 in a layer.
-    pub(crate) fn owner_of_root(self, privileged: bool) -> (u32, u32) {
+    /// What is said of the layer's owners and the like beside its files, where these cannot say it.
+    pub(crate) fn deferred(self, layer: BorrowedFd<'_>, privileged: bool) -> io::Result<Option<Deferred>> {
         match self {
-            Self::Dir if !privileged => (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()),
-            Self::Dir | Self::Erofs => (0, 0),
+            Self::Dir if !privileged => Deferred::read(layer).map(Some),
+            Self::Dir | Self::Erofs => Ok(None),
         }
     }
 

@@ -22,7 +22,7 @@ use std::io::BufRead;
 use std::os::fd::BorrowedFd;
 
 pub use error::UnpackError;
-pub(crate) use files::{Beneath, DEFERRED, find, is_opaque, patch_implicit};
+pub(crate) use files::{Beneath, DEFERRED, DEFERRED_BELOW, find, is_opaque, patch_implicit};
 pub(crate) use image::IMAGE;
 pub(crate) use whiteout::OPAQUE;
 

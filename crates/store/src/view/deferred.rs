@@ -1,6 +1,6 @@
 //! What an ordinary user's layer says beside its files: owners, modes, devices and attributes that could not be set when it was
-//! unpacked, and whiteouts that could not be made. Read from `deferred.jsonl`, which the unpacker writes; called by the view
-//! of directories.
+//! unpacked, and whiteouts that could not be made. Read from `deferred.jsonl`, which the unpacker writes, and `below.jsonl`, which is
+//! written when attributes of lower layers are taken over; called by the view of directories, and by commits for the layers above.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,7 +14,8 @@ use rustix::io::Errno;
 use serde::Deserialize;
 
 use super::attributes::{Kind, Stat};
-use crate::unpack::DEFERRED;
+use crate::shape::Attributes;
+use crate::unpack::{DEFERRED, DEFERRED_BELOW};
 
 /// More than any line has: a path, and attributes up to the unpacker's limit.
 const LINE_MOST: u64 = 128 << 20;
@@ -47,32 +48,40 @@ pub(super) struct Told {
 
 /// What is said of a layer's paths.
 #[derive(Debug, Default)]
-pub(super) struct Deferred {
+pub(crate) struct Deferred {
     by_path: BTreeMap<Vec<u8>, Told>,
 }
 
 impl Deferred {
-    /// Reads the file of the layer in this directory; without one, nothing is said.
-    pub(super) fn read(layer: BorrowedFd<'_>) -> io::Result<Self> {
+    /// Reads the files of the layer in this directory; without any, nothing is said.
+    pub(crate) fn read(layer: BorrowedFd<'_>) -> io::Result<Self> {
+        let mut deferred = Self::default();
+        for name in [DEFERRED, DEFERRED_BELOW] {
+            deferred.read_file(layer, name)?;
+        }
+        Ok(deferred)
+    }
+
+    fn read_file(&mut self, layer: BorrowedFd<'_>, name: &str) -> io::Result<()> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = match rustix::fs::openat(layer, DEFERRED, flags, Mode::empty()) {
+        let file = match rustix::fs::openat(layer, name, flags, Mode::empty()) {
             Ok(fd) => File::from(fd),
-            Err(Errno::NOENT) => return Ok(Self::default()),
+            Err(Errno::NOENT) => return Ok(()),
             Err(error) => return Err(error.into()),
         };
         let mut input = BufReader::new(file);
-        let (mut deferred, mut text) = (Self::default(), Vec::new());
+        let mut text = Vec::new();
         loop {
             text.clear();
             if (&mut input).take(LINE_MOST).read_until(b'\n', &mut text)? == 0 {
-                return Ok(deferred);
+                return Ok(());
             }
-            deferred.add(serde_json::from_slice(&text)?)?;
+            self.add(serde_json::from_slice(&text)?, name)?;
         }
     }
 
-    fn add(&mut self, line: Line) -> io::Result<()> {
-        let bad = |what: &str| io::Error::new(io::ErrorKind::InvalidData, format!("{DEFERRED} has {what}"));
+    fn add(&mut self, line: Line, file: &str) -> io::Result<()> {
+        let bad = |what: &str| io::Error::new(io::ErrorKind::InvalidData, format!("{file} has {what}"));
         let path = match (line.path, line.path_base64) {
             (Some(path), _) => path.into_bytes(),
             (None, Some(text)) => STANDARD.decode(text).map_err(|_| bad("a path that is no base64"))?,
@@ -127,6 +136,19 @@ impl Deferred {
             .take_while(move |(path, _)| path.starts_with(&below))
             .filter(move |(path, told)| told.whiteout && !path[skip..].contains(&b'/'))
             .map(move |(path, _)| &path[skip..])
+    }
+
+    /// What a directory is by what was said, for the layers above it.
+    pub(crate) fn complete(&self, path: &[u8], attributes: &mut Attributes) {
+        (attributes.uid, attributes.gid) = (0, 0);
+        let Some(told) = self.of(path) else { return };
+        if let Some(owner) = told.owner {
+            (attributes.uid, attributes.gid) = owner;
+        }
+        if let Some(mode) = told.mode {
+            attributes.mode = mode;
+        }
+        attributes.xattrs.extend(told.xattrs.iter().cloned());
     }
 
     /// What a file is by what was said. Whatever nothing was said of belongs to root.

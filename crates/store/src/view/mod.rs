@@ -24,6 +24,7 @@ use oci::Digest;
 use rustix::fs::{CWD, Mode, OFlags};
 
 pub use attributes::{Kind, Stat};
+pub(crate) use deferred::Deferred;
 pub use error::ViewError;
 use layer::{At, Content, OpenLayer};
 pub use stack::Stack;

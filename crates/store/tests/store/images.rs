@@ -20,8 +20,14 @@ mod full_disk;
 mod keeping;
 #[path = "mount.rs"]
 mod mount;
+#[path = "names.rs"]
+mod names;
+#[path = "open.rs"]
+mod open;
 #[path = "order.rs"]
 mod order;
+#[path = "ordinary_user.rs"]
+mod ordinary_user;
 #[path = "power_cut.rs"]
 mod power_cut;
 #[path = "remove.rs"]

@@ -5,12 +5,12 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 
-use imagelet_store::Store;
 use imagelet_store::view::copy::{Copied, CopyOptions};
 use imagelet_store::view::{Kind, Node, View, ViewError};
+use imagelet_store::{LayerFormat, OpenOptions, Store};
 use oci::Digest;
 
-use super::support::{Image, NEVER, Tar, list, open, options, plain_layer};
+use super::support::{Image, NEVER, Tar, check_accounts, list, open, options, plain_layer};
 
 struct Bench {
     store: Store,
@@ -307,4 +307,49 @@ fn a_copy_can_be_given_up() {
     let node = view.resolve(b"/", false).expect("the root");
     let options = CopyOptions { privileged: false, whole: false, cancelled: &|| true };
     assert!(matches!(view.copy(&node, &bench.out(), None, options), Err(ViewError::Cancelled)));
+}
+
+/// Directories that a layer does not name are as in the layer below, whatever each of the two is on the disk, and whoever could
+/// not be given them.
+#[test]
+fn an_ordinary_users_layers_of_both_shapes_show_what_the_image_says() {
+    let top = tempfile::tempdir().expect("tempdir");
+    let open = |layer_format| {
+        let options = OpenOptions { privileged: Some(false), layer_format, ..options() };
+        Store::open(&top.path().join("store"), options).expect("opens")
+    };
+    let base = Tar::default()
+        .directory_with("./", 0o750, (5, 6), 1_000_000)
+        .directory_with("owned/", 0o500, (7, 8), 2_000_000)
+        .file("owned/a", b"a");
+    let upper = Tar::default().file("owned/b", b"b");
+    let shown = |store: &Store| {
+        let lease = store.lease();
+        for name in ["base:1", "top:1"] {
+            let stack = store.stack(&lease, name).expect("readable").expect("there");
+            let view = View::open(store.root(), &stack).expect("opens");
+            let of = |path: &str| {
+                let stat = *view.resolve(path.as_bytes(), false).expect("there").stat();
+                (stat.mode, stat.uid, stat.gid, stat.mtime.0)
+            };
+            assert_eq!(of("/"), (0o750, 5, 6, 1_000_000), "{name}");
+            assert_eq!(of("owned"), (0o500, 7, 8, 2_000_000), "{name}");
+        }
+        check_accounts(store);
+    };
+    for (below, above) in [(LayerFormat::Dir, LayerFormat::Erofs), (super::FORMAT, LayerFormat::Dir)] {
+        let store = open(below);
+        Image::new("base", std::slice::from_ref(&base)).pull(&store, "docker.io/library/base:1");
+        drop(store);
+        let store = open(above);
+        let image = Image::new("top", &[base.clone(), upper.clone()]).pull(&store, "docker.io/library/top:1");
+        shown(&store);
+        for to in [LayerFormat::Erofs, LayerFormat::Dir, LayerFormat::Erofs] {
+            store.convert_image(&image.id, to, NEVER).expect("converts");
+            shown(&store);
+        }
+        for image in store.images().expect("readable") {
+            store.remove_image(&image.id).expect("removes");
+        }
+    }
 }

@@ -38,6 +38,11 @@ impl Imagelet {
         Self::bare().global("--root", &root.display().to_string())
     }
 
+    /// The same with layers of one shape, as `--layer-format` has it.
+    pub(crate) fn shaped(format: &str, root: &Path) -> Self {
+        Self::on(root).global("--layer-format", format)
+    }
+
     /// A remote runtime behind this endpoint.
     pub(crate) fn remote(endpoint: &str) -> Self {
         Self::bare().global("--image-endpoint", endpoint)

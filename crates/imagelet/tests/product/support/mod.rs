@@ -8,6 +8,7 @@ pub(crate) mod disk;
 pub(crate) mod front;
 pub(crate) mod gate;
 pub(crate) mod gc;
+pub(crate) mod home;
 pub(crate) mod images;
 pub(crate) mod leaks;
 pub(crate) mod manifests;

@@ -28,6 +28,13 @@ impl Scene {
         Self { imagelet, registry, layout, scratch }
     }
 
+    /// The same with layers of one shape, as `--layer-format` has it.
+    #[track_caller]
+    pub(crate) fn shaped(format: &str) -> Self {
+        let scene = Self::new();
+        Self { imagelet: scene.imagelet.clone().global("--layer-format", format), ..scene }
+    }
+
     /// A new one whose store is on a disk that nobody else writes to, so that how full it is is the test's own affair.
     #[track_caller]
     pub(crate) fn on_a_disk() -> Self {

@@ -4,6 +4,8 @@
 //! mode that had to be widened so that the files stay readable and removable, a device (an empty file stands for it),
 //! a privileged extended attribute, or a whiteout that could not be made. The last line for a path counts, and a line
 //! with `removed` takes back what was said of that path and of all below it.
+//!
+//! `below.jsonl` says the same of directories that took their attributes over from layers below, when the layer was committed.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,11 +14,14 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
 use serde::Serialize;
 
 /// Name of the file beside `fs/`.
 pub(crate) const FILE: &str = "deferred.jsonl";
+/// The same of what was taken over from layers below.
+pub(crate) const BELOW: &str = "below.jsonl";
 
 /// One line.
 #[derive(Debug, Default, Serialize)]
@@ -66,13 +71,23 @@ fn octal<S: serde::Serializer>(mode: &Option<u32>, serializer: S) -> Result<S::O
 /// The file, made when the first line comes.
 pub(super) struct Deferred {
     dir: OwnedFd,
+    name: &'static str,
     out: Option<BufWriter<File>>,
     lines: u64,
 }
 
 impl Deferred {
     pub(super) fn new(dir: BorrowedFd<'_>) -> io::Result<Self> {
-        Ok(Self { dir: dir.try_clone_to_owned()?, out: None, lines: 0 })
+        Ok(Self { dir: dir.try_clone_to_owned()?, name: FILE, out: None, lines: 0 })
+    }
+
+    /// The one of what is taken over. What an earlier attempt wrote goes.
+    pub(super) fn below(dir: BorrowedFd<'_>) -> io::Result<Self> {
+        match rustix::fs::unlinkat(dir, BELOW, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(Self { name: BELOW, ..Self::new(dir)? })
     }
 
     pub(super) fn write<'a>(&mut self, path: &'a [u8], mut line: Line<'a>) -> io::Result<()> {
@@ -82,7 +97,7 @@ impl Deferred {
         }
         if self.out.is_none() {
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let fd = rustix::fs::openat(&self.dir, FILE, flags, Mode::from_raw_mode(0o600))?;
+            let fd = rustix::fs::openat(&self.dir, self.name, flags, Mode::from_raw_mode(0o600))?;
             self.out = Some(BufWriter::with_capacity(64 << 10, File::from(fd)));
         }
         if let Some(out) = &mut self.out {

@@ -14,27 +14,52 @@ use crate::tar::shown;
 
 use super::super::whiteout::OPAQUE;
 use super::beneath::Beneath;
+use super::deferred::{Deferred, Line};
 
 /// Gives implicit directories the attributes (mode, owner, times, extended attributes) of the same directory in the
 /// topmost lower layer that has it, unless a whiteout, an opaque directory or something that is no directory hides it.
 /// What no lower layer has keeps mode 0755, owner 0:0 and the beginning of 1970 as its times.
 ///
+/// What an ordinary user cannot give them is written down in `below.jsonl`, in `layer`.
+///
 /// # Errors
 /// A system call failed; the message names the path.
 pub(crate) fn patch_implicit(
+    layer: BorrowedFd<'_>,
     layer_fs: BorrowedFd<'_>,
     implicit: &[Vec<u8>],
     below: Below<'_>,
     privileged: bool,
 ) -> io::Result<()> {
     let beneath = Beneath::default();
+    let mut deferred = if privileged { None } else { Some(Deferred::below(layer)?) };
     for path in implicit {
-        patch(&beneath, layer_fs, path, below, privileged).map_err(|error| {
+        let patched = patch(&beneath, layer_fs, path, below, privileged);
+        let patched = patched.and_then(|given| match (given, &mut deferred) {
+            (Some(attributes), Some(deferred)) => note(&attributes, path, deferred),
+            _ => Ok(()),
+        });
+        patched.map_err(|error| {
             let name = if path.is_empty() { "/".into() } else { shown(path) };
             io::Error::new(error.kind(), format!("taking over the attributes of {name:?}: {error}"))
         })?;
     }
-    Ok(())
+    deferred.map_or(Ok(0), Deferred::finish).map(drop)
+}
+
+/// Writes down what was not given.
+fn note(attributes: &Attributes, path: &[u8], deferred: &mut Deferred) -> io::Result<()> {
+    let mut line = Line { kind: "directory", ..Line::default() };
+    if (attributes.uid, attributes.gid) != (0, 0) {
+        line.owner = Some((attributes.uid, attributes.gid));
+    }
+    if attributes.mode != mode_given(attributes, false) {
+        line.mode = Some(attributes.mode);
+    }
+    for (name, value) in attributes.xattrs.iter().filter(|(name, _)| !is_of_overlay(name) && !may_give(name, false)) {
+        line.add_xattr(name, value);
+    }
+    if line.says_something() { deferred.write(path, line) } else { Ok(()) }
 }
 
 fn patch(
@@ -43,16 +68,15 @@ fn patch(
     path: &[u8],
     below: Below<'_>,
     privileged: bool,
-) -> io::Result<()> {
+) -> io::Result<Option<Attributes>> {
     // An opaque directory of the layer itself, above this one, hides everything below.
     if let Place::Here { hides_above: true, .. } = walk(layer_fs, path)? {
-        return Ok(());
+        return Ok(None);
     }
-    if let Some(attributes) = below(path)? {
-        let target = if path.is_empty() { reopen(layer_fs)? } else { beneath.directory(layer_fs, path)? };
-        give(&attributes, &target, privileged)?;
-    }
-    Ok(())
+    let Some(attributes) = below(path)? else { return Ok(None) };
+    let target = if path.is_empty() { reopen(layer_fs)? } else { beneath.directory(layer_fs, path)? };
+    give(&attributes, &target, privileged)?;
+    Ok(Some(attributes))
 }
 
 /// What a layer that is a directory tree has at a path.
@@ -138,9 +162,7 @@ fn give(attributes: &Attributes, to: &OwnedFd, privileged: bool) -> Result<(), E
         rustix::fs::fchown(to, Some(Uid::from_raw(attributes.uid)), Some(Gid::from_raw(attributes.gid)))?;
     }
     for (name, value) in &attributes.xattrs {
-        let overlay = name.starts_with(b"trusted.overlay.") || name.starts_with(b"user.overlay.");
-        let beyond = !privileged && !name.starts_with(b"user.") && !name.starts_with(b"system.");
-        if overlay || beyond {
+        if is_of_overlay(name) || !may_give(name, privileged) {
             continue;
         }
         match rustix::fs::fsetxattr(to, name.as_slice(), value, XattrFlags::empty()) {
@@ -148,10 +170,21 @@ fn give(attributes: &Attributes, to: &OwnedFd, privileged: bool) -> Result<(), E
             Err(error) => return Err(error),
         }
     }
-    // A layer below may be one that keeps every mode; an ordinary user must still be able to remove this one.
-    let mode = if privileged { attributes.mode } else { attributes.mode | 0o700 };
-    rustix::fs::fchmod(to, Mode::from_raw_mode(mode))?;
+    rustix::fs::fchmod(to, Mode::from_raw_mode(mode_given(attributes, privileged)))?;
     rustix::fs::futimens(to, &attributes.times)
+}
+
+/// A layer below may be one that keeps every mode; an ordinary user must still be able to remove this one.
+fn mode_given(attributes: &Attributes, privileged: bool) -> u32 {
+    if privileged { attributes.mode } else { attributes.mode | 0o700 }
+}
+
+fn is_of_overlay(name: &[u8]) -> bool {
+    name.starts_with(b"trusted.overlay.") || name.starts_with(b"user.overlay.")
+}
+
+fn may_give(name: &[u8], privileged: bool) -> bool {
+    privileged || name.starts_with(b"user.") || name.starts_with(b"system.")
 }
 
 /// The names of all extended attributes; none where the file system has none.

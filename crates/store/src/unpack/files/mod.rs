@@ -29,7 +29,7 @@ use super::unpacker::Unpacker;
 use super::whiteout::OPAQUE;
 use super::{UnpackOptions, UnpackOutcome};
 pub(crate) use beneath::Beneath;
-pub(crate) use deferred::FILE as DEFERRED;
+pub(crate) use deferred::{BELOW as DEFERRED_BELOW, FILE as DEFERRED};
 use deferred::{Deferred, Line};
 use descriptors::{Descriptors, OnDisk};
 use ground::Ground;
@@ -128,7 +128,11 @@ impl Unpacker<'_, Files<'_>> {
             device: Some(entry.device),
             ..Line::default()
         };
-        self.form.deferred.write(&path, line).map_err(|e| failed("deferring", &path, e))
+        self.form.deferred.write(&path, line).map_err(|e| failed("deferring", &path, e))?;
+        let times = attributes::timestamps(entry.mtime, entry.atime);
+        let fd = self.fd(dir)?;
+        rustix::fs::utimensat(&*fd, leaf, &times, AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|e| failed("setting the times of", &path, e))
     }
 }
 

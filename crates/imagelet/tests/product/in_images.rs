@@ -1,0 +1,17 @@
+//! The same suites with layers that are EROFS files.
+
+/// What layers are, as `--layer-format` has it.
+pub(crate) const FORMAT: &str = "erofs";
+
+#[path = "bad_input.rs"]
+mod bad_input;
+#[path = "budget.rs"]
+mod budget;
+#[path = "check.rs"]
+mod check;
+#[path = "full_disk.rs"]
+mod full_disk;
+#[path = "gc_full.rs"]
+mod gc_full;
+#[path = "unprivileged.rs"]
+mod unprivileged;
