@@ -1,11 +1,12 @@
 //! The EROFS format: a tree into one file in one pass ([`Writer`]), attributes of directories that are known later
-//! ([`patch`]), and that file read without mounting it. Uncompressed, blocks of 4096 bytes, made for Linux 5.15 and later.
+//! ([`patch`]), files whose blocks another image has ([`refer`]), and that file read without mounting it. Uncompressed, blocks of 4096 bytes, made for Linux 5.15 and later.
 //!
 //! It refuses to know where bytes go and come from ([`Sink`], [`Source`]), what a layer is, and the clock. Called by the store.
 
 pub(crate) mod format;
 mod patch;
 mod reader;
+mod refer;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod writer;
@@ -16,6 +17,7 @@ use std::os::unix::fs::FileExt;
 
 pub use crate::patch::{PatchError, patch};
 pub use crate::reader::{Checked, DirEntry, Entries, Extent, Image, InodeInfo, ReadError, Spot, Xattr};
+pub use crate::refer::{DEVICES_MOST, Moved, refer};
 pub use crate::writer::{Device, Dir, Entry, Inode, Options, Place, Special, WriteError, Writer, Written};
 
 /// Bytes of a block.

@@ -137,10 +137,14 @@ impl LayerIngest {
         let (outcome, mut stats) = self.shape.apply(tar, self.directory.as_fd(), &options)?;
         let shape = self.shape;
         let mut shares = false;
-        // Only a directory tree has files of its own to share.
-        if inner.sharing != Sharing::Off && shape.is_dir() && !hollow {
-            let saved = inner.share_files(self.directory.as_fd(), cancelled)?;
-            shares = saved.bytes > 0;
+        let mut apart = 0;
+        if inner.sharing != Sharing::Off && !hollow {
+            let saved = match shape {
+                Shape::Dir => inner.share_files(self.directory.as_fd(), cancelled)?,
+                Shape::Erofs => inner.share_image(self.directory.as_fd(), cancelled)?,
+            };
+            apart = saved.bytes;
+            shares = saved.bytes > 0 || saved.devices > 0;
             stats.disk_bytes = (stats.disk_bytes + saved.list_bytes).saturating_sub(saved.bytes);
             stats.inodes = (stats.inodes + 1).saturating_sub(saved.inodes);
         }
@@ -150,6 +154,7 @@ impl LayerIngest {
             stats: Mutex::new(stats),
             shape,
             shares,
+            apart,
             state: Mutex::new(State::Private(self.private, None)),
         })
     }
@@ -165,6 +170,8 @@ pub struct UnpackedLayer {
     stats: Mutex<LayerStats>,
     /// Whether it has files of other layers. They are not in its numbers.
     pub(crate) shares: bool,
+    /// Bytes in it that are other layers'.
+    apart: u64,
     /// Guards where the directory is.
     state: Mutex<State>,
 }
@@ -198,7 +205,7 @@ impl UnpackedLayer {
     pub(crate) fn measure(&self, directory: BorrowedFd<'_>) -> io::Result<()> {
         if let Some((disk_bytes, inodes)) = self.shape.measure(directory)? {
             let mut stats = self.stats.lock().unwrap_or_else(PoisonError::into_inner);
-            *stats = LayerStats { disk_bytes, inodes, ..*stats };
+            *stats = LayerStats { disk_bytes: disk_bytes.saturating_sub(self.apart), inodes, ..*stats };
         }
         Ok(())
     }

@@ -102,6 +102,14 @@ impl<R: Source> Image<R> {
         u16::try_from(self.devices.all.len()).unwrap_or(u16::MAX)
     }
 
+    /// Bytes of a device; the image itself is device 0.
+    ///
+    /// # Errors
+    /// There is no such device.
+    pub fn device_size(&self, number: u16) -> Result<u64, ReadError> {
+        self.size_of(number)
+    }
+
     /// Whose bytes a device has: those of the image, or of a further one.
     pub(super) fn source_of(&self, number: u16) -> Result<&R, ReadError> {
         if number == 0 {

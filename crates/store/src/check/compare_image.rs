@@ -8,7 +8,6 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use erofs::{DirEntry, Image, InodeInfo, Kind, Nid};
-use rustix::fs::OFlags;
 
 use crate::recipe;
 use crate::tar::shown;
@@ -28,8 +27,8 @@ pub(crate) fn image_difference(
         return Ok(Some("the recipe is not what it was".to_owned()));
     }
     let images = Images {
-        there: Image::open(recipe::open_image(there, OFlags::RDONLY)?)?,
-        copy: Image::open(recipe::open_image(copy, OFlags::RDONLY)?)?,
+        there: recipe::read_image(there)?,
+        copy: recipe::read_image(copy)?,
         implicit: implicit.iter().cloned().collect(),
         data: wants.into_iter().zip(has).collect(),
     };

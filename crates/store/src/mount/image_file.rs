@@ -16,6 +16,7 @@ use rustix::mount::{
 use super::Ways;
 use super::loop_device::LoopDevice;
 use super::overlay::{Failure, Names, explain};
+use crate::recipe;
 
 /// Why an EROFS file was not mounted.
 #[derive(Debug)]
@@ -33,7 +34,13 @@ pub(super) fn mount(path: &Path, ways: Ways) -> Result<OwnedFd, ImageFailure> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let file = rustix::fs::open(path, flags, Mode::empty())
         .map_err(|error| ImageFailure::Failed(Failure::at("open a layer for", path, error)))?;
-    mount_open(&File::from(file), path, &[], ways)
+    mount_open(&File::from(file), path, &devices_beside(path), ways)
+}
+
+/// The files with blocks of other layers that a layer's image needs.
+pub(super) fn devices_beside(image: &Path) -> Vec<PathBuf> {
+    let name = |number| image.with_file_name(recipe::device_name(number));
+    (1..).map(name).take_while(|device| std::fs::symlink_metadata(device).is_ok()).collect()
 }
 
 /// The same for a file that is open, and is called `path` in errors, with its further devices, which are image files too.

@@ -51,7 +51,7 @@ pub(super) fn mount(root: &Path, stack: &Stack, points: &Points, ways: Ways) -> 
     let composed = compose(&view, writing, spill).map_err(compose_failed)?;
     drop(view);
     let layers = root.join(LAYERS);
-    let path_of = |at: &usize| stack.image_path(&layers, *at);
+    let path_of = |(at, device): &(usize, u16)| stack.device_path(&layers, *at, *device);
     let devices: Vec<PathBuf> = composed.devices.iter().map(path_of).collect();
     tracing::debug!(layers = stack.layers.len(), devices = devices.len(), bytes = composed.size, "composed an image");
     let is_named = ways.from_file && image.path.as_os_str().len() < STRING_BYTES;

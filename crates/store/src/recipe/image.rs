@@ -69,12 +69,37 @@ pub(crate) fn open_file(layer_dir: BorrowedFd<'_>, flags: OFlags) -> io::Result<
     Ok(File::from(rustix::fs::openat(layer_dir, IMAGE, flags, Mode::empty())?))
 }
 
+/// The file of a layer that has blocks of its image: 0 is the image's own, the others are of other layers, which this one holds.
+pub(crate) fn device_name(number: usize) -> String {
+    if number == 0 { IMAGE.to_owned() } else { format!("device.{number}") }
+}
+
+/// The further devices of a layer's image, in their order: most layers have none.
+pub(crate) fn open_devices(layer_dir: BorrowedFd<'_>) -> io::Result<Vec<File>> {
+    let mut devices = Vec::new();
+    loop {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        match rustix::fs::openat(layer_dir, device_name(devices.len() + 1), flags, Mode::empty()) {
+            Ok(file) => devices.push(File::from(file)),
+            Err(rustix::io::Errno::NOENT) => return Ok(devices),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// A layer's image with its devices, to be read.
+pub(crate) fn read_image(layer_dir: BorrowedFd<'_>) -> io::Result<Image<File>> {
+    let file = open_file(layer_dir, OFlags::RDONLY)?;
+    Ok(Image::open_with(file, open_devices(layer_dir)?)?)
+}
+
 fn open(layer_dir: BorrowedFd<'_>) -> Result<Image<File>, RecipeError> {
-    let file = open_file(layer_dir, OFlags::RDONLY).map_err(|source| match source.kind() {
+    let read = |source: io::Error| match source.kind() {
         io::ErrorKind::NotFound => damaged("the image is gone"),
         _ => RecipeError::Read { path: IMAGE.into(), source },
-    })?;
-    Image::open(file).map_err(failed)
+    };
+    let file = open_file(layer_dir, OFlags::RDONLY).map_err(read)?;
+    Image::open_with(file, open_devices(layer_dir).map_err(read)?).map_err(failed)
 }
 
 /// Looks whether every inode and name of an image is in order, without reading what is in files.

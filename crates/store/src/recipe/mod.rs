@@ -19,7 +19,7 @@ mod writer;
 
 use std::io;
 
-pub(crate) use image::{check_image, open_file as open_image};
+pub(crate) use image::{check_image, device_name, open_devices, open_file as open_image, read_image};
 pub use rebuild::rebuild;
 pub(crate) use rebuild::{examine, inodes};
 pub(crate) use writer::Writer;

@@ -14,6 +14,7 @@ use super::{Attributes, Below, Found};
 use crate::accounting::bytes_on_disk;
 use crate::recipe;
 use crate::records::{LayerId, LayerStats};
+use crate::share::LIST;
 use crate::tar::shown;
 use crate::unpack::{self, IMAGE, OPAQUE, UnpackError, UnpackOptions, UnpackOutcome};
 
@@ -51,13 +52,23 @@ pub(super) fn measure(layer: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
         bytes += bytes_on_disk(|| rustix::fs::statat(layer, name, AtFlags::SYMLINK_NOFOLLOW))?;
         inodes += 1;
     }
+    // Files of other layers that this one holds are no part of it by themselves.
+    match rustix::fs::statat(layer, LIST, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(_) => {
+            bytes += bytes_on_disk(|| rustix::fs::statat(layer, LIST, AtFlags::SYMLINK_NOFOLLOW))?;
+            inodes += 1;
+        }
+        Err(rustix::io::Errno::NOENT) => {}
+        Err(error) => return Err(error.into()),
+    }
     Ok((bytes, inodes))
 }
 
 pub(super) fn patch(layer: BorrowedFd<'_>, implicit: &[Vec<u8>], below: Below<'_>) -> io::Result<()> {
     let mut file = recipe::open_image(layer, OFlags::RDWR)?;
     // All are found first: what is written for one may lie beyond what the reader took for the end.
-    let image = Image::open(&file)?;
+    let devices = recipe::open_devices(layer)?;
+    let image = Image::open_with(&file, devices.iter().collect())?;
     let mut places = Vec::with_capacity(implicit.len());
     for path in implicit {
         // An opaque directory of the layer itself, above this one, hides everything below.
@@ -105,7 +116,7 @@ fn give(file: &mut File, nid: Nid, marks: Xattrs, attributes: Attributes) -> io:
 }
 
 pub(super) fn find(layer: BorrowedFd<'_>, path: &[u8]) -> io::Result<Found> {
-    let image = Image::open(recipe::open_image(layer, OFlags::RDONLY)?)?;
+    let image = recipe::read_image(layer)?;
     Ok(match walk(&image, path)? {
         Place::Here { directory, .. } => Found::Here(attributes(&image, &directory)?),
         Place::Hidden => Found::Hidden,

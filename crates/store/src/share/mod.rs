@@ -6,6 +6,8 @@
 //! A file that is shared is never written to: layers are the lower directories of overlayfs, which copies a file up before
 //! the first write, and everything else in this crate only reads committed layers.
 
+mod clone_range;
+mod image;
 mod list;
 mod same;
 
@@ -42,6 +44,8 @@ pub(crate) struct Saved {
     pub(crate) inodes: u64,
     /// What its list takes, with one inode.
     pub(crate) list_bytes: u64,
+    /// Whole files of others that it holds, beside that.
+    pub(crate) devices: u64,
 }
 
 /// A file of the new layer, and files that could be the same.
@@ -54,6 +58,8 @@ struct Own {
 
 struct Other {
     layer: LayerId,
+    /// Its number there.
+    ino: u64,
     path: Vec<u8>,
     object: Object,
 }
@@ -121,18 +127,31 @@ impl Inner {
         let to = own.partition_point(|file| file.listed.key.size <= key.size);
         for file in &mut own[from..to] {
             let is_alike = file.listed.key == *key;
+            if !self.are_of_a_kind(&file.listed, listed, is_alike) {
+                continue;
+            }
             // What only shares blocks with its origin is another inode than that one.
             let is_linkable = is_alike && !listed.cloned;
             if file.is_linked || (self.sharing == Sharing::Hardlink && !is_linkable) {
                 continue;
             }
-            let other = Other { layer, path: listed.path.clone(), object: listed.object(layer) };
+            let (path, object) = (listed.path.clone(), listed.object(layer));
+            let other = Other { layer, ino: listed.ino, path, object };
             if file.others.len() < TRIES {
                 file.others.push(other);
             } else if is_alike {
                 // One of the same time is most likely the same.
                 file.others[TRIES - 1] = other;
             }
+        }
+    }
+
+    /// Whether both are files, or both rows of blocks. Of rows those that are not alike are not tried.
+    fn are_of_a_kind(&self, own: &Listed, other: &Listed, is_alike: bool) -> bool {
+        match other.path.as_slice() {
+            image::OWN => own.path == image::OWN && is_alike,
+            image::ELSEWHERE => own.path == image::OWN && is_alike && self.sharing == Sharing::Hardlink,
+            _ => own.path != image::OWN,
         }
     }
 

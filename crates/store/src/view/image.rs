@@ -6,7 +6,6 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use erofs::{Image, InodeInfo, Nid};
-use rustix::fs::OFlags;
 
 use super::attributes::{Kind, Stat};
 use super::layer::{Found, is_of_overlayfs};
@@ -19,7 +18,7 @@ pub(super) struct ImageLayer(Image<File>);
 
 impl ImageLayer {
     pub(super) fn open(directory: &OwnedFd) -> io::Result<Self> {
-        Ok(Self(Image::open(recipe::open_image(directory.as_fd(), OFlags::RDONLY)?)?))
+        Ok(Self(recipe::read_image(directory.as_fd())?))
     }
 
     pub(super) fn root(&self) -> io::Result<Found> {
@@ -65,9 +64,14 @@ impl ImageLayer {
         Ok((&self.0, self.0.inode(Nid(file))?))
     }
 
-    /// How many blocks the image has.
-    pub(super) fn blocks(&self) -> io::Result<u32> {
-        u32::try_from(self.0.source().metadata()?.len() / erofs::BLOCK).map_err(io::Error::other)
+    /// How many devices the image has beside itself.
+    pub(super) fn devices(&self) -> u16 {
+        self.0.devices()
+    }
+
+    /// How many blocks a device has, of which the image itself is the first.
+    pub(super) fn blocks(&self, device: u16) -> io::Result<u32> {
+        u32::try_from(self.0.device_size(device)? / erofs::BLOCK).map_err(io::Error::other)
     }
 
     pub(super) fn content(&self, file: u64) -> io::Result<ImageContent<'_>> {

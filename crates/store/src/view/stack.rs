@@ -11,6 +11,7 @@ use crate::error::{ResolveError, StoreError};
 use crate::layers::stack;
 use crate::lease::Lease;
 use crate::open::Store;
+use crate::recipe;
 use crate::records::{ImageRecord, Layer, LayerId};
 use crate::shape::Shape;
 
@@ -82,10 +83,9 @@ fn named_in(image: &ImageRecord, digest: &Digest) -> Option<LayerId> {
 }
 
 impl Stack {
-    /// Where the file of a layer is that is an image, `layers` being the store's directory of layers.
-    pub(crate) fn image_path(&self, layers: &Path, at: usize) -> PathBuf {
-        let layer = &self.layers[at];
-        layer.shape.lower(&layers.join(layer.number.to_string())).path().to_owned()
+    /// Where a file of a layer is that is an image, or has blocks of one; `layers` is the store's directory of layers.
+    pub(crate) fn device_path(&self, layers: &Path, at: usize, device: u16) -> PathBuf {
+        layers.join(self.layers[at].number.to_string()).join(recipe::device_name(device.into()))
     }
 
     /// Layers that no store knows, the topmost first.

@@ -234,3 +234,62 @@ fn a_reader_wants_the_very_devices() {
         assert!(work.by_check <= 64 * spoiled.len() as u64 + (1 << 20), "{round}: {work:?}");
     }
 }
+
+/// A second image with the same files is told to take their blocks from the first.
+#[test]
+fn a_finished_image_takes_blocks_from_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let lengths = [1, 4095, 4096, 4097, 12_288, 70_000, 524_289];
+    let (mut one, path) = builder(&dir);
+    for length in lengths {
+        one.file(0, format!("old {length}").as_bytes(), bytes(length as u64, length), 4096, &plain(0o600, 5));
+    }
+    check(one, &path);
+    let other = tempfile::tempdir().unwrap();
+    let (mut two, second) = builder(&other);
+    let below = two.directory(0, b"below", &plain(0o700, 1));
+    for length in lengths {
+        let mut attributes = plain(0o640, length as i64);
+        attributes.xattrs = vec![(b"user.x".to_vec(), bytes(3, 30))];
+        two.file(below, format!("new {length}").as_bytes(), bytes(length as u64, length), 4096, &attributes);
+        two.file(0, format!("own {length}").as_bytes(), bytes(99, length), 4096, &attributes);
+    }
+    let (_, model) = check(two, &second);
+    let (from, to) =
+        (Image::open(File::open(&path).unwrap()).unwrap(), Image::open(File::open(&second).unwrap()).unwrap());
+    let mut moved = Vec::new();
+    for length in lengths {
+        let at = from.walk_path(format!("old {length}").as_bytes()).unwrap().unwrap();
+        let own = to.walk_path(format!("below/new {length}").as_bytes()).unwrap().unwrap();
+        let blocks = |image: &Image<File>, info: &InodeInfo| image.whole_blocks(info).div_ceil(4096);
+        if blocks(&from, &at) > 0 && blocks(&from, &at) == blocks(&to, &own) {
+            let spot = from.extent(&at, 0).unwrap().unwrap().at.unwrap();
+            let block = u32::try_from(spot.offset / 4096).unwrap();
+            moved.push(crate::Moved { nid: own.nid, device: 1, block });
+        }
+    }
+    assert!(moved.len() >= 5, "{moved:?}");
+    let devices = [second.clone(), path.clone()].map(|path| blocks(&path));
+    let mut file = File::options().read(true).write(true).open(&second).unwrap();
+    // What cannot be is refused, before anything is written.
+    let whole = std::fs::read(&second).unwrap();
+    for (devices, wrong) in [
+        (&devices[..1], moved[0]),
+        (&devices[..], crate::Moved { block: devices[1], ..moved[0] }),
+        (&devices[..], crate::Moved { nid: to.root(), ..moved[0] }),
+        (&[1; crate::DEVICES_MOST + 1][..], moved[0]),
+    ] {
+        assert!(matches!(crate::refer(&mut file, devices, &[wrong]), Err(crate::PatchError::Unfit(_))));
+        assert!(std::fs::read(&second).unwrap() == whole);
+    }
+    crate::refer(&mut file, &devices, &moved).unwrap();
+    let unused = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(unused.path(), bytes(1, usize::try_from(crate::BLOCK).unwrap() * devices[0] as usize)).unwrap();
+    let given = [unused.path().to_owned(), path.clone()];
+    check_elsewhere(&second, &given, &model);
+    // It can be patched as any other.
+    crate::patch(&mut file, to.root(), &plain(0o711, 3)).unwrap();
+    let image = open(&second, &given).unwrap();
+    assert_eq!(image.inode(image.root()).unwrap().mode, 0o711);
+    assert!(matches!(crate::refer(&mut file, &devices, &moved), Err(crate::PatchError::Unfit(_))));
+}
