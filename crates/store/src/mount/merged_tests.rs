@@ -240,6 +240,10 @@ fn layers_of_images_are_put_into_one_from_a_number_on() {
 
 #[test]
 fn more_layers_than_overlayfs_takes() {
+    // As most programs begin.
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let low = rustix::process::Rlimit { current: Some(1024), ..limit };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, low).expect("sets");
     let mut layers = Layers::new();
     layers.add(Shape::Erofs, |top| fs::write(top.join("lowest"), noise(1, 9000)).expect("writes"));
     layers.add(Shape::Dir, |top| fs::write(top.join("plain"), "plain").expect("writes"));

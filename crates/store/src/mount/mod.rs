@@ -23,6 +23,7 @@ use std::sync::PoisonError;
 use oci::Digest;
 use rustix::fs::{AtFlags, CWD, Mode};
 use rustix::mount::UnmountFlags;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::db::{Records, RecordsMut};
 use crate::error::StoreError;
@@ -38,6 +39,9 @@ use points::Points;
 
 /// From so many layers on it pays to compose one image of them (docs/layers.md has the figures).
 const MANY: usize = 250;
+
+/// Files that a process has open beside those of layers.
+const FILES_BESIDE: usize = 256;
 
 /// Why something was not mounted or unmounted.
 #[derive(Debug, thiserror::Error)]
@@ -329,6 +333,7 @@ impl Assembly<'_> {
         if stack.is_empty() && writable.is_none() {
             return overlay::mount_nothing(target).map_err(failed);
         }
+        allow_files(stack.len());
         if self.is_many(&stack) {
             match self.one_image(target, writable.is_none()).map_err(failed)? {
                 OneImage::Done => return Ok(()),
@@ -425,6 +430,19 @@ impl Assembly<'_> {
                 ),
             }),
             _ => Ok(Layer::Placed(point)),
+        }
+    }
+}
+
+/// Lets this process have so many files open as layers need, two for each and some beside: programs often begin with a limit that is
+/// lower than what they may have.
+fn allow_files(layers: usize) {
+    let wanted = (2 * layers + FILES_BESIDE) as u64;
+    let limit = getrlimit(Resource::Nofile);
+    if layers >= FILES_BESIDE / 2 && limit.current.is_some_and(|current| current < wanted) {
+        let raised = limit.maximum.map_or(wanted, |maximum| maximum.min(wanted));
+        if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(raised), ..limit }) {
+            tracing::debug!(%error, "the limit of open files stays");
         }
     }
 }

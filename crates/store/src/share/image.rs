@@ -27,6 +27,8 @@ use crate::unpack::{IMAGE, UnpackError};
 
 /// Bytes of a block.
 const BLOCK: u64 = erofs::BLOCK;
+/// Of a row, so many bytes are looked at before others are compared with it: its first block.
+const FIRST: usize = 4096;
 /// Of a file that is to be held, so many bytes must be wanted at least.
 const WORTH: u64 = 1 << 20;
 /// In lists: a row of blocks of the layer's own image.
@@ -323,7 +325,7 @@ fn walk(file: &File, cancelled: &dyn Fn() -> bool) -> io::Result<(Vec<Own>, Vec<
     let (mut own, mut rows) = (Vec::new(), Vec::new());
     let mut linked = std::collections::BTreeSet::new();
     let mut todo = vec![image.root()];
-    let mut first = [0; BLOCK as usize];
+    let mut first = [0; FIRST];
     while let Some(nid) = todo.pop() {
         if cancelled() {
             break;
@@ -352,7 +354,7 @@ fn walk(file: &File, cancelled: &dyn Fn() -> bool) -> io::Result<(Vec<Own>, Vec<
 }
 
 /// What a block is like. Always the same number for the same bytes; that other bytes have others is likely, and nothing depends on it.
-fn begin(block: &[u8; BLOCK as usize]) -> u64 {
+fn begin(block: &[u8; FIRST]) -> u64 {
     block.as_chunks::<8>().0.iter().fold(0x9e37_79b9_7f4a_7c15, |state: u64, bytes| {
         (state ^ u64::from_le_bytes(*bytes)).wrapping_mul(0xff51_afd7_ed55_8ccd).rotate_left(29)
     })

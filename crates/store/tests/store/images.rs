@@ -32,8 +32,9 @@ mod ordinary_user;
 mod power_cut;
 #[path = "remove.rs"]
 mod remove;
+#[path = "sharing_images.rs"]
+mod sharing;
 #[path = "support.rs"]
-#[expect(dead_code, reason = "only layers of directories share files")]
 mod support;
 #[path = "view.rs"]
 mod view;

@@ -132,7 +132,7 @@ fn a_layer_is_held_only_where_half_of_it_is_wanted() {
     let other = pull(&store, "other", plain_layer("own", &noise(7, 9000)).file("d/common", &noise(6, 2 * MIB)));
     assert_eq!(parts(&store, &other).1, Vec::<PathBuf>::new());
     pull(&store, "short", plain_layer("s", &noise(8, MIB / 2)));
-    let other = pull(&store, "other short", plain_layer("own", b"").file("d/s", &noise(8, MIB / 2)));
+    let other = pull(&store, "other-short", plain_layer("own", b"").file("d/s", &noise(8, MIB / 2)));
     assert_eq!(parts(&store, &other).1, Vec::<PathBuf>::new(), "too little to be worth it");
     // The same beginning and the same length are not the same blocks.
     let mut changed = noise(8, 3 * MIB);
