@@ -8,6 +8,8 @@
 mod candidate;
 mod docker_config;
 pub mod exec;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 mod hash;
 pub mod helper;
 mod index;

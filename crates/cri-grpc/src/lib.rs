@@ -8,6 +8,8 @@
 pub mod client;
 mod convert;
 mod endpoint;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 mod pb;
 pub mod server;
 mod status;

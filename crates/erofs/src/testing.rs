@@ -43,6 +43,19 @@ pub struct Exercised {
     pub inodes: u64,
 }
 
+/// What the reader has to keep, for libFuzzer (`fuzz/` at the top of the repository).
+pub const HARNESSES: &[(&str, fn(&[u8]))] = &[("erofs", fuzzed)];
+
+fn fuzzed(bytes: &[u8]) {
+    let _ = exercise(bytes);
+    // No chance finds the sum of the superblock.
+    let mut image = bytes.to_vec();
+    if let Some(block) = image.first_chunk_mut::<BLOCK>() {
+        superblock::seal(block);
+        let _ = exercise(&image);
+    }
+}
+
 /// Opens an image, checks it, and reads everything in it that can be read, within bounds of its own.
 ///
 /// # Panics

@@ -13,6 +13,8 @@ mod decide;
 mod error;
 mod events;
 mod explain;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 pub mod gc;
 mod go_duration;
 mod instrumented;

@@ -23,6 +23,8 @@ impl Background {
 
     /// Starts blocking work.
     pub(crate) fn start<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+        // The runtime may have to start a thread for it, which would be as confined as this one, for good.
+        debug_assert!(!store::is_confined(), "a thread that unpacks starts nothing that outlives it");
         self.tracker.spawn_blocking_on(work, &self.handle)
     }
 

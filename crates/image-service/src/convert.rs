@@ -27,7 +27,7 @@ impl Shared {
     }
 
     /// Blocks. An image that cannot be converted does not keep the others.
-    fn convert_now(&self, request: &ConvertRequest, cancelled: &dyn Fn() -> bool) -> Result<ConvertReport> {
+    fn convert_now(&self, request: &ConvertRequest, cancelled: &(dyn Fn() -> bool + Sync)) -> Result<ConvertReport> {
         let to = match request.to {
             LayerShape::Dir => LayerFormat::Dir,
             LayerShape::Erofs => LayerFormat::Erofs,

@@ -18,6 +18,8 @@ mod cores;
 mod engine;
 mod error;
 mod flight;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 mod hashing;
 mod intake;
 mod kept;

@@ -406,9 +406,11 @@ impl App {
         limits.layer_bytes = wanted.layer_bytes;
         limits.entries = wanted.layer_entries as u64;
         limits.path_depth = wanted.path_depth;
+        limits.path_bytes = usize::try_from(wanted.path_bytes).unwrap_or(usize::MAX);
         // Checked to be at most 1 GiB.
         limits.pax_header_bytes = usize::try_from(wanted.header_bytes).unwrap_or(usize::MAX);
         limits.pax_record_bytes = limits.pax_record_bytes.min(limits.pax_header_bytes);
+        limits.long_name_bytes = limits.long_name_bytes.min(limits.pax_header_bytes);
         options.limits = image_service::Limits {
             image_bytes: wanted.image_bytes,
             inflate_ratio: wanted.inflate_ratio as u64,

@@ -9,6 +9,8 @@
 mod crc;
 mod deflate;
 mod detect;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 mod gzip;
 mod input;
 #[cfg(feature = "isal")]

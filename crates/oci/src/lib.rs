@@ -10,6 +10,8 @@ mod auth;
 mod config;
 mod descriptor;
 mod digest;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 mod grammar;
 mod manifest;
 pub mod media_type;

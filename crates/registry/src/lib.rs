@@ -16,6 +16,8 @@ mod challenge;
 mod client;
 mod document;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 pub mod hosts;
 mod hosts_error;
 mod namespace;

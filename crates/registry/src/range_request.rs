@@ -115,7 +115,7 @@ fn check_range(answer: &Answer, from: u64, size: u64) -> Result<u64, String> {
 }
 
 /// The byte after a range that fits.
-fn range_fits(text: &str, from: u64, size: u64) -> Option<u64> {
+pub(crate) fn range_fits(text: &str, from: u64, size: u64) -> Option<u64> {
     let (range, total) = text.trim().strip_prefix("bytes ")?.trim().split_once('/')?;
     let (start, end) = range.split_once('-')?;
     let (start, end) = (start.trim().parse::<u64>().ok()?, end.trim().parse::<u64>().ok()?);

@@ -96,14 +96,18 @@ fn word(word: &str) -> String {
         rest = after;
     }
     out.push_str(rest);
-    while let Some(at) = out.find("eyJ") {
+    let mut from = 0;
+    while let Some(at) = out[from..].find("eyJ").map(|at| from + at) {
         let end = out[at..]
             .find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '=')))
             .map_or(out.len(), |n| at + n);
         if end - at < 12 {
-            break;
+            // Too short for one, and no reason not to look for the next.
+            from = end;
+            continue;
         }
         out.replace_range(at..end, GONE);
+        from = at + GONE.len();
     }
     out
 }
@@ -175,6 +179,7 @@ mod tests {
             (r#""https://h/x?sig=abc","https://h/y?sig=d""#, r#""https://h/x?…","https://h/y?…""#),
             ("Authorization: Bearer abcdefgh rejected", "Authorization: Bearer … rejected"),
             ("token eyJhbGciOi.J9abc-def_x expired", "token … expired"),
+            ("eyJ/eyJhbGciOi.J9abc-def_x", "eyJ/…"),
             ("a\u{202e}b", "a b"),
             ("plain words stay", "plain words stay"),
             ("Bearer", "Bearer"),

@@ -177,7 +177,7 @@ fn refusal(host: &str, cause: Cause) -> Cause {
     }
 }
 
-fn parse(body: &[u8]) -> Result<(Secret, Duration), &'static str> {
+pub(crate) fn parse(body: &[u8]) -> Result<(Secret, Duration), &'static str> {
     let value: serde_json::Value = serde_json::from_slice(body).map_err(|_| "its answer is not JSON")?;
     let text = |key: &str| value.get(key).and_then(|v| v.as_str()).filter(|t| !t.is_empty());
     let token = text("token").or_else(|| text("access_token")).ok_or("its answer has no token")?;

@@ -88,7 +88,7 @@ impl PublicKey {
     }
 
     /// A `SubjectPublicKeyInfo`.
-    fn from_der(der: &[u8]) -> Result<Self, KeyError> {
+    pub(crate) fn from_der(der: &[u8]) -> Result<Self, KeyError> {
         let (info, rest) = element(der, SEQUENCE).ok_or(KeyError::Damaged)?;
         let (algorithm, info) = element(info, SEQUENCE).ok_or(KeyError::Damaged)?;
         let (bits, end) = element(info, BIT_STRING).ok_or(KeyError::Damaged)?;

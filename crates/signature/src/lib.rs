@@ -11,6 +11,8 @@
 #![deny(missing_docs)]
 
 mod check;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 mod identity;
 mod key;
 mod payload;

@@ -79,7 +79,7 @@ impl Store {
         &self,
         image: &Digest,
         to: LayerFormat,
-        cancelled: &dyn Fn() -> bool,
+        cancelled: &(dyn Fn() -> bool + Sync),
     ) -> Result<Conversion, ConvertError> {
         let inner = &self.inner;
         let to = match to {
@@ -151,7 +151,7 @@ impl Inner {
         self: &Arc<Self>,
         old: &Old,
         to: Shape,
-        cancelled: &dyn Fn() -> bool,
+        cancelled: &(dyn Fn() -> bool + Sync),
     ) -> Result<Option<Arc<UnpackedLayer>>, ConvertError> {
         if !self.has_layer(old.id) {
             return Ok(None);

@@ -24,7 +24,7 @@ impl Inner {
         from: Shape,
         to: Shape,
         diff_id: &Digest,
-        cancelled: &dyn Fn() -> bool,
+        cancelled: &(dyn Fn() -> bool + Sync),
     ) -> Result<Option<Arc<UnpackedLayer>>, StoreError> {
         let ingest = self.new_layer(to)?;
         let (reader, mut writer) =

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use oci::Digest;
 use rustix::fs::Mode;
 
+use crate::confine::confined;
 use crate::error::StoreError;
 use crate::layout;
 use crate::lease::Lease;
@@ -105,37 +106,49 @@ impl fmt::Debug for LayerIngest {
 
 impl LayerIngest {
     /// Unpacks a tar stream, which is read to its end, trailing bytes included. File data is written from the buffers of
-    /// `tar`. `cancelled` is asked now and then.
+    /// `tar`. `cancelled` is asked now and then. Both are called on a thread that can change nothing but this layer.
     ///
     /// # Errors
     /// See [`UnpackError`]. The directory is removed then.
-    pub fn unpack(self, tar: &mut dyn BufRead, cancelled: &dyn Fn() -> bool) -> Result<UnpackedLayer, UnpackError> {
+    pub fn unpack(
+        self,
+        tar: &mut (dyn BufRead + Send),
+        cancelled: &(dyn Fn() -> bool + Sync),
+    ) -> Result<UnpackedLayer, UnpackError> {
         self.unpack_with(tar, cancelled, false)
     }
 
     /// The same tree with files that have no content: to compare with, not to commit.
     pub(crate) fn unpack_hollow(
         self,
-        tar: &mut dyn BufRead,
-        cancelled: &dyn Fn() -> bool,
+        tar: &mut (dyn BufRead + Send),
+        cancelled: &(dyn Fn() -> bool + Sync),
     ) -> Result<UnpackedLayer, UnpackError> {
         self.unpack_with(tar, cancelled, true)
     }
 
     fn unpack_with(
         self,
-        tar: &mut dyn BufRead,
-        cancelled: &dyn Fn() -> bool,
+        tar: &mut (dyn BufRead + Send),
+        cancelled: &(dyn Fn() -> bool + Sync),
         hollow: bool,
     ) -> Result<UnpackedLayer, UnpackError> {
         let inner = Arc::clone(&self.private.inner);
-        let written = |bytes: u64| inner.flusher.note(&inner.layout.root, bytes);
         let durable = inner.durability == Durability::Full && !hollow;
-        let write_back = durable.then_some(&written as &dyn Fn(u64));
-        let options =
-            UnpackOptions { limits: &inner.limits, privileged: inner.privileged, cancelled, write_back, hollow };
-        let (outcome, mut stats) = self.shape.apply(tar, self.directory.as_fd(), &options)?;
-        let shape = self.shape;
+        let (shape, directory) = (self.shape, self.directory.as_fd());
+        let apply = || {
+            let written = |bytes: u64| inner.flusher.note(&inner.layout.root, bytes);
+            let write_back = durable.then_some(&written as &dyn Fn(u64));
+            let options =
+                UnpackOptions { limits: &inner.limits, privileged: inner.privileged, cancelled, write_back, hollow };
+            shape.apply(tar, directory, &options)
+        };
+        let applied = confined(directory, inner.layout.root.as_fd(), apply);
+        let (outcome, mut stats) = applied.map_err(|source| UnpackError::Io {
+            operation: "starting a thread for",
+            path: "the layer".into(),
+            source,
+        })??;
         let mut shares = false;
         let mut apart = 0;
         if inner.sharing != Sharing::Off && !hollow {

@@ -34,6 +34,8 @@ use self::cache::Cache;
 use self::config::{ProviderConfig, TokenAttributes};
 use self::duration::GoDuration;
 use self::metrics::Metrics;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use self::protocol::fuzzed_response;
 use self::provider::{Known, Provider, TokenUse};
 use crate::pattern::{PathMatch, Pattern};
 use crate::{Note, Requester, ServiceAccount, Source};

@@ -115,6 +115,17 @@ pub(super) fn response(stdout: &[u8], api_version: &str) -> Result<Response, Res
     })
 }
 
+/// An answer is one for the version that was asked for, and an error quotes nothing of what was not understood.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn fuzzed_response(bytes: &[u8]) {
+    for version in ["v1", "v1beta1", "v1alpha1"] {
+        if let Err(error) = response(bytes, &format!("{GROUP}{version}")) {
+            assert!(error.to_string().len() < 400, "{error}");
+        }
+    }
+    let _ = passwords(bytes);
+}
+
 fn credentials(auth: Option<Credentials>) -> Result<BTreeMap<String, (String, Secret)>, ResponseError> {
     let mut found = BTreeMap::new();
     for (pattern, fields) in auth.map(|auth| auth.0).unwrap_or_default() {

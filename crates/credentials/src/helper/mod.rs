@@ -108,6 +108,12 @@ async fn find(name: &str, options: &HelperOptions) -> Result<PathBuf, String> {
     Err("it is not in any directory of PATH, or may not be executed".to_owned())
 }
 
+/// What the fuzzer does with an answer.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn fuzzed_answer(bytes: &[u8]) {
+    let _ = read(bytes);
+}
+
 /// User name and secret. The parser's own words would quote what it met.
 fn read(stdout: &[u8]) -> Option<(String, Secret)> {
     // A structure could be given as a list of its values as well.

@@ -189,6 +189,27 @@ pub(super) fn parse_record(bytes: &[u8]) -> Result<(PulledRecord, Version), Stri
     Ok((PulledRecord { last_updated: last_updated_time, image_ref, mapping: credential_mapping }, version))
 }
 
+/// The short way to read a record and the general one agree, and what is read is written so that it is read as the same.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn fuzzed_record(bytes: &[u8]) {
+    let Ok((mut record, _)) = decode_record(bytes) else {
+        assert!(parse_record(bytes).is_err());
+        return;
+    };
+    assert_eq!(parse_record(bytes).map(|(record, _)| record).as_ref(), Ok(&record));
+    record.last_updated = record.last_updated.map(full_seconds);
+    let written = encode_record(&record);
+    assert_eq!(decode_record(&written), Ok((record, Version::Beta)));
+}
+
+/// What is read is written so that it is read as the same.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn fuzzed_intent(bytes: &[u8]) {
+    if let Ok((image, _)) = decode_intent(bytes) {
+        assert_eq!(decode_intent(&encode_intent(&image)), Ok((image, Version::Beta)));
+    }
+}
+
 /// Files carry full seconds; whoever compares with them does so in full seconds.
 pub(super) fn full_seconds(time: Timestamp) -> Timestamp {
     // Before 1970 the part below a second counts backwards.

@@ -55,6 +55,8 @@ use inner::{Inner, Known};
 use pulled::Held;
 
 pub use error::RecordsError;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use format::{fuzzed_intent, fuzzed_record};
 pub use intent::PullIntent;
 pub use policy::{Allowlist, AllowlistError, VerificationPolicy};
 

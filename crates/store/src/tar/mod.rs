@@ -6,6 +6,8 @@
 //! follows Go's `archive/tar`, which is what containerd, docker and podman unpack with, or refuses the archive.
 //! [`crate::unpack`] calls it.
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod differential;
 mod entry;
 mod error;
 mod header;

@@ -1,9 +1,9 @@
 //! Layers from one shape to the other and back: what images show, what is counted, and what is left where it does not go. Needs
 //! root.
 
-use std::cell::Cell;
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use imagelet_store::{ConvertError, ImageRecord, LayerFormat, OpenOptions, Store};
 
@@ -171,8 +171,8 @@ fn what_is_damaged_or_given_up_stays_as_it_is() {
     let bench = Bench::new();
     let store = &bench.store;
     let image = stack().pull(store, "docker.io/library/a:1");
-    let asked = Cell::new(0);
-    let soon = || asked.replace(asked.get() + 1) > 3;
+    let asked = AtomicU32::new(0);
+    let soon = || asked.fetch_add(1, Ordering::Relaxed) > 3;
     let error = store.convert_image(&image.id, OTHER, &soon).expect_err("given up");
     assert!(matches!(error, ConvertError::Cancelled), "{error:?}");
     check_accounts(store);

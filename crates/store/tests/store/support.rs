@@ -10,7 +10,7 @@ use imagelet_store::{
 };
 use oci::{Digest, chain_id};
 
-pub(crate) const NEVER: &dyn Fn() -> bool = &|| false;
+pub(crate) const NEVER: &(dyn Fn() -> bool + Sync) = &|| false;
 pub(crate) const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
 /// A tar stream.

@@ -2,6 +2,7 @@
 //! either fails with the text given, or leaves everything inside.
 
 use std::os::unix::fs::symlink;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::support::Layer;
 use crate::shape::Shape;
@@ -138,13 +139,15 @@ fn attributes_that_would_reach_other_layers() {
         "user.overlay.opaque",
         "user.overlay.redirect",
     ] {
-        let layer = Layer::new();
-        let key = format!("SCHILY.xattr.{name}");
-        let tar = Tar::new().pax(&[(&key, b"y")]).dir("d").pax(&[(&key, b"y")]).file("d/f", "1");
-        let outcome = layer.unpack(&tar.end()).unwrap();
-        assert_eq!(outcome.skipped_xattrs, 2, "{name}");
-        assert_eq!(layer.picture()["d"], "dir 0755", "{name}");
-        assert_eq!(layer.picture()["d/f"], "file 0644 1", "{name}");
+        for shape in Shape::ALL {
+            let layer = Layer::of(shape);
+            let key = format!("SCHILY.xattr.{name}");
+            let tar = Tar::new().pax(&[(&key, b"y")]).dir("d").pax(&[(&key, b"y")]).file("d/f", "1");
+            let outcome = layer.unpack(&tar.end()).unwrap();
+            assert_eq!(outcome.skipped_xattrs, 2, "{name}");
+            assert_eq!(layer.picture()["d"], "dir 0755", "{name}");
+            assert_eq!(layer.picture()["d/f"], "file 0644 1", "{name}");
+        }
     }
 }
 
@@ -173,6 +176,43 @@ fn a_parent_that_is_no_directory() {
     attack("hard link through a file", |_| Tar::new().file("f", "").link("a", "f/x"), Err("needs it to be"));
     attack("missing", |_| Tar::new().link("a/b", "no/where"), Err("the target \"no/where\" of the hard link"));
     attack("a whiteout", |_| Tar::new().file(".wh.a", "").link("b", "a"), Err("is not in the layer"));
+}
+
+#[test]
+fn who_swaps_directories_for_links_meanwhile_gets_nothing() {
+    // CVE-2025-47290. Without the second wall, so that it is the first one that holds.
+    let mut tar = Tar::new();
+    for n in 0..200 {
+        let dir = |path: &str| Item::new(b'5', path).mode(0o777).owner(9, 9);
+        tar = tar.item(&dir("d")).item(&dir("d/e")).file("d/canary", "dead").file(format!("d/e/{n}"), "dead");
+        tar = tar.symlink("d/l", "x").link("d/h", "d/canary").file("d/.wh.canary", "").link("d/e/h", "d/h");
+    }
+    let tar = tar.end();
+    for stepwise in [false, true] {
+        let mut swaps = 0;
+        // How each time ends is the racer's doing.
+        while swaps < 300 {
+            let layer = Layer::new();
+            let (d, away, outside) = (layer.fs().join("d"), layer.fs().join("away"), layer.outside());
+            let ended = AtomicBool::new(false);
+            let race = || {
+                let mut swaps = 0;
+                while !ended.load(Ordering::Relaxed) {
+                    swaps += u64::from(std::fs::rename(&d, &away).is_ok() && symlink(&outside, &d).is_ok());
+                    let _ = std::fs::remove_file(&d);
+                    let _ = std::fs::rename(&away, &d);
+                }
+                swaps
+            };
+            std::thread::scope(|scope| {
+                let racer = scope.spawn(race);
+                let _ = layer.unpack_unconfined(&tar, stepwise);
+                ended.store(true, Ordering::Relaxed);
+                swaps += racer.join().unwrap();
+            });
+            layer.check_canary();
+        }
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::mount::{MountFlags, UnmountFlags};
 
+use crate::confine::confined;
 use crate::shape::{Below, Found, Shape};
 use crate::tar::Limits;
 use crate::unpack::{Beneath, IMAGE, UnpackError, UnpackOptions, UnpackOutcome, unpack_beneath, unpack_image};
@@ -59,22 +60,34 @@ impl Layer {
 
     pub(crate) fn unpack(&self, tar: &[u8]) -> Result<UnpackOutcome, UnpackError> {
         let dir = File::open(self.path()).unwrap();
-        let cancelled = || false;
         let (privileged, hollow) = (self.privileged, self.hollow);
-        let options = UnpackOptions {
-            limits: &self.limits,
-            privileged,
-            cancelled: &cancelled,
-            write_back: Some(&|_| ()),
-            hollow,
+        let unpack = || {
+            let options = UnpackOptions {
+                limits: &self.limits,
+                privileged,
+                cancelled: &|| false,
+                write_back: Some(&|_| ()),
+                hollow,
+            };
+            let beneath = if self.stepwise { Beneath::stepwise() } else { Beneath::default() };
+            match self.shape {
+                Shape::Dir => unpack_beneath(&mut &tar[..], dir.as_fd(), &options, beneath),
+                Shape::Erofs => unpack_image(&mut &tar[..], dir.as_fd(), &options),
+            }
         };
-        let beneath = if self.stepwise { Beneath::stepwise() } else { Beneath::default() };
-        let outcome = match self.shape {
-            Shape::Dir => unpack_beneath(&mut &tar[..], dir.as_fd(), &options, beneath),
-            Shape::Erofs => unpack_image(&mut &tar[..], dir.as_fd(), &options),
-        };
+        // As the ingest does it, so that all that is tested here is tested behind that wall.
+        let outcome = confined(dir.as_fd(), dir.as_fd(), unpack).unwrap();
         self.check_canary();
         outcome
+    }
+
+    /// On this thread, without the second wall.
+    pub(crate) fn unpack_unconfined(&self, tar: &[u8], stepwise: bool) -> Result<UnpackOutcome, UnpackError> {
+        let dir = File::open(self.path()).unwrap();
+        let (limits, cancelled) = (&self.limits, &|| false);
+        let options = UnpackOptions { limits, privileged: true, cancelled, write_back: None, hollow: false };
+        let beneath = if stepwise { Beneath::stepwise() } else { Beneath::default() };
+        unpack_beneath(&mut &tar[..], dir.as_fd(), &options, beneath)
     }
 
     /// Nothing outside was touched.

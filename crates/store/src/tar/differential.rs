@@ -1,0 +1,228 @@
+//! The tar reader against a second implementation, the crate `tar`: of every archive that both read they must find the same
+//! entries with the same data. Where they may not is said in [`DIFFERENCES`], each with the headers that cause it; what ours
+//! refuses, it refuses. For tests and the fuzzer only: no product code has that crate.
+
+use std::io::Read as _;
+
+use tar::{Archive, EntryType};
+
+use super::header::{BLOCK, Format, Header};
+use super::{Entry, Kind, Limits, Reader};
+
+/// What the two are compared in.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Found {
+    path: Vec<u8>,
+    link: Vec<u8>,
+    kind: char,
+    data: Vec<u8>,
+}
+
+/// Headers behind which the second implementation may find something else, and why ours is right or careful.
+type Difference = (&'static str, fn(Header<'_>) -> bool);
+
+/// All that is known. Ours follows Go's reader, with which containerd and docker unpack.
+const DIFFERENCES: &[Difference] = &[
+    ("it takes data behind what is no file, where Go and Python have none", |h| {
+        !matches!(h.type_flag(), 0 | b'0' | b'7' | b'S' | b'x' | b'g' | b'L' | b'K') && h.size() != Some(0)
+    }),
+    ("it knows no sparse files of PAX, and its own rules for those of GNU", |h| matches!(h.type_flag(), b'S')),
+    ("it takes Solaris' extended header for an entry", |h| h.type_flag() == b'X'),
+    ("it joins a prefix where the format has none, or one of another length", |h| {
+        matches!(h.format(), Format::Star | Format::V7 | Format::Gnu)
+    }),
+];
+
+/// Whether an archive's extended headers have records that the second implementation does not know.
+fn has_unknown_records(bytes: &[u8]) -> bool {
+    let contains = |what: &[u8]| bytes.windows(what.len()).any(|part| part == what);
+    contains(b"GNU.sparse")
+}
+
+/// Reads with both.
+///
+/// # Panics
+/// Where they differ and nothing excuses it.
+pub(crate) fn compare(bytes: &[u8], limits: &Limits) {
+    let (ours, headers, whole) = ours(bytes, limits);
+    let mut archive = Archive::new(bytes);
+    let Ok(entries) = archive.entries() else { return };
+    let mut theirs = entries;
+    for (at, found) in ours.iter().enumerate() {
+        let excused = || {
+            has_unknown_records(bytes)
+                || headers[..=at].iter().flatten().any(|block| {
+                    Header::new(block).is_some_and(|header| DIFFERENCES.iter().any(|(_, causes)| causes(header)))
+                })
+        };
+        let next = loop {
+            match theirs.next() {
+                // Ours passes over it, as containerd does.
+                Some(Ok(entry)) if entry.header().entry_type() == EntryType::XGlobalHeader => {}
+                other => break other,
+            }
+        };
+        let their = match next {
+            Some(Ok(mut entry)) => {
+                let mut data = Vec::new();
+                if entry.read_to_end(&mut data).is_err() {
+                    // It is cut off, or a number in it is none: ours has read it, and says so of the next.
+                    return;
+                }
+                let kind = match entry.header().entry_type().as_byte() {
+                    0 | b'7' => '0',
+                    other => char::from(other),
+                };
+                let link = match kind {
+                    '1' | '2' => entry.link_name_bytes().map(|link| link.into_owned()).unwrap_or_default(),
+                    _ => Vec::new(),
+                };
+                Found { path: entry.path_bytes().into_owned(), link, kind, data }
+            }
+            // It refuses what ours can read: the rest is ours alone.
+            Some(Err(_)) => return,
+            None => {
+                assert!(excused(), "they do not find {found:?}");
+                return;
+            }
+        };
+        if *found != their {
+            assert!(excused(), "ours is {found:?}, theirs {their:?}");
+            return;
+        }
+    }
+    if whole && let Some(Ok(entry)) = theirs.next() {
+        let excused = has_unknown_records(bytes)
+            || entry.header().entry_type() == EntryType::XGlobalHeader
+            || headers.iter().flatten().any(|block| {
+                Header::new(block).is_some_and(|header| DIFFERENCES.iter().any(|(_, causes)| causes(header)))
+            });
+        assert!(excused, "they find {:?} more", entry.path_bytes());
+    }
+}
+
+/// Blocks that stand before an entry's data and may be headers.
+type Headers = Vec<Vec<[u8; BLOCK]>>;
+
+/// The entries up to what ours refuses, the headers of each, and whether it is all of them.
+fn ours(bytes: &[u8], limits: &Limits) -> (Vec<Found>, Headers, bool) {
+    let mut source = bytes;
+    let mut reader = Reader::new(&mut source, limits);
+    let (mut entry, mut all, mut headers) = (Entry::default(), Vec::new(), Vec::new());
+    loop {
+        let mut blocks = Vec::new();
+        let next = reader.next(&mut entry, &mut |raw| {
+            blocks.extend(<[u8; BLOCK]>::try_from(raw));
+            Ok(())
+        });
+        match next {
+            Ok(true) => {}
+            Ok(false) => return (all, headers, true),
+            Err(_) => return (all, headers, false),
+        }
+        let mut data = Vec::new();
+        loop {
+            match reader.data(1 << 20) {
+                Ok([]) => break,
+                Ok(piece) => data.extend_from_slice(piece),
+                Err(_) => return (all, headers, false),
+            }
+        }
+        let kind = match entry.kind {
+            Kind::File => '0',
+            Kind::HardLink => '1',
+            Kind::Symlink => '2',
+            Kind::Char => '3',
+            Kind::Block => '4',
+            Kind::Directory => '5',
+            Kind::Fifo => '6',
+        };
+        let link = if matches!(kind, '1' | '2') { entry.link.clone() } else { Vec::new() };
+        all.push(Found { path: entry.path.clone(), link, kind, data });
+        headers.push(blocks);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use tar::{Builder, Header};
+
+    use super::*;
+
+    /// One entry as their writer makes it.
+    #[derive(Clone, Debug)]
+    struct Line {
+        kind: EntryType,
+        path: String,
+        link: String,
+        data: Vec<u8>,
+        records: Vec<(&'static str, String)>,
+    }
+
+    fn line() -> impl Strategy<Value = Line> {
+        let kinds = [EntryType::Regular, EntryType::Directory, EntryType::Symlink, EntryType::Link, EntryType::Fifo];
+        let name = || prop_oneof!["[a-z]{1,8}(/[a-zé]{1,8}){0,3}", "[a-z]{90,110}/[a-z]{100}", "[a-z/]{1,5}[.]{1,3}x"];
+        let records = prop::collection::vec(
+            prop_oneof![
+                Just(("mtime", "1700000000.25".to_owned())),
+                Just(("SCHILY.xattr.user.a", "b\nc".to_owned())),
+                name().prop_map(|path| ("path", path)),
+                name().prop_map(|link| ("linkpath", link)),
+            ],
+            0..3,
+        );
+        (prop::sample::select(kinds.to_vec()), name(), name(), prop::collection::vec(any::<u8>(), 0..1300), records)
+            .prop_map(|(kind, path, link, data, records)| {
+                let data = if kind == EntryType::Regular { data } else { Vec::new() };
+                Line { kind, path, link, data, records }
+            })
+    }
+
+    fn written(lines: &[Line], gnu: bool) -> Vec<u8> {
+        let mut builder = Builder::new(Vec::new());
+        for Line { kind, path, link, data, records } in lines {
+            let mut header = if gnu { Header::new_gnu() } else { Header::new_ustar() };
+            header.set_entry_type(*kind);
+            header.set_size(data.len() as u64);
+            header.set_mode(0o644);
+            header.set_mtime(1_700_000_000);
+            header.set_uid(0);
+            header.set_gid(0);
+            if !records.is_empty() {
+                let records = records.iter().map(|(key, value)| (*key, value.as_bytes()));
+                builder.append_pax_extensions(records).expect("writes");
+            }
+            let wrote = match kind {
+                EntryType::Symlink | EntryType::Link => builder.append_link(&mut header, path, link),
+                _ => builder.append_data(&mut header, path, &data[..]),
+            };
+            // A name that does not fit into their ustar header.
+            if wrote.is_err() {
+                break;
+            }
+        }
+        builder.into_inner().expect("ends")
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+        #[test]
+        fn another_reader_finds_the_same(lines in prop::collection::vec(line(), 0..6), gnu: bool) {
+            compare(&written(&lines, gnu), &Limits::default());
+        }
+
+        #[test]
+        fn another_reader_of_what_is_damaged_finds_the_same_or_it_is_known(
+            lines in prop::collection::vec(line(), 1..4), gnu: bool,
+            spoilt in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        ) {
+            let mut bytes = written(&lines, gnu);
+            for (at, byte) in spoilt {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+            compare(&crate::fuzz::sealed(&bytes), &Limits::default());
+        }
+    }
+}
