@@ -19,6 +19,8 @@ pub const LEAST_MEMORY: usize = 4 << 20;
 pub struct Limits {
     /// Bytes of the files of all layers of an image.
     pub image_bytes: u64,
+    /// Layers of an image.
+    pub image_layers: usize,
     /// How many times its compressed size a layer may inflate to. No gzip stream can reach more than 1032.
     pub inflate_ratio: u64,
     /// A layer that inflates to no more is never too much for its size: files of zeros are small in zstd.
@@ -40,6 +42,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             image_bytes: 256 << 30,
+            image_layers: 1000,
             inflate_ratio: 1500,
             inflate_free: 1 << 30,
             manifest_bytes: 4 << 20,

@@ -413,6 +413,7 @@ impl App {
         limits.long_name_bytes = limits.long_name_bytes.min(limits.pax_header_bytes);
         options.limits = image_service::Limits {
             image_bytes: wanted.image_bytes,
+            image_layers: wanted.image_layers,
             inflate_ratio: wanted.inflate_ratio as u64,
             inflate_free: options.limits.inflate_free,
             manifest_bytes: wanted.manifest_bytes,

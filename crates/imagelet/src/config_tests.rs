@@ -183,7 +183,7 @@ fn every_field_is_taken() {
          containerGC: {{minimumAge: 1m, maximumPerContainer: 3, maximum: 100, period: 5m}}\npodLogsDir: /logs\nmaxParallelLayers: 7\npullMemory: 16Mi\ncheckDiskSpace: false\n\
          parallelRanges: off\nparallelInflate: auto\n\
          platform: linux/arm64\nsignaturePolicy: /policy.json\ndurability: relaxed\nkeepBlobs: true\nlayerFormat: dir\nshareFiles: hardlink\n\
-         limits: {{layerBytes: 1Gi, layerEntries: 10, pathDepth: 5, pathBytes: 1Ki, headerBytes: 4096, imageBytes: 2Gi, inflateRatio: 9, manifestBytes: 1Mi,\n  configBytes: 2Mi}}\nlogging:\n  format: json\n  level: debug\n"
+         limits: {{layerBytes: 1Gi, layerEntries: 10, pathDepth: 5, pathBytes: 1Ki, headerBytes: 4096, imageBytes: 2Gi, imageLayers: 11, inflateRatio: 9, manifestBytes: 1Mi,\n  configBytes: 2Mi}}\nlogging:\n  format: json\n  level: debug\n"
     );
     let config = load(&text, Vec::new()).expect("taken");
     let unset = SETTINGS.iter().filter(|s| !config.origins.contains_key(s.field)).map(|s| s.field);
@@ -237,6 +237,7 @@ fn every_field_is_taken() {
         path_bytes: 1024,
         header_bytes: 4096,
         image_bytes: 2 << 30,
+        image_layers: 11,
         inflate_ratio: 9,
         manifest_bytes: 1 << 20,
         config_bytes: 2 << 20,

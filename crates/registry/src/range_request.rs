@@ -120,7 +120,7 @@ pub(crate) fn range_fits(text: &str, from: u64, size: u64) -> Option<u64> {
     let (start, end) = range.split_once('-')?;
     let (start, end) = (start.trim().parse::<u64>().ok()?, end.trim().parse::<u64>().ok()?);
     let total_fits = total.trim() == "*" || total.trim().parse() == Ok(size);
-    (start == from && end >= start && end < size && total_fits).then_some(end + 1)
+    (start == from && end >= start && end < size && total_fits).then(|| end + 1)
 }
 
 #[cfg(test)]
@@ -140,6 +140,7 @@ mod tests {
             ("bytes */10", None),
             ("5-9/10", None),
             ("bytes 5-99999999999999999999/10", None),
+            ("bytes 5-18446744073709551615/10", None),
             ("", None),
         ];
         for (text, want) in cases {

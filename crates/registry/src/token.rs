@@ -186,6 +186,7 @@ pub(crate) fn parse(body: &[u8]) -> Result<(Secret, Duration), &'static str> {
         .and_then(|v| v.as_f64().or_else(|| v.as_str().and_then(|t| t.parse().ok())))
         .filter(|seconds| *seconds > 0.0)
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .filter(|lifetime| !lifetime.is_zero())
         .unwrap_or(DEFAULT_LIFETIME);
     Ok((Secret::new(token), lifetime))
 }
@@ -202,6 +203,7 @@ mod tests {
             (r#"{"token":"a","access_token":"b","expires_in":"90"}"#, Ok(("a", 90))),
             (r#"{"token":"","access_token":"b","expires_in":-1}"#, Ok(("b", 60))),
             (r#"{"token":"a","expires_in":1e300}"#, Ok(("a", 60))),
+            (r#"{"token":"a","expires_in":1e-300}"#, Ok(("a", 60))),
             (r#"{"token":7}"#, Err("its answer has no token")),
             ("{}", Err("its answer has no token")),
             ("[]", Err("its answer has no token")),

@@ -14,6 +14,11 @@ use crate::source::{RawDocument, Source};
 
 /// How many indexes may stand above a manifest.
 const MAX_DEPTH: usize = 3;
+/// How many documents below an index are looked at: with nothing but configs to tell platforms, each is a request or two.
+const MAX_DOCUMENTS: usize = 200;
+/// How many platforms an error tells, and how long one may be.
+const MAX_OFFERED: usize = 30;
+const MAX_PLATFORM: usize = 80;
 
 /// The manifest that was chosen.
 #[derive(Debug)]
@@ -38,13 +43,13 @@ pub(crate) async fn choose(
     let platform = &options.platform;
     match parse(&root, name)? {
         Document::Manifest(manifest) => {
-            check_manifest(&manifest, name)?;
+            check_manifest(&manifest, options, name)?;
             Ok(Chosen { manifest, raw: root, index: None, config: None, platform_known: false })
         }
         Document::Index(index) => {
-            let mut offered = BTreeSet::new();
-            let found = descend(source, index, options, name, 1, &mut offered).await?;
-            let mut chosen = found.ok_or_else(|| no_match(name, platform, &offered))?;
+            let mut search = Search { source, options, name, offered: BTreeSet::new(), documents: 0 };
+            let found = descend(&mut search, index, 1).await?;
+            let mut chosen = found.ok_or_else(|| no_match(name, platform, &search.offered))?;
             chosen.index = Some(root.bytes);
             Ok(chosen)
         }
@@ -55,7 +60,11 @@ pub(crate) async fn choose(
 pub(crate) fn no_match(name: &str, platform: &Platform, offered: &BTreeSet<String>) -> Error {
     let offered = match offered.len() {
         0 => "it offers no platform at all".to_owned(),
-        _ => format!("it is for {}", offered.iter().map(String::as_str).collect::<Vec<_>>().join(", ")),
+        count => {
+            let shown = offered.iter().take(MAX_OFFERED).map(String::as_str).collect::<Vec<_>>().join(", ");
+            let more = if count > MAX_OFFERED { " and others" } else { "" };
+            format!("it is for {shown}{more}")
+        }
     };
     Error::new(Kind::NotFound, format!("no matching platform: {name} has nothing for {platform}; {offered}"))
 }
@@ -75,20 +84,25 @@ fn runs_here(config: &ImageConfig, platform: &Platform) -> bool {
         || platform.rank(&config.platform).is_some()
 }
 
-fn descend<'a>(
+/// A way through indexes.
+struct Search<'a> {
     source: &'a dyn Source,
-    index: Index,
     options: &'a EngineOptions,
     name: &'a str,
-    depth: usize,
-    offered: &'a mut BTreeSet<String>,
-) -> BoxFuture<'a, Result<Option<Chosen>>> {
-    let platform = &options.platform;
+    /// Platforms that were met.
+    offered: BTreeSet<String>,
+    /// Documents that were fetched.
+    documents: usize,
+}
+
+fn descend<'a>(search: &'a mut Search<'_>, index: Index, depth: usize) -> BoxFuture<'a, Result<Option<Chosen>>> {
     async move {
+        let (source, options, name) = (search.source, search.options, search.name);
+        let platform = &options.platform;
         if depth > MAX_DEPTH {
             return Err(invalid(format!("{name}: more than {MAX_DEPTH} indexes within one another")));
         }
-        offered.extend(index.manifests.iter().filter_map(|d| d.platform.as_ref()).filter_map(spelled));
+        search.offered.extend(index.manifests.iter().filter_map(|d| d.platform.as_ref()).filter_map(spelled));
         for descriptor in platform.select(&index.manifests) {
             if !descriptor.media_type.is_empty()
                 && !media_type::is_index(&descriptor.media_type)
@@ -98,22 +112,28 @@ fn descend<'a>(
                 // An artifact beside the images.
                 continue;
             }
+            search.documents += 1;
+            if search.documents > MAX_DOCUMENTS {
+                return Err(invalid(format!(
+                    "{name}: more than {MAX_DOCUMENTS} manifests below its index might run here"
+                )));
+            }
             let raw = source.document(descriptor).await?;
             match parse_as(&raw, descriptor, name)? {
                 Document::Index(inner) => {
-                    let found = descend(source, inner, options, name, depth + 1, &mut *offered).await?;
+                    let found = descend(search, inner, depth + 1).await?;
                     if found.is_some() {
                         return Ok(found);
                     }
                 }
                 Document::Manifest(manifest) => {
                     if has_platform(descriptor) {
-                        check_manifest(&manifest, name)?;
+                        check_manifest(&manifest, options, name)?;
                         let chosen = Chosen { manifest, raw, index: None, config: None, platform_known: true };
                         return Ok(Some(chosen));
                     }
                     // Only the config can tell; what is no image (an attestation) is passed over.
-                    if check_manifest(&manifest, name).is_err() {
+                    if check_manifest(&manifest, options, name).is_err() {
                         continue;
                     }
                     let bytes = source.small_blob(&manifest.config, options.limits.config_bytes).await?;
@@ -122,7 +142,7 @@ fn descend<'a>(
                         let config = Some(bytes);
                         return Ok(Some(Chosen { manifest, raw, index: None, config, platform_known: true }));
                     }
-                    offered.extend(spelled(&config.platform));
+                    search.offered.extend(spelled(&config.platform));
                 }
             }
         }
@@ -138,7 +158,9 @@ fn has_platform(descriptor: &Descriptor) -> bool {
 /// The platform in its normal form; attestations (`unknown/unknown`) are not offered to anybody.
 fn spelled(platform: &Platform) -> Option<String> {
     let text = platform.normalized().to_string();
-    (!text.starts_with("unknown/") && text != "/").then_some(text)
+    // It stands in a line for people.
+    let plain = text.len() <= MAX_PLATFORM && text.chars().all(|c| c.is_ascii_graphic());
+    (plain && !text.starts_with("unknown/") && text != "/").then_some(text)
 }
 
 fn parse(raw: &RawDocument, name: &str) -> Result<Document> {
@@ -159,7 +181,7 @@ fn parse_as(raw: &RawDocument, descriptor: &Descriptor, name: &str) -> Result<Do
     if media_type::is_index(declared) && !is_index || media_type::is_manifest(declared) && is_index {
         let got = if is_index { "an index" } else { "a manifest" };
         return Err(invalid(format!(
-            "{name}: ambiguous manifest: {} is said to be {declared} and is {got}",
+            "{name}: ambiguous manifest: {} is said to be {declared:?} and is {got}",
             raw.digest
         )));
     }
@@ -167,13 +189,17 @@ fn parse_as(raw: &RawDocument, descriptor: &Descriptor, name: &str) -> Result<Do
 }
 
 /// What can be said of a manifest without fetching anything: it is an image, and its layers are of known types.
-fn check_manifest(manifest: &Manifest, name: &str) -> Result<()> {
+fn check_manifest(manifest: &Manifest, options: &EngineOptions, name: &str) -> Result<()> {
     if !media_type::is_config(&manifest.config.media_type) {
         let what = match &manifest.artifact_type {
             Some(kind) => format!("an artifact of type {kind:?}"),
             None => format!("its config has media type {:?}", manifest.config.media_type),
         };
         return Err(invalid(format!("{name} is not a container image: {what}")));
+    }
+    let (seen, most) = (manifest.layers.len(), options.limits.image_layers);
+    if seen > most {
+        return Err(invalid(format!("{name}: the limit of layers in an image is {most}, and it has {seen}")));
     }
     for (number, layer) in manifest.layers.iter().enumerate() {
         if media_type::is_layer(&layer.media_type) {

@@ -64,11 +64,18 @@ fn entry(archive: &Archive, item: Item) -> Result<Entry> {
         )));
     }
     let mut layers = HashMap::new();
+    // What is listed again and again is read once.
+    let mut known: HashMap<&str, Descriptor> = HashMap::new();
     let mut descriptors = Vec::with_capacity(paths.len());
     for (path, diff_id) in paths.iter().zip(diff_ids) {
         let extent = archive.get(path)?;
+        if let Some(descriptor) = known.get(path.as_str()) {
+            descriptors.push(descriptor.clone());
+            continue;
+        }
         let descriptor = layer(&extent, path, diff_id).map_err(|e| e.context(format_args!("{place}: {path}")))?;
         layers.insert(descriptor.digest.clone(), extent);
+        known.insert(path, descriptor.clone());
         descriptors.push(descriptor);
     }
     let config_descriptor = Descriptor::new(media_type::OCI_CONFIG, Digest::sha256(&config), config.len() as u64);

@@ -96,6 +96,23 @@ async fn indexes_within_indexes_to_a_depth() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_index_of_very_many_is_not_gone_through() {
+    let node = Node::start().await;
+    let image = of("linux/arm64");
+    node.registry.push_untagged("app", &image);
+    // Of none it says what it is for, so that each would have to be fetched.
+    push_index(&node.registry, "many", &vec![without_platform(&image); 1000]);
+    let error = node.pull("app:many").await.expect_err("refused");
+    assert_eq!(error.kind(), Kind::InvalidArgument, "{error}");
+    assert!(error.message().contains("more than 200 manifests"), "{error}");
+    let platform = |n: usize| Some(oci::Platform::new("linux", &format!("made-up\n{n}"), ""));
+    let strange = (0..500).map(|n| Descriptor { platform: platform(n), ..image.descriptor.clone() });
+    push_index(&node.registry, "strange", &strange.collect::<Vec<_>>());
+    let error = node.pull("app:strange").await.expect_err("refused");
+    assert!(error.message().len() < 3000 && !error.message().contains('\n'), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_index_entry_that_is_something_else_is_refused() {
     let node = Node::start().await;
     let image = of("linux/amd64");

@@ -115,6 +115,9 @@ async fn images_beyond_the_limits() {
     node.pull("zeros:v1").await.expect("as much as gzip can make");
 
     let small = image().layer(layer("a/x", 1, 10)).build();
+    let three = (0..3).fold(image(), |image, seed| image.layer(layer("a/x", seed, 10))).build();
+    let node = Node::with(|options| options.limits.image_layers = 2).await;
+    refused(&node, &three, Kind::InvalidArgument, &["limit of layers in an image is 2, and it has 3"]).await;
     let node = Node::with(|options| options.limits.manifest_bytes = 200).await;
     refused(&node, &small, Kind::DataLoss, &["200"]).await;
     let node = Node::with(|options| options.limits.config_bytes = 100).await;

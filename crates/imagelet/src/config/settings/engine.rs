@@ -247,6 +247,18 @@ pub(super) static ROWS: &[Setting] = &[
         show: |c| json!(show_bytes(c.limits.image_bytes)),
     },
     Setting {
+        field: "limits.imageLayers",
+        flag: "limit-image-layers",
+        variable: "IMAGELET_LIMIT_IMAGE_LAYERS",
+        short: None,
+        value_name: "N",
+        list: None,
+        group: Group::Engine,
+        help: "Layers of an image at most",
+        apply: |c, raw| raw.count(1..=100_000).map(|v| c.limits.image_layers = v),
+        show: |c| json!(c.limits.image_layers),
+    },
+    Setting {
         field: "limits.inflateRatio",
         flag: "limit-inflate-ratio",
         variable: "IMAGELET_LIMIT_INFLATE_RATIO",
