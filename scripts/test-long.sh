@@ -1,15 +1,52 @@
 #!/usr/bin/env bash
-# The long forms of suites, which scripts/test.sh has in short: test-long.sh [PART…]; without a part, all of them. Takes hours.
+# The long forms of suites, which scripts/test.sh has in short: test-long.sh [PART…]; without a part, all of them. Needs root,
+# takes hours. What the parts have found stands in target/long-figures.txt, and is shown at the end.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-never}
+figures=target/long-figures.txt
+
+suite() { # suite PACKAGE BINARY FILTER   runs tests and keeps the lines of their figures
+  local log=target/long-output.txt result=0
+  if cargo nextest --version >/dev/null 2>&1; then
+    cargo nextest run --locked --profile long -p "$1" --test "$2" "$3" 2>&1 | tee "$log" || result=1
+  else
+    cargo test --locked -p "$1" --test "$2" "$3" -- --nocapture 2>&1 | tee "$log" || result=1
+  fi
+  grep -E ' cuts tried| kills' "$log" | sed 's/^ *//' >>"$figures" || true
+  return "$result"
+}
+
+part_power() { # every flush of the recorded days, and POWER_CUT_LOSSES different losses after each
+  IMAGELET_POWER_CUT_LOSSES=${POWER_CUT_LOSSES:-40} suite imagelet-image-service engine power_cut::
+}
+
+part_kills() { # KILLS of pulls and removals in each shape, of the store and of the whole program; collections as always
+  export IMAGELET_KILLS=${KILLS:-1000}
+  suite imagelet-store store crash::a_kill_leaves
+  suite imagelet product kill::
+}
 
 part_fuzz() { # FUZZ_MINUTES of CPU for every parser of foreign input
   scripts/fuzz.sh "${FUZZ_MINUTES:-60}"
 }
 
-parts=(fuzz)
+parts=(power kills fuzz)
 [ $# -gt 0 ] || set -- "${parts[@]}"
 for part in "$@"; do
-  printf '\n==> %s\n' "$part"
-  "part_$part"
+  declare -F "part_$part" >/dev/null || { echo "usage: test-long.sh [${parts[*]}]" >&2; exit 2; }
 done
+mkdir -p target
+: >"$figures"
+scripts/prerequisites.sh
+result=0
+for part in "$@"; do
+  printf '\n==> %s\n' "$part"
+  from=$SECONDS
+  if "part_$part"; then end="" ; else end=", FAILED"; result=1; fi
+  echo "$part: $((SECONDS - from)) s$end" >>"$figures"
+done
+printf '\n'
+cat "$figures"
+exit "$result"

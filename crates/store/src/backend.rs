@@ -90,6 +90,11 @@ impl ReservedFile {
         !self.0.failed.load(Ordering::Acquire)
     }
 
+    /// From now on it counts as failed.
+    pub(crate) fn give_up(&self) {
+        self.0.failed.store(true, Ordering::Release);
+    }
+
     /// From now on everything is written. What was kept aside comes first, in its order, unless it changes nothing.
     pub(crate) fn begin(&self) -> io::Result<()> {
         if self.is_through() {

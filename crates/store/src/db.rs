@@ -1,6 +1,7 @@
 //! The database's handle, which survives a failed write. Holds no rule about images or layers; [`crate::tables`] knows
 //! what is in it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -50,15 +51,43 @@ pub(crate) struct Db {
 
 #[derive(Debug)]
 struct Handle {
-    db: Database,
+    /// There until the handle goes.
+    db: Option<Database>,
     file: ReservedFile,
+}
+
+/// redb takes its pages at their word, and panics where something has damaged them below it. That is an error like others here.
+fn guarded<T, E: From<DbError>>(act: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+    catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| {
+        let said = panic.downcast_ref::<&str>().copied();
+        let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        Err(DbError::Corrupt(format!("its file cannot be read: {}", said.unwrap_or("nobody says why"))).into())
+    })
 }
 
 impl Handle {
     fn open(path: &Path, reserve: &Arc<Reserve>, youth: &Arc<Youth>) -> Result<Self, DbError> {
         let file = ReservedFile::open(path, Arc::clone(reserve), Arc::clone(youth)).map_err(io_error)?;
-        let db = Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(file.clone())?;
-        Ok(Self { db, file })
+        let open = || Ok(Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(file.clone())?);
+        Ok(Self { db: Some(guarded::<_, DbError>(open)?), file })
+    }
+
+    fn db(&self) -> &Database {
+        self.db.as_ref().expect("it is there until the handle goes")
+    }
+
+    /// Does something with the database. A handle that it panicked with is not used again.
+    fn act<T, E: From<DbError>>(&self, act: impl FnOnce(&Self) -> Result<T, E>) -> Result<T, E> {
+        let mut ended = false;
+        let done = guarded(|| {
+            let done = act(self);
+            ended = true;
+            done
+        });
+        if !ended {
+            self.file.give_up();
+        }
+        done
     }
 
     fn is_usable(&self) -> bool {
@@ -68,7 +97,7 @@ impl Handle {
     /// A transaction that leaves a file which need not be closed.
     fn begin_write(&self) -> Result<WriteTransaction, DbError> {
         self.file.begin().map_err(io_error)?;
-        let mut transaction = self.db.begin_write()?;
+        let mut transaction = self.db().begin_write()?;
         transaction.set_quick_repair(true);
         Ok(transaction)
     }
@@ -77,6 +106,9 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         self.file.end();
+        let db = self.db.take();
+        // What a damaged file lets it stumble over here, nobody misses: nothing is written any more.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(db)));
     }
 }
 
@@ -85,11 +117,14 @@ impl Db {
     pub(crate) fn open(path: &Path, reserve: Arc<Reserve>, youth: Arc<Youth>) -> Result<Self, DbError> {
         let handle = Handle::open(path, &reserve, &youth)?;
         // A store that is there is opened without a write: there may be no space for one.
-        if !tables::are_there(&handle.db.begin_read()?)? {
-            let transaction = handle.begin_write()?;
-            tables::make(&transaction)?;
-            transaction.commit()?;
-        }
+        handle.act(|handle| {
+            if !tables::are_there(&handle.db().begin_read()?)? {
+                let transaction = handle.begin_write()?;
+                tables::make(&transaction)?;
+                transaction.commit()?;
+            }
+            Ok::<_, DbError>(())
+        })?;
         Ok(Self { path: path.to_owned(), reserve, youth, handle: RwLock::new(Some(handle)) })
     }
 
@@ -104,7 +139,7 @@ impl Db {
     /// One consistent look at the records.
     pub(crate) fn read<T, E: From<DbError>>(&self, act: impl FnOnce(&ReadTransaction) -> Result<T, E>) -> Result<T, E> {
         self.with_handle(|handle| {
-            let transaction = handle.db.begin_read().map_err(DbError::from)?;
+            let transaction = handle.db().begin_read().map_err(DbError::from)?;
             act(&transaction)
         })
     }
@@ -129,7 +164,7 @@ impl Db {
         loop {
             let guard = self.handle.read().unwrap_or_else(PoisonError::into_inner);
             if let Some(handle) = guard.as_ref().filter(|handle| handle.is_usable()) {
-                return act(handle);
+                return handle.act(act);
             }
             drop(guard);
             let mut guard = self.handle.write().unwrap_or_else(PoisonError::into_inner);

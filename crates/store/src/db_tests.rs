@@ -84,6 +84,45 @@ fn the_reserve_is_what_a_write_on_a_full_disk_uses() {
 }
 
 #[test]
+fn a_damaged_file_is_an_error_and_no_panic() {
+    let top = tempfile::tempdir().expect("tempdir");
+    let path = top.path().join("db");
+    let open = || {
+        let reserve = Reserve::open(&top.path().join("reserve"), 0).expect("opens");
+        Db::open(&path, Arc::new(reserve), Arc::new(crate::young::Youth::over())).map_err(StoreError::from)
+    };
+    let db = open().expect("opens");
+    for number in 0..40 {
+        put(&db, &format!("key {number}"), 100 * number).expect("fits");
+    }
+    drop(db);
+    let sound = std::fs::read(&path).expect("readable");
+    let mut refused = 0;
+    // Each place where something was, as a disk has it that lost a write, or wrote it elsewhere.
+    let used: Vec<usize> =
+        (0..sound.len()).step_by(512).filter(|&at| sound[at..at + 512].iter().any(|b| *b != 0)).collect();
+    for (round, &at) in used.iter().enumerate() {
+        let mut damaged = sound.clone();
+        let other = used[(round * 7 + 3) % used.len()];
+        match round % 3 {
+            0 => damaged[at..at + 512].fill(0),
+            1 => damaged.copy_within(other..other + 512, at),
+            _ => damaged[at..at + 512].iter_mut().for_each(|byte| *byte = !*byte),
+        }
+        std::fs::write(&path, damaged).expect("writes");
+        let used = open().and_then(|db| {
+            for number in 0..40 {
+                db.read(|records| Ok::<_, StoreError>(records.meta(&format!("key {number}"))?))?;
+            }
+            db.read(|records| Ok::<_, StoreError>(records.layer_rows()?))?;
+            put(&db, "one more", 1000)
+        });
+        refused += u32::from(used.is_err());
+    }
+    assert!(refused > 0, "none of {} was seen", used.len());
+}
+
+#[test]
 fn an_act_that_refuses_changes_nothing() {
     let disk = SmallDisk::new("size=8m");
     let db = disk.db(0).expect("opens");
