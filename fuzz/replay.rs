@@ -5,8 +5,10 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
+type Harness = (&'static str, fn(&[u8]));
+
 /// Every file of every harness's corpus. A harness without a corpus is a mistake.
-pub(crate) fn replay(harnesses: &[(&str, fn(&[u8]))]) {
+pub(crate) fn replay(harnesses: &[Harness]) {
     let corpora = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
     for (name, harness) in harnesses {
         let directory =

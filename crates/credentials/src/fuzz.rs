@@ -6,8 +6,11 @@ use crate::exec::fuzzed_response;
 use crate::helper::fuzzed_answer;
 use crate::{PathMatch, Pattern};
 
+/// A parser with what it has to keep, by its name.
+pub type Harness = (&'static str, fn(&[u8]));
+
 /// The harnesses by name. Each panics where a parser does not keep what it has to.
-pub const HARNESSES: &[(&str, fn(&[u8]))] = &[
+pub const HARNESSES: &[Harness] = &[
     ("docker-config", docker_config),
     ("provider-output", fuzzed_response),
     ("helper-output", fuzzed_answer),

@@ -7,8 +7,11 @@ use prost::Message;
 
 use crate::pb;
 
+/// A parser with what it has to keep, by its name.
+pub type Harness = (&'static str, fn(&[u8]));
+
 /// The harnesses by name. Each panics where a conversion does not keep what it has to.
-pub const HARNESSES: &[(&str, fn(&[u8]))] = &[("cri", cri)];
+pub const HARNESSES: &[Harness] = &[("cri", cri)];
 
 /// Messages, and the plain types that they become. The first byte chooses.
 const MESSAGES: &[fn(&[u8])] = &[

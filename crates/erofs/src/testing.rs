@@ -43,8 +43,11 @@ pub struct Exercised {
     pub inodes: u64,
 }
 
+/// A parser with what it has to keep, by its name.
+pub type Harness = (&'static str, fn(&[u8]));
+
 /// What the reader has to keep, for libFuzzer (`fuzz/` at the top of the repository).
-pub const HARNESSES: &[(&str, fn(&[u8]))] = &[("erofs", fuzzed)];
+pub const HARNESSES: &[Harness] = &[("erofs", fuzzed)];
 
 fn fuzzed(bytes: &[u8]) {
     let _ = exercise(bytes);

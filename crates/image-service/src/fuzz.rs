@@ -7,8 +7,11 @@ use std::os::unix::fs::FileExt as _;
 
 use crate::transfer::tar::{Member, index};
 
+/// A parser with what it has to keep, by its name.
+pub type Harness = (&'static str, fn(&[u8]));
+
 /// The harnesses by name. Each panics where a parser does not keep what it has to.
-pub const HARNESSES: &[(&str, fn(&[u8]))] = &[("archive", archive)];
+pub const HARNESSES: &[Harness] = &[("archive", archive)];
 
 thread_local! {
     static FILE: RefCell<File> = RefCell::new(tempfile::tempfile().expect("a temporary file"));

@@ -8,8 +8,11 @@ use bytes::Bytes;
 
 use crate::{Alone, Error, GzipBackend, Held, Options, Sink, Source, Spare, Stopped, Work, run};
 
+/// A parser with what it has to keep, by its name.
+pub type Harness = (&'static str, fn(&[u8]));
+
 /// The harnesses by name. Each panics where a parser does not keep what it has to.
-pub const HARNESSES: &[(&str, fn(&[u8]))] = &[("gzip", gzip), ("zstd", zstd)];
+pub const HARNESSES: &[Harness] = &[("gzip", gzip), ("zstd", zstd)];
 
 /// More than this comes out of nothing that is looked at here.
 const MOST: usize = 1 << 20;

@@ -6,8 +6,11 @@ use oci::Reference;
 use crate::payload::Payload;
 use crate::{Policy, PublicKey};
 
+/// A parser with what it has to keep, by its name.
+pub type Harness = (&'static str, fn(&[u8]));
+
 /// The harnesses by name. Each panics where a parser does not keep what it has to.
-pub const HARNESSES: &[(&str, fn(&[u8]))] =
+pub const HARNESSES: &[Harness] =
     &[("signature-payload", payload), ("signature-policy", policy), ("public-key", public_key)];
 
 fn payload(bytes: &[u8]) {

@@ -111,7 +111,7 @@ mod tests {
                 denied(fs::hard_link(outside.join("canary"), inside.join("linked")));
                 denied(fs::create_dir(outside.join("new")));
                 denied(symlink("x", outside.join("new")));
-                denied(fs::remove_dir(&outside.join("../inside/../outside")));
+                denied(fs::remove_dir(outside.join("../inside/../outside")));
                 let made = rustix::fs::mknodat(
                     rustix::fs::CWD,
                     outside.join("new"),

@@ -8,8 +8,11 @@ use crate::shape::Shape;
 use crate::tar::{Entry, Kind, Limits, Reader};
 use crate::unpack::{UnpackOptions, unpack_image};
 
+/// A parser with what it has to keep, by its name.
+pub type Harness = (&'static str, fn(&[u8]));
+
 /// The harnesses by name. Each panics where a parser does not keep what it has to.
-pub const HARNESSES: &[(&str, fn(&[u8]))] = &[("tar", tar), ("tar-differential", tar_differential), ("layer", layer)];
+pub const HARNESSES: &[Harness] = &[("tar", tar), ("tar-differential", tar_differential), ("layer", layer)];
 
 /// Small ones, so that a fuzzer meets them.
 fn limits() -> Limits {
