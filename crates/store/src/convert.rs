@@ -91,14 +91,19 @@ impl Store {
         let mut done = Conversion::default();
         let mut new = Vec::new();
         let mounted = inner.mounted_layers()?;
-        for old in inner.layers_to_convert(&lease, image, to)? {
+        let layers = inner.layers_to_convert(&lease, image, to)?;
+        let all = layers.len();
+        for (number, old) in layers.into_iter().enumerate() {
             let diff_id = old.entry.diff_id.clone();
             if let Some(target) = mounted.get(&old.id) {
                 done.left.push(LeftLayer { diff_id, why: is_mounted(target) });
                 continue;
             }
             match inner.convert_layer(&old, to, cancelled)? {
-                Some(layer) => new.push(New { old, layer }),
+                Some(layer) => {
+                    tracing::info!(%image, %diff_id, layer = number + 1, of = all, "unpacked in its new shape");
+                    new.push(New { old, layer });
+                }
                 None => {
                     let why = "it cannot be built again from what the store has: `imagelet check --repair` and a pull \
                                make it whole"

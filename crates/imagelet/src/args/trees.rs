@@ -62,13 +62,14 @@ pub(crate) struct Cat {
 Examples:
   imagelet cp docker.io/library/busybox:1:/bin/busybox .
   imagelet cp busybox:1:/etc ./etc-of-busybox
-  imagelet cp busybox:1:/. ./rootfs")]
+  imagelet cp busybox:1:/. ./rootfs
+  imagelet cp busybox:1:/etc - | tar -t")]
 pub(crate) struct Cp {
     /// Image by name or id, or a layer by its digest, and a path in it
     #[arg(value_name = "IMAGE:PATH")]
     pub(crate) source: OsString,
-    /// Where to
-    #[arg(value_name = "DEST", value_hint = ValueHint::AnyPath)]
+    /// Where to; `-` writes a tar stream to standard output, with owners and devices as the image has them
+    #[arg(value_name = "DEST|-", value_hint = ValueHint::AnyPath)]
     pub(crate) target: PathBuf,
     /// Copy what a symbolic link at PATH leads to, and not the link
     #[arg(short = 'L', long)]

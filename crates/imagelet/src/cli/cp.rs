@@ -2,17 +2,21 @@
 //! `docker cp` and `podman cp` do; how it is made, and that it stays where it belongs, is the store's affair.
 
 use std::ffi::OsStr;
+use std::io::{BufWriter, ErrorKind, IsTerminal as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use image_service::tree::Kind;
 use image_service::tree::copy::{Copied, CopyOptions};
+use image_service::tree::{Kind, Node, View, ViewError};
 
 use super::tree::{self, failure};
 use crate::app::App;
 use crate::args::Cp;
 use crate::exit::{Code, Failure, Outcome};
 use crate::output::units;
+
+/// Bytes written at a time.
+const BUFFER: usize = 256 << 10;
 
 /// What stands where a copy is to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +39,12 @@ struct Place {
 
 pub(super) async fn run(app: &App, args: &Cp) -> Outcome {
     let (image, source) = split(&args.source)?;
+    let to_stdout = args.target.as_os_str() == "-";
+    if to_stdout && std::io::stdout().is_terminal() {
+        return Err(Failure::usage(
+            "an archive is not for a terminal: send standard output to a file or to tar".to_owned(),
+        ));
+    }
     let open = tree::open(app, &format!("cp {}", args.source.display()), &image).await?;
     let privileged = app.environment.privileged;
     let (target, follow, stop) = (args.target.clone(), args.follow_link, app.stop.clone());
@@ -42,6 +52,9 @@ pub(super) async fn run(app: &App, args: &Cp) -> Outcome {
     let work = move || {
         let context = format!("cp {shown}");
         let node = open.view.resolve(&source, follow).map_err(|error| failure(&context, &error))?;
+        if to_stdout {
+            return archive(&open.view, &node, &source, &context, &|| stop.is_cancelled());
+        }
         let there = match std::fs::metadata(&target) {
             Ok(metadata) if metadata.is_dir() => There::Directory,
             Ok(_) => There::Other,
@@ -59,6 +72,32 @@ pub(super) async fn run(app: &App, args: &Cp) -> Outcome {
         Ok(())
     };
     tree::blocking("cp", work).await
+}
+
+/// A tar stream on standard output, whose entries are below the name of what is copied, or below `.` where its content is.
+fn archive(view: &View, node: &Node, source: &[u8], context: &str, cancelled: &dyn Fn() -> bool) -> Outcome {
+    let name = if is_content(source, node.name()) { b"." } else { node.name() };
+    let mut out = BufWriter::with_capacity(BUFFER, std::io::stdout().lock());
+    match view.archive(node, name, &mut out, cancelled) {
+        Ok(copied) => {
+            tell(&copied, Path::new("standard output"));
+            Ok(())
+        }
+        // Nobody reads any more.
+        Err(ViewError::Write { source, .. }) if source.kind() == ErrorKind::BrokenPipe => {
+            drop(out.into_parts());
+            Ok(())
+        }
+        Err(error) => {
+            drop(out.into_parts());
+            Err(failure(context, &error))
+        }
+    }
+}
+
+/// Whether what is in a directory is meant, and not the directory under its name.
+fn is_content(source: &[u8], name: &[u8]) -> bool {
+    name.is_empty() || source.ends_with(b"/.") || source == b"."
 }
 
 /// Image and path of `IMAGE:PATH`. An image's name has colons of its own, but none before a slash that begins a path.
@@ -84,7 +123,7 @@ fn split(text: &OsStr) -> Outcome<(String, Vec<u8>)> {
 /// what is not there is made.
 fn place(source: &[u8], kind: Kind, name: &[u8], target: &Path, there: There) -> Result<Place, &'static str> {
     let slash = target.as_os_str().as_bytes().ends_with(b"/");
-    let content = name.is_empty() || source.ends_with(b"/.") || source == b".";
+    let content = is_content(source, name);
     let under = |name: &[u8], into: &Path| Place { into: into.to_owned(), name: Some(name.to_vec()), make: false };
     match (kind, there) {
         (Kind::Directory, There::Directory) if content => {

@@ -39,6 +39,16 @@ fn a_copy_of_an_image_is_what_a_mount_shows() {
         let differ: Vec<String> =
             differences(&mounted, &copied).into_iter().filter(|line| !line.contains(": links: ")).collect();
         assert_eq!(differ, Vec::<String>::new(), "mounted | copied from {shape}");
+
+        // The same as a stream, unpacked by tar.
+        let unpacked = s.scratch.directory(&format!("stream-of-{shape}"));
+        let root = s.scratch.join(shape).display().to_string();
+        let program = crate::support::cli::PROGRAM;
+        let tar = "tar --xattrs '--xattrs-include=*' --numeric-owner -xpf -";
+        let shell = format!("set -o pipefail; {program} --root {root} cp {name}:/ - | {tar} -C {}", unpacked.display());
+        run(tool("bash").args(["-c", &shell]));
+        // A socket is nothing without its process, and a copy has it as little.
+        assert_eq!(differences(&copied, &read(&unpacked)), Vec::<String>::new(), "copied | as a stream, from {shape}");
     }
 
     // The listing has every entry once, and says of each what it is.
@@ -92,6 +102,16 @@ fn files_are_listed_written_and_copied() {
     assert_eq!(fs::read_to_string(out.join("sub/two")).expect("copied"), "two\n");
     i.ok(&["cp", &format!("{name}:etc/sub/two"), &out.join("renamed").display().to_string()]);
     assert_eq!(fs::read_to_string(out.join("renamed")).expect("copied"), "two\n");
+
+    let listed = run(tool("bash").args([
+        "-c",
+        &format!(
+            "{} --root {} cp {name}:/etc/sub - | tar -t",
+            crate::support::cli::PROGRAM,
+            s.scratch.join("store").display()
+        ),
+    ]));
+    assert_eq!(listed, "sub/\nsub/two\nsub/up\n");
 
     // A layer by itself, by diff id and by the digest that its manifest has.
     let digests: Vec<Value> = json(&i.ok(&["inspect", &name]));

@@ -28,7 +28,7 @@ impl Shape {
             LayerFormat::Erofs => (Self::Erofs, CONFIGURED),
             // What was asked for by name counts more than what is chosen.
             LayerFormat::Auto if sharing != Sharing::Off => {
-                (Self::Dir, "shareFiles is on, and shares the files of directories")
+                (Self::Dir, "shareFiles is on, and directories share whole files")
             }
             LayerFormat::Auto if !privileged => {
                 (Self::Erofs, "they keep owners, devices and attributes which only root can give to files")
