@@ -29,7 +29,12 @@ part_kills() { # KILLS of pulls and removals in each shape, of the store and of 
 }
 
 part_fuzz() { # FUZZ_MINUTES of CPU for every parser of foreign input
-  scripts/fuzz.sh "${FUZZ_MINUTES:-60}"
+  local table result=0
+  table=$(mktemp)
+  scripts/fuzz.sh "${FUZZ_MINUTES:-60}" | tee "$table" || result=1
+  cat "$table" >>"$figures"
+  rm "$table"
+  return "$result"
 }
 
 parts=(power kills fuzz)

@@ -234,3 +234,13 @@ pub fn numbers(seed: u64) -> impl FnMut() -> u64 {
         value ^ (value >> 31)
     }
 }
+
+#[cfg(test)]
+#[path = "../../../fuzz/replay.rs"]
+mod replay;
+
+#[cfg(test)]
+#[test]
+fn corpora_are_replayed() {
+    replay::replay(HARNESSES);
+}

@@ -19,17 +19,20 @@ struct Found {
 }
 
 /// Headers behind which the second implementation may find something else, and why ours is right or careful.
-type Difference = (&'static str, fn(Header<'_>) -> bool);
+type Difference = (&'static str, fn(Header<'_>, &[u8; BLOCK]) -> bool);
 
 /// All that is known. Ours follows Go's reader, with which containerd and docker unpack.
 const DIFFERENCES: &[Difference] = &[
-    ("it takes data behind what is no file, where Go and Python have none", |h| {
+    ("it takes data behind what is no file, where Go and Python have none", |h, _| {
         !matches!(h.type_flag(), 0 | b'0' | b'7' | b'S' | b'x' | b'g' | b'L' | b'K') && h.size() != Some(0)
     }),
-    ("it has rules of its own for sparse files of GNU", |h| matches!(h.type_flag(), b'S')),
-    ("it takes Solaris' extended header for an entry", |h| h.type_flag() == b'X'),
-    ("it joins a prefix where the format has none, or one of another length", |h| {
+    ("it has rules of its own for sparse files of GNU", |h, _| matches!(h.type_flag(), b'S')),
+    ("it takes Solaris' extended header for an entry", |h, _| h.type_flag() == b'X'),
+    ("it joins a prefix where the format has none, or one of another length", |h, _| {
         matches!(h.format(), Format::Star | Format::V7 | Format::Gnu)
+    }),
+    ("it takes ustar of another version for something older, which has no prefix", |_, block| {
+        block[263..265] != *b"00"
     }),
 ];
 
@@ -45,7 +48,7 @@ impl Head {
     fn excuses(&self) -> bool {
         let count = |what: &[u8]| self.raw.windows(what.len()).filter(|part| *part == what).count();
         let header = |block: &[u8; BLOCK]| {
-            Header::new(block).is_some_and(|header| DIFFERENCES.iter().any(|(_, causes)| causes(header)))
+            Header::new(block).is_some_and(|header| DIFFERENCES.iter().any(|(_, causes)| causes(header, block)))
         };
         // It knows no sparse files of PAX, and of several records it takes the first, where the later one counts.
         count(b"GNU.sparse.") > 0
