@@ -38,7 +38,7 @@ use overlay::{Failure, Layer, Overlay};
 use points::Points;
 
 /// From so many layers on it pays to compose one image of them (docs/layers.md has the figures).
-const MANY: usize = 250;
+const MANY: usize = 60;
 
 /// Files that a process has open beside those of layers.
 const FILES_BESIDE: usize = 256;

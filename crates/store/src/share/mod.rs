@@ -101,6 +101,9 @@ impl Inner {
 
     /// Looks through the lists of all layers that may be used.
     fn find_others(&self, own: &mut [Own], cancelled: &dyn Fn() -> bool) {
+        if own.is_empty() {
+            return;
+        }
         let rows = match self.db.read(crate::db::Records::layer_rows) {
             Ok(rows) => rows,
             Err(error) => return tracing::warn!(?error, "no files are shared: the layers cannot be listed"),
