@@ -170,7 +170,7 @@ pub(super) static ROWS: &[Setting] = &[
         list: None,
         group: Group::Engine,
         help: "Store a file that layers of several images have once: as links to one inode, or by its blocks where the file \
-               system can (btrfs, XFS). Of layers of directories that are pulled from then on",
+               system can (btrfs, XFS). Of layers that are pulled from then on",
         apply: |c, raw| raw.choice(&SHARINGS).map(|v| c.share_files = v),
         show: |c| word(&SHARINGS, c.share_files),
     },
