@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -173,13 +174,13 @@ impl Store {
         prepare_root(root)?;
         let agent = options.agent_socket.is_some();
         let lock = take_lock(root, options.agent_socket)?;
-        let fresh = check_version(root)?;
-        let layout = Layout::open(root).map_err(|source| io_error("open the directories of", root, source))?;
-        narrow(&layout)?;
         let boot = match options.boot {
             Some(boot) => boot,
             None => boot_id().map_err(|source| io_error("read", Path::new(BOOT_ID), source))?,
         };
+        let fresh = check_version(root, &boot)?;
+        let layout = Layout::open(root).map_err(|source| io_error("open the directories of", root, source))?;
+        narrow(&layout)?;
         let (fresh, youth) = look_at_age(&layout, fresh, &boot, options.durability)?;
         let reserve_path = root.join(layout::RESERVE);
         let reserve = Reserve::open(&reserve_path, options.reserve_bytes)
@@ -320,8 +321,8 @@ fn take_lock(root: &Path, socket: Option<PathBuf>) -> Result<StoreLock, OpenErro
     })
 }
 
-/// Says whether the store is yet to be made.
-fn check_version(root: &Path) -> Result<bool, OpenError> {
+/// Says whether the store is yet to be made, or to be made again: with the rest of a young one its version may be torn.
+fn check_version(root: &Path, boot: &str) -> Result<bool, OpenError> {
     let path = root.join(layout::VERSION);
     let text = match std::fs::read_to_string(&path) {
         Ok(text) => text,
@@ -333,6 +334,7 @@ fn check_version(root: &Path) -> Result<bool, OpenError> {
         Ok(found) if found > VERSION => {
             Err(OpenError::NewerVersion { root: root.to_owned(), found, supported: VERSION })
         }
+        Err(_) if is_torn(root, boot).map_err(|source| io_error("look at the age of", root, source))? => Ok(true),
         // Version 1 is the first: there is nothing yet that could be migrated.
         _ => Err(StoreError::Corrupt(format!("{} says {:?}, which is no version", path.display(), text.trim())).into()),
     }
@@ -372,6 +374,12 @@ pub(crate) fn is_privileged() -> bool {
     }
     let map = std::fs::read_to_string("/proc/self/uid_map");
     map.is_ok_and(|map| map.split_whitespace().eq(["0", "0", "4294967295"]))
+}
+
+/// Whether the machine has stopped while the store was young.
+fn is_torn(root: &Path, boot: &str) -> io::Result<bool> {
+    let root = OwnedFd::from(std::fs::File::open(root)?);
+    Ok(Youth::find(&root, boot)? == Age::Torn)
 }
 
 /// Looks whether the store was made for good. One that may be torn is emptied. Says whether it is yet to be made.

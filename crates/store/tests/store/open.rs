@@ -207,13 +207,18 @@ fn a_young_store_is_as_good_as_its_boot() {
     image.pull(&Store::open(&root, relaxed()).expect("opens"), "docker.io/library/a:1");
     assert_eq!((count(relaxed()), young.exists()), (1, true));
     // After a stop of the machine nothing of it can be trusted, whatever a kill in the middle of the emptying has left.
-    for torn in ["another boot\n", ""] {
+    for (torn, version) in [("another boot\n", "1\n"), ("", "1\n"), ("another boot\n", "\0\0"), ("another boot\n", "")]
+    {
         fs::write(&young, torn).expect("writes");
+        fs::write(root.join("version"), version).expect("writes");
         fs::write(root.join("layers/file"), "x").expect("writes");
         assert_eq!((count(relaxed()), young.exists()), (0, true));
         assert_eq!((list(&root.join("layers")), list(&root.join("ingest"))), (vec![], vec![]));
         image.pull(&Store::open(&root, relaxed()).expect("opens"), "docker.io/library/a:1");
     }
+    // Within its boot it is as it was written, and a version that says nothing is damage.
+    fs::write(root.join("version"), "\0\0").expect("writes");
+    assert!(Store::open(&root, relaxed()).is_err_and(|error| error.to_string().contains("which is no version")));
     fs::remove_file(root.join("version")).expect("removes");
     assert!(matches!(Store::open(&root, relaxed()), Err(OpenError::NotAStore { .. })), "layers without a version");
     fs::write(root.join("version"), "1\n").expect("writes");

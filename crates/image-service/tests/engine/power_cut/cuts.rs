@@ -6,6 +6,9 @@ use testdisk::{Event, Image, SECTOR};
 
 use super::work::Record;
 
+/// What a disk writes whole: ext4 relies on that for its superblock, which no journal protects.
+const WHOLE: usize = 4096 / SECTOR;
+
 /// A moment, and what of the writes that were not yet made sure is on the disk.
 #[derive(Clone, Debug)]
 pub(crate) struct Cut {
@@ -87,7 +90,10 @@ fn between(events: &[Event], from: usize, to: usize, kind: usize, random: &mut R
             kept.push((at, whole, one_of(torn)));
         }
     }
-    let kept = kept.into_iter().map(|(at, whole, torn)| (at, if torn { random.below(whole) } else { whole })).collect();
+    let kept = kept
+        .into_iter()
+        .map(|(at, whole, torn)| (at, if torn && whole > WHOLE { random.below(whole) } else { whole }))
+        .collect();
     Cut { sure: from, end, kept, kind }
 }
 
