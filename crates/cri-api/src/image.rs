@@ -143,6 +143,18 @@ pub struct ImageUsage {
     pub shared_bytes: u64,
 }
 
+/// Answer of [`ImageService::unfinished_pulls`](crate::ImageService::unfinished_pulls).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UnfinishedPulls {
+    /// Layers that came whole.
+    pub layers: u64,
+    /// Blobs of which a part came.
+    pub blobs: u64,
+    /// What it takes on disk.
+    pub bytes: u64,
+}
+
 /// Answer of [`ImageService::image_layers`](crate::ImageService::image_layers): what a removal really frees is what no image
 /// uses that stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

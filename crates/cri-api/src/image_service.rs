@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use crate::{
     CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, FsInfo, Image, ImageFilter, ImageLayers,
-    ImageSpec, ImageStatus, ImageUsage, MountRequest, MountedImage, PullImageRequest, Result,
+    ImageSpec, ImageStatus, ImageUsage, MountRequest, MountedImage, PullImageRequest, Result, UnfinishedPulls,
 };
 
 /// Where images live: the embedded engine, a remote CRI runtime, or a fake.
@@ -76,6 +76,18 @@ pub trait ImageService: Send + Sync + 'static {
     /// none. Dropping the future ends it after the piece that it is at; what was converted stays so.
     async fn convert_images(&self, request: &ConvertRequest) -> Result<Option<ConvertReport>> {
         let _ = request;
+        Ok(None)
+    }
+
+    /// What pulls left that were interrupted, where the implementation keeps something for later ones.
+    async fn unfinished_pulls(&self) -> Result<Option<UnfinishedPulls>> {
+        Ok(None)
+    }
+
+    /// Deletes of that what has been kept for long enough, or all of it, and answers how many bytes came free. What a pull
+    /// has taken up again is not touched.
+    async fn drop_unfinished_pulls(&self, all: bool) -> Result<Option<u64>> {
+        let _ = all;
         Ok(None)
     }
 

@@ -23,7 +23,7 @@ pub use convert::{ConvertReport, ConvertRequest, ConvertedImage, LayerShape, Lef
 pub use error::{Error, Kind, Result};
 pub use image::{
     FilesystemUsage, FsInfo, Image, ImageFilter, ImageLayers, ImageSpec, ImageStatus, ImageUsage, LayersOf,
-    MountRequest, MountedImage, PullImageRequest,
+    MountRequest, MountedImage, PullImageRequest, UnfinishedPulls,
 };
 pub use image_service::ImageService;
 pub use progress::{LayerState, ProgressSink, PullEvent};

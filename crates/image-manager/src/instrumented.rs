@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use cri_api::{
     CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, FsInfo, Image, ImageFilter, ImageLayers,
     ImageService, ImageSpec, ImageStatus, ImageUsage, MountRequest, MountedImage, ProgressSink, PullEvent,
-    PullImageRequest, Result,
+    PullImageRequest, Result, UnfinishedPulls,
 };
 use oci::Digest;
 use tokio::time::Instant;
@@ -140,6 +140,14 @@ impl ImageService for Instrumented {
 
     async fn convert_images(&self, request: &ConvertRequest) -> Result<Option<ConvertReport>> {
         self.service.convert_images(request).await
+    }
+
+    async fn unfinished_pulls(&self) -> Result<Option<UnfinishedPulls>> {
+        self.service.unfinished_pulls().await
+    }
+
+    async fn drop_unfinished_pulls(&self, all: bool) -> Result<Option<u64>> {
+        self.service.drop_unfinished_pulls(all).await
     }
 
     async fn mount_image(&self, request: &MountRequest) -> Result<Option<MountedImage>> {

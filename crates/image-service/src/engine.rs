@@ -23,6 +23,7 @@ use crate::options::EngineOptions;
 use crate::pull::PullKey;
 use crate::pull::coming::Coming;
 use crate::pull::layer::{LayerKey, ReadyLayer, ReadyLayers};
+use crate::resume::{self, Resume};
 use crate::room::Room;
 use crate::signatures::PolicyFile;
 
@@ -68,7 +69,8 @@ impl Engine {
         options.check()?;
         let tracker = TaskTracker::new();
         let background = Background::new(tracker.clone());
-        let (root, store_options) = (options.root.clone(), options.store.clone());
+        let (root, mut store_options) = (options.root.clone(), options.store.clone());
+        store_options.unfinished_since = (options.resume != Resume::Off).then(|| resume::kept_since((options.clock)()));
         let policy = options.signature_policy.clone();
         let opened = background.start(move || {
             let policy = policy.map(|path| PolicyFile::open(&path).map_err(OpenError::SignaturePolicy)).transpose()?;

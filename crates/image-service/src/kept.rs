@@ -199,4 +199,8 @@ impl Chunks for Kept {
             }
         }
     }
+
+    fn is_remote(&self) -> bool {
+        false
+    }
 }

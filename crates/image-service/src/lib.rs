@@ -27,6 +27,7 @@ mod known;
 mod options;
 mod progress;
 mod pull;
+mod resume;
 mod ring;
 mod room;
 mod service;
@@ -39,6 +40,7 @@ mod view;
 pub use engine::Engine;
 pub use error::OpenError;
 pub use options::{Clock, EngineOptions, LEAST_MEMORY, Limits};
+pub use resume::Resume;
 pub use transfer::{Compress, ExportOptions, Format, ImportOptions, ImportedImage};
 pub use view::HeldStack;
 // What the binary needs of the registry client and of the store, and may not reach for itself.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use oci::Platform;
 
 use crate::error::OpenError;
+use crate::resume::Resume;
 
 /// Nanoseconds since 1970, now.
 pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
@@ -96,6 +97,8 @@ pub struct EngineOptions {
     /// was pulled, and a layer whose files got damaged is unpacked again with nothing fetched. It takes about a third more
     /// disk. Blobs that were kept before it was switched off stay with their images.
     pub keep_blobs: bool,
+    /// What of a pull that is interrupted a later one goes on with.
+    pub resume: Resume,
     /// Whether a large gzip layer is inflated on more than one core while there are idle ones; it is so only in builds with
     /// ISA-L, which goes on from any block. It takes more CPU
     /// than one core does, hence off by default. The memory that it takes is of [`Self::memory`], and only what nobody waits for.
@@ -127,6 +130,7 @@ impl Default for EngineOptions {
             trust_present_digests: false,
             check_disk_space: true,
             keep_blobs: false,
+            resume: Resume::Auto,
             parallel_inflate: false,
             signature_policy: None,
             clock: Arc::new(wall_clock),
@@ -166,6 +170,7 @@ impl fmt::Debug for EngineOptions {
             .field("trust_present_digests", &self.trust_present_digests)
             .field("check_disk_space", &self.check_disk_space)
             .field("keep_blobs", &self.keep_blobs)
+            .field("resume", &self.resume)
             .field("parallel_inflate", &self.parallel_inflate)
             .field("signature_policy", &self.signature_policy)
             .finish_non_exhaustive()

@@ -98,6 +98,11 @@ impl Room {
         }
     }
 
+    /// What all pulls are yet to write, at least.
+    pub(crate) fn promised(&self) -> u64 {
+        sum(self.lock().values().map(Promise::left))
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<Digest, Promise>> {
         // Nothing here panics half way.
         self.promises.lock().unwrap_or_else(PoisonError::into_inner)

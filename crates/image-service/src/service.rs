@@ -9,15 +9,16 @@ use async_trait::async_trait;
 use cri_api::{
     CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, Error, FilesystemUsage, FsInfo, Image,
     ImageFilter, ImageLayers, ImageService, ImageSpec, ImageStatus, ImageUsage, Kind, LayersOf, MountRequest,
-    MountedImage, PullImageRequest, Result,
+    MountedImage, PullImageRequest, Result, UnfinishedPulls,
 };
 use oci::{Digest, ImageConfig, Reference};
-use store::ImageRecord;
+use store::{ImageRecord, Unfinished};
 
 use crate::engine::{Engine, Shared};
 use crate::error::{self, invalid};
 use crate::pull::PullJob;
 use crate::pull::assemble::chain_ids;
+use crate::resume;
 
 #[async_trait]
 impl ImageService for Engine {
@@ -155,6 +156,17 @@ impl ImageService for Engine {
 
     async fn convert_images(&self, request: &ConvertRequest) -> Result<Option<ConvertReport>> {
         self.0.convert_images(request).await.map(Some)
+    }
+
+    async fn unfinished_pulls(&self) -> Result<Option<UnfinishedPulls>> {
+        let Unfinished { layers, blobs, bytes, .. } = self.0.store.unfinished();
+        Ok(Some(UnfinishedPulls { layers, blobs, bytes }))
+    }
+
+    async fn drop_unfinished_pulls(&self, all: bool) -> Result<Option<u64>> {
+        let (store, before) = (self.0.store.clone(), resume::kept_since((self.0.options.clock)()));
+        let drop_it = move || Ok(store.drop_unfinished((!all).then_some(before)).freed_bytes);
+        self.0.background.run(drop_it).await.map(Some)
     }
 
     async fn mount_image(&self, request: &MountRequest) -> Result<Option<MountedImage>> {

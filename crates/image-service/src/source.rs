@@ -28,6 +28,9 @@ pub(crate) trait Source: Send + Sync + 'static {
 
     /// A blob in chunks, unverified.
     async fn blob(&self, descriptor: &Descriptor) -> Result<Box<dyn Chunks>>;
+
+    /// The same from some byte on, which is not behind its end.
+    async fn blob_from(&self, descriptor: &Descriptor, from: u64) -> Result<Box<dyn Chunks>>;
 }
 
 /// The chunks of a blob.
@@ -41,6 +44,9 @@ pub(crate) trait Chunks: Send {
     /// # Errors
     /// There is no other place; the error tells `why`.
     fn start_over(&mut self, why: &Error) -> Result<()>;
+
+    /// Whether they come from another machine.
+    fn is_remote(&self) -> bool;
 }
 
 #[async_trait]
@@ -55,7 +61,11 @@ impl Source for Repository {
     }
 
     async fn blob(&self, descriptor: &Descriptor) -> Result<Box<dyn Chunks>> {
-        let stream = Repository::blob(self, descriptor).await.map_err(|e| error::from_registry(&e))?;
+        Source::blob_from(self, descriptor, 0).await
+    }
+
+    async fn blob_from(&self, descriptor: &Descriptor, from: u64) -> Result<Box<dyn Chunks>> {
+        let stream = Repository::blob_from(self, descriptor, from).await.map_err(|e| error::from_registry(&e))?;
         Ok(Box::new(stream))
     }
 }
@@ -68,5 +78,9 @@ impl Chunks for BlobStream {
 
     fn start_over(&mut self, why: &Error) -> Result<()> {
         BlobStream::start_over(self, why.message()).map_err(|e| error::from_registry(&e))
+    }
+
+    fn is_remote(&self) -> bool {
+        true
     }
 }

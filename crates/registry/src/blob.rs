@@ -72,6 +72,7 @@ impl BlobStream {
         session: Arc<Session>,
         descriptor: &Descriptor,
         asked: String,
+        from: u64,
     ) -> Result<Self, RegistryError> {
         let order = session.order(false);
         if order.is_empty() {
@@ -88,7 +89,7 @@ impl BlobStream {
             parts: VecDeque::new(),
             events: VecDeque::new(),
             frontier: 0,
-            offset: 0,
+            offset: from,
             since_failure: 0,
             no_ranges: None,
             pace,
@@ -120,7 +121,7 @@ impl BlobStream {
         self.session.host_name(self.attempts.host())
     }
 
-    /// The next piece, or `None` after exactly [`size`](Self::size) bytes.
+    /// The next piece, or `None` after exactly [`size`](Self::size) bytes, those before its beginning counted.
     ///
     /// # Errors
     /// [`RegistryError`], when every host has used up its attempts, or when more bytes come than there should be.
@@ -179,11 +180,11 @@ impl BlobStream {
         self.session.reject(&mut self.attempts, Cause::Content(redact::text(why, 300)), &self.asked)
     }
 
-    /// One part for the whole blob, which nobody has been asked for yet.
+    /// One part for all that is missing, which nobody has been asked for yet.
     fn begin(&mut self) {
         self.events.clear();
         self.parts.clear();
-        self.parts.push_back(Part::new(0, self.size, false, None));
+        self.parts.push_back(Part::new(self.offset.min(self.size), self.size, false, None));
         self.frontier = self.size;
     }
 

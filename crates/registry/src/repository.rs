@@ -144,8 +144,16 @@ impl Repository {
     /// # Errors
     /// [`RegistryError`].
     pub async fn blob(&self, descriptor: &Descriptor) -> Result<BlobStream, RegistryError> {
+        self.blob_from(descriptor, 0).await
+    }
+
+    /// The same from some byte on, for who has what comes before it. A host that does no ranges is asked for all of it.
+    ///
+    /// # Errors
+    /// [`RegistryError`].
+    pub async fn blob_from(&self, descriptor: &Descriptor, from: u64) -> Result<BlobStream, RegistryError> {
         let asked = self.session.asked_blob(descriptor);
-        BlobStream::open(Arc::clone(&self.session), descriptor, asked).await
+        BlobStream::open(Arc::clone(&self.session), descriptor, asked, from).await
     }
 }
 

@@ -9,7 +9,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use oci::Digest;
-use rustix::fs::Mode;
+use rustix::fs::{AtFlags, Mode};
+use rustix::io::Errno;
 
 use crate::confine::confined;
 use crate::error::StoreError;
@@ -19,6 +20,7 @@ use crate::open::{Durability, Inner, Sharing, Store};
 use crate::records::{LayerId, LayerStats};
 use crate::remove_tree;
 use crate::shape::Shape;
+use crate::unfinished;
 use crate::unpack::{UnpackError, UnpackOptions, UnpackOutcome};
 
 impl Store {
@@ -49,10 +51,10 @@ impl Inner {
         let number = self.next_ingest.fetch_add(1, Ordering::Relaxed);
         // Before it is there, so that it is never taken for a left-over.
         self.note_busy(&number.to_string(), true);
-        Private { inner: Arc::clone(self), number }
+        Private { inner: Arc::clone(self), number, beside: None, stays: false }
     }
 
-    /// Notes that somebody works with this name under `ingest/`, or does so no more.
+    /// Notes that somebody works with this name under `ingest/`, or does so no more. What begins with it and a dot goes with it.
     pub(crate) fn note_busy(&self, name: &str, busy: bool) {
         let mut names = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         if busy {
@@ -67,9 +69,48 @@ impl Inner {
 pub(crate) struct Private {
     inner: Arc<Inner>,
     pub(crate) number: u64,
+    /// How the name of the file ends that lies beside it, if one does.
+    beside: Option<&'static str>,
+    stays: bool,
 }
 
 impl Private {
+    /// What was left under this number, with the file beside it.
+    pub(crate) fn again(inner: &Arc<Inner>, number: u64, beside: &'static str) -> Self {
+        Self { inner: Arc::clone(inner), number, beside: Some(beside), stays: false }
+    }
+
+    pub(crate) fn inner(&self) -> Arc<Inner> {
+        Arc::clone(&self.inner)
+    }
+
+    pub(crate) fn beside(&self) -> Option<&'static str> {
+        self.beside
+    }
+
+    /// Notes that a file lies beside it, which goes first when it goes.
+    pub(crate) fn note_beside(&mut self, beside: &'static str) {
+        self.beside = Some(beside);
+    }
+
+    /// Nobody has it any more, and it stays.
+    pub(crate) fn leave(mut self) -> u64 {
+        self.stays = true;
+        self.number
+    }
+
+    /// Deletes the file beside it: what is there is no longer what that file says.
+    fn forget_beside(&mut self) {
+        let Some(beside) = self.beside.take() else { return };
+        let name = unfinished::beside_name(self.number, beside);
+        match rustix::fs::unlinkat(&self.inner.layout.ingest, name.as_str(), AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => {
+                tracing::warn!(%error, name, "what says what a pull had to itself stays until the next start")
+            }
+        }
+    }
+
     pub(crate) fn name(&self) -> String {
         self.number.to_string()
     }
@@ -82,6 +123,10 @@ impl Private {
 
 impl Drop for Private {
     fn drop(&mut self) {
+        if self.stays {
+            return;
+        }
+        self.forget_beside();
         let text = self.number.to_string();
         let name = CString::new(text.as_str()).expect("digits have no zero byte");
         if let Err(error) = remove_tree::remove_tree(self.inner.layout.ingest.as_fd(), &name) {
@@ -207,6 +252,44 @@ pub(crate) enum Place {
 }
 
 impl UnpackedLayer {
+    /// One that was left by an earlier pull.
+    pub(crate) fn again(
+        inner: &Arc<Inner>,
+        private: Private,
+        outcome: UnpackOutcome,
+        stats: LayerStats,
+        shape: Shape,
+    ) -> Self {
+        Self {
+            inner: Arc::clone(inner),
+            outcome,
+            stats: Mutex::new(stats),
+            shape,
+            shares: false,
+            apart: 0,
+            state: Mutex::new(State::Private(private, None)),
+        }
+    }
+
+    /// Does something with its private directory, if that is as it was unpacked.
+    pub(crate) fn with_unpatched(
+        &self,
+        work: impl FnOnce(&mut Private) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        match &mut *self.lock() {
+            State::Private(private, None) => work(private),
+            _ => Ok(()),
+        }
+    }
+
+    /// Its private directory, if that is as it was unpacked.
+    pub(crate) fn into_unpatched(self) -> Option<Private> {
+        match self.state.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            State::Private(private, None) => Some(private),
+            _ => None,
+        }
+    }
+
     /// What it holds.
     #[must_use]
     pub fn stats(&self) -> LayerStats {
@@ -242,7 +325,8 @@ impl UnpackedLayer {
 
     /// Notes for which stack the implicit directories are about to be patched.
     pub(crate) fn note_patch(&self, chain_id: &Digest) {
-        if let State::Private(_, patched_for) = &mut *self.lock() {
+        if let State::Private(private, patched_for) = &mut *self.lock() {
+            private.forget_beside();
             *patched_for = Some(chain_id.clone());
         }
     }

@@ -21,6 +21,7 @@ use crate::mount::{points, probe};
 use crate::records::LayerId;
 use crate::reserve::Reserve;
 use crate::shape::{NewLayers, Shape};
+use crate::unfinished;
 use crate::unpack::Limits;
 use crate::young::{self, Age, Youth};
 
@@ -103,6 +104,8 @@ pub struct OpenOptions {
     pub layer_format: LayerFormat,
     /// This boot of the machine, by whatever name. `None`: as the kernel names it. What was not synced is trusted within one.
     pub boot: Option<String>,
+    /// Since when (nanoseconds since 1970) what pulls left that came to no end is kept for later ones. `None`: nothing is.
+    pub unfinished_since: Option<i64>,
 }
 
 impl Default for OpenOptions {
@@ -116,6 +119,7 @@ impl Default for OpenOptions {
             sharing: Sharing::Off,
             layer_format: LayerFormat::Auto,
             boot: None,
+            unfinished_since: None,
         }
     }
 }
@@ -157,6 +161,10 @@ pub(crate) struct Inner {
     pub(crate) deleting: RwLock<()>,
     /// Guards the names under `ingest/` that somebody works with. What else is there was left over.
     pub(crate) busy: Mutex<BTreeSet<String>>,
+    /// As in the options.
+    pub(crate) unfinished_since: Option<i64>,
+    /// Guards what pulls left that came to no end.
+    pub(crate) left: Mutex<unfinished::Table>,
     /// Guards which layers are damaged, or are about to go although they still have a record: nobody may use them.
     damaged: RwLock<BTreeSet<LayerId>>,
     /// Last, so that it is given back after everything else is closed.
@@ -214,6 +222,8 @@ impl Store {
             next_ingest: AtomicU64::new(1),
             deleting: RwLock::default(),
             busy: Mutex::default(),
+            unfinished_since: options.unfinished_since,
+            left: Mutex::default(),
             damaged: RwLock::default(),
             lock,
         };
@@ -229,6 +239,10 @@ impl Store {
             store.inner.settle()?;
         }
         store.inner.mark_in_use().map_err(|source| io_error("write the lock file of", root, source))?;
+        if store.inner.db.reserve().ensure().is_err() {
+            // What can be fetched again has to go before the disk is called full.
+            store.drop_unfinished(None);
+        }
         if let Err(error) = store.inner.db.reserve().ensure() {
             tracing::warn!(%error, reserve = %reserve_path.display(), "the disk is too full for the store's reserve");
         }

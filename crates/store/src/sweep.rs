@@ -46,7 +46,8 @@ impl Inner {
         let ingest = self.layout.path.join(layout::INGEST);
         let names = layout::names(&ingest).map_err(|source| StoreError::io("list", &ingest, source))?;
         let greatest = names.iter().filter_map(number).max().unwrap_or(0);
-        let names: Vec<CString> = names.into_iter().map(c_name).collect();
+        let left = self.find_left(&names);
+        let names: Vec<CString> = names.into_iter().filter(|name| !left.contains(name)).map(c_name).collect();
         if !names.is_empty() {
             tracing::info!(count = names.len(), "sweeping what was not committed");
         }

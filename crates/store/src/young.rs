@@ -119,11 +119,10 @@ impl Youth {
 /// Empties a store that may be torn. The note goes last, so that a kill in between begins this again.
 pub(crate) fn discard(layout: &Layout) -> io::Result<()> {
     tracing::warn!(root = %layout.path.display(), "what was not yet on the disk when the machine stopped is dropped");
-    for (directory, name) in [(&layout.ingest, INGEST), (&layout.layers, LAYERS)] {
-        let names = layout::names(&layout.path.join(name))?;
-        let names: Vec<_> = names.into_iter().map(c_name).collect();
-        remove_tree::remove_trees(directory.as_fd(), &names)?;
-    }
+    // What lies under `ingest/` is believed by nobody: the sweep, which comes next, looks what may be kept of it.
+    let names = layout::names(&layout.path.join(LAYERS))?;
+    let names: Vec<_> = names.into_iter().map(c_name).collect();
+    remove_tree::remove_trees(layout.layers.as_fd(), &names)?;
     let blobs = c_name(BLOBS.into());
     remove_tree::remove_trees(layout.root.as_fd(), &[blobs])?;
     for name in [layout::DATABASE, layout::VERSION, FILE] {

@@ -81,6 +81,15 @@ impl Shortage {
         }
     }
 
+    /// What is still missing when what was free has become more.
+    #[must_use]
+    pub(super) fn after(self, before: DiskSpace, now: DiskSpace) -> Self {
+        Self {
+            bytes: self.bytes.saturating_sub(now.available.saturating_sub(before.available)),
+            inodes: self.inodes.saturating_sub(now.inodes_free.saturating_sub(before.inodes_free)),
+        }
+    }
+
     /// Whether nothing is missing.
     #[must_use]
     pub fn is_none(self) -> bool {

@@ -154,6 +154,7 @@ impl ImageGcManager {
 
     async fn begin(&self, trigger: Trigger, min_age: Option<Duration>) -> Result<Round<'_>, GcError> {
         let (began, clock) = ((self.options.wall_clock)(), (self.options.clock)());
+        self.drop_unfinished(false).await;
         let mut state = self.state().await?;
         let found = match self.find(&mut state).await {
             Ok(found) => {
@@ -169,6 +170,10 @@ impl ImageGcManager {
     }
 
     async fn remove_all(&self, round: &mut Round<'_>, goal: Goal) -> Vec<String> {
+        if goal == Goal::AllUnused {
+            let left = self.drop_unfinished(true).await;
+            round.report.freed_bytes = round.report.freed_bytes.saturating_add(left);
+        }
         self.remove_selected(&mut round.state, &mut round.found, goal, &mut round.report).await
     }
 
@@ -176,12 +181,30 @@ impl ImageGcManager {
     async fn free_shortage(&self, round: &mut Round<'_>, shortage: impl Fn(DiskSpace) -> Shortage + Send) {
         let freed = match self.measure().await {
             Ok((path, space)) => {
+                let missing = shortage(space);
+                let left = if missing.is_none() { 0 } else { self.drop_unfinished(true).await };
                 let Round { state, found, report, .. } = round;
-                self.free(state, found, &path, space, shortage(space), report).await
+                report.freed_bytes = report.freed_bytes.saturating_add(left);
+                let after = if left > 0 { self.probe(&path).await } else { Ok(space) };
+                match after {
+                    Ok(after) => self.free(state, found, &path, after, missing.after(space, after), report).await,
+                    Err(error) => Err(error),
+                }
             }
             Err(error) => Err(error),
         };
         round.errors.extend(freed.err());
+    }
+
+    /// What interrupted pulls left is fetched again where it is missed: it goes before any image. Answers the bytes.
+    async fn drop_unfinished(&self, all: bool) -> u64 {
+        match self.images.drop_unfinished_pulls(all).await {
+            Ok(bytes) => bytes.unwrap_or(0),
+            Err(error) => {
+                tracing::warn!(%error, "what interrupted pulls left stays for now");
+                0
+            }
+        }
     }
 
     fn since(&self, began: Instant) -> Duration {

@@ -12,11 +12,11 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use oci::Digest;
-use store::{Layer, Lease};
+use store::{Layer, Lease, Unfinished};
 use tokio_util::sync::CancellationToken;
 
 use super::choose::{Chosen, check_layers, check_platform, parse_config};
-use super::layer::{LayerJob, LayerKey, ReadyLayer};
+use super::layer::{LayerJob, LayerKey, Made, ReadyLayer};
 use super::part::{Assembled, Part};
 use super::wanted::{Blob, WEIGHT, biggest_first, weight};
 use crate::background::Held;
@@ -24,6 +24,7 @@ use crate::budget::Pull;
 use crate::engine::Shared;
 use crate::error::{self, cancelled, damaged};
 use crate::progress::Hub;
+use crate::resume;
 use crate::room::{Claim, Short};
 use crate::source::Source;
 
@@ -74,7 +75,13 @@ impl Assembly<'_> {
         drop(running);
         // Off this thread, and done when the error is told.
         let left: Vec<_> = blobs.into_iter().filter_map(|b| b.ready.and_then(ReadyLayer::into_last)).collect();
-        self.shared.background.discard(left).await;
+        if resume::is_interruption(&failed) {
+            let leave = move || left.into_iter().for_each(Made::leave);
+            // A panic there has been reported; nothing is lost but what it would have saved.
+            let _ = self.shared.background.start(leave).await;
+        } else {
+            self.shared.background.discard(left).await;
+        }
         Err(failed)
     }
 
@@ -174,10 +181,22 @@ impl Assembly<'_> {
         if !self.shared.options.check_disk_space {
             return Ok(claim.set(wanted, u64::MAX));
         }
-        let store = self.shared.store.clone();
-        let room = move || store.room().map_err(|e| error::from_store(store.root(), &e));
-        let free = self.shared.background.run(room).await?;
-        Ok(claim.set(wanted, free.unwrap_or(u64::MAX)))
+        let room = |drop_first: bool| {
+            let store = self.shared.store.clone();
+            self.shared.background.run(move || {
+                if drop_first {
+                    let freed = store.drop_unfinished(None);
+                    tracing::info!(bytes = freed.freed_bytes, "what pulls left goes, since there is too little room");
+                }
+                store.room().map_err(|e| error::from_store(store.root(), &e))
+            })
+        };
+        let claimed = claim.set(wanted.clone(), room(false).await?.unwrap_or(u64::MAX));
+        // What can be fetched again must not keep anybody from fetching.
+        if claimed.is_err() && self.shared.store.unfinished() != Unfinished::default() {
+            return Ok(claim.set(wanted, room(true).await?.unwrap_or(u64::MAX)));
+        }
+        Ok(claimed)
     }
 
     /// Whether the config is on this machine.

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use cri_api::{Error, Kind, LayerState, PullEvent, Result};
+use cri_api::{Kind, LayerState, PullEvent, Result};
 use oci::{Algorithm, Descriptor, Digest};
 use store::{Lease, NewBlob, UnpackedLayer};
 use tokio::time::Instant;
@@ -19,6 +19,7 @@ use crate::flight::Context;
 use crate::intake::{Feed, intake};
 use crate::kept::Keep;
 use crate::progress::Hub;
+use crate::resume::{self, Resuming};
 use crate::room::Room;
 use crate::source::{Chunks, Source};
 use crate::unpack::{Hands, InflateError, Outcome, Task, least};
@@ -77,6 +78,15 @@ impl ReadyLayer {
     }
 }
 
+impl Made {
+    /// Leaves the layer for a later pull, where it can be. Blocks.
+    pub(crate) fn leave(self) {
+        if let Some(layer) = Arc::into_inner(self.layer) {
+            layer.leave();
+        }
+    }
+}
+
 /// Layers that are unpacked and not yet committed: a pull that comes between the end of a job and the commit of whoever
 /// wanted it takes the layer from here, instead of fetching it again.
 #[derive(Default)]
@@ -129,76 +139,155 @@ impl LayerJob {
         let Self { key: LayerKey { algorithm, .. }, shared, lease, source, descriptor, pull } = self;
         let Context { token, hub } = context;
         let Descriptor { digest, size, .. } = &descriptor;
-        let opened = async {
-            let share = shared.budget.reserve(pull, *size, least(*size)).await;
-            hub.layer(digest, LayerState::Fetching);
-            Ok::<_, Error>((share, source.blob(&descriptor).await?))
-        };
-        let (_share, mut chunks) = tokio::select! {
+        let _share = tokio::select! {
             biased;
             () = token.cancelled() => return Err(cancelled()),
-            opened = opened => opened?,
+            share = shared.budget.reserve(pull, *size, least(*size)) => share,
         };
-        let hands = Hands {
-            background: shared.background.clone(),
-            budget: shared.budget.clone(),
-            cores: shared.cores.clone(),
-            store: shared.store.clone(),
-            lease,
-            limits: shared.options.limits.clone(),
-            parallel_inflate: shared.options.parallel_inflate && inflate::GzipBackend::default().keeps_pace(),
-            token: token.clone(),
-        };
-        loop {
-            let keep = Keep::start(&shared, &descriptor).await?;
-            let tee = keep.as_ref().map(Keep::tee);
-            let (feed, intake) = intake(digest.clone(), *size, tee);
-            let task = Task {
-                hands: hands.clone(),
-                blob: digest.clone(),
-                size: *size,
-                algorithm,
-                progress: progress(&shared, hub, digest),
-            };
-            let start = || shared.background.start(move || task.run(intake));
-            let pouring = pour(chunks.as_mut(), feed, digest, hub, &shared.room);
-            let pouring = async {
-                tokio::select! {
-                    biased;
-                    () = token.cancelled() => Err(cancelled()),
-                    fed = pouring => fed,
-                }
-            };
-            // A blob that fits into the window is there before a thread is: so that no thread waits for the network.
-            let (fed, first) = if *size <= SMALL {
-                pouring.await?;
-                (Ok(()), start())
-            } else {
-                let first = start();
-                (pouring.await, first)
-            };
-            // The feed is gone, so both sides come to an end; the directory of a layer that failed is gone with them.
-            let Outcome { inflated, untarred } = first.await.map_err(|_| error::thread_lost())?;
-            let untarred = untarred.join().await;
-            let untarred = untarred
-                .map(|(layer, diff_id)| (shared.background.hold(Made { layer: Arc::new(layer), blob: None }), diff_id));
-            match verdict(fed, inflated, untarred) {
-                Ok((mut made, diff_id)) => {
-                    if let Some(keep) = keep {
-                        made.blob = keep.finish(&diff_id).await?;
-                    }
-                    return Ok(ReadyLayer { kept: Arc::new(made), diff_id });
-                }
-                // A mirror may have it wrong where the registry has it right.
-                Err(error) if error.kind() == Kind::DataLoss && !token.is_cancelled() => {
-                    chunks.start_over(&error)?;
-                    tracing::warn!(layer = %digest, %error, "a damaged blob; another host is asked");
-                    shared.room.done(digest, 0);
-                    hub.layer(digest, LayerState::Fetching);
-                }
-                Err(error) => return Err(error),
-            }
+        if let Some((layer, diff_id)) = left_whole(&shared, &descriptor, algorithm, context).await? {
+            let made = shared.background.hold(Made { layer: Arc::new(layer), blob: None });
+            return Ok(ReadyLayer { kept: Arc::new(made), diff_id });
         }
+        hub.layer(digest, LayerState::Fetching);
+        let mut chunks = Resuming::new(&shared, &source, &descriptor);
+        let opened = tokio::select! {
+            biased;
+            () = token.cancelled() => Err(cancelled()),
+            opened = chunks.open() => opened,
+        };
+        let made = match opened {
+            Ok(()) => make(&shared, lease, &descriptor, algorithm, context, &mut chunks).await,
+            Err(error) => Err(error),
+        };
+        match &made {
+            Ok(_) => chunks.forget().await,
+            Err(error) => chunks.interrupted(error).await,
+        }
+        made
+    }
+}
+
+/// The layer that an earlier pull left whole, if it is what it was. Where blobs are kept, it is the blob that is wanted.
+async fn left_whole(
+    shared: &Arc<Shared>,
+    descriptor: &Descriptor,
+    algorithm: Algorithm,
+    context: &Context,
+) -> Result<Option<(UnpackedLayer, Digest)>> {
+    if shared.options.keep_blobs || shared.store.unfinished().layers == 0 {
+        return Ok(None);
+    }
+    let (store, blob, token) = (shared.store.clone(), descriptor.clone(), context.token.clone());
+    let take = move || Ok(store.take_left_layer(&blob.digest, blob.size, algorithm));
+    let Some(left) = shared.background.run(take).await? else { return Ok(None) };
+    context.hub.layer(&descriptor.digest, LayerState::Unpacking);
+    let (store, busy) = (shared.store.clone(), shared.cores.work());
+    // It ends soon after it is cancelled, and is left again then.
+    let verify = move || {
+        let _busy = busy;
+        left.verify(&|| token.is_cancelled()).map_err(|error| error::from_store(store.root(), &error))
+    };
+    let found = match shared.background.run(verify).await {
+        Ok(found) => found,
+        Err(error) => {
+            tracing::warn!(%error, layer = %descriptor.digest, "a layer that a pull left cannot be used");
+            None
+        }
+    };
+    if context.token.is_cancelled() {
+        if let Some((layer, _)) = found {
+            let _ = shared.background.start(move || layer.leave()).await;
+        }
+        return Err(cancelled());
+    }
+    if found.is_some() {
+        tracing::info!(layer = %descriptor.digest, "an earlier pull left it whole: nothing is fetched");
+        shared.room.done(&descriptor.digest, descriptor.size);
+    }
+    Ok(found)
+}
+
+/// Makes the layer of what comes.
+async fn make(
+    shared: &Arc<Shared>,
+    lease: Arc<Held<Lease>>,
+    descriptor: &Descriptor,
+    algorithm: Algorithm,
+    context: &Context,
+    chunks: &mut Resuming,
+) -> Result<ReadyLayer> {
+    let Context { token, hub } = context;
+    let Descriptor { digest, size, .. } = descriptor;
+    let hands = Hands {
+        background: shared.background.clone(),
+        budget: shared.budget.clone(),
+        cores: shared.cores.clone(),
+        store: shared.store.clone(),
+        lease,
+        limits: shared.options.limits.clone(),
+        parallel_inflate: shared.options.parallel_inflate && inflate::GzipBackend::default().keeps_pace(),
+        token: token.clone(),
+    };
+    loop {
+        let keep = Keep::start(shared, descriptor).await?;
+        let tee = keep.as_ref().map(Keep::tee);
+        let (feed, intake) = intake(digest.clone(), *size, tee);
+        let task = Task {
+            hands: hands.clone(),
+            blob: digest.clone(),
+            size: *size,
+            algorithm,
+            progress: progress(shared, hub, digest),
+        };
+        let start = || shared.background.start(move || task.run(intake));
+        let pouring = pour(chunks, feed, digest, hub, &shared.room);
+        let pouring = async {
+            tokio::select! {
+                biased;
+                () = token.cancelled() => Err(cancelled()),
+                fed = pouring => fed,
+            }
+        };
+        // A blob that fits into the window is there before a thread is: so that no thread waits for the network.
+        let (fed, first) = if *size <= SMALL {
+            pouring.await?;
+            (Ok(()), start())
+        } else {
+            let first = start();
+            (pouring.await, first)
+        };
+        // The feed is gone, so both sides come to an end; the directory of a layer that failed is gone with them.
+        let Outcome { inflated, untarred } = first.await.map_err(|_| error::thread_lost())?;
+        let untarred = untarred.join().await;
+        let untarred = untarred
+            .map(|(layer, diff_id)| (shared.background.hold(Made { layer: Arc::new(layer), blob: None }), diff_id));
+        match verdict(fed, inflated, untarred) {
+            Ok((mut made, diff_id)) => {
+                if let Some(keep) = keep {
+                    made.blob = keep.finish(&diff_id).await?;
+                } else if *size >= resume::LEAST {
+                    note_whole(shared, &made, descriptor, &diff_id).await;
+                }
+                return Ok(ReadyLayer { kept: Arc::new(made), diff_id });
+            }
+            // A mirror may have it wrong where the registry has it right.
+            Err(error) if error.kind() == Kind::DataLoss && !token.is_cancelled() => {
+                chunks.start_over(&error)?;
+                tracing::warn!(layer = %digest, %error, "a damaged blob; another host is asked");
+                shared.room.done(digest, 0);
+                hub.layer(digest, LayerState::Fetching);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// From now on, the layer outlives the process.
+async fn note_whole(shared: &Arc<Shared>, made: &Held<Made>, descriptor: &Descriptor, diff_id: &Digest) {
+    let (layer, blob, diff_id) = (Arc::clone(&made.layer), descriptor.clone(), diff_id.clone());
+    let noted = shared.background.start(move || layer.note_whole(&blob.digest, blob.size, &diff_id)).await;
+    if let Ok(Err(error)) = noted {
+        tracing::debug!(%error, layer = %descriptor.digest, "an interruption of the pull will lose it");
     }
 }
 
@@ -251,6 +340,7 @@ async fn pour(chunks: &mut dyn Chunks, feed: Feed, digest: &Digest, hub: &Hub, r
 mod tests {
     use super::*;
     use crate::intake::IntakeError;
+    use cri_api::Error;
     use inflate::detect;
 
     #[test]

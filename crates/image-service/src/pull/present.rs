@@ -58,6 +58,10 @@ impl Source for Present {
             None => self.inner.blob(descriptor).await,
         }
     }
+
+    async fn blob_from(&self, descriptor: &Descriptor, from: u64) -> Result<Box<dyn Chunks>> {
+        self.inner.blob_from(descriptor, from).await
+    }
 }
 
 fn matches(bytes: &[u8], descriptor: &Descriptor) -> bool {

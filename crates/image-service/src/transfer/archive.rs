@@ -185,6 +185,10 @@ impl Source for ArchiveSource {
     }
 
     async fn blob(&self, descriptor: &Descriptor) -> Result<Box<dyn Chunks>> {
+        self.blob_from(descriptor, 0).await
+    }
+
+    async fn blob_from(&self, descriptor: &Descriptor, from: u64) -> Result<Box<dyn Chunks>> {
         let extent = match self.elsewhere.get(&descriptor.digest) {
             Some(extent) => extent.clone(),
             None => {
@@ -193,7 +197,7 @@ impl Source for ArchiveSource {
             }
         };
         let path = self.archive.path().to_owned();
-        Ok(Box::new(Pieces { extent, at: 0, path, background: self.background.clone() }))
+        Ok(Box::new(Pieces { extent, at: from, path, background: self.background.clone() }))
     }
 }
 
@@ -219,5 +223,9 @@ impl Chunks for Pieces {
 
     fn start_over(&mut self, why: &Error) -> Result<()> {
         Err(why.clone())
+    }
+
+    fn is_remote(&self) -> bool {
+        false
     }
 }

@@ -13,6 +13,7 @@ mod power_cut;
 mod presence;
 mod pulling;
 mod refusals;
+mod resuming;
 mod sharing;
 mod signatures;
 mod space;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cri_api::{Error, Image, ImageService as _, ImageSpec, LayerState, ProgressSink, PullEvent, PullImageRequest};
-use image_service::{Engine, EngineOptions};
+use image_service::{Engine, EngineOptions, Resume};
 use oci::Digest;
 use registry::testing::{BuiltImage, ImageBuilder, LayerBuilder, TestRegistry};
 use store::view::View;
@@ -117,6 +117,8 @@ pub(crate) fn options(directory: &Path) -> EngineOptions {
             ..registry::RetryPolicy::default()
         },
         store: store::OpenOptions { durability: store::Durability::Relaxed, ..store::OpenOptions::default() },
+        // What is kept of pulls that were interrupted has tests of its own; for all others, nothing may be left of them.
+        resume: Resume::Off,
         ..EngineOptions::default()
     }
 }
@@ -155,6 +157,18 @@ impl Watch {
         loop {
             let notified = self.0.1.notified();
             if self.events().iter().any(&what) {
+                return;
+            }
+            notified.await;
+        }
+    }
+
+    /// The next event, whatever it is.
+    pub(crate) async fn next(&self) {
+        let seen = self.events().len();
+        loop {
+            let notified = self.0.1.notified();
+            if self.events().len() > seen {
                 return;
             }
             notified.await;

@@ -1,6 +1,6 @@
 //! `imagelet df`: what images cost on disk, each and all together. Everything comes from accounting; nothing is walked.
 
-use cri_api::{FilesystemUsage, Image, ImageSpec};
+use cri_api::{FilesystemUsage, Image, ImageSpec, UnfinishedPulls};
 use serde::Serialize;
 
 use crate::app::App;
@@ -27,6 +27,9 @@ struct Row {
 struct Usage {
     images: Vec<Row>,
     total: Total,
+    /// What interrupted pulls left for later ones. Not known from a remote runtime.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unfinished: Option<UnfinishedPulls>,
     filesystems: Vec<FilesystemUsage>,
 }
 
@@ -62,6 +65,11 @@ impl Report for Usage {
         let count = format!("{} image{}", total.images, if total.images == 1 { "" } else { "s" });
         let shared = total.used_bytes.zip(total.unique_bytes).map(|(used, unique)| used.saturating_sub(unique));
         table.row(["TOTAL".to_owned(), count, units::bytes(total.size), known(total.unique_bytes), known(shared)]);
+        if let Some(left) = self.unfinished.filter(|left| *left != UnfinishedPulls::default()) {
+            let what = format!("{} layers, {} parts", left.layers, left.blobs);
+            let name = "UNFINISHED PULLS".to_owned();
+            table.row([name, what, units::bytes(left.bytes), String::new(), String::new()]);
+        }
         for filesystem in &self.filesystems {
             let used = known(filesystem.used_bytes);
             let inodes = filesystem.inodes_used.map(|n| format!("{n} inodes")).unwrap_or_default();
@@ -83,6 +91,8 @@ pub(super) async fn run(app: &App) -> Outcome {
     let service = app.service().await?;
     let images = service.list_images(None).await.map_err(|e| Failure::call("list images", &e))?;
     let info = service.image_fs_info().await.map_err(|e| Failure::call("ask for file systems", &e))?;
+    let unfinished = service.unfinished_pulls().await;
+    let unfinished = unfinished.map_err(|e| Failure::call("ask for unfinished pulls", &e))?;
     let mut rows = Vec::with_capacity(images.len());
     for image in images {
         let spec = ImageSpec::new(&image.id);
@@ -90,7 +100,7 @@ pub(super) async fn run(app: &App) -> Outcome {
             service.image_usage(&spec).await.map_err(|e| Failure::call(format!("usage of {}", image.id), &e))?;
         rows.push(row(image, usage));
     }
-    app.printer.report(&usage(rows, info.image_filesystems))
+    app.printer.report(&usage(rows, unfinished, info.image_filesystems))
 }
 
 fn row(image: Image, usage: Option<cri_api::ImageUsage>) -> Row {
@@ -104,7 +114,7 @@ fn row(image: Image, usage: Option<cri_api::ImageUsage>) -> Row {
     }
 }
 
-fn usage(mut rows: Vec<Row>, filesystems: Vec<FilesystemUsage>) -> Usage {
+fn usage(mut rows: Vec<Row>, unfinished: Option<UnfinishedPulls>, filesystems: Vec<FilesystemUsage>) -> Usage {
     rows.sort_by(|a, b| b.size.cmp(&a.size).then_with(|| a.name.cmp(&b.name)));
     let total = Total {
         images: rows.len(),
@@ -113,7 +123,7 @@ fn usage(mut rows: Vec<Row>, filesystems: Vec<FilesystemUsage>) -> Usage {
         used_bytes: filesystems.first().and_then(|f| f.used_bytes),
         inodes_used: filesystems.first().and_then(|f| f.inodes_used),
     };
-    Usage { images: rows, total, filesystems }
+    Usage { images: rows, total, unfinished, filesystems }
 }
 
 #[cfg(test)]
@@ -132,7 +142,8 @@ mod tests {
         let known = |unique_bytes, shared_bytes| Some(ImageUsage { unique_bytes, shared_bytes });
         let rows = vec![row(image(1, 30), known(10, 20)), row(image(2, 50), known(30, 20))];
         let disk = FilesystemUsage { used_bytes: Some(60), mountpoint: "/m".into(), ..FilesystemUsage::default() };
-        let usage = usage(rows, vec![disk]);
+        let left = UnfinishedPulls { layers: 1, blobs: 2, bytes: 70 };
+        let usage = usage(rows, Some(left), vec![disk]);
         let lines: Vec<Vec<String>> = usage
             .table(false, false)
             .render()
@@ -141,12 +152,13 @@ mod tests {
             .collect();
         assert_eq!(lines[1][0], "h/x:2", "the largest first");
         assert_eq!(lines[3], ["TOTAL", "2", "images", "80B", "40B", "20B"]);
-        assert_eq!(lines[4], ["ON", "DISK", "/m", "-", "60B", "-", "-"]);
+        assert_eq!(lines[4], ["UNFINISHED", "PULLS", "1", "layers,", "2", "parts", "70B", "-", "-"]);
+        assert_eq!(lines[5], ["ON", "DISK", "/m", "-", "60B", "-", "-"]);
     }
 
     #[test]
     fn what_a_runtime_does_not_tell_is_a_dash() {
-        let usage = usage(vec![row(image(1, 30), None)], Vec::new());
+        let usage = usage(vec![row(image(1, 30), None)], None, Vec::new());
         assert_eq!(usage.total.unique_bytes, None);
         let text = usage.table(false, false).render();
         assert!(text.lines().nth(1).is_some_and(|l| l.trim_end().ends_with("30B    -        -")), "{text}");

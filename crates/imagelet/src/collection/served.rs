@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use cri_api::{
     CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, FsInfo, Image, ImageFilter, ImageLayers,
     ImageService, ImageSpec, ImageStatus, ImageUsage, MountRequest, MountedImage, PullImageRequest, Result,
+    UnfinishedPulls,
 };
 use image_manager::gc::{ImageGcManager, Pins};
 use image_manager::{Cause, MakeRoom as _};
@@ -105,6 +106,14 @@ impl ImageService for Served {
 
     async fn convert_images(&self, request: &ConvertRequest) -> Result<Option<ConvertReport>> {
         self.service.convert_images(request).await
+    }
+
+    async fn unfinished_pulls(&self) -> Result<Option<UnfinishedPulls>> {
+        self.service.unfinished_pulls().await
+    }
+
+    async fn drop_unfinished_pulls(&self, all: bool) -> Result<Option<u64>> {
+        self.service.drop_unfinished_pulls(all).await
     }
 
     async fn mount_image(&self, request: &MountRequest) -> Result<Option<MountedImage>> {

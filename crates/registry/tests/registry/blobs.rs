@@ -49,6 +49,28 @@ async fn an_empty_blob() {
 }
 
 #[tokio::test]
+async fn from_some_byte_on() {
+    for (fault, asked) in [
+        (None, vec!["bytes=100000-"]),
+        (Some(Fault::IgnoreRange), vec!["bytes=100000-"]),
+        (Some(Fault::RefuseRange), vec!["bytes=100000-", "-"]),
+        (Some(Fault::Truncate { after: 50_000 }), vec!["bytes=100000-", "bytes=150000-"]),
+    ] {
+        let (registry, blob) = with_blob().await;
+        if let Some(fault) = fault.clone() {
+            registry.faults().once("/blobs/", fault);
+        }
+        let mut stream = repository(&registry, "app").blob_from(&blob, 100_000).await.expect("opens");
+        let mut came = Vec::new();
+        while let Some(piece) = stream.next().await.expect("comes") {
+            came.extend_from_slice(&piece);
+        }
+        assert!(came == noise(SIZE)[100_000..], "{fault:?}");
+        assert_eq!(ranges(&registry), asked, "{fault:?}");
+    }
+}
+
+#[tokio::test]
 async fn without_length() {
     let (registry, blob) = with_blob().await;
     registry.faults().once("/blobs/", Fault::Chunked);

@@ -35,8 +35,12 @@ impl Inner {
         // A directory too deep to be deleted in one go is moved up while somebody deletes it.
         let deep = format!("deep-{}-", std::process::id());
         let busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let is_busy =
-            |name: &OsString| name.to_str().is_some_and(|name| busy.contains(name) || name.starts_with(&deep));
+        // Beside what is busy lies a file that says what it is.
+        let stem = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
+        let is_busy = |name: &OsString| {
+            name.to_str()
+                .is_some_and(|name| busy.contains(name) || busy.contains(&stem(name)) || name.starts_with(&deep))
+        };
         for name in self.names_in(layout::INGEST)?.into_iter().filter(|name| !is_busy(name)) {
             problems.push(self.stray(&self.layout.ingest, layout::INGEST, name, repair));
         }

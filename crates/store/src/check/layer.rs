@@ -8,11 +8,12 @@ use std::sync::Arc;
 use oci::{Digest, Hasher};
 
 use super::{Bad, Depth, ProblemKind, Target};
-use crate::ingest::Place;
+use crate::ingest::{Place, UnpackedLayer};
 use crate::layout;
 use crate::open::Inner;
 use crate::recipe::{self, RecipeError};
 use crate::records::LayerEntry;
+use crate::shape::Shape;
 use crate::unpack::UnpackError;
 
 /// How often progress is told.
@@ -80,11 +81,41 @@ impl Inner {
         read: Progress<'_>,
         cancelled: Cancelled<'_>,
     ) -> Verdict {
-        let (diff_id, shape) = (&entry.diff_id, entry.shape);
-        if let Err(error) = shape.verify(directory.as_fd()) {
-            return of_recipe(&error);
+        match self.hollow_copy(directory, &entry.diff_id, entry.shape, read, cancelled) {
+            Ok(_) => Verdict::Good,
+            Err(verdict) => verdict,
         }
-        let unsure = |what: &str, error: &dyn std::fmt::Display| bad(format!("{what}: {error}"), false);
+    }
+
+    /// The same for a directory that no record names: the copy that it is like, or what is wrong in words; nothing where it was
+    /// given up.
+    pub(crate) fn compare_with_own_stream(
+        self: &Arc<Self>,
+        directory: &OwnedFd,
+        diff_id: &Digest,
+        shape: Shape,
+        cancelled: Cancelled<'_>,
+    ) -> Result<Option<UnpackedLayer>, String> {
+        match self.hollow_copy(directory, diff_id, shape, &|_| {}, cancelled) {
+            Ok(copy) => Ok(Some(copy)),
+            Err(Verdict::Bad(bad)) => Err(bad.detail),
+            Err(Verdict::Good | Verdict::Cancelled) => Ok(None),
+        }
+    }
+
+    /// A copy without content, which the layer is like.
+    fn hollow_copy(
+        self: &Arc<Self>,
+        directory: &OwnedFd,
+        diff_id: &Digest,
+        shape: Shape,
+        read: Progress<'_>,
+        cancelled: Cancelled<'_>,
+    ) -> Result<UnpackedLayer, Verdict> {
+        if let Err(error) = shape.verify(directory.as_fd()) {
+            return Err(of_recipe(&error));
+        }
+        let unsure = |what: &str, error: &dyn std::fmt::Display| Err(bad(format!("{what}: {error}"), false));
         let ingest = match self.new_layer(shape) {
             Ok(ingest) => ingest,
             Err(error) => return unsure("there is no space for a copy to compare it with", &error),
@@ -111,13 +142,13 @@ impl Inner {
             (rebuilt, got, stopped, unpacked)
         });
         if stopped || matches!(unpacked, Err(UnpackError::Cancelled)) {
-            return Verdict::Cancelled;
+            return Err(Verdict::Cancelled);
         }
         if let Err(error) = &rebuilt {
-            return of_recipe(error);
+            return Err(of_recipe(error));
         }
         if got != *diff_id {
-            return of_digest(diff_id, &got);
+            return Err(of_digest(diff_id, &got));
         }
         let copy = match unpacked {
             Ok(copy) => copy,
@@ -129,10 +160,10 @@ impl Inner {
         let compared = layout::open_directory(&self.layout.ingest, &number.to_string())
             .and_then(|own| shape.difference(directory.as_fd(), own.as_fd(), &copy.outcome.implicit_dirs, cancelled));
         match compared {
-            Ok(None) if cancelled() => Verdict::Cancelled,
-            Ok(None) => Verdict::Good,
-            Ok(Some(what)) => bad(what, true),
-            Err(error) => bad(format!("it could not be compared: {error}"), is_of_the_medium(&error)),
+            Ok(None) if cancelled() => Err(Verdict::Cancelled),
+            Ok(None) => Ok(copy),
+            Ok(Some(what)) => Err(bad(what, true)),
+            Err(error) => Err(bad(format!("it could not be compared: {error}"), is_of_the_medium(&error))),
         }
     }
 }

@@ -36,5 +36,7 @@ mod remove;
 mod sharing;
 #[path = "support.rs"]
 mod support;
+#[path = "unfinished.rs"]
+mod unfinished;
 #[path = "view.rs"]
 mod view;

@@ -4,13 +4,14 @@ use serde_json::json;
 
 use super::{Group, Setting, word};
 use crate::config::value::show_bytes;
-use crate::config::{Durability, LayerFormat, LogFormat, LogLevel, Sharing};
+use crate::config::{Durability, LayerFormat, LogFormat, LogLevel, Resume, Sharing};
 
 /// Largest limit on a layer: what fits a file system.
 const MAX_LAYER: u64 = 1 << 60;
 
 const LEAST_MEMORY: u64 = image_service::LEAST_MEMORY as u64;
 
+const RESUMES: [(&str, Resume); 3] = [("auto", Resume::Auto), ("always", Resume::Always), ("off", Resume::Off)];
 const DURABILITIES: [(&str, Durability); 2] = [("full", Durability::Full), ("relaxed", Durability::Relaxed)];
 const LAYER_FORMATS: [(&str, LayerFormat); 3] =
     [("auto", LayerFormat::Auto), ("erofs", LayerFormat::Erofs), ("dir", LayerFormat::Dir)];
@@ -147,6 +148,19 @@ pub(super) static ROWS: &[Setting] = &[
                damaged. It takes about a third more disk",
         apply: |c, raw| raw.boolean().map(|v| c.keep_blobs = v),
         show: |c| json!(c.keep_blobs),
+    },
+    Setting {
+        field: "resumeTransfers",
+        flag: "resume-transfers",
+        variable: "IMAGELET_RESUME_TRANSFERS",
+        short: None,
+        value_name: "auto|always|off",
+        list: None,
+        group: Group::Engine,
+        help: "What an interrupted pull leaves for the next one, for a day or until the space is needed. auto: layers that were \
+               whole, and of others what came over a slow line; always: of others all that came; off: nothing",
+        apply: |c, raw| raw.choice(&RESUMES).map(|v| c.resume = v),
+        show: |c| word(&RESUMES, c.resume),
     },
     Setting {
         field: "layerFormat",

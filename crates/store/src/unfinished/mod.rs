@@ -1,0 +1,205 @@
+//! What pulls left that came to no end, kept for a while under `ingest/` so that a later pull need not fetch it again: layers
+//! that were whole and in no image yet ([`WholeLayer`]), and blobs as far as they came ([`Spool`]). A small file beside each says
+//! what it is; nothing is synced, so nothing here is believed: a layer is held against its own stream and diff id before anybody
+//! gets it, a blob piece by piece against digests. No image and no record of the database knows of any of it.
+//!
+//! It is counted, and is the first to go: by age, by number, or all of it when somebody needs the space. [`crate::sweep`] finds
+//! it again when the store is opened; the image service asks for it, and says what is to be left.
+
+mod layer;
+mod spool;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use oci::Digest;
+
+pub use layer::WholeLayer;
+pub use spool::Spool;
+
+use crate::ingest::Private;
+use crate::layout;
+use crate::open::{Inner, Store};
+use crate::records::Removed;
+use crate::sweep::number;
+
+/// What lies beside a layer and beside a spool: its number, a dot, and this.
+pub(crate) const LAYER: &str = "layer";
+pub(crate) const SPOOL: &str = "sums";
+/// A file that is being written beside one.
+pub(crate) const NEW: &str = "new";
+
+/// More than so many are never kept; the oldest go first.
+const MOST: usize = 64;
+
+/// What pulls left that came to no end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unfinished {
+    /// Layers that are whole.
+    pub layers: u64,
+    /// Blobs of which a part is here.
+    pub blobs: u64,
+    /// What it takes on the disk.
+    pub bytes: u64,
+    /// How many inodes.
+    pub inodes: u64,
+}
+
+/// One thing that was left.
+#[derive(Clone, Debug)]
+pub(crate) struct Left {
+    pub(crate) what: What,
+    pub(crate) bytes: u64,
+    pub(crate) inodes: u64,
+    /// When, in nanoseconds since 1970, as the file system says.
+    pub(crate) at: i64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum What {
+    Layer(layer::Record),
+    Spool { blob: Digest, size: u64 },
+}
+
+/// By the number under `ingest/`. Their names are busy ones, so that nobody takes them for left-overs.
+pub(crate) type Table = BTreeMap<u64, Left>;
+
+impl Store {
+    /// What there is. Nothing is measured here.
+    #[must_use]
+    pub fn unfinished(&self) -> Unfinished {
+        self.inner.left().values().fold(Unfinished::default(), |sum, left| Unfinished {
+            layers: sum.layers + u64::from(matches!(left.what, What::Layer(_))),
+            blobs: sum.blobs + u64::from(matches!(left.what, What::Spool { .. })),
+            bytes: sum.bytes + left.bytes,
+            inodes: sum.inodes + left.inodes,
+        })
+    }
+
+    /// Deletes what was left before this time (nanoseconds since 1970), or all of it. What a pull has taken up is not among it.
+    /// Needs no free space.
+    pub fn drop_unfinished(&self, before: Option<i64>) -> Removed {
+        let goes = |left: &Left| before.is_none_or(|before| left.at < before);
+        let gone: Table = {
+            let mut table = self.inner.left();
+            let numbers: Vec<u64> = table.iter().filter(|(_, left)| goes(left)).map(|(number, _)| *number).collect();
+            numbers.into_iter().filter_map(|number| table.remove_entry(&number)).collect()
+        };
+        self.inner.delete_left(gone)
+    }
+}
+
+impl Inner {
+    /// The table. Held only to look, and to put in and take out.
+    pub(crate) fn left(&self) -> MutexGuard<'_, Table> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps what somebody had to himself.
+    fn leave(self: &Arc<Self>, private: Private, left: Left) {
+        let number = private.leave();
+        let mut table = self.left();
+        table.insert(number, left);
+        let surplus = surplus(&mut table);
+        drop(table);
+        self.delete_left(surplus);
+    }
+
+    /// Takes out what fits.
+    fn take_left<T>(self: &Arc<Self>, fits: impl Fn(&What) -> Option<T>) -> Option<(Private, T)> {
+        let mut table = self.left();
+        let (number, found) = table.iter().find_map(|(number, left)| Some((*number, fits(&left.what)?)))?;
+        let beside = table.remove(&number)?.what.beside();
+        drop(table);
+        Some((Private::again(self, number, beside), found))
+    }
+
+    fn delete_left(self: &Arc<Self>, gone: Table) -> Removed {
+        let mut freed = Removed::default();
+        for (number, left) in gone {
+            freed.freed_bytes += left.bytes;
+            freed.freed_inodes += left.inodes;
+            drop(Private::again(self, number, left.what.beside()));
+        }
+        if freed.freed_bytes > 0 {
+            self.refill_reserve();
+        }
+        freed
+    }
+
+    /// Finds what was left among the names under `ingest/`. Answers the names that stay; everything else there is for nobody.
+    pub(crate) fn find_left(&self, names: &[OsString]) -> BTreeSet<OsString> {
+        let mut table = Table::new();
+        let Some(since) = self.unfinished_since else { return BTreeSet::new() };
+        let directory = self.layout.path.join(layout::INGEST);
+        let there: BTreeSet<u64> = names.iter().filter_map(number).collect();
+        for name in names {
+            let Some((number, beside)) = name.to_str().and_then(|name| name.split_once('.')) else { continue };
+            let Ok(number) = number.parse::<u64>() else { continue };
+            if !there.contains(&number) {
+                continue;
+            }
+            let found = match beside {
+                LAYER => layer::find(&directory, number),
+                SPOOL => spool::find(&directory, number),
+                _ => continue,
+            };
+            match found {
+                Ok(left) if left.at >= since => drop(table.insert(number, left)),
+                Ok(_) => tracing::debug!(number, "what a pull left is too old"),
+                Err(error) => tracing::debug!(number, %error, "what a pull left cannot be used"),
+            }
+        }
+        surplus(&mut table);
+        let mut stay = BTreeSet::new();
+        for (number, left) in &table {
+            self.note_busy(&number.to_string(), true);
+            stay.insert(number.to_string().into());
+            stay.insert(beside_name(*number, left.what.beside()).into());
+        }
+        *self.left() = table;
+        stay
+    }
+}
+
+impl What {
+    fn beside(&self) -> &'static str {
+        match self {
+            Self::Layer(_) => LAYER,
+            Self::Spool { .. } => SPOOL,
+        }
+    }
+}
+
+/// Takes out what is too much, the oldest first.
+fn surplus(table: &mut Table) -> Table {
+    let mut surplus = Table::new();
+    while table.len() > MOST {
+        let Some(oldest) = table.iter().min_by_key(|(_, left)| left.at).map(|(number, _)| *number) else { break };
+        surplus.extend(table.remove_entry(&oldest));
+    }
+    surplus
+}
+
+/// Name of the file beside one.
+pub(crate) fn beside_name(number: u64, beside: &str) -> String {
+    format!("{number}.{beside}")
+}
+
+/// When a file was last written, in nanoseconds since 1970.
+fn written(file: &std::fs::Metadata) -> i64 {
+    file.mtime().saturating_mul(1_000_000_000).saturating_add(file.mtime_nsec())
+}
+
+/// Reads a small file under `ingest/`, and when it was written.
+fn read_small(directory: &Path, name: &str, most: u64) -> std::io::Result<(Vec<u8>, i64)> {
+    use std::io::Read as _;
+    let file = std::fs::File::open(directory.join(name))?;
+    let at = written(&file.metadata()?);
+    let mut bytes = Vec::new();
+    file.take(most).read_to_end(&mut bytes)?;
+    Ok((bytes, at))
+}
