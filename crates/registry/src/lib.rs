@@ -16,6 +16,7 @@ mod challenge;
 mod client;
 mod document;
 mod error;
+mod extended_key_usage;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
 pub mod hosts;

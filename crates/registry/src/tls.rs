@@ -13,6 +13,7 @@ use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, OtherError, 
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 
+use crate::extended_key_usage::is_for_servers;
 use crate::namespace::TlsConfig;
 
 /// The certificate authorities that the system trusts. Reads files: not for an async worker thread.
@@ -116,7 +117,8 @@ impl ResolvesClientCert for Identities {
 
 /// Takes the usual chains, and beside them a server that shows one of the given certificates itself, though that says that it
 /// is an authority: `openssl req -x509` makes such certificates, and Go's verifier takes them. Whoever has its key could as well
-/// sign a server's certificate with it, so this trusts nobody who is not trusted already. Name and time are checked.
+/// sign a server's certificate with it, so this trusts nobody who is not trusted already. Name, time and
+/// what its key may be used for are checked.
 #[derive(Debug)]
 struct OrTheSame {
     inner: Arc<WebPkiServerVerifier>,
@@ -126,8 +128,7 @@ struct OrTheSame {
 /// Whether an authority's certificate was shown as a server's, and nothing else was found wrong before. Times are looked at first.
 fn is_authority_as_server(error: &rustls::Error) -> bool {
     let rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(source))) = error else { return false };
-    // The type of the library below is not ours to name.
-    format!("{source:?}") == "CaUsedAsEndEntity"
+    matches!(source.downcast_ref::<webpki::Error>(), Some(webpki::Error::CaUsedAsEndEntity))
 }
 
 impl ServerCertVerifier for OrTheSame {
@@ -141,6 +142,10 @@ impl ServerCertVerifier for OrTheSame {
     ) -> Result<ServerCertVerified, rustls::Error> {
         match self.inner.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
             Err(error) if is_authority_as_server(&error) && self.given.contains(end_entity) => {
+                // What would have been looked at next.
+                if !is_for_servers(end_entity) {
+                    return Err(CertificateError::InvalidPurpose.into());
+                }
                 verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
                 Ok(ServerCertVerified::assertion())
             }
@@ -219,7 +224,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::testing::{ca_pem, self_signed_pem};
+    use crate::testing::{ca_pem, self_signed_for_pem, self_signed_pem};
 
     fn certificate(pem: &[u8]) -> CertificateDer<'static> {
         CertificateDer::from_pem_slice(pem).expect("our own PEM")
@@ -234,8 +239,23 @@ mod tests {
     }
 
     #[test]
+    fn a_given_certificate_is_taken_only_for_what_it_is_for() {
+        let (server, now) = (ServerName::try_from("registry.example").expect("a name"), year(2060));
+        for (servers, taken) in [(true, true), (false, false)] {
+            let own = self_signed_for_pem(servers);
+            let got = verifier(&own).verify_server_cert(&certificate(&own), &[], &server, &[], now);
+            assert_eq!(got.is_ok(), taken, "{got:?}");
+            let purpose = rustls::Error::InvalidCertificate(CertificateError::InvalidPurpose);
+            assert!(got.err().is_none_or(|error| error == purpose));
+        }
+    }
+
+    fn year(n: u64) -> UnixTime {
+        UnixTime::since_unix_epoch(Duration::from_secs((n - 1970) * 31_556_952))
+    }
+
+    #[test]
     fn a_given_certificate_is_taken_by_name_and_in_its_time() {
-        let year = |n: u64| UnixTime::since_unix_epoch(Duration::from_secs((n - 1970) * 31_556_952));
         let (own, other) = (self_signed_pem(), ca_pem());
         let cases = [
             ("the very certificate", &own, "registry.example", 2030, None),

@@ -21,5 +21,5 @@ pub use line::Line;
 pub use push::PushAuth;
 pub use server::{Auth, Options, RequestLog, TestRegistry};
 pub use tar::{Entry, EntryKind};
-pub use tls::{TestTls, ca_pem, client_certificate_pem, client_key_pem, self_signed_pem};
+pub use tls::{TestTls, ca_pem, client_certificate_pem, client_key_pem, self_signed_for_pem, self_signed_pem};
 pub use tokens::TokenAuth;

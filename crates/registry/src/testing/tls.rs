@@ -13,6 +13,8 @@ const SERVER: &[u8] = include_bytes!("pem/server.pem");
 const SERVER_KEY: &[u8] = include_bytes!("pem/server.key.pem");
 const SELF: &[u8] = include_bytes!("pem/self.pem");
 const SELF_KEY: &[u8] = include_bytes!("pem/self.key.pem");
+const SELF_FOR_SERVERS: &[u8] = include_bytes!("pem/self-for-servers.pem");
+const SELF_FOR_CLIENTS: &[u8] = include_bytes!("pem/self-for-clients.pem");
 const CLIENT: &[u8] = include_bytes!("pem/client.pem");
 const CLIENT_KEY: &[u8] = include_bytes!("pem/client.key.pem");
 
@@ -41,6 +43,12 @@ pub fn ca_pem() -> Vec<u8> {
 #[must_use]
 pub fn self_signed_pem() -> Vec<u8> {
     SELF.to_vec()
+}
+
+/// The same for `registry.example`, with a word on who may show it: servers, or clients alone.
+#[must_use]
+pub fn self_signed_for_pem(servers: bool) -> Vec<u8> {
+    if servers { SELF_FOR_SERVERS.to_vec() } else { SELF_FOR_CLIENTS.to_vec() }
 }
 
 /// A client certificate that the registry accepts.

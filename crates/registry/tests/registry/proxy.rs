@@ -43,6 +43,16 @@ async fn what_goes_through_it() {
     assert_eq!((proxy.requests().len(), here.requests().len()), (1, 1));
 }
 
+#[tokio::test]
+async fn plain_http_does_not_go_through_a_proxy_for_https() {
+    let proxy = TestRegistry::open().await;
+    proxy.push("app", "1", &ImageBuilder::tiny("a"));
+    let client = client(ProxySettings { https: Some(proxy.url()), ..ProxySettings::default() });
+    let plain = client.repository(&reference("elsewhere.invalid/app:1"), None).expect("hosts").resolve().await;
+    assert!(plain.is_err(), "a name that nobody has");
+    assert!(proxy.requests().is_empty(), "{:?}", proxy.requests());
+}
+
 #[test]
 fn settings() {
     let bad = ProxySettings { http: Some("http://ada:swordfish@[".into()), ..ProxySettings::default() };

@@ -1,0 +1,120 @@
+//! What a certificate says its key may be used for: whether servers may show it. The TLS library looks at this only after it has
+//! taken the certificate for no authority's, and tells nobody; so the one that is both is looked at here, by the same rule. It reads
+//! DER that was parsed before, and refuses what it does not understand. Called by [`crate::tls`].
+
+const SEQUENCE: u8 = 0x30;
+const OBJECT: u8 = 0x06;
+const OCTETS: u8 = 0x04;
+/// The extensions of a certificate.
+const EXTENSIONS: u8 = 0xa3;
+/// 2.5.29.37
+const EXTENDED_KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x25];
+/// 1.3.6.1.5.5.7.3.1
+const SERVER_AUTH: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x01];
+
+/// Whether servers may show this certificate: it says nothing of usages, or names this one.
+pub(crate) fn is_for_servers(certificate: &[u8]) -> bool {
+    usages(certificate).is_some_and(|usages| usages.is_none_or(|usages| names(usages, SERVER_AUTH)))
+}
+
+/// The list of usages, if there is one; nothing where the certificate is not understood.
+fn usages(certificate: &[u8]) -> Option<Option<&[u8]>> {
+    let (body, _) = expect(certificate, SEQUENCE)?;
+    let (mut fields, _) = expect(body, SEQUENCE)?;
+    while !fields.is_empty() {
+        let (tag, content, rest) = next(fields)?;
+        fields = rest;
+        if tag == EXTENSIONS {
+            let (mut extensions, _) = expect(content, SEQUENCE)?;
+            while !extensions.is_empty() {
+                let (extension, rest) = expect(extensions, SEQUENCE)?;
+                extensions = rest;
+                let (name, mut value) = expect(extension, OBJECT)?;
+                if name == EXTENDED_KEY_USAGE {
+                    // A word on whether it is critical may stand between.
+                    let (mut tag, mut content);
+                    (tag, content, value) = next(value)?;
+                    if tag != OCTETS {
+                        (tag, content, _) = next(value)?;
+                    }
+                    let list = (tag == OCTETS).then_some(content)?;
+                    return Some(Some(expect(list, SEQUENCE)?.0));
+                }
+            }
+        }
+    }
+    Some(None)
+}
+
+fn names(mut list: &[u8], wanted: &[u8]) -> bool {
+    while let Some((usage, rest)) = expect(list, OBJECT) {
+        if usage == wanted {
+            return true;
+        }
+        list = rest;
+    }
+    false
+}
+
+/// The content of the next element, which has this tag, and what follows it.
+fn expect(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
+    let (found, content, rest) = next(bytes)?;
+    (found == tag).then_some((content, rest))
+}
+
+/// Tag and content of the next element, and what follows it.
+fn next(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (&[tag, first], rest) = bytes.split_first_chunk::<2>()?;
+    let (length, rest) = match first {
+        0..=0x7f => (usize::from(first), rest),
+        0x81..=0x83 => {
+            let (digits, rest) = rest.split_at_checked(usize::from(first - 0x80))?;
+            (digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest)
+        }
+        _ => return None,
+    };
+    let (content, rest) = rest.split_at_checked(length)?;
+    Some((tag, content, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls_pki_types::CertificateDer;
+    use rustls_pki_types::pem::PemObject as _;
+
+    use super::*;
+    use crate::testing::{ca_pem, self_signed_for_pem, self_signed_pem};
+
+    fn der(pem: &[u8]) -> Vec<u8> {
+        CertificateDer::from_pem_slice(pem).expect("our own PEM").to_vec()
+    }
+
+    #[test]
+    fn usages_of_certificates() {
+        let cases = [
+            ("nothing said", self_signed_pem(), true),
+            ("an authority's", ca_pem(), true),
+            ("for servers", self_signed_for_pem(true), true),
+            ("for clients alone", self_signed_for_pem(false), false),
+        ];
+        for (what, pem, want) in cases {
+            assert_eq!(is_for_servers(&der(&pem)), want, "{what}");
+        }
+        let whole = der(&self_signed_for_pem(true));
+        for length in 0..whole.len() {
+            // The signature is not looked at; whatever is cut off before is not understood, or is as it was.
+            let _ = is_for_servers(&whole[..length]);
+        }
+        assert!(!is_for_servers(&whole[..whole.len() / 2]));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn never_panics(at in 0_usize..600, to: u8) {
+            let mut bytes = der(&self_signed_for_pem(false));
+            let at = at % bytes.len();
+            bytes[at] = to;
+            let _ = is_for_servers(&bytes);
+        }
+    }
+}
