@@ -236,3 +236,20 @@ fn an_agent_tells_no_password() {
     seen.check("the agent's log", log.as_bytes());
     seen.files(&s.scratch.join("store"));
 }
+
+#[test]
+fn the_watch_over_all_tests_finds_what_it_looks_for() {
+    use std::panic::catch_unwind;
+    let s = Scene::new();
+    let _registry = GuardedRegistry::start(&s.scratch.join("registry"), &[("watch", "wolfsbane-and-cowbane")]);
+    // A name is told, whatever somebody has put into it.
+    let imagelet = s.imagelet.clone();
+    let told = catch_unwind(move || imagelet.run(&["inspect", "no.example/wolfsbane-and-cowbane:1"]));
+    let told = told.err().and_then(|why| why.downcast_ref::<String>().cloned()).unwrap_or_default();
+    assert!(told.contains("tells the secret"), "{told}");
+    let scratch = crate::support::Scratch::new();
+    let store = scratch.directory("store/image_manager");
+    fs::write(store.join("record"), STANDARD.encode("watch:wolfsbane-and-cowbane")).expect("write a record");
+    let told = catch_unwind(std::panic::AssertUnwindSafe(|| drop(scratch)));
+    assert!(told.is_err(), "a secret in the store is found");
+}

@@ -161,6 +161,7 @@ impl Imagelet {
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         };
         assert!(!done.stderr.contains("panicked at"), "imagelet {args:?} panicked:\n{}", done.stderr);
+        done.look(args);
         done
     }
 
@@ -173,11 +174,13 @@ impl Imagelet {
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start");
         child.stdin.take().expect("piped").write_all(input.as_bytes()).expect("imagelet reads its standard input");
         let output = child.wait_with_output().expect("it is our child");
-        Done {
+        let done = Done {
             code: output.status.code(),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
+        };
+        done.look(args);
+        done
     }
 
     /// Runs it to its end, which must be a good one. The answer is its standard output.
@@ -270,6 +273,13 @@ impl Imagelet {
 }
 
 impl Done {
+    /// No secret stands in what was written.
+    #[track_caller]
+    fn look(&self, args: &[&str]) {
+        super::secrets::look(&format!("imagelet {args:?}, standard output"), self.stdout.as_bytes());
+        super::secrets::look(&format!("imagelet {args:?}, standard error"), self.stderr.as_bytes());
+    }
+
     /// Asserts this exit code and one line on standard error, which is the answer.
     #[track_caller]
     pub(crate) fn fails(&self, code: i32, args: &[&str]) -> String {

@@ -84,6 +84,7 @@ impl Manifests {
 pub(crate) fn docker_config(entries: &[(&str, &str, &str)]) -> Value {
     let mut auths = serde_json::Map::new();
     for (registry, user, password) in entries {
+        super::secrets::note(user, password);
         auths.insert((*registry).to_owned(), json!({"auth": STANDARD.encode(format!("{user}:{password}"))}));
     }
     json!({ "auths": auths })

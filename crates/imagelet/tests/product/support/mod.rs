@@ -21,6 +21,7 @@ pub(crate) mod random;
 pub(crate) mod registry;
 pub(crate) mod scene;
 pub(crate) mod scratch;
+pub(crate) mod secrets;
 pub(crate) mod stage;
 pub(crate) mod tree;
 

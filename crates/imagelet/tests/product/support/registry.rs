@@ -248,6 +248,7 @@ fn accesses(lines: &[String]) -> Vec<Access> {
 /// Writes a password file in one step: the registry may be reading it.
 #[track_caller]
 fn write_passwords(file: &Path, users: &[(&str, &str)]) {
+    users.iter().for_each(|(user, password)| super::secrets::note(user, password));
     // A low cost: the registry computes it for every request.
     let entries = users.iter().map(|(user, password)| run(tool("htpasswd").args(["-BbnC", "4", user, password])));
     let new = file.with_extension("new");

@@ -1,0 +1,56 @@
+//! The watch over secrets in all product tests: every user and password that a registry knows or a pull secret has is noted, and
+//! whatever the program writes, to its outputs and into its store, is searched for them. The support does both; no test need think
+//! of it. What containers write is theirs, and so is what lies in a pod's volumes.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::manifests::forms_of;
+
+/// Shorter ones are words that stand anywhere.
+const SHORTEST: usize = 8;
+/// What is longer holds layers.
+const LONGEST: u64 = 16 << 20;
+
+/// Guards what must stand nowhere.
+static NOTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+/// From now on this password must stand nowhere, in whatever form.
+pub(crate) fn note(user: &str, password: &str) {
+    let forms = forms_of(user, password).into_iter().chain([STANDARD.encode(password)]);
+    let mut noted = NOTED.lock().unwrap_or_else(PoisonError::into_inner);
+    noted.extend(forms.filter(|form| form.len() >= SHORTEST));
+}
+
+/// Fails the test if one of them stands there.
+#[track_caller]
+pub(crate) fn look(what: &str, bytes: &[u8]) {
+    let noted = NOTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = noted.iter().find(|secret| bytes.windows(secret.len()).any(|window| window == secret.as_bytes()));
+    let found = found.cloned();
+    drop(noted);
+    assert!(found.is_none(), "{what} tells the secret {found:?}:\n{}", String::from_utf8_lossy(bytes));
+}
+
+/// The same for what lies below a directory of the program: names and content, but for layers and volumes.
+#[track_caller]
+pub(crate) fn look_below(directory: &Path) {
+    if NOTED.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
+        return;
+    }
+    for entry in fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok) {
+        let (path, name) = (entry.path(), entry.file_name());
+        look("the name of a file", path.as_os_str().as_encoded_bytes());
+        let Ok(about) = fs::symlink_metadata(&path) else { continue };
+        if about.is_dir() && !["layers", "pods", "mounts"].iter().any(|theirs| name == *theirs) {
+            look_below(&path);
+        } else if about.is_file() && about.len() <= LONGEST {
+            look(&path.display().to_string(), &fs::read(&path).unwrap_or_default());
+        }
+    }
+}
