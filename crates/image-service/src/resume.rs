@@ -32,7 +32,7 @@ pub enum Resume {
 }
 
 /// What was left is kept for so long.
-const KEPT_FOR: Duration = Duration::from_hours(24);
+const KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
 /// What was left before that is too old. Both in nanoseconds since 1970.
 pub(crate) fn kept_since(now: i64) -> i64 {
     now.saturating_sub(i64::try_from(KEPT_FOR.as_nanos()).unwrap_or(i64::MAX))
