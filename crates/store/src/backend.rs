@@ -30,6 +30,8 @@ struct Shared {
     youth: Arc<Youth>,
     /// Set by the first operation that fails; redb refuses everything from then on.
     failed: AtomicBool,
+    /// What was written may not be on the disk although the page cache takes it to be: a sync failed.
+    doubtful: Arc<AtomicBool>,
     /// Whether nothing is kept aside.
     through: AtomicBool,
     /// Guards what redb has written and the file has not, and the change to writing through.
@@ -72,17 +74,28 @@ fn to_usize(place: u64) -> usize {
 }
 
 impl ReservedFile {
-    /// Opens or creates it. Nothing is written until [`ReservedFile::begin`].
-    pub(crate) fn open(path: &Path, reserve: Arc<Reserve>, youth: Arc<Youth>) -> io::Result<Self> {
+    /// Opens or creates it. Nothing is written until [`ReservedFile::begin`], but for a file of which a sync has failed: the
+    /// kernel takes for written what it could not write, so all of it is written once more.
+    pub(crate) fn open(
+        path: &Path,
+        reserve: Arc<Reserve>,
+        youth: Arc<Youth>,
+        doubtful: Arc<AtomicBool>,
+    ) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
-        Ok(Self(Arc::new(Shared {
+        let file = Self(Arc::new(Shared {
             file,
             reserve,
             youth,
             failed: AtomicBool::new(false),
+            doubtful,
             through: AtomicBool::new(false),
             aside: Mutex::new(Some(Aside::default())),
-        })))
+        }));
+        if file.0.doubtful.load(Ordering::Acquire) {
+            file.write_again()?;
+        }
+        Ok(file)
     }
 
     /// Whether nothing has failed.
@@ -188,7 +201,38 @@ impl ReservedFile {
         }
         #[cfg(test)]
         self.0.reserve.syncs.fetch_add(1, Ordering::Relaxed);
-        self.with_reserve(|| self.0.file.sync_data())
+        self.note(match self.0.file.sync_data() {
+            Err(error) => {
+                self.0.doubtful.store(true, Ordering::Release);
+                let given = is_full(&error).then(|| self.0.reserve.give_up());
+                match given {
+                    Some(Ok(true)) => {
+                        tracing::warn!("the disk is full: the store's reserve is given up");
+                        // A second sync alone would have nothing to write, and say that all is well.
+                        self.write_again()
+                    }
+                    Some(Err(error)) => Err(error),
+                    Some(Ok(false)) | None => Err(error),
+                }
+            }
+            done => done,
+        })
+    }
+
+    /// Writes the whole file over itself, and syncs it.
+    fn write_again(&self) -> io::Result<()> {
+        let length = self.0.file.metadata()?.len();
+        let mut buffer = vec![0; 1 << 20];
+        let mut at = 0;
+        while at < length {
+            let part = buffer.len().min(usize::try_from(length - at).unwrap_or(usize::MAX));
+            self.0.file.read_exact_at(&mut buffer[..part], at)?;
+            self.0.file.write_all_at(&buffer[..part], at)?;
+            at += part as u64;
+        }
+        self.0.file.sync_data()?;
+        self.0.doubtful.store(false, Ordering::Release);
+        Ok(())
     }
 
     #[cfg(test)]
