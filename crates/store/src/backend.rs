@@ -26,6 +26,8 @@ pub(crate) struct ReservedFile(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     file: File,
+    /// The file system has become so: nothing can be written to this file.
+    read_only: bool,
     reserve: Arc<Reserve>,
     youth: Arc<Youth>,
     /// Set by the first operation that fails; redb refuses everything from then on.
@@ -74,28 +76,34 @@ fn to_usize(place: u64) -> usize {
 }
 
 impl ReservedFile {
-    /// Opens or creates it. Nothing is written until [`ReservedFile::begin`], but for a file of which a sync has failed: the
-    /// kernel takes for written what it could not write, so all of it is written once more.
+    /// Opens or creates it. Nothing is written until [`ReservedFile::begin`].
     pub(crate) fn open(
         path: &Path,
         reserve: Arc<Reserve>,
         youth: Arc<Youth>,
         doubtful: Arc<AtomicBool>,
     ) -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
-        let file = Self(Arc::new(Shared {
+        let writable = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+        let (file, read_only) = match writable {
+            // What is there can be read all the same.
+            Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => (File::open(path)?, true),
+            file => (file?, false),
+        };
+        Ok(Self(Arc::new(Shared {
             file,
+            read_only,
             reserve,
             youth,
             failed: AtomicBool::new(false),
             doubtful,
             through: AtomicBool::new(false),
             aside: Mutex::new(Some(Aside::default())),
-        }));
-        if file.0.doubtful.load(Ordering::Acquire) {
-            file.write_again()?;
-        }
-        Ok(file)
+        })))
+    }
+
+    /// Whether nothing can be written, by whatever the file system was when the file was opened.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.0.read_only
     }
 
     /// Whether nothing has failed.
@@ -113,6 +121,10 @@ impl ReservedFile {
         if self.is_through() {
             return Ok(());
         }
+        if self.0.read_only {
+            return self.note(Err(rustix::io::Errno::ROFS.into()));
+        }
+        self.heal()?;
         let mut aside = self.aside();
         if let Some(kept) = &*aside
             && self.note(self.changes_something(kept))?
@@ -217,6 +229,12 @@ impl ReservedFile {
             }
             done => done,
         })
+    }
+
+    /// Where a sync of the file has failed, the kernel takes for written what it could not write: all of it is written once
+    /// more.
+    pub(crate) fn heal(&self) -> io::Result<()> {
+        if self.0.doubtful.load(Ordering::Acquire) { self.note(self.write_again()) } else { Ok(()) }
     }
 
     /// Writes the whole file over itself, and syncs it.

@@ -182,6 +182,7 @@ impl Db {
     ) -> Result<T, E> {
         self.check_ground()?;
         self.youth.before_write().map_err(io_error)?;
+        self.give_up_read_only();
         let (value, stamp, failed) = self.with_handle(|handle| {
             let transaction = handle.begin_write()?;
             let value = act(&transaction)?;
@@ -192,13 +193,22 @@ impl Db {
         let Some(error) = failed else { return Ok(value) };
         // What failed last can have been the sync, with everything in its place.
         let error = redb::Error::from(error);
-        match self.read(|records| Ok::<_, DbError>(records.stamp()?)) {
-            Ok(found) if found == stamp => {
-                tracing::warn!(%error, "a change of the records succeeded at the second attempt");
-                Ok(value)
-            }
-            Ok(_) => Err(DbError::Redb(Box::new(error)).into()),
-            Err(_) => Err(DbError::Unsure(Box::new(error)).into()),
+        let found = self.read(|records| records.stamp());
+        let made = found.as_ref().is_ok_and(|found| *found == stamp);
+        if made && self.with_handle(|handle| handle.file.heal().map_err(io_error)).is_ok() {
+            tracing::warn!(%error, "a change of the records succeeded at the second attempt");
+            return Ok(value);
+        }
+        let is_certain = found.is_ok() && !made;
+        let error = Box::new(error);
+        Err(if is_certain { DbError::Redb(error) } else { DbError::Unsure(error) }.into())
+    }
+
+    /// The file system may be writable again: who wants to write has the file opened anew.
+    fn give_up_read_only(&self) {
+        let guard = self.handle.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(handle) = guard.as_ref().filter(|handle| handle.file.is_read_only()) {
+            handle.file.give_up();
         }
     }
 

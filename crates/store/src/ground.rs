@@ -101,12 +101,15 @@ const MOVED: &str = "trial-moved";
 
 /// Looks whether the file system has what layers of this shape need. A full disk says nothing about what it could do.
 pub(crate) fn try_file_system(layout: &Layout, shape: Shape, privileged: bool) -> Result<(), OpenError> {
+    let clear = || {
+        let names = [TRIAL, MOVED].map(|name| std::ffi::CString::new(name).expect("no zero byte in it"));
+        remove_tree::remove_trees(layout.ingest.as_fd(), &names)
+    };
+    // An attempt before this one may have been cut off.
+    clear().map_err(|source| OpenError::io("clear up in", &layout.path.join(layout::INGEST), source))?;
     let lacks = attempt(layout, shape, privileged);
-    for name in [TRIAL, MOVED] {
-        let name = std::ffi::CString::new(name).expect("no zero byte in it");
-        if let Err(error) = remove_tree::remove_tree(layout.ingest.as_fd(), &name) {
-            tracing::warn!(%error, "what was tried on the file system stays until the next start");
-        }
+    if let Err(error) = clear() {
+        tracing::warn!(%error, "what was tried on the file system stays until the next start");
     }
     match lacks {
         Ok(()) | Err((_, Errno::NOSPC | Errno::DQUOT)) => Ok(()),
@@ -160,8 +163,11 @@ fn of_a_tree(trial: &impl AsFd, file: &impl AsFd, privileged: bool) -> Result<()
         return Err(("modes of files", Errno::OPNOTSUPP));
     }
     let name: &CStr = if privileged { c"trusted.overlay.opaque" } else { c"user.overlay.opaque" };
-    rustix::fs::fsetxattr(file, name, b"y", XattrFlags::empty())
-        .map_err(no(if privileged { "trusted extended attributes" } else { "extended attributes of users" }))?;
+    rustix::fs::fsetxattr(file, name, b"y", XattrFlags::empty()).map_err(no(if privileged {
+        "trusted extended attributes"
+    } else {
+        "extended attributes of users"
+    }))?;
     if privileged {
         rustix::fs::mknodat(trial, "whiteout", FileType::CharacterDevice, Mode::empty(), 0)
             .map_err(no("devices, as overlayfs takes for whiteouts"))?;

@@ -67,13 +67,8 @@ struct Tracer {
 pub fn trace(mut child: Child, root: &Path, go: impl FnOnce(&mut Child)) -> Traced {
     let pid = |id: u32| Pid::from_raw(i32::try_from(id).expect("a process id"));
     let process = pid(child.id());
-    let mut tracer = Tracer {
-        process,
-        root: root.to_owned(),
-        armed: None,
-        threads: HashMap::new(),
-        traced: Traced::default(),
-    };
+    let mut tracer =
+        Tracer { process, root: root.to_owned(), armed: None, threads: HashMap::new(), traced: Traced::default() };
     let options = Options::PTRACE_O_TRACESYSGOOD
         | Options::PTRACE_O_TRACECLONE
         | Options::PTRACE_O_TRACEFORK
@@ -133,8 +128,7 @@ impl Tracer {
 
     /// Has every thread stop at its calls.
     fn wake(&mut self, awake: Pid) {
-        self.armed =
-            Some(Armed { class: Class::Thread, at: u32::MAX, lasting: false, errno: 0, calls: 0, failed: 0 });
+        self.armed = Some(Armed { class: Class::Thread, at: u32::MAX, lasting: false, errno: 0, calls: 0, failed: 0 });
         for thread in self.threads.keys().filter(|thread| **thread != awake) {
             // One that has just ended needs none.
             let _ = ptrace::interrupt(*thread);
@@ -174,8 +168,7 @@ impl Tracer {
 
     /// What a call is to answer that is not to be made.
     fn answer(&mut self, pid: Pid, registers: &nix::libc::user_regs_struct) -> Option<i64> {
-        let arguments =
-            [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9];
+        let arguments = [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9];
         let number = registers.orig_rax;
         if number == LSEEK && arguments[1] & (0xffff << 48) == MAGIC {
             return Some(self.word(arguments[1] & !(0xffff << 48)));

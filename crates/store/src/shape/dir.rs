@@ -42,11 +42,8 @@ pub(super) fn apply(
         exact: outcome.exact,
         root_opaque: outcome.root_opaque,
     };
-    let (bytes, inodes) = beside(private).map_err(|source| UnpackError::Io {
-        operation: "looking at",
-        path: ".".to_owned(),
-        source,
-    })?;
+    let (bytes, inodes) =
+        beside(private).map_err(|source| UnpackError::Io { operation: "looking at", path: ".".to_owned(), source })?;
     stats.disk_bytes += bytes;
     stats.inodes += inodes;
     Ok((outcome, stats))

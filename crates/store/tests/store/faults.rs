@@ -12,8 +12,7 @@ use std::sync::Arc;
 
 use imagelet_store::check::{CheckError, CheckOptions, Depth, ProblemKind};
 use imagelet_store::{
-    CommitError, ConvertError, ImageCommit, LayerFormat, LayerSource, OpenError, Store, StoreError,
-    UnpackError,
+    CommitError, ConvertError, ImageCommit, LayerFormat, LayerSource, OpenError, Store, StoreError, UnpackError,
 };
 use oci::{Digest, chain_id};
 use rustix::io::Errno;
@@ -498,12 +497,7 @@ fn fail_at_every_step(work: &str) {
     });
     let mut rest = String::new();
     std::io::Read::read_to_string(&mut lines, &mut rest).expect("readable");
-    assert!(
-        traced.success,
-        "{work}: {}; the calls that failed last:\n{}\n{rest}",
-        traced.end,
-        traced.last.join("\n")
-    );
+    assert!(traced.success, "{work}: {}; the calls that failed last:\n{}\n{rest}", traced.end, traced.last.join("\n"));
     let points = rest.lines().find_map(|line| line.strip_prefix("POINTS ")).expect("it came to its end");
     writeln!(std::io::stdout(), "{work}: {points} faults; {:?}", traced.by_call).expect("writes");
     assert!(points.parse::<u32>().expect("a number") > 5, "{work}: {points} faults are too few");

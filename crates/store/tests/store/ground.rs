@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use imagelet_store::check::{CheckOptions, Depth, ProblemKind};
-use imagelet_store::{OpenError, OpenOptions, Store, StoreError};
+use imagelet_store::{OpenError, Store, StoreError};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use super::support::{Image, LoopDisk, Tar, check_accounts, in_directories, list, open, options, plain_layer, run};
@@ -28,8 +28,13 @@ fn works(root: &Path) {
     let store = open(root);
     check_accounts(&store);
     same(&store, &two);
-    let all =
-        CheckOptions { depth: Depth::Files, repair: false, recent_only: false, cancelled: &|| false, progress: &|_| {} };
+    let all = CheckOptions {
+        depth: Depth::Files,
+        repair: false,
+        recent_only: false,
+        cancelled: &|| false,
+        progress: &|_| {},
+    };
     let report = store.check(&all).expect("ends");
     assert_eq!((report.problems, report.incomplete), (vec![], vec![]), "{}", root.display());
     store.remove_image(&two.id()).expect("removes");
@@ -74,8 +79,8 @@ fn disks_of_every_kind_hold_a_store() {
         ("mkfs.btrfs", 128 << 20, &["-q"]),
     ] {
         let disk = LoopDisk::made_by(program, bytes, options);
-        // Blocks of btrfs are counted when it has written them.
-        if program == "mkfs.btrfs" {
+        // Where blocks that list blocks come with the writing, what a layer takes is known only afterwards.
+        if ["mkfs.btrfs", "mkfs.ext2"].contains(&program) || options.contains(&"1024") {
             let store = open(&disk.path.join("store"));
             let image = image("one");
             image.pull(&store, "docker.io/library/one:1");
@@ -224,8 +229,11 @@ fn a_pull_at_each_size_of_a_disk() {
     let filler = disk.path.join("filler");
     for left in (0..48).map(|step| step * (36 << 10)) {
         let file = fs::File::create(&filler).expect("creates");
-        let take = disk.free().saturating_sub(left);
-        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, take).expect("there is so much");
+        let mut take = disk.free().saturating_sub(left);
+        // To note which blocks a file has takes some as well.
+        while take > 0 && rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, take).is_err() {
+            take = take.saturating_sub(16 << 10);
+        }
         let pulled = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let lease = store.lease();
             let mut layers = Vec::new();
@@ -310,7 +318,8 @@ fn who_finds_another_lock_does_not_work_beside_the_first() {
     drop(second);
     drop(first);
     let store = open(&root);
-    (same(&store, &kept), same(&store, &other));
+    same(&store, &kept);
+    same(&store, &other);
     check_accounts(&store);
 }
 
@@ -414,8 +423,13 @@ fn files_that_others_change_are_found() {
         let mut stream = Vec::new();
         let exported = store.export_layer(&store.image_layers(&record).expect("readable")[0], &mut stream);
         assert!(exported.is_err() || stream != image.layers[0].1, "{change}");
-        let check =
-            CheckOptions { depth: Depth::Digest, repair: true, recent_only: false, cancelled: &|| false, progress: &|_| {} };
+        let check = CheckOptions {
+            depth: Depth::Digest,
+            repair: true,
+            recent_only: false,
+            cancelled: &|| false,
+            progress: &|_| {},
+        };
         let report = store.check(&check).expect("ends");
         let kinds = [ProblemKind::DamagedLayer, ProblemKind::MissingLayer];
         assert!(report.problems.iter().any(|problem| kinds.contains(&problem.kind)), "{change}: {report:?}");
@@ -424,19 +438,4 @@ fn files_that_others_change_are_found() {
     }
     store.remove_image(&image.id()).expect("removes");
     check_accounts(&store);
-}
-
-#[test]
-fn a_store_of_an_ordinary_user_needs_attributes_of_users() {
-    if !in_directories() {
-        return;
-    }
-    let disk = LoopDisk::ext4(32 << 20);
-    disk.remount("nouser_xattr");
-    let options = OpenOptions { privileged: Some(false), ..options() };
-    match Store::open(&disk.path.join("store"), options) {
-        Err(error @ OpenError::Lacks { .. }) => refused(&error, "ext4", "extended attributes of users"),
-        // Newer kernels have taken the option away, and the attributes are always there.
-        opened => drop(opened.expect("or it works")),
-    }
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use imagelet_store::{
-    CommitError, Durability, ImageCommit, ImageRecord, LayerFormat, LayerSource, Lease, NewBlob, OpenOptions, Store, StoreError,
-    UnpackedLayer,
+    CommitError, Durability, ImageCommit, ImageRecord, LayerFormat, LayerSource, Lease, NewBlob, OpenOptions, Store,
+    StoreError, UnpackedLayer,
 };
 use oci::{Digest, chain_id};
 
