@@ -14,7 +14,7 @@ suite() { # suite PACKAGE BINARY FILTER   runs tests and keeps the lines of thei
   else
     cargo test --locked -p "$1" --test "$2" "$3" -- --nocapture 2>&1 | tee "$log" || result=1
   fi
-  grep -E ' cuts tried| kills' "$log" | sed 's/^ *//' >>"$figures" || true
+  grep -E ' cuts tried| kills| faults;' "$log" | sed 's/^ *//' >>"$figures" || true
   return "$result"
 }
 
@@ -37,7 +37,11 @@ part_fuzz() { # FUZZ_MINUTES of CPU for every parser of foreign input
   return "$result"
 }
 
-parts=(power kills fuzz)
+part_faults() { # every error at every system call that the store makes, in both shapes
+  IMAGELET_FAULTS=all suite imagelet-store store faults::
+}
+
+parts=(power kills faults fuzz)
 [ $# -gt 0 ] || set -- "${parts[@]}"
 for part in "$@"; do
   declare -F "part_$part" >/dev/null || { echo "usage: test-long.sh [${parts[*]}]" >&2; exit 2; }

@@ -111,7 +111,7 @@ pub(crate) const BORDERS: &[Border] = &[
     Border {
         package: "imagelet-store",
         uses: &["imagelet-oci", "imagelet-erofs"],
-        tests_use: &["imagelet-testdisk"],
+        tests_use: &["imagelet-testdisk", "imagelet-testfault"],
         third_party: None,
         never_reaches: NETWORK,
         reason: "store is disk only: no network, no async",
@@ -180,6 +180,14 @@ pub(crate) const BORDERS: &[Border] = &[
         reason: "testdisk is a disk for tests: it knows nothing of what is kept on it, and nothing that is shipped has it",
     },
     Border {
+        package: "imagelet-testfault",
+        uses: &[],
+        tests_use: &[],
+        third_party: Some(&["nix", "rustix"]),
+        never_reaches: &["tokio", "hyper", "redb", "imagelet-store"],
+        reason: "testfault lets system calls of tests fail: it knows calls and a directory, and nothing that is shipped has it",
+    },
+    Border {
         package: "xtask",
         uses: &[],
         tests_use: &[],
@@ -228,6 +236,11 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
         packages: &["fuser"],
         owners: &["imagelet-testdisk"],
         reason: "a file system of our own serves the disks of tests, and nothing else",
+    },
+    Wrapper {
+        packages: &["nix"],
+        owners: &["imagelet-testfault"],
+        reason: "for tracing alone, which rustix does not do; everything else goes through rustix",
     },
     Wrapper { packages: &["redb"], owners: &["imagelet-store"], reason: "only store keeps records" },
     Wrapper {

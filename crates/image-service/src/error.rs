@@ -104,7 +104,7 @@ pub(crate) fn from_store(root: &Path, error: &StoreError) -> Error {
     }
     let kind = match error {
         StoreError::NotFound(_) => Kind::NotFound,
-        StoreError::InUse { .. } => Kind::FailedPrecondition,
+        StoreError::InUse { .. } | StoreError::Displaced(_) => Kind::FailedPrecondition,
         StoreError::InvalidName { .. } | StoreError::UnsuitableName { .. } => Kind::InvalidArgument,
         StoreError::Corrupt(_) => Kind::DataLoss,
         _ => of_io(error).unwrap_or(Kind::Internal),

@@ -26,10 +26,14 @@ pub(crate) struct ReservedFile(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     file: File,
+    /// The file system has become so: nothing can be written to this file.
+    read_only: bool,
     reserve: Arc<Reserve>,
     youth: Arc<Youth>,
     /// Set by the first operation that fails; redb refuses everything from then on.
     failed: AtomicBool,
+    /// What was written may not be on the disk although the page cache takes it to be: a sync failed.
+    doubtful: Arc<AtomicBool>,
     /// Whether nothing is kept aside.
     through: AtomicBool,
     /// Guards what redb has written and the file has not, and the change to writing through.
@@ -73,16 +77,33 @@ fn to_usize(place: u64) -> usize {
 
 impl ReservedFile {
     /// Opens or creates it. Nothing is written until [`ReservedFile::begin`].
-    pub(crate) fn open(path: &Path, reserve: Arc<Reserve>, youth: Arc<Youth>) -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    pub(crate) fn open(
+        path: &Path,
+        reserve: Arc<Reserve>,
+        youth: Arc<Youth>,
+        doubtful: Arc<AtomicBool>,
+    ) -> io::Result<Self> {
+        let writable = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+        let (file, read_only) = match writable {
+            // What is there can be read all the same.
+            Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => (File::open(path)?, true),
+            file => (file?, false),
+        };
         Ok(Self(Arc::new(Shared {
             file,
+            read_only,
             reserve,
             youth,
             failed: AtomicBool::new(false),
+            doubtful,
             through: AtomicBool::new(false),
             aside: Mutex::new(Some(Aside::default())),
         })))
+    }
+
+    /// Whether nothing can be written, by whatever the file system was when the file was opened.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.0.read_only
     }
 
     /// Whether nothing has failed.
@@ -100,6 +121,10 @@ impl ReservedFile {
         if self.is_through() {
             return Ok(());
         }
+        if self.0.read_only {
+            return self.note(Err(rustix::io::Errno::ROFS.into()));
+        }
+        self.heal()?;
         let mut aside = self.aside();
         if let Some(kept) = &*aside
             && self.note(self.changes_something(kept))?
@@ -188,7 +213,44 @@ impl ReservedFile {
         }
         #[cfg(test)]
         self.0.reserve.syncs.fetch_add(1, Ordering::Relaxed);
-        self.with_reserve(|| self.0.file.sync_data())
+        self.note(match self.0.file.sync_data() {
+            Err(error) => {
+                self.0.doubtful.store(true, Ordering::Release);
+                let given = is_full(&error).then(|| self.0.reserve.give_up());
+                match given {
+                    Some(Ok(true)) => {
+                        tracing::warn!("the disk is full: the store's reserve is given up");
+                        // A second sync alone would have nothing to write, and say that all is well.
+                        self.write_again()
+                    }
+                    Some(Err(error)) => Err(error),
+                    Some(Ok(false)) | None => Err(error),
+                }
+            }
+            done => done,
+        })
+    }
+
+    /// Where a sync of the file has failed, the kernel takes for written what it could not write: all of it is written once
+    /// more.
+    pub(crate) fn heal(&self) -> io::Result<()> {
+        if self.0.doubtful.load(Ordering::Acquire) { self.note(self.write_again()) } else { Ok(()) }
+    }
+
+    /// Writes the whole file over itself, and syncs it.
+    fn write_again(&self) -> io::Result<()> {
+        let length = self.0.file.metadata()?.len();
+        let mut buffer = vec![0; 1 << 20];
+        let mut at = 0;
+        while at < length {
+            let part = buffer.len().min(usize::try_from(length - at).unwrap_or(usize::MAX));
+            self.0.file.read_exact_at(&mut buffer[..part], at)?;
+            self.0.file.write_all_at(&buffer[..part], at)?;
+            at += part as u64;
+        }
+        self.0.file.sync_data()?;
+        self.0.doubtful.store(false, Ordering::Release);
+        Ok(())
     }
 
     #[cfg(test)]

@@ -259,15 +259,22 @@ impl<'a> Linked<'a> {
         self.blobs.retain(|(number, _)| !taken.contains(number));
         let left = self.replaced.iter().copied().chain(released.iter().map(|entry| entry.number));
         if let Err(error) = self.inner.delete_blobs(left) {
-            tracing::warn!(%error, "blobs that no image has any more stay until the next start");
+            tracing::warn!(%error, "blobs that no image has any more stay for a while");
         }
+    }
+}
+
+impl Linked<'_> {
+    /// Has all of them stay, for the records may name them.
+    pub(crate) fn leave(&mut self) {
+        self.blobs.clear();
     }
 }
 
 impl Drop for Linked<'_> {
     fn drop(&mut self) {
         if let Err(error) = self.inner.delete_blobs(self.blobs.iter().map(|(number, _)| *number)) {
-            tracing::warn!(%error, "blobs that no image took stay until the next start");
+            tracing::warn!(%error, "blobs that no image took stay for a while");
         }
     }
 }
@@ -338,6 +345,7 @@ impl Inner {
             match rustix::fs::unlinkat(&self.layout.root, format!("{BLOBS}/{number}"), AtFlags::empty()) {
                 Ok(()) | Err(Errno::NOENT) => {}
                 Err(error) => {
+                    self.note_untidy();
                     let error = StoreError::io("delete", self.layout.blob_path(number), error);
                     first = first.and(Err(error));
                 }

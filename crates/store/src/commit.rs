@@ -86,6 +86,7 @@ impl Store {
         let repo_digest = commit.repo_digest.as_deref().map(images::digest_name).transpose()?;
 
         let inner = &self.inner;
+        inner.tidy_up();
         let mut next_layer = inner.commit.lock().unwrap_or_else(PoisonError::into_inner);
         // On a disk that is nearly full, what is left is for removals.
         let documents = [Some(&commit.config), Some(&commit.manifest), commit.index.as_ref()];
@@ -104,7 +105,7 @@ impl Store {
         }
         if inner.durability == Durability::Full && !(moves.is_empty() && linked.is_empty()) {
             // The names are there already, so that this makes them durable as well.
-            inner.sync_file_system()?;
+            inner.sync_layers()?;
             // Everything is on the disk, so that this costs the least here.
             let youth = inner.db.youth();
             youth.end().map_err(|source| StoreError::io("settle", &inner.layout.path, source))?;
@@ -112,10 +113,16 @@ impl Store {
         inner.measure(&moves)?;
         // From here to the leases below, a removal must not take what has just become visible.
         let mut leases = inner.lease_table();
-        let (record, released) = inner.db.write(|transaction| {
+        let written = inner.db.write(|transaction| {
             let write = Write { transaction, id: &id, commit: &commit, tag, repo_digest, next_layer: *next_layer };
             write.image(inner, &steps, &joins, &mut linked, &named)
-        })?;
+        });
+        if written.as_ref().is_err_and(CommitError::is_unsure) {
+            // Records without files would be worse than files without records.
+            moved.leave();
+            linked.leave();
+        }
+        let (record, released) = written?;
         for id in &record.layers {
             leases.orphans.remove(id);
         }
@@ -180,14 +187,25 @@ impl<'a> Moved<'a> {
     }
 }
 
+impl Moved<'_> {
+    /// Has everything stay where it is, for the records may say so. Nobody can use it before they do.
+    pub(crate) fn leave(&mut self) {
+        for step in self.done.drain(..) {
+            step.layer.note_lost();
+        }
+        self.inner.note_untidy();
+    }
+}
+
 impl Drop for Moved<'_> {
     fn drop(&mut self) {
         let layout = &self.inner.layout;
         for step in &self.done {
             let (from, to) = (step.id.to_string(), step.number.to_string());
             if let Err(error) = rustix::fs::renameat(&layout.layers, from.as_str(), &layout.ingest, to.as_str()) {
-                tracing::warn!(%error, layer = %step.id, "a layer could not be moved back; the next start deletes it");
+                tracing::warn!(%error, layer = %step.id, "a layer could not be moved back; it is deleted later");
                 step.layer.note_lost();
+                self.inner.note_untidy();
             }
         }
     }

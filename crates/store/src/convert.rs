@@ -9,6 +9,7 @@ use std::sync::{Arc, PoisonError};
 
 use oci::Digest;
 
+use crate::check::is_of_the_medium;
 use crate::commit::{Moved, put_new_layers};
 use crate::db::{Records, RecordsMut};
 use crate::error::StoreError;
@@ -161,7 +162,11 @@ impl Inner {
         if !self.has_layer(old.id) {
             return Ok(None);
         }
-        let Ok(directory) = self.layout.open_layer(old.id) else { return Ok(None) };
+        let directory = match self.layout.open_layer(old.id) {
+            Ok(directory) => directory,
+            Err(error) if is_of_the_medium(&error) => return Ok(None),
+            Err(error) => return Err(StoreError::io("open", self.layout.layer_path(old.id), error).into()),
+        };
         match self.copy_of(&directory, old.entry.shape, to, &old.entry.diff_id, cancelled) {
             Err(StoreError::Copy { source: UnpackError::Cancelled, .. }) => Err(ConvertError::Cancelled),
             copied => Ok(copied?),
@@ -192,7 +197,7 @@ impl Inner {
         }
         if self.durability == Durability::Full {
             // The names are there already, so that this makes them durable as well.
-            self.sync_file_system()?;
+            self.sync_layers()?;
             self.db.youth().end().map_err(|source| StoreError::io("settle", &self.layout.path, source))?;
         }
         self.measure(&moves)?;
@@ -210,7 +215,7 @@ impl Inner {
             }
         }
         let mut leases = self.lease_table();
-        let (before, after) = self.db.write(|transaction| {
+        let written = self.db.write(|transaction| {
             let mut before = Vec::new();
             for step in &moves {
                 before.push((replaced(step), transaction.layer_of_image(replaced(step))?));
@@ -219,7 +224,11 @@ impl Inner {
             transaction.put_next_layer(*next_layer)?;
             let after = moves.iter().map(|step| transaction.layer_of_image(step.id));
             Ok::<_, StoreError>((before, after.collect::<Result<Vec<_>, _>>()?))
-        })?;
+        });
+        if matches!(written, Err(StoreError::Unsure(_))) {
+            moved.leave();
+        }
+        let (before, after) = written?;
         for step in moved.done() {
             let own = Lease::new(Arc::clone(self));
             own.hold(&mut leases, step.id);
@@ -238,7 +247,7 @@ impl Inner {
             done.inodes_after += entry.stats.inodes;
         }
         if let Err(error) = self.delete_directories(&gone) {
-            tracing::warn!(%error, "layers that were converted stay in their old shape beside the new one until the next start");
+            tracing::warn!(%error, "layers that were converted stay in their old shape beside the new one for a while");
         }
         self.refill_reserve();
         Ok(())

@@ -11,7 +11,7 @@ use oci::{Digest, Hasher};
 use crate::error::StoreError;
 use crate::ingest::UnpackedLayer;
 use crate::open::Inner;
-use crate::recipe;
+use crate::recipe::{self, RecipeError};
 use crate::shape::Shape;
 use crate::unpack::UnpackError;
 
@@ -30,20 +30,27 @@ impl Inner {
         let (reader, mut writer) =
             io::pipe().map_err(|source| StoreError::io("open a pipe for", &self.layout.path, source))?;
         let (rebuilt, unpacked, got) = std::thread::scope(|scope| {
-            let rebuilding = scope.spawn(move || from.rebuild(directory.as_fd(), &mut writer));
+            let rebuild = move || from.rebuild(directory.as_fd(), &mut writer);
+            let rebuilding = std::thread::Builder::new().name("store-rebuild".into()).spawn_scoped(scope, rebuild);
+            let rebuilding = rebuilding
+                .map_err(|source| StoreError::io("start a thread to copy a layer of", &self.layout.path, source))?;
             let tar = Hashing { reader, hasher: diff_id.algorithm().hasher() };
             let mut tar = BufReader::with_capacity(recipe::BUFFER, tar);
             let unpacked = ingest.unpack(&mut tar, cancelled);
             let Hashing { reader, hasher } = tar.into_inner();
             // Without a reader the other side ends, if it has not yet.
             drop(reader);
-            (rebuilding.join(), unpacked, hasher.finish())
-        });
+            Ok::<_, StoreError>((rebuilding.join(), unpacked, hasher.finish()))
+        })?;
         match (rebuilt, unpacked) {
             // The stream is as it was, or the unpacking failed for reasons of its own.
             (Ok(Ok(())), Ok(layer)) if got == *diff_id => Ok(Some(Arc::new(layer))),
             (_, Err(error @ (UnpackError::Io { .. } | UnpackError::Cancelled))) => {
                 Err(StoreError::Copy { diff_id: diff_id.clone(), source: error })
+            }
+            // It is not the layer that is to blame.
+            (Ok(Err(error @ RecipeError::Read { .. })), _) if !error.is_of_the_medium() => {
+                Err(StoreError::Export { diff_id: diff_id.clone(), source: error })
             }
             (rebuilt, unpacked) => {
                 tracing::warn!(

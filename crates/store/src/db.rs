@@ -3,11 +3,13 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use redb::{Database, ReadTransaction, ReadableDatabase, WriteTransaction};
 
 use crate::backend::ReservedFile;
+use crate::ground::Ground;
 use crate::reserve::Reserve;
 use crate::tables;
 pub(crate) use crate::tables::{Document, Records, RecordsMut};
@@ -20,7 +22,11 @@ const CACHE_BYTES: usize = 8 * 1024 * 1024;
 #[derive(Debug)]
 pub(crate) enum DbError {
     Redb(Box<redb::Error>),
+    /// A change failed at its very end, and whether it was made cannot be found out.
+    Unsure(Box<redb::Error>),
     Corrupt(String),
+    /// The store is not where it was.
+    Displaced(String),
 }
 
 macro_rules! from_redb {
@@ -45,6 +51,10 @@ pub(crate) struct Db {
     path: PathBuf,
     reserve: Arc<Reserve>,
     youth: Arc<Youth>,
+    /// A sync has failed since all of the file was written.
+    doubtful: Arc<AtomicBool>,
+    /// What must be where it was, for a change to be made. Set when the store is open.
+    ground: OnceLock<Ground>,
     /// Guards the handle: shared by all users, exclusive while it is replaced.
     handle: RwLock<Option<Handle>>,
 }
@@ -66,8 +76,14 @@ fn guarded<T, E: From<DbError>>(act: impl FnOnce() -> Result<T, E>) -> Result<T,
 }
 
 impl Handle {
-    fn open(path: &Path, reserve: &Arc<Reserve>, youth: &Arc<Youth>) -> Result<Self, DbError> {
-        let file = ReservedFile::open(path, Arc::clone(reserve), Arc::clone(youth)).map_err(io_error)?;
+    fn open(
+        path: &Path,
+        reserve: &Arc<Reserve>,
+        youth: &Arc<Youth>,
+        doubtful: &Arc<AtomicBool>,
+    ) -> Result<Self, DbError> {
+        let file = ReservedFile::open(path, Arc::clone(reserve), Arc::clone(youth), Arc::clone(doubtful));
+        let file = file.map_err(io_error)?;
         let open = || Ok(Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(file.clone())?);
         Ok(Self { db: Some(guarded::<_, DbError>(open)?), file })
     }
@@ -115,7 +131,8 @@ impl Drop for Handle {
 impl Db {
     /// Opens or creates it, with all tables.
     pub(crate) fn open(path: &Path, reserve: Arc<Reserve>, youth: Arc<Youth>) -> Result<Self, DbError> {
-        let handle = Handle::open(path, &reserve, &youth)?;
+        let doubtful = Arc::default();
+        let handle = Handle::open(path, &reserve, &youth, &doubtful)?;
         // A store that is there is opened without a write: there may be no space for one.
         handle.act(|handle| {
             if !tables::are_there(&handle.db().begin_read()?)? {
@@ -125,7 +142,20 @@ impl Db {
             }
             Ok::<_, DbError>(())
         })?;
-        Ok(Self { path: path.to_owned(), reserve, youth, handle: RwLock::new(Some(handle)) })
+        let handle = RwLock::new(Some(handle));
+        Ok(Self { path: path.to_owned(), reserve, youth, doubtful, ground: OnceLock::new(), handle })
+    }
+
+    /// From now on nothing is changed unless the ground is as it is now.
+    pub(crate) fn stand_on(&self, ground: Ground) {
+        // A store is opened once.
+        let _ = self.ground.set(ground);
+    }
+
+    /// Whether the store is where it was opened.
+    pub(crate) fn check_ground(&self) -> Result<(), DbError> {
+        let Some(ground) = self.ground.get() else { return Ok(()) };
+        ground.displaced().map_err(io_error)?.map_or(Ok(()), |what| Err(DbError::Displaced(what)))
     }
 
     pub(crate) fn reserve(&self) -> &Reserve {
@@ -145,18 +175,41 @@ impl Db {
     }
 
     /// One change of the records: durable when it returns (unless the store is young, and of relaxed durability), or
-    /// nothing when it fails.
+    /// nothing when it fails; but for [`DbError::Unsure`], which says that it may be either.
     pub(crate) fn write<T, E: From<DbError>>(
         &self,
         act: impl FnOnce(&WriteTransaction) -> Result<T, E>,
     ) -> Result<T, E> {
+        self.check_ground()?;
         self.youth.before_write().map_err(io_error)?;
-        self.with_handle(|handle| {
+        self.give_up_read_only();
+        let (value, stamp, failed) = self.with_handle(|handle| {
             let transaction = handle.begin_write()?;
             let value = act(&transaction)?;
-            transaction.commit().map_err(DbError::from)?;
-            Ok(value)
-        })
+            let stamp = transaction.stamp()?.wrapping_add(1);
+            transaction.put_stamp(stamp)?;
+            Ok::<_, E>((value, stamp, transaction.commit().err()))
+        })?;
+        let Some(error) = failed else { return Ok(value) };
+        // What failed last can have been the sync, with everything in its place.
+        let error = redb::Error::from(error);
+        let found = self.read(|records| records.stamp());
+        let made = found.as_ref().is_ok_and(|found| *found == stamp);
+        if made && self.with_handle(|handle| handle.file.heal().map_err(io_error)).is_ok() {
+            tracing::warn!(%error, "a change of the records succeeded at the second attempt");
+            return Ok(value);
+        }
+        let is_certain = found.is_ok() && !made;
+        let error = Box::new(error);
+        Err(if is_certain { DbError::Redb(error) } else { DbError::Unsure(error) }.into())
+    }
+
+    /// The file system may be writable again: who wants to write has the file opened anew.
+    fn give_up_read_only(&self) {
+        let guard = self.handle.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(handle) = guard.as_ref().filter(|handle| handle.file.is_read_only()) {
+            handle.file.give_up();
+        }
     }
 
     /// Runs `act` on a usable handle.
@@ -169,10 +222,12 @@ impl Db {
             drop(guard);
             let mut guard = self.handle.write().unwrap_or_else(PoisonError::into_inner);
             if !guard.as_ref().is_some_and(Handle::is_usable) {
+                // In the place of one that is gone a new one would be made.
+                self.check_ground()?;
                 tracing::warn!(path = %self.path.display(), "the database failed before, and is opened again");
                 // The old handle closes its file before the new one opens it.
                 *guard = None;
-                *guard = Some(Handle::open(&self.path, &self.reserve, &self.youth)?);
+                *guard = Some(Handle::open(&self.path, &self.reserve, &self.youth, &self.doubtful)?);
             }
         }
     }

@@ -58,6 +58,38 @@ pub enum OpenError {
         /// Effective user of this process.
         user: u32,
     },
+    /// The file system lacks something that a store needs.
+    #[error("no store can be in {} on the file system {kind}: {what}", root.display())]
+    Lacks {
+        /// The store's root.
+        root: PathBuf,
+        /// Name of the file system.
+        kind: String,
+        /// What it lacks.
+        what: String,
+    },
+    /// Somebody has taken the records away.
+    #[error(
+        "store {} has layers, and its database meta.redb is gone or empty: put it back, or remove all that is in {}, to begin \
+         anew and pull all images again",
+        root.display(), root.display()
+    )]
+    NoRecords {
+        /// The store's root.
+        root: PathBuf,
+    },
+    /// The database is not what was written.
+    #[error(
+        "the database {} is damaged: put a good one in its place, or remove all that is in the store's root, to begin anew and \
+         pull all images again",
+        path.display()
+    )]
+    Damaged {
+        /// The database's file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// Files are to be shared in a way that the file system does not have.
     #[error("files cannot be shared by {way} in store {}: its file system cannot do that", root.display())]
     NoSharing {
@@ -105,11 +137,17 @@ pub enum StoreError {
         source: io::Error,
     },
     /// The database refused something.
-    #[error("the store's database failed")]
+    #[error("use the store's database")]
     Database(#[source] Box<redb::Error>),
+    /// The database refused the very end of a change, which may have been made or not. Whoever does it again finds out.
+    #[error("write the store's database, in which the change may be or not")]
+    Unsure(#[source] Box<redb::Error>),
     /// A record in the database cannot be read, or refers to one that is not there.
     #[error("the store's database is damaged: {0}")]
     Corrupt(String),
+    /// Somebody has moved, replaced or deleted the root, the lock or the database, or mounted something over them.
+    #[error("nothing can be changed: {0}; the process has to be started again")]
+    Displaced(String),
     /// No such image.
     #[error("no image {0}")]
     NotFound(Digest),
@@ -155,11 +193,33 @@ pub enum StoreError {
     },
 }
 
+impl OpenError {
+    pub(crate) fn io(operation: &'static str, path: &Path, source: impl Into<io::Error>) -> Self {
+        Self::Io { operation, path: path.to_owned(), source: source.into() }
+    }
+
+    /// Why the database cannot be opened.
+    pub(crate) fn of_database(path: &Path, error: DbError) -> Self {
+        match error {
+            DbError::Redb(error) => match *error {
+                redb::Error::Io(source) if source.kind() != io::ErrorKind::UnexpectedEof => {
+                    Self::io("open the database", path, source)
+                }
+                error => Self::Damaged { path: path.to_owned(), source: error.into() },
+            },
+            DbError::Corrupt(what) => Self::Damaged { path: path.to_owned(), source: what.into() },
+            error => StoreError::from(error).into(),
+        }
+    }
+}
+
 impl From<DbError> for StoreError {
     fn from(error: DbError) -> Self {
         match error {
             DbError::Redb(source) => Self::Database(source),
+            DbError::Unsure(source) => Self::Unsure(source),
             DbError::Corrupt(what) => Self::Corrupt(what),
+            DbError::Displaced(what) => Self::Displaced(what),
         }
     }
 }
@@ -181,23 +241,39 @@ impl StoreError {
         Self::Io { operation, path: path.into(), source: source.into() }
     }
 
+    /// The same to be told once more, with its causes in its text.
+    pub(crate) fn as_io(&self) -> io::Error {
+        let kind = match self {
+            Self::Io { source, .. } => source.kind(),
+            _ => io::ErrorKind::Other,
+        };
+        let mut text = self.to_string();
+        let mut next = std::error::Error::source(self);
+        while let Some(source) = next {
+            text = format!("{text}: {source}");
+            next = source.source();
+        }
+        io::Error::new(kind, text)
+    }
+
     /// Whether the disk is full, or the user's share of it.
     #[must_use]
     pub fn is_disk_full(&self) -> bool {
         let source = match self {
             Self::Io { source, .. } => source,
-            Self::Database(source) => match source.as_ref() {
+            Self::Database(source) | Self::Unsure(source) => match source.as_ref() {
                 redb::Error::Io(source) => source,
                 _ => return false,
             },
             Self::Copy { source: crate::unpack::UnpackError::Io { source, .. }, .. } => source,
+            Self::Export { source: crate::recipe::RecipeError::Read { source, .. }, .. } => source,
             _ => return false,
         };
         matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
     }
 }
 
-/// Why an image was not committed. The store is as it was before.
+/// Why an image was not committed. The store is as it was before; only after [`StoreError::Unsure`] it may have all of the image.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
     /// A layer whose directories depend on the layers below it was meanwhile committed on top of other layers, or is
@@ -233,6 +309,11 @@ pub enum CommitError {
 }
 
 impl CommitError {
+    /// Whether the image may be there all the same.
+    pub(crate) fn is_unsure(&self) -> bool {
+        matches!(self, Self::Store(StoreError::Unsure(_)))
+    }
+
     /// Whether the disk is full.
     #[must_use]
     pub fn is_disk_full(&self) -> bool {

@@ -31,19 +31,22 @@ impl Store {
     pub fn new_layer(&self, lease: &Lease) -> Result<LayerIngest, StoreError> {
         // The lease says that a pull is going on; a layer that is not yet in the store needs no protection.
         let _ = lease;
+        self.inner.tidy_up();
+        self.inner.db.check_ground()?;
         self.inner.new_layer(self.inner.shape)
     }
 }
 
 impl Inner {
     pub(crate) fn new_layer(self: &Arc<Self>, shape: Shape) -> Result<LayerIngest, StoreError> {
+        let since = self.failed_syncs.load(Ordering::Acquire);
         let private = self.private();
         let (path, name) = (self.layout.ingest_path(private.number), private.name());
         let failed = |source: io::Error| StoreError::io("create the layer directory", &path, source);
         rustix::fs::mkdirat(&self.layout.ingest, name.as_str(), Mode::RWXU).map_err(|e| failed(e.into()))?;
         let directory = layout::open_directory(&self.layout.ingest, &name).map_err(failed)?;
         shape.begin(&directory).map_err(failed)?;
-        Ok(LayerIngest { private, directory, shape })
+        Ok(LayerIngest { private, directory, shape, since })
     }
 
     /// A name under `ingest/` that nobody else has. There is nothing yet.
@@ -130,7 +133,8 @@ impl Drop for Private {
         let text = self.number.to_string();
         let name = CString::new(text.as_str()).expect("digits have no zero byte");
         if let Err(error) = remove_tree::remove_tree(self.inner.layout.ingest.as_fd(), &name) {
-            tracing::warn!(%error, number = self.number, "what a pull had to itself stays until the next start");
+            tracing::warn!(%error, number = self.number, "what a pull had to itself stays for a while");
+            self.inner.note_untidy();
         }
         self.inner.note_busy(&text, false);
     }
@@ -141,6 +145,8 @@ pub struct LayerIngest {
     private: Private,
     directory: OwnedFd,
     shape: Shape,
+    /// How many syncs had failed when it was begun.
+    since: u64,
 }
 
 impl fmt::Debug for LayerIngest {
@@ -211,6 +217,7 @@ impl LayerIngest {
             outcome,
             stats: Mutex::new(stats),
             shape,
+            since: self.since,
             shares,
             apart,
             state: Mutex::new(State::Private(self.private, None)),
@@ -224,6 +231,8 @@ pub struct UnpackedLayer {
     pub(crate) inner: Arc<Inner>,
     pub(crate) outcome: UnpackOutcome,
     pub(crate) shape: Shape,
+    /// How many syncs had failed when it was begun.
+    since: u64,
     /// Guards the numbers, of which those of the disk are taken once more by the commit.
     stats: Mutex<LayerStats>,
     /// Whether it has files of other layers. They are not in its numbers.
@@ -240,7 +249,7 @@ enum State {
     Private(Private, Option<Digest>),
     /// Under `layers/`, and leased so that it stays while this layer is shared.
     Committed(LayerId, #[expect(dead_code, reason = "held for its end")] Lease),
-    /// A commit failed half way, and the directory could not be moved back.
+    /// A commit failed half way, and the directory stays where it is.
     Lost,
 }
 
@@ -315,6 +324,8 @@ impl UnpackedLayer {
 
     pub(crate) fn place(&self) -> Place {
         match &*self.lock() {
+            // The kernel takes for written what it could not write: nobody knows whether that was of this layer.
+            State::Private(..) if self.since != self.inner.failed_syncs.load(Ordering::Acquire) => Place::Lost,
             State::Private(private, patched_for) => {
                 Place::Private { number: private.number, patched_for: patched_for.clone() }
             }

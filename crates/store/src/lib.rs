@@ -17,6 +17,7 @@ mod error;
 mod flush;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
+mod ground;
 mod images;
 mod ingest;
 mod layers;

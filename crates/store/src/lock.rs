@@ -4,7 +4,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _};
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -46,7 +46,22 @@ pub(crate) enum LockError {
 
 impl StoreLock {
     /// Takes the lock, or says who has it. Does not wait.
-    pub(crate) fn take(path: &Path, mut holder: Holder) -> Result<Self, LockError> {
+    pub(crate) fn take(path: &Path, holder: Holder) -> Result<Self, LockError> {
+        // One that was deleted or replaced between the opening and the lock is nobody's.
+        loop {
+            let lock = Self::take_this(path, holder.clone())?;
+            let (own, named) = (lock.file.metadata(), std::fs::metadata(path));
+            let identity = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
+            match (own.map(identity), named.map(identity)) {
+                (Ok(own), Ok(named)) if own == named => return Ok(lock),
+                (Err(error), _) => return Err(LockError::Io(error)),
+                (_, Err(error)) if error.kind() != io::ErrorKind::NotFound => return Err(LockError::Io(error)),
+                _ => {}
+            }
+        }
+    }
+
+    fn take_this(path: &Path, mut holder: Holder) -> Result<Self, LockError> {
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)

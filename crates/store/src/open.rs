@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use rustix::fs::Mode;
@@ -14,6 +14,7 @@ use rustix::fs::Mode;
 use crate::db::Db;
 use crate::error::{OpenError, StoreError};
 use crate::flush::Flusher;
+use crate::ground::{self, Ground};
 use crate::layout::{self, Layout};
 use crate::lease::{Lease, LeaseTable};
 use crate::lock::{Holder, LockError, StoreLock};
@@ -159,6 +160,10 @@ pub(crate) struct Inner {
     /// Shared by those who delete directories whose records are gone; a check that looks for directories without records
     /// has it alone.
     pub(crate) deleting: RwLock<()>,
+    /// Something could not be deleted, or be moved back: it is looked for later.
+    untidy: AtomicBool,
+    /// How many syncs of the file system failed.
+    pub(crate) failed_syncs: AtomicU64,
     /// Guards the names under `ingest/` that somebody works with. What else is there was left over.
     pub(crate) busy: Mutex<BTreeSet<String>>,
     /// As in the options.
@@ -188,22 +193,30 @@ impl Store {
         };
         let fresh = check_version(root, &boot)?;
         let layout = Layout::open(root).map_err(|source| io_error("open the directories of", root, source))?;
+        ground::check_parts(&layout)?;
         narrow(&layout)?;
         let (fresh, youth) = look_at_age(&layout, fresh, &boot, options.durability)?;
+        if !fresh {
+            ground::check_database(&layout)?;
+        }
         let reserve_path = root.join(layout::RESERVE);
         let reserve = Reserve::open(&reserve_path, options.reserve_bytes)
             .map_err(|source| io_error("open", &reserve_path, source))?;
         let reserve = Arc::new(reserve);
-        let db = Db::open(&root.join(layout::DATABASE), Arc::clone(&reserve), youth).map_err(StoreError::from)?;
-        if fresh {
-            let text = format!("{VERSION}\n");
-            layout::write_whole(&layout.root, layout::VERSION, layout::VERSION_NEW, text.as_bytes())
-                .map_err(|source| io_error("write the version of", root, source))?;
-        }
+        let database = root.join(layout::DATABASE);
+        let db = Db::open(&database, Arc::clone(&reserve), youth)
+            .map_err(|error| OpenError::of_database(&database, error))?;
         let privileged = options.privileged.unwrap_or_else(is_privileged);
         let (shape, why_shape) =
             Shape::of_new_layers(options.layer_format, options.sharing, privileged, || probe::support(&layout));
         tracing::debug!(?shape, why = why_shape, "what new layers are made into");
+        if fresh {
+            ground::try_file_system(&layout, shape, privileged)?;
+            let text = format!("{VERSION}\n");
+            layout::write_whole(&layout.root, layout::VERSION, layout::VERSION_NEW, text.as_bytes())
+                .map_err(|source| io_error("write the version of", root, source))?;
+        }
+        db.stand_on(Ground::of(root).map_err(|source| io_error("look at", root, source))?);
         let inner = Inner {
             layout,
             db,
@@ -221,6 +234,8 @@ impl Store {
             mounting: Mutex::default(),
             next_ingest: AtomicU64::new(1),
             deleting: RwLock::default(),
+            untidy: AtomicBool::new(false),
+            failed_syncs: AtomicU64::new(0),
             busy: Mutex::default(),
             unfinished_since: options.unfinished_since,
             left: Mutex::default(),
@@ -287,7 +302,7 @@ impl Drop for Inner {
 }
 
 fn io_error(operation: &'static str, path: &Path, source: impl Into<io::Error>) -> OpenError {
-    OpenError::Io { operation, path: path.to_owned(), source: source.into() }
+    OpenError::io(operation, path, source)
 }
 
 /// Makes the root where it is missing, and refuses one that is not ours. Changes nothing that exists.
@@ -465,6 +480,26 @@ impl Inner {
     /// Notes in the lock file that all layers below this number are good.
     pub(crate) fn good_up_to(&self, next_layer: u64) -> io::Result<()> {
         self.lock.good_up_to(next_layer, !self.db.youth().is_young())
+    }
+
+    /// Notes that something is left which is nobody's.
+    pub(crate) fn note_untidy(&self) {
+        self.untidy.store(true, Ordering::Release);
+    }
+
+    /// Says whether something is left which is nobody's, once.
+    pub(crate) fn take_untidy(&self) -> bool {
+        self.untidy.load(Ordering::Acquire) && self.untidy.swap(false, Ordering::AcqRel)
+    }
+
+    /// Writes what new layers have to the disk. Where that fails, none is used that was begun before: what the kernel could
+    /// not write it does not try to write once more.
+    pub(crate) fn sync_layers(&self) -> Result<(), StoreError> {
+        let synced = self.sync_file_system();
+        if synced.is_err() {
+            self.failed_syncs.fetch_add(1, Ordering::AcqRel);
+        }
+        synced
     }
 
     /// Writes all files of the store's file system to the disk.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use oci::{Digest, chain_id};
 
+use crate::check::is_of_the_medium;
 use crate::commit::LayerSource;
 use crate::db::Records;
 use crate::error::{CommitError, StoreError};
@@ -198,8 +199,12 @@ impl Inner {
         directory: std::io::Result<OwnedFd>,
         shape: Shape,
     ) -> Result<Arc<UnpackedLayer>, CommitError> {
-        // A directory that is gone meanwhile cannot be copied from.
-        let Ok(directory) = directory else { return Err(wanted.taken()) };
+        let directory = match directory {
+            Ok(directory) => directory,
+            // One that is gone meanwhile cannot be copied from.
+            Err(error) if is_of_the_medium(&error) => return Err(wanted.taken()),
+            Err(error) => return Err(StoreError::io("open a layer in", &self.layout.path, error).into()),
+        };
         self.copy_of(&directory, shape, self.shape, wanted.diff_id, &|| false)?.ok_or_else(|| wanted.taken())
     }
 

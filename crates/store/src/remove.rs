@@ -3,7 +3,9 @@
 //! any space the files go first, and the image is absent from that moment on.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::resume_unwind;
 use std::sync::PoisonError;
+use std::sync::mpsc::SendError;
 
 use oci::Digest;
 use redb::WriteTransaction;
@@ -52,7 +54,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::InUse`] when it is mounted, or disk and database errors. After an error of the disk the image is gone
-    /// all the same, and the next open deletes what remained.
+    /// all the same, and what remained is deleted later: by the next operation that finds nothing in its way, at the latest by the next open.
     pub fn remove_image(&self, id: &Digest) -> Result<Removed, StoreError> {
         self.remove_images(std::slice::from_ref(id)).swap_remove(0)
     }
@@ -60,6 +62,7 @@ impl Store {
     /// Removes images as [`Store::remove_image`] does each, many in one transaction. One that cannot be removed does not
     /// keep the others. Answers in the order of the request; what two of them shared counts for the later one.
     pub fn remove_images(&self, ids: &[Digest]) -> Vec<Result<Removed, StoreError>> {
+        self.inner.tidy_up();
         let _deleting = self.inner.deleting.read().unwrap_or_else(PoisonError::into_inner);
         let mut removals = Vec::with_capacity(ids.len());
         // The directories of one batch go while the next one is unrecorded.
@@ -69,8 +72,10 @@ impl Store {
                 let blobs = self.inner.delete_blobs(blobs);
                 self.inner.delete_directories(&layers).and(blobs)
             };
-            let delete = move || gone.into_iter().map(delete_files).fold(Ok(()), Result::and);
-            let deleting = scope.spawn(delete);
+            let delete = move || gone.into_iter().map(&delete_files).fold(Ok(()), Result::and);
+            // Without a thread all is done here.
+            let deleting = std::thread::Builder::new().name("store-delete".into()).spawn_scoped(scope, delete);
+            let mut here = Ok(());
             for batch in ids.chunks(BATCH) {
                 let begin = removals.len();
                 match self.unrecord(batch) {
@@ -85,11 +90,13 @@ impl Store {
                 let gone = || removals[begin..].iter().flatten();
                 let layers = gone().flat_map(|gone| gone.layers.iter().map(|(id, _)| *id)).collect();
                 let blobs = gone().flat_map(|gone| gone.blobs.iter().map(|blob| blob.number)).collect();
-                // It hears until this end is gone.
-                let _ = unrecorded.send((layers, blobs));
+                if let Err(SendError(files)) = unrecorded.send((layers, blobs)) {
+                    here = here.and(delete_files(files));
+                }
             }
             drop(unrecorded);
-            deleting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            let there = deleting.map_or(Ok(()), |thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            here.and(there)
         });
         self.inner.refill_reserve();
         let outcome = |removal: Result<Gone, StoreError>| {
@@ -97,8 +104,7 @@ impl Store {
             match &deleted {
                 Err(error) if gone.has_remains(&self.inner.layout) => {
                     // One failure is told with every image that it may concern.
-                    let source = std::io::Error::other(error.to_string());
-                    Err(StoreError::io("delete layers in", &self.inner.layout.path, source))
+                    Err(StoreError::io("remove files from", &self.inner.layout.path, error.as_io()))
                 }
                 _ => Ok(gone.freed()),
             }

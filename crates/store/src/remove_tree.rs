@@ -46,13 +46,17 @@ fn remove_some(parent: BorrowedFd<'_>, names: &[CString]) -> io::Result<()> {
         let results = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
             for _ in 0..threads {
-                scope.spawn(|| {
+                let work = || {
                     while let Some((directory, name)) = pieces.get(next.fetch_add(1, Ordering::Relaxed)) {
                         if let Err(error) = run.remove(directory.as_fd(), name, 0) {
                             results.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(error);
                         }
                     }
-                });
+                };
+                if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                    // What no thread has done remains, and is done below.
+                    break;
+                }
             }
         });
         for error in results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {

@@ -95,6 +95,40 @@ impl Inner {
         Ok(())
     }
 
+    /// Deletes what an earlier failure has left over, if there was one. What still cannot be deleted waits for the next time.
+    pub(crate) fn tidy_up(&self) {
+        if !self.take_untidy() {
+            return;
+        }
+        match self.sweep_strays() {
+            Ok(true) => {}
+            Ok(false) => self.note_untidy(),
+            Err(error) => {
+                tracing::warn!(%error, "what is left over could not be swept");
+                self.note_untidy();
+            }
+        }
+    }
+
+    /// Deletes what no record names and nobody works with. Says whether all of it is gone.
+    fn sweep_strays(&self) -> Result<bool, StoreError> {
+        let _commit = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
+        let _deleting = self.deleting.write().unwrap_or_else(PoisonError::into_inner);
+        let _mounting = self.mounting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mounted = self.live_mounts()?.into_iter().flat_map(|(_, mount)| mount.layers);
+        let (layers, blobs) = self.db.read(|records| {
+            let layers: BTreeSet<LayerId> = records.layer_rows()?.into_iter().map(|(id, _)| id).collect();
+            // Of a record that cannot be read nobody knows which file it names.
+            let blobs: Result<Vec<_>, _> = records.blob_rows()?.into_iter().map(|(_, row)| row).collect();
+            Ok::<_, StoreError>((layers, blobs?))
+        })?;
+        let keep = layers.into_iter().chain(mounted).collect();
+        let blobs = blobs.into_iter().map(|(_, entry)| entry.number).collect();
+        let strays = self.look_for_orphans(&keep, &blobs, true)?;
+        tracing::info!(count = strays.len(), "swept what was left over");
+        Ok(strays.iter().all(|stray| stray.repaired))
+    }
+
     /// Deletes layers that no image has and no lease holds, records first.
     pub(crate) fn sweep_layers(&self, candidates: &[LayerId]) -> Result<Removed, StoreError> {
         let _deleting = self.deleting.read().unwrap_or_else(PoisonError::into_inner);
@@ -204,6 +238,9 @@ impl Inner {
             self.note_busy(&name.to_string_lossy(), false);
         }
         let second = remove_tree::remove_trees(self.layout.layers.as_fd(), &in_place).map_err(failed(layout::LAYERS));
+        if first.is_err() || second.is_err() {
+            self.note_untidy();
+        }
         first.and(second)
     }
 

@@ -89,6 +89,11 @@ pub(crate) trait Records {
         self.meta("totals")?.map_or_else(|| Ok(Totals::default()), |bytes| decode("totals", &bytes))
     }
 
+    /// A number that every change of the records makes another one.
+    fn stamp(&self) -> Result<u64, DbError> {
+        self.meta("stamp")?.map_or_else(|| Ok(0), |bytes| decode("the stamp", &bytes))
+    }
+
     fn next_layer(&self) -> Result<u64, DbError> {
         self.meta("next_layer")?.map_or_else(|| Ok(1), |bytes| decode("the next layer's number", &bytes))
     }
@@ -311,6 +316,10 @@ pub(crate) trait RecordsMut: Records {
 
     fn put_totals(&self, totals: &Totals) -> Result<(), DbError> {
         self.put_meta("totals", &encode(totals))
+    }
+
+    fn put_stamp(&self, stamp: u64) -> Result<(), DbError> {
+        self.put_meta("stamp", &encode(&stamp))
     }
 
     fn put_next_layer(&self, number: u64) -> Result<(), DbError> {

@@ -356,17 +356,23 @@ impl<'a> Index<'a> {
         let share = containers.len().div_ceil(threads);
         let (mine, theirs) = containers.split_at(share);
         std::thread::scope(|scope| {
+            let mark = |part: usize, containers| {
+                let mut users = vec![Code::NONE; self.images.len()];
+                let others = self.mark_ids_of(&mut users, containers, (part + 1) * share);
+                (users, others)
+            };
             let parts = theirs.chunks(share).enumerate().map(|(part, containers)| {
-                scope.spawn(move || {
-                    let mut users = vec![Code::NONE; self.images.len()];
-                    let others = self.mark_ids_of(&mut users, containers, (part + 1) * share);
-                    (users, others)
-                })
+                let thread = std::thread::Builder::new().spawn_scoped(scope, move || mark(part, containers));
+                (part, containers, thread)
             });
             let parts: Vec<_> = parts.collect();
             let mut others = self.mark_ids_of(users, mine, 0);
-            for part in parts {
-                let (found, of_part) = part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            for (part, containers, thread) in parts {
+                let (found, of_part) = match thread {
+                    Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                    // Where no thread can be started, it is done here.
+                    Err(_) => mark(part, containers),
+                };
                 for (user, found) in users.iter_mut().zip(found) {
                     // Of several containers the first is told, however many threads there are.
                     *user = if *user == Code::NONE { found } else { *user };

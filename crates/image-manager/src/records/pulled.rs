@@ -396,13 +396,15 @@ impl Pulled {
             return names.iter().map(one).collect();
         }
         std::thread::scope(|scope| {
+            let read = |part: &[String]| part.iter().map(one).collect::<Vec<_>>();
             let parts: Vec<_> = names
                 .chunks(names.len().div_ceil(threads))
-                .map(|part| scope.spawn(move || part.iter().map(one).collect::<Vec<_>>()))
+                .map(|part| (part, std::thread::Builder::new().spawn_scoped(scope, move || read(part))))
                 .collect();
-            let join = |part: std::thread::ScopedJoinHandle<'_, _>| match part.join() {
-                Ok(read) => read,
-                Err(panic) => std::panic::resume_unwind(panic),
+            let join = |(part, thread): (_, std::io::Result<std::thread::ScopedJoinHandle<'_, _>>)| match thread {
+                Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                // Where no thread can be started, it is done here.
+                Err(_) => read(part),
             };
             parts.into_iter().flat_map(join).collect()
         })

@@ -15,7 +15,7 @@ use crate::remove_tree;
 use crate::sweep::{c_name, number};
 
 impl Inner {
-    pub(super) fn look_for_orphans(
+    pub(crate) fn look_for_orphans(
         &self,
         keep: &BTreeSet<LayerId>,
         blobs: &BTreeSet<u64>,

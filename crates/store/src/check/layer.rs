@@ -124,12 +124,16 @@ impl Inner {
             Ok(ends) => ends,
             Err(error) => return unsure("no pipe could be opened", &error),
         };
-        let (rebuilt, got, stopped, unpacked) = std::thread::scope(|scope| {
-            let rebuilding = scope.spawn(move || {
+        let compared = std::thread::scope(|scope| {
+            let rebuild = move || {
                 let mut out = Hashing::new(diff_id, writer, read, cancelled);
                 let rebuilt = shape.rebuild(directory.as_fd(), &mut out);
                 (rebuilt, out.stopped, out.finish())
-            });
+            };
+            let rebuilding = match std::thread::Builder::new().spawn_scoped(scope, rebuild) {
+                Ok(thread) => thread,
+                Err(error) => return Err(unsure("no thread could be started", &error)),
+            };
             let mut reader = BufReader::with_capacity(recipe::BUFFER, reader);
             let unpacked = ingest.unpack_hollow(&mut reader, &|| cancelled());
             if unpacked.is_err() {
@@ -139,8 +143,12 @@ impl Inner {
             }
             drop(reader);
             let (rebuilt, stopped, got) = rebuilding.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            (rebuilt, got, stopped, unpacked)
+            Ok((rebuilt, got, stopped, unpacked))
         });
+        let (rebuilt, got, stopped, unpacked) = match compared {
+            Ok(compared) => compared,
+            Err(verdict) => return verdict,
+        };
         if stopped || matches!(unpacked, Err(UnpackError::Cancelled)) {
             return Err(Verdict::Cancelled);
         }
@@ -189,7 +197,7 @@ fn of_digest(wanted: &Digest, got: &Digest) -> Verdict {
 }
 
 /// Whether a failed read says that the data is lost, and not that the system lacks something.
-pub(super) fn is_of_the_medium(error: &io::Error) -> bool {
+pub(crate) fn is_of_the_medium(error: &io::Error) -> bool {
     use rustix::io::Errno;
     // Garbage where the recipe's compressed bytes were is told without a number.
     error.raw_os_error().is_none_or(|number| {

@@ -28,6 +28,7 @@ use crate::records::{BlobEntry, LayerEntry, LayerId};
 pub(crate) use compare::difference;
 pub(crate) use compare_image::image_difference;
 use layer::Verdict;
+pub(crate) use layer::is_of_the_medium;
 
 /// After an unclean stop, so much of what was written last is read, in a second or so; the rest is looked at without
 /// being read, which finds files that are not there or too short.
@@ -301,7 +302,10 @@ impl Store {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(4).min(targets.len());
         std::thread::scope(|scope| {
             for _ in 1..threads {
-                scope.spawn(work);
+                // With fewer threads it takes longer.
+                if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                    break;
+                }
             }
             work();
         });

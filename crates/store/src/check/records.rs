@@ -390,7 +390,7 @@ impl<R: Records> Examiner<'_, R> {
 
 pub(super) fn text(error: &DbError) -> String {
     match error {
-        DbError::Redb(error) => error.to_string(),
-        DbError::Corrupt(what) => what.clone(),
+        DbError::Redb(error) | DbError::Unsure(error) => error.to_string(),
+        DbError::Corrupt(what) | DbError::Displaced(what) => what.clone(),
     }
 }

@@ -65,6 +65,17 @@ pub enum RecipeError {
     },
 }
 
+impl RecipeError {
+    /// Whether it is the layer that is damaged, and not the system that lacks something.
+    pub(crate) fn is_of_the_medium(&self) -> bool {
+        match self {
+            Self::Missing | Self::Damaged { .. } => true,
+            Self::Read { source, .. } => crate::check::is_of_the_medium(source),
+            Self::Write(_) => false,
+        }
+    }
+}
+
 #[cfg(test)]
 #[path = "recipe_tests.rs"]
 mod tests;

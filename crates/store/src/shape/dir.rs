@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
 
 use super::{Below, Found};
 use crate::accounting::bytes_on_disk;
@@ -41,21 +42,25 @@ pub(super) fn apply(
         exact: outcome.exact,
         root_opaque: outcome.root_opaque,
     };
-    let (bytes, inodes) = beside(private);
+    let (bytes, inodes) =
+        beside(private).map_err(|source| UnpackError::Io { operation: "looking at", path: ".".to_owned(), source })?;
     stats.disk_bytes += bytes;
     stats.inodes += inodes;
     Ok((outcome, stats))
 }
 
 /// Bytes and inodes of what is not the tree.
-fn beside(layer: BorrowedFd<'_>) -> (u64, u64) {
+fn beside(layer: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
     let mut sum = (0, 0);
     for name in BESIDE {
-        if let Ok(bytes) = bytes_on_disk(|| rustix::fs::statat(layer, name, AtFlags::SYMLINK_NOFOLLOW)) {
-            sum = (sum.0 + bytes, sum.1 + 1);
+        match bytes_on_disk(|| rustix::fs::statat(layer, name, AtFlags::SYMLINK_NOFOLLOW)) {
+            Ok(bytes) => sum = (sum.0 + bytes, sum.1 + 1),
+            // Not every layer has all of them.
+            Err(Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
         }
     }
-    sum
+    Ok(sum)
 }
 
 /// Answers what the layer takes more than before, in bytes and inodes: what an ordinary user cannot give is written down.
@@ -70,9 +75,9 @@ pub(super) fn patch(
         return Ok((0, 0));
     }
     // An attempt before this one may have written something already.
-    let before = beside(layer);
+    let before = beside(layer)?;
     unpack::patch_implicit(layer, tree(layer)?.as_fd(), implicit, below, privileged)?;
-    let after = beside(layer);
+    let after = beside(layer)?;
     Ok((after.0.saturating_sub(before.0), after.1.saturating_sub(before.1)))
 }
 

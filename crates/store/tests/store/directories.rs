@@ -14,8 +14,12 @@ mod concurrency;
 mod convert;
 #[path = "crash.rs"]
 mod crash;
+#[path = "faults.rs"]
+mod faults;
 #[path = "full_disk.rs"]
 mod full_disk;
+#[path = "ground.rs"]
+mod ground;
 #[path = "keeping.rs"]
 mod keeping;
 #[path = "mount.rs"]

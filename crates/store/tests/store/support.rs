@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use imagelet_store::{
     CommitError, Durability, ImageCommit, ImageRecord, LayerFormat, LayerSource, Lease, NewBlob, OpenOptions, Store,
-    UnpackedLayer,
+    StoreError, UnpackedLayer,
 };
 use oci::{Digest, chain_id};
 
@@ -190,6 +190,12 @@ impl Image {
         store.commit_image(&lease, ImageCommit { layers, blobs, ..self.commit(tag) })
     }
 
+    /// A pull of which the first error is the store's.
+    pub(crate) fn try_pull_told(&self, store: &Store) -> Result<(), StoreError> {
+        let lease = store.lease();
+        store.new_layer(&lease).map(drop)
+    }
+
     pub(crate) fn pull(&self, store: &Store, tag: &str) -> ImageRecord {
         self.try_pull(store, Some(tag)).unwrap()
     }
@@ -364,7 +370,7 @@ impl LoopDisk {
         Self::made_by("mkfs.ext4", bytes, &[&["-q", "-m", "0"], options].concat())
     }
 
-    fn made_by(program: &str, bytes: u64, options: &[&str]) -> Self {
+    pub(crate) fn made_by(program: &str, bytes: u64, options: &[&str]) -> Self {
         assert!(rustix::process::geteuid().is_root(), "this test mounts a disk: run it as root");
         let directory = tempfile::tempdir().unwrap();
         let (file, path) = (directory.path().join("disk"), directory.path().join("mount"));
@@ -383,6 +389,28 @@ impl LoopDisk {
         std::fs::create_dir(&path).unwrap();
         run("mount", &["-o", "loop", file.to_str().unwrap(), path.to_str().unwrap()]);
         Self { path, directory }
+    }
+
+    /// With other options from now on.
+    pub(crate) fn remount(&self, options: &str) {
+        run("mount", &["-o", &format!("remount,{options}"), self.path.to_str().unwrap()]);
+    }
+
+    /// From now on nothing can be written: as an ext4 does it that finds an error.
+    pub(crate) fn break_off(&self) {
+        self.remount("errors=remount-ro");
+        let device = rustix::fs::stat(&self.path).unwrap().st_dev;
+        let name = format!("/sys/dev/block/{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+        let name = std::fs::canonicalize(name).unwrap().file_name().unwrap().to_owned();
+        let trigger = Path::new("/sys/fs/ext4").join(name).join("trigger_fs_error");
+        std::fs::write(trigger, "a test").unwrap();
+    }
+
+    /// Mounted anew, as after the next start of the machine.
+    pub(crate) fn again(&self) {
+        rustix::mount::unmount(&self.path, rustix::mount::UnmountFlags::empty()).unwrap();
+        let file = self.directory.path().join("disk");
+        run("mount", &["-o", "loop", file.to_str().unwrap(), self.path.to_str().unwrap()]);
     }
 
     /// Bytes that can be written, as `statvfs` says.

@@ -1,0 +1,535 @@
+//! Faults below the store, at every system call with which it asks the disk for something: the call is not made and answers
+//! an error, once or from then on. What was committed stays, what is visible is whole, nothing is left after the next open,
+//! the error is one line that says what was done to what, and the same again without the fault succeeds, in the same process
+//! and in the next one. The child works on a tmpfs, whose syncs cost nothing. `IMAGELET_FAULTS=all` looks at each call with
+//! each error; otherwise each error is tried at some of them.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use imagelet_store::check::{CheckError, CheckOptions, Depth, ProblemKind};
+use imagelet_store::{
+    CommitError, ConvertError, ImageCommit, LayerFormat, LayerSource, OpenError, Store, StoreError, UnpackError,
+};
+use oci::{Digest, chain_id};
+use rustix::io::Errno;
+use testfault::{Class, Fault};
+
+use super::support::{Image, NEVER, Tar, check_accounts, in_directories, list, options, plain_layer};
+
+const ROOT: &str = "IMAGELET_STORE_FAULTS_ROOT";
+const WORK: &str = "IMAGELET_STORE_FAULTS_WORK";
+
+/// An error as callers see it.
+#[derive(Debug)]
+struct Told {
+    text: String,
+    full: bool,
+}
+
+fn told(error: &dyn std::error::Error, full: bool) -> Told {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        text = format!("{text}: {source}");
+        next = source.source();
+    }
+    Told { text, full }
+}
+
+fn is_full(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
+}
+
+impl From<StoreError> for Told {
+    fn from(error: StoreError) -> Self {
+        told(&error, error.is_disk_full())
+    }
+}
+
+impl From<CommitError> for Told {
+    fn from(error: CommitError) -> Self {
+        told(&error, error.is_disk_full())
+    }
+}
+
+impl From<UnpackError> for Told {
+    fn from(error: UnpackError) -> Self {
+        told(&error, matches!(&error, UnpackError::Io { source, .. } if is_full(source)))
+    }
+}
+
+impl From<OpenError> for Told {
+    fn from(error: OpenError) -> Self {
+        let full = match &error {
+            OpenError::Io { source, .. } => is_full(source),
+            OpenError::Store(error) => error.is_disk_full(),
+            _ => false,
+        };
+        told(&error, full)
+    }
+}
+
+impl From<ConvertError> for Told {
+    fn from(error: ConvertError) -> Self {
+        told(&error, matches!(&error, ConvertError::Store(error) if error.is_disk_full()))
+    }
+}
+
+impl From<CheckError> for Told {
+    fn from(error: CheckError) -> Self {
+        told(&error, matches!(&error, CheckError::Store(error) if error.is_disk_full()))
+    }
+}
+
+/// What there is before each fault.
+struct Ground {
+    root: PathBuf,
+    /// In the store all the time.
+    kept: Image,
+    /// Comes and goes.
+    moving: Image,
+}
+
+impl Ground {
+    fn new(root: &Path) -> Self {
+        let base = plain_layer("base", &[1; 9000]).directory("d/deep", 0o700);
+        let dependent = Tar::default().file("d/deep/upper", b"upper").file("d/.wh.base", b"");
+        let own = plain_layer("own", &[2; 20_000]).symlink("d/link", "own").device("d/null").file("d/small", b"x");
+        Self {
+            root: root.to_owned(),
+            kept: Image::new("kept", std::slice::from_ref(&base)).with_blobs(),
+            moving: Image::new("moving", &[base, dependent, own]).with_blobs(),
+        }
+    }
+
+    fn open(&self) -> Result<Store, Told> {
+        Ok(Store::open(&self.root, options())?)
+    }
+
+    fn opened(&self) -> Store {
+        self.open().unwrap_or_else(|error| panic!("opens: {error:?}"))
+    }
+
+    /// As [`Image::try_pull`], with every error answered.
+    fn pull(&self, store: &Store) -> Result<(), Told> {
+        let lease = store.lease();
+        let (mut layers, mut parent) = (Vec::new(), None);
+        for (diff_id, tar) in &self.moving.layers {
+            let chain = chain_id(parent.as_ref(), diff_id);
+            layers.push(match store.find_layer(&lease, diff_id, &chain)? {
+                Some(layer) => LayerSource::Present(layer),
+                None => {
+                    let layer = store.new_layer(&lease)?.unpack(&mut tar.as_slice(), NEVER)?;
+                    LayerSource::New { layer: Arc::new(layer), diff_id: diff_id.clone() }
+                }
+            });
+            parent = Some(chain);
+        }
+        let mut blobs = Vec::new();
+        for blob in &self.moving.blobs {
+            if let Some(mut ingest) = store.new_blob(&Digest::sha256(blob), blob.len() as u64)? {
+                ingest.write(blob)?;
+                blobs.push(Arc::new(ingest.finish()?));
+            }
+        }
+        let commit = ImageCommit { layers, blobs, ..self.moving.commit(Some("docker.io/library/moving:1")) };
+        store.commit_image(&lease, commit)?;
+        Ok(())
+    }
+
+    fn has_moving(&self, store: &Store) -> bool {
+        store.image(&self.moving.id()).expect("readable").is_some()
+    }
+
+    /// What is visible is whole, and what was there is there.
+    fn look(&self, store: &Store) {
+        let images = store.images().expect("readable");
+        assert!(images.iter().any(|image| image.id == self.kept.id()), "what was committed is there");
+        for record in &images {
+            let image = [&self.kept, &self.moving].into_iter().find(|image| image.id() == record.id).expect("ours");
+            assert_eq!((&record.config, &record.manifest), (&image.config, &image.manifest));
+            assert!(store.image_is_whole(record), "{} has all its layers", record.id);
+            for (layer, (_, tar)) in store.image_layers(record).expect("readable").iter().zip(&image.layers) {
+                let mut stream = Vec::new();
+                store.export_layer(layer, &mut stream).expect("exports");
+                assert!(stream == *tar, "layer {} is as it came", layer.id);
+            }
+        }
+    }
+}
+
+fn check(store: &Store, repair: bool) -> Result<imagelet_store::check::CheckReport, CheckError> {
+    let options =
+        CheckOptions { depth: Depth::Files, repair, recent_only: false, cancelled: &|| false, progress: &|_| {} };
+    store.check(&options)
+}
+
+/// Something that a store does.
+struct Work {
+    name: &'static str,
+    /// Brings the store to where the work begins.
+    before: fn(&Ground, &Store),
+    act: fn(&Ground, &Store) -> Result<(), Told>,
+    /// Whether the work has been done.
+    is_done: fn(&Ground, &Store) -> bool,
+}
+
+fn other_format() -> LayerFormat {
+    if in_directories() { LayerFormat::Erofs } else { LayerFormat::Dir }
+}
+
+/// A layer of the image that comes and goes, as a directory under `layers/`.
+fn layer_of_moving(ground: &Ground, store: &Store, at: usize) -> PathBuf {
+    let record = store.image(&ground.moving.id()).expect("readable").expect("there");
+    ground.root.join("layers").join(record.layers[at].to_string())
+}
+
+fn bring(ground: &Ground, store: &Store) {
+    if !ground.has_moving(store) {
+        ground.pull(store).unwrap_or_else(|error| panic!("pulls: {error:?}"));
+    }
+}
+
+fn take_away(ground: &Ground, store: &Store) {
+    store.remove_image(&ground.moving.id()).expect("removes");
+}
+
+const WORKS: &[Work] = &[
+    Work {
+        name: "pull",
+        before: take_away,
+        act: |ground, store| ground.pull(store),
+        is_done: |ground, store| ground.has_moving(store),
+    },
+    Work {
+        name: "removal",
+        before: bring,
+        act: |ground, store| Ok(store.remove_image(&ground.moving.id()).map(drop)?),
+        is_done: |ground, store| !ground.has_moving(store),
+    },
+    Work {
+        name: "conversion",
+        before: |ground, store| {
+            take_away(ground, store);
+            bring(ground, store);
+        },
+        act: |ground, store| {
+            let done = store.convert_image(&ground.moving.id(), other_format(), NEVER)?;
+            // What cannot be read is left, and said to be.
+            match done.left.first() {
+                Some(left) => Err(Told { text: format!("layer {}: {}", left.diff_id, left.why), full: false }),
+                None => Ok(()),
+            }
+        },
+        is_done: |ground, store| {
+            let record = store.image(&ground.moving.id()).expect("readable").expect("there");
+            let paths = store.layer_directories(&record).expect("readable");
+            paths.iter().all(|path| path.is_dir() != in_directories())
+        },
+    },
+    Work {
+        name: "check",
+        before: |ground, store| {
+            take_away(ground, store);
+            bring(ground, store);
+            // A layer that is gone, and what nobody has.
+            std::fs::remove_dir_all(layer_of_moving(ground, store, 2)).expect("removes");
+            std::fs::create_dir_all(ground.root.join("layers/77777/fs")).expect("creates");
+        },
+        act: |_, store| {
+            let report = check(store, true)?;
+            match report.problems.iter().find(|problem| !problem.repaired) {
+                Some(left) => Err(Told { text: format!("{}: {}", left.subject, left.detail), full: false }),
+                None => Ok(()),
+            }
+        },
+        is_done: |ground, store| {
+            let record = store.image(&ground.moving.id()).expect("readable").expect("there");
+            !store.image_is_whole(&record) && !ground.root.join("layers/77777").exists()
+        },
+    },
+];
+
+/// How calls fail.
+fn faults() -> Vec<(&'static str, Class, Errno, bool)> {
+    vec![
+        ("the disk is full", Class::Space, Errno::NOSPC, true),
+        ("the disk is full for a moment", Class::Space, Errno::NOSPC, false),
+        ("the quota is used up", Class::Space, Errno::DQUOT, true),
+        ("the medium fails", Class::Any, Errno::IO, true),
+        ("the medium fails once", Class::Any, Errno::IO, false),
+        ("the file system becomes read-only", Class::Change, Errno::ROFS, true),
+        ("the kernel has no memory for a moment", Class::Any, Errno::NOMEM, false),
+        ("no descriptor is left", Class::Descriptor, Errno::MFILE, true),
+        ("no descriptor is left for a moment", Class::Descriptor, Errno::MFILE, false),
+        ("no thread can be started", Class::Thread, Errno::AGAIN, true),
+    ]
+}
+
+/// Runs in the process whose calls fail. In an ordinary run there is no root, and it has nothing to do.
+#[test]
+fn child() {
+    #[expect(clippy::disallowed_methods, reason = "the parent test tells its child by the environment")]
+    let variable = |name| std::env::var(name).ok();
+    let (Some(root), Some(work)) = (variable(ROOT), variable(WORK)) else { return };
+    writeln!(std::io::stdout(), "READY").expect("the parent reads");
+    std::io::stdin().lock().read_line(&mut String::new()).expect("the parent says that it traces");
+    let all = variable("IMAGELET_FAULTS").is_some_and(|value| value == "all");
+    let ground = Ground::new(Path::new(&root));
+    if work == "descriptors" {
+        few_descriptors(&ground);
+        return;
+    }
+    let found = match WORKS.iter().find(|known| known.name == work) {
+        Some(work) => {
+            ground.kept.pull(&ground.opened(), "docker.io/library/kept:1");
+            each(all, &ground, |context, fault| try_work(&ground, work, context, fault))
+        }
+        None => each(all, &ground, |context, fault| try_opening(&ground, work == "making", context, fault)),
+    };
+    writeln!(std::io::stdout(), "POINTS {}", found.points).expect("the parent reads");
+    for bad in &found.bad {
+        writeln!(std::io::stdout(), "BAD {bad}").expect("the parent reads");
+    }
+    assert!(found.bad.is_empty());
+}
+
+#[derive(Default)]
+struct Found {
+    points: u32,
+    /// The faults after which something was not as it should be.
+    bad: Vec<String>,
+}
+
+/// Tries each fault at each call, or at some, until the work has no more calls.
+fn each(all: bool, ground: &Ground, mut attempt: impl FnMut(&str, Fault) -> bool) -> Found {
+    let mut found = Found::default();
+    let step = if all { 1 } else { 17 };
+    for (number, (name, class, errno, lasting)) in faults().iter().copied().enumerate() {
+        // Those that are left out with one fault are tried with another.
+        let mut at = if all { 1 } else { 1 + u16::try_from(number).expect("few") * 5 % step };
+        loop {
+            let context = format!("{name}, from call {at} on");
+            let fault = Fault { class, errno, at, lasting };
+            match catch_unwind(AssertUnwindSafe(|| attempt(&context, fault))) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(panic) => {
+                    testfault::disarm();
+                    let said = panic.downcast_ref::<String>().cloned();
+                    let said = said.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+                    found.bad.push(format!("{context}: {}", said.unwrap_or_default()));
+                    if found.bad.len() >= 200 {
+                        return found;
+                    }
+                    // The others are to be seen as well.
+                    let _ = std::fs::remove_dir_all(&ground.root);
+                    ground.kept.pull(&ground.opened(), "docker.io/library/kept:1");
+                }
+            }
+            found.points += 1;
+            at += step;
+        }
+    }
+    found
+}
+
+/// `reported`: what was found is no error, but a part of a report.
+fn check_told(context: &str, fault: Fault, error: &Told, reported: bool) {
+    let Told { text, full } = error;
+    assert!(!text.contains('\n') && !text.contains("PoisonError"), "{context}: one line: {text}");
+    let is_space = [Errno::NOSPC, Errno::DQUOT].contains(&fault.errno);
+    assert!(*full == is_space || reported, "{context}: the right kind: {text}");
+    let cause = std::io::Error::from(fault.errno).to_string();
+    // A layer that cannot be looked at is not there; who pulls unpacks it once more.
+    let reported = reported || text.contains("must be unpacked again");
+    assert!(text.contains(&cause) || reported, "{context}: says why: {text}");
+    assert!(text.len() > cause.len() + 8, "{context}: and what was done: {text}");
+}
+
+/// Answers whether a call failed: then there may be more.
+fn try_work(ground: &Ground, work: &Work, context: &str, fault: Fault) -> bool {
+    let context = &format!("{}: {context}", work.name);
+    let store = ground.opened();
+    (work.before)(ground, &store);
+    testfault::arm(fault);
+    let done = (work.act)(ground, &store);
+    let seen = testfault::disarm();
+    if seen.failed == 0 {
+        done.unwrap_or_else(|error| panic!("{context}: without a fault: {error:?}"));
+        return false;
+    }
+    if let Err(error) = &done {
+        check_told(context, fault, error, ["check", "conversion"].contains(&work.name));
+    }
+    let damaged = work.name == "check";
+    if !damaged {
+        ground.look(&store);
+    }
+    let is_done = (work.is_done)(ground, &store);
+    match &done {
+        Ok(()) => assert!(is_done, "{context}: what is said to be done is done"),
+        // Where not even the end of the failure could be found out, it may be there, and whole.
+        Err(error) if work.name == "pull" && !error.text.contains("may be or not") => {
+            assert!(!is_done, "{context}: what failed is not visible")
+        }
+        Err(_) => {}
+    }
+    if !damaged {
+        let report = check(&store, false).expect("ends");
+        let left = [ProblemKind::LeftOver, ProblemKind::Orphan, ProblemKind::UnusedLayer];
+        let bad: Vec<_> = report.problems.iter().filter(|problem| !left.contains(&problem.kind)).collect();
+        assert!(bad.is_empty(), "{context}: {bad:?}");
+    }
+    // Once more, without a fault.
+    if !is_done {
+        (work.act)(ground, &store).unwrap_or_else(|error| panic!("{context}: the next try: {error:?}"));
+        assert!((work.is_done)(ground, &store), "{context}: the next try has done it");
+    }
+    drop(store);
+    let store = ground.opened();
+    if damaged {
+        ground.pull(&store).unwrap_or_else(|error| panic!("{context}: heals: {error:?}"));
+    }
+    ground.look(&store);
+    check_accounts(&store);
+    let report = check(&store, false).expect("ends");
+    assert_eq!((report.problems, report.incomplete), (vec![], vec![]), "{context}: after the next open");
+    true
+}
+
+/// An open that fails, or not, has done no harm.
+fn try_opening(ground: &Ground, making: bool, context: &str, fault: Fault) -> bool {
+    let context = &format!("{}: {context}", if making { "making" } else { "opening" });
+    let _ = std::fs::remove_dir_all(&ground.root);
+    if !making {
+        let store = ground.opened();
+        ground.kept.pull(&store, "docker.io/library/kept:1");
+        drop(store);
+        std::fs::create_dir_all(ground.root.join("ingest/12/fs")).expect("creates");
+        std::fs::create_dir_all(ground.root.join("layers/900/fs/d")).expect("creates");
+        std::fs::write(ground.root.join("blobs/901"), "x").expect("writes");
+    }
+    testfault::arm(fault);
+    let opened = ground.open().map(drop);
+    let seen = testfault::disarm();
+    if seen.failed == 0 {
+        opened.unwrap_or_else(|error| panic!("{context}: without a fault: {error:?}"));
+        return false;
+    }
+    if let Err(error) = &opened {
+        check_told(context, fault, error, false);
+    }
+    let store = ground.opened();
+    if making {
+        ground.kept.pull(&store, "docker.io/library/kept:1");
+    }
+    ground.look(&store);
+    drop(store);
+    let store = ground.opened();
+    check_accounts(&store);
+    let report = check(&store, false).expect("ends");
+    assert_eq!((report.problems, report.incomplete), (vec![], vec![]), "{context}: after the next open");
+    true
+}
+
+/// With each number of descriptors that the process may have.
+fn few_descriptors(ground: &Ground) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    ground.kept.pull(&ground.opened(), "docker.io/library/kept:1");
+    let before = getrlimit(Resource::Nofile);
+    let (mut refused, mut done) = (0, 0);
+    for most in 4..40 {
+        setrlimit(Resource::Nofile, Rlimit { current: Some(most), ..before }).expect("a limit may be lowered");
+        let pulled = ground.open().and_then(|store| ground.pull(&store));
+        setrlimit(Resource::Nofile, before).expect("and raised again");
+        let context = format!("{most} descriptors");
+        match &pulled {
+            Ok(()) => done += 1,
+            Err(error) => {
+                refused += 1;
+                let cause = std::io::Error::from(Errno::MFILE).to_string();
+                assert!(error.text.contains(&cause) && !error.full, "{context}: {error:?}");
+            }
+        }
+        let store = ground.opened();
+        ground.look(&store);
+        assert_eq!(ground.has_moving(&store), pulled.is_ok(), "{context}");
+        take_away(ground, &store);
+        check_accounts(&store);
+    }
+    assert!(refused > 5 && done > 5, "{refused} were refused, {done} came to their end");
+    writeln!(std::io::stdout(), "POINTS {refused}").expect("the parent reads");
+}
+
+#[test]
+fn a_pull_with_each_number_of_descriptors() {
+    fail_at_every_step("descriptors");
+}
+
+/// Traces a process that does the work again and again.
+fn fail_at_every_step(work: &str) {
+    let top = tempfile::tempdir_in("/dev/shm").expect("a tmpfs");
+    let root = top.path().join("store");
+    let module = module_path!().split_once("::").expect("it is no crate").1;
+    let program = std::env::current_exe().expect("a test is a program");
+    #[expect(clippy::disallowed_methods, reason = "only another process can be traced")]
+    let mut child = Command::new(program)
+        .args([&format!("{module}::child"), "--exact", "--nocapture", "--test-threads=1"])
+        .env(ROOT, &root)
+        .env(WORK, work)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped"));
+    let mut line = String::new();
+    while !line.contains("READY") {
+        line.clear();
+        assert_ne!(lines.read_line(&mut line).expect("readable"), 0, "the child ended by itself");
+    }
+    let traced = testfault::trace(child, &root, |child| {
+        writeln!(child.stdin.as_ref().expect("piped"), "go").expect("it listens");
+    });
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut lines, &mut rest).expect("readable");
+    assert!(traced.success, "{work}: {}; the calls that failed last:\n{}\n{rest}", traced.end, traced.last.join("\n"));
+    let points = rest.lines().find_map(|line| line.strip_prefix("POINTS ")).expect("it came to its end");
+    writeln!(std::io::stdout(), "{work}: {points} faults; {:?}", traced.by_call).expect("writes");
+    assert!(points.parse::<u32>().expect("a number") > 5, "{work}: {points} faults are too few");
+    assert!(list(top.path()).len() <= 1);
+}
+
+#[test]
+fn every_step_of_a_pull_may_fail() {
+    fail_at_every_step("pull");
+}
+
+#[test]
+fn every_step_of_a_removal_may_fail() {
+    fail_at_every_step("removal");
+}
+
+#[test]
+fn every_step_of_a_conversion_may_fail() {
+    fail_at_every_step("conversion");
+}
+
+#[test]
+fn every_step_of_a_check_may_fail() {
+    fail_at_every_step("check");
+}
+
+#[test]
+fn every_step_of_an_opening_may_fail() {
+    fail_at_every_step("opening");
+}
+
+#[test]
+fn every_step_of_the_making_of_a_store_may_fail() {
+    fail_at_every_step("making");
+}

@@ -1,0 +1,140 @@
+//! System calls by number, as x86-64 has them: where their descriptors and paths stand, and what they can fail with.
+
+/// What a call must be like to count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Class {
+    /// It may take space on the disk.
+    Space = 1,
+    /// It changes something on the disk, or has it written.
+    Change = 2,
+    /// It asks the disk for anything.
+    Any = 3,
+    /// It gives a new descriptor, wherever it leads.
+    Descriptor = 4,
+    /// It starts a thread or a process.
+    Thread = 5,
+}
+
+impl Class {
+    pub(crate) fn of(number: u64) -> Option<Self> {
+        [Self::Space, Self::Change, Self::Any, Self::Descriptor, Self::Thread].into_iter().find(|c| *c as u64 == number)
+    }
+}
+
+/// Where an argument says what the call is about.
+#[derive(Clone, Copy)]
+pub(crate) enum Place {
+    /// A descriptor.
+    Fd(usize),
+    /// A path.
+    Path(usize),
+    /// A path below a descriptor.
+    At(usize, usize),
+}
+
+use Place::{At, Fd, Path};
+
+/// What a call does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Does {
+    Read,
+    Change,
+    Take,
+    /// Depends on its flags.
+    Open,
+    /// Gives descriptors that have nothing to do with files.
+    Pipe,
+    Start,
+}
+
+pub(crate) struct Call {
+    pub(crate) number: u64,
+    pub(crate) name: &'static str,
+    pub(crate) does: Does,
+    pub(crate) places: &'static [Place],
+}
+
+const fn call(number: u64, name: &'static str, does: Does, places: &'static [Place]) -> Call {
+    Call { number, name, does, places }
+}
+
+pub(crate) const OPENAT: u64 = 257;
+pub(crate) const OPENAT2: u64 = 437;
+pub(crate) const LSEEK: u64 = 8;
+
+/// Those that the programs under test make.
+pub(crate) const CALLS: &[Call] = &[
+    call(0, "read", Does::Read, &[Fd(0)]),
+    call(1, "write", Does::Take, &[Fd(0)]),
+    call(2, "open", Does::Read, &[Path(0)]),
+    call(5, "fstat", Does::Read, &[Fd(0)]),
+    call(16, "ioctl", Does::Take, &[Fd(0)]),
+    call(17, "pread64", Does::Read, &[Fd(0)]),
+    call(18, "pwrite64", Does::Take, &[Fd(0)]),
+    call(19, "readv", Does::Read, &[Fd(0)]),
+    call(20, "writev", Does::Take, &[Fd(0)]),
+    call(22, "pipe", Does::Pipe, &[]),
+    call(32, "dup", Does::Pipe, &[]),
+    call(41, "socket", Does::Pipe, &[]),
+    call(56, "clone", Does::Start, &[]),
+    call(73, "flock", Does::Read, &[Fd(0)]),
+    call(74, "fsync", Does::Take, &[Fd(0)]),
+    call(75, "fdatasync", Does::Take, &[Fd(0)]),
+    call(77, "ftruncate", Does::Take, &[Fd(0)]),
+    call(82, "rename", Does::Take, &[Path(0), Path(1)]),
+    call(83, "mkdir", Does::Take, &[Path(0)]),
+    call(84, "rmdir", Does::Change, &[Path(0)]),
+    call(87, "unlink", Does::Change, &[Path(0)]),
+    call(89, "readlink", Does::Read, &[Path(0)]),
+    call(90, "chmod", Does::Change, &[Path(0)]),
+    call(91, "fchmod", Does::Change, &[Fd(0)]),
+    call(93, "fchown", Does::Change, &[Fd(0)]),
+    call(137, "statfs", Does::Read, &[Path(0)]),
+    call(138, "fstatfs", Does::Read, &[Fd(0)]),
+    call(188, "setxattr", Does::Take, &[Path(0)]),
+    call(189, "lsetxattr", Does::Take, &[Path(0)]),
+    call(190, "fsetxattr", Does::Take, &[Fd(0)]),
+    call(191, "getxattr", Does::Read, &[Path(0)]),
+    call(192, "lgetxattr", Does::Read, &[Path(0)]),
+    call(193, "fgetxattr", Does::Read, &[Fd(0)]),
+    call(194, "listxattr", Does::Read, &[Path(0)]),
+    call(195, "llistxattr", Does::Read, &[Path(0)]),
+    call(196, "flistxattr", Does::Read, &[Fd(0)]),
+    call(217, "getdents64", Does::Read, &[Fd(0)]),
+    call(OPENAT, "openat", Does::Open, &[At(0, 1)]),
+    call(258, "mkdirat", Does::Take, &[At(0, 1)]),
+    call(259, "mknodat", Does::Take, &[At(0, 1)]),
+    call(260, "fchownat", Does::Change, &[At(0, 1)]),
+    call(262, "newfstatat", Does::Read, &[At(0, 1)]),
+    call(263, "unlinkat", Does::Change, &[At(0, 1)]),
+    call(264, "renameat", Does::Take, &[At(0, 1), At(2, 3)]),
+    call(265, "linkat", Does::Take, &[At(0, 1), At(2, 3)]),
+    call(266, "symlinkat", Does::Take, &[At(1, 2)]),
+    call(267, "readlinkat", Does::Read, &[At(0, 1)]),
+    call(268, "fchmodat", Does::Change, &[At(0, 1)]),
+    call(269, "faccessat", Does::Read, &[At(0, 1)]),
+    call(277, "sync_file_range", Does::Take, &[Fd(0)]),
+    call(280, "utimensat", Does::Change, &[At(0, 1)]),
+    call(285, "fallocate", Does::Take, &[Fd(0)]),
+    call(293, "pipe2", Does::Pipe, &[]),
+    call(306, "syncfs", Does::Take, &[Fd(0)]),
+    call(316, "renameat2", Does::Take, &[At(0, 1), At(2, 3)]),
+    call(326, "copy_file_range", Does::Take, &[Fd(0), Fd(2)]),
+    call(332, "statx", Does::Read, &[At(0, 1)]),
+    call(435, "clone3", Does::Start, &[]),
+    call(OPENAT2, "openat2", Does::Open, &[At(0, 1)]),
+    call(452, "fchmodat2", Does::Change, &[At(0, 1)]),
+];
+
+/// What an open with these flags does.
+pub(crate) fn open_does(flags: u64) -> Does {
+    const ACCESS: u64 = 3;
+    const CREATE: u64 = 0o100;
+    const TMPFILE: u64 = 0o20_000_000;
+    match flags {
+        flags if flags & (CREATE | TMPFILE) != 0 => Does::Take,
+        flags if flags & ACCESS != 0 => Does::Change,
+        _ => Does::Read,
+    }
+}

@@ -1,0 +1,303 @@
+//! The parent's side: follows every thread of the child, and answers in the kernel's place where that was asked for. While
+//! nothing is armed the child runs as it would by itself.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+
+use nix::errno::Errno;
+use nix::sys::ptrace::{self, Options};
+use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+
+use crate::calls::{CALLS, Call, Class, Does, LSEEK, OPENAT, OPENAT2, Place, open_does};
+use crate::child::{DISARM, MAGIC};
+
+/// What became of a child that was traced.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Traced {
+    /// Whether it ended well.
+    pub success: bool,
+    /// How it ended.
+    pub end: String,
+    /// How many calls failed.
+    pub failed: u64,
+    /// How many of each kind.
+    pub by_call: BTreeMap<&'static str, u64>,
+    /// The last ones, as people read them.
+    pub last: Vec<String>,
+}
+
+/// What is armed.
+struct Armed {
+    class: Class,
+    at: u32,
+    lasting: bool,
+    errno: u16,
+    calls: u32,
+    failed: u32,
+}
+
+/// What a thread is in.
+#[derive(Clone, Copy)]
+enum Within {
+    Call,
+    /// It was not made; this is what it answers.
+    Answered(i64),
+}
+
+struct Tracer {
+    process: Pid,
+    root: PathBuf,
+    armed: Option<Armed>,
+    /// Every thread, and what it is in.
+    threads: HashMap<Pid, Option<Within>>,
+    traced: Traced,
+}
+
+/// Traces a child to its end. It is to wait for a line on its standard input first, which must be a pipe; calls count that
+/// concern `root` and what is below it.
+///
+/// # Panics
+/// The child cannot be traced.
+#[must_use]
+pub fn trace(mut child: Child, root: &Path, go: impl FnOnce(&mut Child)) -> Traced {
+    let pid = |id: u32| Pid::from_raw(i32::try_from(id).expect("a process id"));
+    let process = pid(child.id());
+    let mut tracer =
+        Tracer { process, root: root.to_owned(), armed: None, threads: HashMap::new(), traced: Traced::default() };
+    let options = Options::PTRACE_O_TRACESYSGOOD
+        | Options::PTRACE_O_TRACECLONE
+        | Options::PTRACE_O_TRACEFORK
+        | Options::PTRACE_O_TRACEVFORK
+        | Options::PTRACE_O_TRACEEXEC
+        | Options::PTRACE_O_EXITKILL;
+    for thread in std::fs::read_dir(format!("/proc/{process}/task")).expect("it runs") {
+        let thread = thread.expect("an entry").file_name();
+        let thread = pid(thread.to_str().and_then(|id| id.parse().ok()).expect("a number"));
+        ptrace::seize(thread, options).expect("its own child may be traced");
+        tracer.threads.insert(thread, None);
+    }
+    go(&mut child);
+    tracer.run();
+    tracer.traced
+}
+
+impl Tracer {
+    fn run(&mut self) {
+        // The children of this thread: others of the process have their own.
+        let flags = WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD;
+        loop {
+            match waitpid(None, Some(flags)) {
+                Ok(WaitStatus::Exited(pid, code)) if pid == self.process => {
+                    self.traced.success = code == 0;
+                    self.traced.end = format!("exit code {code}");
+                    return;
+                }
+                Ok(WaitStatus::Signaled(pid, signal, _)) if pid == self.process => {
+                    self.traced.end = format!("signal {signal}");
+                    return;
+                }
+                Ok(WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, ..)) => drop(self.threads.remove(&pid)),
+                Ok(WaitStatus::PtraceSyscall(pid)) => {
+                    // One that was killed meanwhile is told of by its end.
+                    let _ = self.at_call(pid);
+                    self.resume(pid, None);
+                }
+                Ok(WaitStatus::PtraceEvent(pid, ..)) => {
+                    self.threads.entry(pid).or_insert(None);
+                    self.resume(pid, None);
+                }
+                Ok(WaitStatus::Stopped(pid, Signal::SIGUSR2)) => {
+                    self.threads.entry(pid).or_insert(None);
+                    self.wake(pid);
+                    self.resume(pid, None);
+                }
+                Ok(WaitStatus::Stopped(pid, signal)) => {
+                    self.threads.entry(pid).or_insert(None);
+                    self.resume(pid, Some(signal));
+                }
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(error) => panic!("wait for a traced child: {error}"),
+            }
+        }
+    }
+
+    /// Has every thread stop at its calls.
+    fn wake(&mut self, awake: Pid) {
+        self.armed = Some(Armed { class: Class::Thread, at: u32::MAX, lasting: false, errno: 0, calls: 0, failed: 0 });
+        for thread in self.threads.keys().filter(|thread| **thread != awake) {
+            // One that has just ended needs none.
+            let _ = ptrace::interrupt(*thread);
+        }
+    }
+
+    fn resume(&mut self, pid: Pid, signal: Option<Signal>) {
+        let within = self.threads.get(&pid).is_some_and(Option::is_some);
+        let resumed =
+            if self.armed.is_some() || within { ptrace::syscall(pid, signal) } else { ptrace::cont(pid, signal) };
+        if resumed.is_err() {
+            self.threads.remove(&pid);
+        }
+    }
+
+    fn at_call(&mut self, pid: Pid) -> nix::Result<()> {
+        let mut registers = ptrace::getregs(pid)?;
+        let within = self.threads.entry(pid).or_insert(None).take();
+        match within {
+            None if registers.rax.cast_signed() == -i64::from(Errno::ENOSYS as i32) => {
+                let answer = self.answer(pid, &registers);
+                self.threads.insert(pid, Some(answer.map_or(Within::Call, Within::Answered)));
+                if answer.is_some() {
+                    registers.orig_rax = u64::MAX;
+                    ptrace::setregs(pid, registers)?;
+                }
+            }
+            Some(Within::Answered(answer)) => {
+                registers.rax = answer.cast_unsigned();
+                ptrace::setregs(pid, registers)?;
+            }
+            // The end of one that was made, or of one that began before anybody looked.
+            Some(Within::Call) | None => {}
+        }
+        Ok(())
+    }
+
+    /// What a call is to answer that is not to be made.
+    fn answer(&mut self, pid: Pid, registers: &nix::libc::user_regs_struct) -> Option<i64> {
+        let arguments = [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9];
+        let number = registers.orig_rax;
+        if number == LSEEK && arguments[1] & (0xffff << 48) == MAGIC {
+            return Some(self.word(arguments[1] & !(0xffff << 48)));
+        }
+        let call = CALLS.iter().find(|call| call.number == number)?;
+        let armed = self.armed.as_ref()?;
+        if armed.at == u32::MAX || !self.counts(pid, call, &arguments, armed.class) {
+            return None;
+        }
+        let armed = self.armed.as_mut()?;
+        armed.calls += 1;
+        if armed.calls < armed.at || (!armed.lasting && armed.failed > 0) {
+            return None;
+        }
+        armed.failed += 1;
+        let (calls, errno) = (armed.calls, armed.errno);
+        self.traced.failed += 1;
+        *self.traced.by_call.entry(call.name).or_default() += 1;
+        let about = call.places.iter().map(|place| self.shown(pid, *place, &arguments)).collect::<Vec<_>>();
+        if self.traced.last.len() >= 40 {
+            self.traced.last.remove(0);
+        }
+        let error = Errno::from_raw(errno.into());
+        self.traced.last.push(format!("{calls}: {}({}) = {error}", call.name, about.join(", ")));
+        Some(-i64::from(errno))
+    }
+
+    /// What the child says.
+    fn word(&mut self, word: u64) -> i64 {
+        let bits = |from: u32, count: u32| word >> from & ((1 << count) - 1);
+        let sixteen = |from| u16::try_from(bits(from, 16)).expect("sixteen bits");
+        if bits(40, 8) == DISARM {
+            let armed = self.armed.take();
+            return armed.map_or(0, |armed| i64::from(armed.failed) << 32 | i64::from(armed.calls));
+        }
+        let class = Class::of(bits(40, 8)).expect("one of ours");
+        let at = u32::from(sixteen(0));
+        self.traced.last.clear();
+        self.armed = Some(Armed { class, at, lasting: bits(32, 1) == 1, errno: sixteen(16), calls: 0, failed: 0 });
+        0
+    }
+
+    fn counts(&self, pid: Pid, call: &Call, arguments: &[u64; 6], class: Class) -> bool {
+        let does = match call.number {
+            OPENAT => open_does(arguments[2]),
+            // The flags are the first word of a structure.
+            OPENAT2 => open_does(read_word(pid, arguments[2]).unwrap_or(0)),
+            _ => call.does,
+        };
+        let opens = call.does == Does::Open;
+        let kind = match class {
+            Class::Space => does == Does::Take,
+            Class::Change => matches!(does, Does::Take | Does::Change),
+            Class::Any => !matches!(does, Does::Pipe | Does::Start),
+            Class::Descriptor => return opens || does == Does::Pipe,
+            Class::Thread => return does == Does::Start,
+        };
+        kind && call.places.iter().any(|place| self.is_below(pid, *place, arguments))
+    }
+
+    fn is_below(&self, pid: Pid, place: Place, arguments: &[u64; 6]) -> bool {
+        self.path(pid, place, arguments).is_some_and(|path| path.starts_with(&self.root))
+    }
+
+    fn path(&self, pid: Pid, place: Place, arguments: &[u64; 6]) -> Option<PathBuf> {
+        match place {
+            Place::Fd(fd) => of_descriptor(pid, arguments[fd]),
+            Place::Path(path) => Some(through_descriptors(pid, read_text(pid, arguments[path])?)),
+            Place::At(fd, path) => {
+                let path = read_text(pid, arguments[path]).map(|path| through_descriptors(pid, path));
+                match path {
+                    Some(path) if path.is_absolute() => Some(path),
+                    path => Some(of_descriptor(pid, arguments[fd])?.join(path.unwrap_or_default())),
+                }
+            }
+        }
+    }
+
+    fn shown(&self, pid: Pid, place: Place, arguments: &[u64; 6]) -> String {
+        let path = self.path(pid, place, arguments).unwrap_or_default();
+        path.strip_prefix(&self.root).unwrap_or(&path).display().to_string()
+    }
+}
+
+/// Where a descriptor leads.
+fn of_descriptor(pid: Pid, fd: u64) -> Option<PathBuf> {
+    // The upper half is not the kernel's business.
+    let fd = u32::try_from(fd & 0xffff_ffff).ok()?.cast_signed();
+    if fd < 3 { None } else { std::fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok() }
+}
+
+/// Attributes are set by the name of a descriptor.
+fn through_descriptors(pid: Pid, path: PathBuf) -> PathBuf {
+    let Ok(rest) = path.strip_prefix("/proc/self/fd") else { return path };
+    let mut parts = rest.components();
+    let fd = parts.next().and_then(|fd| fd.as_os_str().to_str()?.parse().ok());
+    fd.and_then(|fd| of_descriptor(pid, fd)).map_or_else(|| path.clone(), |base| base.join(parts.as_path()))
+}
+
+fn memory(pid: Pid) -> Option<File> {
+    File::open(format!("/proc/{pid}/mem")).ok()
+}
+
+fn read_word(pid: Pid, at: u64) -> Option<u64> {
+    let mut bytes = [0; 8];
+    memory(pid)?.read_exact_at(&mut bytes, at).ok()?;
+    Some(u64::from_ne_bytes(bytes))
+}
+
+fn read_text(pid: Pid, at: u64) -> Option<PathBuf> {
+    use std::os::unix::ffi::OsStringExt as _;
+    if at == 0 {
+        return None;
+    }
+    let memory = memory(pid)?;
+    let (mut text, mut at) = (Vec::new(), at);
+    // Up to the end of a page at a time: behind it there may be nothing.
+    while text.len() < 4096 {
+        let length = usize::try_from(256 - at % 256).expect("no more than that");
+        let mut bytes = [0; 256];
+        memory.read_exact_at(&mut bytes[..length], at).ok()?;
+        match bytes[..length].iter().position(|byte| *byte == 0) {
+            Some(end) => {
+                text.extend_from_slice(&bytes[..end]);
+                return Some(std::ffi::OsString::from_vec(text).into());
+            }
+            None => text.extend_from_slice(&bytes[..length]),
+        }
+        at += length as u64;
+    }
+    None
+}
