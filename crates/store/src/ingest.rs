@@ -225,6 +225,9 @@ impl LayerIngest {
     }
 }
 
+/// How many syncs have failed when none has.
+pub(crate) const NO_SYNC_FAILED: u64 = 0;
+
 /// An unpacked layer that no image has yet. Pulls that want the same layer share it. It is deleted when it goes, unless
 /// a commit took it: let it go on a thread that may block.
 pub struct UnpackedLayer {
@@ -261,7 +264,7 @@ pub(crate) enum Place {
 }
 
 impl UnpackedLayer {
-    /// One that was left by an earlier pull.
+    /// One that was left by an earlier pull, in a store of which no sync has failed yet.
     pub(crate) fn again(
         inner: &Arc<Inner>,
         private: Private,
@@ -274,6 +277,7 @@ impl UnpackedLayer {
             outcome,
             stats: Mutex::new(stats),
             shape,
+            since: NO_SYNC_FAILED,
             shares: false,
             apart: 0,
             state: Mutex::new(State::Private(private, None)),

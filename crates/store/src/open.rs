@@ -15,6 +15,7 @@ use crate::db::Db;
 use crate::error::{OpenError, StoreError};
 use crate::flush::Flusher;
 use crate::ground::{self, Ground};
+use crate::ingest::NO_SYNC_FAILED;
 use crate::layout::{self, Layout};
 use crate::lease::{Lease, LeaseTable};
 use crate::lock::{Holder, LockError, StoreLock};
@@ -235,7 +236,7 @@ impl Store {
             next_ingest: AtomicU64::new(1),
             deleting: RwLock::default(),
             untidy: AtomicBool::new(false),
-            failed_syncs: AtomicU64::new(0),
+            failed_syncs: AtomicU64::new(NO_SYNC_FAILED),
             busy: Mutex::default(),
             unfinished_since: options.unfinished_since,
             left: Mutex::default(),

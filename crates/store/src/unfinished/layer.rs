@@ -5,13 +5,14 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
 use oci::Digest;
 use serde::{Deserialize, Serialize};
 
 use super::{LAYER, Left, NEW, What, beside_name, read_small};
 use crate::error::StoreError;
-use crate::ingest::{Private, UnpackedLayer};
+use crate::ingest::{NO_SYNC_FAILED, Private, UnpackedLayer};
 use crate::layout;
 use crate::open::Store;
 use crate::records::LayerStats;
@@ -64,6 +65,10 @@ impl WholeLayer {
         let Self { store, private, record } = self;
         let inner = &store.inner;
         let Record { diff_id, shape, stats, .. } = &record;
+        // What reads well may only be in memory.
+        if inner.failed_syncs.load(Ordering::Acquire) != NO_SYNC_FAILED {
+            return Ok(None);
+        }
         let directory = match layout::open_directory(&inner.layout.ingest, &private.name()) {
             Ok(directory) => directory,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
