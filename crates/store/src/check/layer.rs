@@ -130,10 +130,7 @@ impl Inner {
                 let rebuilt = shape.rebuild(directory.as_fd(), &mut out);
                 (rebuilt, out.stopped, out.finish())
             };
-            let rebuilding = match std::thread::Builder::new().spawn_scoped(scope, rebuild) {
-                Ok(thread) => thread,
-                Err(error) => return Err(unsure("no thread could be started", &error)),
-            };
+            let rebuilding = std::thread::Builder::new().spawn_scoped(scope, rebuild)?;
             let mut reader = BufReader::with_capacity(recipe::BUFFER, reader);
             let unpacked = ingest.unpack_hollow(&mut reader, &|| cancelled());
             if unpacked.is_err() {
@@ -143,11 +140,11 @@ impl Inner {
             }
             drop(reader);
             let (rebuilt, stopped, got) = rebuilding.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            Ok((rebuilt, got, stopped, unpacked))
+            Ok::<_, io::Error>((rebuilt, got, stopped, unpacked))
         });
         let (rebuilt, got, stopped, unpacked) = match compared {
             Ok(compared) => compared,
-            Err(verdict) => return verdict,
+            Err(error) => return unsure("no thread could be started", &error),
         };
         if stopped || matches!(unpacked, Err(UnpackError::Cancelled)) {
             return Err(Verdict::Cancelled);
