@@ -49,14 +49,20 @@ fn take(store: &Store) -> Option<WholeLayer> {
     store.take_left_layer(&digest, size, Algorithm::Sha256)
 }
 
+/// With owners, times and devices as they are.
+fn copy(from: &Path, to: &Path) {
+    #[expect(clippy::disallowed_methods, reason = "what a kill leaves is looked at in a copy")]
+    let status = std::process::Command::new("cp").arg("-a").arg(from).arg(to).status().expect("runs");
+    assert!(status.success());
+}
+
 /// What a process that is killed leaves: nothing of what drops things runs.
 fn killed(store: Store, root: &Path) -> Store {
-    let copy = root.with_extension("killed");
-    let status = std::process::Command::new("cp").arg("-a").arg(root).arg(&copy).status().expect("runs");
-    assert!(status.success());
+    let left = root.with_extension("killed");
+    copy(root, &left);
     drop(store);
     fs::remove_dir_all(root).expect("deletes");
-    fs::rename(&copy, root).expect("renames");
+    fs::rename(&left, root).expect("renames");
     open(root)
 }
 
@@ -112,11 +118,14 @@ fn a_whole_layer_outlives_a_kill_and_is_as_it_was() {
     assert!(stream == image.layers[0].1, "to the last byte");
 }
 
+/// What is done to a layer's directory.
+type Spoil<'a> = (&'a str, &'a dyn Fn(&Path));
+
 #[test]
 fn what_is_not_what_it_was_is_given_to_nobody() {
     let top = tempfile::tempdir().expect("tempdir");
     let root = top.path().join("store");
-    let spoil: [(&str, &dyn Fn(&Path)); 4] = [
+    let spoil: [Spoil<'_>; 4] = [
         ("a byte of a file", &|layer| {
             let (path, at) = match fs::metadata(layer.join("layer.erofs")) {
                 Ok(about) => (layer.join("layer.erofs"), about.len() / 2),
@@ -153,13 +162,8 @@ fn a_layer_that_was_made_fit_for_a_stack_is_not_kept() {
     let base = Tar::default().directory("./", 0o755).directory("d/", 0o1777);
     let upper = Tar::default().directory("./", 0o755).file("d/upper", b"upper");
     let layer = Arc::new(whole(&store, &upper));
-    let copy = |to: &str| {
-        let to = top.path().join(to);
-        let copied = std::process::Command::new("cp").arg("-a").arg(root.join("ingest")).arg(&to).status();
-        assert!(copied.expect("runs").success());
-        to
-    };
-    let before = copy("before");
+    let before = top.path().join("before");
+    copy(&root.join("ingest"), &before);
     let image = Image::new("stack", &[base, upper]);
     let lease = store.lease();
     let mut layers = image.sources(&store, &lease);
