@@ -1,5 +1,5 @@
-//! `kill -9` at random moments of a pull. After each: the store opens, an image is whole or absent, what was committed
-//! before is used again, and the next pull succeeds. Layers are of either shape in turn.
+//! `kill -9` at random moments of a pull, and of a removal. After each: the store opens, an image is whole or absent, what was
+//! committed before is used again, nothing lies about, and the next pull or removal succeeds. Layers are of either shape in turn.
 
 use std::fs;
 use std::path::Path;
@@ -62,7 +62,7 @@ fn fifty_kills_leave_images_whole_or_absent() {
 
     s.imagelet.ok(&["pull", &base_name]);
     let shaped = FORMATS.map(|format| s.imagelet.clone().global("--layer-format", format));
-    let mut good = None;
+    let (mut good, mut removal) = (None, Duration::ZERO);
     let mut wholes = shaped.each_ref().map(|imagelet| {
         let from = Instant::now();
         imagelet.ok(&["pull", &name]);
@@ -70,7 +70,9 @@ fn fifty_kills_leave_images_whole_or_absent() {
         let tree = shown(&s, &name);
         let good = good.get_or_insert_with(|| tree.clone());
         assert_eq!(tree::differences(good, &tree), Vec::<String>::new(), "{FORMATS:?}");
+        let from = Instant::now();
         s.imagelet.ok(&["rmi", &name]);
+        removal = from.elapsed();
         whole
     });
     let good = good.expect("two of them");
@@ -79,7 +81,10 @@ fn fifty_kills_leave_images_whole_or_absent() {
 
     let mut random = Random(SEED);
     let (mut killed, mut survived) = (0, 0);
-    for round in 0..ROUNDS {
+    let (mut cut_removals, mut removed) = (0, 0);
+    #[expect(clippy::disallowed_methods, reason = "the long form of a test is asked for by the environment")]
+    let rounds = std::env::var("IMAGELET_KILLS").map_or(ROUNDS, |kills| kills.parse().expect("a number of kills"));
+    for round in 0..rounds {
         // Every other kill aims at the last third: that is where the commit is.
         let least = if round % 2 == 0 { 0.0 } else { 0.66 };
         let shape = round / 2 % 2;
@@ -117,10 +122,32 @@ fn fifty_kills_leave_images_whole_or_absent() {
                 "{context}: the pull after the kill"
             );
         }
-        s.imagelet.ok(&["rmi", &name]);
+        // A removal takes next to no time: what it does, it does at its end.
+        let moment = removal.mul_f64(0.3 + random.next());
+        let context = format!("seed {SEED:#x}, round {round}, {}, removal killed after {moment:?}", FORMATS[shape]);
+        cut_removals += usize::from(kill_after(s.imagelet.spawn(&["rmi", &name]), moment));
+        let present = s.imagelet.ids().contains(&all.id);
+        assert_eq!(entries(&s.scratch.join("store/ingest")), 0, "{context}: something half is left");
+        let on_disk = entries(&s.scratch.join("store/layers"));
+        assert_eq!(on_disk, if present { expected } else { 1 }, "{context}: layers on disk, image there: {present}");
+        if round % 10 == 9 {
+            let report = s.imagelet.json(&["check"]);
+            assert_eq!(report["problems"], serde_json::json!([]), "{context}");
+        }
+        if present {
+            let from = Instant::now();
+            s.imagelet.ok(&["rmi", &name]);
+            removal = (removal + from.elapsed()) / 2;
+        } else {
+            removed += 1;
+            removal = removal.mul_f64(0.95);
+        }
     }
     let asked = s.registry.requests().iter().filter(|r| r.contains(&shared)).count();
     assert_eq!(asked, asked_before, "the layer that was committed before is never fetched again");
-    assert!(killed >= ROUNDS / 2, "seed {SEED:#x}: only {killed} of {ROUNDS} kills came in time");
-    println!("seed {SEED:#x}: {killed} kills, {survived} times the image was there already");
+    assert!(killed >= rounds / 2, "seed {SEED:#x}: only {killed} of {rounds} kills came in time");
+    println!(
+        "seed {SEED:#x}: {killed} kills of {rounds} pulls, {survived} times the image was there already; {cut_removals} kills of {rounds} \
+         removals, {removed} times it was gone; 0 half images, 0 layers that no image has, 0 committed layers fetched again"
+    );
 }
