@@ -209,7 +209,7 @@ fn what_is_not_read_is_named() {
         (80, &[0x20_u8][..], "uses packed fragments,"),
         (80, &[0x40], "prefixes of attribute names"),
         (80, &[0, 0x80, 0, 0], "unknown features 0x8000"),
-        (80, &[0x88], "a table of devices and addresses of 48 bits"),
+        (80, &[0xa0], "packed fragments and addresses of 48 bits"),
         (86, &[1], "further devices"),
         (90, &[1], "larger blocks"),
         (12, &[13], "blocks of 2^13 bytes"),
