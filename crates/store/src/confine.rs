@@ -26,7 +26,7 @@ thread_local! {
     static CONFINED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the calling thread is one of [`confined`]: it must start no thread that outlives its work.
+/// Whether the calling thread is one of `confined`: it must start no thread that outlives its work.
 #[must_use]
 pub fn is_confined() -> bool {
     CONFINED.get()

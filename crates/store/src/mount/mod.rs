@@ -4,7 +4,7 @@
 //!
 //! There is one mount that anybody sees, the overlay. The EROFS files below it are mounted nowhere, or in a private place
 //! while the overlay is put together: it holds them, and loop devices where they need some, until it is unmounted, by
-//! whatever process. Many layers are put into one image first ([`merged`]), which is mounted by itself where nothing is written.
+//! whatever process. Many layers are put into one image first (`merged`), which is mounted by itself where nothing is written.
 
 mod fuse;
 mod image_file;

@@ -102,6 +102,10 @@ impl<F: Form> Unpacker<'_, F> {
             return Err(missing());
         }
         let dir = self.parent(name.parent())?;
+        if self.tree.child(from, target.leaf()).is_some() {
+            // The new name lies below it: what was there, if anything, has just made way for a directory.
+            return Err(missing());
+        }
         if from == dir && target.leaf() == name.leaf() {
             // A link to itself says nothing, if it is there.
             return if F::look(self, dir, name.leaf())?.is_some() { Ok(()) } else { Err(missing()) };

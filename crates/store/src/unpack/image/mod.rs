@@ -35,7 +35,7 @@ use sink::ImageFile;
 pub(crate) const IMAGE: &str = "layer.erofs";
 /// Bytes of names and directories that are held in memory for a layer; further ones go to a file. Several layers are unpacked at
 /// the same time.
-const MEMORY: usize = 4 << 20;
+const MEMORY: usize = 2 << 20;
 /// Most bytes that are taken from the reader at a time.
 const PIECE: usize = 1 << 20;
 /// Names that one inode gets at most, where it stands for many whiteouts.

@@ -176,6 +176,7 @@ fn a_parent_that_is_no_directory() {
     attack("hard link through a file", |_| Tar::new().file("f", "").link("a", "f/x"), Err("needs it to be"));
     attack("missing", |_| Tar::new().link("a/b", "no/where"), Err("the target \"no/where\" of the hard link"));
     attack("a whiteout", |_| Tar::new().file(".wh.a", "").link("b", "a"), Err("is not in the layer"));
+    attack("a directory above it", |_| Tar::new().link("b/a", "b"), Err("is not in the layer"));
 }
 
 #[test]
