@@ -332,7 +332,7 @@ impl Opened<'_> {
                 if self.directories.len() >= Self::MOST {
                     self.directories.clear();
                 }
-                let directory = self.inner.open_step(step).map_err(std::io::Error::other)?;
+                let directory = self.inner.open_step(step).map_err(|error| error.as_io())?;
                 let deferred = step.shape().deferred(directory.as_fd(), self.inner.privileged)?;
                 self.directories.insert(lower, (directory, deferred));
             }
