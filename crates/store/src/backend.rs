@@ -85,8 +85,11 @@ impl ReservedFile {
     ) -> io::Result<Self> {
         let writable = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
         let (file, read_only) = match writable {
-            // What is there can be read all the same.
-            Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => (File::open(path)?, true),
+            // What is there can be read all the same; what is not cannot be made, for that reason.
+            Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => match File::open(path) {
+                Err(absent) if absent.kind() == io::ErrorKind::NotFound => return Err(error),
+                file => (file?, true),
+            },
             file => (file?, false),
         };
         Ok(Self(Arc::new(Shared {

@@ -323,7 +323,8 @@ fn prepare_root(root: &Path) -> Result<(), OpenError> {
     if owner != user {
         return Err(OpenError::NotOwned { root: root.to_owned(), owner, user });
     }
-    if root.join(layout::VERSION).exists() {
+    let version = root.join(layout::VERSION);
+    if version.try_exists().map_err(|source| io_error("look at", &version, source))? {
         return Ok(());
     }
     let entries = std::fs::read_dir(root).map_err(|source| io_error("list store root", root, source))?;
