@@ -53,6 +53,8 @@ fn names(domain: &str) -> Vec<String> {
 fn from_directory(directory: &Path, domain: &str, defaults: Namespace) -> Result<Namespace, HostsError> {
     let file = directory.join(HOSTS_TOML);
     let text = match read(&file) {
+        // As for containerd.
+        Ok(bytes) if bytes.is_empty() => return docker_layout(directory, defaults),
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return docker_layout(directory, defaults),
         Err(error) => return Err(unreadable(&file, error)),

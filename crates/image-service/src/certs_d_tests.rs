@@ -63,6 +63,8 @@ fn dockers_layout_without_hosts_toml() {
     let tls = &namespace.hosts[0].tls;
     assert_eq!(tls.ca_pem, [b"authority".to_vec()]);
     assert_eq!(tls.client_identity_pem, [(b"certificate".to_vec(), b"key".to_vec())]);
+    write(root.path(), "r.example/hosts.toml", "");
+    assert_eq!(load(&roots, "r.example").expect("loads"), namespace, "an empty file is none");
     write(root.path(), "r.example/lonely.cert", "certificate");
     let error = load(&roots, "r.example").expect_err("no key").to_string();
     assert!(error.contains("lonely.cert") && error.contains("no lonely.key"), "{error}");

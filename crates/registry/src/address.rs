@@ -23,6 +23,9 @@ const METADATA_V4: [Ipv4Addr; 3] =
     [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(168, 63, 129, 16), Ipv4Addr::new(192, 0, 0, 192)];
 const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
 
+/// Prefix of translations to IPv4 that a network makes for itself (RFC 8215): where an address leads is its own business.
+const LOCAL_NAT64: [u16; 3] = [0x64, 0xff9b, 1];
+
 /// The class of a URL's host as far as its text tells: a name other than `localhost` counts as public.
 pub(crate) fn class_of(url: &Url) -> Class {
     match url.host() {
@@ -83,7 +86,7 @@ fn class_v6(ip: Ipv6Addr) -> Class {
         Class::Loopback
     } else if ip.is_unspecified() || ip.is_multicast() || first & 0xffc0 == 0xfe80 || ip == METADATA_V6 {
         Class::Special
-    } else if first & 0xfe00 == 0xfc00 || first & 0xffc0 == 0xfec0 {
+    } else if first & 0xfe00 == 0xfc00 || first & 0xffc0 == 0xfec0 || ip.segments()[..3] == LOCAL_NAT64 {
         Class::Private
     } else {
         Class::Public
@@ -150,6 +153,7 @@ mod tests {
             ("::127.0.0.1", Class::Loopback),
             ("64:ff9b::a9fe:a9fe", Class::Special),
             ("64:ff9b::808:808", Class::Public),
+            ("64:ff9b:1::808:808", Class::Private),
             ("2002:a00:1::", Class::Private),
         ];
         for (ip, want) in cases {

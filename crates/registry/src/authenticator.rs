@@ -138,9 +138,12 @@ impl Authenticator {
         }
         let realm =
             bearer.get("realm").ok_or_else(|| Cause::Challenge("the challenge names no token service".into()))?;
-        let realm = Url::parse(realm).map_err(|_| {
+        let mut realm = Url::parse(realm).map_err(|_| {
             Cause::Challenge(format!("the challenge's token service is no URL ({})", redact::text(realm, 100)))
         })?;
+        // It would become a credential; both fail only for URLs that cannot have user information.
+        let _ = realm.set_username("");
+        let _ = realm.set_password(None);
         transport.check_realm(&realm).map_err(|why| Cause::Challenge(format!("{why} ({})", redact::url(&realm))))?;
         let wanted = Wanted { realm, service: bearer.get("service").map(str::to_owned), scopes: scopes.clone() };
         self.renew(state, wanted, transport, secrets).await?;

@@ -3,8 +3,8 @@
 //! caller, who knows the directory, hands their bytes over.
 //!
 //! Meaning as in containerd's `docs/hosts.md`: hosts in file order, then the `server` (the registry's own address when
-//! absent). Two differences: TLS settings at a plain `http://` address have no effect (containerd tries HTTPS first),
-//! and a credential without a server address is for the registry itself, not for its mirrors.
+//! absent). Three differences: TLS settings at a plain `http://` address have no effect (containerd tries HTTPS first),
+//! a credential without a server address is for the registry itself, not for its mirrors, and a `proxy` speaks HTTP.
 
 use std::io;
 use std::time::Duration;
@@ -41,6 +41,8 @@ struct Entry {
     headers: Vec<(String, String)>,
     override_path: bool,
     dial_timeout: Option<Duration>,
+    /// It may have a password in it.
+    proxy: Option<Url>,
 }
 
 impl std::fmt::Debug for Entry {
@@ -170,7 +172,7 @@ impl Context<'_> {
                 let mut got = Capabilities { pull: false, resolve: false, push: false };
                 let list = value.get_ref().as_array().ok_or_else(|| self.wrong(value, key, "a list of strings"))?;
                 for item in list {
-                    match self.string(item, key)? {
+                    match self.string(item, key)?.to_ascii_lowercase().as_str() {
                         "pull" => got.pull = true,
                         "resolve" => got.resolve = true,
                         "push" => got.push = true,
@@ -186,7 +188,8 @@ impl Context<'_> {
                         }
                     }
                 }
-                entry.capabilities = Some(got);
+                // An empty list is none, for containerd.
+                entry.capabilities = (!list.is_empty()).then_some(got);
             }
             "ca" => entry.ca = self.strings(value, key)?,
             "client" => entry.client = self.client(value, key)?,
@@ -208,9 +211,18 @@ impl Context<'_> {
             }
             "dial_timeout" => {
                 let text = self.string(value, key)?;
+                if text.is_empty() {
+                    return Ok(true);
+                }
                 let timeout = go_duration(text).filter(|d| !d.is_zero());
                 let bad = || self.key(value, key, "want a duration such as \"10s\" or \"1m30s\"");
                 entry.dial_timeout = Some(timeout.ok_or_else(bad)?);
+            }
+            "proxy" => {
+                let text = self.string(value, key)?;
+                if !text.is_empty() {
+                    entry.proxy = Some(proxy(text).map_err(|what| self.key(value, key, what))?);
+                }
             }
             _ => return Ok(false),
         }
@@ -249,6 +261,20 @@ impl Context<'_> {
             }
         }
         Ok(out)
+    }
+}
+
+/// The address of a proxy. What is said of it does not repeat it: it may have a password in it.
+fn proxy(text: &str) -> Result<Url, &'static str> {
+    let Ok(url) = Url::parse(text) else { return Err("not a URL such as \"http://proxy.example:3128\"") };
+    match url.scheme() {
+        "http" | "https" if url.host().is_none() => Err("the URL has no host"),
+        "http" | "https" if url.path() != "/" || url.query().is_some() || url.fragment().is_some() => {
+            Err("the URL must not have a path, query or fragment")
+        }
+        "http" | "https" => Ok(url),
+        "socks5" | "socks5h" => Err("SOCKS proxies are not supported: want http or https"),
+        _ => Err("the scheme must be http or https"),
     }
 }
 
@@ -366,6 +392,7 @@ impl Entry {
             headers: self.headers,
             override_path: self.override_path,
             dial_timeout: self.dial_timeout.unwrap_or(DIAL_TIMEOUT),
+            proxy: self.proxy,
             upstream,
         })
     }

@@ -73,6 +73,7 @@ skip_verify = true
   skip_verify = false
   override_path = true
   dial_timeout = "1m1.5s"
+  proxy = "http://ada:swordfish@proxy.example:3128"
   [host."https://m.example/p".header]
     Authorization = "Basic abc"
     x-list = ["1", "2"]
@@ -90,6 +91,8 @@ skip_verify = true
     assert!(m.override_path && !m.upstream);
     assert_eq!(m.api_root(), "/p");
     assert_eq!(m.dial_timeout, Duration::from_millis(61_500));
+    assert_eq!(m.proxy.as_ref().map(Url::as_str), Some("http://ada:swordfish@proxy.example:3128/"));
+    assert!(n.proxy.is_none() && up.proxy.is_none());
     let headers: Vec<(&str, &str)> = m.headers.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
     assert_eq!(headers, [("Authorization", "Basic abc"), ("x-list", "1"), ("x-list", "2")]);
     assert_eq!((n.tls.ca_pem.len(), n.tls.client_identity_pem.len()), (1, 1));
@@ -98,6 +101,14 @@ skip_verify = true
     assert!(up.upstream && up.tls.skip_verify);
     assert_eq!(up.capabilities, Capabilities { pull: true, resolve: false, push: false });
     assert_eq!(up.headers, [("x-root".to_owned(), "r".to_owned())]);
+}
+
+#[test]
+fn what_is_as_good_as_absent() {
+    let text = "capabilities = []\ndial_timeout = \"\"\nproxy = \"\"\nserver = \"\"";
+    assert_eq!(namespace("r.example", text).expect("parses"), namespace("r.example", "").expect("parses"));
+    let got = namespace("r.example", "capabilities = [\"Pull\", \"RESOLVE\"]").expect("parses").hosts;
+    assert_eq!(got[0].capabilities, Capabilities { pull: true, resolve: true, push: false });
 }
 
 #[test]
@@ -135,6 +146,15 @@ fn errors_name_line_and_key() {
         ("dial_timeout = \"5\"", "line 1: dial_timeout: want a duration"),
         ("dial_timeout = \"0s\"", "line 1: dial_timeout: want a duration"),
         ("dial_timeout = \"1e999h\"", "line 1: dial_timeout: want a duration"),
+        ("proxy = 1", "line 1: proxy: want a string, not integer"),
+        ("proxy = \"p.example:3128\"", "line 1: proxy: the scheme must be http or https"),
+        ("proxy = \"proxy\"", "line 1: proxy: not a URL such as"),
+        ("proxy = \"socks5://u:secret@p\"", "line 1: proxy: SOCKS proxies are not supported: want http or https"),
+        ("proxy = \"http://p/path\"", "line 1: proxy: the URL must not have a path, query or fragment"),
+        ("[host.\"https://m\".mirrors]", "line 1: host.\"https://m\".mirrors: unknown key"),
+        ("[host.\"https://m\".rewrite]\n\"^a\" = \"b\"", "line 1: host.\"https://m\".rewrite: unknown key"),
+        ("[plugins.\"io.containerd.grpc.v1.cri\".registry]", "line 1: plugins: unknown key"),
+        ("[mirrors.\"docker.io\"]\nendpoint = []", "line 1: mirrors: unknown key"),
         ("ca = \"gone.pem\"", "ca: gone.pem: no such file"),
         ("[host.\"https://m\"]\nca = \"junk.pem\"", "host.\"https://m\".ca: junk.pem: has no PEM certificate"),
         ("client = \"cert.pem\"", "client: cert.pem: has no PEM private key"),

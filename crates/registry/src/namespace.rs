@@ -66,6 +66,8 @@ pub struct HostConfig {
     pub override_path: bool,
     /// How long making a connection may take.
     pub dial_timeout: Duration,
+    /// The proxy for this host and for where it sends us, whatever the environment says. It may have a password in it.
+    pub proxy: Option<Url>,
     /// Whether this is the registry itself: it gets the pull's credential and no `ns` parameter.
     pub upstream: bool,
 }
@@ -81,6 +83,7 @@ impl HostConfig {
             headers: Vec::new(),
             override_path: false,
             dial_timeout: DIAL_TIMEOUT,
+            proxy: None,
             upstream,
         }
     }
@@ -109,6 +112,7 @@ impl fmt::Debug for HostConfig {
             .field("headers", &self.headers.iter().map(|(name, _)| name).collect::<Vec<_>>())
             .field("override_path", &self.override_path)
             .field("dial_timeout", &self.dial_timeout)
+            .field("proxy", &self.proxy.as_ref().map(redact::host))
             .field("upstream", &self.upstream)
             .finish()
     }
@@ -211,6 +215,7 @@ mod tests {
         let mut host = HostConfig::new(Url::parse("https://h").expect("parses"), true);
         host.headers.push(("x-key".into(), "swordfish".into()));
         host.tls.client_identity_pem.push((b"cert".to_vec(), b"swordfish".to_vec()));
+        host.proxy = Url::parse("http://ada:swordfish@proxy").ok();
         assert!(!format!("{host:?}").contains("swordfish"), "{host:?}");
     }
 }

@@ -49,6 +49,8 @@ impl fmt::Debug for ProxySettings {
 /// The settings, understood. It has passwords in it and is not for printing.
 #[derive(Default)]
 pub(crate) struct Proxies {
+    /// The one for everything, where a host has its own.
+    own: Option<Url>,
     http: Option<Url>,
     https: Option<Url>,
     never: Vec<Never>,
@@ -78,14 +80,23 @@ impl Proxies {
             Ok(Some(url))
         };
         Ok(Self {
+            own: None,
             http: proxy(&settings.http, "HTTP")?,
             https: proxy(&settings.https, "HTTPS")?,
             never: settings.no_proxy.as_deref().unwrap_or_default().split(',').filter_map(never).collect(),
         })
     }
 
+    /// One for everything, this machine included: somebody has written down that this host is behind it.
+    pub(crate) fn own(proxy: Url) -> Self {
+        Self { own: Some(proxy), ..Self::default() }
+    }
+
     /// The proxy for a URL.
     pub(crate) fn of(&self, url: &Url) -> Option<&Url> {
+        if self.own.is_some() {
+            return self.own.as_ref();
+        }
         let proxy = match url.scheme() {
             "http" => self.http.as_ref(),
             "https" => self.https.as_ref(),
@@ -96,15 +107,17 @@ impl Proxies {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.http.is_none() && self.https.is_none()
+        self.all().next().is_none()
+    }
+
+    /// All that there are.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Url> {
+        [&self.own, &self.http, &self.https].into_iter().flatten()
     }
 
     /// Whether a proxy is at this host.
     pub(crate) fn has_host(&self, host: &str) -> bool {
-        let is = |proxy: &Option<Url>| {
-            proxy.as_ref().and_then(Url::host_str).is_some_and(|name| name.eq_ignore_ascii_case(host))
-        };
-        is(&self.http) || is(&self.https)
+        self.all().filter_map(Url::host_str).any(|name| name.eq_ignore_ascii_case(host))
     }
 }
 

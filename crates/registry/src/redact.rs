@@ -35,6 +35,19 @@ pub(crate) fn origin(url: &Url) -> String {
     }
 }
 
+/// What is secret in a URL's user information, as it stands there, as it is meant, and as a header has it.
+pub(crate) fn user_secrets(url: &Url) -> Vec<String> {
+    let Some(written) = url.password() else { return Vec::new() };
+    // A form's rules, without those that user information has not.
+    let meant = |text: &str| {
+        let form = format!("{}=", text.replace('+', "%2B").replace('&', "%26").replace('=', "%3D"));
+        url::form_urlencoded::parse(form.as_bytes()).next().map(|(name, _)| name.into_owned()).unwrap_or_default()
+    };
+    let (user, password) = (meant(url.username()), meant(written));
+    let header = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"));
+    vec![written.to_owned(), password, header]
+}
+
 /// `host[:port]` of a URL.
 pub(crate) fn host(url: &Url) -> String {
     match (url.host_str(), url.port()) {
@@ -199,6 +212,14 @@ mod tests {
         let o = |t: &str| origin(&Url::parse(t).expect("parses"));
         assert_eq!(o("https://u:p@h:5000/sig=abc/x?token=a#f"), "https://h:5000/…");
         assert_eq!(o("file:///etc/passwd"), "file:…");
+    }
+
+    #[test]
+    fn secrets_of_user_information() {
+        let of = |text: &str| user_secrets(&Url::parse(text).expect("parses"));
+        let header = base64::engine::general_purpose::STANDARD.encode("a b:p+&=%w");
+        assert_eq!(of("http://a%20b:p+%26%3D%25w@h"), ["p+%26%3D%25w", "p+&=%w", header.as_str()]);
+        assert_eq!(of("http://ada@h"), Vec::<String>::new());
     }
 
     #[test]

@@ -81,6 +81,10 @@ impl Home {
         self.proxies.of(url)
     }
 
+    pub(crate) fn proxies(&self) -> &Proxies {
+        &self.proxies
+    }
+
     pub(crate) fn has_proxies(&self) -> bool {
         !self.proxies.is_empty()
     }

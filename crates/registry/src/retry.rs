@@ -51,8 +51,9 @@ impl RetryPolicy {
 /// this machine's clock does not matter.
 pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = text.parse::<u64>() {
-        return Some(Duration::from_secs(seconds));
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        // More than fits is long enough in any case.
+        return Some(Duration::from_secs(text.parse::<u32>().unwrap_or(u32::MAX).into()));
     }
     let then = httpdate::parse_http_date(text).ok()?;
     let now = httpdate::parse_http_date(headers.get(DATE)?.to_str().ok()?.trim()).ok()?;
@@ -95,8 +96,11 @@ mod tests {
     #[test]
     fn retry_after_forms() {
         let date = "Wed, 21 Oct 2015 07:28:00 GMT";
-        let cases: [(&str, Option<&str>, Option<u64>); 7] = [
+        let cases: [(&str, Option<&str>, Option<u64>); 10] = [
             ("120", None, Some(120)),
+            ("18446744073709551615", None, Some(u32::MAX.into())),
+            ("99999999999999999999999", None, Some(u32::MAX.into())),
+            ("+7", None, None),
             (" 0 ", None, Some(0)),
             ("Wed, 21 Oct 2015 07:28:30 GMT", Some(date), Some(30)),
             ("Wed, 21 Oct 2015 07:27:00 GMT", Some(date), Some(0)),

@@ -100,6 +100,7 @@ impl Session {
             let authenticator = Authenticator::new(credential, withheld_for, reference.path(), limit, idle)
                 .map_err(|cause| fail(cause.to_string()))?;
             let transport = client.transport(config).map_err(|cause| fail(cause.to_string()))?;
+            transport.proxy_secrets().for_each(|secret| secrets.add(&secret));
             hosts.push(Host { transport, authenticator, failed: AtomicBool::new(false) });
         }
         let reference = reference.clone().with_default_tag();
@@ -184,7 +185,7 @@ impl Session {
         if cause.is_dead() {
             self.client.note_unreachable(&host.transport.config().base);
         }
-        tracing::debug!(host = host.transport.name(), %cause, asked, "request failed");
+        note_failure(host, &cause, asked);
         match attempts.failed(&self.client.options().retry, host.who(), cause) {
             Step::Again(wait) => Ok(Some(wait)),
             Step::Next => {
@@ -205,6 +206,7 @@ impl Session {
     pub(crate) fn reject(&self, attempts: &mut Attempts, cause: Cause, asked: &str) -> Result<(), RegistryError> {
         let cause = cause.map_text(|text| self.secrets.scrub(text));
         let host = &self.hosts[attempts.host()];
+        note_failure(host, &cause, asked);
         host.failed.store(true, Ordering::Relaxed);
         match attempts.failed(&self.client.options().retry, host.who(), cause) {
             Step::End => Err(attempts.error(asked)),
@@ -282,6 +284,16 @@ impl Session {
             url.query_pairs_mut().append_pair("ns", self.reference.domain());
         }
         url
+    }
+}
+
+/// That a host fails is what others are there for. That it sends something else than what it was asked for, somebody should know,
+/// though the next one has it right.
+fn note_failure(host: &Host, cause: &Cause, asked: &str) {
+    let name = host.transport.name();
+    match cause {
+        Cause::Content(_) => tracing::warn!(host = name, %cause, asked, "a host sends what was not asked for"),
+        _ => tracing::debug!(host = name, %cause, asked, "request failed"),
     }
 }
 

@@ -126,7 +126,10 @@ impl Transport {
         }
         let name = config.name();
         let ranges = HostRanges::new(shared.range_connections);
-        let proxies = shared.proxies.clone()?;
+        let proxies = match &config.proxy {
+            Some(proxy) => Arc::new(Proxies::own(proxy.clone())),
+            None => shared.proxies.clone()?,
+        };
         let home = Home::new(config.base.clone(), Arc::clone(&shared.lookup), proxies, Arc::clone(&shared.allowed));
         let home = Arc::new(home);
         Ok(Self { config, name, headers, shared, ranges, home, own: OnceCell::new(), foreign: OnceCell::new() })
@@ -147,6 +150,11 @@ impl Transport {
 
     pub(crate) fn error_body(&self) -> usize {
         self.shared.error_body
+    }
+
+    /// What is secret in the addresses of the proxies that stand before this host.
+    pub(crate) fn proxy_secrets(&self) -> impl Iterator<Item = String> {
+        self.home.proxies().all().flat_map(redact::user_secrets)
     }
 
     /// Whether a token service that this registry names may be asked, which sees a secret.

@@ -306,6 +306,36 @@ async fn realms_that_must_not_see_a_secret() {
 }
 
 #[tokio::test]
+async fn user_information_in_a_realm_is_no_credential() {
+    let tokens = start(Auth::Token(TokenAuth::anonymous())).await;
+    let realm = format!("http://of-the:registry@{}/token", tokens.host());
+    let registry = start(Auth::Token(TokenAuth { realm: Some(realm), ..TokenAuth::anonymous() })).await;
+    session(&client(), &registry, "app:1", None).resolve().await.expect_err("a token of another service");
+    let asked = tokens.requests_for("/token");
+    assert!(!asked.is_empty() && asked.iter().all(|asked| asked.authorization().is_none()), "{asked:?}");
+}
+
+#[tokio::test]
+async fn documents_without_a_bottom() {
+    let deep = |open: &str, close: &str| open.repeat(50_000) + &close.repeat(50_000);
+    for body in [deep("[", "]"), deep("{\"errors\":", "}"), deep("{\"errors\":[", "]}"), "[".repeat(300_000)] {
+        let answer = |code: u16| Fault::Status { code, headers: vec![], body: body.clone() };
+        let registry = start(Auth::Token(TokenAuth::anonymous())).await;
+        registry.faults().once("/token", answer(200));
+        let error = session(&client(), &registry, "app:1", None).resolve().await.expect_err("no token");
+        assert!(error.to_string().contains("its answer is not JSON"), "{error}");
+        registry.faults().once("/token", answer(403));
+        let error = session(&client(), &registry, "app:1", None).resolve().await.expect_err("no token");
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+        assert!(error.to_string().len() < 400, "{error}");
+        registry.faults().once("/manifests/", answer(404));
+        let error = session(&client(), &registry, "app:1", None).resolve().await.expect_err("no manifest");
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert!(error.to_string().len() < 400, "{error}");
+    }
+}
+
+#[tokio::test]
 async fn a_secret_is_not_redirected() {
     let thief = TestRegistry::open().await;
     let registry = start(Auth::Token(TokenAuth::user("ada", "swordfish"))).await;

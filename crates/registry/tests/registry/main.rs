@@ -16,3 +16,4 @@ mod secrets;
 mod stalls;
 mod support;
 mod tls;
+mod wire;

@@ -61,6 +61,27 @@ async fn what_a_mirror_does_not_have_comes_from_upstream() {
 }
 
 #[tokio::test]
+async fn a_mirror_with_wrong_bytes_is_told_of() {
+    let traced = crate::support::Traced::default();
+    let _guard = traced.start(tracing_subscriber::filter::LevelFilter::WARN);
+    let (mirror, upstream, hosts) = two().await;
+    let image = ImageBuilder::tiny("a");
+    for registry in [&mirror, &upstream] {
+        registry.push("app", "1", &image);
+    }
+    mirror.faults().always("/blobs/", Fault::Corrupt);
+    let session = by(&client_of(hosts, quick()));
+    assert_eq!(session.blob_bytes(&image.config_descriptor, 4096).await.expect("config"), image.config);
+    let want = format!("a host sends what was not asked for host=\"{}\" cause=digest mismatch: expected", mirror.host());
+    assert_eq!(traced.text().matches(&want).count(), 1, "{}", traced.text());
+    // That it fails is nothing to be told of.
+    mirror.faults().clear();
+    mirror.faults().always("/v2/", Fault::status(404));
+    session.resolve().await.expect("resolves");
+    assert_eq!(traced.text().lines().count(), 1, "{}", traced.text());
+}
+
+#[tokio::test]
 async fn every_host_is_in_the_error() {
     let (mirror, upstream, hosts) = two().await;
     mirror.faults().always("/v2/", Fault::status(503));

@@ -74,6 +74,77 @@ fn settings() {
     assert!(ProxySettings::from_lookup(|_| None).http.is_none());
 }
 
+#[tokio::test]
+async fn a_host_may_have_its_own() {
+    let (own, other) = (TestRegistry::open().await, TestRegistry::open().await);
+    for proxy in [&own, &other] {
+        proxy.push("app", "1", &ImageBuilder::tiny("a"));
+    }
+    let text = format!("proxy = \"http://ada:sword%2Bfish@{}\"", own.host());
+    let loader = move |domain: &str| {
+        let mut namespace = registry::hosts::parse(&text)?.into_namespace(domain, &mut |_| Ok(vec![]))?;
+        namespace.hosts.iter_mut().for_each(|host| host.base.set_scheme("http").expect("a scheme"));
+        Ok(namespace)
+    };
+    // Whatever the environment says, of this host and of this machine.
+    let proxy = ProxySettings { http: Some(other.url()), https: None, no_proxy: Some("*".into()) };
+    let client = Client::new(Options { retry: quick(), proxy, ..Options::new(Arc::new(loader)) });
+    for domain in ["elsewhere.invalid", "127.0.0.1:9"] {
+        let name = reference(&format!("{domain}/app:1"));
+        let session = client.repository(&name, None).expect("hosts");
+        session.resolve().await.expect("by its proxy");
+        // One that tells what it was told.
+        let echo = "sword+fish sword%2Bfish Basic YWRhOnN3b3JkK2Zpc2g=".to_owned();
+        own.faults().once("/v2/", Fault::Status { code: 403, headers: vec![], body: echo });
+        let error = session.resolve().await.expect_err("refused").to_string();
+        assert!(error.ends_with("403 Forbidden (… … Basic …)"), "{error}");
+    }
+    assert_eq!((own.requests().len(), other.requests().len()), (4, 0));
+    assert!(own.requests().iter().all(|r| r.header("proxy-authorization") == Some("Basic YWRhOnN3b3JkK2Zpc2g=")));
+}
+
+/// A client of one host by name, with these addresses for it; none where there is no such name.
+fn by_name(port: u16, addresses: Option<Vec<std::net::IpAddr>>) -> Client {
+    let mut config = host(&format!("http://registry.example:{port}"), true);
+    config.dial_timeout = std::time::Duration::from_millis(300);
+    let loader = move |_: &str| Ok(Namespace { hosts: vec![config.clone()] });
+    let lookup: registry::Lookup = Arc::new(move |_| {
+        let addresses = addresses.clone();
+        Box::pin(async move { addresses.ok_or_else(|| std::io::ErrorKind::NotFound.into()) })
+    });
+    Client::new(Options { retry: quick(), lookup, ..Options::new(Arc::new(loader)) })
+}
+
+#[tokio::test]
+async fn names_that_lead_nowhere() {
+    let registry = TestRegistry::open().await;
+    registry.push("app", "1", &ImageBuilder::tiny("a"));
+    let port = registry.addr().port();
+    let resolve = async |client: Client| {
+        client.repository(&reference("registry.example/app:1"), None).expect("hosts").resolve().await
+    };
+    let here = std::net::IpAddr::from([127, 0, 0, 1]);
+    // The first address has nobody.
+    let gone = std::net::IpAddr::from([127, 0, 0, 2]);
+    resolve(by_name(port, Some(vec![gone, here]))).await.expect("by the second address");
+    let silent: registry::Lookup = Arc::new(|_| Box::pin(std::future::pending()));
+    let mut config = host("http://registry.example", true);
+    config.dial_timeout = std::time::Duration::from_millis(300);
+    let loader = move |_: &str| Ok(Namespace { hosts: vec![config.clone()] });
+    let never = Client::new(Options { retry: quick(), lookup: silent, ..Options::new(Arc::new(loader)) });
+    let cases = [
+        ("no such name", by_name(port, None), "cannot connect: "),
+        ("a name without addresses", by_name(port, Some(vec![])), "cannot connect: "),
+        ("nobody at any address", by_name(port, Some(vec![gone, gone])), "Connection refused"),
+        ("no answer", never, "no connection within 0.3 s"),
+    ];
+    for (name, client, want) in cases {
+        let error = resolve(client).await.expect_err(name);
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{name}: {error}");
+        assert!(error.to_string().contains(want), "{name}: {error}");
+    }
+}
+
 /// A proxy that does CONNECT, by whatever name, to one place.
 struct Tunnel {
     address: String,

@@ -10,18 +10,19 @@ use registry::{Allowance, BlobStream, Client, ErrorKind, RangePolicy, Repository
 
 use crate::support::{drain, fetch, noise, quick, session};
 
-/// Bytes a second of one connection.
-const RATE: u64 = 8 << 20;
-const SIZE: usize = 12 << 20;
+/// Bytes a second of one connection: few, so that a machine with a lot to do is still waiting for the line, and what is measured
+/// is the line and not the machine.
+const RATE: u64 = 2 << 20;
+const SIZE: usize = 3 << 20;
 
 /// A policy that decides soon and in small pieces.
 fn soon() -> RangePolicy {
     RangePolicy {
         per_blob: 4,
         per_host: 12,
-        min_left: 1 << 20,
-        chunk: (256 << 10, 1 << 20),
-        window: Duration::from_millis(40),
+        min_left: 256 << 10,
+        chunk: (64 << 10, 256 << 10),
+        window: Duration::from_millis(60),
         enough: u64::MAX,
     }
 }
@@ -40,9 +41,13 @@ impl Setup {
     }
 
     async fn with(ranges: RangePolicy, memory: usize, options: Options) -> Self {
+        Self::sized(SIZE, ranges, memory, options).await
+    }
+
+    async fn sized(size: usize, ranges: RangePolicy, memory: usize, options: Options) -> Self {
         let registry = TestRegistry::start(options).await;
         registry.set_line(Line { rate: Some(RATE), ..Line::default() });
-        let bytes = noise(SIZE);
+        let bytes = noise(size);
         let blob = registry.push_blob("app", bytes.clone());
         let memory = Arc::new(Allowance::new(memory));
         let shared: Arc<Allowance> = Arc::clone(&memory);
@@ -100,7 +105,7 @@ async fn a_slow_line_is_used_several_times() {
     assert!(asked[1..].iter().all(|range| !range.ends_with('-')), "closed ranges only: {asked:?}");
     // What was sent and not used is what the first connection had on its way when the others took over.
     let wasted = setup.registry.bytes_sent() - SIZE as u64;
-    assert!(wasted < 512 << 10, "{wasted} bytes for nothing");
+    assert!(wasted < 128 << 10, "{wasted} bytes for nothing");
     assert_eq!(setup.memory.left(), 64 << 20);
     let connections = setup.registry.connections();
     assert!(connections <= 6, "{connections} connections for {} requests", asked.len());
@@ -112,7 +117,9 @@ async fn a_slow_line_is_used_several_times() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fast_line_is_asked_once() {
-    let setup = Setup::with(RangePolicy { enough: 250_000_000, ..soon() }, 64 << 20, Options::default()).await;
+    const SIZE: usize = 12 << 20;
+    let policy = RangePolicy { enough: 250_000_000, ..soon() };
+    let setup = Setup::sized(SIZE, policy, 64 << 20, Options::default()).await;
     setup.registry.set_line(Line::default());
     // A reader that takes its time, as one that inflates does.
     let mut stream = setup.session().blob(&setup.blob).await.expect("opens");
@@ -128,7 +135,7 @@ async fn a_fast_line_is_asked_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn off_is_off() {
     let setup = Setup::with(RangePolicy { per_blob: 1, ..soon() }, 64 << 20, Options::default()).await;
-    setup.registry.set_line(Line { rate: Some(40 << 20), ..Line::default() });
+    setup.registry.set_line(Line { rate: Some(10 << 20), ..Line::default() });
     setup.fetch().await;
     assert_eq!(setup.ranges(), ["-"]);
 }
@@ -136,10 +143,10 @@ async fn off_is_off() {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_more_than_the_memory_and_the_host_allow() {
     // Room for one piece beside the head.
-    let setup = Setup::with(soon(), 600 << 10, Options::default()).await;
+    let setup = Setup::with(soon(), 150 << 10, Options::default()).await;
     setup.fetch().await;
     assert!((2..=3).contains(&setup.registry.peak_transfers()), "{}", setup.registry.peak_transfers());
-    assert_eq!(setup.memory.left(), 600 << 10);
+    assert_eq!(setup.memory.left(), 150 << 10);
     // None at all.
     let setup = Setup::with(soon(), 0, Options::default()).await;
     setup.registry.set_line(Line { rate: Some(4 * RATE), ..Line::default() });
@@ -159,7 +166,7 @@ async fn no_more_than_the_memory_and_the_host_allow() {
 async fn servers_that_do_no_ranges() {
     for fault in [Fault::IgnoreRange, Fault::WrongContentRange, Fault::RefuseRange, Fault::NoAcceptRanges] {
         let setup = Setup::new().await;
-        setup.registry.set_line(Line { rate: Some(4 * RATE), ..Line::default() });
+        setup.registry.set_line(Line { rate: Some(2 * RATE), ..Line::default() });
         setup.registry.faults().always("/blobs/", fault.clone());
         setup.fetch().await;
         let asked = setup.ranges();
@@ -187,15 +194,15 @@ async fn servers_that_want_fewer_connections() {
         setup.registry.set_line(Line { rate: Some(2 * RATE), most: Some(1), refusal, ..Line::default() });
         setup.fetch().await;
         assert_eq!(setup.ranges().iter().filter(|range| *range == "-").count(), 1, "{refusal}");
-        assert!(setup.registry.bytes_sent() <= SIZE as u64 + (1 << 20), "{refusal}");
+        assert!(setup.registry.bytes_sent() <= SIZE as u64 + (256 << 10), "{refusal}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn broken_ranges_are_asked_for_again() {
     for fault in [
-        Fault::Truncate { after: 100_000 },
-        Fault::Reset { after: 100_000 },
+        Fault::Truncate { after: 25_000 },
+        Fault::Reset { after: 25_000 },
         Fault::Drop,
         Fault::status(500),
         Fault::TooLongChunked,
@@ -219,7 +226,7 @@ async fn a_range_that_stands_still_is_given_up_and_holds_nothing_up() {
     let retry = registry::RetryPolicy { idle_timeout: Duration::from_millis(400), ..quick() };
     setup.client = Client::new(registry::Options { ranges: soon(), retry, ..Default::default() });
     let mut stream = setup.session().blob(&setup.blob).await.expect("opens");
-    setup.registry.faults().once("/blobs/", Fault::HangAfter { after: 100_000 });
+    setup.registry.faults().once("/blobs/", Fault::HangAfter { after: 25_000 });
     let start = Instant::now();
     let mut got = until_ranged(&mut stream).await;
     got.extend(drain(stream).await.expect("comes"));
@@ -269,6 +276,11 @@ async fn ranges_go_to_where_the_blob_was_redirected() {
     let signed = format!("{}/v2/app/blobs/{}?signature=topsecret", cdn.url(), setup.blob.digest);
     setup.registry.faults().always("/blobs/", Fault::Location { url: signed });
     let auth = Some(RegistryAuth::basic("ada", "swordfish"));
+    // What it takes once, such as to read the system's certificates, is no sign of a line that answers late.
+    let first = session(&setup.client, &setup.registry, "app", auth.clone());
+    first.blob(&setup.blob).await.expect("opens");
+    setup.registry.clear_requests();
+    cdn.clear_requests();
     let session = session(&setup.client, &setup.registry, "app", auth);
     let mut stream = session.blob(&setup.blob).await.expect("opens");
     let mut got = until_ranged(&mut stream).await;

@@ -70,6 +70,17 @@ async fn to_places_that_are_not_gone_to() {
             "http://169.254.169.254/latest?key=topsecret",
             "to a link-local or special address (http://169.254.169.254/…)",
         ),
+        ("http://[fe80::1]/x", "to a link-local or special address"),
+        ("http://[::ffff:169.254.169.254]/x", "to a link-local or special address"),
+        ("http://[::ffff:a9fe:a9fe]/x", "to a link-local or special address"),
+        ("http://[64:ff9b::10.0.0.1]/x", "to a private address"),
+        ("http://2852039166/x", "to a link-local or special address"),
+        ("http://0.0.0.0/x", "to a link-local or special address"),
+        ("//169.254.169.254/x", "to a link-local or special address"),
+        ("\\\\169.254.169.254\\x", "to a link-local or special address"),
+        ("http://user@169.254.169.254/x", "to a link-local or special address"),
+        // A zone is no part of a URL's address.
+        ("http://[fe80::1%25eth0]/x", "Location is no URL"),
         ("file:///etc/passwd", "to the scheme \"file\""),
         ("http://[", "Location is no URL"),
     ];

@@ -92,6 +92,19 @@ async fn a_client_certificate_is_for_its_origin() {
 }
 
 #[tokio::test]
+async fn what_breaks_under_tls_goes_on() {
+    let registry = start(TestTls::On).await;
+    let blob = registry.push_blob("app", noise(300_000));
+    let session = session(&client_of(vec![trusted(&registry)], quick()), &registry, "app", None);
+    for fault in [Fault::Truncate { after: 100_000 }, Fault::Reset { after: 100_000 }, Fault::Drop] {
+        registry.clear_requests();
+        registry.faults().once("/blobs/", fault.clone());
+        assert!(fetch(&session, &blob).await.expect("comes") == noise(300_000), "{fault:?}");
+        assert_eq!(registry.requests().len(), 2, "{fault:?}");
+    }
+}
+
+#[tokio::test]
 async fn redirects_between_the_schemes() {
     let (secure, plain) = (start(TestTls::On).await, TestRegistry::open().await);
     let blob = secure.push_blob("app", noise(10));
