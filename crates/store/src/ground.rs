@@ -111,18 +111,25 @@ pub(crate) fn try_file_system(layout: &Layout, shape: Shape, privileged: bool) -
     if let Err(error) = clear() {
         tracing::warn!(%error, "what was tried on the file system stays until the next start");
     }
+    verdict(&layout.path, lacks, || kind(layout))
+}
+
+/// What follows from what could not be done.
+fn verdict(
+    root: &Path,
+    lacks: Result<(), (&'static str, Errno)>,
+    kind: impl FnOnce() -> String,
+) -> Result<(), OpenError> {
     match lacks {
         Ok(()) | Err((_, Errno::NOSPC | Errno::DQUOT)) => Ok(()),
         // It is not the file system that says no.
         Err((what, source @ (Errno::IO | Errno::ROFS | Errno::MFILE | Errno::NFILE | Errno::NOMEM))) => {
             tracing::debug!(what, "was tried");
-            Err(OpenError::io("try the file system of", &layout.path, source))
+            Err(OpenError::io("try the file system of", root, source))
         }
-        Err((what, source)) => Err(OpenError::Lacks {
-            root: layout.path.clone(),
-            kind: kind(layout),
-            what: format!("it has no {what} ({source})"),
-        }),
+        Err((what, source)) => {
+            Err(OpenError::Lacks { root: root.to_owned(), kind: kind(), what: format!("it has no {what} ({source})") })
+        }
     }
 }
 
@@ -178,6 +185,11 @@ fn of_a_tree(trial: &impl AsFd, file: &impl AsFd, privileged: bool) -> Result<()
 /// The name of the file system under a store.
 fn kind(layout: &Layout) -> String {
     let Ok(stat) = rustix::fs::fstatfs(&layout.root) else { return "unknown".to_owned() };
+    name_of(u64::try_from(stat.f_type).unwrap_or_default() & 0xffff_ffff)
+}
+
+/// The name for what `statfs` calls a type.
+fn name_of(magic: u64) -> String {
     let known = [
         (0xef53, "ext4"),
         (0x5846_5342, "XFS"),
@@ -190,13 +202,64 @@ fn kind(layout: &Layout) -> String {
         (0x6573_5546, "FUSE"),
         (0x4d44, "FAT"),
         (0x2011_bab0, "exFAT"),
+        (0x7366_746e, "NTFS"),
         (0x2fc1_2fc1, "ZFS"),
         (0xf2f5_2010, "F2FS"),
+        (0xca45_1a4e, "bcachefs"),
+        (0x00c3_6400, "Ceph"),
+        (0x0116_1970, "GFS2"),
+        (0x7461_636f, "OCFS2"),
         (0x0102_1997, "9p"),
+        (0x786f_4256, "vboxsf"),
+        (0xf15f, "eCryptfs"),
         (0x8584_58f6, "ramfs"),
         (0x9584_58f6, "hugetlbfs"),
     ];
-    let magic = u64::try_from(stat.f_type).unwrap_or_default() & 0xffff_ffff;
     let name = known.iter().find(|(number, _)| *number == magic);
     name.map_or_else(|| format!("of type {magic:#x}"), |(_, name)| (*name).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// File systems that no test machine has, by what they answer.
+    #[test]
+    fn what_a_file_system_lacks_is_told_with_its_name() {
+        for (magic, what, errno, told) in [
+            (0x4d44, "hard links", Errno::PERM, "on the file system FAT: it has no hard links ("),
+            (
+                0x2011_bab0,
+                "names that differ in case alone",
+                Errno::EXIST,
+                "exFAT: it has no names that differ in case",
+            ),
+            (0x6969, "trusted extended attributes", Errno::OPNOTSUPP, "NFS: it has no trusted extended attributes ("),
+            (0xff53_4d42, "symbolic links", Errno::OPNOTSUPP, "CIFS: it has no symbolic links ("),
+            (0x0102_1997, "devices, as overlayfs takes for whiteouts", Errno::PERM, "9p: it has no devices"),
+            (
+                0x1234,
+                "modes of files",
+                Errno::OPNOTSUPP,
+                "on the file system of type 0x1234: it has no modes of files (",
+            ),
+        ] {
+            let error = verdict(Path::new("/s"), Err((what, errno)), || name_of(magic)).expect_err("refused");
+            let text = error.to_string();
+            assert!(text.starts_with("no store can be in /s ") && text.contains(told), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_says_nothing_of_a_file_system_is_not_held_against_it() {
+        let asked = || panic!("it is not the file system's fault");
+        for full in [Errno::NOSPC, Errno::DQUOT] {
+            verdict(Path::new("/s"), Err(("files", full)), asked).expect("it may well have them");
+        }
+        verdict(Path::new("/s"), Ok(()), asked).expect("all is there");
+        for trouble in [Errno::IO, Errno::ROFS, Errno::MFILE, Errno::NFILE, Errno::NOMEM] {
+            let error = verdict(Path::new("/s"), Err(("files", trouble)), asked).expect_err("it failed");
+            assert!(matches!(error, OpenError::Io { .. }), "{error:?}");
+        }
+    }
 }

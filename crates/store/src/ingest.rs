@@ -220,6 +220,7 @@ impl LayerIngest {
             since: self.since,
             shares,
             apart,
+            is_left: false,
             state: Mutex::new(State::Private(self.private, None)),
         })
     }
@@ -242,6 +243,8 @@ pub struct UnpackedLayer {
     pub(crate) shares: bool,
     /// Bytes in it that are other layers'.
     apart: u64,
+    /// An earlier pull left it: what was unpacked now was a copy of it.
+    is_left: bool,
     /// Guards where the directory is.
     state: Mutex<State>,
 }
@@ -280,6 +283,7 @@ impl UnpackedLayer {
             since: NO_SYNC_FAILED,
             shares: false,
             apart: 0,
+            is_left: true,
             state: Mutex::new(State::Private(private, None)),
         }
     }
@@ -312,10 +316,14 @@ impl UnpackedLayer {
     /// Takes the size once more that the layer has on the disk: attributes of implicit directories may have made it longer, and
     /// the file system knows it for sure when it has written it.
     pub(crate) fn measure(&self, directory: BorrowedFd<'_>) -> io::Result<()> {
-        if let Some((disk_bytes, inodes)) = self.shape.measure(directory)? {
-            let mut stats = self.stats.lock().unwrap_or_else(PoisonError::into_inner);
-            *stats = LayerStats { disk_bytes: disk_bytes.saturating_sub(self.apart), inodes, ..*stats };
+        // Files of other layers in a tree were taken off by what was counted for each.
+        if self.shape.is_dir() && self.shares {
+            return Ok(());
         }
+        let counted = (!self.is_left).then_some(&self.outcome);
+        let (disk_bytes, inodes) = self.shape.measure(directory, counted)?;
+        let mut stats = self.stats.lock().unwrap_or_else(PoisonError::into_inner);
+        *stats = LayerStats { disk_bytes: disk_bytes.saturating_sub(self.apart), inodes, ..*stats };
         Ok(())
     }
 

@@ -139,8 +139,11 @@ impl StoreLock {
             Err(error) if is_full(&error) => {
                 tracing::warn!("the disk is full: the lock file does not name its holder");
                 // A length needs no block, and zeros are no blanks: this is no clean end.
-                self.file.set_len(0)?;
-                self.file.set_len(1)
+                match self.file.set_len(0).and_then(|()| self.file.set_len(1)) {
+                    // Under some quotas not even that can be changed; what the last holder left stands there then.
+                    Err(error) if is_full(&error) => Ok(()),
+                    done => done,
+                }
             }
             done => done,
         }

@@ -108,14 +108,22 @@ impl Reserve {
 
     /// Gives the blocks back to the file system. Says whether there were any.
     pub(crate) fn give_up(&self) -> io::Result<bool> {
-        let file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let Some(file) = &*file else { return Ok(false) };
+        let mut held = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let Some(file) = &*held else { return Ok(false) };
         if file.metadata()?.len() == 0 {
             return Ok(false);
         }
-        file.set_len(0)?;
-        // A journalling file system hands freed blocks out again only after the journal's commit.
-        file.sync_all()?;
+        match file.set_len(0) {
+            // A journalling file system hands freed blocks out again only after the journal's commit.
+            Ok(()) => file.sync_all()?,
+            // Where even that is written elsewhere first, a quota may let nothing be done with a file but take it away.
+            Err(error) if is_full(&error) => {
+                std::fs::remove_file(&self.path)?;
+                *held = None;
+                File::open(self.path.parent().unwrap_or(&self.path))?.sync_all()?;
+            }
+            Err(error) => return Err(error),
+        }
         Ok(true)
     }
 

@@ -1,6 +1,6 @@
 //! Whether this kernel mounts layers that are EROFS files, and has whiteouts and opaque directories of such layers honoured:
-//! tried with two small images in the store's own file system. The answer holds for a kernel and is kept in the store. What
-//! follows from it is decided where a shape is chosen.
+//! tried with two small images in the store's own file system. The answer holds for a kernel and that file system, and is kept in
+//! the store: where it was copied to another one, it is asked for again. What follows from it is decided where a shape is chosen.
 
 use std::fs::File;
 use std::io;
@@ -35,16 +35,19 @@ pub(crate) enum Support {
 struct Answer {
     /// The kernel that was asked, by its release.
     release: String,
+    /// The file system that it was tried on. Notes of earlier programs do not say it.
+    #[serde(default)]
+    place: String,
     erofs: Support,
 }
 
 /// What this kernel can do, from the store's own note where it has one; `None` where the right to mount is missing. Never fails:
 /// what could not be tried cannot be used either. Nobody mounts in the store meanwhile.
 pub(crate) fn support(layout: &Layout) -> Option<Support> {
-    let release = release();
+    let (release, place) = (release(), place(layout));
     let path = layout.path.join(FILE);
     let noted = std::fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<Answer>(&bytes).ok());
-    if let Some(answer) = noted.filter(|answer| answer.release == release) {
+    if let Some(answer) = noted.filter(|answer| answer.release == release && answer.place == place) {
         return Some(answer.erofs);
     }
     let Attempts { erofs, holds } = ask(layout)?;
@@ -52,7 +55,7 @@ pub(crate) fn support(layout: &Layout) -> Option<Support> {
     if !holds {
         return Some(erofs);
     }
-    let answer = Answer { release, erofs };
+    let answer = Answer { release, place, erofs };
     let bytes = serde_json::to_vec(&answer).expect("plain data");
     // Without the note the kernel is asked again.
     if let Err(error) = layout::write_whole(&layout.root, FILE, FILE_NEW, &bytes) {
@@ -64,6 +67,13 @@ pub(crate) fn support(layout: &Layout) -> Option<Support> {
 /// Empty where the kernel does not say it: then the note holds for every one.
 fn release() -> String {
     std::fs::read_to_string("/proc/sys/kernel/osrelease").map(|text| text.trim().to_owned()).unwrap_or_default()
+}
+
+/// Kind and identity of the store's file system, as far as it says them: for most it follows from their UUID, and is another one for
+/// a copy elsewhere. Where it is the number of a device, that costs another try after a start of the machine.
+fn place(layout: &Layout) -> String {
+    let (kind, id) = (rustix::fs::fstatfs(&layout.root), rustix::fs::fstatvfs(&layout.root));
+    format!("{:x}:{:x}", kind.map_or(0, |stat| stat.f_type), id.map_or(0, |stat| stat.f_fsid))
 }
 
 /// What came of the attempts.
@@ -212,6 +222,12 @@ mod tests {
         assert_eq!(support(&layout), Some(Support::None), "the note counts");
         std::fs::write(&note, wrong.replace(&release(), "1.2.3")).expect("writes");
         assert_eq!(support(&layout), Some(found), "that was another kernel");
+        let elsewhere = wrong.replace(&place(&layout), "ef53:1");
+        assert_ne!(elsewhere, wrong);
+        std::fs::write(&note, elsewhere).expect("writes");
+        assert_eq!(support(&layout), Some(found), "that was another file system");
+        std::fs::write(&note, wrong.replacen("\"place\"", "\"was\"", 1)).expect("writes");
+        assert_eq!(support(&layout), Some(found), "nobody knows where that was");
         std::fs::write(&note, "nonsense").expect("writes");
         assert_eq!(support(&layout), Some(found));
     }

@@ -1,11 +1,12 @@
 //! Layers that are directory trees: `fs/` in the layer's directory, as overlayfs takes it. The work is the unpacker's; here is
 //! what the seam asks for. Called by [`super::Shape`] alone.
 
+use std::collections::BTreeSet;
 use std::io::{self, BufRead};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::{Below, Found};
@@ -13,10 +14,11 @@ use crate::accounting::bytes_on_disk;
 use crate::layout::{self, FS};
 use crate::recipe;
 use crate::records::{LayerId, LayerStats};
-use crate::unpack::{self, DEFERRED, DEFERRED_BELOW, UnpackError, UnpackOptions, UnpackOutcome};
+use crate::share::LIST;
+use crate::unpack::{self, Beneath, DEFERRED, DEFERRED_BELOW, UnpackError, UnpackOptions, UnpackOutcome};
 
 /// What a layer's directory has beside its tree, itself included. `replaced/` is counted with the tree.
-const BESIDE: [&str; 4] = [".", recipe::FILE, DEFERRED, DEFERRED_BELOW];
+const BESIDE: [&str; 5] = [".", recipe::FILE, DEFERRED, DEFERRED_BELOW, LIST];
 
 pub(super) fn begin(private: &OwnedFd) -> io::Result<()> {
     let mode = Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH;
@@ -61,6 +63,63 @@ fn beside(layer: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
         }
     }
     Ok(sum)
+}
+
+/// Bytes and inodes that the layer takes now that it is written: those that were counted, with what lies beside the tree asked for
+/// once more. Where one of the largest files does not take what was counted for it, the disk has little room in one piece, or
+/// counts in another way: then everything is asked for. `outcome` is `None` where nothing was counted on this disk.
+pub(super) fn measure(layer: BorrowedFd<'_>, outcome: Option<&UnpackOutcome>) -> io::Result<(u64, u64)> {
+    let beneath = Beneath::default();
+    let tree = match outcome {
+        Some(outcome) if is_as_counted(&beneath, tree(layer)?.as_fd(), outcome) => (outcome.disk_bytes, outcome.inodes),
+        _ => measure_trees(&beneath, layer)?,
+    };
+    let beside = beside(layer)?;
+    Ok((tree.0 + beside.0, tree.1 + beside.1))
+}
+
+fn is_as_counted(beneath: &Beneath, fs: BorrowedFd<'_>, outcome: &UnpackOutcome) -> bool {
+    outcome.largest.files().all(|(counted, path)| {
+        // Without the right to read it, the way to it is enough.
+        let file = beneath.open(fs, path, OFlags::PATH);
+        // One that a later entry has replaced is somewhere else.
+        file.and_then(|file| bytes_on_disk(|| rustix::fs::fstat(&file))).is_ok_and(|bytes| bytes == counted)
+    })
+}
+
+/// All that lies in the trees of a layer, each inode once.
+fn measure_trees(beneath: &Beneath, layer: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
+    let (mut bytes, mut inodes) = (0, 0);
+    let mut linked = BTreeSet::new();
+    let mut todo = vec![FS.as_bytes().to_vec(), recipe::REPLACED.as_bytes().to_vec()];
+    while let Some(path) = todo.pop() {
+        let directory = match beneath.directory(layer, &path) {
+            Ok(directory) => directory,
+            // Most layers have nothing that was replaced.
+            Err(Errno::NOENT) if path == recipe::REPLACED.as_bytes() => continue,
+            Err(error) => return Err(error.into()),
+        };
+        bytes += bytes_on_disk(|| rustix::fs::fstat(&directory))?;
+        inodes += 1;
+        for entry in Dir::read_from(&directory)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            let stat = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+                todo.push([&path, &b"/"[..], name.to_bytes()].concat());
+                continue;
+            }
+            if stat.st_nlink > 1 && !linked.insert(stat.st_ino) {
+                continue;
+            }
+            bytes += bytes_on_disk(|| rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW))?;
+            inodes += 1;
+        }
+    }
+    Ok((bytes, inodes))
 }
 
 /// Answers what the layer takes more than before, in bytes and inodes: what an ordinary user cannot give is written down.

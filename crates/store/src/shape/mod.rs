@@ -88,7 +88,7 @@ impl Shape {
     }
 
     /// Gives the layer's implicit directories the attributes that show below it. Nothing is there to be mounted before. Answers the
-    /// bytes and inodes which the layer takes more than was counted, where [`Shape::measure`] does not tell.
+    /// bytes and inodes which the layer takes more than was counted.
     pub(crate) fn patch(
         self,
         layer: BorrowedFd<'_>,
@@ -126,11 +126,12 @@ impl Shape {
         })
     }
 
-    /// Bytes and inodes that a layer takes which is written out, where that can be more than was counted when it was applied.
-    pub(crate) fn measure(self, layer: BorrowedFd<'_>) -> io::Result<Option<(u64, u64)>> {
+    /// Bytes and inodes of a layer that is written out, which can be more than was counted when it was applied. `outcome` says
+    /// what that was, if it was on this disk.
+    pub(crate) fn measure(self, layer: BorrowedFd<'_>, outcome: Option<&UnpackOutcome>) -> io::Result<(u64, u64)> {
         match self {
-            Self::Dir => Ok(None),
-            Self::Erofs => image::measure(layer).map(Some),
+            Self::Dir => dir::measure(layer, outcome),
+            Self::Erofs => image::measure(layer),
         }
     }
 

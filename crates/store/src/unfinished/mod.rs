@@ -16,6 +16,7 @@ use std::path::Path;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use oci::Digest;
+use rustix::fs::{AtFlags, Timespec, Timestamps, utimensat};
 
 pub use layer::WholeLayer;
 pub use spool::Spool;
@@ -31,6 +32,9 @@ pub(crate) const LAYER: &str = "layer";
 pub(crate) const SPOOL: &str = "sums";
 /// A file that is being written beside one.
 pub(crate) const NEW: &str = "new";
+
+/// Nanoseconds from 1970 to 2020: no clock that somebody has set shows an earlier time.
+const UNSET: i64 = 1_577_836_800_000_000_000;
 
 /// More than so many are never kept; the oldest go first.
 const MOST: usize = 64;
@@ -77,6 +81,21 @@ impl Store {
             bytes: sum.bytes + left.bytes,
             inodes: sum.inodes + left.inodes,
         })
+    }
+
+    /// What time it is, in nanoseconds since 1970, for what was left while the clock showed another one: with what is of the future,
+    /// and with what is of a time before any clock was set, it begins to grow old now.
+    pub fn note_clock(&self, now: i64) {
+        let mut table = self.inner.left();
+        for (number, left) in table.iter_mut().filter(|(_, left)| left.at > now || (left.at < UNSET && now >= UNSET)) {
+            left.at = now;
+            let time = Timespec { tv_sec: now.div_euclid(1_000_000_000), tv_nsec: now.rem_euclid(1_000_000_000) };
+            let times = Timestamps { last_access: time, last_modification: time };
+            let name = beside_name(*number, left.what.beside());
+            if let Err(error) = utimensat(&self.inner.layout.ingest, name, &times, AtFlags::SYMLINK_NOFOLLOW) {
+                tracing::debug!(%error, number, "the age of what a pull left is not written down");
+            }
+        }
     }
 
     /// Deletes what was left before this time (nanoseconds since 1970), or all of it. What a pull has taken up is not among it.
@@ -148,7 +167,7 @@ impl Inner {
                 _ => continue,
             };
             match found {
-                Ok(left) if left.at >= since => drop(table.insert(number, left)),
+                Ok(left) if left.at >= since || left.at < UNSET => drop(table.insert(number, left)),
                 Ok(_) => tracing::debug!(number, "what a pull left is too old"),
                 Err(error) => tracing::debug!(number, %error, "what a pull left cannot be used"),
             }

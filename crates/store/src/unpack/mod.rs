@@ -18,6 +18,7 @@ mod unpacker;
 mod whiteout;
 mod xattrs;
 
+use std::collections::BTreeSet;
 use std::io::BufRead;
 use std::os::fd::BorrowedFd;
 
@@ -58,6 +59,9 @@ pub struct UnpackOutcome {
     /// Bytes taken on disk (blocks, not lengths), directories included, the recipe not. The blocks of plain files are
     /// computed from their lengths, everything else is asked from the file system.
     pub disk_bytes: u64,
+    /// The largest of the files of which `disk_bytes` has what follows from their lengths. A file in many pieces takes more, for
+    /// blocks that list them; where none of these does, no file does.
+    pub largest: Largest,
     /// Inodes taken, `fs/` itself included.
     pub inodes: u64,
     /// Directories that had no entry of their own and that may exist in a layer below, relative to `fs/`, parents
@@ -114,6 +118,30 @@ fn unpack_beneath(
     let mut unpacker = files::unpacker(layer_dir, options, beneath)?;
     unpacker.run(&mut reader)?;
     unpacker.finish(reader.offset())
+}
+
+/// So many are looked at again.
+const LARGEST: usize = 16;
+
+/// A few files by their size, with the bytes that were counted for them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Largest(BTreeSet<(u64, Vec<u8>)>);
+
+impl Largest {
+    fn note(&mut self, bytes: u64, path: &[u8]) {
+        if self.0.len() >= LARGEST {
+            if self.0.first().is_some_and(|(least, _)| *least >= bytes) {
+                return;
+            }
+            self.0.pop_first();
+        }
+        self.0.insert((bytes, path.to_vec()));
+    }
+
+    /// Each with its path below `fs/`.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        self.0.iter().map(|(bytes, path)| (*bytes, path.as_slice()))
+    }
 }
 
 #[cfg(test)]

@@ -78,20 +78,7 @@ fn disks_of_every_kind_hold_a_store() {
         ("mkfs.xfs", 320 << 20, &["-q"]),
         ("mkfs.btrfs", 128 << 20, &["-q"]),
     ] {
-        let disk = LoopDisk::made_by(program, bytes, options);
-        // Where blocks that list blocks come with the writing, what a layer takes is known only afterwards.
-        if ["mkfs.btrfs", "mkfs.ext2"].contains(&program) || options.contains(&"1024") {
-            let store = open(&disk.path.join("store"));
-            let image = image("one");
-            image.pull(&store, "docker.io/library/one:1");
-            drop(store);
-            let store = open(&disk.path.join("store"));
-            same(&store, &image);
-            store.remove_image(&image.id()).expect("removes");
-            assert_eq!(list(&disk.path.join("store/layers")), Vec::<String>::new());
-        } else {
-            works(&disk.path.join("store"));
-        }
+        works(&LoopDisk::made_by(program, bytes, options).path.join("store"));
     }
 }
 

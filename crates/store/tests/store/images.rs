@@ -4,6 +4,8 @@ use imagelet_store::LayerFormat;
 
 pub(crate) const FORMAT: LayerFormat = LayerFormat::Erofs;
 
+#[path = "accounts.rs"]
+mod accounts;
 #[path = "check.rs"]
 mod check;
 #[path = "commit.rs"]
@@ -24,6 +26,8 @@ mod ground;
 mod keeping;
 #[path = "mount.rs"]
 mod mount;
+#[path = "moved.rs"]
+mod moved;
 #[path = "names.rs"]
 mod names;
 #[path = "open.rs"]
@@ -34,6 +38,8 @@ mod order;
 mod ordinary_user;
 #[path = "power_cut.rs"]
 mod power_cut;
+#[path = "quota.rs"]
+mod quota;
 #[path = "remove.rs"]
 mod remove;
 #[path = "sharing_images.rs"]

@@ -355,6 +355,10 @@ impl LoopDisk {
         Self::made(bytes, &[])
     }
 
+    pub(crate) fn ext4_with(bytes: u64, options: &[&str]) -> Self {
+        Self::made(bytes, options)
+    }
+
     /// One with so few inodes.
     pub(crate) fn with_inodes(bytes: u64, inodes: u64) -> Self {
         Self::made(bytes, &["-N", &inodes.to_string()])

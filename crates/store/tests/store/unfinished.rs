@@ -289,6 +289,57 @@ fn it_is_kept_for_a_time_and_in_number_and_goes_when_asked() {
     }
 }
 
+/// Nanoseconds from 1970 to the beginning of this year.
+fn year(n: i64) -> i64 {
+    (n - 1970) * 31_556_952 * 1_000_000_000
+}
+
+/// Left by one clock, found by another one: it is kept for its time from then on, and no longer.
+#[test]
+fn a_clock_that_is_set_neither_loses_what_was_left_nor_keeps_it_for_ever() {
+    let top = tempfile::tempdir().expect("tempdir");
+    let root = top.path().join("store");
+    let day = 24 * 3600 * 1_000_000_000;
+    let ingest = root.join("ingest");
+    for (written, now, stays) in [
+        // A node without a clock of its own, before and after it was set.
+        (year(1970) + day, year(2026), true),
+        (year(1970) + day, year(1970) + day + 1, true),
+        (year(1970), year(1970) + 2 * day, false),
+        // Set back, by hours and by a century.
+        (year(2026), year(2026) - 7, true),
+        (year(2105), year(2026), true),
+        (year(2026), year(1970), true),
+        (year(2026), year(1969), true),
+        // Just old.
+        (year(2026), year(2026) + 2 * day, false),
+        (year(2026), year(2200), false),
+    ] {
+        let since = |now: i64| OpenOptions { unfinished_since: Some(now - day), ..options() };
+        let store = Store::open(&root, since(year(2026))).expect("opens");
+        whole(&store, &big("a")).leave();
+        let name = list(&ingest).into_iter().find(|name| name.ends_with(".layer")).expect("there");
+        drop(store);
+        let time = std::time::UNIX_EPOCH + std::time::Duration::from_nanos(written.unsigned_abs());
+        let file = fs::File::options().write(true).open(ingest.join(&name)).expect("opens");
+        file.set_modified(time).expect("sets");
+        let store = Store::open(&root, since(now)).expect("opens");
+        store.note_clock(now);
+        store.drop_unfinished(Some(now - day));
+        assert_eq!(store.unfinished().layers, u64::from(stays), "{written} {now}");
+        if !stays {
+            continue;
+        }
+        // With this clock it ends, in this process and in the next one.
+        drop(store);
+        let later = now + 2 * day;
+        let store = Store::open(&root, since(now)).expect("opens");
+        store.note_clock(later);
+        store.drop_unfinished(Some(later - day));
+        assert_eq!(store.unfinished().layers, 0, "{written} {now}");
+    }
+}
+
 #[test]
 fn a_store_that_never_grew_up_keeps_what_can_be_looked_at() {
     let top = tempfile::tempdir().expect("tempdir");

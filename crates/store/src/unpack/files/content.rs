@@ -51,7 +51,9 @@ impl Unpacker<'_, Files<'_>> {
             }
         };
         let extra = self.dress_file(&fd, entry, mode, &path)?;
-        self.outcome.disk_bytes += extra.unwrap_or(disk);
+        let disk = extra.unwrap_or(disk);
+        self.outcome.disk_bytes += disk;
+        self.outcome.largest.note(disk, &path);
         if let Some(written) = self.options.write_back {
             written(entry.size);
         }
