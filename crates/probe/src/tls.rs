@@ -2,9 +2,11 @@
 //! system's authorities, for documents. Called by [`crate::exchange`].
 
 use std::sync::{Arc, OnceLock};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring};
+use rustls::time_provider::TimeProvider;
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio::sync::OnceCell;
@@ -54,9 +56,21 @@ fn system_roots() -> RootCertStore {
 }
 
 fn builder(provider: Arc<CryptoProvider>) -> rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier> {
-    ClientConfig::builder_with_provider(provider)
+    ClientConfig::builder_with_details(provider, Arc::new(TimeOfDay))
         .with_safe_default_protocol_versions()
         .expect("ring knows the usual versions")
+}
+
+/// The time as rustls asks for it. Its own way panics where the clock shows a time before 1970.
+#[derive(Debug)]
+struct TimeOfDay;
+
+impl TimeProvider for TimeOfDay {
+    #[expect(clippy::disallowed_methods, reason = "certificates are looked at by the machine's own clock")]
+    fn current_time(&self) -> Option<UnixTime> {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Some(UnixTime::since_unix_epoch(since))
+    }
 }
 
 /// Accepts every certificate, and still checks that the server holds its key.

@@ -20,6 +20,7 @@ use crate::resolve::{Lookup, system_lookup};
 use crate::retry::RetryPolicy;
 use crate::stall::StallPolicy;
 use crate::target::AllowedTarget;
+use crate::tls::{WallClock, system_clock};
 use crate::transport::{Shared, Transport};
 
 /// How long a host that could not be reached, or did not answer, is asked last. Without it a dead mirror would cost its
@@ -74,6 +75,8 @@ pub struct Options {
     pub allowed_targets: Vec<AllowedTarget>,
     /// Who is asked for the addresses of names.
     pub lookup: Lookup,
+    /// What time it is, for certificates.
+    pub wall_clock: WallClock,
     /// Where the bytes of ranges wait for their turn: a range is only asked for when its bytes may be held.
     pub memory: Arc<dyn Memory>,
 }
@@ -93,6 +96,7 @@ impl Options {
             bandwidth: None,
             allowed_targets: Vec::new(),
             lookup: system_lookup(),
+            wall_clock: system_clock(),
             memory: Arc::new(Allowance::default()),
         }
     }

@@ -8,6 +8,7 @@ use http::StatusCode;
 
 use crate::redact;
 use crate::resolve::Refused;
+use crate::tls;
 
 /// What a caller does about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -248,7 +249,11 @@ pub(crate) fn transport_cause(error: reqwest::Error) -> Cause {
         return Cause::Redirect(refused.to_string());
     }
     let is_connect = error.is_connect();
-    let is_tls = is_tls(&error);
+    let tls = tls_below(&error);
+    if let Some(words) = tls.and_then(tls::of_its_time) {
+        return Cause::Tls(words);
+    }
+    let is_tls = tls.is_some();
     let mut words = error.to_string();
     let mut source = std::error::Error::source(&error);
     while let Some(inner) = source {
@@ -278,17 +283,17 @@ fn refusal<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e Refus
     None
 }
 
-/// Whether TLS is somewhere among the causes. An I/O error does not name what it wraps as its source.
-fn is_tls(error: &(dyn std::error::Error + 'static)) -> bool {
-    if error.is::<rustls::Error>() {
-        return true;
+/// What TLS says somewhere among the causes. An I/O error does not name what it wraps as its source.
+fn tls_below<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e rustls::Error> {
+    if let Some(tls) = error.downcast_ref::<rustls::Error>() {
+        return Some(tls);
     }
     if let Some(io) = error.downcast_ref::<std::io::Error>()
         && let Some(inner) = io.get_ref()
     {
-        return is_tls(inner);
+        return tls_below(inner);
     }
-    error.source().is_some_and(is_tls)
+    error.source().and_then(tls_below)
 }
 
 /// Code and message of a registry's JSON error body, or the start of whatever came instead. The second part tells

@@ -54,3 +54,4 @@ pub use resolve::{Lookup, system_lookup};
 pub use retry::RetryPolicy;
 pub use stall::StallPolicy;
 pub use target::{AllowedTarget, AllowedTargetError};
+pub use tls::{WallClock, system_clock};

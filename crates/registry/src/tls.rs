@@ -2,19 +2,68 @@
 //! the host's own, client certificates, the verifier that also takes a configured certificate as the server's own, and the
 //! one that accepts everything where a host is configured so.
 
+use std::fmt;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ResolvesClientCert, WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::server::ParsedCertificate;
 use rustls::sign::CertifiedKey;
+use rustls::time_provider::TimeProvider;
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, OtherError, RootCertStore, SignatureScheme};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 
 use crate::extended_key_usage::is_for_servers;
 use crate::namespace::TlsConfig;
+
+/// What time it is, for certificates.
+pub type WallClock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
+
+/// The machine's own.
+#[must_use]
+pub fn system_clock() -> WallClock {
+    #[expect(clippy::disallowed_methods, reason = "the default of an option: whoever wants another clock hands one in")]
+    Arc::new(SystemTime::now)
+}
+
+/// The time as rustls asks for it. Its own way panics where the clock shows a time before 1970.
+struct TimeOfDay(WallClock);
+
+impl TimeProvider for TimeOfDay {
+    fn current_time(&self) -> Option<UnixTime> {
+        let since = (self.0)().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Some(UnixTime::since_unix_epoch(since))
+    }
+}
+
+impl fmt::Debug for TimeOfDay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TimeOfDay")
+    }
+}
+
+/// What there is to say of a certificate whose time it is not by this machine's clock, which starts in 1970 where nothing has set it.
+pub(crate) fn of_its_time(error: &rustls::Error) -> Option<String> {
+    let rustls::Error::InvalidCertificate(why) = error else { return None };
+    let (what, limit, now) = match why {
+        CertificateError::NotValidYetContext { time, not_before } => ("is not valid before", not_before, time),
+        CertificateError::ExpiredContext { time, not_after } => ("was valid until", not_after, time),
+        _ => return None,
+    };
+    let (limit, now) = (date(*limit), date(*now));
+    Some(format!(
+        "the server's certificate {what} {limit}, and the clock of this machine, which may be wrong, shows {now}"
+    ))
+}
+
+/// As in HTTP's headers, which end with the year 9999.
+fn date(time: UnixTime) -> String {
+    const LAST: u64 = 253_402_300_799;
+    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(time.as_secs().min(LAST)))
+}
 
 /// The certificate authorities that the system trusts. Reads files: not for an async worker thread.
 pub(crate) fn system_roots() -> RootCertStore {
@@ -58,9 +107,10 @@ pub(crate) fn client_config(
     tls: &TlsConfig,
     system: &RootCertStore,
     with_identity: bool,
+    clock: &WallClock,
 ) -> Result<ClientConfig, String> {
     let provider = Arc::new(ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+    let builder = ClientConfig::builder_with_details(Arc::clone(&provider), Arc::new(TimeOfDay(Arc::clone(clock))))
         .with_safe_default_protocol_versions()
         .map_err(|e| e.to_string())?;
     let builder = if tls.skip_verify {
@@ -248,6 +298,28 @@ mod tests {
             let purpose = rustls::Error::InvalidCertificate(CertificateError::InvalidPurpose);
             assert!(got.err().is_none_or(|error| error == purpose));
         }
+    }
+
+    #[test]
+    fn a_certificate_that_is_not_of_this_time_tells_the_clock() {
+        let at = |seconds| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+        let (time, not_before, not_after) = (at(12), at(1_262_304_000), at(u64::MAX));
+        let young = CertificateError::NotValidYetContext { time, not_before };
+        assert_eq!(
+            of_its_time(&young.into()).expect("is told"),
+            "the server's certificate is not valid before Fri, 01 Jan 2010 00:00:00 GMT, and the clock of this machine, which may \
+             be wrong, shows Thu, 01 Jan 1970 00:00:12 GMT"
+        );
+        let old = CertificateError::ExpiredContext { time: at(u64::MAX), not_after };
+        let told = of_its_time(&old.into()).expect("is told");
+        assert!(told.contains("was valid until Fri, 31 Dec 9999 23:59:59 GMT"), "{told}");
+        assert_eq!(of_its_time(&CertificateError::UnknownIssuer.into()), None);
+    }
+
+    #[test]
+    fn a_clock_before_1970_is_a_time() {
+        let clock: WallClock = Arc::new(|| UNIX_EPOCH - Duration::from_secs(1 << 40));
+        assert_eq!(TimeOfDay(clock).current_time(), Some(UnixTime::since_unix_epoch(Duration::ZERO)));
     }
 
     fn year(n: u64) -> UnixTime {

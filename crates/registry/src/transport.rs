@@ -23,6 +23,7 @@ use crate::proxy::Proxies;
 use crate::ranges::HostRanges;
 use crate::resolve::{AtHome, Elsewhere, Home, Lookup};
 use crate::target::{AllowedTarget, Why};
+use crate::tls::WallClock;
 use crate::{redact, retry, tls};
 
 const MAX_REDIRECTS: usize = 10;
@@ -40,6 +41,7 @@ pub(crate) struct Shared {
     range_connections: u32,
     lookup: Lookup,
     allowed: Arc<[AllowedTarget]>,
+    wall_clock: WallClock,
     roots: OnceCell<Arc<RootCertStore>>,
 }
 
@@ -53,6 +55,7 @@ impl Shared {
             range_connections: options.ranges.per_host,
             lookup: Arc::clone(&options.lookup),
             allowed: options.allowed_targets.clone().into(),
+            wall_clock: Arc::clone(&options.wall_clock),
             roots: OnceCell::new(),
         }
     }
@@ -268,7 +271,7 @@ impl Transport {
             self.shared.roots().await
         };
         let bad = |message: String| Cause::Config(format!("TLS settings of {}: {message}", self.name));
-        let tls = tls::client_config(&self.config.tls, &roots, at_home).map_err(bad)?;
+        let tls = tls::client_config(&self.config.tls, &roots, at_home, &self.shared.wall_clock).map_err(bad)?;
         let mut builder = reqwest::Client::builder()
             .tls_backend_preconfigured(tls)
             .http1_only()

@@ -1,7 +1,5 @@
 //! Pushes a built image to a real registry over HTTP, to fill it for a test.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, LOCATION};
@@ -72,7 +70,7 @@ impl<'a> Push<'a> {
         let root =
             Url::parse(&format!("{}/v2/{repository}/", base.trim_end_matches('/'))).map_err(|e| e.to_string())?;
         let insecure = TlsConfig { skip_verify: true, ..TlsConfig::default() };
-        let tls = crate::tls::client_config(&insecure, &Arc::new(RootCertStore::empty()), false)?;
+        let tls = crate::tls::client_config(&insecure, &RootCertStore::empty(), false, &crate::system_clock())?;
         let client = reqwest::Client::builder()
             .tls_backend_preconfigured(tls)
             .no_proxy()

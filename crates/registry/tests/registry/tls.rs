@@ -1,12 +1,13 @@
 //! TLS: own authorities, client certificates, no verification, and what an unknown certificate looks like.
 
 use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
 use registry::testing::{
     Fault, ImageBuilder, Options, TestRegistry, TestTls, ca_pem, client_certificate_pem, client_key_pem,
     self_signed_pem,
 };
-use registry::{ErrorKind, HostConfig};
+use registry::{ErrorKind, HostConfig, Namespace};
 
 use crate::support::{client_of, fetch, host, noise, quick, session};
 
@@ -180,4 +181,34 @@ async fn loopback_without_configuration() {
     assert!(session(&client, &registry, "app:1", None).resolve().await.is_err());
     on.store(true, std::sync::atomic::Ordering::SeqCst);
     session(&client, &registry, "app:1", None).resolve().await.expect("resolves");
+}
+
+/// A node without a clock of its own starts in 1970, or before.
+#[tokio::test]
+async fn a_clock_that_is_wrong_is_told_with_what_it_shows() {
+    let registry = start(TestTls::On).await;
+    let year = |n: i64| n * 31_556_952;
+    let cases = [
+        (year(-30), "is not valid before", "shows Thu, 01 Jan 1970 00:00:00 GMT"),
+        (12, "is not valid before", "shows Thu, 01 Jan 1970 00:00:12 GMT"),
+        (year(292), "was valid until", "2261"),
+        (year(9000), "was valid until", "9999"),
+    ];
+    for (seconds, what, shown) in cases {
+        let (hosts, length) = (vec![trusted(&registry)], Duration::from_secs(seconds.unsigned_abs()));
+        let now = if seconds < 0 { UNIX_EPOCH - length } else { UNIX_EPOCH + length };
+        let loader = move |_: &str| Ok(Namespace { hosts: hosts.clone() });
+        let options = registry::Options {
+            retry: quick(),
+            wall_clock: Arc::new(move || now),
+            ..registry::Options::new(Arc::new(loader))
+        };
+        let error = session(&registry::Client::new(options), &registry, "app:1", None).resolve().await;
+        let error = error.expect_err("it is not the certificate's time");
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        let text = error.to_string();
+        for words in [what, "the clock of this machine, which may be wrong", shown] {
+            assert!(text.contains(words), "{text} has no {words:?}");
+        }
+    }
 }
