@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::convert::LayerShape;
+use crate::image::UnfinishedPulls;
 
 /// What to look at, and what to do about it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +38,9 @@ pub struct CheckReport {
     /// What layers are on the disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layer_shapes: Option<LayerShapes>,
+    /// What interrupted pulls left for later ones. It is no problem, and nobody has looked into it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unfinished_pulls: Option<UnfinishedPulls>,
 }
 
 /// What layers are on the disk, and what new ones become.

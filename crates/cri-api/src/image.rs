@@ -155,6 +155,14 @@ pub struct UnfinishedPulls {
     pub bytes: u64,
 }
 
+impl std::fmt::Display for UnfinishedPulls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let plural = |count| if count == 1 { "" } else { "s" };
+        let Self { layers, blobs, .. } = *self;
+        write!(f, "{layers} layer{}, {blobs} part{}", plural(layers), plural(blobs))
+    }
+}
+
 /// Answer of [`ImageService::image_layers`](crate::ImageService::image_layers): what a removal really frees is what no image
 /// uses that stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -232,6 +232,12 @@ impl PullFailure {
         self.attempts.iter().filter_map(|attempt| attempt.error.needed_bytes()).max()
     }
 
+    /// Whether a quota is what it failed of, in the words of whatever runtime.
+    pub(crate) fn names_a_quota(&self) -> bool {
+        self.cause == Cause::DiskFull
+            && self.attempts.iter().any(|attempt| attempt.error.message().to_lowercase().contains("quota"))
+    }
+
     /// The first cause that has a name. Other causes beside it do not hide it.
     fn named(&self) -> Option<Named> {
         self.attempts.iter().find_map(|attempt| Named::of(attempt.error.message()))

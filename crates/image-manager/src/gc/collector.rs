@@ -205,7 +205,9 @@ impl ImageGcManager {
     /// The state.
     pub async fn protect(&self, id: &str, runtime_handler: &str, lasts: Duration) -> Result<(), GcError> {
         let mut state = self.state().await?;
-        let now = (self.options.wall_clock)();
+        let moment = self.moment();
+        let now = moment.wall;
+        state.history.follow_clock(moment);
         if !state.history.protect(id, runtime_handler, now, protected_until(now, lasts)) {
             return Ok(());
         }
@@ -304,6 +306,12 @@ impl ImageGcManager {
         list.map_err(|source| GcError::Runtime { what: "list images", source })
     }
 
+    /// Now, by both clocks.
+    fn moment(&self) -> Moment {
+        let boot = self.options.boot_clock.as_ref().and_then(|clock| clock());
+        Moment { wall: (self.options.wall_clock)(), boot }
+    }
+
     /// Asks for the lists, and brings the history up to date.
     pub(super) async fn find(&self, state: &mut State) -> Result<Found, GcError> {
         let ask = |what, source| GcError::Runtime { what, source };
@@ -317,8 +325,7 @@ impl ImageGcManager {
             None => Vec::new(),
         };
         let layers = self.images.image_layers().await.map_err(|e| ask("list the layers of images", e))?;
-        let boot = self.options.boot_clock.as_ref().and_then(|clock| clock());
-        let moment = Moment { wall: (self.options.wall_clock)(), boot };
+        let moment = self.moment();
         let volumes = self.options.volumes.as_ref().map(|volumes| volumes()).unwrap_or_default();
         // A pull that ended a moment ago is that of a container which is about to begin.
         let pulls = self.holds.names(self.options.policy.min_age);

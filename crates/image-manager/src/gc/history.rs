@@ -132,6 +132,17 @@ impl UsageHistory {
         Some(moved(before, step))
     }
 
+    /// Before anything is written down between two passes: where the clock was set since the last one, everything is moved with it,
+    /// so that what is written now is not moved by the next pass.
+    pub(super) fn follow_clock(&mut self, moment: Moment) {
+        let Some(time) = &mut self.time else { return };
+        let step = time.follow(moment);
+        if !step.is_zero() {
+            tracing::info!(seconds = step.as_secs(), "the clock was set; what is known of images is moved with it");
+            self.shift(step);
+        }
+    }
+
     fn shift(&mut self, by: SignedDuration) {
         for record in self.records.values_mut() {
             record.shift(by);

@@ -68,3 +68,24 @@ fn what_two_processes_saw_is_joined() {
     assert_eq!(both.protected_until, Some(at(900)));
     assert_eq!(ours.len(), 3);
 }
+
+/// What was brought by the clock of now is not moved by the pass that sees that it was set: it would be kept for years.
+#[test]
+fn a_protection_after_a_clock_was_set_ends_when_it_says() {
+    use crate::gc::node_time::Boot;
+    let moment = |wall, up| Moment { wall: at(wall), boot: Some(Boot { id: "a".into(), up: Duration::from_secs(up) }) };
+    let years = 68 * 365 * 24 * 3600;
+    for step in [years, -years] {
+        let mut history = UsageHistory::default();
+        history.begin_pass(moment(1000, 100));
+        assert!(history.protect("before", "", at(1000), at(4600)));
+        let now = moment(1060 + step, 160);
+        history.follow_clock(now.clone());
+        assert!(history.protect("after", "", now.wall, at(4660 + step)));
+        history.begin_pass(moment(1090 + step, 190));
+        for (id, until) in [("before", 4600 + step), ("after", 4660 + step)] {
+            let record = history.get(id, "").expect("known");
+            assert_eq!(record.protected_until, Some(at(until)), "{id}, the clock set by {step} s");
+        }
+    }
+}

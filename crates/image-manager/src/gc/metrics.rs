@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cri_api::UnfinishedPulls;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
@@ -32,6 +33,8 @@ pub struct GcMetrics {
     wanted: Counter,
     kept: Series<Gauge, { Because::WORDS.len() }>,
     used_percent: Gauge,
+    unfinished: Gauge,
+    unfinished_bytes: Gauge,
 }
 
 impl GcMetrics {
@@ -50,6 +53,8 @@ impl GcMetrics {
             wanted: Counter::default(),
             kept: Series::new(kept_labels, Gauge::default),
             used_percent: Gauge::default(),
+            unfinished: Gauge::default(),
+            unfinished_bytes: Gauge::default(),
         })
     }
 
@@ -79,6 +84,12 @@ impl GcMetrics {
             "Percent of the image file system in use when it was last measured",
             self.used_percent.clone(),
         );
+        r.register(
+            "imagelet_unfinished_pulls",
+            "Layers and parts of layers that interrupted pulls left for later ones",
+            self.unfinished.clone(),
+        );
+        r.register("imagelet_unfinished_pulls_bytes", "Bytes on disk that they take", self.unfinished_bytes.clone());
     }
 
     /// An image went, and so many bytes with it.
@@ -86,6 +97,13 @@ impl GcMetrics {
         let index = REMOVED.iter().position(|reason| *reason == because).unwrap_or(0);
         self.images.at(index).inc();
         self.bytes.at(index).inc_by(bytes);
+    }
+
+    /// What interrupted pulls left.
+    pub(super) fn unfinished(&self, left: UnfinishedPulls) {
+        let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        self.unfinished.set(number(left.layers.saturating_add(left.blobs)));
+        self.unfinished_bytes.set(number(left.bytes));
     }
 
     /// A round ended.
@@ -157,6 +175,7 @@ mod tests {
         metrics.disk_pressure(true);
         metrics.kept(["in-use", "in-use", "pinned"].into_iter());
         metrics.measured(DiskSpace { capacity: 1000, available: 199, ..DiskSpace::default() });
+        metrics.unfinished(UnfinishedPulls { layers: 1, blobs: 2, bytes: 70 });
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).expect("text");
         for line in [
@@ -174,6 +193,8 @@ mod tests {
             "imagelet_image_gc_kept_images{reason=\"in-use\"} 2",
             "imagelet_image_gc_kept_images{reason=\"rule\"} 0",
             "imagelet_image_fs_used_percent 81",
+            "imagelet_unfinished_pulls 3",
+            "imagelet_unfinished_pulls_bytes 70",
         ] {
             assert!(text.lines().any(|l| l == line), "{line}\n{text}");
         }

@@ -1,7 +1,7 @@
 //! [`NodeStatus`]: what a node says of its images and their disk, in the shapes of a Kubernetes Node's `status.images` and
 //! `status.conditions`. Serialises as such; [`ImageGcManager::status`] makes it, `imagelet status` shows it.
 
-use cri_api::{FsInfo, Image};
+use cri_api::{FsInfo, Image, UnfinishedPulls};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -161,6 +161,9 @@ pub struct NodeStatus {
     pub node_fs: Option<FsStatus>,
     /// The thresholds of disk pressure, and where each stands.
     pub eviction_signals: Vec<Observation>,
+    /// What interrupted pulls left for later ones, where the service keeps that. It is not among what images take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unfinished_pulls: Option<UnfinishedPulls>,
 }
 
 impl NodeStatus {
@@ -177,6 +180,7 @@ pub(super) struct Measured {
     pub(super) disks: Disks,
     pub(super) observations: Vec<Observation>,
     pub(super) pressure: Pressure,
+    pub(super) unfinished: Option<UnfinishedPulls>,
 }
 
 impl Measured {
@@ -226,6 +230,7 @@ impl ImageGcManager {
             container_fs: containers.map(|space| FsStatus::new(containers_path, space)),
             node_fs: node.map(|space| FsStatus::new(node_path.unwrap_or_default(), space)),
             eviction_signals: measured.observations,
+            unfinished_pulls: measured.unfinished,
         })
     }
 
@@ -250,7 +255,8 @@ impl ImageGcManager {
         let observations = super::pressure::observe(&self.options.pressure.thresholds, disks);
         let crossed = observations.iter().any(|observation| observation.crossed);
         let pressure = self.note_pressure(crossed).await?;
-        Ok(Measured { info, disks, observations, pressure })
+        let unfinished = self.look_at_unfinished().await;
+        Ok(Measured { info, disks, observations, pressure, unfinished })
     }
 
     /// Remembers an observation, and tells when the condition changed.

@@ -91,8 +91,13 @@ async fn file_systems_that_lie_apart_are_told_apart() {
     let disks = |images: u64, containers: Option<u64>, node: Option<u64>| {
         let on = |device| DiskSpace { capacity: 1000, available: 0, device, ..DiskSpace::default() };
         let disks = Disks { images: Some(on(images)), containers: containers.map(on), node: node.map(on) };
-        let measured =
-            Measured { info: FsInfo::default(), disks, observations: Vec::new(), pressure: Pressure::default() };
+        let measured = Measured {
+            info: FsInfo::default(),
+            disks,
+            observations: Vec::new(),
+            pressure: Pressure::default(),
+            unfinished: None,
+        };
         measured.layout()
     };
     assert_eq!(disks(1, None, None), Layout::Shared);

@@ -92,6 +92,20 @@ impl NodeTime {
         shift
     }
 
+    /// Takes in a step of the clock alone: somebody looks, and nobody has looked at what passed meanwhile. Answers as
+    /// [`NodeTime::advance`] does.
+    pub(super) fn follow(&mut self, moment: Moment) -> SignedDuration {
+        let mut ahead = self.clone();
+        let shift = ahead.advance(moment);
+        if !shift.is_zero() {
+            let before = moved(self.seen, shift);
+            // Where the node has begun a new life since, the last look was in none of which more is known.
+            let boot = self.boot.take().filter(|boot| ahead.boot.as_ref().is_some_and(|now| now.id == boot.id));
+            *self = Self { seen: before, boot, off: ahead.off };
+        }
+        shift
+    }
+
     /// The time that has to be taken for `then` where the time that has passed since counts: later by as long as the node was
     /// off in between.
     pub(super) fn effective(&self, then: Timestamp) -> Timestamp {
@@ -153,6 +167,24 @@ mod tests {
             let mut time = NodeTime::new(moment(wall, "a", up));
             assert_eq!(time.advance(moment(now, boot, up_now)), SignedDuration::from_secs(want), "{name}");
             assert_eq!(time.seen(), at(now), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_step_that_was_followed_is_none_for_the_next_look() {
+        for (name, wall, boot, up, want) in [
+            ("forwards", 1000 + YEAR, "a", 600, YEAR - 500),
+            ("backwards", 1000 - YEAR, "a", 600, -YEAR - 500),
+            ("none", 1500, "a", 600, 0),
+            ("after a boot, before the last look", 500, "b", 7, -500),
+            ("after a boot", 5000, "b", 7, 0),
+        ] {
+            let mut time = NodeTime::new(moment(1000, "a", 100));
+            let step = time.follow(moment(wall, boot, up));
+            assert_eq!(step, SignedDuration::from_secs(want), "{name}");
+            assert_eq!(time.seen(), at(1000 + want), "{name}: when somebody looked stays when it was");
+            assert!(time.follow(moment(wall + 60, boot, up + 60)).is_zero(), "{name}");
+            assert!(time.advance(moment(wall + 90, boot, up + 90)).is_zero(), "{name}");
         }
     }
 

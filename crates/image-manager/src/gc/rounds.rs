@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use cri_api::Image;
+use cri_api::{Image, UnfinishedPulls};
 use jiff::Timestamp;
 use tokio::sync::MutexGuard;
 use tokio::time::Instant;
@@ -198,13 +198,22 @@ impl ImageGcManager {
 
     /// What interrupted pulls left is fetched again where it is missed: it goes before any image. Answers the bytes.
     async fn drop_unfinished(&self, all: bool) -> u64 {
-        match self.images.drop_unfinished_pulls(all).await {
+        let dropped = match self.images.drop_unfinished_pulls(all).await {
             Ok(bytes) => bytes.unwrap_or(0),
             Err(error) => {
                 tracing::warn!(%error, "what interrupted pulls left stays for now");
                 0
             }
-        }
+        };
+        self.look_at_unfinished().await;
+        dropped
+    }
+
+    /// What there is of it now, and counts it.
+    pub(super) async fn look_at_unfinished(&self) -> Option<UnfinishedPulls> {
+        let left = self.images.unfinished_pulls().await.ok().flatten();
+        self.options.metrics.unfinished(left.unwrap_or_default());
+        left
     }
 
     fn since(&self, began: Instant) -> Duration {

@@ -134,7 +134,9 @@ impl ImageManager {
             }
         };
         let mut notes: Vec<String> = found.notes.iter().map(ToString::to_string).collect();
-        notes.extend(tried.map(|(needed, room)| note(source.needed_bytes().or(needed), &room)));
+        // Beside a quota, what would have to be free says nothing to people; the error has what is needed.
+        let needs = |needed| source.needed_bytes().or(needed).filter(|_| !source.names_a_quota());
+        notes.extend(tried.map(|(needed, room)| note(needs(needed), &room)));
         let source = source.with_notes(notes);
         let (cause, retry_after) = (source.cause(), source.retry_after());
         let error = EnsureImageError::Pull { image, source };

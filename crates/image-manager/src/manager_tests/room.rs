@@ -55,6 +55,19 @@ async fn a_pull_is_tried_once_more_when_something_was_freed() {
     assert!(rig.manager.backoff().is_empty(), "nobody waits for anything");
 }
 
+/// What must be free beside a quota is no number for people: the disk has that and more.
+#[tokio::test]
+async fn beside_a_quota_the_note_has_only_what_was_done() {
+    let (rig, landlord) = rig(freed(1));
+    let words = "no space left on the file system of /images (a quota is used up); about 600 bytes are needed";
+    let error = Error::new(Kind::ResourceExhausted, words).with_needed_bytes(1 << 40);
+    rig.fake.faults().fail_times(CallKind::PullImage, 2, error);
+    let error = rig.ensure(request("missing_image", PullPolicy::IfNotPresent)).await.expect_err("fails twice");
+    assert_eq!(*landlord.asked.lock().expect("no panic"), [Some(1 << 40)]);
+    let text = error.message();
+    assert!(text.contains("garbage collection freed") && !text.contains("were needed"), "{text}");
+}
+
 #[tokio::test]
 async fn a_second_failure_is_the_last_and_tells_what_was_done() {
     let (rig, landlord) = rig(Room { problem: Some("1 image is stuck".into()), ..freed(2) });
