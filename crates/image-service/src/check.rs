@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use cri_api::{
     CheckReport, CheckRequest, CheckSink, Error, Kind, LayerShape, LayerShapes, Problem, ProblemKind, Result,
+    UnfinishedPulls,
 };
 use oci::Digest;
-use store::LayerFormat;
 use store::check::{self, CheckError, CheckOptions, Depth};
+use store::{LayerFormat, Unfinished};
 
 use crate::engine::Shared;
 use crate::error;
@@ -112,7 +113,14 @@ impl Shared {
         }
         let mut report = in_words_of_the_service(report);
         report.layer_shapes = Some(self.layer_shapes()?);
+        report.unfinished_pulls = Some(self.unfinished());
         Ok(report)
+    }
+
+    /// What interrupted pulls left. Nothing is measured.
+    pub(crate) fn unfinished(&self) -> UnfinishedPulls {
+        let Unfinished { layers, blobs, bytes, .. } = self.store.unfinished();
+        UnfinishedPulls { layers, blobs, bytes }
     }
 
     fn layer_shapes(&self) -> Result<LayerShapes> {
@@ -140,6 +148,7 @@ fn in_words_of_the_service(report: check::CheckReport) -> CheckReport {
         problems: report.problems.into_iter().map(problem).collect(),
         incomplete_images: ids(report.incomplete),
         layer_shapes: None,
+        unfinished_pulls: None,
     }
 }
 

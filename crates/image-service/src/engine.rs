@@ -24,7 +24,7 @@ use crate::pull::PullKey;
 use crate::pull::coming::Coming;
 use crate::pull::layer::{LayerKey, ReadyLayer, ReadyLayers};
 use crate::resume::{self, Resume};
-use crate::room::Room;
+use crate::room::{Need, Room};
 use crate::signatures::PolicyFile;
 
 /// The embedded image service. Clones share it. It needs a tokio runtime that lives as long as it does.
@@ -70,11 +70,13 @@ impl Engine {
         let tracker = TaskTracker::new();
         let background = Background::new(tracker.clone());
         let (root, mut store_options) = (options.root.clone(), options.store.clone());
-        store_options.unfinished_since = (options.resume != Resume::Off).then(|| resume::kept_since((options.clock)()));
+        let now = (options.clock)();
+        store_options.unfinished_since = (options.resume != Resume::Off).then(|| resume::kept_since(now));
         let policy = options.signature_policy.clone();
         let opened = background.start(move || {
             let policy = policy.map(|path| PolicyFile::open(&path).map_err(OpenError::SignaturePolicy)).transpose()?;
             let store = Store::open(&root, store_options)?;
+            store.note_clock(now);
             let known = Known::default();
             match store.images() {
                 Ok(images) => known.replace(&images),
@@ -167,6 +169,16 @@ impl Shared {
             return Err(Error::new(Kind::Unavailable, "the image service is shutting down"));
         }
         Ok(())
+    }
+
+    /// The error of a pull, with what it would have needed where it ran out of space.
+    pub(crate) async fn tell_need(&self, error: Error, mut need: Need) -> Error {
+        if need.free.is_none() && error::is_of_a_quota(&error) {
+            let store = self.store.clone();
+            let room = self.background.run(move || store.room().map_err(|e| error::from_store(store.root(), &e))).await;
+            need.free = room.ok().flatten();
+        }
+        error::with_need(error, need)
     }
 
     /// The image that a text stands for, whether its layers are whole or not.

@@ -201,6 +201,13 @@ pub(crate) fn with_need(error: Error, need: Need) -> Error {
     {
         return error;
     }
+    if is_of_a_quota(&error) {
+        // A file system may have much that this user or directory may not take: it must have so much more.
+        let message = format!("{}; about {} bytes are needed for all of it", error.message(), need.least);
+        let needed = need.free.map(|free| free.saturating_add(need.least));
+        let error = error.with_message(message);
+        return needed.into_iter().fold(error, Error::with_needed_bytes);
+    }
     let was_free = need.free.map_or(String::new(), |free| format!(", and {free} bytes were free when it began"));
     let message = format!("{}; about {} bytes are needed for all of it{was_free}", error.message(), need.bytes);
     error.with_message(message).with_needed_bytes(need.bytes)
@@ -209,14 +216,23 @@ pub(crate) fn with_need(error: Error, need: Need) -> Error {
 /// By these words a full disk is known.
 const NO_SPACE: &str = "no space left on the file system of";
 
-fn disk_full(root: &Path, error: &(dyn StdError + 'static)) -> Error {
-    let full = Error::from_source(Kind::ResourceExhausted, error);
-    full.context(format_args!("{NO_SPACE} {}{}", root.display(), without_inodes(root)))
+/// Whether it is a quota that a pull ran into.
+pub(crate) fn is_of_a_quota(error: &Error) -> bool {
+    error.message().contains(BY_QUOTA)
 }
 
-/// What is full may be the table of inodes, with bytes to spare.
-fn without_inodes(root: &Path) -> &'static str {
-    if store::is_out_of_inodes(root) { " (it has no inode left)" } else { "" }
+/// And by these a quota that is used up, on a disk that may have space.
+const BY_QUOTA: &str = "(a quota is used up)";
+
+fn disk_full(root: &Path, error: &(dyn StdError + 'static)) -> Error {
+    let full = Error::from_source(Kind::ResourceExhausted, error);
+    // What is full may be the table of inodes, with bytes to spare.
+    let what = match io_below(error).map(io::Error::kind) {
+        Some(io::ErrorKind::QuotaExceeded) => format!(" {BY_QUOTA}"),
+        _ if store::is_out_of_inodes(root) => " (it has no inode left)".to_owned(),
+        _ => String::new(),
+    };
+    full.context(format_args!("{NO_SPACE} {}{what}", root.display()))
 }
 
 /// Whether something below `error` is a full disk or a used-up quota.
@@ -259,16 +275,34 @@ mod tests {
     #[test]
     fn a_full_disk_says_what_was_needed() {
         let full = |message: &str| Error::new(Kind::ResourceExhausted, message);
-        let need = Need { bytes: 700, free: Some(500) };
+        let need = Need { bytes: 700, least: 600, free: Some(500) };
         let told = with_need(full("layer x: no space left on the file system of /s: write y"), need);
         assert_eq!(
             told.message(),
             "layer x: no space left on the file system of /s: write y; about 700 bytes are needed for all of it, and 500 bytes were free when it began"
         );
         assert_eq!(told.needed_bytes(), Some(700));
-        assert_eq!(with_need(told.clone(), Need { bytes: 1, free: None }), told, "once");
+        assert_eq!(with_need(told.clone(), Need { bytes: 1, least: 1, free: None }), told, "once");
         let limited = full("429 Too Many Requests");
         assert_eq!(with_need(limited.clone(), need), limited, "a registry that is asked too often has no disk");
+    }
+
+    /// What the file system has says nothing then: so much must come free as is needed.
+    #[test]
+    fn a_quota_is_named_and_free_space_beside_it_does_not_count() {
+        let used_up = io::Error::from_raw_os_error(122);
+        let error = StoreError::Io { operation: "write", path: "/s/ingest/1/fs/a".into(), source: used_up };
+        let error = from_store(Path::new("/s"), &error);
+        assert_eq!(error.kind(), Kind::ResourceExhausted);
+        assert!(
+            error.message().starts_with("no space left on the file system of /s (a quota is used up): "),
+            "{error}"
+        );
+        for (free, needed) in [(Some(5000), Some(5600)), (None, None)] {
+            let told = with_need(error.clone(), Need { bytes: 7000, least: 600, free });
+            assert!(told.message().ends_with("; about 600 bytes are needed for all of it"), "{told}");
+            assert_eq!(told.needed_bytes(), needed);
+        }
     }
 
     #[test]

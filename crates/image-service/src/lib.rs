@@ -41,7 +41,7 @@ pub use engine::Engine;
 pub use error::OpenError;
 pub use options::{Clock, EngineOptions, LEAST_MEMORY, Limits};
 pub use resume::Resume;
-pub use transfer::{Compress, ExportOptions, Format, ImportOptions, ImportedImage};
+pub use transfer::{Compress, ExportOptions, Format, ImportOptions, ImportedImage, open_within};
 pub use view::HeldStack;
 // What the binary needs of the registry client and of the store, and may not reach for itself.
 pub use registry::{AllowedTarget, RangePolicy};

@@ -179,6 +179,9 @@ impl fmt::Debug for EngineOptions {
 
 #[expect(clippy::disallowed_methods, reason = "the default of an option: whoever wants another clock hands one in")]
 fn wall_clock() -> i64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+    // A clock that nobody has set may show a time before 1970: it is earlier all the same, and goes on.
+    match std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH) {
+        Ok(since) => i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),
+        Err(before) => i64::try_from(before.duration().as_nanos()).map_or(i64::MIN, |nanos| -nanos),
+    }
 }

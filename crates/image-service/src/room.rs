@@ -47,6 +47,8 @@ pub(crate) struct Claim {
 pub(crate) struct Need {
     /// Bytes that must be free for all of it, about; those that others have been promised are among them.
     pub(crate) bytes: u64,
+    /// The same from what has come alone, whatever was free: what a quota must let be written.
+    pub(crate) least: u64,
     /// What the file system had when the pull began.
     pub(crate) free: Option<u64>,
 }
@@ -161,13 +163,14 @@ impl Claim {
         let promised = sum(promises.iter().filter(|(blob, _)| !self.blobs.contains_key(blob)).map(|(_, p)| p.left()));
         let bytes = sum(own().map(takes)).saturating_add(promised);
         // Files end within blocks, and directories take some as well.
-        let mut bytes = bytes.saturating_add(bytes / 16);
+        let least = bytes.saturating_add(bytes / 16);
+        let mut bytes = least;
         let free = self.free.filter(|free| *free < u64::MAX);
         if let Some(free) = free.filter(|_| bytes > 0) {
             // A few compressed bytes can stand for a great many: that they were not enough is all that is known then.
             bytes = bytes.max(free.saturating_add(free / 8));
         }
-        Need { bytes, free }
+        Need { bytes, least, free }
     }
 }
 
@@ -255,10 +258,11 @@ mod tests {
     fn what_is_needed_grows_with_what_has_come() {
         let room = Room::default();
         let (mut claim, mut other) = (room.claim(), room.claim());
-        assert_eq!(claim.need(), Need { bytes: 0, free: None });
+        assert_eq!(claim.need(), Need { bytes: 0, least: 0, free: None });
         claim.set(blobs(&[("a", 100), ("b", 60)]), 1000).expect("fits");
         other.set(blobs(&[("c", 160)]), 1000).expect("fits");
-        assert_eq!(claim.need(), Need { bytes: 1125, free: Some(1000) }, "it was not enough");
+        // 160 of its own, 160 of others; and a sixteenth.
+        assert_eq!(claim.need(), Need { bytes: 1125, least: 340, free: Some(1000) }, "it was not enough");
         room.done(&Digest::sha256(b"a"), 50);
         room.unpacked(&Digest::sha256(b"a"), 400);
         // 800 for the one, 480 for the other at the same rate, 160 of others; and a sixteenth.

@@ -12,7 +12,7 @@ use cri_api::{
     MountedImage, PullImageRequest, Result, UnfinishedPulls,
 };
 use oci::{Digest, ImageConfig, Reference};
-use store::{ImageRecord, Unfinished};
+use store::ImageRecord;
 
 use crate::engine::{Engine, Shared};
 use crate::error::{self, invalid};
@@ -159,13 +159,15 @@ impl ImageService for Engine {
     }
 
     async fn unfinished_pulls(&self) -> Result<Option<UnfinishedPulls>> {
-        let Unfinished { layers, blobs, bytes, .. } = self.0.store.unfinished();
-        Ok(Some(UnfinishedPulls { layers, blobs, bytes }))
+        Ok(Some(self.0.unfinished()))
     }
 
     async fn drop_unfinished_pulls(&self, all: bool) -> Result<Option<u64>> {
-        let (store, before) = (self.0.store.clone(), resume::kept_since((self.0.options.clock)()));
-        let drop_it = move || Ok(store.drop_unfinished((!all).then_some(before)).freed_bytes);
+        let (store, now) = (self.0.store.clone(), (self.0.options.clock)());
+        let drop_it = move || {
+            store.note_clock(now);
+            Ok(store.drop_unfinished((!all).then_some(resume::kept_since(now))).freed_bytes)
+        };
         self.0.background.run(drop_it).await.map(Some)
     }
 

@@ -66,7 +66,7 @@ impl Assembly<'_> {
                 Ok(layers) => return Ok(Assembled { config: plan.bytes, layers }),
                 Err(error) => error,
             },
-            Err(error) => error::with_need(error, claim.need()),
+            Err(error) => self.shared.tell_need(error, claim.need()).await,
         };
         for blob in &blobs {
             blob.stop.cancel();

@@ -180,7 +180,7 @@ impl Incoming<'_> {
                 }
                 Err(error) => {
                     let error = error::from_commit(shared.store.root(), &error);
-                    return Err(error::with_need(error, Need { bytes: takes, free: None }));
+                    return Err(shared.tell_need(error, Need { bytes: takes, least: takes, free: None }).await);
                 }
             }
         }

@@ -1,5 +1,6 @@
 //! [`Archive`]: a directory or a tar file with an image in it, as a [`Source`] of documents and blobs. It finds members
-//! by name and reads them in pieces; what they mean is told by [`super::layout`] and [`super::docker`].
+//! by name and reads them in pieces; what they mean is told by [`super::layout`] and [`super::docker`]. A directory may be of
+//! foreign making as a tar file is: no link in it leads to a file outside of it.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,6 +15,7 @@ use cri_api::{Error, Result};
 use oci::{Descriptor, Digest};
 
 use super::tar::{self, Member};
+use super::within::{leads_out, open_within};
 use crate::background::Background;
 use crate::error::{self, damaged};
 use crate::source::{Chunks, RawDocument, Source};
@@ -34,7 +36,7 @@ pub(crate) struct Extent {
 }
 
 enum Form {
-    Directory,
+    Directory(File),
     Tar { file: Arc<File>, members: HashMap<String, Member> },
 }
 
@@ -51,7 +53,7 @@ impl Archive {
         let file = File::open(path).map_err(|e| failed(&e))?;
         let metadata = file.metadata().map_err(|e| failed(&e))?;
         let form = if metadata.is_dir() {
-            Form::Directory
+            Form::Directory(file)
         } else if metadata.is_file() {
             let members = tar::index(&file).map_err(|e| failed(&e))?;
             Form::Tar { file: Arc::new(file), members }
@@ -68,18 +70,19 @@ impl Archive {
     /// A member by name, if there is one.
     pub(crate) fn find(&self, name: &str) -> Result<Option<Extent>> {
         match &self.form {
-            Form::Directory => {
+            Form::Directory(directory) => {
                 let Some(name) = tar::normal(name) else { return Ok(None) };
-                let path = self.path.join(name);
-                let opened = std::fs::metadata(&path).and_then(|metadata| {
-                    if !metadata.is_file() {
-                        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file"));
+                let path = self.path.join(&name);
+                match open_within(directory, &name) {
+                    Ok(file) => {
+                        let metadata = file.metadata().map_err(|e| error::from_file("read", &path, &e))?;
+                        if !metadata.is_file() {
+                            return Err(error::invalid(format!("{} is not a file", path.display())));
+                        }
+                        Ok(Some(Extent { file: Arc::new(file), offset: 0, size: metadata.len() }))
                     }
-                    Ok(Extent { file: Arc::new(File::open(&path)?), offset: 0, size: metadata.len() })
-                });
-                match opened {
-                    Ok(extent) => Ok(Some(extent)),
                     Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                    Err(error) if leads_out(&error) => Err(error::invalid(format!("read {}: {error}", path.display()))),
                     Err(error) => Err(error::from_file("read", &path, &error)),
                 }
             }

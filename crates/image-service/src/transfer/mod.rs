@@ -11,10 +11,12 @@ mod import;
 mod layout;
 mod output;
 pub(crate) mod tar;
+mod within;
 
 use cri_api::{Error, Kind, ProgressSink, Result};
 use oci::{Descriptor, Reference, media_type};
 use serde_json::{Map, Value, json};
+pub use within::open_within;
 
 /// How to import.
 #[derive(Clone, Debug, Default)]

@@ -77,7 +77,7 @@ async fn after_an_unclean_stop_what_was_written_last_is_checked_by_itself() {
     reopen(&mut node, false).await;
     let recent = CheckRequest { since_unclean_only: true, ..REPAIR };
     let clean = check(&node.engine, recent).await;
-    assert_eq!(CheckReport { layer_shapes: None, ..clean }, CheckReport::default());
+    assert_eq!(CheckReport { layer_shapes: None, unfinished_pulls: None, ..clean }, CheckReport::default());
     let new_id = node.pull("new:v1").await.expect("pulls");
     node.damage(&old_id, 0, "a/x");
     node.damage(&new_id, 0, "b/y");

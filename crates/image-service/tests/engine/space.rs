@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use cri_api::{Kind, LayerState, PullEvent};
+use cri_api::{ImageService as _, Kind, LayerState, PullEvent};
 use oci::Descriptor;
 use registry::testing::Fault;
 
@@ -22,6 +22,35 @@ impl SmallDisk {
 
     fn store(&self) -> PathBuf {
         self.0.path().join("store")
+    }
+}
+
+/// A disk with much space, of which the store may have so much: a limit of a subvolume, which `statfs` does not tell.
+struct Quota(tempfile::TempDir);
+
+impl Quota {
+    fn new(mebibytes: u64) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let disk = directory.path().join("disk");
+        std::fs::File::create(&disk).and_then(|file| file.set_len(192 << 20)).expect("makes");
+        run("mkfs.btrfs", &["-q"], &disk);
+        let (mount, part) = (directory.path().join("mount"), directory.path().join("mount/part"));
+        std::fs::create_dir(&mount).expect("creates");
+        run("mount", &["-o", "loop", disk.to_str().expect("UTF-8")], &mount);
+        run("btrfs", &["-q", "quota", "enable"], &mount);
+        run("btrfs", &["-q", "subvolume", "create"], &part);
+        run("btrfs", &["-q", "qgroup", "limit", &format!("{mebibytes}M")], &part);
+        Self(directory)
+    }
+
+    fn store(&self) -> PathBuf {
+        self.0.path().join("mount/part/store")
+    }
+}
+
+impl Drop for Quota {
+    fn drop(&mut self) {
+        run("umount", &["-l"], &self.0.path().join("mount"));
     }
 }
 
@@ -200,4 +229,43 @@ async fn a_slow_line_and_a_long_unpacking_are_told() {
     let unpacking = last(&PullEvent::Layer { digest: big.clone(), state: LayerState::Unpacking });
     assert!(unpacking < last(&PullEvent::Layer { digest: big, state: LayerState::Done }));
     assert_eq!(node.file(image.id().to_string().as_str(), "a/x"), Some(noise(1, 100_000)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quota_on_a_disk_with_space_is_named_and_what_is_needed_must_come_free() {
+    for format in [store::LayerFormat::Dir, store::LayerFormat::Erofs] {
+        let disk = Quota::new(32);
+        let node = Node::with(|options| {
+            options.root = disk.store();
+            options.store.layer_format = format;
+            options.store.durability = store::Durability::Full;
+            small_reserve(options);
+        })
+        .await;
+        let kept = image().layer(layer("a/x", 1, 20 << 20).plain()).build();
+        node.registry.push("kept", "v1", &kept);
+        let id = node.pull("kept:v1").await.expect("fits");
+        let free = node.engine.store().room().expect("asks").expect("says");
+        assert!(free > 64 << 20, "the disk has room: {free}");
+        let big = image().layer(layer("b/y", 2, 24 << 20).plain()).build();
+        node.registry.push("big", "v1", &big);
+        let error = node.pull("big:v1").await.expect_err("does not fit");
+        assert_eq!(error.kind(), Kind::ResourceExhausted, "{error}");
+        let root = disk.store().display().to_string();
+        for words in
+            [&format!("no space left on the file system of {root} (a quota is used up): "), "are needed for all of it"]
+        {
+            assert!(error.message().contains(words), "{error} has no {words:?}");
+        }
+        assert!(!error.message().contains("were free"), "{error}");
+        // So much more than now: whoever collects frees what is needed, and not what the disk would have to spare.
+        let needed = error.needed_bytes().expect("says how much");
+        assert!(needed > free + (24 << 20) && needed < free + (48 << 20), "{needed} beside {free}");
+        node.engine.settled().await;
+        let left = std::fs::read_dir(disk.store().join("ingest")).expect("a directory").count();
+        assert_eq!(left, 0, "of what failed nothing stays");
+        assert!(node.status("kept:v1").await.is_some());
+        node.engine.remove_image(&cri_api::ImageSpec::new(&id)).await.expect("removes");
+        node.pull("big:v1").await.expect("fits now");
+    }
 }

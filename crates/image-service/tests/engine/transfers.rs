@@ -291,3 +291,51 @@ async fn exports_that_cannot_be_leave_nothing() {
     let left: Vec<_> = std::fs::read_dir(out.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(left, ["full"]);
 }
+
+/// A directory with an image in it may come from anywhere: a file beside it is neither read nor named by its digest.
+#[tokio::test(flavor = "multi_thread")]
+async fn links_of_a_directory_do_not_lead_out_of_it() {
+    use std::os::unix::fs::symlink;
+    let from = Node::start().await;
+    from.registry.push("app", "v1", &sample());
+    let id = from.pull("app:v1").await.expect("pulls");
+    let out = tempfile::tempdir().expect("a directory");
+    let layout = out.path().join("layout");
+    from.engine.export(std::slice::from_ref(&id), &layout, Format::OciLayout).await.expect("exports");
+    let index = std::fs::read(layout.join("index.json")).expect("readable");
+    let index: serde_json::Value = serde_json::from_slice(&index).expect("JSON");
+    let manifest = index["manifests"][0]["digest"].as_str().expect("a digest").replace(':', "/");
+    let names = ["index.json".to_owned(), "oci-layout".to_owned(), format!("blobs/{manifest}"), "blobs".to_owned()];
+    let canary = out.path().join("canary");
+    for (number, name) in names.iter().enumerate() {
+        // What the link leads to is the very thing: it is not refused for what is in it.
+        let (inside, outside) = (layout.join(name), canary.join(number.to_string()));
+        std::fs::create_dir_all(&canary).expect("creates");
+        std::fs::rename(&inside, &outside).expect("moves");
+        symlink(&outside, &inside).expect("links");
+        let node = Node::start().await;
+        let error = node.engine.import(&layout, ImportOptions::default()).await.expect_err("it leads out");
+        assert_eq!(error.kind(), Kind::InvalidArgument, "{name}: {error}");
+        assert!(error.message().contains("a link leads out of"), "{name}: {error}");
+        node.check_clean().await;
+        // Within the directory it may lead where it likes.
+        std::fs::remove_file(&inside).expect("deletes");
+        let aside = layout.join(format!("aside-{number}"));
+        std::fs::rename(&outside, &aside).expect("moves");
+        let up = "../".repeat(name.matches('/').count());
+        symlink(format!("{up}aside-{number}"), &inside).expect("links");
+        let imported = node.engine.import(&layout, ImportOptions::default()).await.expect(name);
+        assert_eq!(imported[0].id, id);
+        std::fs::remove_file(&inside).expect("deletes");
+        std::fs::rename(&aside, &inside).expect("moves");
+    }
+    // The names of a docker archive's parts are its own.
+    let docker = out.path().join("docker");
+    std::fs::create_dir(&docker).expect("creates");
+    std::fs::write(out.path().join("secret.json"), r#"{"rootfs":{"type":"layers","diff_ids":[]}}"#).expect("writes");
+    std::fs::write(docker.join("manifest.json"), r#"[{"Config":"c.json","RepoTags":["a:1"],"Layers":[]}]"#)
+        .expect("writes");
+    symlink("../secret.json", docker.join("c.json")).expect("links");
+    let error = from.engine.import(&docker, ImportOptions::default()).await.expect_err("it leads out");
+    assert!(error.message().contains("c.json a link leads out of"), "{error}");
+}

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use cri_api::{CheckProgress, CheckReport, CheckRequest, CheckSink, LayerShape, LayerShapes, ProblemKind};
+use cri_api::{
+    CheckProgress, CheckReport, CheckRequest, CheckSink, LayerShape, LayerShapes, ProblemKind, UnfinishedPulls,
+};
 use serde::Serialize;
 
 use crate::admin::gc::Held;
@@ -24,6 +26,8 @@ struct Checked {
     incomplete_images: Vec<Held>,
     #[serde(skip_serializing_if = "Option::is_none")]
     layer_shapes: Option<LayerShapes>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unfinished_pulls: Option<UnfinishedPulls>,
 }
 
 #[derive(Serialize)]
@@ -53,6 +57,7 @@ impl Checked {
             problems: report.problems.into_iter().map(problem).collect(),
             incomplete_images: named(report.incomplete_images, names),
             layer_shapes: report.layer_shapes,
+            unfinished_pulls: report.unfinished_pulls,
         }
     }
 
@@ -77,6 +82,13 @@ impl Checked {
             lines.push(format!("Absent until they are pulled again: {}.", images.join(", ")));
         }
         lines.extend(self.layer_shapes.as_ref().map(shapes));
+        let left = self.unfinished_pulls.filter(|left| *left != UnfinishedPulls::default());
+        lines.extend(left.map(|left| {
+            let bytes = units::bytes(left.bytes);
+            format!(
+                "Beside them, of interrupted pulls: {left} ({bytes}), which a later pull looks at before it uses them."
+            )
+        }));
         lines
     }
 }
@@ -190,6 +202,7 @@ mod tests {
             problems: vec![problem(true), problem(false)],
             incomplete_images: vec![id.clone()],
             layer_shapes: Some(LayerShapes { dir: 1, erofs: 2, new: LayerShape::Erofs, why: "so".to_owned() }),
+            unfinished_pulls: Some(UnfinishedPulls { layers: 2, blobs: 1, bytes: 7000 }),
         };
         let names = BTreeMap::from([(id.clone(), vec!["r.example/app:1".to_owned()])]);
         let checked = Checked::new(report, &names);
@@ -204,7 +217,8 @@ mod tests {
             [
                 "Checked 3 layers (5MB) and 1 image: 2 problems, 1 repaired.",
                 "Absent until they are pulled again: r.example/app:1.",
-                "Layers on the disk: 1 directory, 2 EROFS files; new ones become EROFS files: so."
+                "Layers on the disk: 1 directory, 2 EROFS files; new ones become EROFS files: so.",
+                "Beside them, of interrupted pulls: 2 layers, 1 part (7kB), which a later pull looks at before it uses them."
             ]
         );
         assert_eq!((checked.remaining(), checked.ids()), (1, vec![id]));

@@ -3,7 +3,7 @@
 use cri_api::{FilesystemUsage, Image, ImageSpec, UnfinishedPulls};
 use serde::Serialize;
 
-use crate::app::App;
+use crate::app::{App, Backend};
 use crate::exit::{Failure, Outcome};
 use crate::output::{Report, Table, units};
 
@@ -66,9 +66,8 @@ impl Report for Usage {
         let shared = total.used_bytes.zip(total.unique_bytes).map(|(used, unique)| used.saturating_sub(unique));
         table.row(["TOTAL".to_owned(), count, units::bytes(total.size), known(total.unique_bytes), known(shared)]);
         if let Some(left) = self.unfinished.filter(|left| *left != UnfinishedPulls::default()) {
-            let what = format!("{} layers, {} parts", left.layers, left.blobs);
             let name = "UNFINISHED PULLS".to_owned();
-            table.row([name, what, units::bytes(left.bytes), String::new(), String::new()]);
+            table.row([name, left.to_string(), units::bytes(left.bytes), String::new(), String::new()]);
         }
         for filesystem in &self.filesystems {
             let used = known(filesystem.used_bytes);
@@ -92,7 +91,11 @@ pub(super) async fn run(app: &App) -> Outcome {
     let images = service.list_images(None).await.map_err(|e| Failure::call("list images", &e))?;
     let info = service.image_fs_info().await.map_err(|e| Failure::call("ask for file systems", &e))?;
     let unfinished = service.unfinished_pulls().await;
-    let unfinished = unfinished.map_err(|e| Failure::call("ask for unfinished pulls", &e))?;
+    let unfinished = match unfinished.map_err(|e| Failure::call("ask for unfinished pulls", &e))? {
+        // CRI has no word for it.
+        None => of_agent(app).await,
+        known => known,
+    };
     let mut rows = Vec::with_capacity(images.len());
     for image in images {
         let spec = ImageSpec::new(&image.id);
@@ -101,6 +104,18 @@ pub(super) async fn run(app: &App) -> Outcome {
         rows.push(row(image, usage));
     }
     app.printer.report(&usage(rows, unfinished, info.image_filesystems))
+}
+
+/// What the agent that has the root says; an older one says nothing.
+async fn of_agent(app: &App) -> Option<UnfinishedPulls> {
+    let Ok(Backend::Remote { is_agent: true, .. }) = app.backend().await else { return None };
+    match app.owner().await.ok()?.status().await {
+        Ok(mut status) => serde_json::from_value(status.get_mut("unfinishedPulls")?.take()).ok(),
+        Err(failure) => {
+            tracing::debug!("what interrupted pulls left is not known: {}", failure.lines().join("; "));
+            None
+        }
+    }
 }
 
 fn row(image: Image, usage: Option<cri_api::ImageUsage>) -> Row {
@@ -152,7 +167,7 @@ mod tests {
             .collect();
         assert_eq!(lines[1][0], "h/x:2", "the largest first");
         assert_eq!(lines[3], ["TOTAL", "2", "images", "80B", "40B", "20B"]);
-        assert_eq!(lines[4], ["UNFINISHED", "PULLS", "1", "layers,", "2", "parts", "70B", "-", "-"]);
+        assert_eq!(lines[4], ["UNFINISHED", "PULLS", "1", "layer,", "2", "parts", "70B", "-", "-"]);
         assert_eq!(lines[5], ["ON", "DISK", "/m", "-", "60B", "-", "-"]);
     }
 

@@ -1,6 +1,7 @@
 //! `imagelet status`: what a node says of its images and their disk. `-o json` has the shapes of a Node's `status.images`
 //! and `status.conditions`.
 
+use cri_api::UnfinishedPulls;
 use serde::Deserialize;
 
 use crate::app::App;
@@ -18,6 +19,7 @@ struct Shown {
     container_fs: Option<Fs>,
     node_fs: Option<Fs>,
     eviction_signals: Vec<Signal>,
+    unfinished_pulls: Option<UnfinishedPulls>,
 }
 
 #[derive(Deserialize)]
@@ -109,7 +111,9 @@ fn tables(shown: &Shown) -> Vec<String> {
         let crossed = if signal.crossed { "yes" } else { "no" };
         signals.row([signal.signal.clone(), amount(signal.available), amount(signal.threshold), crossed.to_owned()]);
     }
-    vec![conditions.render(), disks.render(), signals.render()]
+    let left = shown.unfinished_pulls.filter(|left| *left != UnfinishedPulls::default());
+    let left = left.map(|left| format!("Unfinished pulls, for later ones: {left} ({}).\n", units::bytes(left.bytes)));
+    [conditions.render(), disks.render(), signals.render()].into_iter().chain(left).collect()
 }
 
 /// The images of the status, the largest first.
@@ -146,7 +150,7 @@ mod tests {
                 "available": 40_000_000_000_u64, "capacity": 100_000_000_000_u64, "crossed": false},
                 {"signal": "imagefs.inodesFree", "threshold": 50, "available": 20, "capacity": 1000, "crossed": true}],
         });
-        let shown: Shown = serde_json::from_value(status).expect("a status");
+        let mut shown: Shown = serde_json::from_value(status).expect("a status");
         assert_eq!(
             tables(&shown).join("\n"),
             "CONDITION      STATUS   SINCE                  MESSAGE\n\
@@ -160,6 +164,10 @@ mod tests {
              imagefs.available    40GB        15GB        no\n\
              imagefs.inodesFree   20          50          yes\n"
         );
+        shown.unfinished_pulls = Some(UnfinishedPulls { layers: 1, blobs: 2, bytes: 7000 });
+        assert_eq!(tables(&shown)[3], "Unfinished pulls, for later ones: 1 layer, 2 parts (7kB).\n");
+        shown.unfinished_pulls = Some(UnfinishedPulls::default());
+        assert_eq!(tables(&shown).len(), 3);
         assert_eq!(images(&shown).render(), "SIZE   NAMES\n5MB    r.example/a@sha256:0 r.example/a:1\n7B     -\n");
     }
 }

@@ -121,7 +121,7 @@ impl Layout {
     pub(crate) fn blob(&self, digest: &Digest) -> Result<Option<Blob>, LayoutError> {
         let path = self.blob_path(digest);
         let error = |source| LayoutError::Read { path: path.clone(), source };
-        let file = match File::open(&path) {
+        let file = match self.open_file(&format!("blobs/{}/{}", digest.algorithm().as_str(), digest.hex())) {
             Ok(file) => file,
             Err(source) if source.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(error(source)),
@@ -134,10 +134,15 @@ impl Layout {
         self.directory.join("blobs").join(digest.algorithm().as_str()).join(digest.hex())
     }
 
+    /// What is served is not verified: no link may lead to a file that is none of the layout.
+    fn open_file(&self, name: &str) -> io::Result<File> {
+        image_service::open_within(&File::open(&self.directory)?, name)
+    }
+
     fn read(&self, name: &str, limit: u64) -> Result<Vec<u8>, LayoutError> {
         let path = self.directory.join(name);
         let mut bytes = Vec::new();
-        let read = File::open(&path).and_then(|file| file.take(limit + 1).read_to_end(&mut bytes));
+        let read = self.open_file(name).and_then(|file| file.take(limit + 1).read_to_end(&mut bytes));
         match read {
             Ok(_) if bytes.len() as u64 <= limit => Ok(bytes),
             Ok(_) => Err(LayoutError::Read { path, source: io::Error::other(format!("longer than {limit} bytes")) }),
@@ -206,6 +211,26 @@ mod tests {
         descriptor.annotations.insert(CONTAINERD_NAME.into(), "quay.io/a/b:2".into());
         descriptor.annotations.insert(REF_NAME.into(), "2".into());
         assert_eq!(place(&descriptor, None), Some(("a/b".into(), Some("2".into()))));
+    }
+
+    #[test]
+    fn what_a_link_leads_to_outside_is_not_served() {
+        let top = tempfile::tempdir().expect("temporary directory");
+        let (directory, canary) = (top.path().join("layout"), top.path().join("canary"));
+        std::fs::create_dir_all(directory.join("blobs/sha256")).expect("made");
+        std::fs::write(directory.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#).expect("written");
+        std::fs::write(directory.join("index.json"), r#"{"schemaVersion":2,"manifests":[]}"#).expect("written");
+        std::fs::write(&canary, "canary").expect("written");
+        let digest = Digest::sha256(b"canary");
+        let blob = directory.join("blobs/sha256").join(digest.hex());
+        std::os::unix::fs::symlink(&canary, &blob).expect("linked");
+        let layout = Layout::open(&directory, None).expect("a layout");
+        let Err(LayoutError::Read { source, .. }) = layout.blob(&digest) else { panic!("it is outside") };
+        assert!(source.to_string().contains("leads out of the directory"), "{source}");
+        std::fs::remove_file(&blob).expect("removed");
+        std::fs::rename(&canary, directory.join("canary")).expect("moved");
+        std::os::unix::fs::symlink("../../canary", &blob).expect("linked");
+        assert_eq!(layout.blob(&digest).expect("it is inside").expect("there").size, 6);
     }
 
     #[test]

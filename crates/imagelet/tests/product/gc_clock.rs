@@ -62,6 +62,26 @@ fn the_first_look_of_all_finds_old_images_old() {
     assert_eq!(gone(&imagelet.clone().later(10 * MINUTE).collect(&["--older-than", "5m"])), ["clock/first:1"]);
 }
 
+/// The clock of a node that has no battery, and those behind which 32 bits, unsigned ones and 64 bits of nanoseconds end.
+#[test]
+fn images_come_and_grow_old_at_whatever_time_it_is() {
+    let (s, imagelet) = scene();
+    let now = std::fs::metadata(s.scratch.path()).and_then(|about| about.modified()).expect("a time");
+    let now = now.duration_since(std::time::UNIX_EPOCH).expect("a clock that is set").as_secs().cast_signed();
+    for (number, time) in [-300 * DAY, 5, (1 << 31) - 5, (1 << 32) + 5, 9_223_372_000, 5].into_iter().enumerate() {
+        let (name, short) = (format!("clock/at{number}:1"), number.to_string());
+        let (whole, _) = s.push_file(&name, "a", &short);
+        let there = imagelet.clone().clock_set_by(time - now);
+        there.ok(&["pull", &whole]);
+        for command in [&["images"][..], &["df"], &["status"], &["check"], &["inspect", &whole]] {
+            there.ok(command);
+        }
+        assert_eq!(of(&there, &name), "too-young", "at {time}");
+        assert_eq!(of(&there.clone().later(MINUTE), &name), "too-young", "at {time}");
+        assert_eq!(of(&there.clone().later(3 * MINUTE), &name), "remove", "at {time}");
+    }
+}
+
 #[test]
 fn a_clock_that_is_set_makes_no_image_older_or_younger() {
     let (s, imagelet) = scene();

@@ -99,3 +99,39 @@ fn a_disk_that_has_room_shows_its_images_the_largest_first() {
     assert!(fs["inodesFree"].as_u64().is_some_and(|i| i.abs_diff(space.inodes_free) < 8), "{fs} {space:?}");
     assert_eq!(pressure(&status).0, "False");
 }
+
+/// On the store itself and through the agent that has it.
+#[test]
+fn what_interrupted_pulls_left_is_shown_wherever_space_is() {
+    let s = Scene::new();
+    let (name, _) = s.push_file("status/one:1", "a", "one");
+    s.imagelet.ok(&["pull", &name]);
+    let ingest = s.scratch.join("store/ingest");
+    let head = format!(r#"{{"blob":"sha256:{}","size":9000,"begin":0}}"#, "7".repeat(64));
+    std::fs::write(ingest.join("7"), [7; 5000]).expect("written");
+    std::fs::write(ingest.join("7.sums"), head + "\n").expect("written");
+    let mut agent = None;
+    for through in ["the store", "the agent"] {
+        if through == "the agent" {
+            agent = Some(s.imagelet.serve(&s.scratch.join("cri.sock")));
+        }
+        let df = s.imagelet.json(&["df"]);
+        let left = &df["unfinished"];
+        assert_eq!((&left["layers"], &left["blobs"]), (&0.into(), &1.into()), "{through}: {df:#}");
+        assert!(left["bytes"].as_u64().is_some_and(|bytes| bytes >= 5000), "{through}: {df:#}");
+        assert_eq!(s.imagelet.json(&["status"])["unfinishedPulls"], *left, "{through}");
+        assert_eq!(s.imagelet.json(&["check"])["unfinishedPulls"], *left, "{through}");
+        for command in ["df", "status", "check"] {
+            let table = s.imagelet.ok(&[command]);
+            assert!(table.contains("0 layers, 1 part"), "{through}: {table}");
+        }
+    }
+    let metrics = s.imagelet.ok(&["metrics"]);
+    for line in ["imagelet_unfinished_pulls 1", "imagelet_unfinished_pulls_bytes "] {
+        assert!(metrics.lines().any(|l| l.starts_with(line)), "{line}: {metrics}");
+    }
+    drop(agent);
+    let unprotected = s.imagelet.clone().global("--image-gc-protect-pre-pulled", "0s");
+    unprotected.ok(&["gc", "--all-unused", "--min-age", "0s"]);
+    assert_eq!(s.imagelet.json(&["df"])["unfinished"]["blobs"], 0);
+}
