@@ -126,7 +126,7 @@ pub(crate) const BORDERS: &[Border] = &[
             "imagelet-signature",
             "imagelet-store",
         ],
-        tests_use: &["imagelet-testdisk"],
+        tests_use: &["imagelet-testdisk", "imagelet-testfault"],
         third_party: None,
         never_reaches: &["tonic", "prost", "axum", "imagelet-image-manager", "k8s-openapi"],
         reason: "image-service does, it does not decide, and it does not know gRPC",

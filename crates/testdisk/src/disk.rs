@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use rustix::fs::{Mode, OFlags};
@@ -154,12 +154,31 @@ impl Disk {
         self.tell(&format!("note {text}"))
     }
 
+    /// Where another process puts remarks, by [`crate::note`].
+    #[must_use]
+    pub fn notes(&self) -> PathBuf {
+        format!("/proc/{}/fd/{}", std::process::id(), self.control().as_raw_fd()).into()
+    }
+
     /// What was recorded until now.
     ///
     /// # Errors
     /// Its server is gone.
     pub fn recorded(&self) -> io::Result<Vec<Event>> {
         record::read(&self.record, self.ask()?.1)
+    }
+}
+
+/// A remark for the record of a disk of another process, whose [`Disk::notes`] this is.
+///
+/// # Errors
+/// That process, or its disk, is gone.
+pub fn note(notes: &Path, text: &str) -> io::Result<()> {
+    let line = format!("note {text}");
+    // One write is one command.
+    match File::options().write(true).open(notes)?.write_at(line.as_bytes(), 0)? {
+        written if written == line.len() => Ok(()),
+        _ => Err(io::ErrorKind::WriteZero.into()),
     }
 }
 

@@ -16,7 +16,7 @@
 //! ```
 //!
 //! Recording: [`Disk::record`] forgets what was, and answers with the disk as it is ([`Image`]); [`Disk::note`] puts a remark
-//! between the writes; [`Disk::recorded`] answers with what came since, in order ([`Event`]). An [`Image`] takes events in
+//! between the writes ([`note`] does it from another process); [`Disk::recorded`] answers with what came since, in order ([`Event`]). An [`Image`] takes events in
 //! ([`Image::apply`]), is copied, and mounted. The kernel sends each write of the file system as it comes (no cache lies
 //! between), and each flush as an fsync, after the writes that it is to make sure of.
 //!
@@ -32,7 +32,7 @@ mod mounted;
 mod record;
 mod server;
 
-pub use disk::{Counts, Disk};
+pub use disk::{Counts, Disk, note};
 pub use fault::{EIO, ENOSPC, Fault, Op};
 pub use image::{Image, SECTOR};
 pub use mounted::{Kind, Mounted};

@@ -14,11 +14,13 @@ pub enum Class {
     Descriptor = 4,
     /// It starts a thread or a process.
     Thread = 5,
+    /// It makes sure of what was written.
+    Sync = 6,
 }
 
 impl Class {
     pub(crate) fn of(number: u64) -> Option<Self> {
-        [Self::Space, Self::Change, Self::Any, Self::Descriptor, Self::Thread].into_iter().find(|c| *c as u64 == number)
+        [Self::Space, Self::Change, Self::Any, Self::Descriptor, Self::Thread, Self::Sync].into_iter().find(|c| *c as u64 == number)
     }
 }
 
@@ -62,6 +64,8 @@ const fn call(number: u64, name: &'static str, does: Does, places: &'static [Pla
 pub(crate) const OPENAT: u64 = 257;
 pub(crate) const OPENAT2: u64 = 437;
 pub(crate) const LSEEK: u64 = 8;
+/// `fsync`, `fdatasync`, `syncfs`.
+pub(crate) const SYNCS: [u64; 3] = [74, 75, 306];
 
 /// Those that the programs under test make.
 pub(crate) const CALLS: &[Call] = &[

@@ -33,6 +33,7 @@ pub struct Seen {
 /// No file is so long: by this the tracer knows its words.
 pub(crate) const MAGIC: u64 = 0x1dea << 48;
 pub(crate) const DISARM: u64 = 0xff;
+pub(crate) const STEP: u64 = 0xfe;
 /// Has the tracer look at every call from now on.
 pub(crate) const WAKE: Signal = Signal::USR2;
 
@@ -42,7 +43,24 @@ pub(crate) const WAKE: Signal = Signal::USR2;
 /// Nobody traces this process.
 pub fn arm(fault: Fault) {
     let errno = u64::from(fault.errno.raw_os_error().unsigned_abs());
-    let word = u64::from(fault.class as u8) << 40 | u64::from(fault.lasting) << 32 | errno << 16 | u64::from(fault.at);
+    listen(u64::from(fault.class as u8) << 40 | u64::from(fault.lasting) << 32 | errno << 16 | u64::from(fault.at));
+}
+
+/// From now on the calls that make sure of what was written are written down ([`crate::Traced::syncs`]), and one of them, counted
+/// from 1, is not made although it answers that it was.
+///
+/// # Panics
+/// Nobody traces this process.
+pub fn arm_untrue_sync(at: Option<u16>) {
+    listen(u64::from(Class::Sync as u8) << 40 | u64::from(at.unwrap_or(u16::MAX)));
+}
+
+/// What follows is another step of the work. Only for what is written down of calls.
+pub fn note_step(number: u16) {
+    let _ = say(STEP << 40 | u64::from(number));
+}
+
+fn listen(word: u64) {
     rustix::process::kill_process(rustix::process::getpid(), WAKE).expect("a process may signal itself");
     // The signal may come to another thread, a moment later.
     let until = std::time::Instant::now() + std::time::Duration::from_secs(30);

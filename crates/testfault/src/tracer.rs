@@ -13,8 +13,8 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use crate::calls::{CALLS, Call, Class, Does, LSEEK, OPENAT, OPENAT2, Place, open_does};
-use crate::child::{DISARM, MAGIC};
+use crate::calls::{CALLS, Call, Class, Does, LSEEK, OPENAT, OPENAT2, Place, SYNCS, open_does};
+use crate::child::{DISARM, MAGIC, STEP};
 
 /// What became of a child that was traced.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,6 +29,19 @@ pub struct Traced {
     pub by_call: BTreeMap<&'static str, u64>,
     /// The last ones, as people read them.
     pub last: Vec<String>,
+    /// The syncs, in their order, if the child asked for one that is not done.
+    pub syncs: Vec<Sync>,
+}
+
+/// A call that makes sure of what was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sync {
+    /// In which step of the child's work.
+    pub step: u16,
+    /// The call's name.
+    pub call: &'static str,
+    /// What it was about, below the directory.
+    pub path: String,
 }
 
 /// What is armed.
@@ -55,6 +68,7 @@ struct Tracer {
     armed: Option<Armed>,
     /// Every thread, and what it is in.
     threads: HashMap<Pid, Option<Within>>,
+    step: u16,
     traced: Traced,
 }
 
@@ -68,7 +82,7 @@ pub fn trace(mut child: Child, root: &Path, go: impl FnOnce(&mut Child)) -> Trac
     let pid = |id: u32| Pid::from_raw(i32::try_from(id).expect("a process id"));
     let process = pid(child.id());
     let mut tracer =
-        Tracer { process, root: root.to_owned(), armed: None, threads: HashMap::new(), traced: Traced::default() };
+        Tracer { process, root: root.to_owned(), armed: None, threads: HashMap::new(), step: 0, traced: Traced::default() };
     let options = Options::PTRACE_O_TRACESYSGOOD
         | Options::PTRACE_O_TRACECLONE
         | Options::PTRACE_O_TRACEFORK
@@ -178,6 +192,10 @@ impl Tracer {
         if armed.at == u32::MAX || !self.counts(pid, call, &arguments, armed.class) {
             return None;
         }
+        if armed.class == Class::Sync {
+            let path = call.places.iter().map(|place| self.shown(pid, *place, &arguments)).collect();
+            self.traced.syncs.push(Sync { step: self.step, call: call.name, path });
+        }
         let armed = self.armed.as_mut()?;
         armed.calls += 1;
         if armed.calls < armed.at || (!armed.lasting && armed.failed > 0) {
@@ -191,8 +209,8 @@ impl Tracer {
         if self.traced.last.len() >= 40 {
             self.traced.last.remove(0);
         }
-        let error = Errno::from_raw(errno.into());
-        self.traced.last.push(format!("{calls}: {}({}) = {error}", call.name, about.join(", ")));
+        let answer = if errno == 0 { "not done".to_owned() } else { Errno::from_raw(errno.into()).to_string() };
+        self.traced.last.push(format!("{calls}: {}({}) = {answer}", call.name, about.join(", ")));
         Some(-i64::from(errno))
     }
 
@@ -203,6 +221,10 @@ impl Tracer {
         if bits(40, 8) == DISARM {
             let armed = self.armed.take();
             return armed.map_or(0, |armed| i64::from(armed.failed) << 32 | i64::from(armed.calls));
+        }
+        if bits(40, 8) == STEP {
+            self.step = sixteen(0);
+            return 0;
         }
         let class = Class::of(bits(40, 8)).expect("one of ours");
         let at = u32::from(sixteen(0));
@@ -225,6 +247,7 @@ impl Tracer {
             Class::Any => !matches!(does, Does::Pipe | Does::Start),
             Class::Descriptor => return opens || does == Does::Pipe,
             Class::Thread => return does == Does::Start,
+            Class::Sync => SYNCS.contains(&call.number),
         };
         kind && call.places.iter().any(|place| self.is_below(pid, *place, arguments))
     }
