@@ -2,11 +2,13 @@
 //! durable commit waits for little. It promises nothing: the commit syncs all the same. The ingest tells it what was written.
 
 use std::os::fd::OwnedFd;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use rustix::fs::{Mode, OFlags};
+
+use crate::unfinished;
 
 /// After so many bytes the next sync begins, if the one before has ended. Durable pulls of 81,000 files on a loaded machine took
 /// 29 and 26 s instead of 39 and 33 with the file system synced again and again meanwhile, and no more CPU time.
@@ -18,11 +20,18 @@ const FILE: u64 = 1 << 10;
 #[derive(Debug, Default)]
 pub(crate) struct Flusher {
     unwritten: AtomicU64,
+    /// Some of it could not be written.
+    failed: Arc<AtomicBool>,
     /// Guards the one thread that syncs.
     running: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Flusher {
+    /// Whether something could not be written.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+
     /// Notes that a file of so many bytes was written in the file system of `root`.
     pub(crate) fn note(&self, root: &OwnedFd, bytes: u64) {
         let bytes = bytes.saturating_add(FILE);
@@ -38,9 +47,15 @@ impl Flusher {
         // has to hear it.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let Ok(own) = rustix::fs::openat(root, ".", flags, Mode::empty()) else { return };
+        let failed = Arc::clone(&self.failed);
         let sync = move || {
             if let Err(error) = rustix::fs::syncfs(&own) {
                 tracing::debug!(%error, "an early sync failed; the commit's will tell");
+                failed.store(true, Ordering::Release);
+                // Whoever comes after this process is not told.
+                if let Err(error) = unfinished::forget_layers(&own) {
+                    tracing::warn!(%error, "what says that layers are whole stays, although something could not be written");
+                }
             }
         };
         // Without a thread the commit has more to do.

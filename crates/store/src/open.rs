@@ -500,6 +500,9 @@ impl Inner {
         let synced = self.sync_file_system();
         if synced.is_err() {
             self.failed_syncs.fetch_add(1, Ordering::AcqRel);
+            if let Err(error) = unfinished::forget_layers(&self.layout.root) {
+                tracing::warn!(%error, "what says that layers are whole stays, although something could not be written");
+            }
         }
         synced
     }

@@ -46,7 +46,8 @@ impl Inner {
         let ingest = self.layout.path.join(layout::INGEST);
         let names = layout::names(&ingest).map_err(|source| StoreError::io("list", &ingest, source))?;
         let greatest = names.iter().filter_map(number).max().unwrap_or(0);
-        let left = self.find_left(&names);
+        let (left, moved) = self.find_left(&names);
+        let greatest = moved.last_key_value().map_or(greatest, |(number, _)| greatest.max(*number));
         let names: Vec<CString> = names.into_iter().filter(|name| !left.contains(name)).map(c_name).collect();
         if !names.is_empty() {
             tracing::info!(count = names.len(), "sweeping what was not committed");
@@ -75,7 +76,8 @@ impl Inner {
         let names = layout::names(&layers).map_err(|source| StoreError::io("list", &layers, source))?;
         let greatest = names.iter().filter_map(number).max().unwrap_or(0);
         let is_stray = |name: &OsString| !number(name).is_some_and(|number| keep.contains(&LayerId(number)));
-        let stray: Vec<CString> = names.into_iter().filter(is_stray).map(c_name).collect();
+        let mut stray: Vec<CString> = names.into_iter().filter(is_stray).map(c_name).collect();
+        self.bring_back(moved, &mut stray);
         if !stray.is_empty() {
             tracing::info!(count = stray.len(), "sweeping layers that no record names");
         }

@@ -20,7 +20,9 @@ pub enum Class {
 
 impl Class {
     pub(crate) fn of(number: u64) -> Option<Self> {
-        [Self::Space, Self::Change, Self::Any, Self::Descriptor, Self::Thread, Self::Sync].into_iter().find(|c| *c as u64 == number)
+        [Self::Space, Self::Change, Self::Any, Self::Descriptor, Self::Thread, Self::Sync]
+            .into_iter()
+            .find(|c| *c as u64 == number)
     }
 }
 

@@ -81,8 +81,14 @@ struct Tracer {
 pub fn trace(mut child: Child, root: &Path, go: impl FnOnce(&mut Child)) -> Traced {
     let pid = |id: u32| Pid::from_raw(i32::try_from(id).expect("a process id"));
     let process = pid(child.id());
-    let mut tracer =
-        Tracer { process, root: root.to_owned(), armed: None, threads: HashMap::new(), step: 0, traced: Traced::default() };
+    let mut tracer = Tracer {
+        process,
+        root: root.to_owned(),
+        armed: None,
+        threads: HashMap::new(),
+        step: 0,
+        traced: Traced::default(),
+    };
     let options = Options::PTRACE_O_TRACESYSGOOD
         | Options::PTRACE_O_TRACECLONE
         | Options::PTRACE_O_TRACEFORK

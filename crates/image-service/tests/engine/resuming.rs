@@ -344,3 +344,36 @@ async fn it_is_kept_for_a_day_and_goes_when_asked() {
     node.check_clean().await;
     node.registry.faults().release();
 }
+
+/// What could not be written may be in memory all the same, where another process finds it: it does not believe it.
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_failed_sync_nobody_takes_up_what_was_whole() {
+    let disk = testdisk::Disk::new(testdisk::Kind::Ext4, 96 << 20).expect("a disk: this test needs root");
+    let mounted = disk.mount().expect("mounts");
+    let registry = TestRegistry::open().await;
+    let image = push_whole(&registry);
+    let begin = async || {
+        let mut options = keeping(mounted.path(), Resume::Always, LayerFormat::Erofs);
+        options.store.durability = store::Durability::Full;
+        Engine::open(options).await.expect("opens")
+    };
+    let engine = begin().await;
+    let name = format!("{}/app:v1", registry.host());
+    // The first bytes that the sync has written are those of files.
+    disk.fail(testdisk::Fault::of(testdisk::Op::Write, testdisk::EIO).times(1)).expect("is told");
+    let error = engine.pull_image(PullImageRequest::new(&name)).await.expect_err("it is not on the disk");
+    assert!(error.to_string().contains("sync"), "{error}");
+    engine.settled().await;
+    assert_eq!(engine.store().unfinished().layers, 0);
+    engine.shutdown().await;
+    drop(engine);
+    disk.heal().expect("is told");
+    registry.clear_requests();
+    let engine = begin().await;
+    engine.pull_image(PullImageRequest::new(&name)).await.expect("pulls");
+    for layer in &image.layers {
+        let asked = registry.requests_for(&format!("/blobs/{}", layer.descriptor.digest));
+        assert!(!asked.is_empty(), "nothing is believed of {}", layer.descriptor.digest);
+    }
+    engine.shutdown().await;
+}

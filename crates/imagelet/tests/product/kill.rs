@@ -10,12 +10,12 @@ use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use crate::support::{Imagelet, Packing};
 use crate::support::images::{self, Image};
 use crate::support::process::wait;
 use crate::support::random::{Random, noise_of};
 use crate::support::scene::Scene;
 use crate::support::tree::{self, Tree};
+use crate::support::{Imagelet, Packing};
 
 const ROUNDS: usize = 50;
 const SEED: u64 = 0x1DEA_2026_1121;

@@ -5,14 +5,14 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::sync::atomic::Ordering;
 
 use oci::Digest;
+use rustix::fs::AtFlags;
 use serde::{Deserialize, Serialize};
 
 use super::{LAYER, Left, NEW, What, beside_name, read_small};
 use crate::error::StoreError;
-use crate::ingest::{NO_SYNC_FAILED, Private, UnpackedLayer};
+use crate::ingest::{Private, UnpackedLayer};
 use crate::layout;
 use crate::open::Store;
 use crate::records::LayerStats;
@@ -29,6 +29,9 @@ pub(crate) struct Record {
     pub(crate) diff_id: Digest,
     pub(crate) shape: Shape,
     pub(crate) stats: LayerStats,
+    /// Of the directory: it is the same wherever a commit has moved it.
+    #[serde(default)]
+    pub(crate) inode: u64,
 }
 
 /// A layer that was left, which nobody else has now. It is deleted with the value.
@@ -66,7 +69,7 @@ impl WholeLayer {
         let inner = &store.inner;
         let Record { diff_id, shape, stats, .. } = &record;
         // What reads well may only be in memory.
-        if inner.failed_syncs.load(Ordering::Acquire) != NO_SYNC_FAILED {
+        if inner.has_failed_to_write() {
             return Ok(None);
         }
         let directory = match layout::open_directory(&inner.layout.ingest, &private.name()) {
@@ -112,12 +115,14 @@ impl UnpackedLayer {
     /// The record could not be written. The layer is as good as before.
     pub fn note_whole(&self, blob: &Digest, size: u64, diff_id: &Digest) -> Result<(), StoreError> {
         let stats = self.stats();
-        if self.inner.unfinished_since.is_none() || self.shares || !stats.exact {
+        if self.inner.unfinished_since.is_none() || self.shares || !stats.exact || self.inner.has_failed_to_write() {
             return Ok(());
         }
         let (blob, diff_id) = (blob.clone(), diff_id.clone());
         self.with_unpatched(|private| {
-            write(private, &Record { blob, size, diff_id, shape: self.shape, stats })?;
+            let inode = rustix::fs::statat(&private.inner().layout.ingest, private.name(), AtFlags::SYMLINK_NOFOLLOW);
+            let inode = inode.map_err(|error| private.failed("look at", error.into()))?.st_ino;
+            write(private, &Record { blob, size, diff_id, shape: self.shape, stats, inode })?;
             private.note_beside(LAYER);
             Ok(())
         })

@@ -10,18 +10,20 @@ mod layer;
 mod spool;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
+use std::ffi::{CString, OsString};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use oci::Digest;
-use rustix::fs::{AtFlags, Timespec, Timestamps, utimensat};
+use rustix::fs::{AtFlags, Dir, Timespec, Timestamps, utimensat};
 
 pub use layer::WholeLayer;
 pub use spool::Spool;
 
-use crate::ingest::Private;
+use crate::ingest::{NO_SYNC_FAILED, Private};
 use crate::layout;
 use crate::open::{Inner, Store};
 use crate::records::Removed;
@@ -149,18 +151,21 @@ impl Inner {
         freed
     }
 
-    /// Finds what was left among the names under `ingest/`. Answers the names that stay; everything else there is for nobody.
-    pub(crate) fn find_left(&self, names: &[OsString]) -> BTreeSet<OsString> {
-        let mut table = Table::new();
-        let Some(since) = self.unfinished_since else { return BTreeSet::new() };
+    /// Finds what was left among the names under `ingest/`. Answers the names that stay; everything else there is for nobody. Of
+    /// layers that a commit had moved there are only the records, which stay until [`Inner::bring_back`].
+    pub(crate) fn find_left(&self, names: &[OsString]) -> (BTreeSet<OsString>, Table) {
+        let (mut table, mut moved) = (Table::new(), Table::new());
+        let Some(since) = self.unfinished_since else { return (BTreeSet::new(), moved) };
         let directory = self.layout.path.join(layout::INGEST);
         let there: BTreeSet<u64> = names.iter().filter_map(number).collect();
         for name in names {
             let Some((number, beside)) = name.to_str().and_then(|name| name.split_once('.')) else { continue };
             let Ok(number) = number.parse::<u64>() else { continue };
-            if !there.contains(&number) {
-                continue;
-            }
+            let table = match (there.contains(&number), beside) {
+                (true, _) => &mut table,
+                (false, LAYER) => &mut moved,
+                (false, _) => continue,
+            };
             let found = match beside {
                 LAYER => layer::find(&directory, number),
                 SPOOL => spool::find(&directory, number),
@@ -179,8 +184,41 @@ impl Inner {
             stay.insert(number.to_string().into());
             stay.insert(beside_name(*number, left.what.beside()).into());
         }
+        stay.extend(moved.keys().map(|number| beside_name(*number, LAYER).into()));
         *self.left() = table;
-        stay
+        (stay, moved)
+    }
+
+    /// Takes back what a commit had moved to `layers/` when it was killed: among these names, which no record of the database has,
+    /// are some of the layers whose records [`Inner::find_left`] has found. What is nobody's goes out of `strays` by that.
+    pub(crate) fn bring_back(&self, mut moved: Table, strays: &mut Vec<CString>) {
+        let ingest = &self.layout.ingest;
+        if !moved.is_empty() {
+            strays.retain(|name| {
+                let found = rustix::fs::statat(&self.layout.layers, name, AtFlags::SYMLINK_NOFOLLOW);
+                let is_it = |left: &Left| {
+                    matches!((&left.what, &found), (What::Layer(record), Ok(found)) if record.inode == found.st_ino)
+                };
+                let Some(number) = moved.iter().find(|(_, left)| is_it(left)).map(|(number, _)| *number) else { return true };
+                if let Err(error) = rustix::fs::renameat(&self.layout.layers, name, ingest, number.to_string()) {
+                    tracing::debug!(number, %error, "a layer that a commit had moved cannot be taken back");
+                    return true;
+                }
+                tracing::info!(number, "a layer of a commit that was cut off is kept for the next pull");
+                self.note_busy(&number.to_string(), true);
+                self.left().extend(moved.remove_entry(&number));
+                false
+            });
+        }
+        // Their layers are committed, or gone.
+        for number in moved.keys() {
+            let _ = rustix::fs::unlinkat(ingest, beside_name(*number, LAYER), AtFlags::empty());
+        }
+    }
+
+    /// Whether something could not be written since the store was opened: then what reads well may only be in memory.
+    pub(crate) fn has_failed_to_write(&self) -> bool {
+        self.failed_syncs.load(Ordering::Acquire) != NO_SYNC_FAILED || self.flusher.has_failed()
     }
 }
 
@@ -191,6 +229,19 @@ impl What {
             Self::Spool { .. } => SPOOL,
         }
     }
+}
+
+/// Something could not be written, and nobody knows of which layer it was: none of those that are noted as whole is believed, not
+/// by another process either, which would find in memory what is not on the disk.
+pub(crate) fn forget_layers(root: &OwnedFd) -> std::io::Result<()> {
+    let ingest = layout::open_directory(root, layout::INGEST)?;
+    for entry in Dir::read_from(&ingest)? {
+        let entry = entry?;
+        if entry.file_name().to_bytes().ends_with(b".layer") {
+            rustix::fs::unlinkat(&ingest, entry.file_name(), AtFlags::empty())?;
+        }
+    }
+    Ok(())
 }
 
 /// Takes out what is too much, the oldest first.

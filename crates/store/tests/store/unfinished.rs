@@ -118,6 +118,59 @@ fn a_whole_layer_outlives_a_kill_and_is_as_it_was() {
     assert!(stream == image.layers[0].1, "to the last byte");
 }
 
+/// A kill of a commit between the move of its layers and the record of its image: they are there for the next pull, which looks at
+/// them as at all that is left. What was put in the place of one, by whomever, is nobody's.
+#[test]
+fn a_layer_that_a_killed_commit_had_moved_is_taken_back() {
+    let top = tempfile::tempdir().expect("tempdir");
+    let root = top.path().join("store");
+    let moved = || {
+        let store = open(&root);
+        whole(&store, &big("a")).leave();
+        drop(store);
+        let names = list(&root.join("ingest"));
+        let number = names.iter().find(|name| !name.contains('.')).expect("it was left");
+        let to = root.join("layers/77");
+        fs::rename(root.join("ingest").join(number), &to).expect("as a commit does");
+        to
+    };
+    moved();
+    let store = open(&root);
+    assert_eq!((store.unfinished().layers, list(&root.join("layers")).len()), (1, 0));
+    let (layer, _) = take(&store).expect("it is back").verify(&|| false).expect("readable").expect("is what it was");
+    let diff_id = Digest::sha256(&big("a").bytes());
+    let image = Image::new("a", &[big("a")]);
+    let layers = vec![LayerSource::New { layer: Arc::new(layer), diff_id }];
+    let lease = store.lease();
+    let record = store.commit_image(&lease, ImageCommit { layers, ..image.commit(None) }).expect("commits");
+    drop(lease);
+    check(&store);
+    store.remove_image(&record.id).expect("removes");
+    drop(store);
+
+    // Something went with the kill, or after it.
+    let layer = moved();
+    let file = [layer.join("layer.erofs"), layer.join("fs/d/1")].into_iter().find(|path| path.is_file());
+    fs::File::options().write(true).open(file.expect("one of them")).expect("opens").set_len(10).expect("cut off");
+    let store = open(&root);
+    assert!(take(&store).expect("it is back").verify(&|| false).expect("readable").is_none());
+    drop(store);
+
+    // The same name, and something else.
+    let layer = moved();
+    copy(&layer, &root.join("layers/78"));
+    fs::remove_dir_all(&layer).expect("deletes");
+    let store = open(&root);
+    assert_eq!(store.unfinished(), Unfinished::default());
+    assert_eq!((list(&root.join("layers")).len(), list(&root.join("ingest")).len()), (0, 0));
+
+    // Where nothing is to be left, nothing is.
+    drop(store);
+    moved();
+    drop(Store::open(&root, options()).expect("opens"));
+    assert_eq!((list(&root.join("layers")).len(), list(&root.join("ingest")).len()), (0, 0));
+}
+
 /// What is done to a layer's directory.
 type Spoil<'a> = (&'a str, &'a dyn Fn(&Path));
 

@@ -117,6 +117,18 @@ pub(crate) fn some(record: &Record, number: usize) -> Vec<Cut> {
     cuts
 }
 
+/// The moments at which something was told, with nothing of what was not yet made sure.
+pub(crate) fn told(record: &Record) -> Vec<Cut> {
+    let events = &record.events;
+    let flushes = flushes(events);
+    let notes = events.iter().enumerate().filter(|(_, event)| matches!(event, Event::Note(_)));
+    let cut = |(at, _): (usize, &Event)| {
+        let sure = flushes.iter().copied().take_while(|flush| *flush <= at).last().unwrap_or(0);
+        Cut { sure, end: with_notes(events, at), kept: Vec::new(), kind: "when it was told" }
+    };
+    notes.map(cut).collect()
+}
+
 /// Every flush, and so many losses after it.
 pub(crate) fn all(record: &Record, losses: usize) -> Vec<Cut> {
     let events = &record.events;

@@ -13,7 +13,6 @@ use testdisk::{Event, Image};
 
 use super::cuts::Cut;
 use super::work::Record;
-use crate::support::options;
 
 /// What a store promises for the time after a cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,19 +33,26 @@ struct May {
 
 type Expected = BTreeMap<String, May>;
 
-fn expected(events: &[Event]) -> Expected {
+/// What was told: of the names; whether a store with this past must know that it had no clean end; and the shape of its
+/// layers, where all of them have just got one.
+fn expected(events: &[Event]) -> (Expected, bool, Option<String>) {
     let mut expected = Expected::new();
+    let mut unclean = false;
+    let mut shape = None;
     for event in events {
         let Event::Note(text) = event else { continue };
         let words: Vec<&str> = text.split(' ').collect();
         let mut names: Vec<&str> = Vec::new();
         let (mut is, mut may) = (None, None);
+        shape = None;
         match words[..] {
             ["pulling", name, id] => (names, may) = (vec![name], Some(Some(id.to_owned()))),
-            ["pulled", name, id] => (names, is) = (vec![name], Some(Some(id.to_owned()))),
+            ["pulled", name, id] => (names, is, unclean) = (vec![name], Some(Some(id.to_owned())), true),
             ["removing", ..] => (names, may) = (words[1..].to_vec(), Some(None)),
             ["removed", ..] => (names, is) = (words[1..].to_vec(), Some(None)),
             ["converting"] => expected.values_mut().for_each(|may| may.settled = false),
+            ["mounted" | "unmounted" | "ending"] => unclean &= words != ["ending"],
+            ["converted", to] => shape = Some(to.to_owned()),
             ["settled"] => expected.values_mut().for_each(|may| may.settled = true),
             _ => panic!("{text:?} says nothing"),
         }
@@ -59,16 +65,26 @@ fn expected(events: &[Event]) -> Expected {
             known.ids.extend(may.clone());
         }
     }
-    expected
+    (expected, unclean, shape)
 }
 
 /// Judges a disk after a cut. `go_on`: then uses it, as a node does that starts again.
 pub(crate) fn judge(record: &Record, image: &Image, cut: &Cut, promise: Promise, go_on: bool) -> Result<(), String> {
-    let expected = expected(&record.events[..cut.end]);
+    let (expected, unclean, shape) = expected(&record.events[..cut.end]);
     let mounted = image.mount().map_err(|error| format!("the disk cannot be mounted: {error}"))?;
     let root = mounted.path().join("store");
     let store = Store::open(&root, record.setting.store("the boot after"))
         .map_err(|error| format!("does not open: {error}: {error:?}"))?;
+    if promise == Promise::Durable && unclean && !store.was_unclean() {
+        return Err("does not know that it had no clean end".to_owned());
+    }
+    if let Some(shape) = shape.filter(|_| promise == Promise::Durable) {
+        let (directories, images) = store.layers_by_shape().map_err(|error| error.to_string())?;
+        let wrong = if shape == "Dir" { images } else { directories };
+        if wrong > 0 {
+            return Err(format!("{wrong} layers are not what all were converted to, which is {shape}"));
+        }
+    }
     names(record, &store, &expected, promise)?;
     whole(record, &store)?;
     nothing_else(record, &store)?;
@@ -142,8 +158,14 @@ fn measure(path: &Path) -> u64 {
 fn nothing_else(record: &Record, store: &Store) -> Result<(), String> {
     let root = store.root();
     let left = names_in(&root.join("ingest"))?;
-    if !left.is_empty() {
-        return Err(format!("left over: {left:?}"));
+    // What a pull left that is to be gone on with, each with a file that says so, and told.
+    let told = store.unfinished();
+    if left.len() as u64 != 2 * (told.layers + told.blobs) {
+        return Err(format!("left over: {left:?}, of which are told {told:?}"));
+    }
+    let mounts = root.join("mounts");
+    if mounts.exists() && !names_in(&mounts)?.is_empty() {
+        return Err(format!("left of mounts: {:?}", names_in(&mounts)?));
     }
     let totals = store.totals().map_err(|error| error.to_string())?;
     let layers = names_in(&root.join("layers"))?;
@@ -167,22 +189,17 @@ fn nothing_else(record: &Record, store: &Store) -> Result<(), String> {
     if seen.len() != layers.len() {
         return Err(format!("layers that no image has: {layers:?} against {seen:?}"));
     }
-    let known = ["blobs", "ingest", "layers", "lock", "meta.redb", "reserve", "version", "young"];
+    let known = ["blobs", "ingest", "layers", "lock", "meta.redb", "mounts", "reserve", "version", "young"];
     let strange: Vec<String> = names_in(root)?.into_iter().filter(|name| !known.contains(&name.as_str())).collect();
     if strange.is_empty() { Ok(()) } else { Err(format!("in the root: {strange:?}")) }
 }
 
 /// The node starts again and pulls everything that there is.
 fn go_on_with(record: &Record, disk: &Path) -> Result<(), String> {
-    let engine_options = image_service::EngineOptions {
-        store: record.setting.store("the boot after"),
-        root: disk.join("store"),
-        keep_blobs: record.setting.keep_blobs,
-        ..options(disk)
-    };
+    let engine_options = record.setting.engine(disk, "the boot after");
     record.runtime.block_on(async {
         let engine = Engine::open(engine_options).await.map_err(|error| format!("does not open again: {error}"))?;
-        for name in ["one:v1", "two:v1", "three:v1", "four:v1", "five:v1"] {
+        for name in &record.names {
             let request = cri_api::PullImageRequest::new(format!("{}/{name}", record.registry.host()));
             engine.pull_image(request).await.map_err(|error| format!("cannot pull {name} any more: {error}"))?;
         }

@@ -6,8 +6,10 @@
 
 mod cuts;
 mod judge;
+mod syncs;
 mod work;
 
+use image_service::Resume;
 use store::{Durability, LayerFormat, Sharing};
 use testdisk::{Event, Kind};
 
@@ -18,13 +20,16 @@ use work::{Record, Setting};
 /// Cut points of the quick form, for each of the four durable cases.
 const QUICK: usize = 50;
 const QUICK_RELAXED: usize = 16;
+/// Of each day that has more in it.
+const QUICK_MORE: usize = 10;
 
 const EXT4: (Kind, u64) = (Kind::Ext4, 96 << 20);
 const XFS: (Kind, u64) = (Kind::Xfs, 300 << 20);
 
 /// A store of full durability without sharing.
 fn setting((kind, bytes): (Kind, u64), format: LayerFormat) -> Setting {
-    Setting { kind, bytes, format, durability: Durability::Full, sharing: Sharing::Off, keep_blobs: false }
+    let (durability, sharing) = (Durability::Full, Sharing::Off);
+    Setting { kind, bytes, format, durability, sharing, keep_blobs: false, resume: Resume::Off, mounts: false }
 }
 
 /// How many cuts are to be tried: so many, or, in the long form, this many different losses after every flush.
@@ -41,6 +46,16 @@ fn extent(quick: usize) -> Extent {
         Some(losses) => Extent::All { losses: losses.parse().expect("a number of losses") },
         None => Extent::Some(quick),
     }
+}
+
+/// Of the long form the environment may ask for one of several parts, `1/4` to `4/4`.
+fn part(cuts: Vec<Cut>) -> Vec<Cut> {
+    #[expect(clippy::disallowed_methods, reason = "the long form of a test is asked for by the environment")]
+    let Ok(asked) = std::env::var("IMAGELET_POWER_CUT_PART") else { return cuts };
+    let numbers = asked.split_once('/').and_then(|(part, of)| Some((part.parse().ok()?, of.parse().ok()?)));
+    let (number, of): (usize, usize) = numbers.filter(|(number, of)| (1..=*of).contains(number)).expect("a part");
+    let (from, to) = ((number - 1) * cuts.len() / of, number * cuts.len() / of);
+    cuts[from..to].to_vec()
 }
 
 /// Tries the cuts of a record; answers what is wrong, with the cut that shows it.
@@ -64,7 +79,7 @@ fn survives(setting: &Setting, quick: usize, promise: Promise) {
     let record = work::record(setting);
     let cuts = match extent(quick) {
         Extent::Some(number) => cuts::some(&record, number),
-        Extent::All { losses } => cuts::all(&record, losses),
+        Extent::All { losses } => part(cuts::all(&record, losses)),
     };
     let failures = failures(&record, &cuts, promise);
     let count = |what: fn(&Event) -> bool| record.events.iter().filter(|event| what(event)).count();
@@ -101,6 +116,37 @@ fn images_on_xfs() {
 
 fn relaxed(disk: (Kind, u64), format: LayerFormat) -> Setting {
     Setting { durability: Durability::Relaxed, ..setting(disk, format) }
+}
+
+/// Pulls that are interrupted and gone on with, and files that layers share: links to one inode, or devices of one another.
+#[test]
+fn resumed_pulls_and_linked_files_on_ext4() {
+    for format in [LayerFormat::Dir, LayerFormat::Erofs] {
+        let setting = Setting { sharing: Sharing::Hardlink, resume: Resume::Always, ..setting(EXT4, format) };
+        survives(&setting, QUICK_MORE, Promise::Durable);
+    }
+}
+
+/// The same with blocks that files share.
+#[test]
+fn resumed_pulls_and_shared_blocks_on_xfs() {
+    for format in [LayerFormat::Dir, LayerFormat::Erofs] {
+        let setting = Setting { sharing: Sharing::Reflink, resume: Resume::Always, ..setting(XFS, format) };
+        survives(&setting, QUICK_MORE, Promise::Durable);
+    }
+}
+
+/// With layers that outlive the cut as far as they were written by chance.
+#[test]
+fn resumed_pulls_that_are_relaxed() {
+    let setting = Setting { resume: Resume::Always, ..relaxed(EXT4, LayerFormat::Dir) };
+    survives(&setting, QUICK_MORE, Promise::Settled);
+}
+
+/// An image of many layers, whose mount is of one that is composed for it.
+#[test]
+fn mounts_of_one_image() {
+    survives(&Setting { mounts: true, ..setting(EXT4, LayerFormat::Erofs) }, QUICK_MORE, Promise::Durable);
 }
 
 /// What was pulled with `durability: relaxed` may be gone after a cut, unless the store was closed in order since; what is

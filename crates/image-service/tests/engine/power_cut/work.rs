@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender};
 
-use cri_api::{ConvertRequest, ImageService as _, ImageSpec, LayerShape};
-use image_service::Engine;
+use cri_api::{ConvertRequest, ImageService as _, ImageSpec, LayerShape, LayerState, PullEvent, PullImageRequest};
+use image_service::{Engine, EngineOptions, Resume};
 use registry::testing::{BuiltImage, BuiltLayer, Fault, LayerBuilder, TestRegistry};
 use store::{Durability, LayerFormat, OpenOptions, Sharing};
 use testdisk::{Disk, Event, Image, Kind};
 
-use crate::support::{blob, image, layer, noise, options};
+use crate::support::{Watch, blob, image, layer, noise, options};
 
 /// What is recorded on what.
 #[derive(Clone, Copy, Debug)]
@@ -21,9 +21,24 @@ pub(crate) struct Setting {
     pub(crate) durability: Durability,
     pub(crate) sharing: Sharing,
     pub(crate) keep_blobs: bool,
+    /// Whether the day has pulls that are interrupted and gone on with.
+    pub(crate) resume: Resume,
+    /// Whether the day has an image of many layers that is mounted.
+    pub(crate) mounts: bool,
 }
 
 impl Setting {
+    /// An engine in `directory` during this boot.
+    pub(crate) fn engine(&self, directory: &Path, boot: &str) -> EngineOptions {
+        EngineOptions {
+            store: self.store(boot),
+            root: directory.join("store"),
+            keep_blobs: self.keep_blobs,
+            resume: self.resume,
+            ..options(directory)
+        }
+    }
+
     /// How a store is opened during this boot of the machine.
     pub(crate) fn store(&self, boot: &str) -> OpenOptions {
         OpenOptions {
@@ -34,6 +49,8 @@ impl Setting {
             agent_socket: Some("/nowhere".into()),
             reserve_bytes: 1 << 20,
             boot: Some(boot.to_owned()),
+            // What an engine asks for by itself.
+            unfinished_since: (self.resume != Resume::Off).then_some(0),
             ..OpenOptions::default()
         }
     }
@@ -46,6 +63,8 @@ pub(crate) struct Record {
     pub(crate) events: Vec<Event>,
     /// All that was ever pulled, by image id.
     pub(crate) images: BTreeMap<String, BuiltImage>,
+    /// Names of what can be pulled.
+    pub(crate) names: Vec<&'static str>,
     /// Still has them all.
     pub(crate) registry: TestRegistry,
     pub(crate) seed: u64,
@@ -72,10 +91,52 @@ fn dependent(name: &str, seed: u64) -> BuiltLayer {
     LayerBuilder::new().file(&format!("base/{name}"), noise(seed, 20_000)).build()
 }
 
+/// The images of a day, by name.
+pub(crate) fn images(setting: &Setting) -> Vec<(&'static str, BuiltImage)> {
+    let shared = tree("base", 1, 300_000);
+    let mut images = vec![
+        ("one:v1", image().layer(shared.clone()).layer(tree("one", 2, 700_000)).build()),
+        ("two:v1", image().layer(shared.clone()).layer(dependent("two", 3)).layer(tree("two", 4, 200_000)).build()),
+        ("three:v1", image().layer(shared.clone()).layer(layer("three/x", 5, 900_000)).build()),
+        ("four:v1", image().layer(tree("four", 6, 400_000)).layer(dependent("four", 7)).build()),
+        (
+            "five:v1",
+            image().layer(shared.clone()).layer(tree("five", 8, 500_000)).layer(tree("more", 9, 100_000)).build(),
+        ),
+    ];
+    if setting.resume != Resume::Off {
+        // Layers that are large enough to be kept when their pull is interrupted.
+        let first = image().layer(shared).layer(tree("six", 11, 1_300_000));
+        images.push(("six:v1", first.layer(dependent("six", 12)).layer(tree("last", 13, 3_000_000)).build()));
+    }
+    if setting.sharing != Sharing::Off {
+        // A file that is most of a layer, in layers of two images.
+        let alike = |name: &str, seed| {
+            LayerBuilder::new()
+                .dir("usr/")
+                .file("usr/alike", noise(99, 1_600_000))
+                .file(&format!("usr/{name}"), noise(seed, 40_000))
+        };
+        images.push(("seven:v1", image().layer(alike("seven", 14)).build()));
+        images.push(("eight:v1", image().layer(alike("eight", 15)).build()));
+    }
+    if setting.mounts {
+        let many = (0..MANY).fold(image(), |image, n| image.layer(layer(&format!("many/f{n}"), 100 + n, 3_000)));
+        images.push(("many:v1", many.build()));
+    }
+    images
+}
+
+/// From so many layers on a mount is of one image, which is composed for it.
+const MANY: u64 = 60;
+
+/// Who is told what was told.
+pub(crate) type Notes<'a> = &'a dyn Fn(&str);
+
 /// The day itself: it says to the disk what it has told.
 struct Day<'a> {
-    disk: &'a Disk,
-    registry: &'a TestRegistry,
+    notes: Notes<'a>,
+    host: &'a str,
     engine: Engine,
     /// As time goes by the kernel writes what nobody has synced. Here it does so while the work goes on.
     time: Option<&'a Sender<()>>,
@@ -83,17 +144,17 @@ struct Day<'a> {
 
 impl Day<'_> {
     fn note(&self, text: &str) {
-        self.disk.note(text).expect("notes");
+        (self.notes)(text);
         if let Some(time) = self.time {
             time.send(()).expect("it goes by until the end");
         }
     }
 
     fn name(&self, name: &str) -> String {
-        format!("{}/{name}", self.registry.host())
+        format!("{}/{name}", self.host)
     }
 
-    async fn pull(&self, name: &str, id: &str) {
+    async fn pull(&self, name: &str, id: String) {
         self.note(&format!("pulling {name} {id}"));
         let pulled = self.engine.pull_image(cri_api::PullImageRequest::new(self.name(name))).await.expect("pulls");
         assert_eq!(pulled, id);
@@ -117,22 +178,55 @@ impl Day<'_> {
         self.note("converting");
         let report = self.engine.convert_images(&ConvertRequest { to, images: Vec::new() }).await;
         report.expect("converts").expect("can");
+        self.note(&format!("converted {to:?}"));
     }
 
     /// A pull that fails in its last layer, and leaves to be swept what it had.
-    async fn fail(&self, name: &str, image: &BuiltImage) {
+    async fn fail(&self, registry: &TestRegistry, name: &str, image: &BuiltImage) {
         let last = blob(image, image.layers.len() - 1).to_string();
-        self.registry.faults().always(&last, Fault::Corrupt);
+        registry.faults().always(&last, Fault::Corrupt);
         let done = self.engine.pull_image(cri_api::PullImageRequest::new(self.name(name))).await;
         assert!(done.is_err(), "what was changed on its way is refused");
-        self.registry.faults().clear();
+        registry.faults().clear();
+    }
+
+    /// A pull that is given up when its second layer is whole, and most of the last one is here.
+    async fn interrupt(&self, registry: &TestRegistry, name: &str, image: &BuiltImage) {
+        let (whole, last) = (blob(image, 1), blob(image, image.layers.len() - 1));
+        registry.faults().once(&format!("/blobs/{last}"), Fault::HangAfter { after: 2_500_000 });
+        self.note(&format!("pulling {name} {}", image.id()));
+        let watch = Watch::default();
+        let request = PullImageRequest { progress: watch.sink(), ..PullImageRequest::new(self.name(name)) };
+        let far = |event: &PullEvent| matches!(event, PullEvent::Bytes { digest, done } if *digest == last && *done > 2_000_000);
+        tokio::select! {
+            pulled = self.engine.pull_image(request) => panic!("it hangs: {pulled:?}"),
+            () = async { tokio::join!(watch.until_layer(&whole, LayerState::Done), watch.until(far)); } => {}
+        }
+        self.engine.settled().await;
+        registry.faults().release();
+        let left = self.engine.store().unfinished();
+        // Whether the layer is among it depends on who let it go last.
+        assert!(left.blobs > 0, "{left:?}");
+    }
+
+    /// An image is mounted for a moment.
+    async fn mount(&self, name: &str) {
+        let record = self.engine.store().resolve(&self.name(name)).expect("readable").expect("is there");
+        let target = tempfile::tempdir().expect("a directory");
+        let store = self.engine.store();
+        store.mount_image(&record, target.path(), None).expect("mounts");
+        self.note("mounted");
+        rustix::mount::unmount(target.path(), rustix::mount::UnmountFlags::DETACH).expect("unmounts");
+        store.mounts().expect("looks at what is mounted");
+        self.note("unmounted");
     }
 
     /// A clean end.
     async fn end(self) {
+        (self.notes)("ending");
         self.engine.shutdown().await;
         drop(self.engine);
-        self.disk.note("settled").expect("notes");
+        (self.notes)("settled");
     }
 }
 
@@ -152,14 +246,15 @@ pub(crate) fn record(setting: &Setting) -> Record {
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     let day = runtime.block_on(day(setting));
     let seed = 0x1dea + setting.bytes + u64::from(setting.format == LayerFormat::Erofs);
-    let Recorded { base, events, images, registry } = day;
-    Record { setting: *setting, base, events, images, registry, seed, runtime }
+    let Recorded { base, events, images, names, registry } = day;
+    Record { setting: *setting, base, events, images, names, registry, seed, runtime }
 }
 
 struct Recorded {
     base: Image,
     events: Vec<Event>,
     images: BTreeMap<String, BuiltImage>,
+    names: Vec<&'static str>,
     registry: TestRegistry,
 }
 
@@ -168,64 +263,124 @@ async fn day(setting: &Setting) -> Recorded {
     let base = disk.record().expect("records");
     let mounted = disk.mount().expect("mounts");
     let registry = TestRegistry::open().await;
-
-    let shared = tree("base", 1, 300_000);
-    let images = [
-        ("one:v1", image().layer(shared.clone()).layer(tree("one", 2, 700_000)).build()),
-        ("two:v1", image().layer(shared.clone()).layer(dependent("two", 3)).layer(tree("two", 4, 200_000)).build()),
-        ("three:v1", image().layer(shared.clone()).layer(layer("three/x", 5, 900_000)).build()),
-        ("four:v1", image().layer(tree("four", 6, 400_000)).layer(dependent("four", 7)).build()),
-        ("five:v1", image().layer(shared).layer(tree("five", 8, 500_000)).layer(tree("more", 9, 100_000)).build()),
-    ];
-    for (name, image) in &images {
-        let (repository, tag) = name.split_once(':').expect("a tag");
-        registry.push(repository, tag, image);
-    }
+    let images = images(setting);
+    push(&registry, &images);
     // The same name, another image.
     let newer = image().layer(images[2].1.layers[0].clone()).layer(layer("three/y", 10, 300_000)).build();
-    let ids: Vec<String> = images.iter().map(|(_, image)| image.id().to_string()).collect();
 
-    let options = image_service::EngineOptions {
-        store: setting.store("the boot before"),
-        root: mounted.path().join("store"),
-        keep_blobs: setting.keep_blobs,
-        ..options(mounted.path())
-    };
     let (time_sender, told) = std::sync::mpsc::channel();
     let kernel = {
         let root = mounted.path().to_owned();
         std::thread::spawn(move || pass_time(&root, &told))
     };
-    let time = (setting.durability == Durability::Relaxed).then_some(&time_sender);
+    let (id, host) = (|name: &str| id_of(&images, name), registry.host());
+    let notes = |text: &str| disk.note(text).expect("notes");
     let begin = async || Day {
-        disk: &disk,
-        registry: &registry,
-        engine: Engine::open(options.clone()).await.expect("opens"),
-        time,
+        notes: &notes,
+        host: &host,
+        engine: Engine::open(setting.engine(mounted.path(), "the boot before")).await.expect("opens"),
+        time: (setting.durability == Durability::Relaxed).then_some(&time_sender),
     };
     let day = begin().await;
-    day.pull("one:v1", &ids[0]).await;
-    tokio::join!(day.pull("two:v1", &ids[1]), day.pull("three:v1", &ids[2]));
+    day.pull("one:v1", id("one:v1")).await;
+    tokio::join!(day.pull("two:v1", id("two:v1")), day.pull("three:v1", id("three:v1")));
     day.remove(&["one:v1"]).await;
-    day.fail("five:v1", &images[4].1).await;
-    day.pull("four:v1", &ids[3]).await;
+    day.fail(&registry, "five:v1", &images[4].1).await;
+    day.pull("four:v1", id("four:v1")).await;
     registry.push("three", "v1", &newer);
-    day.pull("three:v1", &newer.id().to_string()).await;
+    day.pull("three:v1", newer.id().to_string()).await;
+    if setting.sharing != Sharing::Off {
+        day.pull("seven:v1", id("seven:v1")).await;
+        day.pull("eight:v1", id("eight:v1")).await;
+    }
+    if setting.mounts {
+        day.pull("many:v1", id("many:v1")).await;
+        day.mount("many:v1").await;
+    }
     let to = if setting.format == LayerFormat::Dir { LayerShape::Erofs } else { LayerShape::Dir };
     day.convert(to).await;
-    day.pull("one:v1", &ids[0]).await;
+    day.pull("one:v1", id("one:v1")).await;
+    if setting.resume != Resume::Off {
+        day.interrupt(&registry, "six:v1", &images[5].1).await;
+    }
     // An end and a new beginning, without a stop of the machine.
     day.end().await;
     let day = begin().await;
-    tokio::join!(day.pull("five:v1", &ids[4]), day.remove(&["two:v1"]));
+    tokio::join!(day.pull("five:v1", id("five:v1")), day.remove(&["two:v1"]));
+    if setting.sharing != Sharing::Off {
+        // What the other one shares with it stays.
+        day.remove(&["seven:v1"]).await;
+    }
+    if setting.resume != Resume::Off {
+        day.pull("six:v1", id("six:v1")).await;
+    }
     day.remove(&["one:v1", "four:v1", "three:v1"]).await;
-    day.pull("two:v1", &ids[1]).await;
+    // And back.
+    day.convert(if to == LayerShape::Dir { LayerShape::Erofs } else { LayerShape::Dir }).await;
+    day.pull("two:v1", id("two:v1")).await;
     day.end().await;
     drop(time_sender);
     kernel.join().expect("it ends with the day");
     let events = disk.recorded().expect("a record");
     drop(mounted);
-    let all = images.into_iter().map(|(_, image)| image).chain([newer]);
-    let images = all.map(|image| (image.id().to_string(), image)).collect();
-    Recorded { base, events, images, registry }
+    let names = images.iter().map(|(name, _)| *name).collect();
+    let images = by_id(images.into_iter().map(|(_, image)| image).chain([newer]));
+    Recorded { base, events, images, names, registry }
+}
+
+fn by_id(images: impl Iterator<Item = BuiltImage>) -> BTreeMap<String, BuiltImage> {
+    images.map(|image| (image.id().to_string(), image)).collect()
+}
+
+fn id_of(images: &[(&'static str, BuiltImage)], name: &str) -> String {
+    images.iter().find(|(known, _)| *known == name).expect("one of the day").1.id().to_string()
+}
+
+fn push(registry: &TestRegistry, images: &[(&'static str, BuiltImage)]) {
+    for (name, image) in images {
+        let (repository, tag) = name.split_once(':').expect("a tag");
+        registry.push(repository, tag, image);
+    }
+}
+
+/// A shorter day with one thing after the other, of another process: it only says what it has told.
+pub(crate) async fn short_day(setting: &Setting, directory: &Path, host: &str, notes: Notes<'_>) {
+    let images = images(setting);
+    let id = |name: &str| id_of(&images, name);
+    let begin = async || Day {
+        notes,
+        host,
+        engine: Engine::open(setting.engine(directory, "the boot before")).await.expect("opens"),
+        time: None,
+    };
+    let day = begin().await;
+    day.pull("one:v1", id("one:v1")).await;
+    day.pull("two:v1", id("two:v1")).await;
+    day.remove(&["one:v1"]).await;
+    let to = if setting.format == LayerFormat::Dir { LayerShape::Erofs } else { LayerShape::Dir };
+    day.convert(to).await;
+    day.pull("four:v1", id("four:v1")).await;
+    day.end().await;
+    let day = begin().await;
+    day.remove(&["two:v1", "four:v1"]).await;
+    day.pull("five:v1", id("five:v1")).await;
+    day.end().await;
+}
+
+/// Records what `work` does, which is told where the disk is mounted, the registry, and where remarks go.
+pub(crate) fn record_of(setting: &Setting, work: impl FnOnce(&Path, &str, &Path)) -> Record {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let registry = runtime.block_on(TestRegistry::open());
+    let images = images(setting);
+    push(&registry, &images);
+    let disk = Disk::new(setting.kind, setting.bytes).expect("a disk: this test needs root");
+    let base = disk.record().expect("records");
+    let mounted = disk.mount().expect("mounts");
+    work(mounted.path(), &registry.host(), &disk.notes());
+    let events = disk.recorded().expect("a record");
+    drop(mounted);
+    let names = images.iter().map(|(name, _)| *name).collect();
+    let images = by_id(images.into_iter().map(|(_, image)| image));
+    Record { setting: *setting, base, events, images, names, registry, seed: 0x1dea, runtime }
 }
