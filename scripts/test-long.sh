@@ -14,15 +14,16 @@ suite() { # suite PACKAGE BINARY FILTER   runs tests and keeps the lines of thei
   else
     cargo test --locked -p "$1" --test "$2" "$3" -- --nocapture 2>&1 | tee "$log" || result=1
   fi
-  grep -E ' cuts tried| kills| faults;' "$log" | sed 's/^ *//' >>"$figures" || true
+  grep -E ' cuts tried| kills| faults;| left out| seen, ' "$log" | sed 's/^ *//' >>"$figures" || true
   return "$result"
 }
 
-part_power() { # every flush of the recorded days, and POWER_CUT_LOSSES different losses after each
+part_power() { # every flush of the recorded days, and POWER_CUT_LOSSES different losses after each; days without each of their syncs
   IMAGELET_POWER_CUT_LOSSES=${POWER_CUT_LOSSES:-40} suite imagelet-image-service engine power_cut::
 }
 
-part_kills() { # KILLS of pulls and removals in each shape, of the store and of the whole program; collections as always
+part_kills() { # KILLS of pulls and removals in each shape, of the store and of the whole program; SEED is another set of moments
+  [ -z "${SEED:-}" ] || export IMAGELET_SEED=$SEED
   export IMAGELET_KILLS=${KILLS:-1000}
   suite imagelet-store store crash::a_kill_leaves
   suite imagelet product kill::

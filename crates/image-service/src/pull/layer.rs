@@ -145,6 +145,7 @@ impl LayerJob {
             share = shared.budget.reserve(pull, *size, least(*size)) => share,
         };
         if let Some((layer, diff_id)) = left_whole(&shared, &descriptor, algorithm, context).await? {
+            forget_part(&shared, &descriptor).await;
             let made = shared.background.hold(Made { layer: Arc::new(layer), blob: None });
             return Ok(ReadyLayer { kept: Arc::new(made), diff_id });
         }
@@ -205,6 +206,16 @@ async fn left_whole(
         shared.room.done(&descriptor.digest, descriptor.size);
     }
     Ok(found)
+}
+
+/// A kill between the end of a layer and that of what was written down of its blob leaves both: nobody goes on with the part.
+async fn forget_part(shared: &Arc<Shared>, descriptor: &Descriptor) {
+    if shared.store.unfinished().blobs == 0 {
+        return;
+    }
+    let (store, blob) = (shared.store.clone(), descriptor.clone());
+    // It is deleted when it is dropped; one that cannot be opened is gone, too.
+    let _ = shared.background.start(move || drop(store.take_spool(&blob.digest, blob.size))).await;
 }
 
 /// Makes the layer of what comes.

@@ -222,6 +222,23 @@ async fn what_was_changed_meanwhile_is_fetched_again() {
     }
 }
 
+/// A kill may come when a layer is noted as whole, and what was written down of its blob is not yet gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_part_goes_with_the_layer_that_is_whole() {
+    let node = start(Resume::Always, LayerFormat::Dir).await;
+    let image = push(&node.registry);
+    pull_in_part(&node, &image).await;
+    let node = restart(node, Resume::Always, LayerFormat::Dir).await;
+    node.registry.faults().release();
+    let layer = &image.layers[0].descriptor;
+    let mut spool = node.engine.store().new_spool(&layer.digest, layer.size, 0).expect("creates");
+    spool.append([[7_u8; 1000].as_slice()]).expect("writes");
+    spool.leave();
+    let left = node.engine.store().unfinished();
+    assert_eq!((left.layers, left.blobs), (1, 2));
+    ready(&node, &image).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_bytes_with_right_sums_end_with_the_digest() {
     let node = start(Resume::Always, LayerFormat::Dir).await;
