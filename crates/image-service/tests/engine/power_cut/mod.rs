@@ -21,7 +21,7 @@ use work::{Record, Setting};
 const QUICK: usize = 50;
 const QUICK_RELAXED: usize = 16;
 /// Of each day that has more in it.
-const QUICK_MORE: usize = 10;
+const QUICK_MORE: usize = 6;
 
 const EXT4: (Kind, u64) = (Kind::Ext4, 96 << 20);
 const XFS: (Kind, u64) = (Kind::Xfs, 300 << 20);

@@ -18,8 +18,8 @@ use super::judge::{self, Promise};
 use super::work::{self, Record, Setting};
 use super::{EXT4, Extent, XFS, extent};
 
-/// How many syncs the quick form does without, one at a time.
-const QUICK: usize = 6;
+/// How many syncs the quick form does without, one at a time. Each is a day and its cuts, some seconds.
+const QUICK: usize = 3;
 /// Where the store is on its disk, which is mounted in no namespace.
 const STORE: &str = "/store";
 const ASKED: &str = "IMAGELET_POWER_CUT_SYNCS";
