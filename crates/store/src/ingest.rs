@@ -316,8 +316,10 @@ impl UnpackedLayer {
     /// Takes the size once more that the layer has on the disk: attributes of implicit directories may have made it longer, and
     /// the file system knows it for sure when it has written it.
     pub(crate) fn measure(&self, directory: BorrowedFd<'_>) -> io::Result<()> {
-        // Files of other layers in a tree were taken off by what was counted for each.
-        if self.shape.is_dir() && self.shares {
+        // Files of other layers in a tree were taken off by what was counted for each. And what is not written yet takes what was
+        // counted, as far as anybody knows.
+        let is_written = self.inner.durability == Durability::Full || self.is_left;
+        if self.shape.is_dir() && (self.shares || !is_written) {
             return Ok(());
         }
         let counted = (!self.is_left).then_some(&self.outcome);
