@@ -1,6 +1,7 @@
 //! Zstandard (RFC 8878): frames one after the other, skippable ones among them, each with a window that its header names.
-//! A window beyond what is free of charge is asked for before the decoder makes it, and one beyond the limit is refused.
-//! Nothing but frames may follow. Called by [`crate::run`].
+//! A window beyond what is free of charge is asked for before the decoder makes it, and one beyond the limit is refused. A frame
+//! has as many bytes as its header says: the library sees to that or not, as the input comes. Nothing but frames may follow.
+//! Called by [`crate::run`].
 
 use std::io;
 
@@ -35,7 +36,7 @@ pub(crate) fn inflate(input: &mut Input<'_>, output: &mut Output<'_>, options: &
         if head.is_empty() {
             return Ok(());
         }
-        let window = window(head).unwrap_or(0);
+        let Header { window, content } = header(head).unwrap_or_default();
         let limit = 1_u64.checked_shl(options.window_log_max).unwrap_or(u64::MAX);
         if window > WINDOW_FREE as u64 && window <= limit {
             let window = usize::try_from(window).unwrap_or(usize::MAX);
@@ -46,7 +47,11 @@ pub(crate) fn inflate(input: &mut Input<'_>, output: &mut Output<'_>, options: &
                 held = Some((window, options.spare.needed(window)?));
             }
         }
-        frame(input, output, &mut decoder)?;
+        let written = frame(input, output, &mut decoder)?;
+        if let Some(content) = content.filter(|content| *content != written) {
+            let text = format!("a frame of {written} bytes says that it has {content}");
+            return Err(wrong(io::Error::new(io::ErrorKind::InvalidData, text)));
+        }
     }
 }
 
@@ -56,7 +61,9 @@ fn decoder(options: &Options) -> Result<Decoder<'static>, Error> {
     Ok(decoder)
 }
 
-fn frame(input: &mut Input<'_>, output: &mut Output<'_>, decoder: &mut Decoder<'_>) -> Result<(), Error> {
+/// Inflates one frame, and says how many bytes came out.
+fn frame(input: &mut Input<'_>, output: &mut Output<'_>, decoder: &mut Decoder<'_>) -> Result<u64, Error> {
+    let mut written = 0;
     loop {
         let data = input.fill()?;
         let room = output.room()?;
@@ -64,8 +71,9 @@ fn frame(input: &mut Input<'_>, output: &mut Output<'_>, decoder: &mut Decoder<'
         let stuck = data.is_empty() && status.bytes_written == 0;
         input.consume(status.bytes_read);
         output.filled(status.bytes_written);
+        written += status.bytes_written as u64;
         if status.remaining == 0 {
-            return Ok(());
+            return Ok(written);
         }
         if stuck {
             return Err(cut_off());
@@ -73,24 +81,37 @@ fn frame(input: &mut Input<'_>, output: &mut Output<'_>, decoder: &mut Decoder<'
     }
 }
 
-/// The window that a frame's header names (RFC 8878, 3.1.1.1); none for a skippable frame, and for what is no header.
-fn window(head: &[u8]) -> Option<u64> {
+/// What a frame's header says (RFC 8878, 3.1.1.1).
+#[derive(Debug, Default, PartialEq)]
+struct Header {
+    window: u64,
+    /// How many bytes come out, where it says so.
+    content: Option<u64>,
+}
+
+/// None for a skippable frame, and for what is no header.
+fn header(head: &[u8]) -> Option<Header> {
     let [0x28, 0xb5, 0x2f, 0xfd, descriptor, rest @ ..] = head else { return None };
     let single_segment = descriptor & 0x20 != 0;
-    if !single_segment {
-        let window = rest.first()?;
-        let base = 1_u64 << (10 + (window >> 3));
-        return Some(base + base / 8 * u64::from(window & 7));
-    }
-    // The window is the content.
     let dictionary = [0, 1, 2, 4][usize::from(descriptor & 3)];
-    let field = rest.get(dictionary..)?;
-    Some(match descriptor >> 6 {
-        0 => u64::from(*field.first()?),
-        1 => u64::from(u16::from_le_bytes(*field.first_chunk()?)) + 256,
-        2 => u64::from(u32::from_le_bytes(*field.first_chunk()?)),
-        _ => u64::from_le_bytes(*field.first_chunk()?),
-    })
+    let field = rest.get(usize::from(!single_segment) + dictionary..)?;
+    let content = match descriptor >> 6 {
+        0 if single_segment => Some(u64::from(*field.first()?)),
+        0 => None,
+        1 => Some(u64::from(u16::from_le_bytes(*field.first_chunk()?)) + 256),
+        2 => Some(u64::from(u32::from_le_bytes(*field.first_chunk()?))),
+        _ => Some(u64::from_le_bytes(*field.first_chunk()?)),
+    };
+    let window = match content {
+        // The window is the content.
+        Some(content) if single_segment => content,
+        _ => {
+            let window = rest.first()?;
+            let base = 1_u64 << (10 + (window >> 3));
+            base + base / 8 * u64::from(window & 7)
+        }
+    };
+    Some(Header { window, content })
 }
 
 #[cfg(test)]
@@ -98,22 +119,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn windows() {
+    fn headers() {
         let magic = [0x28, 0xb5, 0x2f, 0xfd];
-        let cases: [(&[u8], Option<u64>); 7] = [
-            (&[0x00, 0x00], Some(1024)),
-            (&[0x00, 0x59], Some((1 << 21) + (1 << 18))),
-            (&[0x20, 200], Some(200)),
-            (&[0x61, 9, 1, 1], Some(513)),
-            (&[0xa0, 0, 0, 0, 1], Some(1 << 24)),
-            (&[0xe0, 0, 0, 0, 0, 1, 0, 0, 0], Some(1 << 32)),
+        let of = |rest: &[u8]| header(&[&magic[..], rest].concat()).map(|header| (header.window, header.content));
+        let cases: [(&[u8], Option<(u64, Option<u64>)>); 9] = [
+            (&[0x00, 0x00], Some((1024, None))),
+            (&[0x00, 0x59], Some(((1 << 21) + (1 << 18), None))),
+            (&[0x20, 200], Some((200, Some(200)))),
+            (&[0x61, 9, 1, 1], Some((513, Some(513)))),
+            (&[0x41, 0x00, 9, 1, 1], Some((1024, Some(513)))),
+            (&[0x80, 0x08, 1, 0, 0, 0], Some((2048, Some(1)))),
+            (&[0xa0, 0, 0, 0, 1], Some((1 << 24, Some(1 << 24)))),
+            (&[0xe0, 0, 0, 0, 0, 1, 0, 0, 0], Some((1 << 32, Some(1 << 32)))),
             (&[0xe0, 0, 0], None),
         ];
         for (rest, want) in cases {
-            assert_eq!(window(&[&magic[..], rest].concat()), want, "{rest:?}");
+            assert_eq!(of(rest), want, "{rest:?}");
         }
-        assert_eq!(window(&[0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0]), None);
-        let one = zstd::stream::encode_all(&[7; 1000][..], 3).unwrap();
-        assert!(window(&one).is_some_and(|bytes| bytes >= 1000));
+        assert_eq!(header(&[0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0]), None);
+        let one = zstd::bulk::compress(&[7; 1000], 3).unwrap();
+        assert_eq!(header(&one), Some(Header { window: 1000, content: Some(1000) }));
     }
 }
