@@ -121,23 +121,23 @@ mod tests {
     #[test]
     fn headers() {
         let magic = [0x28, 0xb5, 0x2f, 0xfd];
-        let of = |rest: &[u8]| header(&[&magic[..], rest].concat()).map(|header| (header.window, header.content));
-        let cases: [(&[u8], Option<(u64, Option<u64>)>); 9] = [
-            (&[0x00, 0x00], Some((1024, None))),
-            (&[0x00, 0x59], Some(((1 << 21) + (1 << 18), None))),
-            (&[0x20, 200], Some((200, Some(200)))),
-            (&[0x61, 9, 1, 1], Some((513, Some(513)))),
-            (&[0x41, 0x00, 9, 1, 1], Some((1024, Some(513)))),
-            (&[0x80, 0x08, 1, 0, 0, 0], Some((2048, Some(1)))),
-            (&[0xa0, 0, 0, 0, 1], Some((1 << 24, Some(1 << 24)))),
-            (&[0xe0, 0, 0, 0, 0, 1, 0, 0, 0], Some((1 << 32, Some(1 << 32)))),
+        let says = |window, content| Some(Header { window, content });
+        let cases: [(&[u8], Option<Header>); 9] = [
+            (&[0x00, 0x00], says(1024, None)),
+            (&[0x00, 0x59], says((1 << 21) + (1 << 18), None)),
+            (&[0x20, 200], says(200, Some(200))),
+            (&[0x61, 9, 1, 1], says(513, Some(513))),
+            (&[0x41, 0x00, 9, 1, 1], says(1024, Some(513))),
+            (&[0x80, 0x08, 1, 0, 0, 0], says(2048, Some(1))),
+            (&[0xa0, 0, 0, 0, 1], says(1 << 24, Some(1 << 24))),
+            (&[0xe0, 0, 0, 0, 0, 1, 0, 0, 0], says(1 << 32, Some(1 << 32))),
             (&[0xe0, 0, 0], None),
         ];
         for (rest, want) in cases {
-            assert_eq!(of(rest), want, "{rest:?}");
+            assert_eq!(header(&[&magic[..], rest].concat()), want, "{rest:?}");
         }
         assert_eq!(header(&[0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0]), None);
         let one = zstd::bulk::compress(&[7; 1000], 3).unwrap();
-        assert_eq!(header(&one), Some(Header { window: 1000, content: Some(1000) }));
+        assert_eq!(header(&one), says(1000, Some(1000)));
     }
 }
