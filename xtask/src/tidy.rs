@@ -17,8 +17,8 @@ const SKIPPED: &[&str] = &[".git", "target"];
 const TEXT: &[&str] = &["rs", "md", "toml", "sh", "yaml", "yml", "json", "proto"];
 /// Text without an ending in its name.
 const TEXT_NAMES: &[&str] = &["run", ".gitignore"];
-/// Names the test of each of its lines.
-const THREATS: &str = "docs/threat-model.md";
+/// Name the test of each line, in tables whose last column is called so.
+const WITH_TESTS: &[&str] = &["docs/threat-model.md", "docs/registries.md"];
 /// Documents which a project of this kind must have.
 const DOCUMENTS: &[&str] =
     &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "LICENSE"];
@@ -30,7 +30,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Report> {
     files.sort();
     let mut found: Vec<(String, Finding)> = Vec::new();
     let mut rust = 0_usize;
-    let (mut functions, mut threats) = (BTreeSet::new(), String::new());
+    let (mut functions, mut with_tests) = (BTreeSet::new(), Vec::new());
     for path in &files {
         let name = path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned();
         let text = fs::read_to_string(path).with_context(|| format!("read {name}"))?;
@@ -53,12 +53,14 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Report> {
         found.extend(findings.into_iter().map(|f| (name.clone(), f)));
         if name.ends_with(".rs") {
             functions.extend(rules::functions(&text).map(str::to_owned));
-        } else if name == THREATS {
-            threats = text;
+        } else if WITH_TESTS.contains(&name.as_str()) {
+            with_tests.push((name, text));
         }
     }
-    let missing = rules::tests_of_threats(&threats, &|test| functions.contains(test));
-    found.extend(missing.into_iter().map(|f| (THREATS.to_owned(), f)));
+    for (name, text) in with_tests {
+        let missing = rules::tests_of_threats(&text, &|test| functions.contains(test));
+        found.extend(missing.into_iter().map(|f| (name.clone(), f)));
+    }
     for document in DOCUMENTS {
         if !root.join(document).is_file() {
             found.push((

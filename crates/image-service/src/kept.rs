@@ -17,6 +17,7 @@ use crate::background::Background;
 use crate::engine::Shared;
 use crate::error;
 use crate::hashing::Tee;
+use crate::resume;
 use crate::source::{Chunks, Source};
 
 /// What the store has is read in pieces of this size.
@@ -70,7 +71,7 @@ impl Keep {
         let finish = move || {
             let file = file.lock().unwrap_or_else(PoisonError::into_inner).take();
             let finished = match file {
-                Some(Ok(file)) if !is_stream => file.finish().map(|blob| Some(Arc::new(blob))),
+                Some(Ok(file)) if !is_stream => file.finish().map(|blob| Some(Arc::new(outliving(blob)))),
                 Some(Ok(_)) | None => Ok(None),
                 Some(Err(error)) => Err(error),
             };
@@ -78,6 +79,16 @@ impl Keep {
         };
         self.shared.background.run(finish).await
     }
+}
+
+/// From now on, a blob that is worth it outlives the process.
+fn outliving(mut blob: NewBlob) -> NewBlob {
+    if blob.size() >= resume::LEAST
+        && let Err(error) = blob.note_whole()
+    {
+        tracing::debug!(%error, blob = %blob.digest(), "an interruption of the pull will lose it");
+    }
+    blob
 }
 
 impl Drop for Keep {

@@ -48,6 +48,15 @@ pub(crate) fn user_secrets(url: &Url) -> Vec<String> {
     vec![written.to_owned(), password, header]
 }
 
+/// Shorter ones are words and numbers.
+const SHORTEST_SIGNATURE: usize = 12;
+
+/// What may be secret in the query of a place that we were sent to: all of it, and each value, as it is meant.
+pub(crate) fn signatures(url: &Url) -> impl Iterator<Item = String> {
+    let values = url.query_pairs().map(|(_, value)| value.into_owned());
+    url.query().map(str::to_owned).into_iter().chain(values).filter(|text| text.len() >= SHORTEST_SIGNATURE)
+}
+
 /// `host[:port]` of a URL.
 pub(crate) fn host(url: &Url) -> String {
     match (url.host_str(), url.port()) {

@@ -232,6 +232,7 @@ impl Session {
             };
             let answer = transport.send(ask).await?;
             self.client.note_reached(&transport.config().base);
+            self.note_places(&answer);
             self.show_warnings(&answer);
             let challenges = if answer.left_origin { Vec::new() } else { challenges(&answer) };
             let is_challenge = match answer.status().as_u16() {
@@ -257,7 +258,16 @@ impl Session {
     /// Asks for more of what a host redirected to: another origin, which is told nothing of the registry's credential,
     /// headers or client certificate. The answer may be one without success.
     pub(crate) async fn request_at(&self, host: usize, target: &Url, headers: HeaderMap) -> Result<Answer, Cause> {
-        self.hosts[host].transport.send_elsewhere(target.clone(), headers).await
+        let answer = self.hosts[host].transport.send_elsewhere(target.clone(), headers).await?;
+        self.note_places(&answer);
+        Ok(answer)
+    }
+
+    /// What stands in the query of a redirect may be a signature, which whoever it is for may tell in an error.
+    fn note_places(&self, answer: &Answer) {
+        for place in &answer.places {
+            redact::signatures(place).for_each(|text| self.secrets.add(&text));
+        }
     }
 
     /// What is known of a host's ranges.

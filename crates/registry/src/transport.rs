@@ -115,6 +115,8 @@ pub(crate) struct Answer {
     pub(crate) left_origin: bool,
     /// The host that answered.
     pub(crate) host: String,
+    /// Where it was redirected to. The queries may be signatures.
+    pub(crate) places: Vec<Url>,
 }
 
 impl Transport {
@@ -182,6 +184,7 @@ impl Transport {
     async fn follow(&self, ask: Ask<'_>, mut left_origin: bool) -> Result<Answer, Cause> {
         let first = ask.url.clone();
         let mut url = ask.url;
+        let mut places = if left_origin { vec![first.clone()] } else { Vec::new() };
         for _ in 0..=MAX_REDIRECTS {
             let at_home = !left_origin && same_origin(&url, &self.config.base);
             let client = self.client(at_home).await?;
@@ -223,7 +226,7 @@ impl Transport {
             let path = if url == first && !left_origin { url.path() } else { "…" };
             tracing::debug!(host = redact::host(&url), path, status = response.status().as_u16(), "answer");
             let Some(next) = redirect_target(&response, &url)? else {
-                return Ok(Answer { response, left_origin, host: redact::host(&url) });
+                return Ok(Answer { response, left_origin, host: redact::host(&url), places });
             };
             let why = if ask.is_token { Why::Realm } else { Why::Redirect };
             let checked = self.home.check(&next, why);
@@ -233,6 +236,7 @@ impl Transport {
             if ask.form.is_some() && (left_origin || !keeps_method) {
                 return Err(Cause::Redirect(format!("the credential was not sent on to {}", redact::origin(&next))));
             }
+            places.push(next.clone());
             url = next;
         }
         Err(Cause::Redirect(format!("more than {MAX_REDIRECTS} redirects in a row")))

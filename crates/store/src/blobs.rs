@@ -20,6 +20,7 @@ use crate::ingest::Private;
 use crate::layout::BLOBS;
 use crate::open::{Durability, Inner, Store};
 use crate::records::{BlobEntry, ImageEntry};
+use crate::unfinished::spool;
 
 impl Store {
     /// A private file for a blob that is on its way, or nothing where the store has that blob. The file vanishes with the
@@ -130,10 +131,34 @@ impl NewBlob {
         &self.digest
     }
 
+    /// How many bytes it has.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
     /// What it takes on the disk.
     #[must_use]
     pub fn disk_bytes(&self) -> u64 {
         self.disk_bytes
+    }
+
+    /// Says that from now on a stop of the process shall not lose it.
+    ///
+    /// # Errors
+    /// The note could not be written. The blob is as good as before.
+    pub fn note_whole(&mut self) -> Result<(), StoreError> {
+        if self.private.inner().unfinished_since.is_none() {
+            return Ok(());
+        }
+        spool::note_whole(&mut self.private, &self.digest, self.size)
+    }
+
+    /// Leaves it for a later pull, if it was noted as whole. It is deleted otherwise.
+    pub fn leave(self) {
+        if self.private.beside().is_some() {
+            spool::leave_whole(self.private);
+        }
     }
 }
 

@@ -1,18 +1,27 @@
 //! What the parsers of this crate have to keep, whatever comes: run by libFuzzer (`fuzz/` at the top of the repository), and over the
 //! committed corpora by a test. Compiled for tests and with the feature `fuzzing` only.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::os::fd::AsFd as _;
+use std::os::unix::fs::FileExt as _;
 
 use crate::shape::Shape;
 use crate::tar::{Entry, Kind, Limits, Reader};
+use crate::unfinished;
 use crate::unpack::{UnpackOptions, unpack_image};
 
 /// A parser with what it has to keep, by its name.
 pub type Harness = (&'static str, fn(&[u8]));
 
 /// The harnesses by name. Each panics where a parser does not keep what it has to.
-pub const HARNESSES: &[Harness] = &[("tar", tar), ("tar-differential", tar_differential), ("layer", layer)];
+pub const HARNESSES: &[Harness] = &[
+    ("tar", tar),
+    ("tar-differential", tar_differential),
+    ("layer", layer),
+    ("left-layer", left_layer),
+    ("left-blob", left_blob),
+];
 
 /// Small ones, so that a fuzzer meets them.
 fn limits() -> Limits {
@@ -127,6 +136,47 @@ fn layer(bytes: &[u8]) {
         crate::recipe::rebuild(opened.as_fd(), &mut again).expect("is made again");
         assert!(again == sealed, "another archive is made again");
     }
+}
+
+/// A record beside a layer that a pull left is read as it is written.
+fn left_layer(bytes: &[u8]) {
+    let Ok(record) = unfinished::layer::parse(bytes) else { return };
+    let written = serde_json::to_vec(&record).expect("plain values become JSON");
+    assert_eq!(unfinished::layer::parse(&written).expect("is a record"), record);
+}
+
+thread_local! {
+    static DATA: RefCell<File> = RefCell::new(tempfile::tempfile().expect("a temporary file"));
+}
+
+/// Of a blob that a pull left, with its digests before the first zero byte and its data behind it: what is read back lies
+/// within the blob, is what was written there, and each piece has the digest that stands for it.
+fn left_blob(bytes: &[u8]) {
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    let (sums, data) = (&bytes[..end], bytes.get(end + 1..).unwrap_or_default());
+    DATA.with_borrow_mut(|file| {
+        file.set_len(0).expect("cuts");
+        let Ok((head, mut back)) = unfinished::spool::Back::begin(sums) else { return };
+        assert!(head.begin < head.size && (!head.whole || head.begin == 0));
+        // The data begins where the blob does, so that what comes before it takes no room.
+        if head.begin > 1 << 20 {
+            return;
+        }
+        file.write_all_at(data, head.begin).expect("writes");
+        let text = String::from_utf8_lossy(sums);
+        let mut lines = text.lines().skip(1);
+        let mut at = head.begin;
+        while let Ok(Some(piece)) = back.piece(file, at, head.size) {
+            let from = usize::try_from(at - head.begin).expect("within the input");
+            assert!(!piece.is_empty() && data[from..].starts_with(&piece));
+            if !head.whole {
+                let line = lines.next().expect("a line for each piece");
+                assert!(line.ends_with(oci::Digest::sha256(&piece).hex()), "{line}");
+            }
+            at += piece.len() as u64;
+            assert!(at <= head.size);
+        }
+    });
 }
 
 #[cfg(test)]

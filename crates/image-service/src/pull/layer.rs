@@ -79,10 +79,13 @@ impl ReadyLayer {
 }
 
 impl Made {
-    /// Leaves the layer for a later pull, where it can be. Blocks.
+    /// Leaves the layer for a later pull, where it can be, or the blob where that is kept. Blocks.
     pub(crate) fn leave(self) {
         if let Some(layer) = Arc::into_inner(self.layer) {
             layer.leave();
+        }
+        if let Some(blob) = self.blob.and_then(Arc::into_inner) {
+            blob.leave();
         }
     }
 }
@@ -168,18 +171,23 @@ impl LayerJob {
     }
 }
 
-/// The layer that an earlier pull left whole, if it is what it was. Where blobs are kept, it is the blob that is wanted.
+/// The layer that an earlier pull left whole, if it is what it was. Where blobs are kept, it is the blob that is wanted, which
+/// comes back as what was left of it; but for one that is the layer's stream itself.
 async fn left_whole(
     shared: &Arc<Shared>,
     descriptor: &Descriptor,
     algorithm: Algorithm,
     context: &Context,
 ) -> Result<Option<(UnpackedLayer, Digest)>> {
-    if shared.options.keep_blobs || shared.store.unfinished().layers == 0 {
+    if shared.store.unfinished().layers == 0 {
         return Ok(None);
     }
     let (store, blob, token) = (shared.store.clone(), descriptor.clone(), context.token.clone());
-    let take = move || Ok(store.take_left_layer(&blob.digest, blob.size, algorithm));
+    let keep_blobs = shared.options.keep_blobs;
+    let take = move || {
+        let left = store.take_left_layer(&blob.digest, blob.size, algorithm);
+        Ok(left.filter(|left| !keep_blobs || *left.diff_id() == blob.digest))
+    };
     let Some(left) = shared.background.run(take).await? else { return Ok(None) };
     context.hub.layer(&descriptor.digest, LayerState::Unpacking);
     let (store, busy) = (shared.store.clone(), shared.cores.work());
@@ -276,7 +284,8 @@ async fn make(
             Ok((mut made, diff_id)) => {
                 if let Some(keep) = keep {
                     made.blob = keep.finish(&diff_id).await?;
-                } else if *size >= resume::LEAST {
+                }
+                if made.blob.is_none() && *size >= resume::LEAST {
                     note_whole(shared, &made, descriptor, &diff_id).await;
                 }
                 return Ok(ReadyLayer { kept: Arc::new(made), diff_id });

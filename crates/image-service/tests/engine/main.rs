@@ -14,6 +14,7 @@ mod presence;
 mod pulling;
 mod refusals;
 mod resuming;
+mod secrets;
 mod sharing;
 mod signatures;
 mod space;

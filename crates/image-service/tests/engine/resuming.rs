@@ -130,9 +130,10 @@ async fn child() {
     #[expect(clippy::disallowed_methods, reason = "the parent test tells its child by the environment")]
     let (root, name) = (std::env::var_os(ROOT).map(PathBuf::from), std::env::var(NAME));
     let (Some(root), Ok(name)) = (root, name) else { return };
-    let (name, format) = name.split_once(' ').expect("name and format");
-    let format = if format == "erofs" { LayerFormat::Erofs } else { LayerFormat::Dir };
-    let engine = Engine::open(keeping(&root, Resume::Always, format)).await.expect("opens");
+    let (name, words) = name.split_once(' ').expect("name and format");
+    let format = if words.starts_with("erofs") { LayerFormat::Erofs } else { LayerFormat::Dir };
+    let options = EngineOptions { keep_blobs: words.ends_with("keep"), ..keeping(&root, Resume::Always, format) };
+    let engine = Engine::open(options).await.expect("opens");
     let say = |event: PullEvent| match event {
         PullEvent::Layer { digest, state: LayerState::Done } => writeln!(std::io::stdout(), "STEP done {digest}"),
         PullEvent::Bytes { digest, done } => writeln!(std::io::stdout(), "STEP bytes {digest} {done}"),
@@ -145,12 +146,12 @@ async fn child() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_came_before_a_kill_is_not_fetched_again() {
-    for format in FORMATS {
+    for (format, keep_blobs) in [(FORMATS[0], false), (FORMATS[1], false), (FORMATS[0], true)] {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let registry = TestRegistry::open().await;
         let image = push(&registry);
         let word = if format == LayerFormat::Erofs { "erofs" } else { "dir" };
-        let name = format!("{}/app:v1 {word}", registry.host());
+        let name = format!("{}/app:v1 {word}{}", registry.host(), if keep_blobs { " keep" } else { "" });
         let root = directory.path().to_owned();
         let (first, second) = (blob(&image, 0).to_string(), blob(&image, 1).to_string());
         let killed = tokio::task::spawn_blocking(move || {
@@ -180,7 +181,8 @@ async fn what_came_before_a_kill_is_not_fetched_again() {
         killed.await.expect("no panic");
         registry.faults().release();
         registry.clear_requests();
-        let engine = Engine::open(keeping(directory.path(), Resume::Always, format)).await.expect("opens");
+        let options = EngineOptions { keep_blobs, ..keeping(directory.path(), Resume::Always, format) };
+        let engine = Engine::open(options).await.expect("opens");
         let node = Node { engine, registry, directory };
         // Another image that has the whole layer, too.
         let other = crate::support::image().layer(layer("a/x", 1, FIRST)).build();
@@ -237,6 +239,52 @@ async fn a_part_goes_with_the_layer_that_is_whole() {
     let left = node.engine.store().unfinished();
     assert_eq!((left.layers, left.blobs), (1, 2));
     ready(&node, &image).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn blobs_that_are_kept_are_left_when_they_are_whole() {
+    // Also those that came over a fast line, of which nothing is written down beside.
+    for (damaged, resume) in [(false, Resume::Auto), (false, Resume::Always), (true, Resume::Auto)] {
+        let node = Node::with(|options| (options.resume, options.keep_blobs) = (resume, true)).await;
+        let plain = layer("a/x", 1, FIRST).plain();
+        let image = image().layer(layer("c/z", 3, FIRST)).layer(plain).layer(layer("b/y", 2, SECOND)).build();
+        node.registry.push("app", "v1", &image);
+        let last = blob(&image, 2);
+        node.registry.faults().once(&format!("/blobs/{last}"), Fault::HangAfter { after: CUT });
+        let (pull, watch) = node.start_pull("app:v1");
+        watch.until_layer(&blob(&image, 0), LayerState::Done).await;
+        watch.until_layer(&blob(&image, 1), LayerState::Done).await;
+        pull.abort();
+        let _ = pull.await;
+        let Node { engine, registry, directory } = node;
+        engine.shutdown().await;
+        drop(engine);
+        if damaged {
+            let ingest = directory.path().join("store/ingest");
+            let entries = std::fs::read_dir(&ingest).expect("there").map(|entry| entry.expect("an entry").path());
+            let size = image.layers[0].descriptor.size;
+            let whole =
+                entries.filter(|path| path.metadata().is_ok_and(|about| about.is_file() && about.len() == size));
+            let file = whole.map(|path| std::fs::OpenOptions::new().write(true).open(path).expect("opens"));
+            assert_eq!(file.map(|file| file.write_all_at(b"!!", 1_000_000).expect("writes")).count(), 1);
+        }
+        let options = EngineOptions { keep_blobs: true, ..keeping(directory.path(), resume, LayerFormat::Dir) };
+        let engine = Engine::open(options).await.expect("opens");
+        let node = Node { engine, registry, directory };
+        let left = node.engine.store().unfinished();
+        // And what came of the last one, where that was written down.
+        assert!(left.layers == 1 && (1..=2).contains(&left.blobs), "{left:?}");
+        node.registry.faults().release();
+        node.registry.clear_requests();
+        let id = node.pull("app:v1").await.expect("pulls");
+        assert_eq!(id, image.id().to_string());
+        let (packed, plain) = (ranges(&node, &blob(&image, 0)), ranges(&node, &blob(&image, 1)));
+        // What is left of a damaged one is nothing that anybody would believe.
+        let want: &[&str] = if damaged { &["-"] } else { &[] };
+        assert_eq!((packed.iter().map(String::as_str).collect::<Vec<_>>().as_slice(), plain.len()), (want, 0));
+        assert_eq!(node.engine.store().totals().expect("totals").blobs, 2, "those that are no streams themselves");
+        node.check_clean().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

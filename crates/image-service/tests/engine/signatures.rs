@@ -192,6 +192,29 @@ async fn signatures_that_do_not_count() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn signatures_come_from_whoever_has_them() {
+    let signed = Signed::start().await;
+    let (registry, mirror) = (&signed.node.registry, registry::testing::TestRegistry::open().await);
+    signed.node.hosts_toml(&format!("server = \"{}\"\n[host.\"{}\"]\n", registry.url(), mirror.url()));
+    let image = sample();
+    let digest = registry.push("signed/app", "v1", &image);
+    mirror.push("signed/app", "v1", &image);
+    signed.refused("signed/app:v1", &image, &["no signature of"]).await;
+    for (blob, _) in image.blobs() {
+        assert!(mirror.requests_for(&blob.to_string()).is_empty(), "{blob} was asked for");
+    }
+    // A mirror that puts one of its own in front of the registry's gains nothing.
+    signed.push_signatures("signed/app", &digest, &[signed.signature("signed/app", &digest)]);
+    let (bytes, blobs) = manifest(&[TestKey::generate().sign_image(&signed.node.name("signed/app"), &digest)], None);
+    blobs.into_iter().for_each(|blob| drop(mirror.push_blob("signed/app", blob)));
+    let own = mirror.push_manifest("signed/app", media_type::OCI_MANIFEST, bytes);
+    mirror.tag("signed/app", &tag(&digest), &own);
+    signed.refused("signed/app:v1", &image, &["it was not made with the key"]).await;
+    mirror.remove("signed/app", &own);
+    signed.node.pull("signed/app:v1").await.expect("the registry has its signature");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn of_many_signatures_the_newest_are_looked_at() {
     let signed = Signed::start().await;
     let node = &signed.node;

@@ -7,13 +7,14 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use registry::testing::{Auth, Fault, ImageBuilder, TestRegistry, TokenAuth};
 use serde_json::json;
 
-use crate::support::Imagelet;
 use crate::support::cli::Done;
 use crate::support::manifests::{Manifests, Pod, PullSecret, docker_config, forms_of};
 use crate::support::registry::GuardedRegistry;
 use crate::support::scene::Scene;
+use crate::support::{Imagelet, Scratch, secrets};
 
 /// User and password of every source, good ones and refused ones.
 const SECRETS: [(&str, &str); 8] = [
@@ -237,6 +238,118 @@ fn an_agent_tells_no_password() {
     seen.files(&s.scratch.join("store"));
 }
 
+/// Users, passwords and tokens that are noted for the watch, which looks at every output, every log and every store.
+const TOKEN_USER: (&str, &str) = ("by-token", "spindle*privet");
+const PROXY_USER: (&str, &str) = ("by-proxy", "bryony-and-arum");
+const IDENTITY: &str = "identity-of-cuckoopint";
+const REGISTRY_TOKEN: &str = "registry-of-dogsbane";
+const SIGNATURE: &str = "signature-of-baneberry";
+
+#[test]
+fn no_output_and_no_file_tells_a_token() {
+    for (user, password) in [TOKEN_USER, PROXY_USER] {
+        secrets::note(user, password);
+    }
+    // All tokens that the registry gives out begin so.
+    for secret in [IDENTITY, REGISTRY_TOKEN, SIGNATURE, "test-token-"] {
+        secrets::note_bare(secret);
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let s = Scratch::new();
+    let auth = TokenAuth {
+        identity_token: Some(IDENTITY.into()),
+        registry_token: Some(REGISTRY_TOKEN.into()),
+        ..TokenAuth::user(TOKEN_USER.0, TOKEN_USER.1)
+    };
+    let options = registry::testing::Options { auth: Some(Auth::Token(auth)), ..Default::default() };
+    let registry = runtime.block_on(TestRegistry::start(options));
+    let store = runtime.block_on(TestRegistry::open());
+    let image = ImageBuilder::tiny("quiet");
+    for repository in ["quiet/creds", "quiet/identity", "quiet/verbatim", "quiet/agent", "quiet/refused"] {
+        registry.push(repository, "1", &image);
+        store.push_untagged(repository, &image);
+        for (digest, _) in image.blobs() {
+            let path = format!("/v2/{repository}/blobs/{digest}");
+            let url = format!("{}{path}?X-Amz-Signature={SIGNATURE}&X-Amz-Expires=60", store.url());
+            registry.faults().always(&path, Fault::Location { url });
+        }
+    }
+    // A store that tells what it was asked with.
+    let told = format!("<Error><Code>AccessDenied</Code>{SIGNATURE}</Error>");
+    store.faults().always("quiet/refused", Fault::Status { code: 403, headers: vec![], body: told });
+    let host = registry.host();
+    let docker = |name: &str, entry: serde_json::Value| {
+        let directory = s.directory(name);
+        fs::write(directory.join("config.json"), json!({"auths": {host.as_str(): entry}}).to_string())
+            .expect("write a docker configuration");
+        directory.display().to_string()
+    };
+    let identity = docker("identity", json!({"username": "who", "password": "x", "identitytoken": IDENTITY}));
+    let verbatim = docker("verbatim", json!({"registrytoken": REGISTRY_TOKEN}));
+    let stale = docker("stale", json!({"registrytoken": format!("{REGISTRY_TOKEN}-of-yesterday")}));
+    let creds = format!("{}:{}", TOKEN_USER.0, TOKEN_USER.1);
+    let name = |image: &str| format!("{host}/quiet/{image}:1");
+
+    // The agent below logs as text.
+    {
+        let imagelet = Imagelet::on(&s.join("alone")).global("--log-level", "trace").global("--log-format", "json");
+        let run = |imagelet: &Imagelet, code: i32, args: &[&str]| {
+            let done = imagelet.run(args);
+            assert_eq!(done.code, Some(code), "{args:?}:\n{}{}", done.stdout, done.stderr);
+            done
+        };
+        let with = |path: &str| imagelet.clone().global("--docker-config-path", path);
+        run(&imagelet.clone().env("IMAGELET_CREDS", &creds), 0, &["pull", &name("creds")]);
+        run(&with(&identity), 0, &["pull", &name("identity")]);
+        run(&with(&verbatim), 0, &["pull", &name("verbatim")]);
+        let refused = run(&with(&stale), 77, &["pull", &name("verbatim")]);
+        assert!(refused.stderr.contains("the registry token was refused"), "{}", refused.stderr);
+        // Nothing of this image is on the disk yet.
+        let elsewhere = Imagelet::on(&s.join("refused")).global("--log-level", "trace");
+        let refused = run(&elsewhere.env("IMAGELET_CREDS", &creds), 77, &["pull", &name("refused")]);
+        assert!(refused.stderr.contains("AccessDenied"), "{}", refused.stderr);
+
+        // A proxy with a password, in the environment and in a file; the registry behind it is the store.
+        store.push("quiet/behind", "1", &image);
+        let certs = s.directory("certs.d/behind.example");
+        fs::write(certs.join("hosts.toml"), "server = \"http://behind.example\"\n").expect("write a hosts file");
+        let certs = s.join("certs.d").display().to_string();
+        let proxy = format!("http://{}:{}@{}", PROXY_USER.0, PROXY_USER.1, store.host());
+        let behind = imagelet.clone().global("--registry-config-path", &certs);
+        run(&behind.clone().env("HTTP_PROXY", &proxy), 0, &["pull", "behind.example/quiet/behind:1"]);
+        run(&behind.clone().env("HTTP_PROXY", &proxy), 0, &["config"]);
+        let told = format!("{PROXY_USER:?} {}", STANDARD.encode(format!("{}:{}", PROXY_USER.0, PROXY_USER.1)));
+        store.faults().once("quiet/behind", Fault::Status { code: 403, headers: vec![], body: told });
+        let refused = run(&behind.env("HTTP_PROXY", &proxy), 77, &["pull", "behind.example/quiet/behind:1"]);
+        assert!(refused.stderr.contains("403"), "{}", refused.stderr);
+        let own = s.directory("own.d/behind.example");
+        let text = format!("server = \"http://behind.example\"\nproxy = \"{proxy}\"\n");
+        fs::write(own.join("hosts.toml"), &text).expect("write a hosts file");
+        let own = imagelet.clone().global("--registry-config-path", &s.join("own.d").display().to_string());
+        run(&own, 0, &["pull", "behind.example/quiet/behind:1"]);
+        let broken = format!("server = \"http://behind.example\"\n[host.\"{proxy}\"]\n");
+        fs::write(s.join("own.d/behind.example/hosts.toml"), broken).expect("write a hosts file");
+        assert_ne!(own.run(&["pull", "behind.example/quiet/behind:1"]).code, Some(0));
+        run(&imagelet, 0, &["images", "-o", "json"]);
+    }
+    let asked = store.requests();
+    assert!(asked.iter().any(|asked| asked.query.contains(SIGNATURE)) && !registry.issued_tokens().is_empty());
+    assert!(asked.iter().any(|asked| asked.header("proxy-authorization").is_some()));
+
+    let admin = s.join("admin.sock").display().to_string();
+    let imagelet = Imagelet::on(&s.join("agent")).global("--log-level", "trace").global("--admin-socket", &admin);
+    let mut agent = imagelet.serve(&s.join("cri.sock"));
+    let asks = imagelet.clone().env("IMAGELET_CREDS", &creds);
+    asks.ok(&["pull", &name("agent")]);
+    asks.run(&["pull", &name("refused")]);
+    assert_eq!(imagelet.run(&["pull", &name("creds")]).code, Some(77));
+    for args in [&["metrics"][..], &["backoff", "-o", "json"], &["inspect", &name("agent")]] {
+        imagelet.ok(args);
+    }
+    agent.stop();
+    assert!(agent.lines().join("\n").contains("PullImage"));
+}
+
 #[test]
 fn the_watch_over_all_tests_finds_what_it_looks_for() {
     use std::panic::catch_unwind;
@@ -247,9 +360,15 @@ fn the_watch_over_all_tests_finds_what_it_looks_for() {
     let told = catch_unwind(move || imagelet.run(&["inspect", "no.example/wolfsbane-and-cowbane:1"]));
     let told = told.err().and_then(|why| why.downcast_ref::<String>().cloned()).unwrap_or_default();
     assert!(told.contains("tells the secret"), "{told}");
-    let scratch = crate::support::Scratch::new();
-    let store = scratch.directory("store/image_manager");
-    fs::write(store.join("record"), STANDARD.encode("watch:wolfsbane-and-cowbane")).expect("write a record");
-    let told = catch_unwind(std::panic::AssertUnwindSafe(|| drop(scratch)));
-    assert!(told.is_err(), "a secret in the store is found");
+    // In a store, wherever it lies.
+    for (root, noted) in [("store", false), ("elsewhere/of-its-own", true)] {
+        let scratch = Scratch::new();
+        let store = scratch.directory(&format!("{root}/image_manager"));
+        if noted {
+            Imagelet::on(&scratch.join(root));
+        }
+        fs::write(store.join("record"), STANDARD.encode("watch:wolfsbane-and-cowbane")).expect("write a record");
+        let told = catch_unwind(std::panic::AssertUnwindSafe(|| drop(scratch)));
+        assert!(told.is_err(), "a secret in the store at {root} is found");
+    }
 }

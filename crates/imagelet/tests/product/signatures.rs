@@ -104,6 +104,11 @@ fn only_what_is_signed_comes_to_the_disk() {
     assert!(said.contains(&words) && said.contains(&format!("by key {key}: no signature of ")), "{said}");
     let said = imagelet.fails(1, &["ensure", "-f", &manifest]);
     assert!(said.contains(&words), "{said}");
+    // By CRI as well.
+    let agent = imagelet.serve(&s.scratch.join("cri.sock"));
+    let said = imagelet.fails(1, &["pull", &name]);
+    assert!(said.contains(&words), "{said}");
+    drop(agent);
     assert!(s.registry.requests_for("/blobs/").is_empty(), "{:?}", s.registry.requests());
     assert_eq!(imagelet.ids(), Vec::<String>::new());
     for directory in ["layers", "ingest"] {

@@ -23,6 +23,35 @@ fn credentials() -> Vec<Option<RegistryAuth>> {
     ]
 }
 
+#[tokio::test]
+async fn a_store_that_tells_what_it_was_asked_with() {
+    let (registry, store) = (TestRegistry::open().await, TestRegistry::open().await);
+    let blob = registry.push_blob("app", noise(100));
+    store.push_blob("app", noise(100));
+    let buffer = Traced::default();
+    let _guard = buffer.start(tracing_subscriber::filter::LevelFilter::TRACE);
+    // By way of a second place, as a rotation of stores has it.
+    let first = format!("{}/hop?ticket=ticket-of-the-first-hop", store.url());
+    let last = format!("{}/v2/app/blobs/{}?{SIGNATURE}=sum%2Fof+all&X-Amz-Expires=60", store.url(), blob.digest);
+    registry.faults().always("/blobs/", Fault::Location { url: first });
+    store.faults().always("/hop", Fault::Location { url: last });
+    let body = "<Error>the sum/of all (sum%2Fof+all) for ticket-of-the-first-hop has expired</Error>".to_owned();
+    let times = 2;
+    store.faults().times("/blobs/", times, Fault::Status { code: 403, headers: vec![], body });
+    let session = session(&client_of(vec![host(&registry.url(), true)], quick()), &registry, "app", None);
+    for _ in 0..times {
+        let error = fetch(&session, &blob).await.expect_err("refused").to_string();
+        assert!(error.contains("has expired"), "{error}");
+        for told in [&error, &buffer.text()] {
+            assert!(
+                !["ticket-of", "sum/of", "sum%2Fof", SIGNATURE].iter().any(|secret| told.contains(secret)),
+                "{told}"
+            );
+        }
+    }
+    assert_eq!(fetch(&session, &blob).await.expect("comes"), noise(100));
+}
+
 /// What a registry that has seen a credential can say of it.
 fn echoed(credential: Option<&RegistryAuth>) -> String {
     let Some(auth) = credential else { return "nothing".into() };

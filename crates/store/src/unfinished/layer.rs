@@ -59,6 +59,12 @@ impl Store {
 }
 
 impl WholeLayer {
+    /// What its diff id was found to be.
+    #[must_use]
+    pub fn diff_id(&self) -> &Digest {
+        &self.record.diff_id
+    }
+
     /// The layer and its diff id, if it is what it was. Reads all of it. `None`: it is not, and is gone; or `cancelled` said so,
     /// and it is left for another time.
     ///
@@ -154,10 +160,14 @@ fn write(private: &Private, record: &Record) -> Result<(), StoreError> {
     layout::write_whole(ingest, &name, &new, &text).map_err(|error| private.failed("write the record of", error))
 }
 
+pub(crate) fn parse(bytes: &[u8]) -> io::Result<Record> {
+    Ok(serde_json::from_slice(bytes)?)
+}
+
 /// Reads the record of a directory under `ingest/`.
 pub(super) fn find(directory: &Path, number: u64) -> io::Result<Left> {
     let (bytes, at) = read_small(directory, &beside_name(number, LAYER), MOST_BYTES)?;
-    let record: Record = serde_json::from_slice(&bytes)?;
-    let (bytes, inodes) = (record.stats.disk_bytes, record.stats.inodes + 1);
+    let record = parse(&bytes)?;
+    let (bytes, inodes) = (record.stats.disk_bytes, record.stats.inodes.saturating_add(1));
     Ok(Left { what: What::Layer(record), bytes, inodes, at })
 }

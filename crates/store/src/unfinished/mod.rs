@@ -6,8 +6,8 @@
 //! It is counted, and is the first to go: by age, by number, or all of it when somebody needs the space. [`crate::sweep`] finds
 //! it again when the store is opened; the image service asks for it, and says what is to be left.
 
-mod layer;
-mod spool;
+pub(crate) mod layer;
+pub(crate) mod spool;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsString};
@@ -80,8 +80,9 @@ impl Store {
         self.inner.left().values().fold(Unfinished::default(), |sum, left| Unfinished {
             layers: sum.layers + u64::from(matches!(left.what, What::Layer(_))),
             blobs: sum.blobs + u64::from(matches!(left.what, What::Spool { .. })),
-            bytes: sum.bytes + left.bytes,
-            inodes: sum.inodes + left.inodes,
+            // A record says what it likes.
+            bytes: sum.bytes.saturating_add(left.bytes),
+            inodes: sum.inodes.saturating_add(left.inodes),
         })
     }
 
@@ -141,8 +142,8 @@ impl Inner {
     fn delete_left(self: &Arc<Self>, gone: Table) -> Removed {
         let mut freed = Removed::default();
         for (number, left) in gone {
-            freed.freed_bytes += left.bytes;
-            freed.freed_inodes += left.inodes;
+            freed.freed_bytes = freed.freed_bytes.saturating_add(left.bytes);
+            freed.freed_inodes = freed.freed_inodes.saturating_add(left.inodes);
             drop(Private::again(self, number, left.what.beside()));
         }
         if freed.freed_bytes > 0 {

@@ -1,10 +1,11 @@
 //! [`Spool`]: the bytes of a blob as they come, from some byte on without a gap, in a file, with the digest of each piece in
 //! another one. A later pull reads it back piece by piece, up to the first that is not what it was, and goes on from there. Whether
-//! it is worth its while is for the image service to say.
+//! it is worth its while is for the image service to say. A blob that is to be kept and is whole ([`crate::NewBlob`]) is left as one
+//! as well, without the digests of its pieces: whoever reads it back has the digest of all of it to go by.
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{self, BufRead, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 
@@ -12,7 +13,7 @@ use oci::{Algorithm, Digest};
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
-use super::{Left, SPOOL, What, beside_name, written};
+use super::{Left, NEW, SPOOL, What, beside_name, written};
 use crate::error::StoreError;
 use crate::ingest::Private;
 use crate::layout;
@@ -22,14 +23,19 @@ use crate::open::Store;
 const LONGEST: usize = 4 << 20;
 /// No line is longer.
 const LINE: u64 = 1 << 10;
+/// What is whole is read back in pieces of this size.
+const PIECE: u64 = 256 << 10;
 
 /// The first line of the file of digests. Each line after it is the length of a piece and its digest.
 #[derive(Debug, Serialize, Deserialize)]
-struct Head {
-    blob: Digest,
-    size: u64,
+pub(crate) struct Head {
+    pub(crate) blob: Digest,
+    pub(crate) size: u64,
     /// The first byte of the blob that is here.
-    begin: u64,
+    pub(crate) begin: u64,
+    /// All of it is here, and was found to be the right one: no line follows.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) whole: bool,
 }
 
 /// A part of a blob, which nobody else has now. It is deleted with the value, unless it is left.
@@ -42,14 +48,16 @@ pub struct Spool {
     begin: u64,
     end: u64,
     /// What was found in it and not read back yet.
-    back: Option<Back>,
+    back: Option<Back<BufReader<File>>>,
 }
 
 /// Lines that were there before.
-struct Back {
-    lines: BufReader<File>,
+pub(crate) struct Back<L> {
+    lines: L,
     /// Where the good ones end.
     good: u64,
+    /// There are none, since all is here.
+    whole: bool,
 }
 
 impl Store {
@@ -66,9 +74,7 @@ impl Store {
         let sums = create(&beside_name(private.number, SPOOL));
         let mut sums = sums.map_err(|error| private.failed("create the digests of", error.into()))?;
         private.note_beside(SPOOL);
-        let head = Head { blob: blob.clone(), size, begin };
-        let mut line = serde_json::to_vec(&head).expect("plain values become JSON");
-        line.push(b'\n');
+        let line = Head { blob: blob.clone(), size, begin, whole: false }.line();
         sums.write_all(&line).map_err(|error| private.failed("write the digests of", error))?;
         Ok(Spool { private, data, sums, blob: blob.clone(), size, begin, end: begin, back: None })
     }
@@ -100,11 +106,10 @@ impl Spool {
         };
         let opened = || {
             let (data, sums) = (open(&private.name())?, open(&beside_name(private.number, SPOOL))?);
-            let mut lines = BufReader::new(sums.try_clone()?);
-            let (head, good) = head(&mut lines)?;
-            Ok((data, sums, head, Back { lines, good }))
+            let (head, back) = Back::begin(BufReader::new(sums.try_clone()?))?;
+            Ok((data, sums, head, back))
         };
-        let (data, sums, Head { blob, size, begin }, back) =
+        let (data, sums, Head { blob, size, begin, .. }, back) =
             opened().map_err(|error| private.failed("go on with", error))?;
         Ok(Self { private, data, sums, blob, size, begin, end: begin, back: Some(back) })
     }
@@ -124,7 +129,7 @@ impl Spool {
     /// The next piece of what was there, `None` behind the last one that is good; what comes is written behind that.
     ///
     /// # Errors
-    /// What is not good could not be cut off.
+    /// What is not good could not be cut off; or all should be here, and is not. Nothing may be appended then.
     pub fn read_back(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
         let Some(back) = &mut self.back else { return Ok(None) };
         match back.piece(&self.data, self.end, self.size) {
@@ -133,6 +138,8 @@ impl Spool {
                 return Ok(Some(piece));
             }
             Ok(None) => {}
+            // A digest for each piece is what could say how far it is good.
+            Err(error) if back.whole => return Err(self.private.failed("read", error)),
             Err(error) => {
                 tracing::info!(blob = %self.blob, at = self.end, %error, "the rest of what a pull left is no good");
             }
@@ -187,9 +194,50 @@ impl Spool {
     }
 }
 
-impl Back {
+/// Says beside a private file that it is all of this blob, whose bytes were found to be the right ones.
+pub(crate) fn note_whole(private: &mut Private, blob: &Digest, size: u64) -> Result<(), StoreError> {
+    let head = Head { blob: blob.clone(), size, begin: 0, whole: true };
+    let (name, new) = (beside_name(private.number, SPOOL), beside_name(private.number, NEW));
+    let ingest = &private.inner().layout.ingest;
+    layout::write_whole(ingest, &name, &new, &head.line())
+        .map_err(|error| private.failed("write the digests of", error))?;
+    private.note_beside(SPOOL);
+    Ok(())
+}
+
+/// Leaves what was noted as whole for a later pull.
+pub(crate) fn leave_whole(private: Private) {
+    let inner = private.inner();
+    match find(&inner.layout.path.join(layout::INGEST), private.number) {
+        Ok(left) => inner.leave(private, left),
+        Err(error) => tracing::debug!(%error, "a blob could not be left"),
+    }
+}
+
+impl Head {
+    fn line(&self) -> Vec<u8> {
+        let mut line = serde_json::to_vec(self).expect("plain values become JSON");
+        line.push(b'\n');
+        line
+    }
+}
+
+impl<L: BufRead> Back<L> {
+    /// Reads the first line.
+    pub(crate) fn begin(mut lines: L) -> io::Result<(Head, Self)> {
+        let (head, good) = head(&mut lines)?;
+        let whole = head.whole;
+        Ok((head, Self { lines, good, whole }))
+    }
+
     /// The next piece, which begins at `at`.
-    fn piece(&mut self, data: &File, at: u64, size: u64) -> io::Result<Option<Vec<u8>>> {
+    pub(crate) fn piece(&mut self, data: &File, at: u64, size: u64) -> io::Result<Option<Vec<u8>>> {
+        if self.whole {
+            let length = size.saturating_sub(at).min(PIECE);
+            let mut piece = vec![0; usize::try_from(length).expect("no more than a piece")];
+            data.read_exact_at(&mut piece, at)?;
+            return Ok((!piece.is_empty()).then_some(piece));
+        }
         let line = line(&mut self.lines)?;
         let Some(line) = line else { return Ok(None) };
         let bad = || io::Error::new(io::ErrorKind::InvalidData, "a line of digests that is none");
@@ -219,7 +267,7 @@ impl fmt::Debug for Spool {
 }
 
 /// A line without its end; none at the end of the file, whatever stands there without an end of line.
-fn line(lines: &mut BufReader<File>) -> io::Result<Option<String>> {
+fn line(lines: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut line = Vec::new();
     lines.by_ref().take(LINE).read_until(b'\n', &mut line)?;
     if line.pop() != Some(b'\n') {
@@ -229,10 +277,10 @@ fn line(lines: &mut BufReader<File>) -> io::Result<Option<String>> {
 }
 
 /// The first line, and where it ends.
-fn head(lines: &mut BufReader<File>) -> io::Result<(Head, u64)> {
+fn head(lines: &mut impl BufRead) -> io::Result<(Head, u64)> {
     let line = line(lines)?.ok_or(io::ErrorKind::UnexpectedEof)?;
     let head: Head = serde_json::from_str(&line)?;
-    if head.begin >= head.size {
+    if head.begin >= head.size || (head.whole && head.begin > 0) {
         return Err(io::ErrorKind::InvalidData.into());
     }
     Ok((head, line.len() as u64 + 1))
@@ -242,9 +290,10 @@ fn head(lines: &mut BufReader<File>) -> io::Result<(Head, u64)> {
 pub(super) fn find(directory: &Path, number: u64) -> io::Result<Left> {
     let sums = File::open(directory.join(beside_name(number, SPOOL)))?;
     let (about, at) = (sums.metadata()?, written(&sums.metadata()?));
-    let (Head { blob, size, .. }, _) = head(&mut BufReader::new(sums))?;
+    let (Head { blob, size, whole, .. }, _) = head(&mut BufReader::new(sums))?;
     let data = std::fs::symlink_metadata(directory.join(number.to_string()))?;
-    if !data.is_file() {
+    // One with another name has become a part of an image.
+    if !data.is_file() || (whole && (data.len() != size || data.nlink() > 1)) {
         return Err(io::ErrorKind::InvalidData.into());
     }
     let bytes = (data.blocks() + about.blocks()) * 512;

@@ -35,6 +35,7 @@ pub(crate) struct Done {
 impl Imagelet {
     /// The embedded engine on `root`.
     pub(crate) fn on(root: &Path) -> Self {
+        super::secrets::note_root(root);
         Self::bare().global("--root", &root.display().to_string())
     }
 

@@ -69,6 +69,7 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             super::secrets::look_below(&self.join("store"));
+            super::secrets::look_at_stores(self.path());
         }
         // What an ordinary user's test made may have directories that nobody may enter; root may all the same.
         empty(self.path());

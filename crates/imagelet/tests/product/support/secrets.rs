@@ -1,10 +1,10 @@
 //! The watch over secrets in all product tests: every user and password that a registry knows or a pull secret has is noted, and
-//! whatever the program writes, to its outputs and into its store, is searched for them. The support does both; no test need think
+//! whatever the program writes, to its outputs and into any store, is searched for them. The support does both; no test need think
 //! of it. What containers write is theirs, and so is what lies in a pod's volumes.
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use base64::Engine as _;
@@ -25,6 +25,29 @@ pub(crate) fn note(user: &str, password: &str) {
     let forms = forms_of(user, password).into_iter().chain([STANDARD.encode(password)]);
     let mut noted = NOTED.lock().unwrap_or_else(PoisonError::into_inner);
     noted.extend(forms.filter(|form| form.len() >= SHORTEST));
+}
+
+/// From now on this must stand nowhere: a token, a signature, or the beginning of all that somebody gives out.
+pub(crate) fn note_bare(secret: &str) {
+    assert!(secret.len() >= SHORTEST, "{secret:?} stands anywhere");
+    NOTED.lock().unwrap_or_else(PoisonError::into_inner).insert(secret.to_owned());
+}
+
+/// Stores that programs were started with.
+static ROOTS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+/// A program is started with this store.
+pub(crate) fn note_root(root: &Path) {
+    ROOTS.lock().unwrap_or_else(PoisonError::into_inner).insert(root.to_path_buf());
+}
+
+/// Fails the test if a secret stands in a store below a directory that is about to go.
+#[track_caller]
+pub(crate) fn look_at_stores(below: &Path) {
+    let roots = std::mem::take(&mut *ROOTS.lock().unwrap_or_else(PoisonError::into_inner));
+    let (here, others): (BTreeSet<_>, BTreeSet<_>) = roots.into_iter().partition(|root| root.starts_with(below));
+    ROOTS.lock().unwrap_or_else(PoisonError::into_inner).extend(others);
+    here.iter().for_each(|root| look_below(root));
 }
 
 /// Fails the test if one of them stands there.
