@@ -5,7 +5,6 @@
 //! each error; otherwise each error is tried at some of them.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -14,14 +13,14 @@ use imagelet_store::check::{CheckError, CheckOptions, Depth, ProblemKind};
 use imagelet_store::{ImageCommit, LayerFormat, LayerSource, Store};
 use oci::{Digest, chain_id};
 use rustix::io::Errno;
-use testfault::{Class, Fault};
+use testfault::Fault;
 
 #[path = "faults_told.rs"]
 mod told;
 
 use super::support::{Image, NEVER, Tar, check_accounts, in_directories, list, options, plain_layer};
 
-use told::{Told, check_told};
+use told::{Told, check_told, each};
 
 const ROOT: &str = "IMAGELET_STORE_FAULTS_ROOT";
 const WORK: &str = "IMAGELET_STORE_FAULTS_WORK";
@@ -322,25 +321,6 @@ const WORKS: &[Work] = &[
     },
 ];
 
-/// How calls fail.
-fn faults() -> Vec<(&'static str, Class, Errno, bool)> {
-    vec![
-        ("the disk is full", Class::Space, Errno::NOSPC, true),
-        ("the disk is full for a moment", Class::Space, Errno::NOSPC, false),
-        ("the quota is used up", Class::Space, Errno::DQUOT, true),
-        ("the medium fails", Class::Any, Errno::IO, true),
-        ("the medium fails once", Class::Any, Errno::IO, false),
-        ("the file system becomes read-only", Class::Change, Errno::ROFS, true),
-        ("the kernel has no memory for a moment", Class::Any, Errno::NOMEM, false),
-        ("no descriptor is left", Class::Descriptor, Errno::MFILE, true),
-        ("no descriptor is left for a moment", Class::Descriptor, Errno::MFILE, false),
-        ("no thread can be started", Class::Thread, Errno::AGAIN, true),
-        ("a mount fails", Class::Mount, Errno::NOMEM, false),
-        ("no mount succeeds", Class::Mount, Errno::IO, true),
-        ("the kernel wants a block device", Class::Mount, Errno::NOTBLK, false),
-    ]
-}
-
 /// Runs in the process whose calls fail. In an ordinary run there is no root, and it has nothing to do.
 #[test]
 fn child() {
@@ -370,46 +350,6 @@ fn child() {
         writeln!(std::io::stdout(), "BAD {bad}").expect("the parent reads");
     }
     assert!(found.bad.is_empty());
-}
-
-#[derive(Default)]
-struct Found {
-    points: u32,
-    /// The faults after which something was not as it should be.
-    bad: Vec<String>,
-}
-
-/// Tries each fault at each call, or at some, until the work has no more calls.
-fn each(step: u16, ground: &Ground, mut attempt: impl FnMut(&str, Fault) -> bool) -> Found {
-    let mut found = Found::default();
-    for (number, (name, class, errno, lasting)) in faults().iter().copied().enumerate() {
-        // Those that are left out with one fault are tried with another.
-        let mut at = 1 + u16::try_from(number).expect("few") * 5 % step;
-        loop {
-            let context = format!("{name}, from call {at} on");
-            let fault = Fault { class, errno, at, lasting };
-            match catch_unwind(AssertUnwindSafe(|| attempt(&context, fault))) {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(panic) => {
-                    testfault::disarm();
-                    let said = panic.downcast_ref::<String>().cloned();
-                    let said = said.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-                    found.bad.push(format!("{context}: {}", said.unwrap_or_default()));
-                    if found.bad.len() >= 200 {
-                        return found;
-                    }
-                    // The others are to be seen as well.
-                    drop(Unmounted(ground.target()));
-                    let _ = std::fs::remove_dir_all(&ground.root);
-                    ground.kept.pull(&ground.opened(), "docker.io/library/kept:1");
-                }
-            }
-            found.points += 1;
-            at += step;
-        }
-    }
-    found
 }
 
 /// Answers whether a call failed: then there may be more.
