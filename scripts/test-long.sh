@@ -38,8 +38,10 @@ part_fuzz() { # FUZZ_MINUTES of CPU for every parser of foreign input
   return "$result"
 }
 
-part_faults() { # every error at every system call that the store makes, in both shapes
-  IMAGELET_FAULTS=all suite imagelet-store store faults::
+part_faults() { # every error at every system call that the store and that the program's commands make, in both shapes
+  export IMAGELET_FAULTS=all
+  suite imagelet-store store faults::
+  suite imagelet product faults::
 }
 
 parts=(power kills faults fuzz)

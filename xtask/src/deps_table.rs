@@ -166,7 +166,7 @@ pub(crate) const BORDERS: &[Border] = &[
             "imagelet-image-service",
             "imagelet-kuberuntime",
         ],
-        tests_use: &["imagelet-registry", "imagelet-testdisk"],
+        tests_use: &["imagelet-registry", "imagelet-testdisk", "imagelet-testfault"],
         third_party: None,
         never_reaches: &[],
         reason: "the binary speaks with the managers and services, not with what stands below them",

@@ -107,11 +107,13 @@ pub enum ProblemKind {
     Orphan,
     /// What a pull that ended left over.
     LeftOver,
+    /// A layer could not be looked at, which says nothing of the layer: the machine had not got what that takes.
+    UncheckedLayer,
 }
 
 impl ProblemKind {
     /// Every kind.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::MissingLayer,
         Self::DamagedLayer,
         Self::DamagedBlob,
@@ -122,6 +124,7 @@ impl ProblemKind {
         Self::UnusedLayer,
         Self::Orphan,
         Self::LeftOver,
+        Self::UncheckedLayer,
     ];
 
     /// The kind in words.
@@ -138,6 +141,7 @@ impl ProblemKind {
             Self::UnusedLayer => "unused layer",
             Self::Orphan => "orphan",
             Self::LeftOver => "left over",
+            Self::UncheckedLayer => "unchecked layer",
         }
     }
 }

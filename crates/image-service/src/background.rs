@@ -1,8 +1,11 @@
 //! Blocking work and its end: everything that hashes, inflates or touches the disk runs through here, on tracked
 //! blocking threads, so that shutdown can wait for it. Used by every module of the engine.
 
+use std::io;
+
 use cri_api::Result;
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 
@@ -26,6 +29,29 @@ impl Background {
         // The runtime may have to start a thread for it, which would be as confined as this one, for good.
         debug_assert!(!store::is_confined(), "a thread that unpacks starts nothing that outlives it");
         self.tracker.spawn_blocking_on(work, &self.handle)
+    }
+
+    /// Starts work that waits for others, or that somebody waits for who holds a thread: on a thread of its own. Where no more
+    /// can be started, the runtime would let it stand behind those who wait for it, or for whom it waits.
+    ///
+    /// # Errors
+    /// No thread could be started.
+    pub(crate) fn beside<T: Send + 'static>(
+        &self,
+        name: &str,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<oneshot::Receiver<T>> {
+        debug_assert!(!store::is_confined(), "a thread that unpacks starts nothing that outlives it");
+        let (told, answer) = oneshot::channel();
+        let (handle, token) = (self.handle.clone(), self.tracker.token());
+        std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+            // Until the end, that of a panic included.
+            let _token = token;
+            let _runtime = handle.enter();
+            // Where nobody waits any more, nobody is told.
+            let _ = told.send(work());
+        })?;
+        Ok(answer)
     }
 
     /// Does blocking work and waits for it. It runs to its end even when the future is dropped.

@@ -164,5 +164,6 @@ fn kind(kind: check::ProblemKind) -> ProblemKind {
         check::ProblemKind::UnusedLayer => ProblemKind::UnusedLayer,
         check::ProblemKind::Orphan => ProblemKind::Orphan,
         check::ProblemKind::LeftOver => ProblemKind::LeftOver,
+        check::ProblemKind::UncheckedLayer => ProblemKind::UncheckedLayer,
     }
 }

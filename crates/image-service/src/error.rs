@@ -183,6 +183,11 @@ pub(crate) fn from_file(operation: &str, path: &Path, error: &io::Error) -> Erro
     Error::new(kind, format!("{operation} {}: {error}", path.display()))
 }
 
+/// The machine, or a limit of the process, gives no more threads.
+pub(crate) fn no_thread(what: &str, error: &io::Error) -> Error {
+    Error::new(Kind::Internal, format!("start a thread that {what}: {error}"))
+}
+
 pub(crate) fn thread_lost() -> Error {
     Error::new(Kind::Internal, "a thread of the image service ended without an answer: this is a fault of the program")
 }

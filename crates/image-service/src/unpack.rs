@@ -7,11 +7,11 @@
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use cri_api::Result;
+use cri_api::{Error, Result};
 use inflate::{Compression, Held, Sink, Spare, Stopped, Work};
 use oci::{Algorithm, Digest};
 use store::{Lease, Store, UnpackedLayer};
-use tokio::task::JoinHandle;
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::background;
@@ -114,7 +114,7 @@ pub(crate) enum Second {
     /// It ran on the first one's thread.
     Done(Box<Untarred>),
     /// It runs on a thread of its own.
-    Running(JoinHandle<Untarred>),
+    Running(oneshot::Receiver<Untarred>),
 }
 
 impl Second {
@@ -154,6 +154,7 @@ impl Task {
             (Start::Running(thread), _) => Second::Running(thread),
             (Start::Not(untar), Ok(())) => Second::Done(Box::new(untar.run())),
             (Start::Not(_), Err(_)) => Second::Done(Box::new(Err(cancelled()))),
+            (Start::Failed(error), _) => Second::Done(Box::new(Err(error))),
             (Start::Gone, _) => Second::Done(Box::new(Err(error::thread_lost()))),
         };
         Outcome { inflated, untarred }
@@ -163,7 +164,9 @@ impl Task {
 /// Where the second side is.
 enum Start {
     Not(Box<Untar>),
-    Running(JoinHandle<Untarred>),
+    Running(oneshot::Receiver<Untarred>),
+    /// It has no thread. Its end of the ring is gone, so that the first side stops.
+    Failed(Error),
     Gone,
 }
 
@@ -171,7 +174,10 @@ impl Start {
     fn start(this: &Mutex<Self>, background: &Background) {
         let mut state = this.lock().unwrap_or_else(PoisonError::into_inner);
         *state = match std::mem::replace(&mut *state, Self::Gone) {
-            Self::Not(untar) => Self::Running(background.start(move || untar.run())),
+            Self::Not(untar) => match background.beside("layer-write", move || untar.run()) {
+                Ok(answer) => Self::Running(answer),
+                Err(error) => Self::Failed(error::no_thread("writes a layer", &error)),
+            },
             other => other,
         };
     }

@@ -17,6 +17,7 @@ mod node;
 mod output;
 mod pods;
 mod progress;
+mod runtime;
 mod secrets;
 mod signals;
 mod streaming;
@@ -82,9 +83,14 @@ fn main() -> ExitCode {
         tracing::info!("{note}");
     }
 
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let told = stderr.clone();
+    let refused = move |failure: Failure| {
+        logging::failure(failure.lines(), format, &told);
+        std::process::exit(i32::from(failure.code() as u8));
+    };
+    let runtime = match runtime::start(refused) {
         Ok(runtime) => runtime,
-        Err(error) => return end(Err(Failure::caused(Code::Failed, "start", &error)), format, &stderr),
+        Err(failure) => return end(Err(failure), format, &stderr),
     };
     let outcome = runtime.block_on(async {
         let signals = Signals::listen(&TaskTracker::new()).map_err(|e| Failure::caused(Code::Failed, "signals", &e))?;

@@ -154,7 +154,10 @@ impl BarPull {
         let head = multi.add(ProgressBar::new_spinner().with_style(style("{spinner} {prefix} {msg}")));
         head.set_prefix(image.clone());
         head.set_message("resolving");
-        head.enable_steady_tick(TICK);
+        // The bars' library panics where it gets no thread to turn them.
+        if std::thread::Builder::new().spawn(|| ()).is_ok() {
+            head.enable_steady_tick(TICK);
+        }
         Self { image, multi, head, layers: HashMap::new(), total: 0, finished: 0, shown: 0 }
     }
 

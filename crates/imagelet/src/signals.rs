@@ -1,5 +1,5 @@
-//! SIGINT and SIGTERM: the first one asks everything to stop, a second one ends the process on the spot. Called by
-//! `main`.
+//! SIGINT and SIGTERM: the first one asks everything to stop, a second one ends the process on the spot. SIGXFSZ is no end: a file
+//! that a limit keeps from growing is an error of whoever writes it. Called by `main`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -9,6 +9,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::exit::Code;
+
+/// A file would grow beyond the limit of the process. It has this number wherever this program runs.
+const FILE_SIZE: i32 = 25;
 
 /// What the signals say.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +27,8 @@ impl Signals {
     pub(crate) fn listen(tasks: &TaskTracker) -> std::io::Result<Self> {
         let signals = Self::default();
         let (interrupt, terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        // Once somebody listens, the signal ends nothing, and the call says that the file is too large.
+        drop(signal(SignalKind::from_raw(FILE_SIZE))?);
         tasks.spawn(signals.clone().wait(interrupt, terminate));
         Ok(signals)
     }

@@ -16,13 +16,27 @@ pub enum Class {
     Thread = 5,
     /// It makes sure of what was written.
     Sync = 6,
+    /// It makes a connection over IP, or uses one.
+    Network = 7,
+    /// It mounts something or takes a mount away, or is about a loop device.
+    Mount = 8,
 }
+
+/// All of them.
+const CLASSES: [Class; 8] = [
+    Class::Space,
+    Class::Change,
+    Class::Any,
+    Class::Descriptor,
+    Class::Thread,
+    Class::Sync,
+    Class::Network,
+    Class::Mount,
+];
 
 impl Class {
     pub(crate) fn of(number: u64) -> Option<Self> {
-        [Self::Space, Self::Change, Self::Any, Self::Descriptor, Self::Thread, Self::Sync]
-            .into_iter()
-            .find(|c| *c as u64 == number)
+        CLASSES.into_iter().find(|class| *class as u64 == number)
     }
 }
 
@@ -50,6 +64,9 @@ pub(crate) enum Does {
     /// Gives descriptors that have nothing to do with files.
     Pipe,
     Start,
+    /// Has to do with a connection.
+    Talk,
+    Mount,
 }
 
 pub(crate) struct Call {
@@ -68,6 +85,9 @@ pub(crate) const OPENAT2: u64 = 437;
 pub(crate) const LSEEK: u64 = 8;
 /// `fsync`, `fdatasync`, `syncfs`.
 pub(crate) const SYNCS: [u64; 3] = [74, 75, 306];
+pub(crate) const CLOSE: u64 = 3;
+pub(crate) const SOCKET: u64 = 41;
+pub(crate) const CONNECT: u64 = 42;
 
 /// Those that the programs under test make.
 pub(crate) const CALLS: &[Call] = &[
@@ -82,7 +102,14 @@ pub(crate) const CALLS: &[Call] = &[
     call(20, "writev", Does::Take, &[Fd(0)]),
     call(22, "pipe", Does::Pipe, &[]),
     call(32, "dup", Does::Pipe, &[]),
-    call(41, "socket", Does::Pipe, &[]),
+    call(SOCKET, "socket", Does::Pipe, &[]),
+    call(CONNECT, "connect", Does::Talk, &[Fd(0)]),
+    call(44, "sendto", Does::Talk, &[Fd(0)]),
+    call(45, "recvfrom", Does::Talk, &[Fd(0)]),
+    call(46, "sendmsg", Does::Talk, &[Fd(0)]),
+    call(47, "recvmsg", Does::Talk, &[Fd(0)]),
+    call(54, "setsockopt", Does::Talk, &[Fd(0)]),
+    call(55, "getsockopt", Does::Talk, &[Fd(0)]),
     call(56, "clone", Does::Start, &[]),
     call(73, "flock", Does::Read, &[Fd(0)]),
     call(74, "fsync", Does::Take, &[Fd(0)]),
@@ -98,6 +125,8 @@ pub(crate) const CALLS: &[Call] = &[
     call(93, "fchown", Does::Change, &[Fd(0)]),
     call(137, "statfs", Does::Read, &[Path(0)]),
     call(138, "fstatfs", Does::Read, &[Fd(0)]),
+    call(165, "mount", Does::Mount, &[Path(1)]),
+    call(166, "umount2", Does::Mount, &[Path(0)]),
     call(188, "setxattr", Does::Take, &[Path(0)]),
     call(189, "lsetxattr", Does::Take, &[Path(0)]),
     call(190, "fsetxattr", Does::Take, &[Fd(0)]),
@@ -128,8 +157,14 @@ pub(crate) const CALLS: &[Call] = &[
     call(316, "renameat2", Does::Take, &[At(0, 1), At(2, 3)]),
     call(326, "copy_file_range", Does::Take, &[Fd(0), Fd(2)]),
     call(332, "statx", Does::Read, &[At(0, 1)]),
+    call(428, "open_tree", Does::Mount, &[At(0, 1)]),
+    call(429, "move_mount", Does::Mount, &[At(0, 1), At(2, 3)]),
+    call(430, "fsopen", Does::Mount, &[Path(0)]),
+    call(431, "fsconfig", Does::Mount, &[Fd(0), Path(2)]),
+    call(432, "fsmount", Does::Mount, &[Fd(0)]),
     call(435, "clone3", Does::Start, &[]),
     call(OPENAT2, "openat2", Does::Open, &[At(0, 1)]),
+    call(442, "mount_setattr", Does::Mount, &[At(0, 1)]),
     call(452, "fchmodat2", Does::Change, &[At(0, 1)]),
 ];
 

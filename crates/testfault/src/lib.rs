@@ -1,8 +1,9 @@
 //! For tests alone: a child whose system calls fail where the test wants them to, below everything that the program has of its
 //! own. The test's process traces the child ([`trace`]); the child says by itself which call is to fail ([`arm`]) and learns
-//! what came of it ([`disarm`]). A call that is to fail is not made: the kernel is asked for nothing, and the child gets the
-//! error; or, of a sync, the answer that it was made ([`arm_untrue_sync`]). Knows system calls and the directory that they must concern; knows no store. On machines that are
-//! not x86-64 there is nothing in it.
+//! what came of it ([`disarm`]); or the fault is armed for a whole program, which knows nothing of it ([`trace_program`]). A
+//! call that is to fail is not made: the kernel is asked for nothing, and the child gets the error; or, of a sync, the answer
+//! that it was made ([`arm_untrue_sync`]). Knows system calls and the directory that they must concern; knows no store. On
+//! machines that are not x86-64 there is nothing in it.
 
 #![cfg(target_arch = "x86_64")]
 
@@ -12,4 +13,4 @@ mod tracer;
 
 pub use calls::Class;
 pub use child::{Fault, Seen, arm, arm_untrue_sync, disarm, note_step};
-pub use tracer::{Sync, Traced, trace};
+pub use tracer::{Sync, Traced, trace, trace_program};

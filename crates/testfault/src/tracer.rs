@@ -1,7 +1,7 @@
 //! The parent's side: follows every thread of the child, and answers in the kernel's place where that was asked for. While
 //! nothing is armed the child runs as it would by itself.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
@@ -13,18 +13,22 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use crate::calls::{CALLS, Call, Class, Does, LSEEK, OPENAT, OPENAT2, Place, SYNCS, open_does};
-use crate::child::{DISARM, MAGIC, STEP};
+use crate::calls::{CALLS, CLOSE, CONNECT, Call, Class, Does, LSEEK, OPENAT, OPENAT2, Place, SOCKET, SYNCS, open_does};
+use crate::child::{DISARM, Fault, MAGIC, STEP};
 
 /// What became of a child that was traced.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Traced {
     /// Whether it ended well.
     pub success: bool,
+    /// Its exit code, unless a signal ended it.
+    pub code: Option<i32>,
     /// How it ended.
     pub end: String,
     /// How many calls failed.
     pub failed: u64,
+    /// How many there were of the class that was armed last.
+    pub calls: u32,
     /// How many of each kind.
     pub by_call: BTreeMap<&'static str, u64>,
     /// The last ones, as people read them.
@@ -66,6 +70,10 @@ struct Tracer {
     process: Pid,
     root: PathBuf,
     armed: Option<Armed>,
+    /// Armed as soon as the process becomes another program.
+    at_exec: Option<Fault>,
+    /// Descriptors of connections over IP.
+    connections: HashSet<u64>,
     /// Every thread, and what it is in.
     threads: HashMap<Pid, Option<Within>>,
     step: u16,
@@ -78,13 +86,29 @@ struct Tracer {
 /// # Panics
 /// The child cannot be traced.
 #[must_use]
-pub fn trace(mut child: Child, root: &Path, go: impl FnOnce(&mut Child)) -> Traced {
+pub fn trace(child: Child, root: &Path, go: impl FnOnce(&mut Child)) -> Traced {
+    trace_from(child, root, None, go)
+}
+
+/// The same for a program that knows nothing of this: a shell waits for a line, and then becomes it. The fault is armed from
+/// the program's first call on.
+///
+/// # Panics
+/// The child cannot be traced.
+#[must_use]
+pub fn trace_program(child: Child, root: &Path, fault: Fault, go: impl FnOnce(&mut Child)) -> Traced {
+    trace_from(child, root, Some(fault), go)
+}
+
+fn trace_from(mut child: Child, root: &Path, at_exec: Option<Fault>, go: impl FnOnce(&mut Child)) -> Traced {
     let pid = |id: u32| Pid::from_raw(i32::try_from(id).expect("a process id"));
     let process = pid(child.id());
     let mut tracer = Tracer {
         process,
         root: root.to_owned(),
         armed: None,
+        at_exec,
+        connections: HashSet::new(),
         threads: HashMap::new(),
         step: 0,
         traced: Traced::default(),
@@ -103,6 +127,9 @@ pub fn trace(mut child: Child, root: &Path, go: impl FnOnce(&mut Child)) -> Trac
     }
     go(&mut child);
     tracer.run();
+    if let Some(armed) = &tracer.armed {
+        tracer.traced.calls = armed.calls;
+    }
     tracer.traced
 }
 
@@ -114,6 +141,7 @@ impl Tracer {
             match waitpid(None, Some(flags)) {
                 Ok(WaitStatus::Exited(pid, code)) if pid == self.process => {
                     self.traced.success = code == 0;
+                    self.traced.code = Some(code);
                     self.traced.end = format!("exit code {code}");
                     return;
                 }
@@ -127,8 +155,14 @@ impl Tracer {
                     let _ = self.at_call(pid);
                     self.resume(pid, None);
                 }
-                Ok(WaitStatus::PtraceEvent(pid, ..)) => {
+                Ok(WaitStatus::PtraceEvent(pid, _, event)) => {
                     self.threads.entry(pid).or_insert(None);
+                    if event == ptrace::Event::PTRACE_EVENT_EXEC as i32
+                        && let Some(fault) = self.at_exec.take()
+                    {
+                        let errno = u16::try_from(fault.errno.raw_os_error()).expect("a small number");
+                        self.arm(fault.class, errno, fault.at, fault.lasting);
+                    }
                     self.resume(pid, None);
                 }
                 Ok(WaitStatus::Stopped(pid, Signal::SIGUSR2)) => {
@@ -144,6 +178,11 @@ impl Tracer {
                 Err(error) => panic!("wait for a traced child: {error}"),
             }
         }
+    }
+
+    fn arm(&mut self, class: Class, errno: u16, at: u16, lasting: bool) {
+        self.traced.last.clear();
+        self.armed = Some(Armed { class, at: at.into(), lasting, errno, calls: 0, failed: 0 });
     }
 
     /// Has every thread stop at its calls.
@@ -193,7 +232,13 @@ impl Tracer {
         if number == LSEEK && arguments[1] & (0xffff << 48) == MAGIC {
             return Some(self.word(arguments[1] & !(0xffff << 48)));
         }
+        if number == CLOSE {
+            self.connections.remove(&descriptor(arguments[0]));
+        }
         let call = CALLS.iter().find(|call| call.number == number)?;
+        if number == CONNECT && read_word(pid, arguments[1]).is_some_and(|word| is_ip(word & 0xffff)) {
+            self.connections.insert(descriptor(arguments[0]));
+        }
         let armed = self.armed.as_ref()?;
         if armed.at == u32::MAX || !self.counts(pid, call, &arguments, armed.class) {
             return None;
@@ -226,6 +271,7 @@ impl Tracer {
         let sixteen = |from| u16::try_from(bits(from, 16)).expect("sixteen bits");
         if bits(40, 8) == DISARM {
             let armed = self.armed.take();
+            self.traced.calls = armed.as_ref().map_or(0, |armed| armed.calls);
             return armed.map_or(0, |armed| i64::from(armed.failed) << 32 | i64::from(armed.calls));
         }
         if bits(40, 8) == STEP {
@@ -233,9 +279,7 @@ impl Tracer {
             return 0;
         }
         let class = Class::of(bits(40, 8)).expect("one of ours");
-        let at = u32::from(sixteen(0));
-        self.traced.last.clear();
-        self.armed = Some(Armed { class, at, lasting: bits(32, 1) == 1, errno: sixteen(16), calls: 0, failed: 0 });
+        self.arm(class, sixteen(16), sixteen(0), bits(32, 1) == 1);
         0
     }
 
@@ -250,12 +294,35 @@ impl Tracer {
         let kind = match class {
             Class::Space => does == Does::Take,
             Class::Change => matches!(does, Does::Take | Does::Change),
-            Class::Any => !matches!(does, Does::Pipe | Does::Start),
-            Class::Descriptor => return opens || does == Does::Pipe,
+            Class::Any => !matches!(does, Does::Pipe | Does::Start | Does::Talk | Does::Mount),
+            Class::Descriptor => return (opens && !self.is_of_loader(pid, call, arguments)) || does == Does::Pipe,
             Class::Thread => return does == Does::Start,
             Class::Sync => SYNCS.contains(&call.number),
+            Class::Network => return self.is_of_network(call, arguments),
+            Class::Mount => return does == Does::Mount || self.is_of_loop(pid, call, arguments),
         };
         kind && call.places.iter().any(|place| self.is_below(pid, *place, arguments))
+    }
+
+    fn is_of_network(&self, call: &Call, arguments: &[u64; 6]) -> bool {
+        match call.places {
+            _ if call.number == SOCKET => is_ip(arguments[0]),
+            [Place::Fd(fd)] => self.connections.contains(&descriptor(arguments[*fd])),
+            _ => false,
+        }
+    }
+
+    /// Whether it is a library, without which there is no program yet.
+    fn is_of_loader(&self, pid: Pid, call: &Call, arguments: &[u64; 6]) -> bool {
+        let paths = call.places.iter().filter_map(|place| self.path(pid, *place, arguments));
+        paths
+            .into_iter()
+            .any(|path| ["/lib", "/lib64", "/usr/lib", "/etc/ld.so.cache"].iter().any(|of| path.starts_with(of)))
+    }
+
+    fn is_of_loop(&self, pid: Pid, call: &Call, arguments: &[u64; 6]) -> bool {
+        let is_loop = |path: PathBuf| path.to_str().is_some_and(|path| path.starts_with("/dev/loop"));
+        call.places.iter().any(|place| self.path(pid, *place, arguments).is_some_and(is_loop))
     }
 
     fn is_below(&self, pid: Pid, place: Place, arguments: &[u64; 6]) -> bool {
@@ -282,10 +349,19 @@ impl Tracer {
     }
 }
 
+/// The upper half of an argument is not the kernel's business.
+fn descriptor(argument: u64) -> u64 {
+    argument & 0xffff_ffff
+}
+
+/// Whether addresses of this family are IP's.
+fn is_ip(family: u64) -> bool {
+    [nix::libc::AF_INET, nix::libc::AF_INET6].into_iter().any(|ip| u64::try_from(ip) == Ok(family))
+}
+
 /// Where a descriptor leads.
 fn of_descriptor(pid: Pid, fd: u64) -> Option<PathBuf> {
-    // The upper half is not the kernel's business.
-    let fd = u32::try_from(fd & 0xffff_ffff).ok()?.cast_signed();
+    let fd = u32::try_from(descriptor(fd)).ok()?.cast_signed();
     if fd < 3 { None } else { std::fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok() }
 }
 

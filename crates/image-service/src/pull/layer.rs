@@ -258,7 +258,7 @@ async fn make(
             algorithm,
             progress: progress(shared, hub, digest),
         };
-        let start = || shared.background.start(move || task.run(intake));
+        let work = move || task.run(intake);
         let pouring = pour(chunks, feed, digest, hub, &shared.room);
         let pouring = async {
             tokio::select! {
@@ -267,16 +267,17 @@ async fn make(
                 fed = pouring => fed,
             }
         };
-        // A blob that fits into the window is there before a thread is: so that no thread waits for the network.
-        let (fed, first) = if *size <= SMALL {
+        // A blob that fits into the window is there before a thread is: so that no thread of the runtime waits for the network,
+        // which may need one.
+        let (fed, outcome) = if *size <= SMALL {
             pouring.await?;
-            (Ok(()), start())
+            (Ok(()), shared.background.start(work).await.ok())
         } else {
-            let first = start();
-            (pouring.await, first)
+            let first = shared.background.beside("layer", work).map_err(|e| error::no_thread("reads a layer", &e))?;
+            (pouring.await, first.await.ok())
         };
         // The feed is gone, so both sides come to an end; the directory of a layer that failed is gone with them.
-        let Outcome { inflated, untarred } = first.await.map_err(|_| error::thread_lost())?;
+        let Outcome { inflated, untarred } = outcome.ok_or_else(error::thread_lost)?;
         let untarred = untarred.join().await;
         let untarred = untarred
             .map(|(layer, diff_id)| (shared.background.hold(Made { layer: Arc::new(layer), blob: None }), diff_id));

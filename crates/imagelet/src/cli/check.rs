@@ -158,7 +158,10 @@ pub(super) async fn run(app: &App, args: &Check) -> Outcome {
         count => {
             let (problems, them) =
                 if count == 1 { ("1 problem".to_owned(), "it") } else { (format!("{count} problems"), "them") };
-            let help = if args.repair {
+            let mut left = checked.problems.iter().filter(|problem| !problem.repaired);
+            let help = if left.all(|problem| problem.kind == ProblemKind::UncheckedLayer) {
+                "; check once more when there is what that takes".to_owned()
+            } else if args.repair {
                 String::new()
             } else {
                 format!("; `imagelet check --repair` makes the store good without {them}")

@@ -12,7 +12,7 @@ use cri_grpc::client::{ClientOptions, connect_image_service};
 use futures::future::join_all;
 
 use super::FORMAT;
-use crate::support::cgroup::MemoryCgroup;
+use crate::support::cgroup::Cgroup;
 use crate::support::gate::Gate;
 use crate::support::images::{self, Image, Layer, Packing};
 use crate::support::process::eventually;
@@ -33,7 +33,7 @@ const LAYERS: usize = 5;
 /// Imagelet with no more memory than that.
 fn limited(scratch: &Scratch) -> Imagelet {
     let imagelet = Imagelet::shaped(FORMAT, &scratch.join("store"));
-    match MemoryCgroup::new(scratch, BUDGET) {
+    match Cgroup::of_memory(scratch, BUDGET) {
         Some(cgroup) => imagelet.through(&cgroup.words().iter().map(String::as_str).collect::<Vec<_>>()),
         None => imagelet,
     }

@@ -9,6 +9,9 @@ mod bad_input;
 mod budget;
 #[path = "check.rs"]
 mod check;
+#[cfg(target_arch = "x86_64")]
+#[path = "faults.rs"]
+mod faults;
 #[path = "full_disk.rs"]
 mod full_disk;
 #[path = "gc_full.rs"]

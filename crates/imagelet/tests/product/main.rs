@@ -30,6 +30,7 @@ mod interrupt;
 mod kill;
 mod layers;
 mod layout;
+mod limits;
 mod logs;
 mod memory;
 mod modes;

@@ -115,10 +115,18 @@ impl Inner {
         if let Err(error) = shape.verify(directory.as_fd()) {
             return Err(of_recipe(&error));
         }
-        let unsure = |what: &str, error: &dyn std::fmt::Display| Err(bad(format!("{what}: {error}"), false));
+        let unsure = |what: &str, error: &dyn std::error::Error| {
+            let mut detail = format!("{what}: {error}");
+            let mut cause = error.source();
+            while let Some(error) = cause {
+                detail = format!("{detail}: {error}");
+                cause = error.source();
+            }
+            Err(bad(detail, false))
+        };
         let ingest = match self.new_layer(shape) {
             Ok(ingest) => ingest,
-            Err(error) => return unsure("there is no space for a copy to compare it with", &error),
+            Err(error) => return unsure("no copy to compare it with could be begun", &error),
         };
         let (reader, writer) = match io::pipe() {
             Ok(ends) => ends,
@@ -160,7 +168,7 @@ impl Inner {
             Err(error) => return unsure("no copy could be made to compare it with", &error),
         };
         let Place::Private { number, .. } = copy.place() else {
-            return unsure("no copy could be made to compare it with", &"it was taken");
+            return Err(bad("the copy to compare it with was taken".to_owned(), false));
         };
         let compared = layout::open_directory(&self.layout.ingest, &number.to_string())
             .and_then(|own| shape.difference(directory.as_fd(), own.as_fd(), &copy.outcome.implicit_dirs, cancelled));
@@ -174,7 +182,8 @@ impl Inner {
 }
 
 fn bad(detail: String, certain: bool) -> Verdict {
-    Verdict::Bad(Bad { kind: ProblemKind::DamagedLayer, detail, certain })
+    let kind = if certain { ProblemKind::DamagedLayer } else { ProblemKind::UncheckedLayer };
+    Verdict::Bad(Bad { kind, detail, certain })
 }
 
 fn of_recipe(error: &RecipeError) -> Verdict {

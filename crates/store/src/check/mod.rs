@@ -130,6 +130,8 @@ pub enum ProblemKind {
     Orphan,
     /// What a pull left over.
     LeftOver,
+    /// A layer could not be looked at: the machine was short of something. Nothing is done about it.
+    UncheckedLayer,
 }
 
 impl Problem {

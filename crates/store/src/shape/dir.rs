@@ -149,9 +149,7 @@ pub(super) fn tree_path(directory: &Path) -> PathBuf {
 }
 
 pub(super) fn is_there(layers: &OwnedFd, id: LayerId) -> bool {
-    let tree = layout::tree_of(id);
-    rustix::fs::statat(layers, tree.as_str(), AtFlags::SYMLINK_NOFOLLOW)
-        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir())
+    super::kind_of(layers, layout::tree_of(id).as_str(), id).is_some_and(FileType::is_dir)
 }
 
 fn tree(layer: BorrowedFd<'_>) -> io::Result<OwnedFd> {

@@ -129,8 +129,7 @@ pub(super) fn file_path(directory: &Path) -> PathBuf {
 }
 
 pub(super) fn is_there(layers: &OwnedFd, id: LayerId) -> bool {
-    rustix::fs::statat(layers, format!("{id}/{IMAGE}"), AtFlags::SYMLINK_NOFOLLOW)
-        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file())
+    super::kind_of(layers, &format!("{id}/{IMAGE}"), id).is_some_and(FileType::is_file)
 }
 
 /// The way to a directory.

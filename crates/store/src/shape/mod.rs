@@ -17,6 +17,8 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use attributes::{Attributes, Found};
 pub use choice::NewLayers;
+use rustix::fs::{AtFlags, FileType};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::recipe::RecipeError;
@@ -179,6 +181,19 @@ impl Shape {
         match self {
             Self::Dir => crate::check::difference(there, copy, implicit, cancelled),
             Self::Erofs => crate::check::image_difference(there, copy, implicit, cancelled),
+        }
+    }
+}
+
+/// What kind of file a layer is by this name, where it is one. One that cannot be looked at counts as missing, and that is told:
+/// whoever wants the layer brings it once more.
+fn kind_of(layers: &OwnedFd, name: &str, id: LayerId) -> Option<FileType> {
+    match rustix::fs::statat(layers, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => Some(FileType::from_raw_mode(stat.st_mode)),
+        Err(Errno::NOENT | Errno::NOTDIR) => None,
+        Err(error) => {
+            tracing::warn!(%error, layer = %id, "a layer cannot be looked at, and counts as missing");
+            None
         }
     }
 }

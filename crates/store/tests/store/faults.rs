@@ -5,85 +5,25 @@
 //! each error; otherwise each error is tried at some of them.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use imagelet_store::check::{CheckError, CheckOptions, Depth, ProblemKind};
-use imagelet_store::{
-    CommitError, ConvertError, ImageCommit, LayerFormat, LayerSource, OpenError, Store, StoreError, UnpackError,
-};
+use imagelet_store::{ImageCommit, LayerFormat, LayerSource, Store};
 use oci::{Digest, chain_id};
 use rustix::io::Errno;
-use testfault::{Class, Fault};
+use testfault::Fault;
+
+#[path = "faults_told.rs"]
+mod told;
 
 use super::support::{Image, NEVER, Tar, check_accounts, in_directories, list, options, plain_layer};
 
+use told::{Told, check_told, each};
+
 const ROOT: &str = "IMAGELET_STORE_FAULTS_ROOT";
 const WORK: &str = "IMAGELET_STORE_FAULTS_WORK";
-
-/// An error as callers see it.
-#[derive(Debug)]
-struct Told {
-    text: String,
-    full: bool,
-}
-
-fn told(error: &dyn std::error::Error, full: bool) -> Told {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(source) = next {
-        text = format!("{text}: {source}");
-        next = source.source();
-    }
-    Told { text, full }
-}
-
-fn is_full(error: &std::io::Error) -> bool {
-    matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
-}
-
-impl From<StoreError> for Told {
-    fn from(error: StoreError) -> Self {
-        told(&error, error.is_disk_full())
-    }
-}
-
-impl From<CommitError> for Told {
-    fn from(error: CommitError) -> Self {
-        told(&error, error.is_disk_full())
-    }
-}
-
-impl From<UnpackError> for Told {
-    fn from(error: UnpackError) -> Self {
-        told(&error, matches!(&error, UnpackError::Io { source, .. } if is_full(source)))
-    }
-}
-
-impl From<OpenError> for Told {
-    fn from(error: OpenError) -> Self {
-        let full = match &error {
-            OpenError::Io { source, .. } => is_full(source),
-            OpenError::Store(error) => error.is_disk_full(),
-            _ => false,
-        };
-        told(&error, full)
-    }
-}
-
-impl From<ConvertError> for Told {
-    fn from(error: ConvertError) -> Self {
-        told(&error, matches!(&error, ConvertError::Store(error) if error.is_disk_full()))
-    }
-}
-
-impl From<CheckError> for Told {
-    fn from(error: CheckError) -> Self {
-        told(&error, matches!(&error, CheckError::Store(error) if error.is_disk_full()))
-    }
-}
 
 /// What there is before each fault.
 struct Ground {
@@ -92,6 +32,10 @@ struct Ground {
     kept: Image,
     /// Comes and goes.
     moving: Image,
+    /// Is collected with it.
+    second: Image,
+    /// Of as many layers as are put into one image.
+    many: Image,
 }
 
 impl Ground {
@@ -102,7 +46,33 @@ impl Ground {
         Self {
             root: root.to_owned(),
             kept: Image::new("kept", std::slice::from_ref(&base)).with_blobs(),
+            second: Image::new("second", &[base.clone(), plain_layer("second", &[3; 5000])]),
             moving: Image::new("moving", &[base, dependent, own]).with_blobs(),
+            many: Image::new("many", &(0..61).map(|n| plain_layer(&format!("f{n}"), &[n])).collect::<Vec<_>>()),
+        }
+    }
+
+    /// Where images are mounted.
+    fn target(&self) -> PathBuf {
+        self.root.with_file_name("target")
+    }
+
+    /// What is mounted there, and anywhere below the store.
+    fn mounts(&self) -> Vec<String> {
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("readable");
+        let on = |line: &str| line.split(' ').nth(4).map(PathBuf::from).expect("a place");
+        let ours = |line: &&str| on(line) == self.target() || on(line).starts_with(&self.root);
+        mounts.lines().filter(ours).map(str::to_owned).collect()
+    }
+
+    /// No mount but one on the target, and no loop device but of that one.
+    fn look_at_mounts(&self) {
+        let mounts = self.mounts();
+        assert!(mounts.len() <= 1, "{mounts:#?}");
+        for device in std::fs::read_dir("/sys/block").into_iter().flatten().filter_map(Result::ok) {
+            let file = std::fs::read_to_string(device.path().join("loop/backing_file")).unwrap_or_default();
+            let ours = Path::new(&file).starts_with(&self.root);
+            assert!(!ours || !mounts.is_empty(), "{:?} is attached to {file}", device.file_name());
         }
     }
 
@@ -150,7 +120,8 @@ impl Ground {
         let images = store.images().expect("readable");
         assert!(images.iter().any(|image| image.id == self.kept.id()), "what was committed is there");
         for record in &images {
-            let image = [&self.kept, &self.moving].into_iter().find(|image| image.id() == record.id).expect("ours");
+            let ours = [&self.kept, &self.moving, &self.second, &self.many];
+            let image = ours.into_iter().find(|image| image.id() == record.id).expect("ours");
             assert_eq!((&record.config, &record.manifest), (&image.config, &image.manifest));
             assert!(store.image_is_whole(record), "{} has all its layers", record.id);
             for (layer, (_, tar)) in store.image_layers(record).expect("readable").iter().zip(&image.layers) {
@@ -176,7 +147,12 @@ struct Work {
     act: fn(&Ground, &Store) -> Result<(), Told>,
     /// Whether the work has been done.
     is_done: fn(&Ground, &Store) -> bool,
+    /// An ordinary run tries one call in so many.
+    step: u16,
 }
+
+/// Most works make some hundreds of calls.
+const SOME: u16 = 17;
 
 fn other_format() -> LayerFormat {
     if in_directories() { LayerFormat::Erofs } else { LayerFormat::Dir }
@@ -198,18 +174,107 @@ fn take_away(ground: &Ground, store: &Store) {
     store.remove_image(&ground.moving.id()).expect("removes");
 }
 
+fn unmount(ground: &Ground, store: &Store) {
+    if !ground.mounts().is_empty() {
+        store.unmount_image(&ground.target()).expect("unmounts");
+    }
+}
+
+fn bring_many(ground: &Ground, store: &Store) {
+    if store.image(&ground.many.id()).expect("readable").is_none() {
+        ground.many.pull(store, "docker.io/library/many:1");
+    }
+}
+
+fn mount(ground: &Ground, store: &Store, image: &Image, writable: bool) -> Result<(), Told> {
+    let record = store.image(&image.id())?.expect("there");
+    let upper = ground.root.with_file_name("writable");
+    Ok(store.mount_image(&record, &ground.target(), writable.then_some(&*upper))?)
+}
+
+/// Whether this file is to be seen where images are mounted.
+fn shows(ground: &Ground, file: &str) -> bool {
+    let mounted = !ground.mounts().is_empty();
+    if mounted {
+        std::fs::read(ground.target().join(file)).expect("the whole image is to be seen");
+    }
+    mounted
+}
+
 const WORKS: &[Work] = &[
+    Work {
+        name: "mount",
+        before: |ground, store| {
+            unmount(ground, store);
+            bring(ground, store);
+        },
+        act: |ground, store| mount(ground, store, &ground.moving, false),
+        is_done: |ground, _| shows(ground, "d/small"),
+        step: 5,
+    },
+    Work {
+        name: "writable mount",
+        before: |ground, store| {
+            unmount(ground, store);
+            bring(ground, store);
+        },
+        act: |ground, store| mount(ground, store, &ground.moving, true),
+        is_done: |ground, _| shows(ground, "d/small"),
+        step: 5,
+    },
+    Work {
+        name: "mount of many",
+        before: |ground, store| {
+            unmount(ground, store);
+            bring_many(ground, store);
+        },
+        act: |ground, store| mount(ground, store, &ground.many, false),
+        is_done: |ground, _| shows(ground, "d/f60"),
+        // Sixty layers are opened and read, and looked at each time.
+        step: 211,
+    },
+    Work {
+        name: "unmount",
+        before: |ground, store| {
+            bring(ground, store);
+            if ground.mounts().is_empty() {
+                mount(ground, store, &ground.moving, false).unwrap_or_else(|error| panic!("mounts: {error:?}"));
+            }
+        },
+        act: |ground, store| Ok(store.unmount_image(&ground.target())?),
+        is_done: |ground, _| ground.mounts().is_empty(),
+        step: 5,
+    },
+    Work {
+        name: "collection",
+        before: |ground, store| {
+            bring(ground, store);
+            ground.second.pull(store, "docker.io/library/second:1");
+        },
+        act: |ground, store| {
+            let is_there = |image: &&Image| store.image(&image.id()).is_ok_and(|image| image.is_some());
+            let ids: Vec<Digest> =
+                [&ground.moving, &ground.second].into_iter().filter(is_there).map(Image::id).collect();
+            store.remove_images(&ids).into_iter().try_for_each(|removed| Ok(removed.map(drop)?))
+        },
+        is_done: |ground, store| {
+            !ground.has_moving(store) && store.image(&ground.second.id()).expect("readable").is_none()
+        },
+        step: SOME,
+    },
     Work {
         name: "pull",
         before: take_away,
         act: |ground, store| ground.pull(store),
         is_done: |ground, store| ground.has_moving(store),
+        step: SOME,
     },
     Work {
         name: "removal",
         before: bring,
         act: |ground, store| Ok(store.remove_image(&ground.moving.id()).map(drop)?),
         is_done: |ground, store| !ground.has_moving(store),
+        step: SOME,
     },
     Work {
         name: "conversion",
@@ -230,6 +295,7 @@ const WORKS: &[Work] = &[
             let paths = store.layer_directories(&record).expect("readable");
             paths.iter().all(|path| path.is_dir() != in_directories())
         },
+        step: SOME,
     },
     Work {
         name: "check",
@@ -251,24 +317,9 @@ const WORKS: &[Work] = &[
             let record = store.image(&ground.moving.id()).expect("readable").expect("there");
             !store.image_is_whole(&record) && !ground.root.join("layers/77777").exists()
         },
+        step: SOME,
     },
 ];
-
-/// How calls fail.
-fn faults() -> Vec<(&'static str, Class, Errno, bool)> {
-    vec![
-        ("the disk is full", Class::Space, Errno::NOSPC, true),
-        ("the disk is full for a moment", Class::Space, Errno::NOSPC, false),
-        ("the quota is used up", Class::Space, Errno::DQUOT, true),
-        ("the medium fails", Class::Any, Errno::IO, true),
-        ("the medium fails once", Class::Any, Errno::IO, false),
-        ("the file system becomes read-only", Class::Change, Errno::ROFS, true),
-        ("the kernel has no memory for a moment", Class::Any, Errno::NOMEM, false),
-        ("no descriptor is left", Class::Descriptor, Errno::MFILE, true),
-        ("no descriptor is left for a moment", Class::Descriptor, Errno::MFILE, false),
-        ("no thread can be started", Class::Thread, Errno::AGAIN, true),
-    ]
-}
 
 /// Runs in the process whose calls fail. In an ordinary run there is no root, and it has nothing to do.
 #[test]
@@ -287,68 +338,18 @@ fn child() {
     let found = match WORKS.iter().find(|known| known.name == work) {
         Some(work) => {
             ground.kept.pull(&ground.opened(), "docker.io/library/kept:1");
-            each(all, &ground, |context, fault| try_work(&ground, work, context, fault))
+            let step = if all { 1 } else { work.step };
+            each(step, &ground, |context, fault| try_work(&ground, work, context, fault))
         }
-        None => each(all, &ground, |context, fault| try_opening(&ground, work == "making", context, fault)),
+        None => each(if all { 1 } else { SOME }, &ground, |context, fault| {
+            try_opening(&ground, work == "making", context, fault)
+        }),
     };
     writeln!(std::io::stdout(), "POINTS {}", found.points).expect("the parent reads");
     for bad in &found.bad {
         writeln!(std::io::stdout(), "BAD {bad}").expect("the parent reads");
     }
     assert!(found.bad.is_empty());
-}
-
-#[derive(Default)]
-struct Found {
-    points: u32,
-    /// The faults after which something was not as it should be.
-    bad: Vec<String>,
-}
-
-/// Tries each fault at each call, or at some, until the work has no more calls.
-fn each(all: bool, ground: &Ground, mut attempt: impl FnMut(&str, Fault) -> bool) -> Found {
-    let mut found = Found::default();
-    let step = if all { 1 } else { 17 };
-    for (number, (name, class, errno, lasting)) in faults().iter().copied().enumerate() {
-        // Those that are left out with one fault are tried with another.
-        let mut at = if all { 1 } else { 1 + u16::try_from(number).expect("few") * 5 % step };
-        loop {
-            let context = format!("{name}, from call {at} on");
-            let fault = Fault { class, errno, at, lasting };
-            match catch_unwind(AssertUnwindSafe(|| attempt(&context, fault))) {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(panic) => {
-                    testfault::disarm();
-                    let said = panic.downcast_ref::<String>().cloned();
-                    let said = said.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-                    found.bad.push(format!("{context}: {}", said.unwrap_or_default()));
-                    if found.bad.len() >= 200 {
-                        return found;
-                    }
-                    // The others are to be seen as well.
-                    let _ = std::fs::remove_dir_all(&ground.root);
-                    ground.kept.pull(&ground.opened(), "docker.io/library/kept:1");
-                }
-            }
-            found.points += 1;
-            at += step;
-        }
-    }
-    found
-}
-
-/// `reported`: what was found is no error, but a part of a report.
-fn check_told(context: &str, fault: Fault, error: &Told, reported: bool) {
-    let Told { text, full } = error;
-    assert!(!text.contains('\n') && !text.contains("PoisonError"), "{context}: one line: {text}");
-    let is_space = [Errno::NOSPC, Errno::DQUOT].contains(&fault.errno);
-    assert!(*full == is_space || reported, "{context}: the right kind: {text}");
-    let cause = std::io::Error::from(fault.errno).to_string();
-    // A layer that cannot be looked at is not there; who pulls unpacks it once more.
-    let reported = reported || text.contains("must be unpacked again");
-    assert!(text.contains(&cause) || reported, "{context}: says why: {text}");
-    assert!(text.len() > cause.len() + 8, "{context}: and what was done: {text}");
 }
 
 /// Answers whether a call failed: then there may be more.
@@ -370,6 +371,7 @@ fn try_work(ground: &Ground, work: &Work, context: &str, fault: Fault) -> bool {
     if !damaged {
         ground.look(&store);
     }
+    ground.look_at_mounts();
     let is_done = (work.is_done)(ground, &store);
     match &done {
         Ok(()) => assert!(is_done, "{context}: what is said to be done is done"),
@@ -390,8 +392,11 @@ fn try_work(ground: &Ground, work: &Work, context: &str, fault: Fault) -> bool {
         (work.act)(ground, &store).unwrap_or_else(|error| panic!("{context}: the next try: {error:?}"));
         assert!((work.is_done)(ground, &store), "{context}: the next try has done it");
     }
+    // While an image is mounted, there may be an empty directory more beside a layer.
+    unmount(ground, &store);
     drop(store);
     let store = ground.opened();
+    ground.look_at_mounts();
     if damaged {
         ground.pull(&store).unwrap_or_else(|error| panic!("{context}: heals: {error:?}"));
     }
@@ -471,10 +476,23 @@ fn a_pull_with_each_number_of_descriptors() {
     fail_at_every_step("descriptors");
 }
 
+/// Nothing is mounted there when this is gone.
+struct Unmounted(PathBuf);
+
+impl Drop for Unmounted {
+    fn drop(&mut self) {
+        while rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH).is_ok() {}
+    }
+}
+
 /// Traces a process that does the work again and again.
 fn fail_at_every_step(work: &str) {
     let top = tempfile::tempdir_in("/dev/shm").expect("a tmpfs");
     let root = top.path().join("store");
+    for name in ["target", "writable"] {
+        std::fs::create_dir(top.path().join(name)).expect("creates");
+    }
+    let _last = Unmounted(top.path().join("target"));
     let module = module_path!().split_once("::").expect("it is no crate").1;
     let program = std::env::current_exe().expect("a test is a program");
     #[expect(clippy::disallowed_methods, reason = "only another process can be traced")]
@@ -501,7 +519,32 @@ fn fail_at_every_step(work: &str) {
     let points = rest.lines().find_map(|line| line.strip_prefix("POINTS ")).expect("it came to its end");
     writeln!(std::io::stdout(), "{work}: {points} faults; {:?}", traced.by_call).expect("writes");
     assert!(points.parse::<u32>().expect("a number") > 5, "{work}: {points} faults are too few");
-    assert!(list(top.path()).len() <= 1);
+    assert!(list(top.path()).len() <= 3);
+}
+
+#[test]
+fn every_step_of_a_mount_may_fail() {
+    fail_at_every_step("mount");
+}
+
+#[test]
+fn every_step_of_a_writable_mount_may_fail() {
+    fail_at_every_step("writable mount");
+}
+
+#[test]
+fn every_step_of_a_mount_of_many_layers_may_fail() {
+    fail_at_every_step("mount of many");
+}
+
+#[test]
+fn every_step_of_an_unmount_may_fail() {
+    fail_at_every_step("unmount");
+}
+
+#[test]
+fn every_step_of_a_collection_may_fail() {
+    fail_at_every_step("collection");
 }
 
 #[test]

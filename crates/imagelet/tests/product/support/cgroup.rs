@@ -1,5 +1,5 @@
-//! A cgroup that gives what runs in it only so much memory, page cache included. It is removed with the scratch that it is
-//! named after. Version 1 and version 2.
+//! A cgroup that gives what runs in it only so much memory, page cache included, or so many threads. It is removed with the
+//! scratch that it is named after. Version 1 and version 2.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,38 +7,62 @@ use std::path::{Path, PathBuf};
 use super::scratch::Scratch;
 
 /// The cgroup.
-pub(crate) struct MemoryCgroup(PathBuf);
+pub(crate) struct Cgroup {
+    path: PathBuf,
+    /// The file with the limit.
+    limit: &'static str,
+}
 
-impl MemoryCgroup {
-    /// A new one. `None`: this machine has no memory controller that a test can use, which is told.
+impl Cgroup {
+    /// A new one with so much memory. `None`: this machine has no memory controller that a test can use, which is told.
+    #[track_caller]
+    pub(crate) fn of_memory(scratch: &Scratch, bytes: u64) -> Option<Self> {
+        Self::new(scratch, "memory", ["memory.limit_in_bytes", "memory.max"], bytes)
+    }
+
+    /// The same with so many processes and threads.
+    #[track_caller]
+    pub(crate) fn of_threads(scratch: &Scratch, threads: u64) -> Option<Self> {
+        Self::new(scratch, "pids", ["pids.max", "pids.max"], threads)
+    }
+
     #[track_caller]
     #[expect(clippy::print_stderr, reason = "whoever reads the test's output is to know what was not tested")]
-    pub(crate) fn new(scratch: &Scratch, bytes: u64) -> Option<Self> {
+    fn new(scratch: &Scratch, controller: &str, limits: [&'static str; 2], most: u64) -> Option<Self> {
         let root = Path::new("/sys/fs/cgroup");
-        let (hierarchy, limit) = if root.join("memory/tasks").exists() {
-            (root.join("memory"), "memory.limit_in_bytes")
-        } else if controllers(root).any(|name| name == "memory") {
-            let _ = fs::write(root.join("cgroup.subtree_control"), "+memory");
-            (root.to_path_buf(), "memory.max")
+        let enable = format!("+{controller}");
+        let is_old = root.join(controller).join("tasks").exists();
+        let hierarchy = if is_old {
+            root.join(controller)
+        } else if controllers(root).any(|name| name == controller) {
+            let _ = fs::write(root.join("cgroup.subtree_control"), &enable);
+            root.to_path_buf()
         } else {
-            eprintln!("this machine has no memory controller: the limit is not enforced, only the peak is looked at");
+            eprintln!("this machine has no controller {controller}: its limit is not enforced");
             return None;
         };
         let parent = hierarchy.join(scratch.cgroup().trim_start_matches('/'));
         let path = parent.join("limited");
         fs::create_dir_all(&parent).expect("make a cgroup");
-        if limit == "memory.max" {
-            fs::write(parent.join("cgroup.subtree_control"), "+memory").expect("hand the controller down");
+        if !is_old {
+            fs::write(parent.join("cgroup.subtree_control"), enable).expect("hand the controller down");
         }
         fs::create_dir_all(&path).expect("make a cgroup");
-        fs::write(path.join(limit), bytes.to_string()).expect("limit the memory of a cgroup");
-        Some(Self(path))
+        let cgroup = Self { path, limit: limits[usize::from(!is_old)] };
+        cgroup.set(most);
+        Some(cgroup)
+    }
+
+    /// From now on this is the limit.
+    #[track_caller]
+    pub(crate) fn set(&self, most: u64) {
+        fs::write(self.path.join(self.limit), most.to_string()).expect("limit a cgroup");
     }
 
     /// What starts a program in it, for [`super::Imagelet::through`].
     pub(crate) fn words(&self) -> Vec<String> {
         let enter = "echo $$ >$0 && exec \"$@\"".to_owned();
-        vec!["/bin/sh".into(), "-c".into(), enter, self.0.join("cgroup.procs").display().to_string()]
+        vec!["/bin/sh".into(), "-c".into(), enter, self.path.join("cgroup.procs").display().to_string()]
     }
 }
 

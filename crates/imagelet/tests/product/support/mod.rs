@@ -5,6 +5,8 @@ pub(crate) mod cli;
 pub(crate) mod clock;
 pub(crate) mod containerd;
 pub(crate) mod disk;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod faulty;
 pub(crate) mod front;
 pub(crate) mod gate;
 pub(crate) mod gc;

@@ -1,0 +1,414 @@
+//! Faults of the machine below the whole program: while a command pulls, removes, collects, converts, mounts, reads or checks, a
+//! system call of its fails, once or from then on. It ends by itself with the exit code of the table, says in one line what
+//! could not be done and why, and panics never; what was there before is whole, nothing half is visible, mounted, attached or
+//! left over, and the same command does it once the fault is gone.
+//!
+//! `IMAGELET_FAULTS=all` looks at each call with each error; otherwise each error is tried at one call of each command, which
+//! is another one in each. The store is on a tmpfs, whose syncs cost nothing.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+
+use rustix::io::Errno;
+use testfault::{Class, Fault};
+
+use super::FORMAT;
+use crate::support::images::Image;
+use crate::support::manifests::{Manifests, Pod};
+use crate::support::process::{run, tool};
+use crate::support::random::noise_of;
+use crate::support::scene::Scene;
+use crate::support::{Imagelet, Packing};
+
+/// How calls fail.
+struct Trouble {
+    name: &'static str,
+    class: Class,
+    errno: Errno,
+    lasting: bool,
+}
+
+const fn trouble(name: &'static str, class: Class, errno: Errno, lasting: bool) -> Trouble {
+    Trouble { name, class, errno, lasting }
+}
+
+const TROUBLES: &[Trouble] = &[
+    trouble("the disk is full", Class::Space, Errno::NOSPC, true),
+    trouble("the disk is full for a moment", Class::Space, Errno::NOSPC, false),
+    trouble("the quota is used up", Class::Space, Errno::DQUOT, true),
+    trouble("a file may not become so long", Class::Space, Errno::FBIG, true),
+    trouble("the medium fails", Class::Any, Errno::IO, true),
+    trouble("the medium fails once", Class::Any, Errno::IO, false),
+    trouble("the file system becomes read-only", Class::Change, Errno::ROFS, true),
+    trouble("the kernel has no memory for a moment", Class::Any, Errno::NOMEM, false),
+    trouble("a call is interrupted", Class::Any, Errno::INTR, false),
+    trouble("no descriptor is left", Class::Descriptor, Errno::MFILE, true),
+    trouble("no descriptor is left for a moment", Class::Descriptor, Errno::MFILE, false),
+    trouble("the machine has no file left", Class::Descriptor, Errno::NFILE, true),
+    trouble("no thread can be started", Class::Thread, Errno::AGAIN, true),
+    trouble("no thread can be started for a moment", Class::Thread, Errno::AGAIN, false),
+    trouble("a connection breaks", Class::Network, Errno::CONNRESET, false),
+    trouble("the network has no memory for a moment", Class::Network, Errno::NOBUFS, false),
+    trouble("a mount fails", Class::Mount, Errno::NOMEM, false),
+    trouble("mounts fail", Class::Mount, Errno::IO, true),
+];
+
+/// What there is around each fault.
+struct Ground {
+    _scene: Scene,
+    imagelet: Imagelet,
+    /// What calls must be about to count: the store, and where is mounted.
+    memory: PathBuf,
+    kept: (String, Image),
+    moving: (String, Image),
+    manifest: String,
+    target: PathBuf,
+}
+
+/// What a file of the image that comes and goes has.
+const CONTENT: &str = "the upper layer has it\n";
+
+impl Ground {
+    fn new() -> Self {
+        let s = Scene::shaped(FORMAT);
+        let memory = s.scratch.directory("memory");
+        run(tool("mount").args(["-t", "tmpfs", "-o", "size=256m", "test"]).arg(&memory));
+        let imagelet =
+            Imagelet::shaped(FORMAT, &memory.join("store")).hasty().global("--image-gc-high-threshold", "100");
+        let base = s.file_layer("d/base", noise_of("base", 3000), Packing::Gzip);
+        // One that is unpacked while it comes, and one that is there before.
+        let large = s.file_layer("d/large", noise_of("large", 700 << 10), Packing::Gzip);
+        let upper = s.file_layer("d/upper", CONTENT, Packing::Gzip);
+        let push = |name: &str, layers: &[crate::support::images::Layer]| {
+            let image = s.layout.image(layers);
+            (s.registry.push(&s.layout, &image, name), image)
+        };
+        let kept = push("faults/kept:1", std::slice::from_ref(&base));
+        let moving = push("faults/moving:1", &[base, large, upper]);
+        imagelet.ok(&["pull", &kept.0]);
+        imagelet.ok(&["pin", &kept.0]);
+        let pod = Pod { namespace: "default", name: "pod", image: &moving.0, policy: "IfNotPresent", secrets: &[] };
+        let manifest = Manifests::new().pod(pod).write(&s.scratch.join("pod.yaml"));
+        let target = memory.join("target");
+        fs::create_dir(&target).expect("creates");
+        Self { _scene: s, imagelet, memory, kept, moving, manifest, target }
+    }
+
+    fn has_moving(&self) -> bool {
+        let ids = self.imagelet.ids();
+        assert!(ids.contains(&self.kept.1.id), "what was there before is there");
+        ids.contains(&self.moving.1.id)
+    }
+
+    fn bring(&self) {
+        self.imagelet.ok(&["pull", "-q", &self.moving.0]);
+    }
+
+    fn take_away(&self) {
+        if self.has_moving() {
+            self.imagelet.ok(&["rmi", &self.moving.0]);
+        }
+    }
+
+    fn is_mounted(&self) -> bool {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").expect("readable");
+        let on = self.target.display().to_string();
+        mounts.lines().any(|line| line.split(' ').nth(4) == Some(&on))
+    }
+
+    fn mount(&self) {
+        if !self.is_mounted() {
+            self.imagelet.ok(&["mount", &self.moving.0, &self.target.display().to_string()]);
+        }
+    }
+
+    fn unmount(&self) {
+        if self.is_mounted() {
+            self.imagelet.ok(&["unmount", &self.target.display().to_string()]);
+        }
+    }
+
+    fn layers(&self) -> PathBuf {
+        self.memory.join("store/layers")
+    }
+
+    /// Layers that are directories, and those that are files.
+    fn shapes(&self) -> (usize, usize) {
+        let layers = fs::read_dir(self.layers()).expect("a store").map(|entry| entry.expect("an entry").path());
+        layers.fold((0, 0), |(dir, erofs), layer| {
+            (dir + usize::from(layer.join("fs").is_dir()), erofs + usize::from(layer.join("layer.erofs").is_file()))
+        })
+    }
+
+    /// Nothing is half, left over, mounted or attached; accounts are right.
+    fn look(&self, context: &str) {
+        let report = self.imagelet.json(&["check"]);
+        assert_eq!(report["problems"], serde_json::json!([]), "{context}");
+        let left = fs::read_dir(self.memory.join("store/ingest")).expect("a store").count();
+        assert_eq!(left, 0, "{context}: something half is left");
+        let layers = fs::read_dir(self.layers()).expect("a store").count();
+        assert_eq!(layers, if self.has_moving() { 3 } else { 1 }, "{context}: layers on the disk");
+        let mounts = fs::read_to_string("/proc/self/mountinfo").expect("readable");
+        let below = self.memory.display().to_string() + "/";
+        let mounts: Vec<&str> = mounts.lines().filter(|line| line.contains(&below)).collect();
+        assert_eq!(mounts.len(), usize::from(self.is_mounted()), "{context}: {mounts:#?}");
+        for device in fs::read_dir("/sys/block").into_iter().flatten().filter_map(Result::ok) {
+            let file = fs::read_to_string(device.path().join("loop/backing_file")).unwrap_or_default();
+            let attached = file.starts_with(&below) && !self.is_mounted();
+            assert!(!attached, "{context}: {:?} is attached to {file}", device.file_name());
+        }
+    }
+}
+
+/// A command.
+struct Work {
+    name: &'static str,
+    args: fn(&Ground) -> Vec<String>,
+    /// Brings the ground to where the command begins.
+    before: fn(&Ground),
+    /// Whether it has been done. `stdout`: of a run that ended well.
+    is_done: fn(&Ground, Option<&str>) -> bool,
+    /// The kinds of calls in which it may fail.
+    classes: &'static [Class],
+}
+
+const FILES: &[Class] = &[Class::Space, Class::Change, Class::Any, Class::Descriptor, Class::Thread];
+const PULLS: &[Class] = &[Class::Space, Class::Change, Class::Any, Class::Descriptor, Class::Thread, Class::Network];
+const MOUNTS: &[Class] = &[Class::Space, Class::Change, Class::Any, Class::Descriptor, Class::Thread, Class::Mount];
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+const PULL: Work = Work {
+    name: "pull",
+    args: |g| words(&["pull", &g.moving.0]),
+    before: Ground::take_away,
+    is_done: |g, _| g.has_moving(),
+    classes: PULLS,
+};
+
+const ENSURE: Work = Work {
+    name: "ensure",
+    args: |g| words(&["ensure", "-f", &g.manifest]),
+    before: Ground::take_away,
+    is_done: |g, _| g.has_moving(),
+    classes: PULLS,
+};
+
+const RMI: Work = Work {
+    name: "rmi",
+    args: |g| words(&["rmi", &g.moving.0]),
+    before: Ground::bring,
+    is_done: |g, _| !g.has_moving(),
+    classes: FILES,
+};
+
+const GC: Work = Work {
+    name: "gc",
+    args: |_| words(&["gc", "--all-unused"]),
+    before: Ground::bring,
+    is_done: |g, _| !g.has_moving(),
+    classes: FILES,
+};
+
+const CONVERT: Work = Work {
+    name: "convert",
+    args: |g| words(&["convert", "--to", if FORMAT == "dir" { "erofs" } else { "dir" }, &g.moving.0]),
+    before: |g| {
+        // The layer below is the other image's as well.
+        g.take_away();
+        g.imagelet.ok(&["convert", "--to", FORMAT, "--all"]);
+        g.bring();
+    },
+    is_done: |g, _| g.shapes() == if FORMAT == "dir" { (0, 3) } else { (3, 0) },
+    classes: FILES,
+};
+
+const MOUNT: Work = Work {
+    name: "mount",
+    args: |g| words(&["mount", &g.moving.0, &g.target.display().to_string()]),
+    before: |g| {
+        g.unmount();
+        g.bring();
+    },
+    is_done: |g, _| {
+        let mounted = g.is_mounted();
+        if mounted {
+            assert_eq!(fs::read_to_string(g.target.join("d/upper")).expect("there"), CONTENT);
+        }
+        mounted
+    },
+    classes: MOUNTS,
+};
+
+const UNMOUNT: Work = Work {
+    name: "unmount",
+    args: |g| words(&["unmount", &g.target.display().to_string()]),
+    before: |g| {
+        g.bring();
+        g.mount();
+    },
+    is_done: |g, _| !g.is_mounted(),
+    classes: MOUNTS,
+};
+
+const CAT: Work = Work {
+    name: "cat",
+    args: |g| words(&["cat", &g.moving.0, "/d/upper"]),
+    before: Ground::bring,
+    is_done: |_, stdout| stdout.is_none_or(|said| said == CONTENT),
+    classes: FILES,
+};
+
+const LS: Work = Work {
+    name: "ls",
+    args: |g| words(&["ls", &g.moving.0, "/d"]),
+    before: Ground::bring,
+    is_done: |_, stdout| stdout.is_none_or(|said| ["base", "large", "upper"].iter().all(|name| said.contains(name))),
+    classes: FILES,
+};
+
+const CHECK: Work = Work {
+    name: "check",
+    args: |_| words(&["check", "--deep"]),
+    before: Ground::bring,
+    is_done: |_, _| true,
+    classes: FILES,
+};
+
+/// What was tried.
+#[derive(Default)]
+struct Found {
+    points: u32,
+    codes: BTreeMap<String, u32>,
+    bad: Vec<String>,
+}
+
+fn try_each(works: &[Work]) {
+    let g = Ground::new();
+    #[expect(clippy::disallowed_methods, reason = "the long form of a test is asked for by the environment")]
+    let all = std::env::var("IMAGELET_FAULTS").is_ok_and(|value| value == "all");
+    let mut found = Found::default();
+    for (number, work) in works.iter().enumerate() {
+        let mut counted: BTreeMap<Class, u32> = BTreeMap::new();
+        for (place, trouble) in TROUBLES.iter().enumerate() {
+            if !work.classes.contains(&trouble.class) {
+                continue;
+            }
+            let calls = *counted.entry(trouble.class).or_insert_with(|| count(&g, work, trouble.class));
+            assert!(calls > 0 || work.name == "unmount", "{}: no call of {:?}", work.name, trouble.class);
+            // Each trouble of a command elsewhere, and the same trouble of another command elsewhere as well.
+            let few = |number: usize| u32::try_from(number).expect("few");
+            let at = 1 + calls * few((place * 7 + number * 5) % TROUBLES.len()) / few(TROUBLES.len());
+            let places = if all || calls == 0 { 1..=calls } else { at..=at };
+            for at in places {
+                let fault = Fault {
+                    class: trouble.class,
+                    errno: trouble.errno,
+                    at: u16::try_from(at).expect("not so many calls"),
+                    lasting: trouble.lasting,
+                };
+                let context = format!("{}: {}, call {at} of {calls}", work.name, trouble.name);
+                let tried = catch_unwind(AssertUnwindSafe(|| attempt(&g, work, &context, fault)));
+                match tried {
+                    Ok(end) => *found.codes.entry(end).or_default() += 1,
+                    Err(panic) => {
+                        let said = panic.downcast_ref::<String>().cloned();
+                        let said = said.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+                        found.bad.push(format!("{context}: {}", said.unwrap_or_default()));
+                    }
+                }
+                found.points += 1;
+            }
+        }
+    }
+    g.unmount();
+    writeln!(std::io::stdout(), "{} faults; ends: {:?}", found.points, found.codes).expect("writes");
+    assert!(found.bad.is_empty(), "{} of {}:\n{}", found.bad.len(), found.points, found.bad.join("\n"));
+}
+
+/// How many calls of this kind the command makes.
+fn count(g: &Ground, work: &Work, class: Class) -> u32 {
+    (work.before)(g);
+    let args = (work.args)(g);
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let none = Fault { class, errno: Errno::IO, at: u16::MAX, lasting: false };
+    let (done, traced) = g.imagelet.faulty(&args, &g.memory, none);
+    assert_eq!(done.code, Some(0), "{}: without a fault, {}: {}", work.name, traced.end, done.stderr);
+    traced.calls
+}
+
+/// One fault, and what came of it. Answers how it ended.
+fn attempt(g: &Ground, work: &Work, context: &str, fault: Fault) -> String {
+    (work.before)(g);
+    let args = (work.args)(g);
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let (done, traced) = g.imagelet.faulty(&args, &g.memory, fault);
+    let said = &done.stderr;
+    let context = &format!("{context}: {}, exit code {:?}", traced.last.join(", "), done.code);
+    assert!(!said.contains("panicked at") && !said.contains("fault of the program"), "{context}:\n{said}");
+    let stdout = (done.code == Some(0)).then_some(done.stdout.as_str());
+    let is_done = (work.is_done)(g, stdout);
+    match done.code {
+        Some(0) => assert!(is_done, "{context}: what is said to be done is done:\n{said}"),
+        Some(1 | 69) => {
+            assert!(traced.failed > 0, "{context}: it fails by itself:\n{said}");
+            check_told(context, fault, &done.stdout, said);
+            assert!(done.code == Some(1) || fault.class == Class::Network, "{context}:\n{said}");
+        }
+        _ => panic!("{context}: {}:\n{said}", traced.end),
+    }
+    if work.name != "check" && done.code != Some(0) {
+        if !is_done {
+            g.imagelet.ok(&args);
+        }
+        assert!((work.is_done)(g, None), "{context}: the next try has done it");
+    }
+    g.look(context);
+    traced.end
+}
+
+/// One line says what could not be done, and why.
+fn check_told(context: &str, fault: Fault, stdout: &str, stderr: &str) {
+    let errors: Vec<&str> = stderr.lines().filter(|line| line.starts_with("error: ")).collect();
+    assert_eq!(errors.len(), 1, "{context}: one line of error:\n{stderr}");
+    let cause = std::io::Error::from(fault.errno).to_string();
+    // Where an error is one problem of a report, the report says why.
+    let said = stdout.contains(&cause) || stderr.contains(&cause);
+    assert!(said, "{context}: says why ({cause}):\n{stdout}{stderr}");
+    assert!(errors[0].len() > cause.len() + 16, "{context}: and what was done:\n{stderr}");
+}
+
+#[test]
+fn faults_of_pulls() {
+    try_each(&[PULL]);
+}
+
+#[test]
+fn faults_of_pulls_for_pods() {
+    try_each(&[ENSURE]);
+}
+
+#[test]
+fn faults_of_removals_and_collections() {
+    try_each(&[RMI, GC]);
+}
+
+#[test]
+fn faults_of_conversions() {
+    try_each(&[CONVERT]);
+}
+
+#[test]
+fn faults_of_mounts() {
+    try_each(&[MOUNT, UNMOUNT]);
+}
+
+#[test]
+fn faults_of_readers_and_checks() {
+    try_each(&[CAT, LS, CHECK]);
+}
