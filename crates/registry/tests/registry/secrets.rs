@@ -35,7 +35,8 @@ async fn a_store_that_tells_what_it_was_asked_with() {
     let last = format!("{}/v2/app/blobs/{}?{SIGNATURE}=sum%2Fof+all+things&X-Amz-Expires=60", store.url(), blob.digest);
     registry.faults().always("/blobs/", Fault::Location { url: first });
     store.faults().always("/hop", Fault::Location { url: last });
-    let body = "<Error>the sum/of all things (sum%2Fof+all+things) for ticket-of-the-first-hop has expired</Error>".to_owned();
+    let body =
+        "<Error>the sum/of all things (sum%2Fof+all+things) for ticket-of-the-first-hop has expired</Error>".to_owned();
     let times = 2;
     store.faults().times("/blobs/", times, Fault::Status { code: 403, headers: vec![], body });
     let session = session(&client_of(vec![host(&registry.url(), true)], quick()), &registry, "app", None);
