@@ -44,7 +44,9 @@ fn expected(events: &[Event]) -> (Expected, bool, Option<String>) {
         let words: Vec<&str> = text.split(' ').collect();
         let mut names: Vec<&str> = Vec::new();
         let (mut is, mut may) = (None, None);
-        shape = None;
+        if !matches!(words[0], "removing" | "removed") {
+            shape = None;
+        }
         match words[..] {
             ["pulling", name, id] => (names, may) = (vec![name], Some(Some(id.to_owned()))),
             ["pulled", name, id] => (names, is, unclean) = (vec![name], Some(Some(id.to_owned())), true),
