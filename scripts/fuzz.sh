@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs every harness of fuzz/ under libFuzzer for so many CPU minutes each, on the committed corpora: fuzz.sh [MINUTES [NAME…]].
-# What crashes is kept in fuzz/artifacts; new finds stay in fuzz/target/found, and `fuzz.sh merge` puts the smallest of them that
-# reach as much into fuzz/corpus. JOBS harnesses run at a time (one a processor). Needs a C++ compiler.
+# What crashes is kept in fuzz/artifacts; new finds stay in fuzz/target/found, and `fuzz.sh merge [NAME…]` puts the smallest of them
+# that reach as much into fuzz/corpus. JOBS harnesses run at a time (one a processor). Needs a C++ compiler.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../fuzz"
 
@@ -22,8 +22,11 @@ longest() { # of a corpus: what libFuzzer makes longer than that is seldom worth
 }
 
 if [ "${1:-}" = merge ]; then
-  for name in $(names); do
+  shift
+  [ $# -gt 0 ] || set -- $(names)
+  for name in "$@"; do
     new=$(mktemp -d)
+    mkdir -p "target/found/$name"
     FUZZ=$name "$program" -merge=1 -max_len="$(longest "$name")" -rss_limit_mb=4096 "$new" "corpus/$name" "target/found/$name" 2>/dev/null
     # The largest add little: what does not fit is left out.
     rm -rf "corpus/$name" && mkdir -p "corpus/$name"
