@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs every harness of fuzz/ under libFuzzer for so many CPU minutes each, on the committed corpora: fuzz.sh [MINUTES [NAME…]].
-# What crashes is kept in fuzz/artifacts; new finds stay in fuzz/target/found, and `fuzz.sh merge [NAME…]` puts the smallest of them
-# that reach as much into fuzz/corpus. JOBS harnesses run at a time (one a processor). Needs a C++ compiler.
+# What crashes is kept in fuzz/artifacts; new finds stay in fuzz/target/found, and `fuzz.sh merge [NAME…]` puts some of them
+# that reach more into fuzz/corpus. JOBS harnesses run at a time (one a processor). Needs a C++ compiler.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../fuzz"
 
@@ -27,12 +27,17 @@ if [ "${1:-}" = merge ]; then
   for name in "$@"; do
     new=$(mktemp -d)
     mkdir -p "target/found/$name"
-    FUZZ=$name "$program" -merge=1 -max_len="$(longest "$name")" -rss_limit_mb=4096 "$new" "corpus/$name" "target/found/$name" 2>/dev/null
-    # The largest add little: what does not fit is left out.
-    rm -rf "corpus/$name" && mkdir -p "corpus/$name"
-    ls -Sr "$new" | while read -r file; do
-      [ "$(du -sb "corpus/$name" | cut -f1)" -lt "${MOST:-40000}" ] && cp "$new/$file" "corpus/$name/"
-    done || true
+    cp "corpus/$name/"* "$new"
+    # Adds what reaches more than all that is there.
+    FUZZ=$name "$program" -merge=1 -max_len="$(longest "$name")" -rss_limit_mb=4096 "$new" "target/found/$name" 2>/dev/null
+    # Their names are digests: the first of them are as good as any.
+    added=0 bytes=0
+    for file in "$new"/*; do
+      [ ! -e "corpus/$name/${file##*/}" ] || continue
+      bytes=$((bytes + $(stat -c %s "$file"))) added=$((added + 1))
+      [ "$added" -le "${MOST_FILES:-50}" ] && [ "$bytes" -le "${MOST_BYTES:-40000}" ] || break
+      cp "$file" "corpus/$name/"
+    done
     rm -rf "$new"
   done
   exit
