@@ -131,13 +131,19 @@ impl<K: Hash + Eq, T> Ticket<K, T> {
 }
 
 impl<K: Hash + Eq, T: Clone> Ticket<K, T> {
-    /// Leaves; where that ends the job, waits until it has cleaned up after itself.
-    pub(crate) async fn leave(self) {
+    /// Leaves; where that ends the job, waits until it has cleaned up after itself. The answer is what it had made all the same.
+    pub(crate) async fn leave(self) -> Option<T> {
         let job = Arc::clone(&self.job);
         drop(self);
-        if job.token.is_cancelled() {
+        if !job.token.is_cancelled() {
+            return None;
+        }
+        let mut outcome = job.outcome.clone();
+        let ended = outcome.wait_for(Option::is_some).await;
+        match ended.as_deref() {
+            Ok(Some(Ok(made))) => Some(made.clone()),
             // An error means that the job's task is gone, which is as good.
-            let _ = job.outcome.clone().wait_for(Option::is_some).await;
+            _ => None,
         }
     }
 

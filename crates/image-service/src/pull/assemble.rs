@@ -16,7 +16,7 @@ use store::{Layer, Lease, Unfinished};
 use tokio_util::sync::CancellationToken;
 
 use super::choose::{Chosen, check_layers, check_platform, parse_config};
-use super::layer::{LayerJob, LayerKey, Made, ReadyLayer};
+use super::layer::{LayerJob, LayerKey, ReadyLayer};
 use super::part::{Assembled, Part};
 use super::wanted::{Blob, WEIGHT, biggest_first, weight};
 use crate::background::Held;
@@ -51,8 +51,14 @@ pub(super) struct Plan {
     pub(super) present: Vec<Option<Layer>>,
 }
 
-/// How a wait for a layer ended: which blob, whether this pull led the job, and what came (`None`: stopped).
-type Waited = (usize, bool, Option<Result<ReadyLayer>>);
+/// How a wait for a layer ended: which blob, whether this pull led the job, and what came.
+type Waited = (usize, bool, Came);
+
+enum Came {
+    Answer(Result<ReadyLayer>),
+    /// It was stopped; perhaps when the layer was whole.
+    Stopped(Option<ReadyLayer>),
+}
 
 impl Assembly<'_> {
     /// Brings all layers together. When it fails, the layers that it alone wanted are gone before it answers.
@@ -71,17 +77,19 @@ impl Assembly<'_> {
         for blob in &blobs {
             blob.stop.cancel();
         }
-        while running.next().await.is_some() {}
-        drop(running);
-        // Off this thread, and done when the error is told.
-        let left: Vec<_> = blobs.into_iter().filter_map(|b| b.ready.and_then(ReadyLayer::into_last)).collect();
-        if resume::is_interruption(&failed) {
-            let leave = move || left.into_iter().for_each(Made::leave);
-            // A panic there has been reported; nothing is lost but what it would have saved.
-            let _ = self.shared.background.start(leave).await;
-        } else {
-            self.shared.background.discard(left).await;
+        let mut ready: Vec<ReadyLayer> = blobs.into_iter().filter_map(|blob| blob.ready).collect();
+        while let Some((_, _, came)) = running.next().await {
+            if let Came::Answer(Ok(layer)) | Came::Stopped(Some(layer)) = came {
+                ready.push(layer);
+            }
         }
+        drop(running);
+        if resume::is_interruption(&failed) {
+            ready.iter().for_each(ReadyLayer::stay);
+        }
+        // Off this thread, and done when the error is told.
+        let left: Vec<_> = ready.into_iter().filter_map(ReadyLayer::into_last).collect();
+        self.shared.background.discard(left).await;
         Err(failed)
     }
 
@@ -141,27 +149,27 @@ impl Assembly<'_> {
                     }
                     plan = Some(made);
                 }
-                Some((n, led, waited)) = running.next() => {
+                Some((n, led, came)) = running.next() => {
                     leading -= if led { weight(&blobs[n]) } else { 0 };
                     // One that was stopped has perhaps been started again.
-                    blobs[n].running &= waited.is_none();
-                    match waited {
-                        None => {}
-                        Some(Ok(ready)) if self.is_another(&blobs[n], &ready) => {
+                    blobs[n].running &= matches!(came, Came::Stopped(_));
+                    match came {
+                        Came::Stopped(_) => {}
+                        Came::Answer(Ok(ready)) if self.is_another(&blobs[n], &ready) => {
                             tracing::debug!(layer = %blobs[n].descriptor.digest, "another blob did not bring this layer");
                             blobs[n].own_only = true;
                             pending.push_front(n);
                         }
-                        Some(Ok(ready)) => {
+                        Came::Answer(Ok(ready)) => {
                             blobs[n].ready = Some(ready);
                             self.check_size(plan.as_ref(), blobs)?;
                         }
                         // Somebody else's job failed, by somebody else's registry or credential: take over.
-                        Some(Err(error)) if !led && !self.token.is_cancelled() => {
+                        Came::Answer(Err(error)) if !led && !self.token.is_cancelled() => {
                             tracing::debug!(%error, layer = %blobs[n].descriptor.digest, "another pull's layer failed");
                             pending.push_front(n);
                         }
-                        Some(Err(error)) => return Err(error),
+                        Came::Answer(Err(error)) => return Err(error),
                     }
                 }
             }
@@ -318,7 +326,7 @@ impl Assembly<'_> {
             Ok(way) => way,
             Err(ready) => {
                 self.hub.layer(digest, LayerState::Done);
-                return (false, std::future::ready((n, false, Some(Ok(ready)))).boxed());
+                return (false, std::future::ready((n, false, Came::Answer(Ok(ready)))).boxed());
             }
         };
         let led = ticket.led;
@@ -329,16 +337,17 @@ impl Assembly<'_> {
         let seat = ticket.hub().join(forward(self.hub.clone(), led, as_own));
         let stop = blob.stop.clone();
         let waiting = async move {
-            let waited = tokio::select! {
+            let answer = tokio::select! {
                 biased;
                 result = ticket.wait() => Some(result),
                 () = stop.cancelled() => None,
             };
             drop(seat);
-            if waited.is_none() {
-                ticket.leave().await;
-            }
-            (n, led, waited)
+            let came = match answer {
+                Some(answer) => Came::Answer(answer),
+                None => Came::Stopped(ticket.leave().await),
+            };
+            (n, led, came)
         };
         (led, waiting.boxed())
     }

@@ -3,6 +3,7 @@
 //! Started by [`super::assemble`].
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -44,9 +45,12 @@ pub(crate) struct LayerKey {
 
 /// What a job made, to be let go where that may block.
 pub(crate) struct Made {
-    layer: Arc<UnpackedLayer>,
+    /// There until the end.
+    layer: Option<Arc<UnpackedLayer>>,
     /// The blob that it came from, where blobs are kept.
     blob: Option<Arc<NewBlob>>,
+    /// Whether it is left for a later pull when nobody has it any more.
+    stays: AtomicBool,
 }
 
 /// A layer that is unpacked and whose blob is verified.
@@ -59,7 +63,7 @@ pub(crate) struct ReadyLayer {
 
 impl ReadyLayer {
     pub(crate) fn layer(&self) -> Arc<UnpackedLayer> {
-        Arc::clone(&self.kept.layer)
+        Arc::clone(self.kept.layer())
     }
 
     /// The blob that is to be kept.
@@ -72,6 +76,11 @@ impl ReadyLayer {
         Arc::ptr_eq(&self.kept, &other.kept)
     }
 
+    /// From now on it is left for a later pull when nobody has it any more.
+    pub(crate) fn stay(&self) {
+        self.kept.stays.store(true, Ordering::Relaxed);
+    }
+
     /// The layer, if nobody else has it, to be dropped where that may block.
     pub(crate) fn into_last(self) -> Option<Made> {
         Arc::into_inner(self.kept).map(Held::into_inner)
@@ -79,12 +88,25 @@ impl ReadyLayer {
 }
 
 impl Made {
-    /// Leaves the layer for a later pull, where it can be, or the blob where that is kept. Blocks.
-    pub(crate) fn leave(self) {
-        if let Some(layer) = Arc::into_inner(self.layer) {
+    fn new(layer: UnpackedLayer) -> Self {
+        Self { layer: Some(Arc::new(layer)), blob: None, stays: AtomicBool::new(false) }
+    }
+
+    fn layer(&self) -> &Arc<UnpackedLayer> {
+        self.layer.as_ref().expect("taken only at the end")
+    }
+}
+
+/// Leaves the layer for a later pull, where that is wanted and can be, or the blob where that is kept. May block.
+impl Drop for Made {
+    fn drop(&mut self) {
+        if !*self.stays.get_mut() {
+            return;
+        }
+        if let Some(layer) = self.layer.take().and_then(Arc::into_inner) {
             layer.leave();
         }
-        if let Some(blob) = self.blob.and_then(Arc::into_inner) {
+        if let Some(blob) = self.blob.take().and_then(Arc::into_inner) {
             blob.leave();
         }
     }
@@ -149,7 +171,7 @@ impl LayerJob {
         };
         if let Some((layer, diff_id)) = left_whole(&shared, &descriptor, algorithm, context).await? {
             forget_part(&shared, &descriptor).await;
-            let made = shared.background.hold(Made { layer: Arc::new(layer), blob: None });
+            let made = shared.background.hold(Made::new(layer));
             return Ok(ReadyLayer { kept: Arc::new(made), diff_id });
         }
         hub.layer(digest, LayerState::Fetching);
@@ -279,8 +301,7 @@ async fn make(
         // The feed is gone, so both sides come to an end; the directory of a layer that failed is gone with them.
         let Outcome { inflated, untarred } = outcome.ok_or_else(error::thread_lost)?;
         let untarred = untarred.join().await;
-        let untarred = untarred
-            .map(|(layer, diff_id)| (shared.background.hold(Made { layer: Arc::new(layer), blob: None }), diff_id));
+        let untarred = untarred.map(|(layer, diff_id)| (shared.background.hold(Made::new(layer)), diff_id));
         match verdict(fed, inflated, untarred) {
             Ok((mut made, diff_id)) => {
                 if let Some(keep) = keep {
@@ -305,7 +326,7 @@ async fn make(
 
 /// From now on, the layer outlives the process.
 async fn note_whole(shared: &Arc<Shared>, made: &Held<Made>, descriptor: &Descriptor, diff_id: &Digest) {
-    let (layer, blob, diff_id) = (Arc::clone(&made.layer), descriptor.clone(), diff_id.clone());
+    let (layer, blob, diff_id) = (Arc::clone(made.layer()), descriptor.clone(), diff_id.clone());
     let noted = shared.background.start(move || layer.note_whole(&blob.digest, blob.size, &diff_id)).await;
     if let Ok(Err(error)) = noted {
         tracing::debug!(%error, layer = %descriptor.digest, "an interruption of the pull will lose it");
