@@ -51,6 +51,25 @@ async fn the_last_to_leave_cancels() {
     tracker.wait().await;
 }
 
+/// A job may be past the point where it looks at its token: what it has made then is not lost to who left.
+#[tokio::test]
+async fn the_last_to_leave_gets_what_was_made_all_the_same() {
+    let (flights, ..) = flights();
+    let ticket = flights.join(&"a", |context| async move {
+        context.token.cancelled().await;
+        Ok(7)
+    });
+    assert_eq!(ticket.leave().await, Some(7));
+    let ticket = flights.join(&"a", |context| async move {
+        context.token.cancelled().await;
+        Err(Error::new(Kind::Cancelled, "gone"))
+    });
+    assert_eq!(ticket.leave().await, None);
+    let (first, second) = (flights.join(&"a", |_| async { Ok(1) }), flights.join(&"a", |_| async { Ok(1) }));
+    assert_eq!(first.leave().await, None, "somebody else waits for it");
+    assert_eq!(second.wait().await, Ok(1));
+}
+
 #[tokio::test]
 async fn a_job_that_panics_is_an_error_and_leaves_the_table() {
     let (flights, ..) = flights();
