@@ -44,6 +44,8 @@ deny() { # licences, bans, sources; advisories where the database can be reached
     fi
     rm -rf target/tools/build
   fi
+  # It reads every package of the lock file, those too that no build here needs: of optional features and other systems.
+  cargo fetch --quiet --locked
   cargo deny --locked --offline check licenses bans sources
   if timeout 60 cargo deny --locked fetch db >target/deny-fetch.txt 2>&1; then
     cargo deny --locked --offline check advisories

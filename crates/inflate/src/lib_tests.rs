@@ -84,8 +84,13 @@ fn many_members_and_frames() {
     assert_eq!(inflate(&gz).unwrap(), b"one two");
     let frame = |data: &[u8]| zstd::stream::encode_all(data, 3).unwrap();
     let skippable = [0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3];
-    let zst = [skippable.to_vec(), frame(b"one "), skippable.to_vec(), frame(b"two"), skippable.to_vec()].concat();
+    // One that says that it has nothing, and one that does not say so.
+    let nothing = [zstd::bulk::compress(b"", 3).unwrap(), frame(b"")].concat();
+    let skippable = skippable.to_vec();
+    let zst =
+        [skippable.clone(), frame(b"one "), nothing.clone(), skippable.clone(), frame(b"two"), skippable].concat();
     assert_eq!(inflate(&zst).unwrap(), b"one two");
+    assert_eq!(inflate(&nothing).unwrap(), b"");
     assert_eq!(inflate(b"plain text, no tar").unwrap(), b"plain text, no tar");
     assert_eq!(inflate(b"").unwrap(), b"");
 }

@@ -61,11 +61,15 @@ fn decoder(options: &Options) -> Result<Decoder<'static>, Error> {
     Ok(decoder)
 }
 
-/// Inflates one frame, and says how many bytes came out.
+/// Inflates one frame, and says how many bytes came out. Given all of a frame at once, the library goes another way, on which it
+/// takes and refuses other empty blocks; so it is never given all, and what is taken does not hang on how the bytes come.
 fn frame(input: &mut Input<'_>, output: &mut Output<'_>, decoder: &mut Decoder<'_>) -> Result<u64, Error> {
     let mut written = 0;
+    let mut most = 1;
     loop {
         let data = input.fill()?;
+        let data = &data[..data.len().min(most)];
+        most = usize::MAX;
         let room = output.room()?;
         let status = decoder.run_on_buffers(data, room).map_err(wrong)?;
         let stuck = data.is_empty() && status.bytes_written == 0;

@@ -16,6 +16,7 @@ use toml::de::{DeTable, DeValue};
 use url::Url;
 
 use crate::namespace::{Capabilities, DIAL_TIMEOUT, HostConfig, Namespace, TlsConfig};
+use crate::proxy::as_go_does;
 use crate::redact;
 
 pub use crate::hosts_error::HostsError;
@@ -268,14 +269,16 @@ impl Context<'_> {
 fn proxy(text: &str) -> Result<Url, &'static str> {
     let Ok(url) = Url::parse(text) else { return Err("not a URL such as \"http://proxy.example:3128\"") };
     match url.scheme() {
-        "http" | "https" if url.host().is_none() => Err("the URL has no host"),
-        "http" | "https" if url.path() != "/" || url.query().is_some() || url.fragment().is_some() => {
-            Err("the URL must not have a path, query or fragment")
-        }
-        "http" | "https" => Ok(url),
-        "socks5" | "socks5h" => Err("SOCKS proxies are not supported: want http or https"),
-        _ => Err("the scheme must be http or https"),
+        "http" | "https" | "socks5" | "socks5h" => {}
+        _ => return Err("the scheme must be http, https or socks5"),
     }
+    if url.host().is_none() {
+        return Err("the URL has no host");
+    }
+    if !matches!(url.path(), "" | "/") || url.query().is_some() || url.fragment().is_some() {
+        return Err("the URL must not have a path, query or fragment");
+    }
+    Ok(as_go_does(url))
 }
 
 /// A duration as Go writes it: `300ms`, `1m30s`, `1.5h`.

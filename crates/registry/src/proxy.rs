@@ -74,10 +74,10 @@ impl Proxies {
             let whole = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
             let url =
                 Url::parse(&whole).map_err(|_| Cause::Config(format!("the address of the {what} proxy is no URL")))?;
-            if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
-                return Err(Cause::Config(format!("the {what} proxy must be at an http or https address")));
+            if !matches!(url.scheme(), "http" | "https" | "socks5" | "socks5h") || url.host().is_none() {
+                return Err(Cause::Config(format!("the {what} proxy must be at an http, https or socks5 address")));
             }
-            Ok(Some(url))
+            Ok(Some(as_go_does(url)))
         };
         Ok(Self {
             own: None,
@@ -119,6 +119,16 @@ impl Proxies {
     pub(crate) fn has_host(&self, host: &str) -> bool {
         self.all().filter_map(Url::host_str).any(|name| name.eq_ignore_ascii_case(host))
     }
+}
+
+/// A SOCKS proxy looks all names up itself, whichever of its two schemes says so, and is at port 1080.
+pub(crate) fn as_go_does(mut url: Url) -> Url {
+    if url.scheme().starts_with("socks5") {
+        // Neither can fail: both schemes are of one kind, and there is a host.
+        let _ = url.set_scheme("socks5h");
+        let _ = url.set_port(url.port().or(Some(1080)));
+    }
+    url
 }
 
 /// One entry of the list. What makes no sense is passed over, as by everybody who reads this variable.
@@ -241,7 +251,17 @@ mod tests {
         assert_eq!(through("https://r.example"), Some("secure.example"));
         assert_eq!(through("ftp://r.example"), None);
         assert!(proxies.has_host("SECURE.example") && !proxies.has_host("r.example"));
-        for bad in ["socks5://p", "http://", "http://u:secret@["] {
+        for (text, want) in [
+            ("socks5://u:p@s.example", "socks5h://u:p@s.example:1080"),
+            ("socks5h://10.0.0.1:9050", "socks5h://10.0.0.1:9050"),
+            ("SOCKS5://[2001:db8::1]", "socks5h://[2001:db8::1]:1080"),
+            ("s.example", "http://s.example/"),
+        ] {
+            let settings = ProxySettings { https: Some(text.into()), ..ProxySettings::default() };
+            let proxies = Proxies::new(&settings).expect(text);
+            assert_eq!(proxies.of(&Url::parse("https://r.example").expect("a URL")).map(Url::as_str), Some(want));
+        }
+        for bad in ["socks4://u:secret@p", "ftp://p", "socks5://", "http://", "http://u:secret@["] {
             let settings = ProxySettings { https: Some(bad.into()), ..ProxySettings::default() };
             let error = Proxies::new(&settings).err().expect(bad).to_string();
             assert!(error.contains("HTTPS proxy") && !error.contains("secret"), "{error}");

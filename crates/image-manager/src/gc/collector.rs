@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use cri_api::{Container, Image, ImageLayers, ImageService, RuntimeService};
+use jiff::Timestamp;
 use tokio::sync::{Mutex as AsyncMutex, Notify};
+use tokio::time::Instant;
 
 use super::blocking::off_thread;
 use super::detect::{AlwaysUsed, Detected, detect_at};
@@ -76,6 +78,8 @@ pub(super) struct Found {
     pub(super) layers: Option<ImageLayers>,
     /// By which the round selects.
     pub(super) rules: Rules,
+    /// The time of the pass, to which the history was brought, and when that was by the clock that nobody sets.
+    pub(super) at: (Timestamp, Instant),
 }
 
 impl ImageGcManager {
@@ -312,6 +316,14 @@ impl ImageGcManager {
         Moment { wall: (self.options.wall_clock)(), boot }
     }
 
+    /// The time by which the ages of what was found count. It is that of the pass, and what has passed since: a clock that is set
+    /// in the middle of a round, as that of a node is which has just heard what time it is, makes nothing old enough to go.
+    pub(super) fn now(&self, found: &Found) -> Timestamp {
+        let (wall, clock) = found.at;
+        let passed = (self.options.clock)().saturating_duration_since(clock);
+        wall.checked_add(passed).unwrap_or(Timestamp::MAX)
+    }
+
     /// Asks for the lists, and brings the history up to date.
     pub(super) async fn find(&self, state: &mut State) -> Result<Found, GcError> {
         let ask = |what, source| GcError::Runtime { what, source };
@@ -325,14 +337,15 @@ impl ImageGcManager {
             None => Vec::new(),
         };
         let layers = self.images.image_layers().await.map_err(|e| ask("list the layers of images", e))?;
-        let moment = self.moment();
+        let (moment, clock) = (self.moment(), (self.options.clock)());
+        let at = (moment.wall, clock);
         let volumes = self.options.volumes.as_ref().map(|volumes| volumes()).unwrap_or_default();
         // A pull that ended a moment ago is that of a container which is about to begin.
         let pulls = self.holds.names(self.options.policy.min_age);
         let always = AlwaysUsed { sandbox_image: &self.options.sandbox_image, volumes: &volumes, pulls: &pulls };
         self.look_at_labels(state, &images).await;
         let detected = detect_at(&mut state.history, &images, &containers, always, moment);
-        Ok(Found { images, containers, detected, layers, rules: self.rules() })
+        Ok(Found { images, containers, detected, layers, rules: self.rules(), at })
     }
 
     /// The image file system, and how full it is.

@@ -9,6 +9,7 @@ use cri_api::{
 };
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 
 use jiff::Timestamp;
 
@@ -162,8 +163,11 @@ impl Rig {
             Ok(DiskSpace { capacity, available, inodes, inodes_free, ..DiskSpace::default() })
         });
         let wall_clock: WallClock = Arc::new(move || *clock.lock().expect("no test panics with it"));
+        // No time passes but what a test lets pass.
+        let start = Instant::now();
         let mut options = GcOptions {
             policy,
+            clock: Arc::new(move || start),
             order: Order::LeastRecentlyUsed,
             settle: Duration::ZERO,
             boot_clock: None,
@@ -264,6 +268,36 @@ async fn what_is_too_old_goes() {
     let report = rig.manager.garbage_collect().await.expect("fine");
     assert_eq!(rig.shelf.ids(), ["0"]);
     assert_eq!(report.removed[0].because, RemovedBecause::Age);
+}
+
+/// A node that begins in the past hears what time it is in the middle of a round, or is told a wrong one: at whichever look at the
+/// clock that is, what is young stays.
+#[tokio::test]
+async fn a_clock_that_is_set_within_a_round_makes_nothing_old() {
+    let year = jiff::SignedDuration::from_hours(365 * 24);
+    for (step, at) in [year * 50, -year, -year * 40].into_iter().flat_map(|step| (0..8).map(move |at| (step, at))) {
+        let (looks, set_at) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(u64::MAX)));
+        let (asked, when) = (Arc::clone(&looks), Arc::clone(&set_at));
+        let rules = policy(90, 10, 3600, 7 * 24 * 3600);
+        let images = vec![image("0", 400), image("1", 300), image("2", 100)];
+        let rig = Rig::changed(rules, 1000, 50, images, |options| {
+            let clock = Arc::clone(&options.wall_clock);
+            options.wall_clock = Arc::new(move || {
+                let look = asked.fetch_add(1, Ordering::Relaxed);
+                if look >= when.load(Ordering::Relaxed) { clock() + step } else { clock() }
+            });
+            let boot = crate::gc::Boot { id: "a life".into(), up: Duration::from_secs(1 << 20) };
+            options.boot_clock = Some(Arc::new(move || Some(boot.clone())));
+        });
+        rig.manager.detect().await.expect("a first look");
+        let from = looks.load(Ordering::Relaxed);
+        set_at.store(from + at, Ordering::Relaxed);
+        let context = format!("set by {step:#} at look {at}");
+        let told = rig.manager.garbage_collect().await.expect_err("nothing may go");
+        assert!(matches!(told, GcError::NotEnough(_)), "{context}: {told}");
+        assert_eq!(rig.shelf.ids().len(), 3, "{context}: what is young stays");
+        assert!(at > 0 || looks.load(Ordering::Relaxed) > from, "it looks at the clock");
+    }
 }
 
 // upstream: gc/TestGarbageCollectImageMaxAgeDisabled

@@ -25,6 +25,8 @@ fn rig(available: u64, containers: &Arc<Containers>) -> Rig {
     let containers = Arc::clone(containers) as Arc<dyn ReclaimContainers>;
     Rig::changed(policy(100, 70, 0, 0), 1000, available, images, move |options| {
         options.pressure.containers = Some(containers);
+        // The loop waits by it.
+        options.clock = Arc::new(tokio::time::Instant::now);
     })
 }
 

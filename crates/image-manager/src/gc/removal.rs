@@ -28,7 +28,7 @@ impl ImageGcManager {
         goal: Goal,
         report: &mut GcReport,
     ) -> Vec<String> {
-        let now = (self.options.wall_clock)();
+        let now = self.now(found);
         let sketch = Sketch::new(self, state, found, &BTreeSet::new());
         let plan = select(sketch.inventory(), &found.rules, goal, now);
         drop(sketch);
@@ -80,7 +80,7 @@ impl ImageGcManager {
             inodes: (start.inodes_free + shortage.inodes).saturating_sub(space.inodes_free),
         };
         'short: while !missing(space).is_none() {
-            let now = (self.options.wall_clock)();
+            let now = self.now(found);
             let left = missing(space);
             // Which image has how many files nobody tells: for inodes the order counts, and the measure.
             let goal = if left.inodes > 0 { Goal::AllUnused } else { Goal::Free(left.bytes) };

@@ -105,7 +105,7 @@ impl ImageGcManager {
         found.rules.min_age = min_age.unwrap_or(found.rules.min_age);
         self.store(&mut state).await?;
         let measured = self.measure().await;
-        let now = (self.options.wall_clock)();
+        let now = self.now(&found);
         let goals = match (goal, &measured) {
             (Some(goal), _) => vec![goal],
             (None, Ok((_, space))) => {

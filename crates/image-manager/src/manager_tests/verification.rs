@@ -369,7 +369,7 @@ async fn a_pull_of_one_that_waited_is_not_for_the_others() {
 #[tokio::test]
 async fn records_that_cannot_be_written_stop_the_pull() {
     let rig = Rig::with_records(Options { puller: SERIAL, ..Options::default() }, VerificationPolicy::default()).await;
-    let directory = rig._directory.as_ref().expect("there are records").path().join("image_manager/pulling");
+    let directory = rig.directory.as_ref().expect("there are records").path().join("image_manager/pulling");
     std::fs::remove_dir_all(&directory).expect("removed");
     std::fs::write(&directory, "in the way").expect("written");
     let error = rig.ensure(request("missing_image", PullPolicy::IfNotPresent)).await.expect_err("no intent, no pull");

@@ -1,17 +1,19 @@
 //! Limits of a process below the whole program: threads, descriptors, the length of files, memory. At each of them a pull comes to
 //! its end, or ends with one line that names what was missing; where memory is the limit, it may be ended as by a kill. What was
-//! there before is whole each time, and the next pull without a limit does it. Layers are of either shape in turn.
+//! there before is whole each time, and the next pull without a limit does it. So is a collection. Layers are of either shape in turn.
 
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt as _;
+use std::time::Duration;
 
-use crate::support::Packing;
 use crate::support::cgroup::Cgroup;
 use crate::support::images::{Image, Layer};
-use crate::support::process::tool;
+use crate::support::process::{tool, wait};
 use crate::support::random::noise_of;
 use crate::support::scene::Scene;
+use crate::support::{Imagelet, Packing};
 
 const FORMATS: [&str; 2] = ["erofs", "dir"];
 
@@ -48,16 +50,15 @@ impl Ground {
         Self { s, kept, moving }
     }
 
-    /// A pull that is started through these words, and what there is afterwards.
+    /// Runs a command that is started through these words. The answer is how it ended.
     #[track_caller]
-    fn pull(&self, format: &str, through: &[&str], cause: &str) -> End {
+    fn run(imagelet: &Imagelet, through: &[&str], args: &[&str], cause: &str) -> End {
         let context = &through.join(" ");
-        let imagelet = self.s.imagelet.clone().global("--layer-format", format);
-        let mut child = imagelet.clone().through(through).spawn(&["pull", &self.moving.0]);
+        let mut child = imagelet.clone().through(through).spawn(args);
         let status = crate::support::cli::end_of(&mut child);
         let said = std::io::read_to_string(child.stderr.take().expect("piped")).expect("text");
         assert!(!said.contains("panicked at"), "{context}:\n{said}");
-        let end = match (status.code(), status.signal()) {
+        match (status.code(), status.signal()) {
             (Some(0), _) => End::Done,
             (Some(1), _) => {
                 let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("error: ")).collect();
@@ -67,7 +68,15 @@ impl Ground {
             // What a program does that gets no memory, and what the kernel does to it.
             (_, Some(6 | 9 | 11)) => End::Ended,
             _ => panic!("{context}: {status}:\n{said}"),
-        };
+        }
+    }
+
+    /// A pull that is started through these words, and what there is afterwards.
+    #[track_caller]
+    fn pull(&self, format: &str, through: &[&str], cause: &str) -> End {
+        let context = &through.join(" ");
+        let imagelet = self.s.imagelet.clone().global("--layer-format", format);
+        let end = Self::run(&imagelet, through, &["pull", &self.moving.0], cause);
         let ids = self.s.imagelet.ids();
         assert!(ids.contains(&self.kept.1.id), "{context}: what was there before is there");
         assert!(end != End::Done || ids.contains(&self.moving.1.id), "{context}: what is told is so");
@@ -76,69 +85,153 @@ impl Ground {
             imagelet.ok(&["pull", &self.moving.0]);
         }
         // What a pull that was ended had whole was gone on with.
+        self.look(context);
+        self.s.imagelet.ok(&["rmi", &self.moving.0]);
+        end
+    }
+
+    /// A collection that is started through these words, and what there is afterwards.
+    #[track_caller]
+    fn collect(&self, format: &str, through: &[&str], cause: &str) -> End {
+        let context = &through.join(" ");
+        let imagelet = self.s.imagelet.clone().hasty().global("--layer-format", format);
+        imagelet.ok(&["pull", &self.moving.0]);
+        imagelet.ok(&["pin", &self.kept.0]);
+        let end = Self::run(&imagelet, through, &["gc", "--all-unused"], cause);
+        let ids = imagelet.ids();
+        assert!(ids.contains(&self.kept.1.id), "{context}: what is pinned is there");
+        let is_there = ids.contains(&self.moving.1.id);
+        assert!(end != End::Done || !is_there, "{context}: what is told is so");
+        self.look(context);
+        imagelet.ok(&["gc", "--all-unused"]);
+        assert_eq!(imagelet.ids(), [self.kept.1.id.as_str()], "{context}");
+        let layers = fs::read_dir(self.s.scratch.join("store/layers")).expect("a store").count();
+        assert_eq!(layers, 1, "{context}: nothing stays of what went");
+        end
+    }
+
+    /// What is there is whole, and nothing else is.
+    #[track_caller]
+    fn look(&self, context: &str) {
         let ingest = fs::read_dir(self.s.scratch.join("store/ingest")).expect("a store").count();
         assert_eq!(ingest, 0, "{context}: something half is left");
         let report = self.s.imagelet.json(&["check"]);
         assert_eq!(report["problems"], serde_json::json!([]), "{context}");
-        self.s.imagelet.ok(&["rmi", &self.moving.0]);
-        end
     }
 }
 
-/// Pulls at each limit. The lowest must be refused, and the highest must do.
+/// Does it at each limit. The lowest must be refused, and the highest must do.
 #[track_caller]
-fn at_each(limits: &[u64], mut pull: impl FnMut(&str, u64) -> End) {
+fn at_each(limits: &[u64], mut it: impl FnMut(&str, u64) -> End) {
     let ends: Vec<(u64, End)> =
-        limits.iter().enumerate().map(|(n, limit)| (*limit, pull(FORMATS[n % 2], *limit))).collect();
+        limits.iter().enumerate().map(|(n, limit)| (*limit, it(FORMATS[n % 2], *limit))).collect();
     writeln!(std::io::stdout(), "{ends:?}").expect("writes");
     assert_ne!(ends[0].1, End::Done, "{ends:?}");
     assert_eq!(ends.last().map(|end| end.1), Some(End::Done), "{ends:?}");
 }
 
+/// [`Ground::pull`] or [`Ground::collect`].
+type It = fn(&Ground, &str, &[&str], &str) -> End;
+
 #[track_caller]
-fn through_prlimit(limits: &[u64], limit: &str, cause: &str) {
+fn through_prlimit(it: It, limits: &[u64], limit: &str, cause: &str) {
     let g = Ground::new();
     let prlimit = tool("prlimit");
     let program = prlimit.get_program().display().to_string();
-    at_each(limits, |format, most| g.pull(format, &[&program, &format!("--{limit}={most}")], cause));
+    at_each(limits, |format, most| it(&g, format, &[&program, &format!("--{limit}={most}")], cause));
+}
+
+#[track_caller]
+fn through_cgroup(cgroup: impl Fn(&Ground) -> Option<Cgroup>, it: It, limits: &[u64], unit: u64, cause: &str) {
+    let g = Ground::new();
+    let Some(cgroup) = cgroup(&g) else { return };
+    let words = cgroup.words();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    at_each(limits, |format, most| {
+        cgroup.set(most * unit);
+        it(&g, format, &words, cause)
+    });
+}
+
+fn of_threads(it: It, limits: &[u64]) {
+    let cgroup = |g: &Ground| Cgroup::of_threads(&g.s.scratch, 1);
+    through_cgroup(cgroup, it, limits, 1, "Resource temporarily unavailable");
+}
+
+fn of_memory(it: It, mebibytes: &[u64]) {
+    through_cgroup(|g: &Ground| Cgroup::of_memory(&g.s.scratch, 1 << 30), it, mebibytes, 1 << 20, "");
 }
 
 #[test]
 fn a_pull_with_few_threads() {
-    let g = Ground::new();
-    let Some(cgroup) = Cgroup::of_threads(&g.s.scratch, 1) else { return };
-    let words = cgroup.words();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    at_each(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 40], |format, most| {
-        cgroup.set(most);
-        g.pull(format, &words, "Resource temporarily unavailable")
-    });
+    of_threads(Ground::pull, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 40]);
+}
+
+#[test]
+fn a_collection_with_few_threads() {
+    of_threads(Ground::collect, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 40]);
 }
 
 #[test]
 fn a_pull_with_few_descriptors() {
-    through_prlimit(&[8, 10, 12, 14, 16, 18, 20, 24, 28, 32, 64], "nofile", "Too many open files");
+    through_prlimit(Ground::pull, &[8, 10, 12, 14, 16, 18, 20, 24, 28, 32, 64], "nofile", "Too many open files");
+}
+
+#[test]
+fn a_collection_with_few_descriptors() {
+    through_prlimit(
+        Ground::collect,
+        &[8, 10, 11, 12, 13, 14, 15, 16, 17, 18, 20, 24, 32],
+        "nofile",
+        "Too many open files",
+    );
 }
 
 #[test]
 fn a_pull_with_short_files() {
-    through_prlimit(&[0, 1000, 100_000, 900_000, 1 << 20, 64 << 20], "fsize", "File too large");
+    through_prlimit(Ground::pull, &[0, 1000, 100_000, 900_000, 1 << 20, 64 << 20], "fsize", "File too large");
 }
+
+const ADDRESSES: [u64; 11] = [60, 80, 100, 120, 140, 160, 200, 250, 300, 400, 4000];
 
 #[test]
 fn a_pull_with_few_addresses() {
-    let mebibytes = [60_u64, 80, 100, 120, 140, 160, 200, 250, 300, 400, 4000].map(|size| size << 20);
-    through_prlimit(&mebibytes, "as", "");
+    through_prlimit(Ground::pull, &ADDRESSES.map(|mebibytes| mebibytes << 20), "as", "");
+}
+
+#[test]
+fn a_collection_with_few_addresses() {
+    through_prlimit(Ground::collect, &ADDRESSES.map(|mebibytes| mebibytes << 20), "as", "");
 }
 
 #[test]
 fn a_pull_with_little_memory() {
+    of_memory(Ground::pull, &[3, 4, 5, 6, 8, 10, 14, 20, 64]);
+}
+
+#[test]
+fn a_collection_with_little_memory() {
+    of_memory(Ground::collect, &[2, 3, 4, 5, 6, 7, 8, 10, 14, 64]);
+}
+
+/// Clients that take every descriptor which an agent may have.
+#[test]
+fn an_agent_that_runs_out_of_descriptors_goes_on_when_it_has_some() {
     let g = Ground::new();
-    let Some(cgroup) = Cgroup::of_memory(&g.s.scratch, 1 << 30) else { return };
-    let words = cgroup.words();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    at_each(&[3, 4, 5, 6, 8, 10, 14, 20, 64], |format, most| {
-        cgroup.set(most << 20);
-        g.pull(format, &words, "")
-    });
+    let prlimit = tool("prlimit").get_program().display().to_string();
+    let socket = g.s.scratch.join("cri.sock");
+    let mut agent = g.s.imagelet.clone().through(&[&prlimit, "--nofile=48"]).serve(&socket);
+    let held: Vec<UnixStream> = (0..100).map(|_| UnixStream::connect(&socket).expect("there is a queue")).collect();
+    let too_many = |line: &str| (line.contains("cannot accept") && line.contains("Too many open files")).then_some(());
+    agent.wait_for("that it has too many files open", too_many);
+    // Who comes now waits; nobody is sent away.
+    let mut waits = g.s.imagelet.spawn(&["pull", &g.moving.0]);
+    assert!(wait(&mut waits, Duration::from_millis(300)).is_none(), "it waits");
+    drop(held);
+    assert!(crate::support::cli::end_of(&mut waits).success());
+    let images = Imagelet::remote(&format!("unix://{}", socket.display())).images();
+    assert_eq!(images.len(), 2);
+    g.look("after too many clients");
+    agent.stop();
+    assert_eq!(g.s.imagelet.ids().len(), 2);
 }

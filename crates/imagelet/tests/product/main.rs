@@ -6,6 +6,7 @@
 
 mod admin;
 mod backoff;
+mod clock_steps;
 mod config;
 mod conformance;
 mod convert;

@@ -360,6 +360,10 @@ fn the_watch_over_all_tests_finds_what_it_looks_for() {
     let told = catch_unwind(move || imagelet.run(&["inspect", "no.example/wolfsbane-and-cowbane:1"]));
     let told = told.err().and_then(|why| why.downcast_ref::<String>().cloned()).unwrap_or_default();
     assert!(told.contains("tells the secret"), "{told}");
+    // Of one that runs beside its test, whether anybody reads what it writes or not.
+    let mut beside = s.imagelet.spawn(&["inspect", "no.example/wolfsbane-and-cowbane:2"]);
+    beside.wait().expect("it is our child");
+    assert!(catch_unwind(secrets::look_at_written).is_err(), "a secret of one that runs beside is found");
     // In a store, wherever it lies.
     for (root, noted) in [("store", false), ("elsewhere/of-its-own", true)] {
         let scratch = Scratch::new();

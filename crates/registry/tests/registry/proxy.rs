@@ -145,50 +145,66 @@ async fn names_that_lead_nowhere() {
     }
 }
 
-/// A proxy that does CONNECT, by whatever name, to one place.
+/// A proxy that leads to one place by whatever name.
 struct Tunnel {
     address: String,
-    /// Heads of the requests.
-    asked: Arc<Mutex<Vec<String>>>,
+    /// Heads of the requests, or where it was asked to go.
+    asked: Asked,
     _stop: DropGuard,
 }
 
+type Asked = Arc<Mutex<Vec<String>>>;
+
 impl Tunnel {
-    /// `Proxy-Authorization` must be `credential`, or 407 is the answer.
-    async fn start(to: String, credential: &'static str) -> Self {
+    /// `serve` does a connection.
+    async fn serving<F>(serve: impl Fn(TcpStream, Asked) -> F + Send + 'static) -> Self
+    where
+        F: Future<Output = Option<(u64, u64)>> + Send + 'static,
+    {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address").to_string();
-        let asked = Arc::new(Mutex::new(Vec::new()));
+        let asked = Asked::default();
         let log = Arc::clone(&asked);
         let stop = CancellationToken::new();
         TaskTracker::new().spawn(stop.clone().run_until_cancelled_owned(async move {
             let mut connections = tokio::task::JoinSet::new();
-            while let Ok((mut stream, _)) = listener.accept().await {
-                let (to, log) = (to.clone(), Arc::clone(&log));
-                connections.spawn(async move {
-                    let mut head = Vec::new();
-                    while !head.ends_with(b"\r\n\r\n") {
-                        head.push(stream.read_u8().await.ok()?);
-                    }
-                    let head = String::from_utf8_lossy(&head).into_owned();
-                    log.lock().expect("not poisoned").push(head.clone());
-                    if !head.contains(credential) {
-                        let refusal = b"HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n";
-                        stream.write_all(refusal).await.ok()?;
-                        return None;
-                    }
-                    let mut there = TcpStream::connect(to).await.ok()?;
-                    stream.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await.ok()?;
-                    tokio::io::copy_bidirectional(&mut stream, &mut there).await.ok()
-                });
+            while let Ok((stream, _)) = listener.accept().await {
+                connections.spawn(serve(stream, Arc::clone(&log)));
             }
         }));
         Self { address, asked, _stop: stop.drop_guard() }
     }
 
+    /// One that does CONNECT. `Proxy-Authorization` must be `credential`, or 407 is the answer.
+    async fn start(to: String, credential: &'static str) -> Self {
+        Self::serving(move |stream, log| connect(stream, to.clone(), credential, log)).await
+    }
+
+    /// One that speaks SOCKS 5, and wants this user and password.
+    async fn socks(to: String, user: &'static str, password: &'static str) -> Self {
+        Self::serving(move |stream, log| socks(stream, to.clone(), user, password, log)).await
+    }
+
     fn asked(&self) -> Vec<String> {
         self.asked.lock().expect("not poisoned").clone()
     }
+}
+
+async fn connect(mut stream: TcpStream, to: String, credential: &str, log: Asked) -> Option<(u64, u64)> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.ok()?);
+    }
+    let head = String::from_utf8_lossy(&head).into_owned();
+    log.lock().expect("not poisoned").push(head.clone());
+    if !head.contains(credential) {
+        let refusal = b"HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n";
+        stream.write_all(refusal).await.ok()?;
+        return None;
+    }
+    let mut there = TcpStream::connect(to).await.ok()?;
+    stream.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await.ok()?;
+    tokio::io::copy_bidirectional(&mut stream, &mut there).await.ok()
 }
 
 #[tokio::test]
@@ -304,5 +320,90 @@ async fn a_registry_that_is_near_may_send_to_names_that_are_near() {
         let client = Client::new(Options { retry: quick(), lookup, ..Options::new(Arc::new(loader)) });
         let session = client.repository(&reference("registry.example/app:1"), None).expect("hosts");
         assert!(fetch(&session, &blob).await.expect("comes") == noise(1000));
+    }
+}
+
+/// RFC 1928 and 1929.
+async fn socks(mut stream: TcpStream, to: String, user: &str, password: &str, log: Asked) -> Option<(u64, u64)> {
+    async fn text(stream: &mut TcpStream) -> Option<String> {
+        let mut bytes = vec![0; stream.read_u8().await.ok()?.into()];
+        stream.read_exact(&mut bytes).await.ok()?;
+        String::from_utf8(bytes).ok()
+    }
+    assert_eq!(stream.read_u8().await.ok()?, 5);
+    let methods = text(&mut stream).await?;
+    // Nothing that it takes but user and password.
+    let known = methods.contains('\u{2}');
+    stream.write_all(&[5, if known { 2 } else { 0xff }]).await.ok()?;
+    assert_eq!(stream.read_u8().await.ok()?, 1);
+    let (name, word) = (text(&mut stream).await?, text(&mut stream).await?);
+    let good = (name.as_str(), word.as_str()) == (user, password);
+    stream.write_all(&[1, u8::from(!good)]).await.ok()?;
+    if !good {
+        return None;
+    }
+    let mut head = [0; 4];
+    stream.read_exact(&mut head).await.ok()?;
+    let host = match head {
+        [5, 1, 0, 3] => text(&mut stream).await?,
+        [5, 1, 0, 1] => std::net::Ipv4Addr::from(stream.read_u32().await.ok()?).to_string(),
+        other => panic!("{other:?}"),
+    };
+    let port = stream.read_u16().await.ok()?;
+    log.lock().expect("not poisoned").push(format!("{host}:{port}"));
+    let mut there = TcpStream::connect(to).await.ok()?;
+    stream.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0]).await.ok()?;
+    tokio::io::copy_bidirectional(&mut stream, &mut there).await.ok()
+}
+
+#[tokio::test]
+async fn a_socks_proxy_looks_names_up_and_sees_nothing_of_https() {
+    for tls in [TestTls::SelfSigned, TestTls::Off] {
+        let is_secure = tls == TestTls::SelfSigned;
+        let (scheme, port) = if is_secure { ("https", 443) } else { ("http", 80) };
+        let registry = TestRegistry::start(registry::testing::Options { tls, auth: None }).await;
+        registry.push("app", "1", &ImageBuilder::tiny("a"));
+        let blob = registry.push_blob("app", noise(500_000));
+        let socks = Tunnel::socks(registry.host(), "ada", "sword+fish").await;
+        let client = |proxy: &str, own: bool| {
+            let mut config = host(&format!("{scheme}://registry.example"), true);
+            config.tls.ca_pem.push(self_signed_pem());
+            config.dial_timeout = std::time::Duration::from_secs(2);
+            let all = if own {
+                let text = format!("proxy = \"{proxy}\"");
+                let parsed = registry::hosts::parse(&text).expect("a proxy");
+                let parsed = parsed.into_namespace("registry.example", &mut |_| Ok(vec![])).expect("hosts");
+                config.proxy.clone_from(&parsed.hosts[0].proxy);
+                ProxySettings::default()
+            } else {
+                ProxySettings { http: Some(proxy.to_owned()), https: Some(proxy.to_owned()), no_proxy: None }
+            };
+            let loader = move |_: &str| Ok(Namespace { hosts: vec![config.clone()] });
+            // Nobody has these names but the proxy.
+            let lookup: registry::Lookup = Arc::new(|_| Box::pin(async { Err(std::io::ErrorKind::NotFound.into()) }));
+            Client::new(Options { retry: quick(), proxy: all, lookup, ..Options::new(Arc::new(loader)) })
+        };
+        let session = |client: &Client| client.repository(&reference("registry.example/app:1"), None).expect("hosts");
+        let mut before = 0;
+        for (scheme, own) in [("socks5", false), ("socks5h", false), ("socks5", true)] {
+            let good = format!("{scheme}://ada:sword%2Bfish@{}", socks.address);
+            let through = session(&client(&good, own));
+            through.resolve().await.expect("resolves");
+            assert!(fetch(&through, &blob).await.expect("comes") == noise(500_000));
+            let asked = socks.asked();
+            let wanted = format!("registry.example:{port}");
+            assert!(asked.len() > before && asked.iter().all(|name| *name == wanted), "{asked:?}");
+            before = asked.len();
+        }
+        let refused = client(&format!("socks5://ada:wrong-word@{}", socks.address), false);
+        let error = session(&refused).resolve().await.expect_err("refused").to_string();
+        assert!(error.contains(&format!("(by the proxy {})", socks.address)), "{error}");
+        assert!(!error.contains("wrong-word"), "{error}");
+        // Another protocol is no SOCKS, nor is nobody.
+        for nobody in [registry.host(), "127.0.0.2:1".to_owned()] {
+            let error = session(&client(&format!("socks5://{nobody}"), false)).resolve().await.expect_err("no proxy");
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        }
+        assert_eq!(socks.asked().len(), before);
     }
 }

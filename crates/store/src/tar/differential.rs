@@ -67,7 +67,9 @@ pub(crate) fn compare(bytes: &[u8], limits: &Limits) {
     let Ok(entries) = archive.entries() else { return };
     let mut theirs = entries;
     for (at, found) in ours.iter().enumerate() {
-        let excused = || headers[..=at].iter().any(Head::excuses);
+        // It ends PAX records at the ends of lines, of which a name may have some.
+        let has_lines = found.path.contains(&b'\n') || found.link.contains(&b'\n');
+        let excused = || has_lines || headers[..=at].iter().any(Head::excuses);
         let next = loop {
             match theirs.next() {
                 // Ours passes over it, as containerd does.
@@ -75,14 +77,21 @@ pub(crate) fn compare(bytes: &[u8], limits: &Limits) {
                 other => break other,
             }
         };
-        let their = match next {
+        let (their, size) = match next {
             Some(Ok(mut entry)) => {
                 let mut data = Vec::new();
                 if entry.read_to_end(&mut data).is_err() {
                     // It is cut off, or a number in it is none: ours has read it, and says so of the next.
                     return;
                 }
-                let kind = match entry.header().entry_type().as_byte() {
+                let path = entry.path_bytes().into_owned();
+                let size = data.len();
+                let kind = match entry.header().as_old().linkflag[0] {
+                    0 if path.ends_with(b"/") => {
+                        // In archives from before there were directories; it finds a file. A directory has no data.
+                        data.clear();
+                        '5'
+                    }
                     0 | b'7' => '0',
                     other => char::from(other),
                 };
@@ -90,7 +99,7 @@ pub(crate) fn compare(bytes: &[u8], limits: &Limits) {
                     '1' | '2' => entry.link_name_bytes().map(|link| link.into_owned()).unwrap_or_default(),
                     _ => Vec::new(),
                 };
-                Found { path: entry.path_bytes().into_owned(), link, kind, data }
+                (Found { path, link, kind, data }, size)
             }
             // It refuses what ours can read: the rest is ours alone.
             Some(Err(_)) => return,
@@ -103,6 +112,10 @@ pub(crate) fn compare(bytes: &[u8], limits: &Limits) {
             assert!(excused(), "ours is {found:?}, theirs {their:?}");
             return;
         }
+        if size != their.data.len() {
+            // What it has read over is an entry for ours.
+            return;
+        }
     }
     if whole && let Some(Ok(entry)) = theirs.next() {
         let excused = entry.header().entry_type() == EntryType::XGlobalHeader || headers.iter().any(Head::excuses);
@@ -110,7 +123,7 @@ pub(crate) fn compare(bytes: &[u8], limits: &Limits) {
     }
 }
 
-/// The entries up to what ours refuses, the headers of each, and whether it is all of them.
+/// The entries up to what ours refuses, the headers of each and of the end, and whether it is all of them.
 fn ours(bytes: &[u8], limits: &Limits) -> (Vec<Found>, Vec<Head>, bool) {
     let mut source = bytes;
     let mut reader = Reader::new(&mut source, limits);
@@ -124,7 +137,11 @@ fn ours(bytes: &[u8], limits: &Limits) -> (Vec<Found>, Vec<Head>, bool) {
         });
         match next {
             Ok(true) => {}
-            Ok(false) => return (all, headers, true),
+            Ok(false) => {
+                // A name without an entry may be one for the other.
+                headers.push(head);
+                return (all, headers, true);
+            }
             Err(_) => return (all, headers, false),
         }
         let mut data = Vec::new();

@@ -222,7 +222,12 @@ impl Imagelet {
     pub(crate) fn spawn(&self, args: &[&str]) -> Child {
         let mut command = self.command(args);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.spawn().unwrap_or_else(|e| panic!("start {command:?}: {e}"))
+        let mut child = command.spawn().unwrap_or_else(|e| panic!("start {command:?}: {e}"));
+        // What it writes is looked at on its way to whoever reads it.
+        let what = |output: &str| format!("imagelet {args:?}, standard {output}");
+        child.stdout = child.stdout.take().map(|from| super::secrets::watched(what("output"), from.into()).into());
+        child.stderr = child.stderr.take().map(|from| super::secrets::watched(what("error"), from.into()).into());
+        child
     }
 
     /// Starts it as a daemon of the test.

@@ -1,10 +1,13 @@
 //! Clocks for a program that is started: its time of day by faketime, for how long the machine is up by a time namespace of
-//! its own, and which boot that is by another file in the place of the kernel's. The machine's own clocks are left alone.
+//! its own, and which boot that is by another file in the place of the kernel's. A [`Clock`] can be set while programs run by
+//! it. The machine's own clocks are left alone.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::process::tool;
+use super::scratch::Scratch;
 
 /// How a program's clocks differ from the machine's, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,16 +52,58 @@ impl Time {
             (seconds, None) => format!("{seconds:+}"),
             (seconds, Some(times)) => format!("{seconds:+} x{times}"),
         };
-        let library = format!("/usr/lib/{}-linux-gnu/faketime/libfaketime.so.1", std::env::consts::ARCH);
-        assert!(Path::new(&library).exists(), "{library} is not there: run scripts/prerequisites.sh");
         let monotonic = if self.speed.is_some() { "0" } else { "1" };
         vec![
-            ("LD_PRELOAD", library),
+            ("LD_PRELOAD", library()),
             ("FAKETIME", words),
             ("FAKETIME_DONT_FAKE_MONOTONIC", monotonic.to_owned()),
             ("NO_FAKE_STAT", "1".to_owned()),
         ]
     }
+}
+
+/// A time of day that somebody sets while programs run by it; they look at it anew each time.
+pub(crate) struct Clock(PathBuf);
+
+impl Clock {
+    /// One that shows the machine's time.
+    #[track_caller]
+    pub(crate) fn new(scratch: &Scratch) -> Self {
+        let clock = Self(scratch.join("clock"));
+        clock.set_by(0);
+        clock
+    }
+
+    /// From now on it is so many seconds from the machine's.
+    #[track_caller]
+    pub(crate) fn set_by(&self, seconds: i64) {
+        // At no moment is there half of it.
+        let next = self.0.with_extension("next");
+        fs::write(&next, format!("{seconds:+}\n")).expect("write a clock");
+        fs::rename(&next, &self.0).expect("set a clock");
+    }
+
+    /// What a program is started through to go by it.
+    #[track_caller]
+    pub(crate) fn words(&self) -> Vec<String> {
+        let variables = [
+            ("LD_PRELOAD", library()),
+            ("FAKETIME_TIMESTAMP_FILE", self.0.display().to_string()),
+            ("FAKETIME_NO_CACHE", "1".to_owned()),
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
+            ("NO_FAKE_STAT", "1".to_owned()),
+        ];
+        let env = tool("env").get_program().display().to_string();
+        [env].into_iter().chain(variables.map(|(name, value)| format!("{name}={value}"))).collect()
+    }
+}
+
+/// What gives a program another time of day.
+#[track_caller]
+fn library() -> String {
+    let library = format!("/usr/lib/{}-linux-gnu/faketime/libfaketime.so.1", std::env::consts::ARCH);
+    assert!(Path::new(&library).exists(), "{library} is not there: run scripts/prerequisites.sh");
+    library
 }
 
 /// For how many seconds the machine is up.

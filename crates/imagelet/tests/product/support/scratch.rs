@@ -70,6 +70,7 @@ impl Drop for Scratch {
         if !std::thread::panicking() {
             super::secrets::look_below(&self.join("store"));
             super::secrets::look_at_stores(self.path());
+            super::secrets::look_at_written();
         }
         // What an ordinary user's test made may have directories that nobody may enter; root may all the same.
         empty(self.path());

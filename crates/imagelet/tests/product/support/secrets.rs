@@ -4,8 +4,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -31,6 +35,51 @@ pub(crate) fn note(user: &str, password: &str) {
 pub(crate) fn note_bare(secret: &str) {
     assert!(secret.len() >= SHORTEST, "{secret:?} stands anywhere");
     NOTED.lock().unwrap_or_else(PoisonError::into_inner).insert(secret.to_owned());
+}
+
+/// What programs have written that run beside their tests, by what it is, and the threads that read it.
+static WRITTEN: Mutex<Vec<Written>> = Mutex::new(Vec::new());
+
+struct Written {
+    what: String,
+    bytes: Arc<Mutex<Vec<u8>>>,
+    reader: thread::JoinHandle<()>,
+}
+
+/// For how long the last words of a program are waited for. One that it started may hold its output for longer.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// What comes from there, for whoever reads it; it is kept, to be searched by [`look_at_written`]. Where the reader goes, the pipe
+/// breaks, as it would without this.
+pub(crate) fn watched(what: String, from: OwnedFd) -> OwnedFd {
+    let (there, here) = std::io::pipe().expect("make a pipe");
+    let bytes = Arc::<Mutex<Vec<u8>>>::default();
+    let kept = Arc::clone(&bytes);
+    let (mut from, mut here) = (fs::File::from(from), here);
+    let reader = thread::spawn(move || {
+        let mut piece = vec![0; 1 << 16];
+        while let Ok(length @ 1..) = from.read(&mut piece) {
+            kept.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(&piece[..length]);
+            if here.write_all(&piece[..length]).is_err() {
+                break;
+            }
+        }
+    });
+    WRITTEN.lock().unwrap_or_else(PoisonError::into_inner).push(Written { what, bytes, reader });
+    there.into()
+}
+
+/// Fails the test if a secret stands in what was written by a program that ran beside it.
+#[track_caller]
+pub(crate) fn look_at_written() {
+    let until = Instant::now() + LAST_WORDS;
+    for Written { what, bytes, reader } in std::mem::take(&mut *WRITTEN.lock().unwrap_or_else(PoisonError::into_inner))
+    {
+        while !reader.is_finished() && Instant::now() < until {
+            thread::park_timeout(Duration::from_millis(2));
+        }
+        look(&what, &bytes.lock().unwrap_or_else(PoisonError::into_inner));
+    }
 }
 
 /// Stores that programs were started with.
