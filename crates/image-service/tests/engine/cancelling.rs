@@ -33,10 +33,12 @@ async fn a_dropped_pull_leaves_nothing() {
     node.check_clean().await;
     assert!(node.entries("layers").is_empty());
     assert!(node.status("app:v1").await.is_none());
-    let sent = node.registry.bytes_sent();
+    node.registry.until_transfers(0).await;
+    let (sent, asked) = (node.registry.bytes_sent(), node.registry.requests().len());
     node.registry.faults().release();
     node.engine.settled().await;
     assert_eq!(node.registry.bytes_sent(), sent, "nobody listens any more");
+    assert_eq!(node.registry.requests().len(), asked, "nobody asks any more");
     node.pull("app:v1").await.expect("pulls afresh");
     node.check_clean().await;
 }

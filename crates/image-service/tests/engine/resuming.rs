@@ -110,7 +110,7 @@ async fn what_came_before_a_restart_is_not_fetched_again() {
         let image = push(&node.registry);
         pull_in_part(&node, &image).await;
         let node = restart(node, Resume::Always, format).await;
-        node.registry.faults().release();
+        node.registry.release_what_was_given_up().await;
         let left = node.engine.unfinished_pulls().await.expect("known").expect("known");
         assert_eq!((left.layers, left.blobs), (1, 1));
         assert!(left.bytes > (FIRST + CUT) as u64 - SLACK, "{left:?}");
@@ -183,7 +183,7 @@ async fn what_came_before_a_kill_is_not_fetched_again() {
             child.wait().expect("is gone");
         });
         killed.await.expect("no panic");
-        registry.faults().release();
+        registry.release_what_was_given_up().await;
         registry.clear_requests();
         let options = EngineOptions { keep_blobs, ..keeping(directory.path(), Resume::Always, format) };
         let engine = Engine::open(options).await.expect("opens");
@@ -218,7 +218,7 @@ async fn what_was_changed_meanwhile_is_fetched_again() {
             file.write_all_at(b"!!", 1_000_000).expect("writes");
         }
         let node = restart(node, Resume::Always, format).await;
-        node.registry.faults().release();
+        node.registry.release_what_was_given_up().await;
         node.registry.clear_requests();
         ready(&node, &image).await;
         assert_eq!(ranges(&node, &blob(&image, 0)), ["-"], "of the layer nothing is believed");
@@ -235,7 +235,7 @@ async fn a_part_goes_with_the_layer_that_is_whole() {
     let image = push(&node.registry);
     pull_in_part(&node, &image).await;
     let node = restart(node, Resume::Always, LayerFormat::Dir).await;
-    node.registry.faults().release();
+    node.registry.release_what_was_given_up().await;
     let layer = &image.layers[0].descriptor;
     let mut spool = node.engine.store().new_spool(&layer.digest, layer.size, 0).expect("creates");
     spool.append([[7_u8; 1000].as_slice()]).expect("writes");
@@ -278,7 +278,7 @@ async fn blobs_that_are_kept_are_left_when_they_are_whole() {
         let left = node.engine.store().unfinished();
         // And what came of the last one, where that was written down.
         assert!(left.layers == 1 && (1..=2).contains(&left.blobs), "{left:?}");
-        node.registry.faults().release();
+        node.registry.release_what_was_given_up().await;
         node.registry.clear_requests();
         let id = node.pull("app:v1").await.expect("pulls");
         assert_eq!(id, image.id().to_string());
@@ -311,7 +311,7 @@ async fn a_registry_without_ranges_costs_bytes_and_nothing_else() {
     let image = push(&node.registry);
     pull_in_part(&node, &image).await;
     let node = restart(node, Resume::Always, LayerFormat::Dir).await;
-    node.registry.faults().release();
+    node.registry.release_what_was_given_up().await;
     node.registry.faults().always(&format!("/blobs/{}", blob(&image, 1)), Fault::IgnoreRange);
     ready(&node, &image).await;
 }
@@ -359,7 +359,7 @@ async fn a_caller_that_goes_and_a_registry_that_fails_leave_it_as_well() {
     node.engine.settled().await;
     let left = node.engine.store().unfinished();
     assert_eq!((left.layers, left.blobs), (1, 1));
-    node.registry.faults().release();
+    node.registry.release_what_was_given_up().await;
     // The rest of it is refused for now.
     let refused = Fault::Status { code: 503, headers: Vec::new(), body: String::new() };
     node.registry.faults().times(&format!("/blobs/{second}"), 3, refused);
@@ -385,7 +385,7 @@ async fn nothing_is_left_of_what_was_wrong_nor_where_it_is_not_wanted() {
     pull_in_part(&node, &image).await;
     let node = restart(node, Resume::Off, LayerFormat::Dir).await;
     node.check_clean().await;
-    node.registry.faults().release();
+    node.registry.release_what_was_given_up().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -398,7 +398,7 @@ async fn it_is_kept_for_a_day_and_goes_when_asked() {
     let left = node.engine.unfinished_pulls().await.expect("known").expect("known");
     assert_eq!(node.engine.drop_unfinished_pulls(true).await.expect("goes"), Some(left.bytes));
     node.check_clean().await;
-    node.registry.faults().release();
+    node.registry.release_what_was_given_up().await;
 
     node.registry.faults().once(&format!("/blobs/{}", blob(&image, 1)), Fault::HangAfter { after: CUT });
     pull_in_part(&node, &image).await;
@@ -411,7 +411,7 @@ async fn it_is_kept_for_a_day_and_goes_when_asked() {
     let late = EngineOptions { clock: late, ..keeping(directory.path(), Resume::Always, LayerFormat::Dir) };
     node = Node { engine: Engine::open(late).await.expect("opens"), registry, directory };
     node.check_clean().await;
-    node.registry.faults().release();
+    node.registry.release_what_was_given_up().await;
 }
 
 /// What could not be written may be in memory all the same, where another process finds it: it does not believe it.

@@ -268,6 +268,12 @@ impl TestRegistry {
         self.inner.traffic.until(now).await;
     }
 
+    /// What hangs goes on, once the registry has noticed that nobody reads any of it: no byte more is sent.
+    pub async fn release_what_was_given_up(&self) {
+        self.until_transfers(0).await;
+        self.faults().release();
+    }
+
     /// Connections that were accepted.
     #[must_use]
     pub fn connections(&self) -> usize {
