@@ -290,6 +290,10 @@ fn stream(pieces: Vec<Piece>, sent: Arc<AtomicU64>, transfer: Option<Transfer>) 
                         transfer.pace(bytes.len()).await;
                     }
                     sent.fetch_add(bytes.len() as u64, Ordering::SeqCst);
+                    if pieces.len() == 0 {
+                        // Whoever has the last byte may ask for more at once: for them this transfer is over.
+                        transfer = None;
+                    }
                     return Some((Ok(Frame::data(bytes)), (pieces, sent, transfer)));
                 }
                 Piece::Pause(pause) => tokio::time::sleep(pause).await,
