@@ -183,8 +183,12 @@ async fn servers_that_do_no_ranges() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn servers_that_want_fewer_connections() {
+    // Between two tries there is the time that a server needs to notice that a connection was closed.
+    let (base_delay, max_delay) = (Duration::from_millis(100), Duration::from_millis(400));
+    let retry = registry::RetryPolicy { base_delay, max_delay, ..quick() };
     for refusal in [429, 503, 0] {
-        let setup = Setup::new().await;
+        let mut setup = Setup::new().await;
+        setup.client = Client::new(registry::Options { ranges: soon(), retry: retry.clone(), ..Default::default() });
         setup.registry.set_line(Line { rate: Some(2 * RATE), most: Some(2), refusal, ..Line::default() });
         setup.fetch().await;
         let refused =
@@ -192,7 +196,8 @@ async fn servers_that_want_fewer_connections() {
         assert!(refused <= 8, "{refusal}: {refused} refused");
         assert!(setup.registry.peak_transfers() <= 2);
         // Only one: it stays one.
-        let setup = Setup::new().await;
+        let mut setup = Setup::new().await;
+        setup.client = Client::new(registry::Options { ranges: soon(), retry: retry.clone(), ..Default::default() });
         setup.registry.set_line(Line { rate: Some(2 * RATE), most: Some(1), refusal, ..Line::default() });
         setup.fetch().await;
         assert_eq!(setup.ranges().iter().filter(|range| *range == "-").count(), 1, "{refusal}");
