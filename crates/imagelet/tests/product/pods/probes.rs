@@ -58,7 +58,9 @@ fn what_is_not_live_starts_again_and_what_is_not_ready_is_told() {
     assert!(said("Unhealthy", "Liveness probe failed: HTTP probe failed with statuscode: 404"), "{events:#?}");
     assert!(said("Killing", "Container server failed liveness probe, will be restarted"), "{events:#?}");
     node.in_container("web/worker", "rm /tmp/alive");
-    node.until("web", "the worker was started again", |pod| (restarts(pod, "worker") == 1).then_some(()));
+    node.until("web", "the worker was started again", |pod| {
+        (restarts(pod, "worker") == 1 && is(pod, "Ready")).then_some(())
+    });
     assert_eq!(node.running("web/worker").attempt, 1);
     node.clear();
 }
