@@ -18,6 +18,34 @@ use crate::unpack::{Beneath, DEFERRED};
 /// What the system itself writes beside what a layer says.
 const NOT_OF_LAYERS: [&[u8]; 3] = [b"security.selinux", b"security.ima", b"security.evm"];
 
+/// What could not be read.
+#[derive(Debug)]
+pub(crate) enum NotCompared {
+    /// What is in the store.
+    Layer(io::Error),
+    /// The copy, which says nothing of the layer.
+    Copy(io::Error),
+}
+
+impl From<io::Error> for NotCompared {
+    fn from(error: io::Error) -> Self {
+        Self::Layer(error)
+    }
+}
+
+impl From<Errno> for NotCompared {
+    fn from(error: Errno) -> Self {
+        Self::Layer(error.into())
+    }
+}
+
+pub(super) fn of_copy(error: impl Into<io::Error>) -> NotCompared {
+    NotCompared::Copy(error.into())
+}
+
+/// The first difference in words.
+pub(crate) type Compared = Result<Option<String>, NotCompared>;
+
 /// The first difference between two layer directories, in words. Directories of `implicit` got their attributes from
 /// layers below: these are not compared.
 pub(crate) fn difference(
@@ -25,7 +53,7 @@ pub(crate) fn difference(
     copy: BorrowedFd<'_>,
     implicit: &[Vec<u8>],
     cancelled: &dyn Fn() -> bool,
-) -> io::Result<Option<String>> {
+) -> Compared {
     let implicit: BTreeSet<Vec<u8>> = implicit
         .iter()
         .map(|path| if path.is_empty() { FS.as_bytes().to_vec() } else { [FS.as_bytes(), b"/", path].concat() })
@@ -68,11 +96,11 @@ struct Trees<'a> {
 }
 
 impl Trees<'_> {
-    fn directory(&mut self, path: &[u8]) -> io::Result<Option<String>> {
+    fn directory(&mut self, path: &[u8]) -> Compared {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let there = self.beneath.open(self.there, path, flags)?;
-        let copy = self.beneath.open(self.copy, path, flags)?;
-        let (names, wanted) = (names(&there)?, names(&copy)?);
+        let copy = self.beneath.open(self.copy, path, flags).map_err(of_copy)?;
+        let (names, wanted) = (names(&there)?, names(&copy).map_err(of_copy)?);
         if let Some(name) = names.difference(&wanted).next() {
             return Ok(Some(format!("{:?} is not of this layer", shown(&[path, b"/", name.to_bytes()].concat()))));
         }
@@ -84,19 +112,21 @@ impl Trees<'_> {
             if let Some(what) = self.entry(there.as_fd(), copy.as_fd(), name.to_bytes(), &child)? {
                 return Ok(Some(what));
             }
-            if stat(copy.as_fd(), name.to_bytes())?.is_some_and(|stat| kind(&stat) == FileType::Directory) {
+            let was = stat(copy.as_fd(), name.to_bytes()).map_err(of_copy)?;
+            if was.is_some_and(|was| kind(&was) == FileType::Directory) {
                 self.todo.push(child);
             }
         }
         if self.implicit.contains(path) || !path.starts_with(FS.as_bytes()) {
             return Ok(None);
         }
-        Ok(other_time(&rustix::fs::fstat(&there)?, &rustix::fs::fstat(&copy)?, path))
+        let (is, was) = (rustix::fs::fstat(&there)?, rustix::fs::fstat(&copy).map_err(of_copy)?);
+        Ok(other_time(&is, &was, path))
     }
 
     /// A name in the layer's own directory, which may be on neither side.
-    fn named(&self, path: &[u8], name: &[u8]) -> io::Result<Option<String>> {
-        let (there, copy) = (stat(self.there, name)?, stat(self.copy, name)?);
+    fn named(&self, path: &[u8], name: &[u8]) -> Compared {
+        let (there, copy) = (stat(self.there, name)?, stat(self.copy, name).map_err(of_copy)?);
         match (there.is_some(), copy.is_some()) {
             (false, false) => Ok(None),
             (true, false) => Ok(Some(format!("{:?} is not of this layer", shown(name)))),
@@ -110,14 +140,8 @@ impl Trees<'_> {
         }
     }
 
-    fn entry(
-        &self,
-        there: BorrowedFd<'_>,
-        copy: BorrowedFd<'_>,
-        name: &[u8],
-        path: &[u8],
-    ) -> io::Result<Option<String>> {
-        let (Some(is), Some(was)) = (stat(there, name)?, stat(copy, name)?) else {
+    fn entry(&self, there: BorrowedFd<'_>, copy: BorrowedFd<'_>, name: &[u8], path: &[u8]) -> Compared {
+        let (Some(is), Some(was)) = (stat(there, name)?, stat(copy, name).map_err(of_copy)?) else {
             return Ok(Some(format!("{:?} is gone", shown(path))));
         };
         let differs = |what: &str, is: String, was: String| {
@@ -162,12 +186,12 @@ impl Trees<'_> {
         }
         if kind(&is) == FileType::Symlink {
             let target = |fd| rustix::fs::readlinkat(fd, name, Vec::new());
-            let (is, was) = (target(there)?, target(copy)?);
+            let (is, was) = (target(there)?, target(copy).map_err(of_copy)?);
             if is != was {
                 return differs("the target", format!("{is:?}"), format!("{was:?}"));
             }
         }
-        let (is, was) = (attributes(there, name)?, attributes(copy, name)?);
+        let (is, was) = (attributes(there, name)?, attributes(copy, name).map_err(of_copy)?);
         if let Some((name, _)) = is.symmetric_difference(&was).next() {
             return Ok(Some(format!("the attribute {:?} of {:?} is not what it was", shown(name), shown(path))));
         }
@@ -236,3 +260,7 @@ fn value(path: &CStr, name: &CStr) -> io::Result<Vec<u8>> {
         Err(error) => Err(error.into()),
     }
 }
+
+#[cfg(test)]
+#[path = "compare_tests.rs"]
+mod tests;

@@ -7,9 +7,10 @@ use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use erofs::{DirEntry, Image, InodeInfo, Kind, Nid};
+use erofs::{DirEntry, Image, InodeInfo, Kind, Nid, ReadError};
 
-use crate::recipe;
+use super::compare::{Compared, NotCompared, of_copy};
+use crate::recipe::{self, RecipeError};
 use crate::tar::shown;
 
 /// The first difference between the images of two layer directories, in words. Directories of `implicit` got their attributes
@@ -19,20 +20,23 @@ pub(crate) fn image_difference(
     copy: BorrowedFd<'_>,
     implicit: &[Vec<u8>],
     cancelled: &dyn Fn() -> bool,
-) -> io::Result<Option<String>> {
-    let (Ok(has), Ok(wants)) = (recipe::inodes(there), recipe::inodes(copy)) else {
-        return Ok(Some("the recipe is not what it was".to_owned()));
+) -> Compared {
+    let wants = recipe::inodes(copy).map_err(|error| of_copy(cause(error)))?;
+    let has = match recipe::inodes(there) {
+        Ok(has) => has,
+        Err(error @ (RecipeError::Missing | RecipeError::Damaged { .. })) => return Ok(Some(error.to_string())),
+        Err(error) => return Err(cause(error).into()),
     };
     if has.len() != wants.len() {
         return Ok(Some("the recipe is not what it was".to_owned()));
     }
     let images = Images {
         there: recipe::read_image(there)?,
-        copy: recipe::read_image(copy)?,
+        copy: recipe::read_image(copy).map_err(of_copy)?,
         implicit: implicit.iter().cloned().collect(),
         data: wants.into_iter().zip(has).collect(),
     };
-    let roots = (images.there.inode(images.there.root())?, images.copy.inode(images.copy.root())?);
+    let roots = (images.there.inode(images.there.root())?, images.copy.inode(images.copy.root()).map_err(of_copy)?);
     if let Some(what) = images.inode(&roots.0, &roots.1, b"")? {
         return Ok(Some(what));
     }
@@ -48,6 +52,20 @@ pub(crate) fn image_difference(
     Ok(None)
 }
 
+/// Without the name of the recipe, which is the same on both sides.
+fn cause(error: RecipeError) -> io::Error {
+    match error {
+        RecipeError::Read { source, .. } | RecipeError::Write(source) => source,
+        error => io::Error::other(error),
+    }
+}
+
+impl From<ReadError> for NotCompared {
+    fn from(error: ReadError) -> Self {
+        Self::Layer(error.into())
+    }
+}
+
 struct Images {
     there: Image<File>,
     copy: Image<File>,
@@ -60,14 +78,14 @@ struct Images {
 type Todo = Vec<(InodeInfo, InodeInfo, Vec<u8>)>;
 
 impl Images {
-    fn directory(&self, is: &InodeInfo, was: &InodeInfo, path: &[u8], todo: &mut Todo) -> io::Result<Option<String>> {
-        let (names, mut wanted) = (names(&self.there, is)?, names(&self.copy, was)?);
+    fn directory(&self, is: &InodeInfo, was: &InodeInfo, path: &[u8], todo: &mut Todo) -> Compared {
+        let (names, mut wanted) = (names(&self.there, is)?, names(&self.copy, was).map_err(of_copy)?);
         for (name, entry) in names {
             let child = if path.is_empty() { name.clone() } else { [path, b"/", &name].concat() };
             let Some(wanted) = wanted.remove(&name) else {
                 return Ok(Some(format!("{:?} is not of this layer", shown(&child))));
             };
-            let (is, was) = (self.there.inode(entry.nid)?, self.copy.inode(wanted.nid)?);
+            let (is, was) = (self.there.inode(entry.nid)?, self.copy.inode(wanted.nid).map_err(of_copy)?);
             if let Some(what) = self.inode(&is, &was, &child)? {
                 return Ok(Some(what));
             }
@@ -79,7 +97,7 @@ impl Images {
         Ok(gone.map(|name| format!("{:?} is gone", shown(&[path, b"/", &name].concat()))))
     }
 
-    fn inode(&self, is: &InodeInfo, was: &InodeInfo, path: &[u8]) -> io::Result<Option<String>> {
+    fn inode(&self, is: &InodeInfo, was: &InodeInfo, path: &[u8]) -> Compared {
         let differs = |what: &str, is: String, was: String| {
             Ok(Some(format!("{what} of {:?} is {is} instead of {was}", shown(path))))
         };
@@ -121,13 +139,14 @@ impl Images {
             return differs("the time", text(is.mtime), text(was.mtime));
         }
         if is.kind == Kind::Symlink {
-            let (is, was) = (self.there.link_target(is)?, self.copy.link_target(was)?);
+            let (is, was) = (self.there.link_target(is)?, self.copy.link_target(was).map_err(of_copy)?);
             if is != was {
                 return differs("the target", format!("{:?}", shown(&is)), format!("{:?}", shown(&was)));
             }
         }
         let attributes = |found: Vec<(Vec<u8>, Vec<u8>)>| found.into_iter().collect::<BTreeSet<_>>();
-        let (is, was) = (attributes(self.there.xattrs(is)?), attributes(self.copy.xattrs(was)?));
+        let (is, was) = (self.there.xattrs(is)?, self.copy.xattrs(was).map_err(of_copy)?);
+        let (is, was) = (attributes(is), attributes(was));
         if let Some((name, _)) = is.symmetric_difference(&was).next() {
             return Ok(Some(format!("the attribute {:?} of {:?} is not what it was", shown(name), shown(path))));
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use oci::{Digest, Hasher};
 
-use super::{Bad, Depth, ProblemKind, Target};
+use super::{Bad, Depth, NotCompared, ProblemKind, Target};
 use crate::ingest::{Place, UnpackedLayer};
 use crate::layout;
 use crate::open::Inner;
@@ -171,12 +171,16 @@ impl Inner {
             return Err(bad("the copy to compare it with was taken".to_owned(), false));
         };
         let compared = layout::open_directory(&self.layout.ingest, &number.to_string())
+            .map_err(NotCompared::Copy)
             .and_then(|own| shape.difference(directory.as_fd(), own.as_fd(), &copy.outcome.implicit_dirs, cancelled));
         match compared {
             Ok(None) if cancelled() => Err(Verdict::Cancelled),
             Ok(None) => Ok(copy),
             Ok(Some(what)) => Err(bad(what, true)),
-            Err(error) => Err(bad(format!("it could not be compared: {error}"), is_of_the_medium(&error))),
+            Err(NotCompared::Layer(error)) => {
+                Err(bad(format!("it could not be compared: {error}"), is_of_the_medium(&error)))
+            }
+            Err(NotCompared::Copy(error)) => unsure("the copy to compare it with could not be read", &error),
         }
     }
 }

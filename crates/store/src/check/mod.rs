@@ -25,7 +25,7 @@ use crate::db::Records;
 use crate::error::StoreError;
 use crate::open::Store;
 use crate::records::{BlobEntry, LayerEntry, LayerId};
-pub(crate) use compare::difference;
+pub(crate) use compare::{Compared, NotCompared, difference};
 pub(crate) use compare_image::image_difference;
 use layer::Verdict;
 pub(crate) use layer::is_of_the_medium;

@@ -177,7 +177,7 @@ impl Shape {
         copy: BorrowedFd<'_>,
         implicit: &[Vec<u8>],
         cancelled: &dyn Fn() -> bool,
-    ) -> io::Result<Option<String>> {
+    ) -> crate::check::Compared {
         match self {
             Self::Dir => crate::check::difference(there, copy, implicit, cancelled),
             Self::Erofs => crate::check::image_difference(there, copy, implicit, cancelled),

@@ -133,6 +133,10 @@ impl Ground {
     }
 }
 
+/// Errors that say that what lies on the disk is lost, and not that the system lacks something.
+const OF_THE_MEDIUM: [Errno; 8] =
+    [Errno::IO, Errno::UCLEAN, Errno::BADMSG, Errno::NODATA, Errno::NOENT, Errno::NOTDIR, Errno::LOOP, Errno::ISDIR];
+
 fn check(store: &Store, repair: bool) -> Result<imagelet_store::check::CheckReport, CheckError> {
     let options =
         CheckOptions { depth: Depth::Files, repair, recent_only: false, cancelled: &|| false, progress: &|_| {} };
@@ -308,6 +312,11 @@ const WORKS: &[Work] = &[
         },
         act: |_, store| {
             let report = check(store, true)?;
+            // No layer is damaged. One that could not be read at all may be called so, and no other.
+            for problem in report.problems.iter().filter(|problem| problem.kind == ProblemKind::DamagedLayer) {
+                let medium = OF_THE_MEDIUM.map(|errno| std::io::Error::from(errno).to_string());
+                assert!(medium.iter().any(|cause| problem.detail.contains(cause)), "{problem:?}");
+            }
             match report.problems.iter().find(|problem| !problem.repaired) {
                 Some(left) => Err(Told { text: format!("{}: {}", left.subject, left.detail), full: false }),
                 None => Ok(()),
