@@ -34,13 +34,21 @@ pub(super) fn mount(path: &Path, ways: Ways) -> Result<OwnedFd, ImageFailure> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let file = rustix::fs::open(path, flags, Mode::empty())
         .map_err(|error| ImageFailure::Failed(Failure::at("open a layer for", path, error)))?;
-    mount_open(&File::from(file), path, &devices_beside(path), ways)
+    let devices = devices_beside(path).map_err(ImageFailure::Failed)?;
+    mount_open(&File::from(file), path, &devices, ways)
 }
 
 /// The files with blocks of other layers that a layer's image needs.
-pub(super) fn devices_beside(image: &Path) -> Vec<PathBuf> {
-    let name = |number| image.with_file_name(recipe::device_name(number));
-    (1..).map(name).take_while(|device| std::fs::symlink_metadata(device).is_ok()).collect()
+pub(super) fn devices_beside(image: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let mut devices = Vec::new();
+    loop {
+        let device = image.with_file_name(recipe::device_name(devices.len() + 1));
+        match rustix::fs::lstat(&device) {
+            Ok(_) => devices.push(device),
+            Err(Errno::NOENT) => return Ok(devices),
+            Err(error) => return Err(Failure::at("open a layer for", &device, error)),
+        }
+    }
 }
 
 /// The same for a file that is open, and is called `path` in errors, with its further devices, which are image files too.

@@ -64,8 +64,10 @@ impl DirLayer {
         }
         if let Some(deferred) = &self.deferred {
             for name in deferred.hidden_in(path) {
-                if rustix::fs::statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW).is_err() {
-                    found.push((name.to_vec(), whiteout()));
+                match rustix::fs::statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+                    Ok(_) => {}
+                    Err(Errno::NOENT) => found.push((name.to_vec(), whiteout())),
+                    Err(error) => return Err(error.into()),
                 }
             }
         }
