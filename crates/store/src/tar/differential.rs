@@ -84,7 +84,7 @@ pub(crate) fn compare(bytes: &[u8], limits: &Limits) {
                     // It is cut off, or a number in it is none: ours has read it, and says so of the next.
                     return;
                 }
-                let path = entry.path_bytes().into_owned();
+                let path = until_nul(&entry.path_bytes());
                 let size = data.len();
                 let kind = match entry.header().as_old().linkflag[0] {
                     0 if path.ends_with(b"/") => {
@@ -96,7 +96,7 @@ pub(crate) fn compare(bytes: &[u8], limits: &Limits) {
                     other => char::from(other),
                 };
                 let link = match kind {
-                    '1' | '2' => entry.link_name_bytes().map(|link| link.into_owned()).unwrap_or_default(),
+                    '1' | '2' => entry.link_name_bytes().map(|link| until_nul(&link)).unwrap_or_default(),
                     _ => Vec::new(),
                 };
                 (Found { path, link, kind, data }, size)
@@ -121,6 +121,11 @@ pub(crate) fn compare(bytes: &[u8], limits: &Limits) {
         let excused = entry.header().entry_type() == EntryType::XGlobalHeader || headers.iter().any(Head::excuses);
         assert!(excused, "they find {:?} more", entry.path_bytes());
     }
+}
+
+/// A name of GNU's may be padded by more than the one NUL that it leaves away; for C, and for Go, a name ends at the first.
+fn until_nul(name: &[u8]) -> Vec<u8> {
+    name.split(|byte| *byte == 0).next().unwrap_or_default().to_vec()
 }
 
 /// The entries up to what ours refuses, the headers of each and of the end, and whether it is all of them.
