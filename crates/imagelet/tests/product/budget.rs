@@ -5,6 +5,9 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use cri_api::{ImageService, PullImageRequest};
 use cri_grpc::Endpoint;
@@ -80,14 +83,27 @@ fn a_large_image_in_a_small_cgroup() {
     assert_eq!(fs::read_to_string(mounted.join("b-small/0/1003")).expect("a file"), "1003\n".repeat(1003 % 400));
 }
 
-/// The most memory that a process had, without what it has from files.
-fn held_at_most(pid: u32) -> u64 {
+/// The memory of a process, without what it has from files.
+fn held(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the status of the process");
     let kibibytes = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_suffix(" kB"));
         line.and_then(|number| number.parse::<u64>().ok()).expect("a number of kB")
     };
-    (kibibytes("VmHWM:") - kibibytes("RssFile:")) << 10
+    (kibibytes("RssAnon:") + kibibytes("RssShmem:")) << 10
+}
+
+/// Looks at the memory of a process all the time until told; answers the most that it had. The kernel's own mark is of no use: it
+/// has in it the pages of files that were there then, and which of those the kernel takes back meanwhile nobody tells.
+fn watch_held(pid: u32, over: Arc<AtomicBool>) -> JoinHandle<u64> {
+    thread::spawn(move || {
+        let mut most = 0;
+        while !over.load(Ordering::Relaxed) {
+            most = held(pid).max(most);
+            thread::park_timeout(Duration::from_millis(1));
+        }
+        most
+    })
 }
 
 /// Ten images of equal layers, half of them gzip, half zstd.
@@ -129,11 +145,14 @@ async fn ten_pulls_at_once_share_it_and_none_starves() {
     tokio::task::block_in_place(|| {
         eventually("every pull has asked for its config", || configs(&s.registry.requests()) == PULLS);
     });
+    let over = Arc::new(AtomicBool::new(false));
+    let watch = watch_held(agent.pid(), Arc::clone(&over));
     gate.open();
     for (pull, image) in join_all(pulls).await.into_iter().zip(&images) {
         assert_eq!(pull.expect("no panic").expect("a pull"), image.id);
     }
-    let held = held_at_most(agent.pid());
+    over.store(true, Ordering::Relaxed);
+    let held = watch.join().expect("no panic");
     assert!(held <= HELD, "{} MiB for ten pulls", held >> 20);
 
     // Which image each request for a layer was for, in their order. One after the other the last image would begin after nine
