@@ -35,6 +35,7 @@ const UNSEEN: &[(&str, &str)] = &[
         "pulling: fsync(.)",
         "the sync of the records that follows takes the end of `young` along where there is a journal",
     ),
+    ("ending: fsync(.)", "with relaxed durability `young` ends then, and records follow in the same way"),
 ];
 
 fn word(format: LayerFormat) -> &'static str {
