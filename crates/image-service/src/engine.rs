@@ -20,6 +20,7 @@ use crate::error::{self, OpenError};
 use crate::flight::Flights;
 use crate::known::Known;
 use crate::options::EngineOptions;
+use crate::origin::Origin;
 use crate::pull::PullKey;
 use crate::pull::coming::Coming;
 use crate::pull::layer::{LayerKey, ReadyLayer, ReadyLayers};
@@ -42,8 +43,8 @@ pub(crate) struct Shared {
     pub(crate) background: Background,
     pub(crate) pulls: Flights<PullKey, Digest>,
     pub(crate) layers: Flights<LayerKey, ReadyLayer>,
-    /// Configs on their way, by digest.
-    pub(crate) configs: Flights<Digest, Bytes>,
+    /// Configs on their way, by whom they are asked from and digest.
+    pub(crate) configs: Flights<(Origin, Digest), Bytes>,
     /// Through which blob each layer in flight comes.
     pub(crate) coming: Coming,
     /// What jobs made and no commit has taken yet.

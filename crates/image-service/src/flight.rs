@@ -100,6 +100,11 @@ where
         Some(Ticket { table: Arc::clone(&self.0), key: key.clone(), job: Arc::clone(job), led: false })
     }
 
+    /// The keys of all jobs in flight.
+    pub(crate) fn keys(&self) -> Vec<K> {
+        self.0.lock().keys().cloned().collect()
+    }
+
     /// Whether there is a job for `key`.
     pub(crate) fn has(&self, key: &K) -> bool {
         self.0.lock().contains_key(key)

@@ -17,6 +17,7 @@ use crate::background::Background;
 use crate::engine::Shared;
 use crate::error;
 use crate::hashing::Tee;
+use crate::origin::Origin;
 use crate::resume;
 use crate::source::{Chunks, Source};
 
@@ -28,13 +29,18 @@ const PIECE: usize = 256 << 10;
 pub(crate) struct Keep {
     shared: Arc<Shared>,
     digest: Digest,
+    origin: String,
     /// Guards the file. An error ends the writing and waits to be told.
     file: Arc<Mutex<Option<std::result::Result<BlobIngest, StoreError>>>>,
 }
 
 impl Keep {
     /// Begins a file for this blob, where the engine keeps blobs and the store has not got it.
-    pub(crate) async fn start(shared: &Arc<Shared>, descriptor: &Descriptor) -> Result<Option<Self>> {
+    pub(crate) async fn start(
+        shared: &Arc<Shared>,
+        descriptor: &Descriptor,
+        origin: &Origin,
+    ) -> Result<Option<Self>> {
         if !shared.options.keep_blobs {
             return Ok(None);
         }
@@ -44,6 +50,7 @@ impl Keep {
         Ok(file.map(|file| Self {
             shared: Arc::clone(shared),
             digest: descriptor.digest.clone(),
+            origin: origin.to_string(),
             file: Arc::new(Mutex::new(Some(Ok(file)))),
         }))
     }
@@ -67,11 +74,11 @@ impl Keep {
     /// can always build again.
     pub(crate) async fn finish(self, diff_id: &Digest) -> Result<Option<Arc<NewBlob>>> {
         let (file, store) = (Arc::clone(&self.file), self.shared.store.clone());
-        let is_stream = *diff_id == self.digest;
+        let (is_stream, origin) = (*diff_id == self.digest, self.origin.clone());
         let finish = move || {
             let file = file.lock().unwrap_or_else(PoisonError::into_inner).take();
             let finished = match file {
-                Some(Ok(file)) if !is_stream => file.finish().map(|blob| Some(Arc::new(outliving(blob)))),
+                Some(Ok(file)) if !is_stream => file.finish().map(|blob| Some(Arc::new(outliving(blob, &origin)))),
                 Some(Ok(_)) | None => Ok(None),
                 Some(Err(error)) => Err(error),
             };
@@ -82,9 +89,9 @@ impl Keep {
 }
 
 /// From now on, a blob that is worth it outlives the process.
-fn outliving(mut blob: NewBlob) -> NewBlob {
+fn outliving(mut blob: NewBlob, origin: &str) -> NewBlob {
     if blob.size() >= resume::LEAST
-        && let Err(error) = blob.note_whole()
+        && let Err(error) = blob.note_whole(origin)
     {
         tracing::debug!(%error, blob = %blob.digest(), "an interruption of the pull will lose it");
     }
@@ -114,9 +121,15 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// The blob, if the store has it and it is what it was: it is read once for that, so that one that is damaged is
-    /// dropped, and kept again as it comes from the registry.
+    /// The blob, if the store has it, whoever asks may use it, and it is what it was: it is read once for that, so that one
+    /// that is damaged is dropped, and kept again as it comes from the registry.
     pub(crate) async fn find(shared: &Arc<Shared>, descriptor: &Descriptor, beyond: &Arc<dyn Source>) -> Option<Self> {
+        let (store, digest) = (shared.store.clone(), descriptor.digest.clone());
+        let is_there = shared.background.start(move || matches!(store.open_blob(&digest), Ok(Some(_)))).await;
+        let access = shared.known.access_to_blob(beyond.origin(), &descriptor.digest);
+        if !is_there.unwrap_or_default() || !shared.may_use(beyond.as_ref(), access, descriptor).await {
+            return None;
+        }
         let (store, wanted) = (shared.store.clone(), descriptor.clone());
         let open = move || good_blob(&store, &wanted, &|| false).map_err(|e| error::from_store(store.root(), &e));
         let file = match shared.background.run(open).await {

@@ -1,11 +1,14 @@
-//! [`Known`]: hints about what the store has, by digests that the store has no index for. A hint is never believed: it
-//! only says where to look first. Filled at the opening and by every commit.
+//! [`Known`]: hints about what the store has, by digests that the store has no index for, and who brought it. A hint is never
+//! believed: it only says where to look first. Who may use what was brought by others is believed, and errs on the side of
+//! fetching. Filled at the opening and by every commit.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 
 use oci::{Digest, Document, ImageConfig};
 use store::ImageRecord;
+
+use crate::origin::{Access, Origin, Provenance};
 
 /// The hints.
 #[derive(Default)]
@@ -17,6 +20,10 @@ struct Maps {
     blobs: HashMap<Digest, Digest>,
     /// Manifest to image id.
     manifests: HashMap<Digest, Digest>,
+    /// Who brought each image, by its id.
+    provenance: HashMap<Digest, Provenance>,
+    /// The images that have a layer, by its diff id.
+    images_with: HashMap<Digest, BTreeSet<Digest>>,
 }
 
 impl Known {
@@ -54,6 +61,36 @@ impl Known {
         self.lock().manifests.values().any(|known| known == id)
     }
 
+    /// What a pull from `origin` may do with the documents of an image.
+    pub(crate) fn access_to_image(&self, origin: &Origin, id: &Digest) -> Access {
+        let maps = self.lock();
+        maps.provenance.get(id).map_or(Access::Denied, |image| origin.access_to_any(&image.origins))
+    }
+
+    /// What a pull from `origin`, whose manifest names this blob for a layer with this diff id, may do with the layer. A
+    /// blob that was never found to have this layer stands for nothing but itself.
+    pub(crate) fn access_to_layer(&self, origin: &Origin, blob: &Digest, diff_id: &Digest) -> Access {
+        let maps = self.lock();
+        let images = || maps.images_with.get(diff_id).into_iter().flatten().filter_map(|id| maps.provenance.get(id));
+        match origin.access_to_any(images().flat_map(|image| &image.origins)) {
+            Access::Ask if maps.is_made_of(diff_id, blob) => Access::Ask,
+            Access::Ask => Access::Denied,
+            access => access,
+        }
+    }
+
+    /// What a pull from `origin` may do with a kept blob.
+    pub(crate) fn access_to_blob(&self, origin: &Origin, blob: &Digest) -> Access {
+        let maps = self.lock();
+        let images = maps.provenance.values().filter(|image| image.has_blob(blob));
+        origin.access_to_any(images.flat_map(|image| &image.origins))
+    }
+
+    /// Whether the layer with this diff id was found to be what this blob unpacks to.
+    pub(crate) fn is_made_of(&self, diff_id: &Digest, blob: &Digest) -> bool {
+        self.lock().is_made_of(diff_id, blob)
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Maps> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -63,6 +100,10 @@ impl Maps {
     fn add(&mut self, image: &ImageRecord) {
         self.manifests.insert(image.manifest_digest.clone(), image.id.clone());
         self.blobs.extend(layers_of(image));
+        self.provenance.insert(image.id.clone(), Provenance::of(image));
+        for diff_id in diff_ids_of(image) {
+            self.images_with.entry(diff_id).or_default().insert(image.id.clone());
+        }
     }
 
     fn forget(&mut self, image: &ImageRecord) {
@@ -70,6 +111,27 @@ impl Maps {
         for (blob, _) in layers_of(image) {
             self.blobs.remove(&blob);
         }
+        self.provenance.remove(&image.id);
+        for diff_id in diff_ids_of(image) {
+            if let Some(images) = self.images_with.get_mut(&diff_id) {
+                images.remove(&image.id);
+                if images.is_empty() {
+                    self.images_with.remove(&diff_id);
+                }
+            }
+        }
+    }
+
+    fn is_made_of(&self, diff_id: &Digest, blob: &Digest) -> bool {
+        let pair = (blob.clone(), diff_id.clone());
+        blob == diff_id
+            || self
+                .images_with
+                .get(diff_id)
+                .into_iter()
+                .flatten()
+                .filter_map(|id| self.provenance.get(id))
+                .any(|image| image.blobs.contains(&pair))
     }
 }
 
@@ -82,4 +144,9 @@ fn layers_of(image: &ImageRecord) -> Vec<(Digest, Digest)> {
         return Vec::new();
     }
     manifest.layers.into_iter().map(|l| l.digest).zip(config.rootfs.diff_ids).collect()
+}
+
+/// The diff ids of an image's config.
+fn diff_ids_of(image: &ImageRecord) -> Vec<Digest> {
+    ImageConfig::parse(&image.config).map(|config| config.rootfs.diff_ids).unwrap_or_default()
 }

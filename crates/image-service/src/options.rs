@@ -7,6 +7,7 @@ use std::sync::Arc;
 use oci::Platform;
 
 use crate::error::OpenError;
+use crate::origin::SharedContent;
 use crate::resume::Resume;
 
 /// Nanoseconds since 1970, now.
@@ -90,6 +91,9 @@ pub struct EngineOptions {
     /// request and works offline; but such a pull then no longer proves that the caller's credential may have the image,
     /// on which a kubelet relies. Hence off by default.
     pub trust_present_digests: bool,
+    /// Whether content that other repositories brought is used for a pull: by default where its own registry says, for its
+    /// own credential, that it has the same.
+    pub shared_content: SharedContent,
     /// Whether a pull of which the compressed layers alone do not fit on the disk is refused before it fetches them.
     /// Only to be switched off where a layer takes less space than its blob, as on a file system that compresses well.
     pub check_disk_space: bool,
@@ -128,6 +132,7 @@ impl Default for EngineOptions {
             allowed_targets: Vec::new(),
             runtime_handlers: Vec::new(),
             trust_present_digests: false,
+            shared_content: SharedContent::Verified,
             check_disk_space: true,
             keep_blobs: false,
             resume: Resume::Auto,
@@ -168,6 +173,7 @@ impl fmt::Debug for EngineOptions {
             .field("allowed_targets", &self.allowed_targets)
             .field("runtime_handlers", &self.runtime_handlers)
             .field("trust_present_digests", &self.trust_present_digests)
+            .field("shared_content", &self.shared_content)
             .field("check_disk_space", &self.check_disk_space)
             .field("keep_blobs", &self.keep_blobs)
             .field("resume", &self.resume)

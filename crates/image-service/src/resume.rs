@@ -3,6 +3,7 @@
 //! when it is slower than what comes. What is read back is verified piece by piece, and all of it with the blob in the end; wrong
 //! bytes are never kept. Layers that are whole are left by [`crate::pull::layer`]. It knows no registry and no layer.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use tokio::time::Instant;
 use crate::background::Held;
 use crate::engine::Shared;
 use crate::error;
+use crate::origin::{Access, Origin, SharedContent};
 use crate::source::{Chunks, Source};
 
 /// When what comes is written down, so that a pull that is interrupted need not begin anew.
@@ -77,6 +79,22 @@ impl Line {
 
 /// A spool in the hands of whichever thread writes.
 type Writing = Arc<Held<Mutex<Option<Spool>>>>;
+
+impl Shared {
+    /// The origins, as they were written down, of what is left of a blob and a pull from this source may go on with.
+    pub(crate) async fn usable_origins(&self, source: &dyn Source, blob: &Descriptor) -> BTreeSet<String> {
+        let left = self.store.origins_of_unfinished(&blob.digest);
+        if self.options.shared_content == SharedContent::Open {
+            return left;
+        }
+        let with = |wanted: Access| {
+            let access = |text: &str| Some(source.origin().access_to(&text.parse::<Origin>().ok()?));
+            left.iter().filter(|text| access(text) == Some(wanted)).cloned().collect::<BTreeSet<_>>()
+        };
+        let (granted, unsure) = (with(Access::Granted), with(Access::Ask));
+        if granted.is_empty() && !unsure.is_empty() && source.has(blob).await { unsure } else { granted }
+    }
+}
 
 /// See the file's head.
 pub(crate) struct Resuming {
@@ -145,8 +163,10 @@ impl Resuming {
 
     /// What an earlier pull left of the blob.
     async fn find(&mut self) {
+        let usable = self.shared.usable_origins(self.source.as_ref(), &self.descriptor).await;
         let (store, Descriptor { digest, size, .. }) = (self.shared.store.clone(), self.descriptor.clone());
-        let taken = self.shared.background.start(move || store.take_spool(&digest, size)).await;
+        let take = move || store.take_spool(&digest, size, &|origin| usable.contains(origin));
+        let taken = self.shared.background.start(take).await;
         match taken {
             Ok(Ok(Some(spool))) => {
                 tracing::info!(blob = %self.descriptor.digest, from = spool.begin(), "goes on with what an earlier pull left");
@@ -167,11 +187,11 @@ impl Resuming {
     async fn begin(&mut self, at: u64) {
         let (store, Descriptor { digest, size, .. }) = (self.shared.store.clone(), self.descriptor.clone());
         let left = size - at;
-        let promised = self.shared.room.promised();
+        let (promised, origin) = (self.shared.room.promised(), self.source.origin().to_string());
         let made = self.shared.background.start(move || {
             // Beside what all pulls are yet to write, and twice, since nothing may ever fail for this.
             let enough = store.room()?.is_none_or(|free| free >= promised.saturating_add(left.saturating_mul(2)));
-            enough.then(|| store.new_spool(&digest, size, at)).transpose()
+            enough.then(|| store.new_spool(&digest, size, at, &origin)).transpose()
         });
         match made.await {
             Ok(Ok(Some(spool))) => {

@@ -8,6 +8,7 @@ use oci::{Descriptor, Digest};
 use registry::{BlobStream, Repository};
 
 use crate::error;
+use crate::origin::Origin;
 
 /// Raw bytes of an index or a manifest, with what they were served as.
 #[derive(Clone, Debug)]
@@ -20,6 +21,12 @@ pub(crate) struct RawDocument {
 /// A place to read an image from.
 #[async_trait]
 pub(crate) trait Source: Send + Sync + 'static {
+    /// Whom what comes from here is brought by.
+    fn origin(&self) -> &Origin;
+
+    /// Whether the blob can be had from here, as far as whoever answers is to be believed.
+    async fn has(&self, descriptor: &Descriptor) -> bool;
+
     /// An index or a manifest by digest; size and digest are verified.
     async fn document(&self, descriptor: &Descriptor) -> Result<RawDocument>;
 
@@ -49,23 +56,37 @@ pub(crate) trait Chunks: Send {
     fn is_remote(&self) -> bool;
 }
 
+/// A repository, and as whom it is asked.
+pub(crate) struct Remote {
+    pub(crate) repository: Repository,
+    pub(crate) origin: Origin,
+}
+
 #[async_trait]
-impl Source for Repository {
+impl Source for Remote {
+    fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    async fn has(&self, descriptor: &Descriptor) -> bool {
+        self.repository.has_blob(descriptor).await
+    }
+
     async fn document(&self, descriptor: &Descriptor) -> Result<RawDocument> {
-        let fetched = self.manifest(descriptor).await.map_err(|e| error::from_registry(&e))?;
+        let fetched = self.repository.manifest(descriptor).await.map_err(|e| error::from_registry(&e))?;
         Ok(RawDocument { bytes: fetched.bytes, media_type: fetched.media_type, digest: fetched.digest })
     }
 
     async fn small_blob(&self, descriptor: &Descriptor, limit: u64) -> Result<Bytes> {
-        self.blob_bytes(descriptor, limit).await.map_err(|e| error::from_registry(&e))
+        self.repository.blob_bytes(descriptor, limit).await.map_err(|e| error::from_registry(&e))
     }
 
     async fn blob(&self, descriptor: &Descriptor) -> Result<Box<dyn Chunks>> {
-        Source::blob_from(self, descriptor, 0).await
+        self.blob_from(descriptor, 0).await
     }
 
     async fn blob_from(&self, descriptor: &Descriptor, from: u64) -> Result<Box<dyn Chunks>> {
-        let stream = Repository::blob_from(self, descriptor, from).await.map_err(|e| error::from_registry(&e))?;
+        let stream = self.repository.blob_from(descriptor, from).await.map_err(|e| error::from_registry(&e))?;
         Ok(Box::new(stream))
     }
 }

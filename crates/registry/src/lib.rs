@@ -24,6 +24,7 @@ mod hosts_error;
 mod namespace;
 mod pace;
 mod part;
+mod presence;
 mod proxy;
 mod range_request;
 mod ranges;

@@ -139,6 +139,12 @@ impl Repository {
         }
     }
 
+    /// Whether the registry says, to this session's credential, that the repository has this blob: usually one HEAD. Where
+    /// that is not known, for whatever reason, the answer is no; fetching the blob then says more.
+    pub async fn has_blob(&self, descriptor: &Descriptor) -> bool {
+        self.session.has_blob(descriptor).await
+    }
+
     /// Opens a blob. The answer's head is here when this returns, the rest comes by [`BlobStream::next`].
     ///
     /// # Errors

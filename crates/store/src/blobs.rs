@@ -143,15 +143,15 @@ impl NewBlob {
         self.disk_bytes
     }
 
-    /// Says that from now on a stop of the process shall not lose it.
+    /// Says that from now on a stop of the process shall not lose it. `origin` says where it came from.
     ///
     /// # Errors
     /// The note could not be written. The blob is as good as before.
-    pub fn note_whole(&mut self) -> Result<(), StoreError> {
+    pub fn note_whole(&mut self, origin: &str) -> Result<(), StoreError> {
         if self.private.inner().unfinished_since.is_none() {
             return Ok(());
         }
-        spool::note_whole(&mut self.private, &self.digest, self.size)
+        spool::note_whole(&mut self.private, &self.digest, self.size, origin)
     }
 
     /// Leaves it for a later pull, if it was noted as whole. It is deleted otherwise.

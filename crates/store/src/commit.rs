@@ -65,6 +65,8 @@ pub struct ImageCommit {
     pub layers: Vec<LayerSource>,
     /// Blobs of its layers to keep, beside those that the store has. What the manifest does not name is not kept.
     pub blobs: Vec<Arc<NewBlob>>,
+    /// Blobs that the manifest names and of which nobody knows whether they have its layers: they are not kept with it.
+    pub unverified_blobs: BTreeSet<Digest>,
     /// Now, in nanoseconds since 1970. Kept only when the image is new.
     pub created_at_unix_nanos: i64,
     /// Whether it must be kept. A pin that the image has stays.
@@ -94,7 +96,8 @@ impl Store {
         let steps = inner.plan(lease, &commit.layers, &mut next_layer)?;
         inner.patch_implicit(&steps)?;
         let moves: Vec<&Move> = steps.iter().filter_map(Step::as_move).collect();
-        let named = named_by(&commit.manifest, &commit.manifest_media_type);
+        let mut named = named_by(&commit.manifest, &commit.manifest_media_type);
+        named.retain(|blob| !commit.unverified_blobs.contains(blob));
         let blobs: Vec<&NewBlob> =
             commit.blobs.iter().map(Arc::as_ref).filter(|b| named.contains(b.digest())).collect();
         let mut linked = Linked::new(inner, blobs, &mut next_layer)?;

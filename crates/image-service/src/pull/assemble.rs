@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cri_api::{Error, LayerState, ProgressSink, PullEvent, Result};
+use cri_api::{Error, LayerState, Result};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
@@ -16,7 +16,8 @@ use store::{Layer, Lease, Unfinished};
 use tokio_util::sync::CancellationToken;
 
 use super::choose::{Chosen, check_layers, check_platform, parse_config};
-use super::layer::{LayerJob, LayerKey, ReadyLayer};
+use super::join::is_another;
+use super::layer::{LayerKey, ReadyLayer};
 use super::part::{Assembled, Part};
 use super::wanted::{Blob, WEIGHT, biggest_first, weight};
 use crate::background::Held;
@@ -52,12 +53,16 @@ pub(super) struct Plan {
 }
 
 /// How a wait for a layer ended: which blob, whether this pull led the job, and what came.
-type Waited = (usize, bool, Came);
+pub(super) type Waited = (usize, bool, Came);
 
-enum Came {
+pub(super) enum Came {
     Answer(Result<ReadyLayer>),
     /// It was stopped; perhaps when the layer was whole.
     Stopped(Option<ReadyLayer>),
+    /// The registry does not say that it has what another repository's job brings.
+    Refused,
+    /// That job came to its end meanwhile.
+    Gone,
 }
 
 impl Assembly<'_> {
@@ -104,7 +109,7 @@ impl Assembly<'_> {
         // While others fetch, what comes for them may be the same in another compression: the config tells. Where it is here
         // already, nothing is gained by not looking first.
         let alone = self.shared.layers.len() == 0 && !self.has_config();
-        let early = |blob: &Blob| alone || self.shared.layers.has(&blob.key);
+        let early = |blob: &Blob| alone || self.jobs_like(&blob.key).next().is_some();
         let mut blind = blobs.iter().any(early).then(|| self.shared.coming.blind());
         let mut planning = self.plan(blind.is_none()).boxed().fuse();
         // Where not all that seems to be missing fits, nothing is fetched before the config has told what is.
@@ -155,7 +160,13 @@ impl Assembly<'_> {
                     blobs[n].running &= matches!(came, Came::Stopped(_));
                     match came {
                         Came::Stopped(_) => {}
-                        Came::Answer(Ok(ready)) if self.is_another(&blobs[n], &ready) => {
+                        Came::Gone => pending.push_front(n),
+                        Came::Refused => {
+                            tracing::debug!(layer = %blobs[n].descriptor.digest, "the registry does not vouch for it");
+                            blobs[n].own_only = true;
+                            pending.push_front(n);
+                        }
+                        Came::Answer(Ok(ready)) if is_another(&blobs[n], &ready) => {
                             tracing::debug!(layer = %blobs[n].descriptor.digest, "another blob did not bring this layer");
                             blobs[n].own_only = true;
                             pending.push_front(n);
@@ -218,9 +229,9 @@ impl Assembly<'_> {
             return Ok(bytes.clone());
         }
         let descriptor = self.chosen.manifest.config.clone();
-        let (source, digest) = (Arc::clone(self.source), descriptor.digest.clone());
+        let (source, key) = (Arc::clone(self.source), (self.source.origin().clone(), descriptor.digest.clone()));
         let most = self.shared.options.limits.config_bytes;
-        let job = self.shared.configs.join(&digest, |context| async move {
+        let job = self.shared.configs.join(&key, |context| async move {
             tokio::select! {
                 biased;
                 () = context.token.cancelled() => Err(cancelled()),
@@ -258,7 +269,9 @@ impl Assembly<'_> {
                 |(diff, chain)| store.find_layer(&lease, diff, chain).map_err(|e| error::from_store(store.root(), &e));
             diffs.iter().zip(&chains).map(find).collect::<Result<Vec<_>>>()
         });
-        Ok(Plan { bytes, diff_ids, chain_ids, present: present.await? })
+        let mut present = present.await?;
+        self.leave_what_is_not_ours(&diff_ids, &mut present).await;
+        Ok(Plan { bytes, diff_ids, chain_ids, present })
     }
 
     /// Brings what was started before the config was known in line with what the config says.
@@ -300,60 +313,8 @@ impl Assembly<'_> {
         pending.make_contiguous().sort_by_key(|&n| std::cmp::Reverse(blobs[n].descriptor.size));
     }
 
-    /// Joins or starts the job of a blob.
-    fn start(&self, n: usize, blob: &Blob) -> (bool, BoxFuture<'static, Waited>) {
-        let job = LayerJob {
-            key: blob.key.clone(),
-            shared: Arc::clone(self.shared),
-            lease: Arc::clone(self.lease),
-            source: Arc::clone(self.source),
-            descriptor: blob.descriptor.clone(),
-            pull: self.pull,
-        };
-        let digest = &blob.descriptor.digest;
-        let begin = || Ok((self.shared.layers.join(&blob.key, |context| job.run(context)), None));
-        let way = match self.shared_diff_id(blob) {
-            None => begin(),
-            Some(diff_id) => {
-                let joined = |other: &LayerKey| match self.shared.layers.join_running(other) {
-                    Some(ticket) => Some(Ok((ticket, Some(other.blob.clone())))),
-                    None => self.shared.ready.find(other).map(Err),
-                };
-                self.shared.coming.decide(diff_id, &blob.key, joined, begin)
-            }
-        };
-        let (ticket, other) = match way {
-            Ok(way) => way,
-            Err(ready) => {
-                self.hub.layer(digest, LayerState::Done);
-                return (false, std::future::ready((n, false, Came::Answer(Ok(ready)))).boxed());
-            }
-        };
-        let led = ticket.led;
-        if !led {
-            self.hub.layer(digest, LayerState::WaitingForOther);
-        }
-        let as_own = other.map(|other| (other, digest.clone()));
-        let seat = ticket.hub().join(forward(self.hub.clone(), led, as_own));
-        let stop = blob.stop.clone();
-        let waiting = async move {
-            let answer = tokio::select! {
-                biased;
-                result = ticket.wait() => Some(result),
-                () = stop.cancelled() => None,
-            };
-            drop(seat);
-            let came = match answer {
-                Some(answer) => Came::Answer(answer),
-                None => Came::Stopped(ticket.leave().await),
-            };
-            (n, led, came)
-        };
-        (led, waiting.boxed())
-    }
-
     /// The diff id by which a blob may come through another one. Where blobs are kept, it is the blob itself that is wanted.
-    fn shared_diff_id<'b>(&self, blob: &'b Blob) -> Option<&'b Digest> {
+    pub(super) fn shared_diff_id<'b>(&self, blob: &'b Blob) -> Option<&'b Digest> {
         let may = !blob.own_only && blob.key.only_for.is_none() && !self.shared.options.keep_blobs;
         blob.diff_id.as_ref().filter(|_| may)
     }
@@ -382,13 +343,8 @@ impl Assembly<'_> {
         let Some(diff_id) = self.shared_diff_id(blob) else { return false };
         let is_live = |key: &LayerKey| self.shared.layers.has(key) || self.shared.ready.find(key).is_some();
         self.shared.coming.forget(is_live);
-        self.shared.coming.decide(diff_id, &blob.key, |other| is_live(other).then_some(true), || false)
-    }
-
-    /// Whether what came for a blob is not what the config says, and came through another blob.
-    fn is_another(&self, blob: &Blob, ready: &ReadyLayer) -> bool {
-        let own = || self.shared.ready.find(&blob.key).is_some_and(|own| own.is(ready));
-        blob.diff_id.as_ref().is_some_and(|expected| ready.diff_id != *expected) && !own()
+        let joined = |other: &LayerKey| (is_live(other) && self.may_join(other)).then_some(true);
+        self.shared.coming.decide(diff_id, &blob.key, joined, || false)
     }
 
     /// The stack, every place filled and every diff id as the config says.
@@ -419,23 +375,4 @@ pub(crate) fn chain_ids(diff_ids: &[Digest]) -> Vec<Digest> {
         chain_ids.push(oci::chain_id(chain_ids.last(), diff_id));
     }
     chain_ids
-}
-
-/// A layer job's progress into a pull's hub. Who only waits is told how far it is, and of the end. What comes through
-/// another blob (`as_own`: from its digest to the own one) has that one's size: its bytes are not told.
-fn forward(hub: Hub, led: bool, as_own: Option<(Digest, Digest)>) -> ProgressSink {
-    ProgressSink::new(move |event| {
-        let own = |digest: Digest| match &as_own {
-            Some((other, own)) if digest == *other => own.clone(),
-            _ => digest,
-        };
-        match event {
-            PullEvent::Bytes { .. } if as_own.is_some() => {}
-            PullEvent::Layer { digest, state: LayerState::Done } => hub.layer(&own(digest), LayerState::Done),
-            PullEvent::Unpacked { digest, done } => hub.tell(PullEvent::Unpacked { digest: own(digest), done }),
-            event @ PullEvent::Bytes { .. } => hub.tell(event),
-            event if led => hub.tell(event),
-            _ => {}
-        }
-    })
 }

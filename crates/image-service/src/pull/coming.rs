@@ -86,7 +86,12 @@ mod tests {
     use oci::Algorithm;
 
     fn key(name: &str) -> LayerKey {
-        LayerKey { blob: Digest::sha256(name.as_bytes()), algorithm: Algorithm::Sha256, only_for: None }
+        LayerKey {
+            blob: Digest::sha256(name.as_bytes()),
+            algorithm: Algorithm::Sha256,
+            only_for: None,
+            origin: crate::origin::Origin::Archive,
+        }
     }
 
     #[test]

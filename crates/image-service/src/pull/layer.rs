@@ -2,7 +2,7 @@
 //! is visible at its end: the layer belongs to those who wait for it, and goes when they do. It knows no image.
 //! Started by [`super::assemble`].
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -19,6 +19,7 @@ use crate::error::{self, cancelled};
 use crate::flight::Context;
 use crate::intake::{Feed, intake};
 use crate::kept::Keep;
+use crate::origin::Origin;
 use crate::progress::Hub;
 use crate::resume::{self, Resuming};
 use crate::room::Room;
@@ -41,6 +42,15 @@ pub(crate) struct LayerKey {
     pub(crate) algorithm: Algorithm,
     /// Set where the layer must not be shared with other stacks, since its implicit directories depend on what is below.
     pub(crate) only_for: Option<Digest>,
+    /// Where the blob comes from.
+    pub(crate) origin: Origin,
+}
+
+impl LayerKey {
+    /// Whether both jobs make the same of the same blob, wherever it comes from.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        self.blob == other.blob && self.algorithm == other.algorithm && self.only_for == other.only_for
+    }
 }
 
 /// What a job made, to be let go where that may block.
@@ -57,6 +67,8 @@ pub(crate) struct Made {
 #[derive(Clone)]
 pub(crate) struct ReadyLayer {
     kept: Arc<Held<Made>>,
+    /// Digest of the blob that went in.
+    pub(crate) blob_digest: Digest,
     /// Digest of the tar stream that came out.
     pub(crate) diff_id: Digest,
 }
@@ -69,11 +81,6 @@ impl ReadyLayer {
     /// The blob that is to be kept.
     pub(crate) fn blob(&self) -> Option<Arc<NewBlob>> {
         self.kept.blob.clone()
-    }
-
-    /// Whether both are of the same job.
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.kept, &other.kept)
     }
 
     /// From now on it is left for a later pull when nobody has it any more.
@@ -125,7 +132,13 @@ impl ReadyLayers {
     pub(crate) fn find(&self, key: &LayerKey) -> Option<ReadyLayer> {
         let layers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (kept, diff_id) = layers.get(key)?;
-        Some(ReadyLayer { kept: kept.upgrade()?, diff_id: diff_id.clone() })
+        Some(ReadyLayer { kept: kept.upgrade()?, blob_digest: key.blob.clone(), diff_id: diff_id.clone() })
+    }
+
+    /// The jobs whose layers somebody still has.
+    pub(crate) fn keys(&self) -> Vec<LayerKey> {
+        let layers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        layers.iter().filter(|(_, (kept, _))| kept.strong_count() > 0).map(|(key, _)| key.clone()).collect()
     }
 
     fn keep(&self, key: LayerKey, layer: &ReadyLayer) {
@@ -169,10 +182,11 @@ impl LayerJob {
             () = token.cancelled() => return Err(cancelled()),
             share = shared.budget.reserve(pull, *size, least(*size)) => share,
         };
-        if let Some((layer, diff_id)) = left_whole(&shared, &descriptor, algorithm, context).await? {
-            forget_part(&shared, &descriptor).await;
+        let usable = shared.usable_origins(source.as_ref(), &descriptor).await;
+        if let Some((layer, diff_id)) = left_whole(&shared, &descriptor, algorithm, context, usable.clone()).await? {
+            forget_part(&shared, &descriptor, usable).await;
             let made = shared.background.hold(Made::new(layer));
-            return Ok(ReadyLayer { kept: Arc::new(made), diff_id });
+            return Ok(ReadyLayer { kept: Arc::new(made), blob_digest: descriptor.digest, diff_id });
         }
         hub.layer(digest, LayerState::Fetching);
         let mut chunks = Resuming::new(&shared, &source, &descriptor);
@@ -182,7 +196,7 @@ impl LayerJob {
             opened = chunks.open() => opened,
         };
         let made = match opened {
-            Ok(()) => make(&shared, lease, &descriptor, algorithm, context, &mut chunks).await,
+            Ok(()) => make(&shared, lease, &descriptor, algorithm, source.origin(), context, &mut chunks).await,
             Err(error) => Err(error),
         };
         match &made {
@@ -200,14 +214,15 @@ async fn left_whole(
     descriptor: &Descriptor,
     algorithm: Algorithm,
     context: &Context,
+    usable: BTreeSet<String>,
 ) -> Result<Option<(UnpackedLayer, Digest)>> {
-    if shared.store.unfinished().layers == 0 {
+    if usable.is_empty() {
         return Ok(None);
     }
     let (store, blob, token) = (shared.store.clone(), descriptor.clone(), context.token.clone());
     let keep_blobs = shared.options.keep_blobs;
     let take = move || {
-        let left = store.take_left_layer(&blob.digest, blob.size, algorithm);
+        let left = store.take_left_layer(&blob.digest, blob.size, algorithm, &|origin| usable.contains(origin));
         Ok(left.filter(|left| !keep_blobs || *left.diff_id() == blob.digest))
     };
     let Some(left) = shared.background.run(take).await? else { return Ok(None) };
@@ -239,13 +254,14 @@ async fn left_whole(
 }
 
 /// A kill between the end of a layer and that of what was written down of its blob leaves both: nobody goes on with the part.
-async fn forget_part(shared: &Arc<Shared>, descriptor: &Descriptor) {
+async fn forget_part(shared: &Arc<Shared>, descriptor: &Descriptor, usable: BTreeSet<String>) {
     if shared.store.unfinished().blobs == 0 {
         return;
     }
     let (store, blob) = (shared.store.clone(), descriptor.clone());
     // It is deleted when it is dropped; one that cannot be opened is gone, too.
-    let _ = shared.background.start(move || drop(store.take_spool(&blob.digest, blob.size))).await;
+    let take = move || drop(store.take_spool(&blob.digest, blob.size, &|origin| usable.contains(origin)));
+    let _ = shared.background.start(take).await;
 }
 
 /// Makes the layer of what comes.
@@ -254,6 +270,7 @@ async fn make(
     lease: Arc<Held<Lease>>,
     descriptor: &Descriptor,
     algorithm: Algorithm,
+    origin: &Origin,
     context: &Context,
     chunks: &mut Resuming,
 ) -> Result<ReadyLayer> {
@@ -270,7 +287,7 @@ async fn make(
         token: token.clone(),
     };
     loop {
-        let keep = Keep::start(shared, descriptor).await?;
+        let keep = Keep::start(shared, descriptor, origin).await?;
         let tee = keep.as_ref().map(Keep::tee);
         let (feed, intake) = intake(digest.clone(), *size, tee);
         let task = Task {
@@ -308,9 +325,9 @@ async fn make(
                     made.blob = keep.finish(&diff_id).await?;
                 }
                 if made.blob.is_none() && *size >= resume::LEAST {
-                    note_whole(shared, &made, descriptor, &diff_id).await;
+                    note_whole(shared, &made, descriptor, &diff_id, origin).await;
                 }
-                return Ok(ReadyLayer { kept: Arc::new(made), diff_id });
+                return Ok(ReadyLayer { kept: Arc::new(made), blob_digest: digest.clone(), diff_id });
             }
             // A mirror may have it wrong where the registry has it right.
             Err(error) if error.kind() == Kind::DataLoss && !token.is_cancelled() => {
@@ -325,9 +342,16 @@ async fn make(
 }
 
 /// From now on, the layer outlives the process.
-async fn note_whole(shared: &Arc<Shared>, made: &Held<Made>, descriptor: &Descriptor, diff_id: &Digest) {
+async fn note_whole(
+    shared: &Arc<Shared>,
+    made: &Held<Made>,
+    descriptor: &Descriptor,
+    diff_id: &Digest,
+    origin: &Origin,
+) {
     let (layer, blob, diff_id) = (Arc::clone(made.layer()), descriptor.clone(), diff_id.clone());
-    let noted = shared.background.start(move || layer.note_whole(&blob.digest, blob.size, &diff_id)).await;
+    let origin = origin.to_string();
+    let noted = shared.background.start(move || layer.note_whole(&blob.digest, blob.size, &diff_id, &origin)).await;
     if let Ok(Err(error)) = noted {
         tracing::debug!(%error, layer = %descriptor.digest, "an interruption of the pull will lose it");
     }

@@ -6,6 +6,7 @@ pub(crate) mod assemble;
 pub(crate) mod choose;
 pub(crate) mod coming;
 pub(crate) mod layer;
+mod join;
 pub(crate) mod part;
 mod present;
 mod wanted;
@@ -24,10 +25,11 @@ use crate::background::Held;
 use crate::engine::Shared;
 use crate::error::{self, cancelled};
 use crate::flight::Context;
+use crate::origin::{Origin, Provenance};
 use crate::progress::Hub;
 use crate::room::Need;
 use crate::signatures::evidence;
-use crate::source::{RawDocument, Source};
+use crate::source::{RawDocument, Remote, Source};
 use assemble::Assembly;
 use choose::{Chosen, choose};
 use layer::ReadyLayer;
@@ -95,7 +97,9 @@ impl PullJob {
             let root = repository.resolve().await.map_err(|e| error::from_registry(&e))?;
             let root = RawDocument { bytes: root.bytes, media_type: root.media_type, digest: root.digest };
             let resolved = root.digest.clone();
-            let source: Arc<dyn Source> = Arc::new(Present::before(&shared, Arc::new(repository)));
+            let origin = Origin::of_pull(&reference, auth.as_ref());
+            let remote = Arc::new(Remote { repository, origin });
+            let source: Arc<dyn Source> = Arc::new(Present::before(&shared, remote));
             let chosen = choose(source.as_ref(), root, &shared.options, name).await?;
             let signatures = match guard {
                 Some(guard) => {
@@ -197,6 +201,7 @@ impl Incoming<'_> {
             index: index.as_ref().map(|bytes| bytes.to_vec()),
             tag: self.names.tag.clone(),
             repo_digest: self.names.repo_digest.clone(),
+            unverified_blobs: self.blobs_with_their_layers(&image, false).into_iter().map(|(blob, _)| blob).collect(),
             layers: image.layers.iter().map(Part::source).collect(),
             blobs: image.layers.iter().filter_map(Part::blob).collect(),
             created_at_unix_nanos: (self.shared.options.clock)(),
@@ -204,11 +209,14 @@ impl Incoming<'_> {
         };
         let (shared, lease, signatures) = (Arc::clone(self.shared), Arc::clone(lease), self.signatures.clone());
         let (id, manifest) = (self.chosen.manifest.config.digest.clone(), raw.digest.clone());
+        let (origin, blobs) = (self.source.origin().clone(), self.blobs_with_their_layers(&image, true));
         self.shared
             .background
             .run(move || {
                 let before = shared.store.image(&id).ok().flatten();
                 commit.annotations = evidence::merged(before.as_ref(), &signatures);
+                let provenance = before.as_ref().map(Provenance::of).unwrap_or_default();
+                provenance.and(origin, blobs).write(&mut commit.annotations);
                 // The index by which the same manifest was found earlier stays.
                 if commit.index.is_none()
                     && let Some(before) = before
@@ -228,6 +236,21 @@ impl Incoming<'_> {
                 Ok(result)
             })
             .await
+    }
+}
+
+impl Incoming<'_> {
+    /// The blobs that the manifest names, each with its layer's diff id: those of which one was unpacked into the other, or
+    /// those of which nobody knows.
+    fn blobs_with_their_layers(&self, image: &Assembled, verified: bool) -> BTreeSet<(Digest, Digest)> {
+        let known = &self.shared.known;
+        let blobs = self.chosen.manifest.layers.iter().map(|descriptor| &descriptor.digest).zip(&image.layers);
+        let is_verified = |(blob, part): &(&Digest, &Part)| match part {
+            Part::New(ready) => ready.blob_digest == **blob,
+            Part::Present(layer) => known.is_made_of(&layer.diff_id, blob),
+        };
+        let wanted = blobs.filter(|pair| is_verified(pair) == verified);
+        wanted.map(|(blob, part)| (blob.clone(), part.diff_id().clone())).collect()
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use oci::Digest;
 use store::{Layer, LayerSource, NewBlob};
 
 use super::layer::ReadyLayer;
@@ -27,6 +28,14 @@ impl Part {
         match self {
             Self::Present(_) => 0,
             Self::New(ready) => ready.layer().stats().disk_bytes + ready.blob().map_or(0, |blob| blob.disk_bytes()),
+        }
+    }
+
+    /// Digest of its tar stream.
+    pub(crate) fn diff_id(&self) -> &Digest {
+        match self {
+            Self::Present(layer) => &layer.diff_id,
+            Self::New(ready) => &ready.diff_id,
         }
     }
 

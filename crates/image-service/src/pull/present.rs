@@ -1,5 +1,5 @@
 //! What need not be fetched because it is in the store: documents of images that are here, and whole images that a pull
-//! would not change. Everything is looked at before it is used. Called by the pull.
+//! would not change. Everything is looked at before it is used, and used only by who could have fetched it. Called by the pull.
 
 use std::sync::Arc;
 
@@ -14,6 +14,7 @@ use super::Names;
 use super::choose::Chosen;
 use crate::engine::Shared;
 use crate::kept::Kept;
+use crate::origin::{Access, Origin, SharedContent};
 use crate::progress::Hub;
 use crate::signatures::evidence;
 use crate::source::{Chunks, RawDocument, Source};
@@ -28,12 +29,41 @@ impl Present {
     pub(crate) fn before(shared: &Arc<Shared>, inner: Arc<dyn Source>) -> Self {
         Self { shared: Arc::clone(shared), inner }
     }
+
+    /// Whether the documents of an image may be used. What could be asked for them is as good as the documents themselves.
+    fn may_use(&self, image: &Digest) -> bool {
+        self.shared.options.shared_content == SharedContent::Open
+            || self.shared.known.access_to_image(self.origin(), image) == Access::Granted
+    }
+}
+
+impl Shared {
+    /// Whether a pull may use a blob that others brought, given what it may do by itself. Asks `source` where it has to.
+    pub(crate) async fn may_use(&self, source: &dyn Source, access: Access, blob: &Descriptor) -> bool {
+        if self.options.shared_content == SharedContent::Open {
+            return true;
+        }
+        match access {
+            Access::Granted => true,
+            Access::Ask => source.has(blob).await,
+            Access::Denied => false,
+        }
+    }
 }
 
 #[async_trait]
 impl Source for Present {
+    fn origin(&self) -> &Origin {
+        self.inner.origin()
+    }
+
+    async fn has(&self, descriptor: &Descriptor) -> bool {
+        self.inner.has(descriptor).await
+    }
+
     async fn document(&self, descriptor: &Descriptor) -> Result<RawDocument> {
         if let Some(id) = self.shared.known.image_of(&descriptor.digest)
+            && self.may_use(&id)
             && let Some(image) = by_id(&self.shared, &id).await?
             && matches(&image.manifest, descriptor)
         {
@@ -44,7 +74,8 @@ impl Source for Present {
     }
 
     async fn small_blob(&self, descriptor: &Descriptor, limit: u64) -> Result<Bytes> {
-        if let Some(image) = by_id(&self.shared, &descriptor.digest).await?
+        if self.may_use(&descriptor.digest)
+            && let Some(image) = by_id(&self.shared, &descriptor.digest).await?
             && matches(&image.config, descriptor)
         {
             return Ok(image.config.into());

@@ -21,7 +21,8 @@ pub(super) struct Blob {
     pub(super) diff_id: Option<Digest>,
     /// Whether its job, or one that brings the same, is waited for.
     pub(super) running: bool,
-    /// Another blob was said to bring the same, and did not.
+    /// What others bring is not for this pull: another blob that was said to be the same was not, or the registry does not
+    /// say that it has it.
     pub(super) own_only: bool,
     pub(super) ready: Option<ReadyLayer>,
 }
@@ -39,6 +40,7 @@ impl Assembly<'_> {
                 blob: descriptor.digest.clone(),
                 algorithm: plan.map_or(Algorithm::Sha256, |p| p.diff_ids[place].algorithm()),
                 only_for: plan.and_then(|p| self.alone.get(&p.chain_ids[place])).cloned(),
+                origin: self.source.origin().clone(),
             };
             match seen.get(&key) {
                 Some(&n) => blobs[n].places.push(place),

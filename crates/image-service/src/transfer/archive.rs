@@ -18,6 +18,7 @@ use super::tar::{self, Member};
 use super::within::{leads_out, open_within};
 use crate::background::Background;
 use crate::error::{self, damaged};
+use crate::origin::Origin;
 use crate::source::{Chunks, RawDocument, Source};
 
 /// Documents of an archive may be this large.
@@ -168,6 +169,15 @@ pub(crate) struct ArchiveSource {
 
 #[async_trait]
 impl Source for ArchiveSource {
+    fn origin(&self) -> &Origin {
+        &Origin::Archive
+    }
+
+    /// By its name and length: what it holds is seen when it is read.
+    async fn has(&self, descriptor: &Descriptor) -> bool {
+        self.extent(&descriptor.digest).await.is_ok_and(|extent| extent.size == descriptor.size)
+    }
+
     async fn document(&self, descriptor: &Descriptor) -> Result<RawDocument> {
         let bytes = self.small_blob(descriptor, MAX_DOCUMENT).await?;
         Ok(RawDocument { bytes, media_type: descriptor.media_type.clone(), digest: descriptor.digest.clone() })
@@ -192,15 +202,19 @@ impl Source for ArchiveSource {
     }
 
     async fn blob_from(&self, descriptor: &Descriptor, from: u64) -> Result<Box<dyn Chunks>> {
-        let extent = match self.elsewhere.get(&descriptor.digest) {
-            Some(extent) => extent.clone(),
-            None => {
-                let (archive, name) = (Arc::clone(&self.archive), blob_name(&descriptor.digest));
-                self.background.run(move || archive.get(&name)).await?
-            }
-        };
+        let extent = self.extent(&descriptor.digest).await?;
         let path = self.archive.path().to_owned();
         Ok(Box::new(Pieces { extent, at: from, path, background: self.background.clone() }))
+    }
+}
+
+impl ArchiveSource {
+    async fn extent(&self, blob: &Digest) -> Result<Extent> {
+        if let Some(extent) = self.elsewhere.get(blob) {
+            return Ok(extent.clone());
+        }
+        let (archive, name) = (Arc::clone(&self.archive), blob_name(blob));
+        self.background.run(move || archive.get(&name)).await
     }
 }
 

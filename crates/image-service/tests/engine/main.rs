@@ -19,6 +19,7 @@ mod sharing;
 mod signatures;
 mod space;
 mod support;
+mod tenants;
 mod transfers;
 
 testdisk::serve!();

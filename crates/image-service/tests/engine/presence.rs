@@ -48,7 +48,7 @@ async fn layers_of_other_images_are_not_fetched() {
     node.pull("one:v1").await.expect("pulls");
     node.registry.clear_requests();
     let id = node.pull("two:v1").await.expect("pulls");
-    assert!(node.registry.requests_for(&base.descriptor.digest.to_string()).is_empty());
+    assert_eq!(node.asked_for(&base.descriptor.digest), ["HEAD two"]);
     assert_eq!(node.file(&id, "a/x"), Some(noise(1, 50_000)));
     assert_eq!(node.entries("layers").len(), 3);
     // The same content in another compression: the diff id tells.
@@ -152,6 +152,11 @@ async fn what_is_here_is_known_after_a_restart() {
     assert!(node.status("app:v1").await.is_some());
     node.registry.clear_requests();
     node.pull("copy:v1").await.expect("pulls");
-    assert_eq!(asked(&node.registry), ["/v2/copy/manifests/v1"], "neither config nor layer");
-    assert!(node.registry.requests_for(&blob(&image, 0).to_string()).is_empty());
+    assert_eq!(node.asked_for(&blob(&image, 0)), ["HEAD copy"], "the layer is not fetched");
+    assert_eq!(node.asked_for(image.id()), ["GET copy"]);
+    assert_eq!(asked(&node.registry).len(), 3);
+    node.registry.push("copy", "v2", &image);
+    node.registry.clear_requests();
+    node.pull("copy:v2").await.expect("pulls");
+    assert_eq!(asked(&node.registry), ["/v2/copy/manifests/v2"], "neither config nor layer");
 }

@@ -77,6 +77,11 @@ fn ranges(node: &Node, digest: &Digest) -> Vec<String> {
     requests.iter().map(|request| request.range().unwrap_or("-").to_owned()).collect()
 }
 
+/// Where the blobs of these tests come from, as the engine writes it down.
+fn origin(node: &Node) -> String {
+    format!("public {}", node.name("app"))
+}
+
 /// Where an open range begins.
 fn from(range: &str) -> u64 {
     let from = range.strip_prefix("bytes=").and_then(|range| range.strip_suffix('-'));
@@ -237,7 +242,7 @@ async fn a_part_goes_with_the_layer_that_is_whole() {
     let node = restart(node, Resume::Always, LayerFormat::Dir).await;
     node.registry.release_what_was_given_up().await;
     let layer = &image.layers[0].descriptor;
-    let mut spool = node.engine.store().new_spool(&layer.digest, layer.size, 0).expect("creates");
+    let mut spool = node.engine.store().new_spool(&layer.digest, layer.size, 0, &origin(&node)).expect("creates");
     spool.append([[7_u8; 1000].as_slice()]).expect("writes");
     spool.leave();
     let left = node.engine.store().unfinished();
@@ -296,7 +301,7 @@ async fn wrong_bytes_with_right_sums_end_with_the_digest() {
     let node = start(Resume::Always, LayerFormat::Dir).await;
     let image = push_whole(&node.registry);
     let layer = &image.layers[1].descriptor;
-    let mut spool = node.engine.store().new_spool(&layer.digest, layer.size, 0).expect("creates");
+    let mut spool = node.engine.store().new_spool(&layer.digest, layer.size, 0, &origin(&node)).expect("creates");
     spool.append([[7_u8; 1_000_000].as_slice()]).expect("writes");
     spool.leave();
     let id = node.pull("app:v1").await.expect("what is right is fetched");

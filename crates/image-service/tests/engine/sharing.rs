@@ -62,7 +62,7 @@ async fn a_layer_of_two_images_is_fetched_once() {
     node.registry.faults().release();
     let one = one.await.expect("no panic").expect("pulls");
     let two = two.await.expect("no panic").expect("pulls");
-    assert_eq!(node.registry.requests_for(&digest.to_string()).len(), 1);
+    assert_eq!(node.asked_for(&digest), ["GET one", "HEAD two"]);
     for id in [one, two] {
         assert_eq!(node.file(&id, "a/x"), Some(noise(1, 800_000)));
     }
@@ -90,7 +90,7 @@ async fn a_layer_that_waits_for_its_image_is_not_fetched_again() {
     node.registry.faults().release();
     let one = one.await.expect("no panic").expect("pulls");
     assert_eq!(node.file(&one, "a/x"), Some(noise(1, 800_000)));
-    assert_eq!(node.registry.requests_for(&digest.to_string()).len(), 1);
+    assert_eq!(node.asked_for(&digest), ["GET one", "HEAD two"]);
     assert_eq!(node.entries("layers").len(), 3);
     node.check_clean().await;
 }
@@ -114,7 +114,7 @@ async fn who_waits_for_a_layer_keeps_it_when_the_other_leaves() {
     node.registry.faults().release();
     let id = two.await.expect("no panic").expect("pulls");
     assert_eq!(node.file(&id, "a/x"), Some(noise(1, 800_000)));
-    assert_eq!(node.registry.requests_for(&digest.to_string()).len(), 1, "its bytes were not thrown away");
+    assert_eq!(node.asked_for(&digest), ["GET one", "HEAD two"], "its bytes were not thrown away");
     assert!(node.status("one:v1").await.is_none());
     node.check_clean().await;
 }
@@ -146,7 +146,8 @@ async fn who_waits_for_a_layer_takes_over_when_the_other_fails() {
     assert_eq!(second.expect("pulls"), two.id().to_string());
     let error = first.await.expect("no panic").expect_err("its registry has lost the blob");
     assert_eq!(error.kind(), Kind::NotFound, "{error}");
-    assert_eq!(other.requests_for(&digest.to_string()).len(), 1);
+    let asked: Vec<String> = other.requests_for(&digest.to_string()).into_iter().map(|r| r.method).collect();
+    assert_eq!(asked, ["HEAD", "GET"]);
     node.check_clean().await;
 }
 
@@ -259,16 +260,16 @@ async fn what_another_compression_does_not_bring_is_fetched() {
         };
         let one = image().layer(other).build();
         let two = image().layer(own).build();
-        node.registry.push("one", "v1", &one);
-        node.registry.push("two", "v1", &two);
+        node.registry.push("app", "one", &one);
+        node.registry.push("app", "two", &two);
         let held = if lies { Fault::HangAfter { after: 500_000 } } else { Fault::Hang };
         node.registry.faults().always(&path(&blob(&one, 0)), held);
-        let (first, watch) = node.start_pull("one:v1");
+        let (first, watch) = node.start_pull("app:one");
         watch.until_layer(&blob(&one, 0), LayerState::Fetching).await;
-        let (second, watch) = node.start_pull("two:v1");
+        let (second, watch) = node.start_pull("app:two");
         watch.until_layer(&blob(&two, 0), LayerState::WaitingForOther).await;
         if !lies {
-            node.registry.remove("one", &blob(&one, 0));
+            node.registry.remove("app", &blob(&one, 0));
         }
         node.registry.faults().clear();
         let id = second.await.expect("no panic").expect("pulls");

@@ -52,6 +52,13 @@ impl Node {
         self.engine.image_status(&ImageSpec::new(self.name(name)), false).await.expect("a status").image
     }
 
+    /// How the registry was asked for this blob, and in which repository, in order.
+    pub(crate) fn asked_for(&self, blob: &Digest) -> Vec<String> {
+        let path = format!("/blobs/{blob}");
+        let requests = self.registry.requests_for(&path).into_iter();
+        requests.map(|r| format!("{} {}", r.method, r.path["/v2/".len()..].trim_end_matches(&path))).collect()
+    }
+
     pub(crate) fn hosts_toml(&self, text: &str) {
         let directory = self.directory.path().join("certs.d").join(self.registry.host());
         std::fs::create_dir_all(&directory).expect("creates");

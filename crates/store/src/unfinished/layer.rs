@@ -32,6 +32,9 @@ pub(crate) struct Record {
     /// Of the directory: it is the same wherever a commit has moved it.
     #[serde(default)]
     pub(crate) inode: u64,
+    /// Where the blob came from, in the words of the image service. Records of earlier versions do not say.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) origin: String,
 }
 
 /// A layer that was left, which nobody else has now. It is deleted with the value.
@@ -42,12 +45,22 @@ pub struct WholeLayer {
 }
 
 impl Store {
-    /// The layer that was made from this blob, if one was left with a diff id of this algorithm.
+    /// The layer that was made from this blob, if one was left with a diff id of this algorithm, and `may` says yes to
+    /// its origin.
     #[must_use]
-    pub fn take_left_layer(&self, blob: &Digest, size: u64, algorithm: oci::Algorithm) -> Option<WholeLayer> {
+    pub fn take_left_layer(
+        &self,
+        blob: &Digest,
+        size: u64,
+        algorithm: oci::Algorithm,
+        may: &dyn Fn(&str) -> bool,
+    ) -> Option<WholeLayer> {
         let fits = |what: &What| match what {
             What::Layer(record)
-                if record.blob == *blob && record.size == size && record.diff_id.algorithm() == algorithm =>
+                if record.blob == *blob
+                    && record.size == size
+                    && record.diff_id.algorithm() == algorithm
+                    && may(&record.origin) =>
             {
                 Some(record.clone())
             }
@@ -115,20 +128,21 @@ impl WholeLayer {
 
 impl UnpackedLayer {
     /// Says that its blob was the right one and what its diff id is: from now on a stop of the process does not lose it. Which
-    /// is so for layers of which the stream can be built again and that share no file with others.
+    /// is so for layers of which the stream can be built again and that share no file with others. `origin` says where the
+    /// blob came from.
     ///
     /// # Errors
     /// The record could not be written. The layer is as good as before.
-    pub fn note_whole(&self, blob: &Digest, size: u64, diff_id: &Digest) -> Result<(), StoreError> {
+    pub fn note_whole(&self, blob: &Digest, size: u64, diff_id: &Digest, origin: &str) -> Result<(), StoreError> {
         let stats = self.stats();
         if self.inner.unfinished_since.is_none() || self.shares || !stats.exact || self.inner.has_failed_to_write() {
             return Ok(());
         }
-        let (blob, diff_id) = (blob.clone(), diff_id.clone());
+        let (blob, diff_id, origin) = (blob.clone(), diff_id.clone(), origin.to_owned());
         self.with_unpatched(|private| {
             let inode = rustix::fs::statat(&private.inner().layout.ingest, private.name(), AtFlags::SYMLINK_NOFOLLOW);
             let inode = inode.map_err(|error| private.failed("look at", error.into()))?.st_ino;
-            write(private, &Record { blob, size, diff_id, shape: self.shape, stats, inode })?;
+            write(private, &Record { blob, size, diff_id, shape: self.shape, stats, inode, origin })?;
             private.note_beside(LAYER);
             Ok(())
         })

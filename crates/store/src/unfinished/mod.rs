@@ -67,7 +67,7 @@ pub(crate) struct Left {
 #[derive(Clone, Debug)]
 pub(crate) enum What {
     Layer(layer::Record),
-    Spool { blob: Digest, size: u64 },
+    Spool { blob: Digest, size: u64, origin: String },
 }
 
 /// By the number under `ingest/`. Their names are busy ones, so that nobody takes them for left-overs.
@@ -99,6 +99,17 @@ impl Store {
                 tracing::debug!(%error, number, "the age of what a pull left is not written down");
             }
         }
+    }
+
+    /// The origins of everything that is left of this blob, as its pulls named them.
+    #[must_use]
+    pub fn origins_of_unfinished(&self, blob: &Digest) -> BTreeSet<String> {
+        let table = self.inner.left();
+        let of_blob = table.values().filter_map(|left| match &left.what {
+            What::Layer(record) => (record.blob == *blob).then(|| record.origin.clone()),
+            What::Spool { blob: of, origin, .. } => (of == blob).then(|| origin.clone()),
+        });
+        of_blob.collect()
     }
 
     /// Deletes what was left before this time (nanoseconds since 1970), or all of it. What a pull has taken up is not among it.

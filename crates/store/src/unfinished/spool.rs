@@ -36,6 +36,9 @@ pub(crate) struct Head {
     /// All of it is here, and was found to be the right one: no line follows.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) whole: bool,
+    /// Where the blob comes from, in the words of the image service. Files of earlier versions do not say.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) origin: String,
 }
 
 /// A part of a blob, which nobody else has now. It is deleted with the value, unless it is left.
@@ -61,11 +64,11 @@ pub(crate) struct Back<L> {
 }
 
 impl Store {
-    /// Begins a spool with byte `begin` of a blob.
+    /// Begins a spool with byte `begin` of a blob that comes from `origin`.
     ///
     /// # Errors
     /// Its files could not be made.
-    pub fn new_spool(&self, blob: &Digest, size: u64, begin: u64) -> Result<Spool, StoreError> {
+    pub fn new_spool(&self, blob: &Digest, size: u64, begin: u64, origin: &str) -> Result<Spool, StoreError> {
         let mut private = self.inner.private();
         let ingest = &self.inner.layout.ingest;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -74,18 +77,24 @@ impl Store {
         let sums = create(&beside_name(private.number, SPOOL));
         let mut sums = sums.map_err(|error| private.failed("create the digests of", error.into()))?;
         private.note_beside(SPOOL);
-        let line = Head { blob: blob.clone(), size, begin, whole: false }.line();
+        let line = Head { blob: blob.clone(), size, begin, whole: false, origin: origin.to_owned() }.line();
         sums.write_all(&line).map_err(|error| private.failed("write the digests of", error))?;
         Ok(Spool { private, data, sums, blob: blob.clone(), size, begin, end: begin, back: None })
     }
 
-    /// The part of this blob that was left, if one was. What can be read back of it is to be seen.
+    /// The part of this blob that was left, if one was, and `may` says yes to its origin. What can be read back of it is to
+    /// be seen.
     ///
     /// # Errors
     /// It is there and cannot be opened. It is gone then.
-    pub fn take_spool(&self, blob: &Digest, size: u64) -> Result<Option<Spool>, StoreError> {
+    pub fn take_spool(
+        &self,
+        blob: &Digest,
+        size: u64,
+        may: &dyn Fn(&str) -> bool,
+    ) -> Result<Option<Spool>, StoreError> {
         let fits = |what: &What| match what {
-            What::Spool { blob: of, size: long } if of == blob && *long == size => Some(()),
+            What::Spool { blob: of, size: long, origin } if of == blob && *long == size && may(origin) => Some(()),
             _ => None,
         };
         let Some((private, ())) = self.inner.take_left(fits) else { return Ok(None) };
@@ -195,8 +204,8 @@ impl Spool {
 }
 
 /// Says beside a private file that it is all of this blob, whose bytes were found to be the right ones.
-pub(crate) fn note_whole(private: &mut Private, blob: &Digest, size: u64) -> Result<(), StoreError> {
-    let head = Head { blob: blob.clone(), size, begin: 0, whole: true };
+pub(crate) fn note_whole(private: &mut Private, blob: &Digest, size: u64, origin: &str) -> Result<(), StoreError> {
+    let head = Head { blob: blob.clone(), size, begin: 0, whole: true, origin: origin.to_owned() };
     let (name, new) = (beside_name(private.number, SPOOL), beside_name(private.number, NEW));
     let ingest = &private.inner().layout.ingest;
     layout::write_whole(ingest, &name, &new, &head.line())
@@ -290,12 +299,12 @@ fn head(lines: &mut impl BufRead) -> io::Result<(Head, u64)> {
 pub(super) fn find(directory: &Path, number: u64) -> io::Result<Left> {
     let sums = File::open(directory.join(beside_name(number, SPOOL)))?;
     let (about, at) = (sums.metadata()?, written(&sums.metadata()?));
-    let (Head { blob, size, whole, .. }, _) = head(&mut BufReader::new(sums))?;
+    let (Head { blob, size, whole, origin, .. }, _) = head(&mut BufReader::new(sums))?;
     let data = std::fs::symlink_metadata(directory.join(number.to_string()))?;
     // One with another name has become a part of an image.
     if !data.is_file() || (whole && (data.len() != size || data.nlink() > 1)) {
         return Err(io::ErrorKind::InvalidData.into());
     }
     let bytes = (data.blocks() + about.blocks()) * 512;
-    Ok(Left { what: What::Spool { blob, size }, bytes, inodes: 2, at })
+    Ok(Left { what: What::Spool { blob, size, origin }, bytes, inodes: 2, at })
 }

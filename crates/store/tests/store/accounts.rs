@@ -74,13 +74,13 @@ fn what_layers_take_is_counted_where_files_are_in_many_pieces() {
     store.new_layer(&lease).expect("makes").unpack(&mut &tar[..tar.len() / 2], NEVER).expect_err("it is cut off");
     check_accounts(&store);
     let whole = store.new_layer(&lease).expect("makes").unpack(&mut tar.as_slice(), NEVER).expect("unpacks");
-    whole.note_whole(&Digest::sha256(b"blob"), 4, &Digest::sha256(&tar)).expect("notes");
+    whole.note_whole(&Digest::sha256(b"blob"), 4, &Digest::sha256(&tar), "").expect("notes");
     whole.leave();
     drop(lease);
     // It is taken up after a restart.
     drop(store);
     store = Store::open(&root, options).expect("opens");
-    let left = store.take_left_layer(&Digest::sha256(b"blob"), 4, oci::Algorithm::Sha256).expect("was left");
+    let left = store.take_left_layer(&Digest::sha256(b"blob"), 4, oci::Algorithm::Sha256, &|_| true).expect("was left");
     let (left, diff_id) = left.verify(NEVER).expect("readable").expect("is what it was");
     let image = Image::new("7", &[layer(7)]);
     let layers = vec![imagelet_store::LayerSource::New { layer: left.into(), diff_id }];

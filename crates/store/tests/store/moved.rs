@@ -86,7 +86,7 @@ fn a_copy_of_a_store_on_another_disk_is_a_store() {
         let lease = store.lease();
         let tar = plain_layer("left", b"left").bytes();
         let left = store.new_layer(&lease).expect("makes").unpack(&mut tar.as_slice(), NEVER).expect("unpacks");
-        left.note_whole(&oci::Digest::sha256(b"blob"), 4, &oci::Digest::sha256(&tar)).expect("notes");
+        left.note_whole(&oci::Digest::sha256(b"blob"), 4, &oci::Digest::sha256(&tar), "").expect("notes");
         left.leave();
         drop(lease);
         drop(store);

@@ -28,6 +28,9 @@ fn big(name: &str) -> Tar {
     tar
 }
 
+/// Where the blobs of these tests come from.
+const ORIGIN: &str = "registry.example/app";
+
 const BLOB: &[u8] = b"the blob that a layer came from";
 
 fn blob() -> (Digest, u64) {
@@ -40,13 +43,13 @@ fn whole(store: &Store, tar: &Tar) -> imagelet_store::UnpackedLayer {
     let bytes = tar.bytes();
     let layer = store.new_layer(&lease).expect("creates").unpack(&mut bytes.as_slice(), NEVER).expect("unpacks");
     let (digest, size) = blob();
-    layer.note_whole(&digest, size, &Digest::sha256(&bytes)).expect("notes");
+    layer.note_whole(&digest, size, &Digest::sha256(&bytes), ORIGIN).expect("notes");
     layer
 }
 
 fn take(store: &Store) -> Option<WholeLayer> {
     let (digest, size) = blob();
-    store.take_left_layer(&digest, size, Algorithm::Sha256)
+    store.take_left_layer(&digest, size, Algorithm::Sha256, &|origin| origin == ORIGIN)
 }
 
 /// With owners, times and devices as they are.
@@ -94,9 +97,13 @@ fn a_whole_layer_outlives_a_kill_and_is_as_it_was() {
     assert!(left.bytes >= stats.disk_bytes && left.inodes > stats.inodes, "{left:?} and {stats:?}");
     check(&store);
     let (other, size) = (Digest::sha256(b"another blob"), blob().1);
-    assert!(store.take_left_layer(&other, size, Algorithm::Sha256).is_none());
-    assert!(store.take_left_layer(&blob().0, size + 1, Algorithm::Sha256).is_none());
-    assert!(store.take_left_layer(&blob().0, size, Algorithm::Sha512).is_none());
+    let any = |_: &str| true;
+    assert!(store.take_left_layer(&other, size, Algorithm::Sha256, &any).is_none());
+    assert!(store.take_left_layer(&blob().0, size + 1, Algorithm::Sha256, &any).is_none());
+    assert!(store.take_left_layer(&blob().0, size, Algorithm::Sha512, &any).is_none());
+    assert!(store.take_left_layer(&blob().0, size, Algorithm::Sha256, &|_| false).is_none(), "of a foreign origin");
+    assert_eq!(store.origins_of_unfinished(&blob().0), BTreeSet::from([ORIGIN.to_owned()]));
+    assert!(store.origins_of_unfinished(&other).is_empty());
 
     let taken = take(&store).expect("it was left");
     assert_eq!(store.unfinished(), Unfinished::default(), "nobody else has it");
@@ -244,7 +251,7 @@ fn a_spool_is_read_back_up_to_the_first_bad_piece() {
     let blob: Vec<u8> = (0..100_000_u32).flat_map(u32::to_le_bytes).collect();
     let (digest, size) = (Digest::sha256(&blob), blob.len() as u64);
     let read = |store: &Store| {
-        let mut spool = store.take_spool(&digest, size).expect("opens").expect("there");
+        let mut spool = store.take_spool(&digest, size, &|origin| origin == ORIGIN).expect("opens").expect("there");
         let mut bytes = Vec::new();
         while let Some(piece) = spool.read_back().expect("reads") {
             bytes.extend(piece);
@@ -252,7 +259,7 @@ fn a_spool_is_read_back_up_to_the_first_bad_piece() {
         (spool, bytes)
     };
     let store = open(&root);
-    let mut spool = store.new_spool(&digest, size, 1000).expect("creates");
+    let mut spool = store.new_spool(&digest, size, 1000, ORIGIN).expect("creates");
     for piece in blob[1000..101_000].chunks(10_000) {
         spool.append([&piece[..1], &piece[1..]]).expect("writes");
     }
@@ -262,7 +269,8 @@ fn a_spool_is_read_back_up_to_the_first_bad_piece() {
     let left = store.unfinished();
     assert_eq!((left.blobs, left.inodes), (1, 2));
     assert!(left.bytes > 100_000, "{left:?}");
-    assert!(store.take_spool(&digest, size + 1).expect("readable").is_none());
+    assert!(store.take_spool(&digest, size + 1, &|_| true).expect("readable").is_none());
+    assert!(store.take_spool(&digest, size, &|_| false).expect("readable").is_none(), "of a foreign origin");
 
     // It goes on where it ended, as often as need be.
     let (mut spool, bytes) = read(&store);
@@ -293,7 +301,7 @@ fn a_spool_is_read_back_up_to_the_first_bad_piece() {
     assert!(bytes == blob[1000..52_000]);
     drop(spool);
     assert_eq!(list(&ingest), Vec::<String>::new());
-    let spool = store.new_spool(&digest, size, 0).expect("creates");
+    let spool = store.new_spool(&digest, size, 0, ORIGIN).expect("creates");
     spool.leave();
     assert_eq!(list(&ingest), Vec::<String>::new(), "nothing is in it");
 }
@@ -305,14 +313,14 @@ fn it_is_kept_for_a_time_and_in_number_and_goes_when_asked() {
     let store = open(&root);
     let spool = |n: u32| {
         let bytes = n.to_le_bytes();
-        let mut spool = store.new_spool(&Digest::sha256(&bytes), 1000, 0).expect("creates");
+        let mut spool = store.new_spool(&Digest::sha256(&bytes), 1000, 0, ORIGIN).expect("creates");
         spool.append([bytes.as_slice()]).expect("writes");
         spool.leave();
     };
     (0..70).for_each(spool);
     assert_eq!(store.unfinished().blobs, 64);
     assert_eq!(list(&root.join("ingest")).len(), 128);
-    assert!(store.take_spool(&Digest::sha256(&0_u32.to_le_bytes()), 1000).expect("readable").is_none());
+    assert!(store.take_spool(&Digest::sha256(&0_u32.to_le_bytes()), 1000, &|_| true).expect("readable").is_none());
     assert_eq!(store.drop_unfinished(Some(0)).freed_inodes, 0, "nothing is so old");
     drop(store);
 

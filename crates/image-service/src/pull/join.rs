@@ -1,0 +1,217 @@
+//! Which layers of others a pull uses: those that are here, and those that are on their way or wait for a commit. What came
+//! for the same repository is used at once; of what came for another one, the registry is asked. Called by
+//! [`super::assemble`], which fetches the rest.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use cri_api::{LayerState, ProgressSink, PullEvent};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use futures::stream::{self, StreamExt as _};
+use oci::{Descriptor, Digest};
+use store::Layer;
+
+use super::assemble::{Assembly, Came, Waited};
+use super::layer::{LayerJob, LayerKey, ReadyLayer};
+use super::wanted::Blob;
+use crate::flight::Ticket;
+use crate::origin::{Access, SharedContent};
+use crate::progress::Hub;
+
+/// So many blobs of an image are asked about at the same time.
+const QUESTIONS: usize = 8;
+
+/// A job to wait for, or what it has made already.
+enum Joined {
+    Running(Ticket<LayerKey, ReadyLayer>),
+    Ready(ReadyLayer),
+}
+
+impl Assembly<'_> {
+    /// Takes those layers out of `present` that this pull may not use: what other repositories brought, and its registry
+    /// does not say that it has under the digest that the manifest gives.
+    pub(super) async fn leave_what_is_not_ours(&self, diff_ids: &[Digest], present: &mut [Option<Layer>]) {
+        if self.shared.options.shared_content == SharedContent::Open {
+            return;
+        }
+        let (known, source) = (&self.shared.known, self.source.as_ref());
+        let layers = || self.chosen.manifest.layers.iter().zip(diff_ids);
+        let access = |(blob, diff_id): (&Descriptor, &Digest)| {
+            let access = known.access_to_layer(source.origin(), &blob.digest, diff_id);
+            // Where blobs are kept, it is the blob itself that is wanted.
+            let is_wanted = self.shared.options.keep_blobs && !known.is_made_of(diff_id, &blob.digest);
+            if is_wanted { Access::Denied } else { access }
+        };
+        let access: Vec<Access> = layers().map(access).collect();
+        let unsure: HashMap<&Digest, &Descriptor> = layers()
+            .zip(&access)
+            .zip(present.iter())
+            .filter(|((_, access), layer)| **access == Access::Ask && layer.is_some())
+            .map(|(((blob, _), _), _)| (&blob.digest, blob))
+            .collect();
+        let ask = |blob: &Descriptor| {
+            let (source, blob) = (Arc::clone(self.source), blob.clone());
+            async move { source.has(&blob).await.then_some(blob.digest) }
+        };
+        let questions: Vec<_> = unsure.into_values().map(ask).collect();
+        let answers = stream::iter(questions).buffer_unordered(QUESTIONS);
+        let had: HashSet<Digest> = answers.filter_map(std::future::ready).collect().await;
+        for (((blob, _), access), layer) in layers().zip(access).zip(present) {
+            if access == Access::Denied || (access == Access::Ask && !had.contains(&blob.digest)) {
+                *layer = None;
+            }
+        }
+    }
+
+    /// Joins or starts the job of a blob. Says whether it was started.
+    pub(super) fn start(&self, n: usize, blob: &Blob) -> (bool, BoxFuture<'static, Waited>) {
+        let job = LayerJob {
+            key: blob.key.clone(),
+            shared: Arc::clone(self.shared),
+            lease: Arc::clone(self.lease),
+            source: Arc::clone(self.source),
+            descriptor: blob.descriptor.clone(),
+            pull: self.pull,
+        };
+        if !blob.own_only
+            && let Some((joined, _)) = self.jobs_like(&blob.key).find_map(|other| self.joined(&other))
+        {
+            return (false, self.wait(n, blob, joined, None));
+        }
+        if !blob.own_only
+            && let Some(other) = self.jobs_like(&blob.key).find(|other| other.origin != blob.key.origin)
+        {
+            return (false, self.ask_and_wait(n, blob, other));
+        }
+        let begin = || (Joined::Running(self.shared.layers.join(&blob.key, |context| job.run(context))), None);
+        let (joined, other) = match self.shared_diff_id(blob) {
+            None => begin(),
+            Some(diff_id) => self.shared.coming.decide(diff_id, &blob.key, |other| self.joined(other), begin),
+        };
+        let led = matches!(&joined, Joined::Running(ticket) if ticket.led);
+        (led, self.wait(n, blob, joined, other))
+    }
+
+    /// The jobs in flight, and those whose layers wait for their commits, that make of this blob what a job with this key
+    /// would, and that this pull may join: at once, or after a question.
+    pub(super) fn jobs_like(&self, key: &LayerKey) -> impl Iterator<Item = LayerKey> {
+        let open = self.shared.options.shared_content == SharedContent::Open;
+        let may = |other: &LayerKey| open || key.origin.access_to(&other.origin) != Access::Denied;
+        let jobs = self.shared.layers.keys().into_iter().chain(self.shared.ready.keys());
+        let like: Vec<_> = jobs.filter(|other| other.is_like(key) && may(other)).collect();
+        like.into_iter()
+    }
+
+    /// Whether a job's layer may be used without a question.
+    pub(super) fn may_join(&self, other: &LayerKey) -> bool {
+        self.shared.options.shared_content == SharedContent::Open
+            || self.source.origin().access_to(&other.origin) == Access::Granted
+    }
+
+    /// That job or its layer, where it may be used without a question and is still there; and its blob.
+    fn joined(&self, other: &LayerKey) -> Option<(Joined, Option<Digest>)> {
+        if !self.may_join(other) {
+            return None;
+        }
+        let running = self.shared.layers.join_running(other).map(Joined::Running);
+        let joined = running.or_else(|| self.shared.ready.find(other).map(Joined::Ready))?;
+        Some((joined, Some(other.blob.clone())))
+    }
+
+    /// Waits for a job, or takes what it made. `other` is its blob, where that is not the own one.
+    fn wait(&self, n: usize, blob: &Blob, joined: Joined, other: Option<Digest>) -> BoxFuture<'static, Waited> {
+        let wait = Wait { n, hub: self.hub.clone(), blob: blob.descriptor.digest.clone(), stop: blob.stop.clone() };
+        wait.for_layer(joined, other)
+    }
+
+    /// Asks the registry whether it has the blob that is coming for another repository, and then waits for that.
+    fn ask_and_wait(&self, n: usize, blob: &Blob, other: LayerKey) -> BoxFuture<'static, Waited> {
+        let wait = Wait { n, hub: self.hub.clone(), blob: blob.descriptor.digest.clone(), stop: blob.stop.clone() };
+        let (shared, source) = (Arc::clone(self.shared), Arc::clone(self.source));
+        let descriptor = blob.descriptor.clone();
+        let ask = async move {
+            let has = tokio::select! {
+                biased;
+                has = source.has(&descriptor) => has,
+                () = wait.stop.cancelled() => return (n, false, Came::Stopped(None)),
+            };
+            if !has {
+                return (n, false, Came::Refused);
+            }
+            let running = shared.layers.join_running(&other).map(Joined::Running);
+            match running.or_else(|| shared.ready.find(&other).map(Joined::Ready)) {
+                Some(joined) => wait.for_layer(joined, None).await,
+                None => (n, false, Came::Gone),
+            }
+        };
+        ask.boxed()
+    }
+}
+
+/// A blob of a pull that waits for a job.
+struct Wait {
+    n: usize,
+    hub: Hub,
+    blob: Digest,
+    stop: tokio_util::sync::CancellationToken,
+}
+
+impl Wait {
+    /// `other` is the job's blob, where that is not the own one. Progress is told from this call on.
+    fn for_layer(self, joined: Joined, other: Option<Digest>) -> BoxFuture<'static, Waited> {
+        let Self { n, hub, blob, stop } = self;
+        let ticket = match joined {
+            Joined::Running(ticket) => ticket,
+            Joined::Ready(ready) => {
+                hub.layer(&blob, LayerState::Done);
+                return std::future::ready((n, false, Came::Answer(Ok(ready)))).boxed();
+            }
+        };
+        let led = ticket.led;
+        if !led {
+            hub.layer(&blob, LayerState::WaitingForOther);
+        }
+        let as_own = other.filter(|other| *other != blob).map(|other| (other, blob));
+        let seat = ticket.hub().join(forward(hub, led, as_own));
+        let wait = async move {
+            let answer = tokio::select! {
+                biased;
+                result = ticket.wait() => Some(result),
+                () = stop.cancelled() => None,
+            };
+            drop(seat);
+            let came = match answer {
+                Some(answer) => Came::Answer(answer),
+                None => Came::Stopped(ticket.leave().await),
+            };
+            (n, led, came)
+        };
+        wait.boxed()
+    }
+}
+
+/// Whether what came for a blob is not what the config says, and came through another blob.
+pub(super) fn is_another(blob: &Blob, ready: &ReadyLayer) -> bool {
+    blob.diff_id.as_ref().is_some_and(|expected| ready.diff_id != *expected)
+        && ready.blob_digest != blob.descriptor.digest
+}
+
+/// A layer job's progress into a pull's hub. Who only waits is told how far it is, and of the end. What comes through
+/// another blob (`as_own`: from its digest to the own one) has that one's size: its bytes are not told.
+fn forward(hub: Hub, led: bool, as_own: Option<(Digest, Digest)>) -> ProgressSink {
+    ProgressSink::new(move |event| {
+        let own = |digest: Digest| match &as_own {
+            Some((other, own)) if digest == *other => own.clone(),
+            _ => digest,
+        };
+        match event {
+            PullEvent::Bytes { .. } if as_own.is_some() => {}
+            PullEvent::Layer { digest, state: LayerState::Done } => hub.layer(&own(digest), LayerState::Done),
+            PullEvent::Unpacked { digest, done } => hub.tell(PullEvent::Unpacked { digest: own(digest), done }),
+            event @ PullEvent::Bytes { .. } => hub.tell(event),
+            event if led => hub.tell(event),
+            _ => {}
+        }
+    })
+}

@@ -1,0 +1,54 @@
+//! Whether a registry has a blob, for the credential of this session: asked by HEAD, and where the answer to that says
+//! nothing (a storage that a registry redirects to may know GET alone), by a GET of the first byte. Nothing else of the blob
+//! is read. Called through [`crate::Repository::has_blob`].
+
+use http::header::{CONTENT_LENGTH, CONTENT_RANGE, RANGE};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use oci::Descriptor;
+
+use crate::session::{Path, Session};
+use crate::transport::{Answer, Method};
+
+impl Session {
+    /// Asks the hosts, in their order, until one says yes. An error of a host is a no.
+    pub(crate) async fn has_blob(&self, descriptor: &Descriptor) -> bool {
+        for host in self.order(false) {
+            if self.has_blob_at(host, descriptor).await {
+                return true;
+            }
+        }
+        false
+    }
+
+    async fn has_blob_at(&self, host: usize, descriptor: &Descriptor) -> bool {
+        let name = descriptor.digest.to_string();
+        let path = Path { method: Method::Head, what: "blobs", name: &name };
+        let Ok(answer) = self.request(host, &path, HeaderMap::new()).await else { return false };
+        if answer.status() == StatusCode::OK {
+            return length(&answer).is_none_or(|length| length == descriptor.size);
+        }
+        let says_nothing = answer.left_origin || matches!(answer.status().as_u16(), 405 | 501);
+        if !says_nothing || descriptor.size == 0 {
+            return false;
+        }
+        let path = Path { method: Method::Get, ..path };
+        let headers = HeaderMap::from_iter([(RANGE, HeaderValue::from_static("bytes=0-0"))]);
+        let Ok(answer) = self.request(host, &path, headers).await else { return false };
+        match answer.status() {
+            StatusCode::PARTIAL_CONTENT => total(&answer) == Some(descriptor.size),
+            StatusCode::OK => length(&answer).is_none_or(|length| length == descriptor.size),
+            _ => false,
+        }
+    }
+}
+
+/// `Content-Length`.
+fn length(answer: &Answer) -> Option<u64> {
+    answer.response.headers().get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// The length of the whole in `Content-Range: bytes 0-0/LENGTH`.
+fn total(answer: &Answer) -> Option<u64> {
+    let range = answer.response.headers().get(CONTENT_RANGE)?.to_str().ok()?;
+    range.strip_prefix("bytes 0-0/")?.parse().ok()
+}
