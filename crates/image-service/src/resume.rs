@@ -101,6 +101,8 @@ pub(crate) struct Resuming {
     shared: Arc<Shared>,
     source: Arc<dyn Source>,
     descriptor: Descriptor,
+    /// The origins of what was left that it may go on with.
+    usable: BTreeSet<String>,
     /// Where the next byte is in the blob.
     at: u64,
     /// What comes from the source, once it is asked.
@@ -120,12 +122,18 @@ pub(crate) struct Resuming {
 }
 
 impl Resuming {
-    /// Asks nobody for anything yet.
-    pub(crate) fn new(shared: &Arc<Shared>, source: &Arc<dyn Source>, descriptor: &Descriptor) -> Self {
+    /// Asks nobody for anything yet. `usable` are the origins of what was left that it may go on with.
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        source: &Arc<dyn Source>,
+        descriptor: &Descriptor,
+        usable: BTreeSet<String>,
+    ) -> Self {
         Self {
             shared: Arc::clone(shared),
             source: Arc::clone(source),
             descriptor: descriptor.clone(),
+            usable,
             at: 0,
             remote: None,
             spool: None,
@@ -141,7 +149,7 @@ impl Resuming {
 
     /// Opens the blob, or what was left of it.
     pub(crate) async fn open(&mut self) -> Result<()> {
-        if !self.given_up && self.shared.store.unfinished().blobs > 0 {
+        if !self.given_up && !self.usable.is_empty() {
             self.find().await;
         }
         if self.back_from == Some(0) {
@@ -163,7 +171,7 @@ impl Resuming {
 
     /// What an earlier pull left of the blob.
     async fn find(&mut self) {
-        let usable = self.shared.usable_origins(self.source.as_ref(), &self.descriptor).await;
+        let usable = std::mem::take(&mut self.usable);
         let (store, Descriptor { digest, size, .. }) = (self.shared.store.clone(), self.descriptor.clone());
         let take = move || store.take_spool(&digest, size, &|origin| usable.contains(origin));
         let taken = self.shared.background.start(take).await;

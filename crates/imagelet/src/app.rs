@@ -376,6 +376,7 @@ impl App {
             memory: usize::try_from(config.pull_memory).unwrap_or(usize::MAX),
             check_disk_space: config.check_disk_space,
             keep_blobs: config.keep_blobs,
+            shared_content: config.shared_content,
             resume: config.resume,
             parallel_inflate: config.parallel_inflate,
             signature_policy: config.signature_policy.clone(),

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use crate::environment::Environment;
 use crate::exit::{Code, Failure};
 use crate::yaml::{self, Node, Value};
-pub(crate) use image_service::Resume;
+pub(crate) use image_service::{Resume, SharedContent};
 pub(crate) use model::{Config, Durability, GcOrder, LayerFormat, LogFormat, LogLevel, PathMatch, Sharing};
 use settings::{SETTINGS, Setting};
 use value::{Raw, Wrong};

@@ -182,7 +182,7 @@ fn every_field_is_taken() {
          mergeDefaultEvictionSettings: true\nevictionPressureTransitionPeriod: 1m\n\
          containerGC: {{minimumAge: 1m, maximumPerContainer: 3, maximum: 100, period: 5m}}\npodLogsDir: /logs\nmaxParallelLayers: 7\npullMemory: 16Mi\ncheckDiskSpace: false\n\
          parallelRanges: off\nparallelInflate: auto\n\
-         platform: linux/arm64\nsignaturePolicy: /policy.json\ndurability: relaxed\nkeepBlobs: true\nresumeTransfers: always\nlayerFormat: dir\nshareFiles: hardlink\n\
+         platform: linux/arm64\nsignaturePolicy: /policy.json\ndurability: relaxed\nkeepBlobs: true\nsharedContent: open\nresumeTransfers: always\nlayerFormat: dir\nshareFiles: hardlink\n\
          limits: {{layerBytes: 1Gi, layerEntries: 10, pathDepth: 5, pathBytes: 1Ki, headerBytes: 4096, imageBytes: 2Gi, imageLayers: 11, inflateRatio: 9, manifestBytes: 1Mi,\n  configBytes: 2Mi}}\nlogging:\n  format: json\n  level: debug\n"
     );
     let config = load(&text, Vec::new()).expect("taken");
@@ -227,7 +227,7 @@ fn every_field_is_taken() {
     assert_eq!(config.pull_memory, 16 << 20);
     assert_eq!((config.keep_blobs, config.share_files), (true, Sharing::Hardlink));
     assert_eq!(config.layer_format, LayerFormat::Dir);
-    assert_eq!(config.resume, Resume::Always);
+    assert_eq!((config.resume, config.shared_content), (Resume::Always, image_service::SharedContent::Open));
     assert_eq!((config.log_format, config.log_level), (LogFormat::Json, LogLevel::Debug));
     assert_eq!(config.platform.to_string(), "linux/arm64");
     assert_eq!(config.signature_policy.as_deref(), Some(Path::new("/policy.json")));

@@ -189,7 +189,7 @@ impl LayerJob {
             return Ok(ReadyLayer { kept: Arc::new(made), blob_digest: descriptor.digest, diff_id });
         }
         hub.layer(digest, LayerState::Fetching);
-        let mut chunks = Resuming::new(&shared, &source, &descriptor);
+        let mut chunks = Resuming::new(&shared, &source, &descriptor, usable);
         let opened = tokio::select! {
             biased;
             () = token.cancelled() => Err(cancelled()),

@@ -93,7 +93,8 @@ async fn nothing_that_an_engine_says_or_writes_is_a_secret() {
         let name = format!("{}/{repository}:v1", registry.host());
         let pull = || PullImageRequest { auth: Some(auth.clone()), ..PullImageRequest::new(name.clone()) };
         // Refused with what it was asked with, cut off, and then good; or refused by the token service.
-        let body = format!("<Error>{SIGNATURE} of ada:{PASSWORD}</Error>");
+        let shown = if auth.password.expose().is_empty() { IDENTITY } else { auth.password.expose() };
+        let body = format!("<Error>{SIGNATURE} of ada:{shown}</Error>");
         store.faults().once("/blobs/", Fault::Status { code: 403, headers: vec![], body });
         store.faults().once("/blobs/", Fault::Truncate { after: 1000 });
         for _ in 0..3 {

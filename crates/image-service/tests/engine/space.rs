@@ -117,15 +117,15 @@ async fn layers_that_are_here_need_no_room() {
     let first = image().layer(base.clone()).build();
     node.registry.push("first", "v1", &first);
     node.pull("first:v1").await.expect("fits");
-    // Nine more would not fit; but they are here, by another blob even.
+    // Nine more would not fit; but this repository brought them, by another blob even.
     let again = registry::testing::LayerBuilder::from_blob(
         base.tar.to_vec(),
         base.diff_id.clone(),
         registry::testing::Compression::Plain,
     );
     let second = image().layer(again).layer(layer("b/y", 2, 1000)).label("n", "2").build();
-    node.registry.push("second", "v1", &second);
-    node.pull("second:v1").await.expect("needs next to nothing");
+    node.registry.push("first", "v2", &second);
+    node.pull("first:v2").await.expect("needs next to nothing");
     assert_eq!(node.registry.requests_for(&blob(&second, 0).to_string()).len(), 0, "it is here by its diff id");
     let third = image().layer(base).layer(layer("b/z", 3, 9 << 20).plain()).build();
     node.registry.push("third", "v1", &third);

@@ -10,7 +10,7 @@ use image_manager::gc::{GcPolicy, Intervals};
 use jiff::SignedDuration;
 use oci::Secret;
 
-use super::{Origin, Resume};
+use super::{Origin, Resume, SharedContent};
 use crate::environment::Environment;
 
 /// What survives a power cut.
@@ -237,6 +237,7 @@ pub(crate) struct Config {
     pub(crate) signature_policy: Option<PathBuf>,
     pub(crate) durability: Durability,
     pub(crate) keep_blobs: bool,
+    pub(crate) shared_content: SharedContent,
     pub(crate) resume: Resume,
     pub(crate) share_files: Sharing,
     pub(crate) layer_format: LayerFormat,
@@ -344,6 +345,7 @@ impl Config {
             signature_policy: None,
             durability: Durability::Full,
             keep_blobs: engine.keep_blobs,
+            shared_content: engine.shared_content,
             resume: engine.resume,
             share_files: Sharing::Off,
             layer_format: LayerFormat::Auto,

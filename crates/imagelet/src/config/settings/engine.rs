@@ -4,13 +4,15 @@ use serde_json::json;
 
 use super::{Group, Setting, word};
 use crate::config::value::show_bytes;
-use crate::config::{Durability, LayerFormat, LogFormat, LogLevel, Resume, Sharing};
+use crate::config::{Durability, LayerFormat, LogFormat, LogLevel, Resume, SharedContent, Sharing};
 
 /// Largest limit on a layer: what fits a file system.
 const MAX_LAYER: u64 = 1 << 60;
 
 const LEAST_MEMORY: u64 = image_service::LEAST_MEMORY as u64;
 
+const SHARED_CONTENTS: [(&str, SharedContent); 2] =
+    [("verified", SharedContent::Verified), ("open", SharedContent::Open)];
 const RESUMES: [(&str, Resume); 3] = [("auto", Resume::Auto), ("always", Resume::Always), ("off", Resume::Off)];
 const DURABILITIES: [(&str, Durability); 2] = [("full", Durability::Full), ("relaxed", Durability::Relaxed)];
 const LAYER_FORMATS: [(&str, LayerFormat); 3] =
@@ -148,6 +150,20 @@ pub(super) static ROWS: &[Setting] = &[
                damaged. It takes about a third more disk",
         apply: |c, raw| raw.boolean().map(|v| c.keep_blobs = v),
         show: |c| json!(c.keep_blobs),
+    },
+    Setting {
+        field: "sharedContent",
+        flag: "shared-content",
+        variable: "IMAGELET_SHARED_CONTENT",
+        short: None,
+        value_name: "verified|open",
+        list: None,
+        group: Group::Engine,
+        help: "Whether layers that another repository brought are used for a pull. verified: after the pull's own registry has said, \
+               for the pull's own credential, that it has them, which is a HEAD for each; open: without asking, for nodes on which \
+               every pod may have every image",
+        apply: |c, raw| raw.choice(&SHARED_CONTENTS).map(|v| c.shared_content = v),
+        show: |c| word(&SHARED_CONTENTS, c.shared_content),
     },
     Setting {
         field: "resumeTransfers",
