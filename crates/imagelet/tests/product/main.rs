@@ -43,6 +43,7 @@ mod remote;
 mod runtime_conformance;
 mod secrets;
 mod serve;
+mod shared_content;
 mod signatures;
 mod streaming;
 mod support;

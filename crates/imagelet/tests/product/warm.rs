@@ -37,40 +37,59 @@ fn what_is_here_costs_a_manifest() {
     assert_eq!(s.reads_while(&["pull", &name]).len(), 5, "a manifest, a config, three layers");
     assert_eq!(s.reads_while(&["pull", &name]), ["GET /v2/warm/app/manifests/1"], "again");
 
-    // A second tag of the same digest, and the same digest in another repository.
+    // A second tag of the same digest, and the same digest in another repository, whose registry says that it has each layer.
     let second = s.registry.push(&s.layout, &image, "warm/app:2");
     assert_eq!(s.reads_while(&["pull", &second]), ["GET /v2/warm/app/manifests/2"], "another tag");
     let elsewhere = s.registry.push(&s.layout, &image, "warm/moved:1");
-    assert_eq!(s.reads_while(&["pull", &elsewhere]), ["GET /v2/warm/moved/manifests/1"], "another repository");
+    let asked = s.reads_while(&["pull", &elsewhere]);
+    assert_eq!(asked[..2], documents("warm/moved", &image), "another repository");
+    assert_eq!(asked[2..], heads("warm/moved", &asked[2..]), "and nothing is fetched");
+    assert_eq!(asked.len(), 5, "{asked:?}");
+    let again = s.registry.push(&s.layout, &image, "warm/moved:2");
+    assert_eq!(s.reads_while(&["pull", &again]), ["GET /v2/warm/moved/manifests/2"], "another tag of that one");
 
     // The same layers in another image: its config is new, they are not.
     let other = s.layout.image_for(&layers(&s, Packing::Gzip), &json!({"Cmd": ["/bin/other"]}), &platform());
     let other_name = s.registry.push(&s.layout, &other, "warm/other:1");
-    let config = format!("GET /v2/warm/other/blobs/{}", other.id);
     let asked = s.reads_while(&["pull", &other_name]);
-    assert_eq!(asked, ["GET /v2/warm/other/manifests/1", config.as_str()], "other config");
+    assert_eq!(asked[..2], documents("warm/other", &other), "other config");
+    assert_eq!(asked[2..], heads("warm/other", &asked[2..]));
+    assert_eq!(asked.len(), 5, "{asked:?}");
     assert_eq!(s.imagelet.images().len(), 2);
     eprintln!("a pull of what is here: {:?}", shortest_of_three(|| drop(s.imagelet.ok(&["pull", &name]))));
+}
+
+/// The requests for manifest and config.
+fn documents(repository: &str, image: &Image) -> [String; 2] {
+    let config = format!("GET /v2/{repository}/blobs/{}", image.id);
+    [format!("GET /v2/{repository}/manifests/1"), config]
+}
+
+/// As many questions for blobs as there are requests, for the same ones.
+fn heads(repository: &str, requests: &[String]) -> Vec<String> {
+    let digest = |request: &String| request.rsplit('/').next().expect("a path").to_owned();
+    requests.iter().map(|request| format!("HEAD /v2/{repository}/blobs/{}", digest(request))).collect()
 }
 
 #[test]
 fn another_packing_costs_a_manifest_and_a_config() {
     let s = Scene::new();
     let gzip = s.layout.image(&layers(&s, Packing::Gzip));
-    let name = s.registry.push(&s.layout, &gzip, "warm/gzip:1");
+    let name = s.registry.push(&s.layout, &gzip, "warm/app:gzip");
     s.imagelet.ok(&["pull", &name]);
     for packing in [Packing::Zstd, Packing::Plain] {
-        let repository = format!("warm/{packing:?}").to_lowercase();
+        // In the same repository: another one has to bring what nobody here has seen of it.
+        let tag = format!("{packing:?}").to_lowercase();
         // The same config, which is here; then one of its own.
         let same = s.layout.image(&layers(&s, packing));
         assert_eq!(same.id, gzip.id);
-        let name = s.registry.push(&s.layout, &same, &format!("{repository}:1"));
-        assert_eq!(s.reads_while(&["pull", &name]), [format!("GET /v2/{repository}/manifests/1")]);
+        let name = s.registry.push(&s.layout, &same, &format!("warm/app:{tag}-1"));
+        assert_eq!(s.reads_while(&["pull", &name]), [format!("GET /v2/warm/app/manifests/{tag}-1")]);
         let run = json!({"Cmd": [format!("{packing:?}")]});
         let other = s.layout.image_for(&layers(&s, packing), &run, &platform());
-        let name = s.registry.push(&s.layout, &other, &format!("{repository}:2"));
+        let name = s.registry.push(&s.layout, &other, &format!("warm/app:{tag}-2"));
         let (manifest, config) =
-            (format!("GET /v2/{repository}/manifests/2"), format!("GET /v2/{repository}/blobs/{}", other.id));
+            (format!("GET /v2/warm/app/manifests/{tag}-2"), format!("GET /v2/warm/app/blobs/{}", other.id));
         assert_eq!(s.reads_while(&["pull", &name]), [manifest, config]);
     }
 }
@@ -124,5 +143,7 @@ async fn two_pulls_at_once_fetch_what_they_share_once() {
     };
     let (first, second) = (image("once/first"), image("once/second"));
     let asked = at_once(&s, ("once/first:1", &first), ("once/second:1", &second)).await;
-    assert_eq!(asked.len(), 5, "three that both want, and one of each: {asked:#?}");
+    let fetched = asked.iter().filter(|request| request.starts_with("GET ")).count();
+    assert_eq!(fetched, 5, "three that both want, and one of each: {asked:#?}");
+    assert!(asked.len() <= 8, "three that are asked about: {asked:#?}");
 }
