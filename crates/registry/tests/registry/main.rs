@@ -8,6 +8,7 @@ mod blobs;
 mod documents;
 mod hostile;
 mod mirrors;
+mod presence;
 mod proxy;
 mod ranges;
 mod real;
