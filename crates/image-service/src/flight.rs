@@ -100,9 +100,9 @@ where
         Some(Ticket { table: Arc::clone(&self.0), key: key.clone(), job: Arc::clone(job), led: false })
     }
 
-    /// The keys of all jobs in flight.
-    pub(crate) fn keys(&self) -> Vec<K> {
-        self.0.lock().keys().cloned().collect()
+    /// The keys of those jobs in flight that are `wanted`.
+    pub(crate) fn keys(&self, wanted: impl Fn(&K) -> bool) -> Vec<K> {
+        self.0.lock().keys().filter(|key| wanted(key)).cloned().collect()
     }
 
     /// Whether there is a job for `key`.

@@ -36,11 +36,7 @@ pub(crate) struct Keep {
 
 impl Keep {
     /// Begins a file for this blob, where the engine keeps blobs and the store has not got it.
-    pub(crate) async fn start(
-        shared: &Arc<Shared>,
-        descriptor: &Descriptor,
-        origin: &Origin,
-    ) -> Result<Option<Self>> {
+    pub(crate) async fn start(shared: &Arc<Shared>, descriptor: &Descriptor, origin: &Origin) -> Result<Option<Self>> {
         if !shared.options.keep_blobs {
             return Ok(None);
         }

@@ -132,7 +132,7 @@ impl Default for EngineOptions {
             allowed_targets: Vec::new(),
             runtime_handlers: Vec::new(),
             trust_present_digests: false,
-            shared_content: SharedContent::Verified,
+            shared_content: SharedContent::default(),
             check_disk_space: true,
             keep_blobs: false,
             resume: Resume::Auto,

@@ -97,10 +97,9 @@ impl Assembly<'_> {
     /// would, and that this pull may join: at once, or after a question.
     pub(super) fn jobs_like(&self, key: &LayerKey) -> impl Iterator<Item = LayerKey> {
         let open = self.shared.options.shared_content == SharedContent::Open;
-        let may = |other: &LayerKey| open || key.origin.access_to(&other.origin) != Access::Denied;
-        let jobs = self.shared.layers.keys().into_iter().chain(self.shared.ready.keys());
-        let like: Vec<_> = jobs.filter(|other| other.is_like(key) && may(other)).collect();
-        like.into_iter()
+        let wanted =
+            |other: &LayerKey| other.is_like(key) && (open || key.origin.access_to(&other.origin) != Access::Denied);
+        self.shared.layers.keys(wanted).into_iter().chain(self.shared.ready.keys(wanted))
     }
 
     /// Whether a job's layer may be used without a question.

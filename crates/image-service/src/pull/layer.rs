@@ -135,10 +135,11 @@ impl ReadyLayers {
         Some(ReadyLayer { kept: kept.upgrade()?, blob_digest: key.blob.clone(), diff_id: diff_id.clone() })
     }
 
-    /// The jobs whose layers somebody still has.
-    pub(crate) fn keys(&self) -> Vec<LayerKey> {
+    /// Those `wanted` jobs whose layers somebody still has.
+    pub(crate) fn keys(&self, wanted: impl Fn(&LayerKey) -> bool) -> Vec<LayerKey> {
         let layers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        layers.iter().filter(|(_, (kept, _))| kept.strong_count() > 0).map(|(key, _)| key.clone()).collect()
+        let there = layers.iter().filter(|(key, (kept, _))| kept.strong_count() > 0 && wanted(key));
+        there.map(|(key, _)| key.clone()).collect()
     }
 
     fn keep(&self, key: LayerKey, layer: &ReadyLayer) {

@@ -5,8 +5,8 @@
 pub(crate) mod assemble;
 pub(crate) mod choose;
 pub(crate) mod coming;
-pub(crate) mod layer;
 mod join;
+pub(crate) mod layer;
 pub(crate) mod part;
 mod present;
 mod wanted;

@@ -67,8 +67,7 @@ fn a_copy_of_a_manifest_brings_nothing_through_any_way_in() {
         s.imagelet.fails(1, &["pull", &s.copy]);
         s.imagelet.fails(1, &["pull", &s.copy, "--creds", "b:of-tenant-b"]);
         let pod = Pod { namespace: "b", name: "b", image: &s.copy, policy: "IfNotPresent", secrets: &[] };
-        let done =
-            s.imagelet.run(&["ensure", "-f", &Manifests::new().pod(pod).write(&s.scratch.join("b.yaml"))]);
+        let done = s.imagelet.run(&["ensure", "-f", &Manifests::new().pod(pod).write(&s.scratch.join("b.yaml"))]);
         assert!(done.code == Some(1) && done.stderr.contains("ErrImagePull"), "{}", done.stderr);
         s.nothing_came();
 

@@ -1,5 +1,6 @@
 //! What pulls left that came to no end: found again after a restart, believed only after a look, counted, and the first to go.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
