@@ -189,12 +189,12 @@ impl Incoming<'_> {
 
     /// Commits on a blocking thread. Layers that do not become part of the image are gone when it answers.
     async fn commit(&self, lease: &Arc<Held<Lease>>, image: Assembled) -> Result<Committed> {
-        let Chosen { raw, index, .. } = self.chosen;
+        let Chosen { raw, indexes, .. } = self.chosen;
         let mut commit = ImageCommit {
             config: image.config.to_vec(),
             manifest: raw.bytes.to_vec(),
             manifest_media_type: raw.media_type.clone(),
-            index: index.as_ref().map(|bytes| bytes.to_vec()),
+            indexes: indexes.iter().map(|bytes| bytes.to_vec()).collect(),
             tag: self.names.tag.clone(),
             repo_digest: self.names.repo_digest.clone(),
             layers: image.layers.iter().map(Part::source).collect(),
@@ -203,19 +203,12 @@ impl Incoming<'_> {
             ..ImageCommit::default()
         };
         let (shared, lease, signatures) = (Arc::clone(self.shared), Arc::clone(lease), self.signatures.clone());
-        let (id, manifest) = (self.chosen.manifest.config.digest.clone(), raw.digest.clone());
+        let id = self.chosen.manifest.config.digest.clone();
         self.shared
             .background
             .run(move || {
                 let before = shared.store.image(&id).ok().flatten();
                 commit.annotations = evidence::merged(before.as_ref(), &signatures);
-                // The index by which the same manifest was found earlier stays.
-                if commit.index.is_none()
-                    && let Some(before) = before
-                    && before.manifest_digest == manifest
-                {
-                    commit.index = before.index;
-                }
                 let result = shared.store.commit_image(&lease, commit);
                 if let Ok(image) = &result {
                     shared.known.add(image);
