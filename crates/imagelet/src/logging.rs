@@ -28,8 +28,8 @@ impl Stderr {
     }
 }
 
-/// Bytes of the log as they are written: what could drive a terminal is told by its number, which in JSON is an escape. Escape
-/// characters of foreign text have been replaced in the fields; those that are left are colours.
+/// Bytes of the log as they are written: characters that could drive a terminal are escaped as in JSON. The escape
+/// characters that are left here are the log's own colours, since those of values have been replaced.
 fn shown(bytes: &[u8]) -> String {
     oci::text::escaped(&String::from_utf8_lossy(bytes), &['\n', '\t', '\u{1b}']).into_owned()
 }
@@ -83,7 +83,7 @@ pub(crate) fn start(config: &Config, stderr: Stderr, stamped: bool, no_color: bo
     }
 }
 
-/// Messages and fields of text lines as `tracing` writes them, but without its trust in fields.
+/// Messages and fields of text lines as `tracing` writes them, with every value escaped: it escapes messages alone.
 fn fields() -> impl for<'w> FormatFields<'w> + 'static {
     let write = |writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug| {
         let (name, value) = (field.name(), format!("{value:?}"));
@@ -146,8 +146,7 @@ mod tests {
                 let layer = layer.fmt_fields(fields());
                 tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), log);
             }
-            let text = kept.0.lock().expect("whole").clone();
-            text
+            kept.0.lock().expect("whole").clone()
         };
         let plain = log(false, false);
         assert!(plain.trim_end().chars().all(oci::text::is_printable), "{plain:?}");

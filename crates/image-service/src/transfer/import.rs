@@ -51,6 +51,9 @@ impl Engine {
     /// `org.opencontainers.image.ref.name`, or from the docker archive's tags. An OCI layout's image is recorded by
     /// digest as well, so that a pod that names the digest finds it.
     ///
+    /// A digest in a name must be that of the image's manifest, or of an index which leads to it; a docker archive has neither,
+    /// and its images get no name with a digest. What has another one is refused, and nothing of its archive is stored.
+    ///
     /// The signature policy decides by each name that an image gets. Where it demands signatures, an OCI layout can bring
     /// them, as `cosign save` writes them; those of an image that is here already count as well.
     ///
