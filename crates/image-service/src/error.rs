@@ -1,6 +1,7 @@
 //! From the errors of registry, store and the layer threads to the one error of the image service: a kind and one line.
 //! The only place that decides which kind a failure has. Texts come redacted from the registry crate.
 
+use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
 use std::io;
@@ -91,11 +92,10 @@ pub(crate) fn of_image(error: &Error, context: impl fmt::Display) -> Error {
 
 /// Registries and archives can bring line breaks and control characters into a message.
 pub(crate) fn one_line(error: Error) -> Error {
-    if !error.message().contains(char::is_control) {
-        return error;
+    match oci::text::printable(error.message(), ' ', &[]) {
+        Cow::Borrowed(_) => error,
+        Cow::Owned(text) => error.with_message(text),
     }
-    let text: String = error.message().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    error.with_message(text)
 }
 
 pub(crate) fn from_store(root: &Path, error: &StoreError) -> Error {
@@ -140,7 +140,8 @@ pub(crate) fn from_commit(root: &Path, error: &CommitError) -> Error {
     match error {
         CommitError::Store(error) => from_store(root, error),
         CommitError::Config { .. } => Error::from_source(Kind::InvalidArgument, error),
-        CommitError::LayersMismatch { .. } => Error::from_source(Kind::DataLoss, error),
+        CommitError::LayersMismatch { .. } | CommitError::Unrelated { .. } => Error::from_source(Kind::DataLoss, error),
+        CommitError::ForeignDigest { .. } => Error::from_source(Kind::InvalidArgument, error),
         CommitError::LayerTaken { .. } => Error::from_source(Kind::Unavailable, error),
     }
 }

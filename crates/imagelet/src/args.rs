@@ -387,7 +387,7 @@ pub(crate) struct Import {
     /// Directory or tar file
     #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub(crate) path: PathBuf,
-    /// Name for the image; without it, the names in the file
+    /// Name for the image; without it, the names in the file. A digest in a name must be the image's
     #[arg(long, value_name = "REF")]
     pub(crate) name: Option<String>,
 }

@@ -1,12 +1,15 @@
 //! The log on stderr: text or JSON, never torn by progress bars. Our crates log at the level that was asked for, others
 //! only warnings. Called by `main`.
 
+use std::fmt;
 use std::io::{self, IsTerminal as _, Write};
 
 use indicatif::MultiProgress;
+use tracing::field::Field;
+use tracing_subscriber::field::MakeExt as _;
 use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::fmt::MakeWriter;
-use tracing_subscriber::fmt::format::FmtSpan;
+use tracing_subscriber::fmt::format::{self, FmtSpan, Writer};
+use tracing_subscriber::fmt::{FormatFields, MakeWriter};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
@@ -25,9 +28,16 @@ impl Stderr {
     }
 }
 
+/// Bytes of the log as they are written: characters that could drive a terminal are escaped as in JSON. The escape
+/// characters that are left here are the log's own colours, since those of values have been replaced.
+fn shown(bytes: &[u8]) -> String {
+    oci::text::escaped(&String::from_utf8_lossy(bytes), &['\n', '\t', '\u{1b}']).into_owned()
+}
+
 impl Write for Stderr {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let write = || io::stderr().lock().write_all(bytes);
+        let text = shown(bytes);
+        let write = || io::stderr().lock().write_all(text.as_bytes());
         match &self.bars {
             Some(bars) => bars.suspend(write)?,
             None => write()?,
@@ -68,9 +78,23 @@ pub(crate) fn start(config: &Config, stderr: Stderr, stamped: bool, no_color: bo
     let layer = layer.with_span_events(spans);
     match (config.log_format, stamped || details) {
         (LogFormat::Json, _) => registry.with(layer.json().flatten_event(true).with_current_span(false)).init(),
-        (LogFormat::Text, true) => registry.with(layer).init(),
-        (LogFormat::Text, false) => registry.with(layer.without_time()).init(),
+        (LogFormat::Text, true) => registry.with(layer.fmt_fields(fields())).init(),
+        (LogFormat::Text, false) => registry.with(layer.fmt_fields(fields()).without_time()).init(),
     }
+}
+
+/// Messages and fields of text lines as `tracing` writes them, with every value escaped: it escapes messages alone.
+fn fields() -> impl for<'w> FormatFields<'w> + 'static {
+    let write = |writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug| {
+        let (name, value) = (field.name(), format!("{value:?}"));
+        let value = oci::text::escaped(&value, &['\t']);
+        match name.strip_prefix("r#").unwrap_or(name) {
+            "message" => write!(writer, "{value}"),
+            name if writer.has_ansi_escapes() => write!(writer, "\u{1b}[3m{name}\u{1b}[0m\u{1b}[2m=\u{1b}[0m{value}"),
+            name => write!(writer, "{name}={value}"),
+        }
+    };
+    format::debug_fn(write).delimited(" ")
 }
 
 /// Tells people why the command failed: plain lines, or records in a JSON log.
@@ -83,5 +107,56 @@ pub(crate) fn failure(lines: &[String], format: LogFormat, stderr: &Stderr) {
                 let _ = writeln!(stderr.clone(), "error: {}", crate::output::table::clean(line));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// What would be on stderr.
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<String>>);
+
+    impl Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().expect("whole").push_str(&shown(bytes));
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What strangers write stands in messages and fields, as it is and quoted.
+    #[test]
+    fn no_line_of_the_log_drives_a_terminal() {
+        let text = "a\n\u{1b}[31m\u{9b}31m\u{85}\u{7f}\u{61c}\u{200e}\u{202e}\u{2066}\r\u{7}z";
+        let log = |json: bool, ansi: bool| {
+            let kept = Kept::default();
+            let writer = kept.clone();
+            let layer = tracing_subscriber::fmt::layer().with_writer(move || writer.clone()).with_ansi(ansi);
+            let log = || tracing::warn!(field = text, display = %text, debug = ?text, "message {text}");
+            if json {
+                tracing::subscriber::with_default(tracing_subscriber::registry().with(layer.json()), log);
+            } else {
+                let layer = layer.fmt_fields(fields());
+                tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), log);
+            }
+            kept.0.lock().expect("whole").clone()
+        };
+        let plain = log(false, false);
+        assert!(plain.trim_end().chars().all(oci::text::is_printable), "{plain:?}");
+        assert!(plain.contains("\\u202e") && plain.contains("message a"), "{plain:?}");
+        let colours = log(false, true);
+        let bare = |c: char| !oci::text::is_printable(c) && c != '\u{1b}';
+        assert!(!colours.trim_end().contains(bare) && !colours.contains("\u{1b}[31m"), "{colours:?}");
+        let json = log(true, false);
+        assert!(json.trim_end().chars().all(oci::text::is_printable), "{json:?}");
+        let read: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        assert_eq!(read["fields"]["message"], format!("message {text}"), "nothing is lost");
     }
 }

@@ -3,11 +3,12 @@
 //!
 //! Everything else that people read (errors, logs, progress) goes to stderr, see [`crate::logging`].
 
+mod document;
 mod sequence;
 pub(crate) mod table;
 pub(crate) mod units;
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal as _, Write};
 
 use serde::Serialize;
 
@@ -100,22 +101,18 @@ impl Printer {
     }
 
     fn json(&self, value: &impl Serialize) -> Outcome {
-        let text = serde_json::to_string_pretty(value)
-            .map_err(|error| Failure::caused(Code::Failed, "write the result as JSON", &error))?;
-        self.lines([text])
+        self.lines([document::json(value)?])
     }
 
     fn yaml(&self, value: &impl Serialize) -> Outcome {
-        let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
-        let text = serde_saphyr::to_string_with_options(value, options)
-            .map_err(|error| Failure::caused(Code::Failed, "write the result as YAML", &error))?;
-        write(&text)
+        write(&document::yaml(value)?)
     }
 }
 
-/// Writes text to stdout at once.
+/// Writes text to stdout at once. What could drive a terminal becomes `?` on one.
 fn write(text: &str) -> Outcome {
     let mut out = io::stdout().lock();
+    let text = if out.is_terminal() { oci::text::printable(text, '?', &['\n', '\t']) } else { text.into() };
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),

@@ -65,7 +65,7 @@ impl Progress {
 
     /// A sink for the pull of one image.
     pub(crate) fn sink(&self, image: &str) -> ProgressSink {
-        let image = image.to_owned();
+        let image = oci::text::printable(image, '?', &[]).into_owned();
         match self {
             Self::Nothing => ProgressSink::default(),
             Self::Lines => {
@@ -322,6 +322,20 @@ mod tests {
         pull.tell(PullEvent::Layer { digest: a.clone(), state: LayerState::Done });
         assert!(bar.is_finished() && pull.layers[&a].bar.is_none());
         assert_eq!((pull.finished, pull.shown), (2, 0));
+    }
+
+    #[test]
+    fn no_bar_drives_a_terminal() {
+        let terminal = Terminal::default();
+        let multi = MultiProgress::with_draw_target(ProgressDrawTarget::term_like(Box::new(terminal.clone())));
+        let progress = Progress::Bars(multi);
+        let sink = progress.sink("demo/\u{9b}31m\u{202e}x\u{7f}");
+        sink.tell(PullEvent::Resolved { digest: Digest::sha256(b"m"), layers: Vec::new() });
+        sink.tell(PullEvent::Committing);
+        progress.finish();
+        let drawn = terminal.drawn();
+        assert!(drawn.contains("demo/?31m?x?"), "{drawn:?}");
+        assert!(drawn.chars().all(|c| oci::text::is_printable(c) || c == '\n'), "{drawn:?}");
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod manifest;
 pub mod media_type;
 mod platform;
 mod reference;
+pub mod text;
 
 pub use auth::{RegistryAuth, Secret};
 pub use config::{ConfigError, ImageConfig, RootFs, RunConfig};

@@ -71,7 +71,7 @@ pub(crate) fn host(url: &Url) -> String {
 pub(crate) fn text(text: &str, max: usize) -> String {
     let mut out = String::new();
     let mut after_scheme = false;
-    for word in text.split(|c: char| c.is_whitespace() || is_unprintable(c)).filter(|w| !w.is_empty()) {
+    for word in text.split(|c: char| c.is_whitespace() || !oci::text::is_printable(c)).filter(|w| !w.is_empty()) {
         if !out.is_empty() {
             out.push(' ');
         }
@@ -84,12 +84,6 @@ pub(crate) fn text(text: &str, max: usize) -> String {
         after_scheme = bare.eq_ignore_ascii_case("bearer") || bare.eq_ignore_ascii_case("basic");
     }
     cap(&out, max)
-}
-
-/// Characters that change how a line is shown without being seen.
-fn is_unprintable(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 /// One word: URLs lose user information and query, a JSON web token goes.

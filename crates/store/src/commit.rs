@@ -10,6 +10,7 @@ use redb::WriteTransaction;
 
 use crate::blobs::{Linked, NewBlob, named_by, release_blobs};
 use crate::db::{DbError, Document, Records, RecordsMut};
+use crate::digests;
 use crate::error::{CommitError, StoreError};
 use crate::images;
 use crate::ingest::UnpackedLayer;
@@ -55,11 +56,12 @@ pub struct ImageCommit {
     pub manifest: Vec<u8>,
     /// Media type under which the manifest came.
     pub manifest_media_type: String,
-    /// The index by which the manifest was found, if one.
-    pub index: Option<Vec<u8>>,
+    /// The indexes by which the manifest was found, the outermost first; that one is kept. Without any, the one by which the
+    /// same manifest was found earlier stays.
+    pub indexes: Vec<Vec<u8>>,
     /// The tag that it is to have: `name:tag`.
     pub tag: Option<String>,
-    /// The digest by which it was found: `name@digest`.
+    /// The digest by which it was found: `name@digest`, which must be that of the manifest or of one of the indexes.
     pub repo_digest: Option<String>,
     /// Its layers, lowest first.
     pub layers: Vec<LayerSource>,
@@ -86,13 +88,14 @@ impl Store {
         check_config(&id, &commit)?;
         let tag = commit.tag.as_deref().map(images::tag_name).transpose()?;
         let repo_digest = commit.repo_digest.as_deref().map(images::digest_name).transpose()?;
+        digests::verify(&commit, repo_digest.as_deref())?;
 
         let inner = &self.inner;
         inner.tidy_up();
         let mut next_layer = inner.commit.lock().unwrap_or_else(PoisonError::into_inner);
         // On a disk that is nearly full, what is left is for removals.
-        let documents = [Some(&commit.config), Some(&commit.manifest), commit.index.as_ref()];
-        inner.ensure_room(documents.into_iter().flatten().map(|document| document.len() as u64).sum())?;
+        let documents = [&commit.config, &commit.manifest].into_iter().chain(commit.indexes.first());
+        inner.ensure_room(documents.map(|document| document.len() as u64).sum())?;
         let steps = inner.plan(lease, &commit.layers, &mut next_layer)?;
         inner.patch_implicit(&steps)?;
         let moves: Vec<&Move> = steps.iter().filter_map(Step::as_move).collect();
@@ -239,14 +242,21 @@ impl Write<'_> {
         transaction.put_next_layer(self.next_layer)?;
         let before = transaction.image(id)?;
         let layers: Vec<LayerId> = steps.iter().map(Step::id).collect();
-        let index_digest = commit.index.as_deref().map(Digest::sha256);
+        let manifest_digest = Digest::sha256(&commit.manifest);
+        let (index, index_digest) = match (commit.indexes.first(), &before) {
+            (Some(index), _) => (Some(index.clone()), Some(Digest::sha256(index))),
+            (None, Some(before)) if before.manifest_digest == manifest_digest => {
+                (transaction.document(id, Document::Index)?, before.index_digest.clone())
+            }
+            (None, _) => (None, None),
+        };
         let length = |bytes: &[u8]| bytes.len() as u64;
-        let document_bytes =
-            length(&commit.config) + length(&commit.manifest) + commit.index.as_deref().map_or(0, length);
+        let document_bytes = length(&commit.config) + length(&commit.manifest) + index.as_deref().map_or(0, length);
         let mut entry = ImageEntry {
-            manifest_digest: Digest::sha256(&commit.manifest),
+            manifest_digest,
             manifest_media_type: commit.manifest_media_type.clone(),
             index_digest,
+            verified_digests: BTreeSet::new(),
             tags: before.as_ref().map(|entry| entry.tags.clone()).unwrap_or_default(),
             repo_digests: before.as_ref().map(|entry| entry.repo_digests.clone()).unwrap_or_default(),
             layers,
@@ -273,12 +283,13 @@ impl Write<'_> {
         for name in [&self.tag, &self.repo_digest].into_iter().flatten() {
             images::take_name(transaction, id, name)?;
         }
+        entry.verified_digests = digests::verified(before.as_ref(), self.repo_digest.as_deref());
         entry.tags.extend(self.tag);
         entry.repo_digests.extend(self.repo_digest);
         transaction.put_image(id, &entry)?;
         transaction.put_document(id, Document::Config, Some(&commit.config))?;
         transaction.put_document(id, Document::Manifest, Some(&commit.manifest))?;
-        transaction.put_document(id, Document::Index, commit.index.as_deref())?;
+        transaction.put_document(id, Document::Index, index.as_deref())?;
         let mut totals = transaction.totals()?;
         totals.bytes = (totals.bytes + document_bytes).saturating_sub(before.as_ref().map_or(0, |e| e.document_bytes));
         totals.images += u64::from(before.is_none());

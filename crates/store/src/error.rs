@@ -303,9 +303,29 @@ pub enum CommitError {
         /// What is wrong with them.
         source: oci::ConfigError,
     },
+    /// A name with a digest that is none of the image's.
+    #[error("image name {name:?} has another digest than the image, which has {}", all(digests))]
+    ForeignDigest {
+        /// The name.
+        name: String,
+        /// The digests of the image's manifest and of the indexes that lead to it.
+        digests: Vec<Digest>,
+    },
+    /// An index that does not list the next document, or a manifest of another config.
+    #[error("document {document} does not refer to {to}")]
+    Unrelated {
+        /// Digest of the index or the manifest.
+        document: Digest,
+        /// Digest of what it was to lead to.
+        to: Digest,
+    },
     /// Disk, database or a name.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+fn all(digests: &[Digest]) -> String {
+    digests.iter().map(Digest::to_string).collect::<Vec<_>>().join(" and ")
 }
 
 impl CommitError {

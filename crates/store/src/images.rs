@@ -1,10 +1,12 @@
 //! Images as records: listing, tags, pins. The record of an image and its documents are put together here.
 
+use std::collections::BTreeSet;
+
 use oci::{Digest, Reference};
 
 use crate::db::{DbError, Document, Records, RecordsMut};
 use crate::error::StoreError;
-use crate::open::Store;
+use crate::open::{Inner, Store};
 use crate::records::{ImageEntry, ImageRecord};
 
 impl Store {
@@ -55,6 +57,26 @@ impl Store {
     }
 }
 
+impl Inner {
+    /// Reports names with a digest that their image was never verified to have, as earlier versions recorded them. What cannot
+    /// be read is left to the check.
+    pub(crate) fn report_unverified_names(&self) -> Result<(), StoreError> {
+        let rows = self.db.read(|records| Ok::<_, StoreError>(records.image_rows()?))?;
+        for (image, entry) in rows {
+            let Ok(entry) = entry else { continue };
+            let names: Vec<&str> = entry.unverified_names().map(String::as_str).collect();
+            if !names.is_empty() {
+                tracing::warn!(
+                    image,
+                    "not used: {}: the digest is not known to be the image's; pull it, or drop the name by `check --repair`",
+                    names.join(", ")
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
 /// The image with this id, documents included.
 pub(crate) fn load(records: &impl Records, id: &Digest) -> Result<Option<ImageRecord>, DbError> {
     records.image(id)?.map(|entry| assemble(records, id.clone(), entry)).transpose()
@@ -66,6 +88,8 @@ pub(crate) fn assemble(records: &impl Records, id: Digest, entry: ImageEntry) ->
     };
     let (config, manifest) = (document(Document::Config)?, document(Document::Manifest)?);
     let index = records.document(&id, Document::Index)?;
+    let may_use = |names: &BTreeSet<String>| names.iter().filter(|name| entry.may_use(name)).cloned().collect();
+    let (tags, repo_digests) = (may_use(&entry.tags), may_use(&entry.repo_digests));
     Ok(ImageRecord {
         id,
         config,
@@ -74,8 +98,8 @@ pub(crate) fn assemble(records: &impl Records, id: Digest, entry: ImageEntry) ->
         manifest_media_type: entry.manifest_media_type,
         index,
         index_digest: entry.index_digest,
-        tags: entry.tags,
-        repo_digests: entry.repo_digests,
+        tags,
+        repo_digests,
         layers: entry.layers,
         blobs: entry.blobs,
         size: entry.size,

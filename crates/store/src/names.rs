@@ -37,10 +37,13 @@ fn find(records: &impl Records, text: &str) -> Result<Option<Digest>, ResolveErr
     if let Ok(id) = whole.parse::<Digest>() {
         return Ok(records.image(&id)?.map(|_| id));
     }
-    if let Ok(reference) = Reference::parse(text)
-        && let Some(id) = records.name(&reference.canonical().to_string())?
-    {
-        return Ok(Some(id));
+    if let Ok(reference) = Reference::parse(text) {
+        let name = reference.canonical().to_string();
+        if let Some(id) = records.name(&name)? {
+            // A digest that the image was never verified to have leads nowhere, and not on to an id.
+            let is_foreign = records.image(&id)?.is_some_and(|image| !image.may_use(&name));
+            return Ok((!is_foreign).then_some(id));
+        }
     }
     let prefix = text.strip_prefix("sha256:").unwrap_or(text);
     if prefix.len() < SHORTEST_PREFIX || !is_hex(prefix) {

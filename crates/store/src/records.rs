@@ -117,6 +117,10 @@ pub(crate) struct ImageEntry {
     pub(crate) manifest_media_type: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) index_digest: Option<Digest>,
+    /// Further digests that it was verified to have: those of earlier manifests and indexes, and of other algorithms. Records
+    /// of earlier versions have none.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) verified_digests: BTreeSet<Digest>,
     pub(crate) tags: BTreeSet<String>,
     pub(crate) repo_digests: BTreeSet<String>,
     pub(crate) layers: Vec<LayerId>,
@@ -154,13 +158,13 @@ pub struct ImageRecord {
     pub manifest_digest: Digest,
     /// Media type under which the manifest came.
     pub manifest_media_type: String,
-    /// The index by which the manifest was found, if one.
+    /// The outermost index by which the manifest was found, if one.
     pub index: Option<Vec<u8>>,
     /// Digest of that index.
     pub index_digest: Option<Digest>,
     /// Names with a tag, in normal form.
     pub tags: BTreeSet<String>,
-    /// Names with a digest, in normal form.
+    /// Names with a digest that the image was verified to have, in normal form.
     pub repo_digests: BTreeSet<String>,
     /// The layers, lowest first. A layer can be there more than once.
     pub layers: Vec<LayerId>,

@@ -39,6 +39,9 @@ pub(crate) type ShareRow = (String, Result<(Set, Share), DbError>);
 /// A kept blob by the text of its digest, if its record can be read.
 pub(crate) type BlobRow = (String, Result<(Digest, BlobEntry), DbError>);
 
+/// An image by the text of its id, if its record can be read.
+pub(crate) type ImageRow = (String, Result<ImageEntry, DbError>);
+
 /// A layer, if its record can be read.
 pub(crate) type LayerRow = (LayerId, Result<LayerEntry, DbError>);
 
@@ -206,12 +209,17 @@ pub(crate) trait Records {
     }
 
     fn images(&self) -> Result<Vec<(Digest, ImageEntry)>, DbError> {
+        self.image_rows()?.into_iter().map(|(key, entry)| Ok((image_id(&key)?, entry?))).collect()
+    }
+
+    /// The same, also where a record cannot be read.
+    fn image_rows(&self) -> Result<Vec<ImageRow>, DbError> {
         let mut found = Vec::new();
         for row in self.table(IMAGES)?.iter()? {
             let (key, value) = row?;
-            let id = image_id(key.value())?;
-            let entry = decode(format_args!("image {id}"), value.value())?;
-            found.push((id, entry));
+            let key = key.value().to_owned();
+            let entry = decode(format_args!("image {key}"), value.value());
+            found.push((key, entry));
         }
         Ok(found)
     }

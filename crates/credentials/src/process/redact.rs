@@ -22,7 +22,7 @@ pub(super) fn one_line(text: &[u8], cut: bool, secrets: &[&str]) -> String {
 
     let mut line = String::new();
     let mut after_scheme = false;
-    for word in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()) {
+    for word in text.split(|c: char| c.is_whitespace() || !oci::text::is_printable(c)).filter(|word| !word.is_empty()) {
         if !line.is_empty() {
             line.push(' ');
         }
@@ -56,6 +56,7 @@ mod tests {
             ("nothing", "".to_owned(), vec![], ""),
             ("one line", "no access\n\tto the vault\r\n".to_owned(), vec![], "no access to the vault"),
             ("control characters", "a\u{1b}[31mred\u{7}".to_owned(), vec![], "a [31mred"),
+            ("C1 and directions", "a\u{9b}31mred\u{202e}der".to_owned(), vec![], "a 31mred der"),
             ("a secret", "wrong password hunter2!".to_owned(), vec!["hunter2"], "wrong password <hidden>!"),
             ("one within another", "ab abc".to_owned(), vec!["ab", "abc"], "<hidden> <hidden>"),
             ("an empty secret", "fine".to_owned(), vec!["", " "], "fine"),

@@ -25,8 +25,8 @@ const MAX_PLATFORM: usize = 80;
 pub(crate) struct Chosen {
     pub(crate) manifest: Manifest,
     pub(crate) raw: RawDocument,
-    /// The outermost index, where there is one.
-    pub(crate) index: Option<Bytes>,
+    /// The indexes that lead to it, the outermost first.
+    pub(crate) indexes: Vec<Bytes>,
     /// The config's bytes, where they had to be fetched to choose.
     pub(crate) config: Option<Bytes>,
     /// Whether an index or the config said that it runs here.
@@ -44,13 +44,13 @@ pub(crate) async fn choose(
     match parse(&root, name)? {
         Document::Manifest(manifest) => {
             check_manifest(&manifest, options, name)?;
-            Ok(Chosen { manifest, raw: root, index: None, config: None, platform_known: false })
+            Ok(Chosen { manifest, raw: root, indexes: Vec::new(), config: None, platform_known: false })
         }
         Document::Index(index) => {
             let mut search = Search { source, options, name, offered: BTreeSet::new(), documents: 0 };
             let found = descend(&mut search, index, 1).await?;
             let mut chosen = found.ok_or_else(|| no_match(name, platform, &search.offered))?;
-            chosen.index = Some(root.bytes);
+            chosen.indexes.insert(0, root.bytes);
             Ok(chosen)
         }
     }
@@ -121,15 +121,15 @@ fn descend<'a>(search: &'a mut Search<'_>, index: Index, depth: usize) -> BoxFut
             let raw = source.document(descriptor).await?;
             match parse_as(&raw, descriptor, name)? {
                 Document::Index(inner) => {
-                    let found = descend(search, inner, depth + 1).await?;
-                    if found.is_some() {
-                        return Ok(found);
+                    if let Some(mut found) = descend(search, inner, depth + 1).await? {
+                        found.indexes.insert(0, raw.bytes);
+                        return Ok(Some(found));
                     }
                 }
                 Document::Manifest(manifest) => {
                     if has_platform(descriptor) {
                         check_manifest(&manifest, options, name)?;
-                        let chosen = Chosen { manifest, raw, index: None, config: None, platform_known: true };
+                        let chosen = Chosen { manifest, raw, indexes: Vec::new(), config: None, platform_known: true };
                         return Ok(Some(chosen));
                     }
                     // Only the config can tell; what is no image (an attestation) is passed over.
@@ -140,7 +140,7 @@ fn descend<'a>(search: &'a mut Search<'_>, index: Index, depth: usize) -> BoxFut
                     let config = parse_config(&bytes, &manifest.config)?;
                     if runs_here(&config, platform) {
                         let config = Some(bytes);
-                        return Ok(Some(Chosen { manifest, raw, index: None, config, platform_known: true }));
+                        return Ok(Some(Chosen { manifest, raw, indexes: Vec::new(), config, platform_known: true }));
                     }
                     search.offered.extend(spelled(&config.platform));
                 }

@@ -193,12 +193,12 @@ impl Incoming<'_> {
 
     /// Commits on a blocking thread. Layers that do not become part of the image are gone when it answers.
     async fn commit(&self, lease: &Arc<Held<Lease>>, image: Assembled) -> Result<Committed> {
-        let Chosen { raw, index, .. } = self.chosen;
+        let Chosen { raw, indexes, .. } = self.chosen;
         let mut commit = ImageCommit {
             config: image.config.to_vec(),
             manifest: raw.bytes.to_vec(),
             manifest_media_type: raw.media_type.clone(),
-            index: index.as_ref().map(|bytes| bytes.to_vec()),
+            indexes: indexes.iter().map(|bytes| bytes.to_vec()).collect(),
             tag: self.names.tag.clone(),
             repo_digest: self.names.repo_digest.clone(),
             unverified_blobs: self.blobs_with_their_layers(&image, false).into_iter().map(|(blob, _)| blob).collect(),
@@ -208,7 +208,7 @@ impl Incoming<'_> {
             ..ImageCommit::default()
         };
         let (shared, lease, signatures) = (Arc::clone(self.shared), Arc::clone(lease), self.signatures.clone());
-        let (id, manifest) = (self.chosen.manifest.config.digest.clone(), raw.digest.clone());
+        let id = self.chosen.manifest.config.digest.clone();
         let (origin, blobs) = (self.source.origin().clone(), self.blobs_with_their_layers(&image, true));
         self.shared
             .background
@@ -217,13 +217,6 @@ impl Incoming<'_> {
                 commit.annotations = evidence::merged(before.as_ref(), &signatures);
                 let provenance = before.as_ref().map(Provenance::of).unwrap_or_default();
                 provenance.and(origin, blobs).write(&mut commit.annotations);
-                // The index by which the same manifest was found earlier stays.
-                if commit.index.is_none()
-                    && let Some(before) = before
-                    && before.manifest_digest == manifest
-                {
-                    commit.index = before.index;
-                }
                 let result = shared.store.commit_image(&lease, commit);
                 if let Ok(image) = &result {
                     shared.known.add(image);

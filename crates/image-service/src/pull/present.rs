@@ -126,7 +126,7 @@ pub(crate) async fn unchanged(
     };
     Ok(image.filter(|image| {
         image.manifest_digest == chosen.raw.digest
-            && (chosen.index.is_none() || image.index.as_deref() == chosen.index.as_deref())
+            && chosen.indexes.first().is_none_or(|index| image.index.as_deref() == Some(index))
             && named(&image.tags, &names.tag)
             && named(&image.repo_digests, &names.repo_digest)
             && evidence::has_all(image, signatures)

@@ -51,6 +51,9 @@ impl Engine {
     /// `org.opencontainers.image.ref.name`, or from the docker archive's tags. An OCI layout's image is recorded by
     /// digest as well, so that a pod that names the digest finds it.
     ///
+    /// A digest in a name must be that of the image's manifest, or of an index which leads to it; a docker archive has neither,
+    /// and its images get no name with a digest. What has another one is refused, and nothing of its archive is stored.
+    ///
     /// The signature policy decides by each name that an image gets. Where it demands signatures, an OCI layout can bring
     /// them, as `cosign save` writes them; those of an image that is here already count as well.
     ///
@@ -81,6 +84,11 @@ impl Shared {
             };
             image.names = BTreeSet::from([name.canonical()]);
         }
+        if let Some(name) = found.iter().filter(|image| !image.has_manifest).find_map(digest_name) {
+            return Err(invalid(format!(
+                "image name {name} has a digest, and a docker archive brings no manifest which could have it: name the image by a tag"
+            )));
+        }
         let mut chosen = Vec::with_capacity(found.len());
         for image in found {
             let source: Arc<dyn Source> = Arc::new(ArchiveSource {
@@ -93,6 +101,7 @@ impl Shared {
             let root = source.document(&image.descriptor).await?;
             let manifest = choose(source.as_ref(), root, &self.options, &name).await?;
             let (names, resolved, has_manifest) = (image.names, image.descriptor.digest, image.has_manifest);
+            check_digests(&names, &manifest)?;
             chosen.push(Ready { source, manifest, name, names, resolved, has_manifest, records: Vec::new() });
         }
         for image in &mut chosen {
@@ -158,6 +167,24 @@ impl Shared {
         let digests = digests(&image.resolved, &image.manifest);
         guard.check_offline(self, digests, signatures, "in the archive").await
     }
+}
+
+fn digest_name(image: &Found) -> Option<&Reference> {
+    image.names.iter().find(|name| name.digest().is_some())
+}
+
+/// Refuses a name with a digest that is not one of the image's: that of the manifest, or of an index which leads to it.
+fn check_digests(names: &BTreeSet<Reference>, chosen: &Chosen) -> Result<()> {
+    let documents = || [&chosen.raw.bytes].into_iter().chain(chosen.indexes.iter().rev());
+    for name in names {
+        let Some(digest) = name.digest() else { continue };
+        if !documents().any(|bytes| digest.algorithm().digest(bytes) == *digest) {
+            let own: Vec<String> = documents().map(|bytes| Digest::sha256(bytes).to_string()).collect();
+            let own = own.join(" and ");
+            return Err(invalid(format!("image name {name} has another digest than the image, which has {own}")));
+        }
+    }
+    Ok(())
 }
 
 /// How an image is recorded by a name.

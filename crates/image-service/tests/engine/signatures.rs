@@ -466,6 +466,37 @@ async fn archives_follow_the_policy() {
     import("free/app:v1").await.expect("nothing is demanded");
 }
 
+/// A signature says of a digest that it is good. Under the name of another digest it would say so of another image.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_old_signed_image_does_not_pass_as_the_new_one() {
+    let signed = Signed::start().await;
+    let node = &signed.node;
+    let (old, new) = (sample(), image().layer(layer("a/x", 3, 20_000)).build());
+    let (bytes, blobs) = manifest(&[signed.signature("signed/app", old.digest())], None);
+    let layout = signed.path("layout");
+    let pinned = format!("signed/app@{}", new.digest());
+    old.write_layout(&layout, &node.name(&pinned)).expect("writes");
+    for bytes in blobs.iter().chain([&bytes]) {
+        fs::write(layout.join("blobs/sha256").join(Digest::sha256(bytes).hex()), bytes).expect("writes");
+    }
+    let text = fs::read(layout.join("index.json")).expect("readable");
+    let mut index: Value = serde_json::from_slice(&text).expect("JSON");
+    index["manifests"].as_array_mut().expect("a list").push(json!({
+        "mediaType": media_type::OCI_MANIFEST, "digest": Digest::sha256(&bytes), "size": bytes.len(),
+        "annotations": { "kind": "dev.cosignproject.cosign/sigs" },
+    }));
+    fs::write(layout.join("index.json"), index.to_string()).expect("writes");
+    let error = node.engine.import(&layout, ImportOptions::default()).await.expect_err("it is another digest");
+    assert!(error.message().contains(&new.digest().to_string()), "{error}");
+    assert!(error.message().contains(&old.digest().to_string()), "{error}");
+    assert!(node.status(&pinned).await.is_none());
+    assert!(node.entries("layers").is_empty());
+    // By its own digest it is what was signed.
+    let name = Some(Reference::parse(&node.name(&format!("signed/app@{}", old.digest()))).expect("a reference"));
+    node.engine.import(&layout, ImportOptions { name, ..ImportOptions::default() }).await.expect("it is signed");
+    assert!(node.status(&pinned).await.is_none());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_policy_that_cannot_be_read_opens_nothing() {
     let signed = Signed::start().await;

@@ -84,10 +84,7 @@ impl Text {
 
 /// What comes from runtimes and programs may drive the terminal that it is shown on.
 fn clean(text: &str) -> String {
-    text.trim_end()
-        .chars()
-        .map(|c| if c.is_control() && c != '\t' { if c == '\n' { ' ' } else { '?' } } else { c })
-        .collect()
+    oci::text::printable(&text.trim_end().replace('\n', " "), '?', &['\t']).into_owned()
 }
 
 fn described(pod: &Pod, value: &Value, sync: &Sync, events: &[&Event], now: Timestamp) -> String {

@@ -111,3 +111,8 @@ fn a_pod_of_which_nothing_is_known_is_described_too() {
         "{text}"
     );
 }
+
+#[test]
+fn descriptions_drive_no_terminal() {
+    assert_eq!(clean("a\tb\nc\u{1b}[m\u{9b}m\u{202e}d\u{2066}\u{61c}\u{200e}\u{7f}\n"), "a\tb c?[m?m?d????");
+}

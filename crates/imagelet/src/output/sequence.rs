@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, ErrorKind, IsTerminal as _, Stdout, Write};
 
 use serde::Serialize;
 
-use super::Format;
+use super::{Format, document};
 use crate::exit::{Code, Failure, Outcome};
 
 /// A row of results.
@@ -32,8 +32,8 @@ impl Sequence {
         Self { format: Some(format), ..Self::lines() }
     }
 
-    /// Writes a line of bytes that need not be text. `false`: nobody reads any more. On a terminal, control characters
-    /// could drive it; they become `?`.
+    /// Writes a line of bytes that need not be text. `false`: nobody reads any more. What could drive a terminal becomes `?`
+    /// on one, as GNU `ls` has it.
     pub(crate) fn line(&mut self, line: &[u8]) -> Outcome<bool> {
         if self.terminal {
             let clean = super::table::clean(&String::from_utf8_lossy(line));
@@ -46,12 +46,9 @@ impl Sequence {
     /// Writes an item. `false`: nobody reads any more.
     pub(crate) fn item(&mut self, item: &impl Serialize) -> Outcome<bool> {
         let text = if self.format == Some(Format::Yaml) {
-            let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
-            serde_saphyr::to_string_with_options(&[item], options)
-                .map_err(|error| Failure::caused(Code::Failed, "write the result as YAML", &error))?
+            document::yaml(&[item])?
         } else {
-            let text = serde_json::to_string_pretty(item)
-                .map_err(|error| Failure::caused(Code::Failed, "write the result as JSON", &error))?;
+            let text = document::json(item)?;
             let before = if self.items == 0 { "[\n" } else { ",\n" };
             format!("{before}  {}", text.replace('\n', "\n  "))
         };

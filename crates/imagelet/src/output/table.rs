@@ -43,12 +43,12 @@ impl Table {
     }
 }
 
-/// Control characters could drive the terminal that the table is shown on; they become `?`.
+/// What could drive the terminal that the table is shown on becomes `?`.
 pub(crate) fn clean(text: &str) -> String {
     if text.is_empty() {
         return "-".to_owned();
     }
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+    oci::text::printable(text, '?', &[]).into_owned()
 }
 
 #[cfg(test)]
@@ -61,11 +61,13 @@ mod tests {
         table.row(["docker.io/library/busybox".into(), "1".into(), "4.27MB".into()]);
         table.row(["a".into(), String::new(), "é".into()]);
         table.row(["\u{1b}[31mred".into(), "latest".into(), "1B".into()]);
+        table.row(["\u{9b}31mred".into(), "\u{202e}tsetal".into(), "1\u{7f}B".into()]);
         let want = "\
-IMAGE                       TAG      SIZE
-docker.io/library/busybox   1        4.27MB
-a                           -        é
-?[31mred                    latest   1B
+IMAGE                       TAG       SIZE
+docker.io/library/busybox   1         4.27MB
+a                           -         é
+?[31mred                    latest    1B
+?31mred                     ?tsetal   1?B
 ";
         assert_eq!(table.render(), want);
     }

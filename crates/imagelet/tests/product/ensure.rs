@@ -4,8 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::support::Imagelet;
+use crate::support::process::{run, tool};
 use crate::support::scene::{Scene, blobs_in};
+use crate::support::{Imagelet, Packing};
 
 fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the crate lies in crates/")
@@ -149,4 +150,33 @@ fn explain_touches_nothing() {
     s.imagelet.ok(&["pull", &name]);
     let after = s.imagelet.ok(&["explain", &name, "--policy", "IfNotPresent"]);
     assert_ne!(before, after, "the decision depends on what is there");
+}
+
+/// A digest in a pod's manifest stands for what has it, also where an archive says otherwise and no registry is asked.
+#[test]
+fn a_pod_pinned_to_a_digest_gets_nothing_else() {
+    let s = Scene::new();
+    let [wanted, other] = ["wanted", "other"].map(|text| s.layout.image(&[s.file_layer("a", text, Packing::Gzip)]));
+    let name = format!("{}/pin/app@{}", s.registry.host(), wanted.manifest.digest);
+    let text = format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec:\n  containers:\n  - {{name: c, image: '{name}', imagePullPolicy: Never}}\n"
+    );
+    let never = manifest(&s, "never.yaml", &text);
+    let layouts = [("wanted", &wanted), ("other", &other)].map(|(word, image)| {
+        s.layout.name(image, word);
+        let to = s.scratch.join(word).display().to_string();
+        let from = format!("oci:{}:{word}", s.layout.path().display());
+        run(tool("skopeo").args(["copy", "-q", "--preserve-digests", &from, &format!("oci:{to}:x")]));
+        to
+    });
+    for shape in ["dir", "erofs"] {
+        let imagelet = Imagelet::on(&s.scratch.join(&format!("store-{shape}"))).global("--layer-format", shape);
+        imagelet.fails(1, &["import", &layouts[1], "--name", &name]);
+        let said = imagelet.run(&["ensure", "-f", &never]);
+        assert_eq!(said.code, Some(1), "{}", said.stderr);
+        assert!(said.stderr.contains("ErrImageNeverPull"), "{}", said.stderr);
+        imagelet.ok(&["import", &layouts[0], "--name", &name]);
+        imagelet.ok(&["ensure", "-f", &never]);
+        assert_eq!(imagelet.ids(), [wanted.id.as_str()]);
+    }
 }

@@ -205,3 +205,41 @@ fn reads_without_a_mount(home: &Home, i: &Imagelet, name: &str) {
     assert_eq!(fs::metadata(out.join("etc/owned")).expect("copied").mode() & 0o7777, 0o755);
     assert_eq!(i.ok(&["cat", name, "etc/owned"]), "owned\n");
 }
+
+/// Names of files and texts of a config may be anything. A terminal gets none of what would drive it, whatever the form, and
+/// documents lose nothing of it.
+#[test]
+fn nothing_of_an_image_drives_a_terminal() {
+    let s = Scene::new();
+    let evil = "c1\u{9b}31m\u{85}-del\u{7f}-esc\u{1b}[31m-dir\u{202e}\u{2066}\u{61c}\u{200e}-end";
+    let layer = s.file_layer(evil, "x", Packing::Gzip);
+    let labels = serde_json::json!({ "Labels": { evil: evil } });
+    let image = s.layout.image_for(&[layer], &labels, &images::platform());
+    let name = s.registry.push(&s.layout, &image, "files/evil:1");
+    s.imagelet.ok(&["pull", &name]);
+    let root = s.scratch.join("store").display().to_string();
+    let on_a_terminal = |arguments: &str| {
+        let program = crate::support::cli::PROGRAM;
+        let command = format!("NO_COLOR=1 {program} --root {root} --progress none {arguments}");
+        let shown = run(tool("script").args(["-qec", &command, "/dev/null"])).replace('\r', "");
+        let bad = shown.chars().find(|c| !oci::text::is_printable(*c) && *c != '\n');
+        assert_eq!(bad, None, "{arguments}: {shown:?}");
+        shown
+    };
+    let questioned = "c1?31m?-del?-esc?[31m-dir????-end";
+    for arguments in [format!("ls {name}"), format!("ls -l {name}"), format!("ls -o wide {name}")] {
+        assert!(on_a_terminal(&arguments).contains(questioned), "{arguments}");
+    }
+    let listed = on_a_terminal(&format!("ls -o json {name}"));
+    assert!(json(&listed).iter().any(|entry| entry["path"].as_str() == Some(&format!("/{evil}"))), "{listed}");
+    assert!(on_a_terminal(&format!("ls -o yaml {name}")).contains(r"\u202e\u2066\u061c\u200e-end"));
+    let inspected = on_a_terminal(&format!("inspect -o json {name}"));
+    assert!(inspected.contains(r"\u202e") && inspected.contains(r"\u009b"), "{inspected}");
+    assert!(on_a_terminal(&format!("inspect -o yaml {name}")).contains(r"\u202e"));
+    for arguments in ["images", "images -o wide", "images -o json", "images -o yaml", "images -o name"] {
+        on_a_terminal(arguments);
+    }
+    // Nobody's terminal: names as they are, for programs.
+    let raw = s.imagelet.ok(&["ls", &name]);
+    assert!(raw.lines().any(|line| line == evil), "{raw:?}");
+}

@@ -162,3 +162,36 @@ fn what_is_exported_is_read_by_skopeo_and_umoci_and_comes_back_the_same() {
         assert_eq!(back.ids(), [image.id.as_str()], "{}", path.display());
     }
 }
+
+/// What an archive is called is its author's word; a digest in it is held against what is there.
+#[test]
+fn an_import_by_the_digest_of_another_image_is_refused() {
+    let s = Scene::new();
+    let own = two_layers(&s);
+    let other = s.layout.image(&[s.file_layer("a", "other\n", Packing::Gzip)]);
+    let foreign = format!("registry.example/team/app@{}", other.manifest.digest);
+    let annotated = s.scratch.join("annotated");
+    s.layout.name(&own, "own");
+    let from = format!("oci:{}:own", s.layout.path().display());
+    run(tool("skopeo").args(["copy", "-q", "--preserve-digests", &from, &format!("oci:{}:x", annotated.display())]));
+    let plain = s.scratch.join("plain");
+    run(tool("cp").arg("-r").args([&annotated, &plain]));
+    let index = fs::read_to_string(annotated.join("index.json")).expect("readable");
+    assert!(index.contains(r#":"x""#), "{index}");
+    fs::write(annotated.join("index.json"), index.replace(r#":"x""#, &format!(":{foreign:?}"))).expect("writes");
+    let (annotated, plain) = (annotated.display().to_string(), plain.display().to_string());
+    for shape in ["dir", "erofs"] {
+        let imagelet = Imagelet::on(&s.scratch.join(shape)).global("--layer-format", shape);
+        for arguments in [vec!["import", &annotated], vec!["import", &plain, "--name", &foreign]] {
+            let said = imagelet.fails(1, &arguments);
+            for digest in [&own.manifest.digest, &other.manifest.digest] {
+                assert!(said.contains(&digest.to_string()), "{arguments:?}: {said}");
+            }
+            assert_eq!(imagelet.ids().len(), 0, "{arguments:?}");
+        }
+        let true_name = format!("registry.example/team/app:1@{}", own.manifest.digest);
+        imagelet.ok(&["import", &plain, "--name", &true_name]);
+        assert_eq!(imagelet.ids(), [own.id.as_str()]);
+        imagelet.ok(&["check"]);
+    }
+}

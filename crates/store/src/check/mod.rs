@@ -120,7 +120,7 @@ pub enum ProblemKind {
     DamagedDocument,
     /// A record cannot be read, or refers to something that is not there.
     DamagedRecord,
-    /// A name leads to no image, or not to the one that has it.
+    /// A name leads to no image, not to the one that has it, or has a digest that is not the image's.
     WrongName,
     /// A count or a sum is wrong.
     WrongCount,

@@ -35,7 +35,17 @@ impl<R: Records> Examiner<'_, R> {
         }
         let mut wrong = Vec::new();
         for (id, image) in &mut self.images {
+            for name in image.before.unverified_names() {
+                if names.get(name).is_some_and(|leads| *leads == id.to_string()) {
+                    self.out.fixes.push(Fix::DropName(name.clone()));
+                }
+                image.after.tags.remove(name);
+                image.after.repo_digests.remove(name);
+                let detail = format!("its digest is neither that of the manifest of image {id} nor of an index of it");
+                wrong.push((name.clone(), detail, id.clone()));
+            }
             let own = image.before.tags.iter().chain(&image.before.repo_digests);
+            let own = own.filter(|name| image.before.may_use(name));
             for name in own.filter(|name| names.get(*name).is_none_or(|leads| *leads != id.to_string())) {
                 let other = names.get(name);
                 if other.is_none() {

@@ -10,7 +10,7 @@ use redb::ReadableTable;
 use super::fix::Fix;
 use super::{AllBad, Problem, ProblemKind};
 use crate::db::{DbError, Document, Records};
-use crate::records::{BlobEntry, ImageEntry, LayerEntry, LayerId, Totals, decode};
+use crate::records::{BlobEntry, ImageEntry, LayerEntry, LayerId, Totals};
 use crate::shares::{Set, Share};
 use crate::tables::{DOCUMENTS, IMAGES};
 
@@ -125,14 +125,7 @@ impl<R: Records> Examiner<'_, R> {
     }
 
     fn images(&mut self) -> Result<(), DbError> {
-        let mut rows = Vec::new();
-        for row in self.records.table(IMAGES)?.iter()? {
-            let (key, value) = row?;
-            let key = key.value().to_owned();
-            let entry = decode::<ImageEntry>(format_args!("image {key}"), value.value());
-            rows.push((key, entry));
-        }
-        for (key, entry) in rows {
+        for (key, entry) in self.records.image_rows()? {
             self.out.images += 1;
             let subject = format!("image {key}");
             let (id, entry) = match (key.parse::<Digest>(), entry) {

@@ -11,12 +11,12 @@ use redb::{ReadableTable as _, TableDefinition};
 
 use super::support::{Image, Tar, check_accounts, in_directories, list, open, options, plain_layer};
 
-fn look(store: &Store, depth: Depth, repair: bool) -> CheckReport {
+pub(super) fn look(store: &Store, depth: Depth, repair: bool) -> CheckReport {
     let options = CheckOptions { depth, repair, recent_only: false, cancelled: &|| false, progress: &|_| {} };
     store.check(&options).expect("comes to an end")
 }
 
-fn kinds(report: &CheckReport) -> Vec<ProblemKind> {
+pub(super) fn kinds(report: &CheckReport) -> Vec<ProblemKind> {
     report.problems.iter().map(|problem| problem.kind).collect()
 }
 
@@ -214,7 +214,7 @@ fn a_damaged_layer_is_found_and_only_it_goes_and_comes_back() {
 }
 
 /// Changes records of a store that is closed.
-fn edit(root: &Path, change: impl FnOnce(&redb::WriteTransaction)) {
+pub(super) fn edit(root: &Path, change: impl FnOnce(&redb::WriteTransaction)) {
     let db = redb::Database::open(root.join("meta.redb")).expect("a redb file");
     let transaction = db.begin_write().expect("begins");
     change(&transaction);
@@ -226,7 +226,7 @@ const LAYERS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("layers");
 const BY_DIFF_ID: TableDefinition<'_, &str, u64> = TableDefinition::new("layers_by_diff_id");
 const IMAGES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("images");
 const DOCUMENTS: TableDefinition<'_, (&str, u8), &[u8]> = TableDefinition::new("documents");
-const NAMES: TableDefinition<'_, &str, &str> = TableDefinition::new("names");
+pub(super) const NAMES: TableDefinition<'_, &str, &str> = TableDefinition::new("names");
 
 /// Changes a record as JSON.
 fn edit_json(bytes: &[u8], change: impl FnOnce(&mut serde_json::Value)) -> Vec<u8> {
@@ -342,7 +342,11 @@ fn edit_layer(transaction: &redb::WriteTransaction, image: &ImageRecord, change:
     table.insert(id, bytes.as_slice()).expect("inserts");
 }
 
-fn edit_image(transaction: &redb::WriteTransaction, image: &ImageRecord, change: impl FnOnce(&mut serde_json::Value)) {
+pub(super) fn edit_image(
+    transaction: &redb::WriteTransaction,
+    image: &ImageRecord,
+    change: impl FnOnce(&mut serde_json::Value),
+) {
     let id = image.id.to_string();
     let mut table = transaction.open_table(IMAGES).expect("there");
     let bytes = edit_json(table.get(id.as_str()).expect("readable").expect("there").value(), change);

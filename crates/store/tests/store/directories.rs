@@ -16,6 +16,8 @@ mod concurrency;
 mod convert;
 #[path = "crash.rs"]
 mod crash;
+#[path = "digests.rs"]
+mod digests;
 #[path = "faults.rs"]
 mod faults;
 #[path = "full_disk.rs"]

@@ -88,6 +88,16 @@ pub(crate) fn plain_layer(name: &str, content: &[u8]) -> Tar {
     Tar::default().directory("./", 0o755).directory("d/", 0o755).file(&format!("d/{name}"), content)
 }
 
+fn describe(kind: &str, bytes: &[u8]) -> serde_json::Value {
+    serde_json::json!({ "mediaType": kind, "digest": Digest::sha256(bytes), "size": bytes.len() })
+}
+
+fn manifest_of(config: &[u8], layers: Vec<serde_json::Value>) -> Vec<u8> {
+    let config = describe("application/vnd.oci.image.config.v1+json", config);
+    let manifest = serde_json::json!({ "schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": layers });
+    manifest.to_string().into_bytes()
+}
+
 /// An image as a registry would have it.
 #[derive(Clone)]
 pub(crate) struct Image {
@@ -113,23 +123,23 @@ impl Image {
             "rootfs": { "type": "layers", "diff_ids": diff_ids },
         });
         let config = config.to_string().into_bytes();
-        let manifest = format!("manifest of {}", Digest::sha256(&config)).into_bytes();
+        let plain = layers.iter().map(|(_, tar)| describe("application/vnd.oci.image.layer.v1.tar", tar)).collect();
+        let manifest = manifest_of(&config, plain);
         Self { config, manifest, layers, blobs: Vec::new() }
     }
 
     /// The same with a manifest that names blobs, which a pull keeps. What is in a blob is not the store's business.
     pub(crate) fn with_blobs(mut self) -> Self {
         self.blobs = self.layers.iter().map(|(_, tar)| [b"compressed: ", tar.as_slice()].concat()).collect();
-        let describe = |kind: &str, bytes: &[u8]| serde_json::json!({ "mediaType": kind, "digest": Digest::sha256(bytes), "size": bytes.len() });
         let layer = "application/vnd.oci.image.layer.v1.tar+gzip";
-        let manifest = serde_json::json!({
-            "schemaVersion": 2,
-            "mediaType": MANIFEST,
-            "config": describe("application/vnd.oci.image.config.v1+json", &self.config),
-            "layers": self.blobs.iter().map(|blob| describe(layer, blob)).collect::<Vec<_>>(),
-        });
-        self.manifest = manifest.to_string().into_bytes();
+        self.manifest = manifest_of(&self.config, self.blobs.iter().map(|blob| describe(layer, blob)).collect());
         self
+    }
+
+    /// An index that lists this document.
+    pub(crate) fn index_of(document: &[u8], media_type: &str) -> Vec<u8> {
+        let index = serde_json::json!({ "schemaVersion": 2, "manifests": [describe(media_type, document)] });
+        index.to_string().into_bytes()
     }
 
     /// Those of its blobs that the store has not got.
