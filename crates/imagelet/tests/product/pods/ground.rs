@@ -88,7 +88,7 @@ fn a_root_that_ran_pods_becomes_a_store() {
     remote.ok(&["pin", "registry.example/**"]);
     remote.ok(&["pull", &node.image]);
     Imagelet::on(&other).ok(&["pull", &node.image]);
-    remote.ok(&["gc", "--dry-run"]);
+    remote.ok(&["gc", "--dry-run", "--all-unused"]);
 
     // What is not ours is refused, and nothing is made beside it.
     let foreign = node.scene.scratch.directory("foreign");
