@@ -47,6 +47,7 @@ pub use transfer::{Compress, ExportOptions, Format, ImportOptions, ImportedImage
 pub use view::HeldStack;
 // What the binary needs of the registry client and of the store, and may not reach for itself.
 pub use registry::{AllowedTarget, RangePolicy};
+pub use store::destination;
 pub use store::mount::unmount;
 pub use store::view as tree;
 pub use store::{Durability, LayerFormat, MountError, OpenError as StoreOpenError, Sharing};

@@ -9,7 +9,7 @@ use std::time::Duration;
 use cri_api::{ImageService, RuntimeService};
 use cri_grpc::Endpoint;
 use cri_grpc::client::{ClientOptions, RemoteImageService, connect_image_service, connect_runtime_service};
-use image_manager::{EventRecorder, EventRef, MakeRoom, Metrics, PullRecords};
+use image_manager::{EventRecorder, EventRef, Hold, MakeRoom, Metrics, PullRecords};
 use image_service::{Engine, EngineOptions, OpenError, StoreOpenError};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
@@ -187,6 +187,12 @@ impl App {
         }
     }
 
+    /// Images that this command needs make no room for its pulls, as long as the answer lives.
+    pub(crate) async fn hold(&self, images: impl Iterator<Item = &str>) -> Vec<Hold> {
+        let Some(room) = self.room().await else { return Vec::new() };
+        images.filter_map(|image| room.hold(image)).collect()
+    }
+
     /// Who pulled what, and where that is counted.
     pub(crate) async fn records(&self) -> Outcome<&(Arc<Metrics>, PullRecords)> {
         self.records.get_or_try_init(|| wiring::records(&self.config)).await
@@ -265,7 +271,7 @@ impl App {
         Ok(Some(Arc::new(runtime)))
     }
 
-    /// Images that were brought ahead of their use stay for a while. That they are there is what counts: where it cannot be
+    /// Images that were brought ahead of their use go last for a while. That they are there is what counts: where it cannot be
     /// written down, it is told and no more.
     pub(crate) async fn protect(&self, ids: impl IntoIterator<Item = &str>) {
         if self.config.gc.protect.is_zero() {

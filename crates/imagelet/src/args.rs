@@ -393,6 +393,9 @@ pub(crate) struct Import {
 }
 
 /// Write images to an OCI layout or an archive
+///
+/// A file that is there is replaced when the archive is whole. A symbolic link is followed; a device or a pipe, such as
+/// /dev/stdout, is written to as it is.
 #[derive(Debug, Args)]
 pub(crate) struct Export {
     /// Image by name or id

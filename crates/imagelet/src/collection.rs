@@ -39,7 +39,7 @@ pub(crate) struct Collection {
     service: Arc<dyn ImageService>,
     pins: Board,
     probe: DiskProbe,
-    /// For how long an image stays that was brought ahead of its use.
+    /// For how long an image goes last that was brought ahead of its use.
     protects: Duration,
     /// What is collected, as an endpoint, or empty for the embedded store: requests for another one are refused.
     images: String,
@@ -322,7 +322,7 @@ impl Collection {
         Ok(answers)
     }
 
-    /// Leaves an image alone for a while, because it was brought ahead of its use.
+    /// Has an image go after all others for a while, because it was brought ahead of its use.
     pub(crate) async fn protect(&self, id: &str) -> Outcome {
         if self.protects.is_zero() {
             return Ok(());

@@ -3,13 +3,14 @@
 
 use std::ffi::CString;
 use std::fmt;
+use std::fs::File;
 use std::io::{self, BufRead};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use oci::Digest;
-use rustix::fs::{AtFlags, Mode};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::confine::confined;
@@ -34,6 +35,20 @@ impl Store {
         self.inner.tidy_up();
         self.inner.db.check_ground()?;
         self.inner.new_layer(self.inner.shape)
+    }
+
+    /// An empty file in the store that has no name: it is gone when it is closed.
+    ///
+    /// # Errors
+    /// The file could not be made.
+    pub fn unnamed_file(&self) -> Result<File, StoreError> {
+        let (private, layout) = (self.inner.private(), &self.inner.layout);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = rustix::fs::openat(&layout.ingest, private.name(), flags, Mode::RUSR | Mode::WUSR);
+        // With the private place its name goes.
+        file.map(File::from).map_err(|error| {
+            StoreError::io("create a file", layout.ingest_path(private.number), io::Error::from(error))
+        })
     }
 }
 

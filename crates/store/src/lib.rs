@@ -13,6 +13,7 @@ mod confine;
 mod convert;
 mod copy;
 mod db;
+pub mod destination;
 mod digests;
 mod error;
 mod flush;

@@ -29,9 +29,8 @@ use crate::young::{self, Age, Youth};
 
 /// The version of the layout and of the records. A greater one is refused, a smaller one is migrated.
 const VERSION: u32 = 1;
-/// What may lie in a root before it is a store: the parts of a store whose making was cut off, and what the rest of the
-/// program keeps there.
-const KNOWN: [&str; 13] = [
+/// What may lie in a root before it is a store: the parts of a store whose making was cut off.
+const OURS: [&str; 10] = [
     layout::LOCK,
     layout::VERSION,
     layout::VERSION_NEW,
@@ -42,10 +41,10 @@ const KNOWN: [&str; 13] = [
     young::FILE,
     probe::FILE,
     probe::FILE_NEW,
-    points::DIRECTORY,
-    "image_manager",
-    "lost+found",
 ];
+/// What else may: what the rest of the program keeps in a root also where it needs no store, and what a file system makes.
+/// Sockets may, whatever they are called.
+const BESIDE_A_STORE: [&str; 6] = [points::DIRECTORY, "image_manager", "image_gc", "pods", "pods.lock", "lost+found"];
 
 /// So many seconds after it was last changed a file is on the disk, as Linux has it by default: 30 until it is old enough,
 /// and 5 until somebody looks.
@@ -333,7 +332,7 @@ fn prepare_root(root: &Path) -> Result<(), OpenError> {
         let entry = entry.map_err(|source| io_error("list store root", root, source))?;
         let name = entry.file_name();
         let is_socket = entry.file_type().is_ok_and(|kind| std::os::unix::fs::FileTypeExt::is_socket(&kind));
-        if !is_socket && !KNOWN.iter().any(|known| name == *known) {
+        if !is_socket && !OURS.iter().chain(&BESIDE_A_STORE).any(|known| name == *known) {
             let found = name.to_string_lossy().into_owned();
             return Err(OpenError::NotAStore { root: root.to_owned(), found });
         }

@@ -202,8 +202,8 @@ impl ImageGcManager {
         Ok(self.state().await?.pins.clone())
     }
 
-    /// Leaves an image alone for a while, because it was brought ahead of its use. The first container that uses it ends
-    /// that.
+    /// Has an image go after all others for a while, because it was brought ahead of its use. The first container that uses
+    /// it ends that.
     ///
     /// # Errors
     /// The state.

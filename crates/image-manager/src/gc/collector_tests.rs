@@ -553,27 +553,6 @@ async fn rules_by_label_and_namespace() {
 }
 
 #[tokio::test]
-async fn what_no_container_has_used_yet_is_protected_where_somebody_tells() {
-    let rig = Rig::changed(policy(90, 80, 0, 0), 1000, 900, vec![image("0", 10), image("1", 10)], |options| {
-        options.protect_pre_pulled = Duration::from_secs(3600);
-    });
-    rig.use_image("0");
-    rig.manager.detect().await.expect("seen");
-    rig.runtime.take_container("c-0");
-    rig.pass(600 * SECOND);
-    rig.manager.collect(Goal::AllUnused).await.expect("one");
-    assert_eq!(rig.shelf.ids(), ["1"], "the other one has been used");
-    rig.manager.protect("1", "", Duration::from_secs(7200)).await.expect("protected");
-    rig.pass(3000 * SECOND);
-    rig.manager.collect(Goal::AllUnused).await.expect("none");
-    assert_eq!(rig.shelf.ids(), ["1"], "by request it stays for longer");
-    // A sixtieth longer at most.
-    rig.pass((4200 + 120) * SECOND);
-    rig.manager.collect(Goal::AllUnused).await.expect("one");
-    assert!(rig.shelf.ids().is_empty());
-}
-
-#[tokio::test]
 async fn an_image_without_an_id_is_told_and_left() {
     let rig = Rig::new(policy(90, 80, 0, 0), 1000, 0, vec![image("", 500), image("1", 500)]);
     rig.manager.garbage_collect().await.expect("enough");

@@ -50,3 +50,6 @@ pub use report::{GcError, GcReport, RemovedImage};
 pub use rules::{KeepRule, Known, Pattern, PatternError, Pins, Says};
 pub use select::{Goal, Inventory, Item, Order, Rules, select};
 pub use state::{StateError, StateFiles};
+
+#[cfg(test)]
+mod protection_tests;

@@ -40,8 +40,8 @@ pub struct GcOptions {
     pub clock: Clock,
     /// Tells how long the node is up, so that ages are right when the time of day is set; `None`: that is not known.
     pub boot_clock: Option<BootClock>,
-    /// An image that no container has used so far stays for so long after it came: it was brought ahead of its use. Only where
-    /// there is a runtime that tells what is used.
+    /// An image that no container has used so far goes after all others for so long after it came: it was brought ahead of its
+    /// use. Only where there is a runtime that tells what is used.
     pub protect_pre_pulled: Duration,
     /// Measures file systems.
     pub disk: DiskProbe,

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::detect::handler;
 use super::disk::DiskSpace;
 use super::history::UsageHistory;
-use super::plan::{Plan, RemovedBecause};
+use super::plan::{Because, Plan};
 
 /// What would go and what would stay.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -48,6 +48,9 @@ pub struct Row {
     /// By whom.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub used_by: String,
+    /// Until when it goes after all others, because it was brought ahead of its use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protected_until: Option<Timestamp>,
     /// `remove`, or a word for why it stays.
     pub decision: &'static str,
     /// The reason, for people.
@@ -75,17 +78,18 @@ pub(super) fn outline(
                 continue;
             }
             frees = frees.saturating_add(removal.frees);
-            let why = match removal.because {
-                RemovedBecause::Space => "its space is needed".to_owned(),
-                RemovedBecause::Age => "nobody used it for longer than images are kept".to_owned(),
-                RemovedBecause::Unused => "nobody uses it".to_owned(),
-            };
-            rows.push(row(&images[removal.image], history, "remove", why, Some(removal.frees)));
+            let image = row(&images[removal.image], history, "remove", removal.why(), Some(removal.frees));
+            rows.push(Row { protected_until: removal.protected_until, ..image });
         }
     }
     let last = plans.last().map(|plan| plan.kept.as_slice()).unwrap_or_default();
     for kept in last.iter().filter(|kept| !gone[kept.image]) {
-        rows.push(row(&images[kept.image], history, kept.because.word(), kept.because.to_string(), None));
+        let image = row(&images[kept.image], history, kept.because.word(), kept.because.to_string(), None);
+        let protected_until = match kept.because {
+            Because::Protected { until } => Some(until),
+            _ => None,
+        };
+        rows.push(Row { protected_until, ..image });
     }
     let used_percent = disk.map(DiskSpace::used_percent);
     Outline { wanted_bytes: wanted, frees_bytes: frees, exact, disk, used_percent, images: rows }
@@ -100,6 +104,7 @@ fn row(image: &Image, history: &UsageHistory, decision: &'static str, why: Strin
         first_detected: record.as_ref().map(|record| record.first_detected),
         last_used: record.as_ref().and_then(|record| record.last_used),
         used_by: record.map(|record| record.used_by.into_string()).unwrap_or_default(),
+        protected_until: None,
         decision,
         why,
         frees_bytes: frees,

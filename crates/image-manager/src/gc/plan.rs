@@ -30,6 +30,25 @@ pub struct Removal {
     pub frees: u64,
     /// Why.
     pub because: RemovedBecause,
+    /// Until when it is protected: it goes all the same, after all others.
+    pub protected_until: Option<Timestamp>,
+}
+
+impl Removal {
+    /// Why it goes, for people.
+    #[must_use]
+    pub fn why(&self) -> String {
+        let why = match (self.because, self.protected_until) {
+            (RemovedBecause::Space, None) => "its space is needed",
+            (RemovedBecause::Space, Some(_)) => "its space is needed, and nothing else suffices",
+            (RemovedBecause::Age, _) => "nobody used it for longer than images are kept",
+            (RemovedBecause::Unused, _) => "nobody uses it",
+        };
+        match self.protected_until {
+            None => why.to_owned(),
+            Some(until) => format!("{why}, although it was brought ahead of its use and is protected until {until}"),
+        }
+    }
 }
 
 /// Why an image goes.
@@ -89,9 +108,9 @@ pub enum Because {
         /// How many.
         copies: usize,
     },
-    /// It was brought ahead of its use.
+    /// It was brought ahead of its use, and the goal is reached without it.
     Protected {
-        /// Until when it stays.
+        /// Until when it goes after all others.
         until: Timestamp,
     },
     /// It is not here for long enough.

@@ -10,7 +10,7 @@ use cri_api::{Image, ImageSpec};
 use super::collector::{Found, ImageGcManager, State};
 use super::detect::handler;
 use super::disk::{DiskSpace, Shortage, human};
-use super::plan::{Plan, RemovedBecause};
+use super::plan::{Plan, Removal, RemovedBecause};
 use super::report::{GcError, GcReport, RemovedImage};
 use super::select::{Goal, select};
 use super::sketch::Sketch;
@@ -34,21 +34,20 @@ impl ImageGcManager {
         drop(sketch);
         self.count_kept(&plan);
         report.wanted_bytes = report.wanted_bytes.saturating_add(plan.frees);
-        let removals: Vec<_> =
-            plan.remove.iter().map(|removal| (removal.image, removal.frees, removal.because)).collect();
-        let specs: Vec<ImageSpec> = removals.iter().map(|(number, ..)| spec(&found.images[*number])).collect();
+        let specs: Vec<ImageSpec> = plan.remove.iter().map(|removal| spec(&found.images[removal.image])).collect();
         let mut failures = Vec::new();
         let mut gone = Vec::new();
         let results = self.images.remove_images(&specs).await;
-        for ((number, frees, because), result) in removals.into_iter().zip(results) {
+        for (removal, result) in plan.remove.iter().zip(results) {
+            let image = &found.images[removal.image];
             match result {
                 Ok(()) => {
-                    self.removed(state, &found.images[number], frees, because, report);
-                    gone.push(number);
+                    self.removed(state, image, removal, removal.frees, report);
+                    gone.push(removal.image);
                 }
                 Err(error) => {
                     self.options.metrics.not_removed();
-                    failures.push(format!("{}: {error}", found.images[number].id));
+                    failures.push(format!("{}: {error}", image.id));
                 }
             }
         }
@@ -118,7 +117,8 @@ impl ImageGcManager {
                             };
                             measured = measured.saturating_sub(bytes);
                             freed = freed.saturating_add(bytes);
-                            self.removed(state, image, bytes, RemovedBecause::Space, report);
+                            let removal = Removal { because: RemovedBecause::Space, ..*removal };
+                            self.removed(state, image, &removal, bytes, report);
                             gone.push(removal.image);
                         }
                         Err(error) => {
@@ -184,13 +184,16 @@ impl ImageGcManager {
         self.options.metrics.kept(plan.kept.iter().map(|kept| kept.because.word()));
     }
 
-    fn removed(&self, state: &mut State, image: &Image, bytes: u64, because: RemovedBecause, report: &mut GcReport) {
+    /// An image went, which gave back so many bytes.
+    fn removed(&self, state: &mut State, image: &Image, removal: &Removal, bytes: u64, report: &mut GcReport) {
+        let Removal { because, protected_until, .. } = *removal;
         state.history.remove(&image.id, handler(image));
         self.options.metrics.removed(because, bytes);
-        tracing::info!(image = image.id, bytes, because = because.as_str(), "image removed");
+        let protected = protected_until.is_some();
+        tracing::info!(image = image.id, bytes, because = because.as_str(), protected, "image removed");
         report.freed_bytes = report.freed_bytes.saturating_add(bytes);
         let names = image.repo_tags.iter().chain(&image.repo_digests).cloned().collect();
-        report.removed.push(RemovedImage { id: image.id.clone(), names, freed_bytes: bytes, because });
+        report.removed.push(RemovedImage { id: image.id.clone(), names, freed_bytes: bytes, because, protected_until });
     }
 }
 

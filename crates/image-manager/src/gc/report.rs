@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use super::disk::DiskSpace;
 use super::plan::RemovedBecause;
 use super::rules::PatternError;
@@ -34,6 +36,8 @@ pub struct RemovedImage {
     pub freed_bytes: u64,
     /// Why.
     pub because: RemovedBecause,
+    /// Until when it was protected, where it went all the same: nothing else sufficed.
+    pub protected_until: Option<Timestamp>,
 }
 
 /// Why a round did not do all that it should.

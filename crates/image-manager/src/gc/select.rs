@@ -2,7 +2,8 @@
 //! same [`Plan`], in whatever order they come.
 //!
 //! What counts are the bytes that a removal really frees: those of layers which no image uses that stays. An image is
-//! the better a choice the more it frees, the longer nobody used it, and the less it costs to bring it again.
+//! the better a choice the more it frees, the longer nobody used it, and the less it costs to bring it again. Images that
+//! were brought ahead of their use go last: only for a goal that all others together do not reach.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -23,7 +24,7 @@ pub struct Item<'a> {
     pub first_detected: Timestamp,
     /// When it was last used, if it ever was.
     pub last_used: Option<Timestamp>,
-    /// Until when it is left alone because it was brought ahead of its use.
+    /// Until when it goes after all others because it was brought ahead of its use.
     pub protected_until: Option<Timestamp>,
     /// Why it must stay whatever happens: it is in use, pinned or kept by a rule.
     pub must_stay: Option<Because>,
@@ -51,7 +52,7 @@ pub struct Inventory<'a> {
 pub struct Rules {
     /// An image that is here for less than this stays.
     pub min_age: Duration,
-    /// An image that nobody has used so far, and that is here for less than this, was brought ahead of its use, and stays.
+    /// An image that nobody has used so far, and that is here for less than this, was brought ahead of its use: it goes last.
     pub protect_unused: Duration,
     /// Of each repository so many images stay, the last used ones.
     pub minimum_copies: usize,
@@ -86,43 +87,52 @@ const COST_OF_A_PULL: f64 = 16.0 * 1024.0 * 1024.0;
 /// Idle times are not told apart below this.
 const LEAST_IDLE_SECONDS: f64 = 60.0;
 
-/// Selects. Nothing is removed that must stay, that is too young or protected; with [`Goal::Free`] nothing that is not
-/// needed for it.
+/// Selects. Nothing is removed that must stay or is too young; with [`Goal::Free`] nothing that is not needed for it, and
+/// what is protected only where nothing else suffices.
 #[must_use]
 pub fn select(inventory: &Inventory<'_>, rules: &Rules, goal: Goal, now: Timestamp) -> Plan {
     let items = &inventory.items;
-    let mut because: Vec<Option<Because>> =
+    let mut walls: Vec<Option<Because>> =
         items.iter().map(|item| item.must_stay.clone().or_else(|| too_young(item, rules, goal, now))).collect();
-    keep_copies(items, rules, &mut because);
+    keep_copies(items, rules, &mut walls);
+    let protected: Vec<Option<Timestamp>> = items.iter().map(|item| protected_until(item, rules, now)).collect();
+    let (reason, target) = match goal {
+        Goal::Free(bytes) => (RemovedBecause::Space, bytes),
+        Goal::AllUnused => (RemovedBecause::Unused, u64::MAX),
+        Goal::OlderThan(_) => (RemovedBecause::Age, u64::MAX),
+    };
+    let spare = |(wall, until): (&Option<Because>, &Option<Timestamp>)| {
+        wall.clone().or_else(|| until.map(|until| Because::Protected { until }))
+    };
+    let mut because: Vec<Option<Because>> = walls.iter().zip(&protected).map(spare).collect();
     let mut account = Account::new(inventory, &because);
-    let reason = match goal {
-        Goal::Free(_) => RemovedBecause::Space,
-        Goal::AllUnused => RemovedBecause::Unused,
-        Goal::OlderThan(_) => RemovedBecause::Age,
-    };
-    let target = match goal {
-        Goal::Free(bytes) => bytes,
-        Goal::AllUnused | Goal::OlderThan(_) => u64::MAX,
-    };
-    let mut picked = pick(inventory, rules, &because, &mut account, target, now);
+    let mut picked = pick(inventory, rules, &because, &protected, &mut account, target, now);
+    if account.freed < target {
+        // All the others do not reach the goal.
+        because = walls;
+        account = Account::new(inventory, &because);
+        picked = pick(inventory, rules, &because, &protected, &mut account, target, now);
+    }
     if matches!(goal, Goal::Free(_)) {
-        give_back(&mut picked, &mut account, target);
+        give_back(&mut picked, &protected, &mut account, target);
     }
     let mut plan = Plan { wanted: target, ..Plan::default() };
     if !matches!(goal, Goal::Free(_)) {
         plan.wanted = account.freed;
     }
     plan.frees = account.freed;
+    let reached = plan.frees >= plan.wanted;
     // In their order, with what each one frees when those before it are gone.
     let mut account = Account::new(inventory, &because);
     for number in picked {
         let frees = account.take(number);
-        because[number] = None;
-        plan.remove.push(Removal { image: number, frees, because: reason });
+        plan.remove.push(Removal { image: number, frees, because: reason, protected_until: protected[number] });
     }
     for (number, because) in because.into_iter().enumerate() {
         if !account.taken[number] {
-            plan.kept.push(Kept { image: number, because: because.unwrap_or(Because::NotNeeded) });
+            let spared = || protected[number].filter(|_| reached).map(|until| Because::Protected { until });
+            let because = because.or_else(spared).unwrap_or(Because::NotNeeded);
+            plan.kept.push(Kept { image: number, because });
         }
     }
     plan
@@ -130,16 +140,9 @@ pub fn select(inventory: &Inventory<'_>, rules: &Rules, goal: Goal, now: Timesta
 
 /// Why an image that nothing holds stays for now.
 fn too_young(item: &Item<'_>, rules: &Rules, goal: Goal, now: Timestamp) -> Option<Because> {
-    if let Some(until) = item.protected_until.filter(|until| *until > now) {
-        return Some(Because::Protected { until });
-    }
     let age = since(item.first_detected, now);
     if age < rules.min_age {
         return Some(Because::TooYoung { age, min_age: rules.min_age });
-    }
-    if item.last_used.is_none() && age < rules.protect_unused {
-        let until = item.first_detected.checked_add(rules.protect_unused).unwrap_or(Timestamp::MAX);
-        return Some(Because::Protected { until });
     }
     if let Goal::OlderThan(limit) = goal {
         let idle = since(idle_since(item), now);
@@ -148,6 +151,13 @@ fn too_young(item: &Item<'_>, rules: &Rules, goal: Goal, now: Timestamp) -> Opti
         }
     }
     None
+}
+
+/// Until when an image goes after all others, because it was brought ahead of its use.
+fn protected_until(item: &Item<'_>, rules: &Rules, now: Timestamp) -> Option<Timestamp> {
+    let unused = || item.first_detected.checked_add(rules.protect_unused).unwrap_or(Timestamp::MAX);
+    let unused = (item.last_used.is_none() && since(item.first_detected, now) < rules.protect_unused).then(unused);
+    item.protected_until.filter(|until| *until > now).max(unused)
 }
 
 /// From then to now; nothing where the clock was set back.
@@ -252,17 +262,19 @@ impl<'a> Account<'a> {
 /// How willingly an image is let go: the smallest first. The id decides where nothing else does.
 #[derive(Clone, Copy, Debug)]
 struct Rank {
+    protected: bool,
     harm: f64,
     /// Last used and first detected, in nanoseconds; never is before everything.
     times: (i128, i128),
     number: usize,
 }
 
-/// Takes images, the least missed first, until the target is reached or none is left.
+/// Takes images, the least missed first and the protected ones last, until the target is reached or none is left.
 fn pick(
     inventory: &Inventory<'_>,
     rules: &Rules,
     because: &[Option<Because>],
+    protected: &[Option<Timestamp>],
     account: &mut Account<'_>,
     target: u64,
     now: Timestamp,
@@ -275,6 +287,7 @@ fn pick(
     let mut ranks: Vec<Rank> = Vec::with_capacity(items.len());
     ranks.extend(items.iter().enumerate().filter(|(number, _)| because[*number].is_none()).map(|(number, item)| {
         Rank {
+            protected: protected[number].is_some(),
             harm: harm_of(number, item),
             times: (item.last_used.map_or(i128::MIN, Timestamp::as_nanosecond), item.first_detected.as_nanosecond()),
             number,
@@ -283,8 +296,9 @@ fn pick(
     let id = |rank: &Rank| (items[rank.number].id, items[rank.number].runtime_handler);
     ranks.sort_unstable_by(|a, b| {
         let by_time = || a.times.cmp(&b.times);
-        a.harm
-            .total_cmp(&b.harm)
+        a.protected
+            .cmp(&b.protected)
+            .then_with(|| a.harm.total_cmp(&b.harm))
             .then_with(by_time)
             .then_with(|| id(a).cmp(&id(b)))
             .then_with(|| a.number.cmp(&b.number))
@@ -311,13 +325,19 @@ fn harm(item: &Item<'_>, frees: u64, now: Timestamp) -> f64 {
     item.weight * (bytes + COST_OF_A_PULL) / (bytes * idle)
 }
 
-/// Gives back what is not needed for the target, the most missed first. What frees nothing by itself, because others stay
-/// that use the same layers, is such.
-fn give_back(picked: &mut Vec<usize>, account: &mut Account<'_>, target: u64) {
+/// Gives back what is not needed for the target, the protected and the most missed first. What frees nothing by itself,
+/// because others stay that use the same layers, is such. Sizes of images whose layers are not known promise too much: where
+/// such a one that is protected goes, all others go before it.
+fn give_back(picked: &mut Vec<usize>, protected: &[Option<Timestamp>], account: &mut Account<'_>, target: u64) {
+    let exact = !account.inventory.layers.is_empty();
+    let mut protected_goes = false;
     for &number in picked.iter().rev() {
         let loss = account.loss(number);
-        if loss == 0 || account.freed - loss >= target {
+        let spare = account.freed - loss >= target && (exact || !protected_goes);
+        if loss == 0 || spare {
             account.give_back(number);
+        } else {
+            protected_goes |= protected[number].is_some();
         }
     }
     picked.retain(|&number| account.taken[number]);

@@ -181,13 +181,76 @@ fn copies_and_protection() {
     let copy = |id, used: i64| Item { repository: "r/a", ..item(id, MIB, 0, Some(used)) };
     let protected = Item { protected_until: Some(at(NOW + 1)), ..item("p", MIB, 0, None) };
     let over = Item { protected_until: Some(at(NOW)), ..item("q", MIB, 0, None) };
-    let inventory =
-        Inventory { items: vec![copy("1", 100), copy("3", 300), copy("2", 200), protected, over], layers: &[] };
+    let items = vec![protected, copy("1", 100), copy("3", 300), copy("2", 200), over];
+    let inventory = Inventory { items, layers: &[] };
     let rules = Rules { minimum_copies: 2, ..rules(Order::LeastRecentlyUsed) };
     let plan = select(&inventory, &rules, Goal::AllUnused, at(NOW));
-    assert_eq!(removed(&inventory, &plan), ["q", "1"]);
+    // What is protected goes as well, last; copies are kept by rule.
+    assert_eq!(removed(&inventory, &plan), ["q", "1", "p"]);
     assert_eq!(why(&inventory, &plan, "2"), Some("minimum-copies"));
-    assert_eq!(why(&inventory, &plan, "p"), Some("protected"));
+    let until: Vec<_> = plan.remove.iter().map(|removal| removal.protected_until).collect();
+    assert_eq!(until, [None, None, Some(at(NOW + 1))]);
+    assert_eq!(plan.remove[0].why(), "nobody uses it");
+    assert_eq!(
+        plan.remove[2].why(),
+        "nobody uses it, although it was brought ahead of its use and is protected until 1970-01-12T13:46:41Z"
+    );
+}
+
+/// A protected image that frees `p`, and two others that free 10 MiB and 20 MiB.
+fn with_protected(p: u64) -> Vec<Item<'static>> {
+    let protected = Item { protected_until: Some(at(NOW + 1)), ..item("p", p * MIB, 0, None) };
+    vec![protected, item("a", 10 * MIB, 0, Some(100)), item("b", 20 * MIB, 0, Some(200))]
+}
+
+#[test]
+fn what_was_brought_ahead_of_its_use_goes_last() {
+    let layers = [0];
+    let plan_of = |items: Vec<Item<'static>>, exact: bool, goal| {
+        let inventory = Inventory { items, layers: if exact { &layers } else { &[] } };
+        let plan = select(&inventory, &rules(Order::LeastRecentlyUsed), goal, at(NOW));
+        let gone: Vec<String> = removed(&inventory, &plan).into_iter().map(str::to_owned).collect();
+        (gone, why(&inventory, &plan, "p"), plan)
+    };
+    let free = |mebibytes: u64| Goal::Free(mebibytes * MIB);
+    // Never used and least recently used, it goes only where the others together do not suffice.
+    for exact in [true, false] {
+        let (gone, kept, _) = plan_of(with_protected(40), exact, free(30));
+        assert_eq!((gone.as_slice(), kept), (&["a".to_owned(), "b".to_owned()][..], Some("protected")));
+        let (gone, _, plan) = plan_of(with_protected(40), exact, free(70));
+        assert_eq!((gone.as_slice(), plan.frees), (&["a".to_owned(), "b".into(), "p".into()][..], 70 * MIB));
+        assert_eq!(
+            plan.remove[2].why(),
+            "its space is needed, and nothing else suffices, although it was brought ahead of its use and is protected \
+             until 1970-01-12T13:46:41Z"
+        );
+        assert_eq!(plan.remove[0].why(), "its space is needed");
+        // More than there is: all go, and what stays does not call itself protected.
+        let shared = Item { must_stay: Some(Because::Pinned), ..item("c", 0, 0, None) };
+        let items = with_protected(0).into_iter().chain([shared]).collect();
+        let (gone, kept, _) = plan_of(items, exact, free(500));
+        assert_eq!((gone.as_slice(), kept), (&["a".to_owned(), "b".to_owned()][..], Some("not-needed")));
+    }
+    // What the others free beside it is not needed where that is sure; a sum of sizes is not, and they all go before it.
+    assert_eq!(plan_of(with_protected(100), true, free(90)).0, ["p"]);
+    assert_eq!(plan_of(with_protected(100), false, free(90)).0, ["a", "b", "p"]);
+    // An age is reached by nothing else either.
+    assert_eq!(plan_of(with_protected(1), true, Goal::OlderThan(Duration::from_secs(500))).0, ["a", "b", "p"]);
+}
+
+#[test]
+fn protection_ends_no_minimum_age() {
+    let young = Item { protected_until: Some(at(NOW + 100)), ..item("y", MIB, NOW - 119, None) };
+    let unused = item("u", MIB, NOW - 121, None);
+    let inventory = Inventory { items: vec![young, unused], layers: &[] };
+    let rules = Rules { protect_unused: Duration::from_secs(3600), ..rules(Order::LeastHarm) };
+    for goal in [Goal::Free(2 * MIB), Goal::AllUnused, Goal::OlderThan(Duration::ZERO)] {
+        let plan = select(&inventory, &rules, goal, at(NOW));
+        assert_eq!((removed(&inventory, &plan), why(&inventory, &plan, "y")), (vec!["u"], Some("too-young")));
+        assert_eq!(plan.remove[0].protected_until, Some(at(NOW - 121 + 3600)));
+    }
+    let plan = select(&inventory, &rules, Goal::Free(0), at(NOW));
+    assert_eq!(why(&inventory, &plan, "u"), Some("protected"));
 }
 
 /// An image of the property tests, by plain numbers.
@@ -201,6 +264,13 @@ struct Drawn {
     own: u64,
     layers: Vec<u32>,
     repository: usize,
+}
+
+impl Drawn {
+    fn is_protected(&self, protect_unused: Duration) -> bool {
+        let age = Duration::from_secs((NOW - self.first).unsigned_abs());
+        self.protected || (self.used.is_none() && age < protect_unused)
+    }
 }
 
 fn drawn(layers: usize) -> impl Strategy<Value = Drawn> {
@@ -271,9 +341,8 @@ proptest! {
         // Nothing goes that must stay.
         for removal in &plan.remove {
             let image = &images[removal.image];
-            prop_assert!(!image.stays && !image.protected && NOW - image.first >= 120);
-            let age = Duration::from_secs((NOW - image.first).unsigned_abs());
-            prop_assert!(image.used.is_some() || age >= protect_unused);
+            prop_assert!(!image.stays && NOW - image.first >= 120);
+            prop_assert_eq!(removal.protected_until.is_some(), image.is_protected(protect_unused));
         }
         // Of each repository so many stay, as far as there are.
         for repository in 0..3 {
@@ -310,5 +379,68 @@ proptest! {
         let again = select(&other, &rules(order), goal, at(NOW));
         prop_assert_eq!(removed(&inventory, &plan), removed(&other, &again));
         prop_assert_eq!(plan.frees, again.frees);
+    }
+
+    /// Protection is an order: what is protected goes after everything else, and only where nothing else meets the goal; it
+    /// never keeps a goal from being met.
+    #[test]
+    fn protection_is_an_order_and_no_wall(
+        images in proptest::collection::vec(drawn(8), 0..20),
+        layers in proptest::collection::vec(0..5000_u64, 8),
+        wanted in 0..20_000_u64,
+        kind in 0..3,
+        lru in any::<bool>(),
+        exact in any::<bool>(),
+        protect_unused in prop_oneof![Just(0), 0..NOW],
+    ) {
+        let mut images = images;
+        images.sort_by(|a, b| a.id.cmp(&b.id));
+        images.dedup_by(|a, b| a.id == b.id);
+        if !exact {
+            images.iter_mut().for_each(|image| image.layers.clear());
+        }
+        let layers = if exact { layers } else { Vec::new() };
+        let order = if lru { Order::LeastRecentlyUsed } else { Order::LeastHarm };
+        let goal = match kind {
+            0 => Goal::Free(wanted),
+            1 => Goal::AllUnused,
+            _ => Goal::OlderThan(Duration::from_secs(wanted * 50)),
+        };
+        let protect_unused = Duration::from_secs(protect_unused.unsigned_abs());
+        let rules = Rules { protect_unused, ..rules(order) };
+        let of = |images: &[Drawn]| {
+            let inventory = inventory(images, &layers);
+            select(&inventory, &rules, goal, at(NOW))
+        };
+        let plan = of(&images);
+        let is_protected = |image: &usize| images[*image].is_protected(protect_unused);
+        let order: Vec<bool> = plan.remove.iter().map(|removal| is_protected(&removal.image)).collect();
+        prop_assert!(order.is_sorted(), "what is protected goes last: {:?}", order);
+
+        let mut spared = images.clone();
+        spared.iter_mut().for_each(|image| image.stays |= image.is_protected(protect_unused));
+        let without = of(&spared);
+        let gone = |plan: &Plan| plan.remove.iter().map(|removal| (removal.image, removal.frees)).collect::<Vec<_>>();
+        match goal {
+            Goal::Free(wanted) if without.frees >= wanted => {
+                prop_assert_eq!(gone(&plan), gone(&without), "what is protected changes nothing while others suffice");
+            }
+            Goal::Free(wanted) => {
+                prop_assert!(plan.frees >= without.frees);
+                let ordinary: usize = order.iter().filter(|protected| !**protected).count();
+                // Sizes promise too much: everything else goes first.
+                prop_assert!(exact || !order.contains(&true) || ordinary == without.remove.len());
+                let open = images.iter().map(|image| Drawn { protected: false, ..image.clone() }).collect::<Vec<_>>();
+                let rules = Rules { protect_unused: Duration::ZERO, ..rules };
+                let none = select(&inventory(&open, &layers), &rules, goal, at(NOW));
+                prop_assert_eq!(plan.frees >= wanted, none.frees >= wanted, "protection is no wall");
+            }
+            Goal::AllUnused | Goal::OlderThan(_) => {
+                prop_assert!(plan.kept.iter().all(|kept| kept.because.word() != "protected"));
+            }
+        }
+        // Who stays because it is protected is not missed: the goal is reached.
+        let protected = plan.kept.iter().filter(|kept| kept.because.word() == "protected").count();
+        prop_assert!(protected == 0 || plan.frees >= plan.wanted);
     }
 }

@@ -24,7 +24,8 @@ use crate::kept::good_blob;
 
 impl Engine {
     /// Exports images to `path`. An image that is given by a tag is exported with that name, one that is given by id or
-    /// digest with every tag it has. The file or directory appears when it is whole.
+    /// digest with every tag it has. The file or directory appears when it is whole; a symbolic link leads to it. A device or a
+    /// pipe is written to as it is.
     ///
     /// # Errors
     /// `NotFound` for an image that is not here, `FailedPrecondition` for a directory that is not empty, `DataLoss` when
@@ -88,7 +89,10 @@ impl Export<'_> {
         let picked = self.pick(images)?;
         let mut output = match self.options.format {
             Format::OciLayout => Output::directory(path)?,
-            Format::OciArchive | Format::DockerArchive => Output::tar(path)?,
+            Format::OciArchive | Format::DockerArchive => {
+                let spool = || self.store.unnamed_file().map_err(|e| error::from_store(self.store.root(), &e));
+                Output::tar(path, spool, &|| self.token.is_cancelled())?
+            }
         };
         match self.options.format {
             Format::OciLayout | Format::OciArchive => self.oci(&picked, &mut output)?,

@@ -1,5 +1,5 @@
 //! Where an export goes: a directory or a tar file, written under a temporary name beside the target and renamed when it
-//! is whole. It knows names and bytes, no image.
+//! is whole, or a device or a pipe, which is written to as it is. It knows names and bytes, no image.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -7,47 +7,82 @@ use std::path::{Path, PathBuf};
 
 use cri_api::{Error, Kind, Result};
 use oci::{Digest, Hasher};
+use store::destination::{self, Destination};
 
 use super::tar::TarWriter;
 use crate::error;
 
 /// An export in progress. Dropping it removes what was written.
 pub(crate) struct Output {
+    /// What a person called it.
     target: PathBuf,
-    temporary: PathBuf,
+    place: Place,
     form: Option<Form>,
 }
 
 enum Form {
-    Directory,
+    Directory(PathBuf),
     Tar(TarWriter),
 }
 
+/// What becomes of what was written.
+enum Place {
+    /// It has the first name until it is whole, and then the second one.
+    Renamed(PathBuf, PathBuf),
+    /// It is where it goes.
+    Stream,
+}
+
 impl Output {
-    /// A directory, which must not exist or be empty.
+    /// A directory, which must not exist or be empty. A symbolic link leads to it.
     pub(crate) fn directory(target: &Path) -> Result<Self> {
-        let occupied = match std::fs::read_dir(target) {
-            Ok(mut entries) => entries.next().is_some(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-            Err(error) => return Err(error::from_file("write to", target, &error)),
+        let failed = |error: &io::Error| error::from_file("write to", target, error);
+        let path = match std::fs::read_dir(target) {
+            Ok(mut entries) => {
+                if entries.next().is_some() {
+                    let directory = target.display();
+                    let message = format!("directory {directory} is not empty: an export does not write into it");
+                    return Err(Error::new(Kind::FailedPrecondition, message));
+                }
+                if target.is_symlink() { target.canonicalize().map_err(|e| failed(&e))? } else { target.to_owned() }
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => match destination::find(target, &|| true) {
+                Ok(Destination::File(path)) => path,
+                Ok(Destination::Stream(_)) => return Err(failed(&io::ErrorKind::NotADirectory.into())),
+                // As a directory it may have a slash at its end.
+                Err(_) => target.to_owned(),
+            },
+            Err(error) => return Err(failed(&error)),
         };
-        if occupied {
-            let message = format!("directory {} is not empty: an export does not write into it", target.display());
-            return Err(Error::new(Kind::FailedPrecondition, message));
-        }
-        let temporary = beside(target)?;
-        std::fs::create_dir(&temporary).map_err(|e| error::from_file("create", &temporary, &e))?;
-        Ok(Self { target: target.to_owned(), temporary, form: Some(Form::Directory) })
+        let temporary = beside(&path)?;
+        std::fs::create_dir(&temporary).map_err(|e| error::from_file("create", target, &e))?;
+        let place = Place::Renamed(temporary.clone(), path);
+        Ok(Self { target: target.to_owned(), place, form: Some(Form::Directory(temporary)) })
     }
 
-    /// A tar file; one that exists is replaced at the end.
-    pub(crate) fn tar(target: &Path) -> Result<Self> {
-        if target.is_dir() {
-            return Err(Error::new(Kind::FailedPrecondition, format!("{} is a directory", target.display())));
-        }
-        let temporary = beside(target)?;
-        let file = File::create_new(&temporary).map_err(|e| error::from_file("create", &temporary, &e))?;
-        Ok(Self { target: target.to_owned(), temporary, form: Some(Form::Tar(TarWriter::new(file))) })
+    /// A tar file. A regular file is replaced at the end, and a symbolic link leads to it; anything else is written to as it is,
+    /// by way of a file that `spool` makes.
+    pub(crate) fn tar(
+        target: &Path,
+        spool: impl FnOnce() -> Result<File>,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Self> {
+        let failed = |error: &io::Error| error::from_file("write to", target, error);
+        let (place, tar) = match destination::find(target, cancelled) {
+            Ok(Destination::File(path)) => {
+                let temporary = beside(&path)?;
+                let file = File::create_new(&temporary).map_err(|e| error::from_file("create", target, &e))?;
+                (Place::Renamed(temporary, path), TarWriter::new(file))
+            }
+            Ok(Destination::Stream(stream)) => (Place::Stream, TarWriter::through(spool()?, stream)),
+            Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
+                let message = format!("{} is a directory", target.display());
+                return Err(Error::new(Kind::FailedPrecondition, message));
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Err(error::cancelled()),
+            Err(error) => return Err(failed(&error)),
+        };
+        Ok(Self { target: target.to_owned(), place, form: Some(Form::Tar(tar)) })
     }
 
     /// A member whose bytes are at hand.
@@ -61,17 +96,16 @@ impl Output {
         name: impl FnOnce(&Digest) -> String,
         fill: impl FnOnce(&mut dyn Write) -> Result<()>,
     ) -> Result<(Digest, u64)> {
-        let temporary = self.temporary.clone();
-        let failed = |error: &io::Error| error::from_file("write", &temporary, error);
+        let failed = |error: &io::Error| error::from_file("write", &self.target, error);
         match self.form.as_mut() {
-            Some(Form::Directory) => {
-                let part = self.temporary.join("part");
+            Some(Form::Directory(directory)) => {
+                let part = directory.join("part");
                 let file = File::create_new(&part).map_err(|e| failed(&e))?;
                 let mut out = Counted::new(io::BufWriter::with_capacity(256 * 1024, file));
                 fill(&mut out)?;
                 out.flush().map_err(|e| failed(&e))?;
                 let (digest, size) = out.finish();
-                let path = self.temporary.join(name(&digest));
+                let path = directory.join(name(&digest));
                 if let Some(parent) = path.parent() {
                     std::fs::create_dir_all(parent).map_err(|e| failed(&e))?;
                 }
@@ -92,24 +126,33 @@ impl Output {
 
     /// Puts it in its place.
     pub(crate) fn finish(mut self) -> Result<()> {
+        let failed = |error: &io::Error| error::from_file("write", &self.target, error);
         if let Some(Form::Tar(tar)) = self.form.take() {
-            let synced = tar.finish().and_then(|file| file.sync_all());
-            synced.map_err(|e| error::from_file("write", &self.temporary, &e))?;
+            let file = tar.finish().map_err(|e| failed(&e))?;
+            match self.place {
+                Place::Renamed(..) => file.sync_all(),
+                Place::Stream => destination::flushed(&file),
+            }
+            .map_err(|e| failed(&e))?;
         }
-        std::fs::rename(&self.temporary, &self.target).map_err(|e| error::from_file("write", &self.target, &e))
+        match &self.place {
+            Place::Renamed(temporary, path) => std::fs::rename(temporary, path).map_err(|e| failed(&e)),
+            Place::Stream => Ok(()),
+        }
     }
 }
 
 impl Drop for Output {
     fn drop(&mut self) {
+        let Place::Renamed(temporary, _) = &self.place else { return };
         // After the rename there is nothing under this name.
-        let removed = match self.temporary.symlink_metadata() {
-            Ok(metadata) if metadata.is_dir() => std::fs::remove_dir_all(&self.temporary),
-            Ok(_) => std::fs::remove_file(&self.temporary),
+        let removed = match temporary.symlink_metadata() {
+            Ok(metadata) if metadata.is_dir() => std::fs::remove_dir_all(temporary),
+            Ok(_) => std::fs::remove_file(temporary),
             Err(_) => Ok(()),
         };
         if let Err(error) = removed {
-            tracing::warn!(%error, path = %self.temporary.display(), "an unfinished export stays");
+            tracing::warn!(%error, path = %temporary.display(), "an unfinished export stays");
         }
     }
 }
@@ -118,16 +161,12 @@ pub(crate) fn write_error(name: &str, error: &io::Error) -> Error {
     error::from_file("write", Path::new(name), error)
 }
 
-/// A name beside the target that nobody else has.
-fn beside(target: &Path) -> Result<PathBuf> {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    let name = target.file_name().ok_or_else(|| error::invalid(format!("{} has no name", target.display())))?;
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let mut temporary = std::ffi::OsString::from(".");
-    temporary.push(name);
-    temporary.push(format!(".{}-{number}.partial", std::process::id()));
-    Ok(target.with_file_name(temporary))
+/// A name beside a file that nobody else has.
+fn beside(path: &Path) -> Result<PathBuf> {
+    match path.file_name() {
+        Some(_) => Ok(destination::beside(path)),
+        None => Err(error::invalid(format!("{} has no name", path.display()))),
+    }
 }
 
 /// Hashes and counts what passes.

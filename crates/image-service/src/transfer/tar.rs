@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Seek as _, SeekFrom, Write};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write};
 use std::os::unix::fs::FileExt as _;
 
 const BLOCK: u64 = 512;
@@ -192,12 +192,19 @@ fn beside(name: &str, link: &str) -> Option<String> {
 pub(crate) struct TarWriter {
     file: io::BufWriter<File>,
     at: u64,
+    /// Where nothing can be gone back in, and each member goes when it is whole; the file has one of them at a time.
+    stream: Option<File>,
 }
 
 impl TarWriter {
     /// Onto an empty file.
     pub(crate) fn new(file: File) -> Self {
-        Self { file: io::BufWriter::with_capacity(256 * 1024, file), at: 0 }
+        Self { file: io::BufWriter::with_capacity(256 * 1024, file), at: 0, stream: None }
+    }
+
+    /// Into what is written once, from beginning to end, through an empty file.
+    pub(crate) fn through(file: File, stream: File) -> Self {
+        Self { stream: Some(stream), ..Self::new(file) }
     }
 
     /// Begins a member; its bytes go through [`Write`].
@@ -216,13 +223,29 @@ impl TarWriter {
         self.file.seek(SeekFrom::Start(start))?;
         self.file.write_all(&header)?;
         self.file.seek(SeekFrom::Start(self.at))?;
-        Ok(())
+        self.send()
     }
 
-    /// The end of the archive.
+    /// The end of the archive. Answers what it was written to.
     pub(crate) fn finish(mut self) -> io::Result<File> {
         self.write_all(&[0; 2 * BLOCK_LEN])?;
-        self.file.into_inner().map_err(io::IntoInnerError::into_error)
+        self.send()?;
+        let file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
+        Ok(self.stream.unwrap_or(file))
+    }
+
+    /// Sends on what is whole, where it is not yet where it goes.
+    fn send(&mut self) -> io::Result<()> {
+        let Some(stream) = &mut self.stream else { return Ok(()) };
+        self.file.rewind()?;
+        let file = self.file.get_ref();
+        if io::copy(&mut file.take(self.at), stream)? != self.at {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.file.rewind()?;
+        self.file.get_ref().set_len(0)?;
+        self.at = 0;
+        Ok(())
     }
 }
 
@@ -287,6 +310,24 @@ mod tests {
         assert_eq!(read(&file, &members["a"]), b"one");
         assert_eq!(read(&file, &members["dir/b"]), [7; 512]);
         assert_eq!(read(&file, &members["empty"]), b"");
+    }
+
+    #[test]
+    fn a_stream_is_what_a_file_would_be() {
+        let write = |mut writer: TarWriter| {
+            for (name, data) in [("a", vec![1; 700]), ("dir/b", vec![7; 300_000]), ("empty", vec![])] {
+                let start = writer.begin().unwrap();
+                writer.write_all(&data).unwrap();
+                writer.end(start, name).unwrap();
+            }
+            let mut file = writer.finish().unwrap();
+            file.rewind().unwrap();
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes).unwrap();
+            bytes
+        };
+        let file = || tempfile::tempfile().unwrap();
+        assert_eq!(write(TarWriter::through(file(), file())), write(TarWriter::new(file())));
     }
 
     #[test]

@@ -5,6 +5,7 @@ extern crate imagelet_image_service as image_service;
 mod cancelling;
 mod checking;
 mod conformance;
+mod destinations;
 mod digests;
 mod hostile;
 mod index;

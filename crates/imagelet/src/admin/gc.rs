@@ -131,6 +131,9 @@ pub(crate) struct Image {
     pub(crate) last_used: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) used_by: String,
+    /// Until when it goes after all others, because it was brought ahead of its use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) protected_until: Option<Timestamp>,
     /// `remove`, or a word for why it stays.
     pub(crate) decision: String,
     pub(crate) why: String,
@@ -152,9 +155,10 @@ impl Image {
 
 impl From<Row> for Image {
     fn from(row: Row) -> Self {
-        let Row { id, names, size_bytes, first_detected, last_used, used_by, decision, why, frees_bytes } = row;
+        let Row { id, names, size_bytes, first_detected, last_used, used_by, .. } = row;
+        let Row { protected_until, decision, why, frees_bytes, .. } = row;
         let decision = decision.to_owned();
-        Self { id, names, size_bytes, first_detected, last_used, used_by, decision, why, frees_bytes }
+        Self { id, names, size_bytes, first_detected, last_used, used_by, protected_until, decision, why, frees_bytes }
     }
 }
 
@@ -232,12 +236,15 @@ pub(crate) struct Removed {
     pub(crate) freed_bytes: u64,
     /// `space`, `age` or `unused`.
     pub(crate) because: String,
+    /// Until when it was protected, where it went all the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) protected_until: Option<Timestamp>,
 }
 
 impl From<RemovedImage> for Removed {
     fn from(image: RemovedImage) -> Self {
-        let RemovedImage { id, names, freed_bytes, because } = image;
-        Self { id, names, freed_bytes, because: because.as_str().to_owned() }
+        let RemovedImage { id, names, freed_bytes, because, protected_until } = image;
+        Self { id, names, freed_bytes, because: because.as_str().to_owned(), protected_until }
     }
 }
 

@@ -9,8 +9,8 @@ use clap::{Args, Subcommand};
 ///
 /// Without a goal: one round, as an agent makes it. What is older than imageMaximumGCAge goes; where the image file system
 /// is fuller than imageGCHighThresholdPercent, what is least missed, until imageGCLowThresholdPercent. Images stay that a
-/// container uses, that are pinned, kept by a rule, protected because they were brought ahead of their use, or younger than
-/// imageMinimumGCAge. What counts is the space that is really freed: layers that an image shares with one that stays free
+/// container uses, that are pinned, kept by a rule, or younger than imageMinimumGCAge; those that were brought ahead of their
+/// use go last, where nothing else suffices. What counts is the space that is really freed: layers that an image shares with one that stays free
 /// nothing.
 ///
 /// With --image-endpoint, containers are asked for on the same endpoint, or on --runtime-endpoint; where nobody knows them,

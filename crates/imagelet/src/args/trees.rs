@@ -54,7 +54,8 @@ pub(crate) struct Cat {
 /// Copy files and directories out of an image or a layer, without mounting it
 ///
 /// As `docker cp`: a directory that is there takes the source under its name, or only what is in it if PATH ends in `/.`; a DEST that
-/// is not there is made. Files replace files; directories are merged. Modes, times and extended attributes come along, hard
+/// is not there is made. Files replace files, a single one when its copy is whole; at a DEST that is a symbolic link, what it leads to;
+/// a device or a pipe is written to. Directories are merged. Modes, times and extended attributes come along, hard
 /// links and holes stay what they are. As root, owners and devices do, too; otherwise what could not be set is told in one line. Symbolic links
 /// are copied as they are, and nothing is ever written outside DEST.
 #[derive(Debug, Args)]

@@ -1,11 +1,14 @@
 //! `imagelet cp`: files and directories out of an image or a layer, without mounting it. Where a copy goes is decided here as
-//! `docker cp` and `podman cp` do; how it is made, and that it stays where it belongs, is the store's affair.
+//! `docker cp` and `podman cp` do; how it is made, and that it stays where it belongs, is the store's affair. A file that is
+//! copied to a symbolic link, a device or a pipe goes where that leads to.
 
 use std::ffi::OsStr;
-use std::io::{BufWriter, ErrorKind, IsTerminal as _};
+use std::fs::File;
+use std::io::{BufWriter, ErrorKind, IsTerminal as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use image_service::destination::{self, Destination};
 use image_service::tree::copy::{Copied, CopyOptions};
 use image_service::tree::{Kind, Node, View, ViewError};
 
@@ -66,12 +69,75 @@ pub(super) async fn run(app: &App, args: &Cp) -> Outcome {
         if place.make {
             std::fs::create_dir(&place.into).map_err(|error| file_failure(&context, "make", &place.into, &error))?;
         }
-        let options = CopyOptions { privileged, whole: place.make, cancelled: &|| stop.is_cancelled() };
+        let cancelled = || stop.is_cancelled();
+        let place = match place.name {
+            Some(name) if node.stat().kind != Kind::Directory => {
+                let named = place.into.join(OsStr::from_bytes(&name));
+                match destination::find(&named, &cancelled) {
+                    Ok(Destination::File(path)) => at(&path).unwrap_or(Place { name: Some(name), ..place }),
+                    Ok(Destination::Stream(out)) if node.stat().kind == Kind::File => {
+                        let copied = pour(&open.view, &node, out, &named, &cancelled);
+                        tell(&copied.map_err(|error| failure(&context, &error))?, &target);
+                        return Ok(());
+                    }
+                    Ok(Destination::Stream(_)) => {
+                        let (named, is) = (named.display(), node.stat().kind.a());
+                        let why =
+                            format!("{context}: {named} is written to as it is, and {is} cannot be: only files can");
+                        return Err(Failure::failed(why));
+                    }
+                    // As the copy says it of what is in a directory.
+                    Err(error) if error.kind() == ErrorKind::IsADirectory => {
+                        let (there, kept) = ("is a directory", "nothing but a directory replaces it");
+                        return Err(failure(&context, &ViewError::InTheWay { path: named, there, kept }));
+                    }
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {
+                        return Err(failure(&context, &ViewError::Cancelled));
+                    }
+                    Err(error) => return Err(file_failure(&context, "write to", &named, &error)),
+                }
+            }
+            _ => place,
+        };
+        let options = CopyOptions { privileged, whole: place.make, cancelled: &cancelled };
         let copied = open.view.copy(&node, &place.into, place.name.as_deref(), options);
         tell(&copied.map_err(|error| failure(&context, &error))?, &target);
         Ok(())
     };
     tree::blocking("cp", work).await
+}
+
+/// The directory and the name of a path.
+fn at(path: &Path) -> Option<Place> {
+    let into = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Some(Place { into: into.to_owned(), name: Some(path.file_name()?.as_bytes().to_vec()), make: false })
+}
+
+/// A file's bytes into a device, a pipe, or whatever else stays what it is.
+fn pour(
+    view: &View,
+    node: &Node,
+    mut out: File,
+    path: &Path,
+    cancelled: &dyn Fn() -> bool,
+) -> Result<Copied, ViewError> {
+    let failed = |source| ViewError::Write { operation: "write to", path: path.to_owned(), source };
+    let content = view.file(node)?;
+    let (mut bytes, mut buffer) = (0, vec![0; BUFFER]);
+    loop {
+        if cancelled() {
+            return Err(ViewError::Cancelled);
+        }
+        match content.read_at(bytes, &mut buffer)? {
+            0 => break,
+            length => {
+                out.write_all(&buffer[..length]).map_err(failed)?;
+                bytes += length as u64;
+            }
+        }
+    }
+    destination::flushed(&out).map_err(failed)?;
+    Ok(Copied { files: 1, bytes, ..Copied::default() })
 }
 
 /// A tar stream on standard output, whose entries are below the name of what is copied, or below `.` where its content is.

@@ -97,6 +97,8 @@ pub(super) async fn run(app: &App, args: &Ensure) -> Outcome {
         request
     };
     let requests: Vec<EnsureImageRequest> = needs.iter().map(request).collect();
+    // These pods need all of them: a pull that finds the disk full takes none, also of those that are here already.
+    let _holds = app.hold(needs.iter().map(|need| need.image.image.as_str())).await;
     let ends: Vec<End> = if args.wait {
         wait::all(app, managed, &needs, &requests, args.timeout).await?
     } else {

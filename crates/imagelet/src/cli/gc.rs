@@ -66,7 +66,11 @@ impl Report for Done {
                 "unused" => "nobody uses it",
                 other => other,
             };
-            table.row([name, units::id(&image.id, whole), units::bytes(image.freed_bytes), why.to_owned()]);
+            let why = match image.protected_until {
+                None => why.to_owned(),
+                Some(until) => format!("{why}, although it was protected until {until}"),
+            };
+            table.row([name, units::id(&image.id, whole), units::bytes(image.freed_bytes), why]);
         }
         table
     }
@@ -208,7 +212,7 @@ fn failure(request: &Request, missing: &Missing, disk: Option<&Span>) -> Failure
                 "rule" => "kept by a rule",
                 "minimum-copies" => "kept as copies of their repository",
                 "protected" => "protected because they were brought ahead of their use",
-                "too-young" => "too young",
+                "too-young" => "too young (--min-age 0s takes what is)",
                 "used-within" => "used lately",
                 "cannot-be-removed" => "impossible to remove",
                 "not-needed" => "without space of their own",

@@ -33,6 +33,9 @@ impl Explained {
     fn verdict(&self) -> String {
         match (self.image.goes(), self.collectable) {
             (true, _) => format!("the next round removes it: {}", self.image.why),
+            (false, true) if self.image.protected_until.is_some() => {
+                format!("it stays: {}; it goes last, where nothing else suffices", self.image.why)
+            }
             (false, true) => "it stays while there is space, and may go when space is needed".to_owned(),
             (false, false) => format!("it stays: {}", self.image.why),
         }

@@ -62,6 +62,8 @@ pub(super) async fn run(app: &App, args: &Pull) -> Outcome {
         None => {
             let managed = app.managed(Arc::new(NoEvents), Mode::OneShot).await?;
             managed.recover(app, &*backend.service()).await?;
+            // What one of the pulls brought makes no room for another one.
+            let _holds = app.hold(names.iter().map(String::as_str)).await;
             let pulls = names.into_iter().map(|name| pull(app, &managed.manager, name));
             futures::future::join_all(pulls).await
         }

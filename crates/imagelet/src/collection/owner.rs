@@ -142,7 +142,7 @@ impl Owner {
         }
     }
 
-    /// Leaves an image alone for a while, because it was brought ahead of its use.
+    /// Has an image go after all others for a while, because it was brought ahead of its use.
     pub(crate) async fn protect(&self, id: &str) -> Outcome {
         match self {
             Self::Here(collection) => collection.protect(id).await,

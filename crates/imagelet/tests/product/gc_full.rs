@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::FORMAT;
 use crate::support::disk::{Foreign, LoopFs, free};
-use crate::support::gc::{gone, number};
+use crate::support::gc::{decision, going, gone, number, row};
 use crate::support::manifests::{Manifests, Pod};
 use crate::support::process::eventually;
 use crate::support::random::noise_of;
@@ -183,4 +183,98 @@ fn a_clients_pull_on_a_full_disk_has_the_agent_make_room() {
     Foreign::leaving(&disk, 4 << 20);
     client.ok(&["pull", &second]);
     assert_eq!(client.ids(), [b], "{a} made room");
+}
+
+#[test]
+fn what_was_pulled_a_moment_ago_is_freed_when_nothing_else_is_left() {
+    let s = Scene::shaped(FORMAT);
+    let disk = LoopFs::ext4(96).mount(&s.scratch, "disk");
+    let imagelet = Imagelet::shaped(FORMAT, &disk.join("store"));
+    let names = ["full/first:1", "full/second:1", "full/third:1"].map(|name| push_noise(&s, name, 12 << 20).0);
+    imagelet.ok(&["pull", &names[0], &names[1]]);
+    // Two of them have been there for long, and nobody asks for them.
+    let later = imagelet.clone().later(7200);
+    later.ok(&["pull", &names[2]]);
+    Foreign::leaving(&disk, 1 << 20);
+
+    let plan = later.plan(&["--until-free", "8MiB", "--min-age", "0s"]);
+    assert_eq!((going(&plan).len(), decision(&plan, "full/third:1")), (1, "protected"), "{plan:#}");
+    assert!(row(&plan, "full/third:1")["protectedUntil"].is_string(), "{plan:#}");
+    let done = later.collect(&["--until-free", "20MiB", "--min-age", "0s"]);
+    assert_eq!(gone(&done).len(), 2, "{done:#}");
+    assert!(!gone(&done).contains(&"full/third:1".to_owned()), "it is the last to go: {done:#}");
+
+    // Nothing else is left. What is said is done, and why.
+    let table = later.ok(&["gc", "-n", "--until-free", "30MiB", "--min-age", "0s"]);
+    let why = "its space is needed, and nothing else suffices, although it was brought ahead of its use and is protected until ";
+    assert!(table.contains(why), "{table}");
+    let explained = later.ok(&["gc", "explain", &names[2]]);
+    assert!(explained.contains("it stays: here for "), "{explained}");
+    let explained = later.clone().global("--minimum-image-ttl-duration", "0s").flag("--image-gc-high-threshold=100");
+    let explained = explained.ok(&["gc", "explain", &names[2]]);
+    assert!(explained.contains("; it goes last, where nothing else suffices"), "{explained}");
+    // Within the kubelet's two minutes only who says so takes it.
+    let line = later.fails(1, &["gc", "--until-free", "30MiB"]);
+    assert!(line.contains("1 image (") && line.contains("too young (--min-age 0s takes what is)"), "{line}");
+    let done = later.collect(&["--until-free", "30MiB", "--min-age", "0s"]);
+    assert_eq!(gone(&done), ["full/third:1"], "{done:#}");
+    assert!(done["removed"][0]["protectedUntil"].is_string(), "{done:#}");
+    assert!(free(&disk).0 >= 30 << 20);
+}
+
+#[test]
+fn what_was_pulled_ahead_leaves_a_full_disk_by_each_way_of_collecting() {
+    for args in [&["gc"][..], &["gc", "--all-unused"], &["gc", "--older-than", "1m"]] {
+        let s = Scene::shaped(FORMAT);
+        let disk = LoopFs::ext4(64).mount(&s.scratch, "disk");
+        let imagelet = Imagelet::shaped(FORMAT, &disk.join("store"));
+        let (name, _) = push_noise(&s, "full/ahead:1", 24 << 20);
+        imagelet.ok(&["pull", &name]);
+        Foreign::leaving(&disk, 0);
+        let before = free(&disk).0;
+        // A round says that it could not free all that the low threshold takes.
+        let later = imagelet.clone().later(180);
+        let done = later.run(args);
+        assert!(done.stdout.contains("although it was protected until"), "{args:?}: {}{}", done.stdout, done.stderr);
+        assert!(imagelet.ids().is_empty() && free(&disk).0 > before + (20 << 20), "{args:?}");
+    }
+}
+
+/// A pod with a container of each image, which are pulled where they are not here.
+fn pod_of(s: &Scene, images: &[&str]) -> String {
+    let container = |(number, image): (usize, &&str)| serde_json::json!({"name": format!("c{number}"), "image": image, "imagePullPolicy": "IfNotPresent"});
+    let containers: Vec<_> = images.iter().enumerate().map(container).collect();
+    let pod = serde_json::json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "both", "namespace": "shop"},
+                                 "spec": {"containers": containers}});
+    let path = s.scratch.join("both.json");
+    std::fs::write(&path, pod.to_string()).expect("written");
+    path.display().to_string()
+}
+
+#[test]
+fn a_pull_takes_no_image_of_its_own_pod() {
+    let f = FullDisk::new(LoopFs::ext4(64), Full::AllButAMebibyte, 0);
+    let (third, id) = push_noise(&f.s, "full/third:1", 8 << 20);
+    // The first one came first, and would go first; the pod needs it.
+    let pod = pod_of(&f.s, &[&f.names[0], &third]);
+    f.imagelet.ok(&["ensure", "-f", &pod]);
+    let mut want = vec![f.ids[0].clone(), id.clone()];
+    let mut here = f.imagelet.ids();
+    want.sort_unstable();
+    here.sort_unstable();
+    assert_eq!(here, want);
+
+    // With nothing else to take it fails, and takes none.
+    let (fourth, _) = push_noise(&f.s, "full/fourth:1", 15 << 20);
+    let pod = pod_of(&f.s, &[&f.names[0], &third, &fourth]);
+    f.imagelet.fails(1, &["ensure", "-f", &pod]);
+    let mut here = f.imagelet.ids();
+    here.sort_unstable();
+    assert_eq!(here, want);
+    f.imagelet.fails(1, &["pull", &f.names[0], &third, &fourth]);
+    let mut here = f.imagelet.ids();
+    here.sort_unstable();
+    assert_eq!(here, want);
+    // By itself it takes what nobody needs just now.
+    f.imagelet.ok(&["pull", &fourth]);
 }

@@ -13,6 +13,7 @@ mod convert;
 mod crowd;
 mod cut_off;
 mod deadlines;
+mod destinations;
 mod documents;
 mod ensure;
 mod explain;

@@ -143,6 +143,50 @@ fn a_making_that_was_cut_off_is_done_again() {
     }
 }
 
+/// What the program keeps in a root also where it needs no store, as when it runs pods on a runtime with images of its own.
+const BESIDE_A_STORE: [&str; 5] =
+    ["pods.lock", "pods/0a1b/volumes/", "image_gc/endpoints/x/", "image_manager/pulling/", "image_manager/pulled/"];
+
+fn lay(root: &Path, name: &str) {
+    match name.strip_suffix('/') {
+        Some(name) => fs::create_dir_all(root.join(name)).expect("create"),
+        None => fs::write(root.join(name), "1234\n").expect("write"),
+    }
+}
+
+#[test]
+fn what_the_program_keeps_beside_a_store_is_in_nobodys_way() {
+    let socket = |root: &Path| std::os::unix::net::UnixListener::bind(root.join("admin.sock")).expect("binds");
+    // Whatever was made so far, in the order of the making, and each by itself.
+    let so_far = (0..=BESIDE_A_STORE.len()).map(|count| &BESIDE_A_STORE[..count]);
+    for laid in so_far.chain(BESIDE_A_STORE.chunks(1)) {
+        for made in [&[][..], &["lock", "ingest/", "layers/"], &["lock", "ingest/", "layers/", "young", "meta.redb"]] {
+            let root = tempfile::tempdir().expect("tempdir");
+            laid.iter().chain(made).for_each(|name| lay(root.path(), name));
+            let _listens = socket(root.path());
+            let store = open(root.path());
+            Image::new("a", &[plain_layer("f", b"x")]).pull(&store, "docker.io/library/a:1");
+            drop(store);
+            assert_eq!(open(root.path()).images().expect("readable").len(), 1, "{laid:?} {made:?}");
+            assert!(laid.iter().all(|name| root.path().join(name).exists()), "{laid:?} stays: {:?}", list(root.path()));
+        }
+    }
+    // It makes nothing foreign ours.
+    let root = tempfile::tempdir().expect("tempdir");
+    BESIDE_A_STORE.iter().for_each(|name| lay(root.path(), name));
+    for foreign in ["letter", "pods.lock.bak", "Pods/", "image_gc2/"] {
+        lay(root.path(), foreign);
+        let before = list(root.path());
+        let error = Store::open(root.path(), options()).expect_err("not a store");
+        let name = foreign.trim_end_matches('/');
+        assert!(matches!(&error, OpenError::NotAStore { found, .. } if found == name), "{error:?}");
+        assert_eq!(list(root.path()), before, "nothing is touched");
+        let path = root.path().join(name);
+        if path.is_dir() { fs::remove_dir(path) } else { fs::remove_file(path) }.expect("removed");
+    }
+    drop(open(root.path()));
+}
+
 #[test]
 fn images_survive_a_reopening_and_leftovers_do_not() {
     let top = tempfile::tempdir().expect("tempdir");

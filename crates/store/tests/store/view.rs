@@ -309,6 +309,30 @@ fn a_copy_can_be_given_up() {
     assert!(matches!(view.copy(&node, &bench.out(), None, options), Err(ViewError::Cancelled)));
 }
 
+#[test]
+fn a_copy_of_a_file_that_fails_leaves_the_file_that_was_there() {
+    let bench = Bench::new();
+    let view = bench.pull(&[Tar::default().file("f", &vec![7; 700_000])]);
+    let out = bench.out();
+    fs::write(out.join("f"), "mine").expect("writes");
+    fs::create_dir(out.join("d")).expect("creates");
+    let node = view.resolve(b"f", false).expect("there");
+    for pieces in 0..3_i32 {
+        let left = std::cell::Cell::new(pieces);
+        let cancelled = || left.replace(left.get() - 1) == 0;
+        let options = CopyOptions { privileged: false, whole: false, cancelled: &cancelled };
+        assert!(matches!(view.copy(&node, &out, Some(b"f"), options), Err(ViewError::Cancelled)));
+        assert_eq!(
+            (fs::read(out.join("f")).expect("reads"), list(&out)),
+            (b"mine".to_vec(), vec!["d".into(), "f".into()])
+        );
+    }
+    let error = copy(&view, "f", &out, Some("d")).expect_err("a directory");
+    assert!(matches!(error, ViewError::InTheWay { .. }), "{error:?}");
+    copy(&view, "f", &out, Some("f")).expect("copies");
+    assert_eq!((fs::read(out.join("f")).expect("reads").len(), list(&out).len()), (700_000, 2));
+}
+
 /// Directories that a layer does not name are as in the layer below, whatever each of the two is on the disk, and whoever could
 /// not be given them.
 #[test]

@@ -126,8 +126,8 @@ pub(super) static ROWS: &[Setting] = &[
         value_name: "DURATION",
         list: None,
         group: Group::Collection,
-        help: "For how long an image stays that `ensure` or `pull` brought; where the containers are known, also any other \
-               that none of them has used so far",
+        help: "For how long an image goes after all others that `ensure` or `pull` brought; where the containers are known, \
+               also any other that none of them has used so far",
         apply: |c, raw| raw.duration(Duration::ZERO..=YEAR).map(|v| c.gc.protect = v),
         show: |c| json!(show_duration(c.gc.protect)),
     },

@@ -7,6 +7,7 @@ use cri_api::{
 };
 use serde_json::json;
 
+use crate::support::Imagelet;
 use crate::support::network::{NODE_IP, get};
 use crate::support::node::Node;
 
@@ -63,4 +64,37 @@ fn the_look_for_what_is_left_sees_what_is_there() {
         let _ = std::fs::remove_dir(entry.path().join(config.linux.cgroup_parent.trim_start_matches('/')));
     }
     assert_eq!(node.left(), Vec::<String>::new());
+}
+
+#[test]
+fn a_root_that_ran_pods_becomes_a_store() {
+    let mut node = Node::idle(&json!({}));
+    let root = node.scene.scratch.join("root");
+    let store = Imagelet::on(&root);
+    node.start();
+    assert!(root.join("pods.lock").exists() && !root.join("version").exists(), "it needs no store");
+    // Killed where it stood, beside it while it runs, and after its end: whoever wants a store makes it.
+    node.kill();
+    store.ok(&["pull", &node.image]);
+    node.start();
+    assert_eq!(store.ids().len(), 1);
+    node.stop();
+    store.ok(&["check"]);
+    store.ok(&["gc", "--all-unused", "--min-age", "0s"]);
+
+    let other = node.scene.scratch.join("other");
+    let endpoint = node.containerd.endpoint();
+    let remote = Imagelet::remote(&endpoint).global("--root", &other.display().to_string());
+    remote.ok(&["pin", "registry.example/**"]);
+    remote.ok(&["pull", &node.image]);
+    Imagelet::on(&other).ok(&["pull", &node.image]);
+    remote.ok(&["gc", "--dry-run", "--all-unused"]);
+
+    // What is not ours is refused, and nothing is made beside it.
+    let foreign = node.scene.scratch.directory("foreign");
+    std::fs::write(foreign.join("pods.lock"), "1").expect("written");
+    std::fs::write(foreign.join("thesis.tex"), "mine").expect("written");
+    let line = Imagelet::on(&foreign).fails(1, &["images"]);
+    assert!(line.contains("neither empty nor a store: it has \"thesis.tex\" in it"), "{line}");
+    assert_eq!(std::fs::read_dir(&foreign).expect("a directory").count(), 2);
 }

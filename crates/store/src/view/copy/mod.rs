@@ -2,7 +2,8 @@
 //!
 //! Nothing is written outside that directory, whatever the image holds and whoever changes the directory meanwhile: everything
 //! is made by name in a directory's descriptor, what is new is made exclusively, and no symbolic link below the directory is
-//! followed. Files replace what is no directory; directories are merged. It does not undo what it has copied when it fails.
+//! followed. Files replace what is no directory; directories are merged. It does not undo what it has copied when it fails, but
+//! a single thing takes the place of another one only when it is whole.
 
 mod dress;
 
@@ -20,6 +21,7 @@ use rustix::io::Errno;
 use super::attributes::Kind;
 use super::error::ViewError;
 use super::{Node, View, join};
+use crate::destination::temporary_name;
 use crate::unpack::Beneath;
 
 /// Bytes copied at a time; as many zeros become a hole.
@@ -74,8 +76,8 @@ impl View {
     /// Copies something: under `name` in the directory `into`, or, of a directory without a name, what it holds.
     ///
     /// # Errors
-    /// The view cannot be read, [`ViewError::Write`], [`ViewError::InTheWay`] or [`ViewError::Cancelled`]. What was copied
-    /// so far stays.
+    /// The view cannot be read, [`ViewError::Write`], [`ViewError::InTheWay`] or [`ViewError::Cancelled`]. Of a directory, what
+    /// was copied so far stays.
     pub fn copy(
         &self,
         node: &Node,
@@ -140,10 +142,31 @@ impl Copier<'_> {
     fn tree(&mut self, node: &Node, name: &[u8]) -> Result<(), ViewError> {
         let base = self.open_base()?;
         if node.stat.kind != Kind::Directory {
-            return self.thing(base.as_fd(), node, name, name);
+            return self.single(base.as_fd(), node, name);
         }
         let fd = self.directory(base.as_fd(), name, name)?;
         self.content(node, name.to_vec(), Some(fd))
+    }
+
+    /// Copies something that is no directory under a name. What has the name stays as it is until the copy is whole.
+    fn single(&mut self, base: BorrowedFd<'_>, node: &Node, name: &[u8]) -> Result<(), ViewError> {
+        let temporary = temporary_name();
+        let before = self.copied.files + self.copied.others;
+        let result = self.thing(base, node, temporary.as_bytes(), name).and_then(|()| {
+            if self.copied.files + self.copied.others == before {
+                // Nothing was made that could have the name.
+                return Ok(());
+            }
+            match rustix::fs::renameat(base, &temporary, base, name) {
+                Err(Errno::ISDIR) => Err(self.a_directory_stays(name)),
+                renamed => renamed.map_err(|error| self.failed("create", name, error)),
+            }
+        });
+        if result.is_err() {
+            // Where it was renamed there is nothing under this name.
+            let _ = rustix::fs::unlinkat(base, &temporary, AtFlags::empty());
+        }
+        result
     }
 
     /// Copies what is in a directory; with its copy given, its attributes as well.
@@ -330,9 +353,7 @@ impl Copier<'_> {
             Err(Errno::EXIST) => {
                 match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
                     Ok(()) | Err(Errno::NOENT) => {}
-                    Err(Errno::ISDIR) => {
-                        return Err(self.in_the_way(path, "is a directory", "nothing but a directory replaces it"));
-                    }
+                    Err(Errno::ISDIR) => return Err(self.a_directory_stays(path)),
                     Err(error) => return Err(self.failed("replace", path, error)),
                 }
                 make()
@@ -357,6 +378,10 @@ impl Copier<'_> {
 
     fn failed(&self, operation: &'static str, path: &[u8], source: impl Into<io::Error>) -> ViewError {
         ViewError::Write { operation, path: self.path_of(path), source: source.into() }
+    }
+
+    fn a_directory_stays(&self, path: &[u8]) -> ViewError {
+        self.in_the_way(path, "is a directory", "nothing but a directory replaces it")
     }
 
     fn in_the_way(&self, path: &[u8], there: &'static str, kept: &'static str) -> ViewError {
