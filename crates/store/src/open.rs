@@ -245,6 +245,7 @@ impl Store {
         };
         let store = Self { inner: Arc::new(inner) };
         store.inner.sweep_at_open()?;
+        store.inner.respell_names()?;
         store.inner.try_sharing().map_err(|source| OpenError::NoSharing {
             root: root.to_owned(),
             way: if options.sharing == Sharing::Reflink { "reflink" } else { "hardlink" },
