@@ -500,6 +500,9 @@ async fn an_image_without_a_name_is_used_as_the_default_says() {
     }
 }
 
+/// What happens to policy or keys, and what is told of it.
+type Change = (fn(&Signed), &'static str);
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_is_withdrawn_while_a_pull_runs_counts_at_the_commit() {
     for format in [store::LayerFormat::Dir, store::LayerFormat::Erofs] {
@@ -508,8 +511,8 @@ async fn a_key_that_is_withdrawn_while_a_pull_runs_counts_at_the_commit() {
         let image = sample();
         let digest = node.registry.push("signed/app", "v1", &image);
         signed.push_signatures("signed/app", &digest, &[signed.signature("signed/app", &digest)]);
-        // What changes once the signatures are verified, and before anything is committed; and what is told of it.
-        let changes: [(fn(&Signed), &str); 4] = [
+        // Once the signatures are verified, and before anything is committed.
+        let changes: [Change; 4] = [
             (|signed| signed.trust(&TestKey::generate()), "it was not made with the key"),
             (|signed| signed.write_policy(&json!([{ "type": "reject" }])), "rejects it"),
             (|signed| fs::write(signed.path("k.pub"), "no key").expect("writes"), "k.pub"),
