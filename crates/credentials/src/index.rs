@@ -86,10 +86,17 @@ impl<T> Index<T> {
     /// The patterns that match, in no order and without the default registry's rule.
     pub(crate) fn find<'a>(&'a self, repository: &str, found: &mut Vec<Found<'a, T>>) {
         let target = Target::of(repository);
-        if !self.literal.is_empty()
-            && let Some((authority, paths)) = self.literal.get_key_value(target.authority)
-        {
-            paths.find(self.mode, authority, target.path, found);
+        if !self.literal.is_empty() {
+            if let Some((authority, paths)) = self.literal.get_key_value(target.authority) {
+                paths.find(self.mode, authority, target.path, found);
+            }
+            // `url:443`, whose port is written only because a name of one part needs one.
+            if target.port == "443"
+                && target.ports().count() > 1
+                && let Some((authority, paths)) = self.literal.get_key_value(target.host)
+            {
+                paths.find(self.mode, authority, target.path, found);
+            }
         }
         if !self.globs.is_empty() && !target.host.starts_with('[') {
             self.globs.find(self.mode, Some(target.host), target, found);
@@ -218,7 +225,7 @@ impl<T> Parts<T> {
     /// Goes down by the parts of `host` that are left. The depth is bounded by the length of a pattern's host.
     fn find<'a>(&'a self, mode: PathMatch, host: Option<&str>, target: Target<'_>, found: &mut Vec<Found<'a, T>>) {
         let Some(host) = host else {
-            if let Some((authority, paths)) = self.ends.get(target.port) {
+            for (authority, paths) in target.ports().filter_map(|port| self.ends.get(port)) {
                 paths.find(mode, authority, target.path, found);
             }
             return;

@@ -238,3 +238,46 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_host_is_the_same_in_every_spelling() {
+    let hosts: [&[&str]; 5] = [
+        &["docker.io", "Docker.io", "https://docker.io:443", "DOCKER.IO:0443"],
+        &["r.example", "R.Example", "r.example:443", "https://R.example:00443/v2/"],
+        &["localhost:5999", "LOCALHOST:5999", "localhost:05999"],
+        &["127.0.0.1:5999", "127.0.0.1:05999", "http://127.0.0.1:005999"],
+        &["[::1]:5999", "[0:0::0001]:05999"],
+    ];
+    for spellings in hosts {
+        for location in spellings {
+            let mut index = Index::new(PathMatch::Segments);
+            index.insert(location, ()).expect(location);
+            for host in spellings {
+                let host = host.trim_start_matches("https://").trim_start_matches("http://").trim_end_matches("/v2/");
+                let name = oci::parse_image_name(&format!("{host}/team/app:1")).expect(host);
+                assert_eq!(index.lookup(&name.repository), [&()], "{location} for {host}");
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_index_finds_what_each_pattern_is_for(
+        locations in prop::collection::vec("(A|b|[*])([.](B|c|[*]))?(:443|:0443|:22)?(/a)?", 0..12),
+        // A name of one part is a host by its port alone.
+        target in "((a|b|localhost)[.](b|c)(:22)?|(a|b|localhost)(:443|:22)|localhost)/a",
+    ) {
+        let mut index = Index::new(PathMatch::Segments);
+        let mut want = Vec::new();
+        for (at, location) in locations.iter().enumerate() {
+            index.insert(location, at).expect("a location");
+            if crate::pattern::matches(location, &target, PathMatch::Segments).expect("a pattern") {
+                want.push(at);
+            }
+        }
+        let mut got: Vec<usize> = index.lookup(&target).into_iter().copied().collect();
+        got.sort_unstable();
+        prop_assert_eq!(got, want, "{} among {:?}", target, locations);
+    }
+}

@@ -1,7 +1,10 @@
 //! [`Pattern`]: the images that a credential or a provider is for, written as `host[:port][/path]` with shell globs in the
-//! parts of the host. The kubelet's rules, but a path ends where a segment ends unless [`PathMatch::Compat`] is asked for.
+//! parts of the host. The kubelet's rules, but a path ends where a segment ends unless [`PathMatch::Compat`] is asked for, and a
+//! host is the same in every spelling, as it is in names of images.
 //!
 //! It knows no index and no credential; the keyring's index and the credential providers call it.
+
+use oci::HostError;
 
 /// Where a pattern's path may end within an image's path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -40,6 +43,9 @@ pub enum BadLocation {
     /// The port is no number.
     #[error("the port is not a number")]
     Port,
+    /// The host has no normal form.
+    #[error(transparent)]
+    Host(#[from] HostError),
     /// Something that no host or path has.
     #[error("there is a character that no host or path of an image has")]
     Character,
@@ -51,6 +57,7 @@ pub enum BadLocation {
     Class,
 }
 
+const HTTPS: &str = "443";
 const MAX_HOST: usize = 253;
 /// The path of an image is at most 255 characters; here it begins with a slash.
 const MAX_PATH: usize = 256;
@@ -111,8 +118,9 @@ impl Pattern {
         if glob && !host.split('.').all(|part| is_complete(part.as_bytes())) {
             return Err(BadLocation::Class);
         }
-        let authority = if port.is_empty() { host } else { authority };
-        Ok(Self { authority: authority.into(), host_end: host.len(), path: path.into(), glob })
+        let authority = normal(host, port, glob)?;
+        let host_end = split_port(&authority).0.len();
+        Ok(Self { authority: authority.into(), host_end, path: path.into(), glob })
     }
 
     /// Host and port as in an image's name.
@@ -143,7 +151,8 @@ impl Pattern {
     #[must_use]
     pub fn matches(&self, repository: &str, mode: PathMatch) -> bool {
         let target = Target::of(repository);
-        if self.port() != target.port || !mode.under(self.path.as_bytes(), target.path.as_bytes()) {
+        if !target.ports().any(|port| port == self.port()) || !mode.under(self.path.as_bytes(), target.path.as_bytes())
+        {
             return false;
         }
         if !self.glob || target.host.starts_with('[') {
@@ -179,6 +188,34 @@ impl<'a> Target<'a> {
         let (authority, path) = split_path(repository);
         let (host, port) = split_port(authority);
         Self { authority: if port.is_empty() { host } else { authority }, host, port, path }
+    }
+
+    /// The ports by which patterns are for it. No port is port 443, but on loopback, where it may be plain HTTP as well.
+    pub(crate) fn ports(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        let same = match self.port {
+            "" => Some(HTTPS),
+            HTTPS => Some(""),
+            _ => None,
+        };
+        std::iter::once(self.port).chain(same.filter(|_| !oci::is_loopback_host(self.authority)))
+    }
+}
+
+/// Host and port of a pattern in the form that those of images have. Where a host has globs, its port stays.
+fn normal(host: &str, port: &str, glob: bool) -> Result<String, HostError> {
+    let lower = host.to_ascii_lowercase();
+    let authority = match port {
+        "" => lower,
+        _ => format!("{lower}:{}", oci::normal_port(port)?),
+    };
+    // A name of one part without a port is no host in an image's name. Names with `_` and `~` are left to whoever has them.
+    if glob || host.contains(['_', '~']) || !authority.contains(['.', ':']) {
+        return Ok(authority);
+    }
+    match oci::normal_host(&authority) {
+        Ok(normal) => Ok(normal.into_owned()),
+        Err(HostError::Format) => Ok(authority),
+        Err(error) => Err(error),
     }
 }
 

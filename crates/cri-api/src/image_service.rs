@@ -9,15 +9,15 @@ use crate::{
 
 /// Where images live: the embedded engine, a remote CRI runtime, or a fake.
 ///
-/// The first six calls are CRI's. The rest is what CRI cannot say; their default answer is `None`, "not known", and
-/// nobody asks which implementation stands behind. Dropping a future gives the call up: a pull ends unless others
+/// The first six calls are CRI's. The rest is what CRI cannot say; their default answer is `None`, "not known", or what
+/// CRI says, and nobody asks which implementation stands behind. Dropping a future gives the call up: a pull ends unless others
 /// wait for the same one, and leaves nothing half visible.
 #[async_trait]
 pub trait ImageService: Send + Sync + 'static {
     /// All images, or the one that the filter resolves to.
     async fn list_images(&self, filter: Option<&ImageFilter>) -> Result<Vec<Image>>;
 
-    /// The image that `image` resolves to; absence is `Ok` with `None` in it.
+    /// The image that `image` resolves to, if it may be used; absence is `Ok` with `None` in it.
     ///
     /// # Errors
     /// `InvalidArgument` for an empty name or an ambiguous short id.
@@ -37,6 +37,15 @@ pub trait ImageService: Send + Sync + 'static {
 
     /// Use of the file systems, from accounting and not from a walk.
     async fn image_fs_info(&self) -> Result<FsInfo>;
+
+    /// The verbose status of an image for those who look at it and do not use it: also of one that must not be used, where
+    /// the implementation tells these apart.
+    ///
+    /// # Errors
+    /// As [`ImageService::image_status`].
+    async fn inspect_image(&self, image: &ImageSpec) -> Result<ImageStatus> {
+        self.image_status(image, true).await
+    }
 
     /// What an image costs on disk, where the implementation knows.
     async fn image_usage(&self, image: &ImageSpec) -> Result<Option<ImageUsage>> {

@@ -93,6 +93,10 @@ impl ImageService for Instrumented {
         self.watched(Operation::ImageStatus, self.service.image_status(image, verbose)).await
     }
 
+    async fn inspect_image(&self, image: &ImageSpec) -> Result<ImageStatus> {
+        self.watched(Operation::ImageStatus, self.service.inspect_image(image)).await
+    }
+
     async fn pull_image(&self, request: PullImageRequest) -> Result<String> {
         let span = tracing::debug_span!("PullImage", image = request.image.image);
         match &self.pulls {

@@ -18,36 +18,82 @@ pub(crate) fn loader(roots: Vec<PathBuf>) -> NamespaceLoader {
     Arc::new(move |domain| load(&roots, domain))
 }
 
-/// The hosts for `domain` by the first directory that exists, or the usual ones.
+/// The hosts for `domain`, in its normal form, by the first directory that exists, or the usual ones.
 fn load(roots: &[PathBuf], domain: &str) -> Result<Namespace, HostsError> {
     // Also the check that the domain has no path in it.
     let defaults = Namespace::default_for(domain)?;
     for root in roots {
         for name in names(domain) {
             let directory = root.join(name);
-            match std::fs::metadata(&directory) {
-                Ok(metadata) if metadata.is_dir() => return from_directory(&directory, domain, defaults),
-                // Not a directory: as if it were not there.
-                Ok(_) => {}
-                Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
-                Err(error) => return Err(unreadable(&directory, error)),
+            if is_directory(&directory)? {
+                return from_directory(&directory, domain, defaults);
             }
+        }
+        if let Some(directory) = in_another_spelling(root, domain)? {
+            return from_directory(&directory, domain, defaults);
+        }
+        let directory = root.join(DEFAULT_DIRECTORY);
+        if is_directory(&directory)? {
+            return from_directory(&directory, domain, defaults);
         }
     }
     Ok(defaults)
 }
 
+/// Returns false for what is no directory, as if it were not there.
+fn is_directory(path: &Path) -> Result<bool, HostsError> {
+    match std::fs::metadata(path) {
+        Ok(metadata) => Ok(metadata.is_dir()),
+        Err(error) if is_absence(&error) => Ok(false),
+        Err(error) => Err(unreadable(path, error)),
+    }
+}
+
+fn is_absence(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
 /// The directory names for a domain, in the order in which they are tried.
 fn names(domain: &str) -> Vec<String> {
-    let mut names = Vec::with_capacity(3);
+    let mut names = Vec::with_capacity(2);
     let port = domain.rsplit_once(':').filter(|(_, port)| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()));
     if let Some((host, port)) = port {
         // For file systems that cannot have a colon in a name.
         names.push(format!("{host}_{port}_"));
     }
     names.push(domain.to_owned());
-    names.push(DEFAULT_DIRECTORY.to_owned());
     names
+}
+
+/// The directory whose name is another spelling of the domain: `Docker.io`, `r.example:443`, `r.example_443_`.
+fn in_another_spelling(root: &Path, domain: &str) -> Result<Option<PathBuf>, HostsError> {
+    let entries = match std::fs::read_dir(root) {
+        Ok(entries) => entries,
+        Err(error) if is_absence(&error) => return Ok(None),
+        Err(error) => return Err(unreadable(root, error)),
+    };
+    let mut found: Option<PathBuf> = None;
+    for entry in entries {
+        let entry = entry.map_err(|error| unreadable(root, error))?;
+        if !entry.file_name().to_str().is_some_and(|name| is_spelling(name, domain)) || !is_directory(&entry.path())? {
+            continue;
+        }
+        if let Some(other) = found.replace(entry.path()) {
+            let message = format!("{} is for the same registry, {domain}", other.display());
+            return Err(unreadable(&entry.path(), io::Error::new(io::ErrorKind::InvalidInput, message)));
+        }
+    }
+    Ok(found)
+}
+
+/// Returns true if a directory of this name is for the domain.
+fn is_spelling(name: &str, domain: &str) -> bool {
+    let with_port = name.strip_suffix('_').and_then(|name| name.rsplit_once('_'));
+    let name = with_port.map_or_else(|| name.to_owned(), |(host, port)| format!("{host}:{port}"));
+    oci::normal_host(&name).is_ok_and(|normal| match &*normal {
+        "index.docker.io" => domain == "docker.io",
+        normal => normal == domain,
+    })
 }
 
 fn from_directory(directory: &Path, domain: &str, defaults: Namespace) -> Result<Namespace, HostsError> {

@@ -36,6 +36,49 @@ fn the_first_directory_wins() {
 }
 
 #[test]
+fn a_directory_is_for_its_host_in_every_spelling() {
+    let hosts: [(&str, &[&str]); 5] = [
+        (
+            "docker.io",
+            &["docker.io", "Docker.io", "docker.io:443", "docker.io_443_", "DOCKER.IO_0443_", "index.docker.io"],
+        ),
+        ("r.example", &["r.example", "R.Example", "r.example:443", "r.example_443_"]),
+        (
+            "localhost:5999",
+            &["localhost_5999_", "localhost:5999", "LOCALHOST:5999", "localhost:05999", "LOCALHOST_05999_"],
+        ),
+        ("127.0.0.1:443", &["127.0.0.1_443_", "127.0.0.1:443", "127.0.0.1:0443"]),
+        ("[::1]:5999", &["[::1]_5999_", "[::1]:5999", "[0:0::0001]:5999", "[::0001]_05999_"]),
+    ];
+    for (domain, spellings) in hosts {
+        for spelling in spellings {
+            let root = tempfile::tempdir().unwrap();
+            write(root.path(), "_default/hosts.toml", &mirror("default"));
+            write(root.path(), "other.example/hosts.toml", &mirror("other"));
+            write(root.path(), &format!("{spelling}/hosts.toml"), &mirror("its-own"));
+            let got = bases(&load(&[root.path().to_owned()], domain).expect(domain));
+            assert_eq!(got[0], "https://its-own/", "{spelling} for {domain}");
+        }
+    }
+    // The normal form goes first; of two other spellings none does.
+    let root = tempfile::tempdir().unwrap();
+    let load = || load(&[root.path().to_owned()], "r.example");
+    write(root.path(), "R.example/hosts.toml", &mirror("upper"));
+    write(root.path(), "127.1/hosts.toml", &mirror("nobody"));
+    write(root.path(), "r.example:443", "no directory");
+    assert_eq!(bases(&load().expect("one"))[0], "https://upper/");
+    write(root.path(), "r.example_443_/hosts.toml", &mirror("port"));
+    let error = load().expect_err("two").to_string();
+    assert!(
+        error.contains("R.example") && error.contains("r.example_443_ ") | error.contains("r.example_443_:"),
+        "{error}"
+    );
+    assert!(error.contains("is for the same registry, r.example"), "{error}");
+    write(root.path(), "r.example/hosts.toml", &mirror("normal"));
+    assert_eq!(bases(&load().expect("its own"))[0], "https://normal/");
+}
+
+#[test]
 fn a_broken_file_is_an_error_with_file_line_and_key() {
     let root = tempfile::tempdir().unwrap();
     let roots = [root.path().to_owned()];

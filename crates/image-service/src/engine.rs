@@ -199,8 +199,8 @@ impl Shared {
             .await
     }
 
-    /// The same, if the signature policy lets it be used by this text where that is a name. An id says which image is meant,
-    /// and not by what name it is used.
+    /// The same, if the signature policy lets it be used by this text: by this name, or by any of its names where the text is
+    /// an id.
     pub(crate) async fn find_usable(self: &Arc<Self>, text: String) -> Result<Option<ImageRecord>> {
         let Some(image) = self.find_whole(text.clone()).await? else { return Ok(None) };
         if self.policy.is_none() {
@@ -208,7 +208,7 @@ impl Shared {
         }
         let shared = Arc::clone(self);
         self.background
-            .run(move || match shared.objection_by_name(&image, &text)? {
+            .run(move || match shared.objection_to_use(&image, &text)? {
                 None => Ok(Some(image)),
                 Some(why) => {
                     tracing::debug!(image = text, %why, "it is here, and may not be used");

@@ -38,12 +38,20 @@ impl ImageService for Engine {
     }
 
     /// An image of which a layer is missing is absent, so that the next pull brings it back. So is one that the signature
-    /// policy does not let be used by this name: the next pull looks for its signatures, or says why not.
+    /// policy does not let be used by this name, or by id where it does by none of its names: the next pull by name looks for
+    /// its signatures, or says why not.
     async fn image_status(&self, image: &ImageSpec, verbose: bool) -> Result<ImageStatus> {
         self.0.check_handler(image)?;
         let Some(record) = self.0.find_usable(image.image.clone()).await? else { return Ok(ImageStatus::default()) };
         let info = if verbose { verbose_info(&record)? } else { BTreeMap::new() };
         Ok(ImageStatus { image: Some(to_image(&record)), info })
+    }
+
+    /// What is on the list can be looked at, whole or not, and whatever the policy says of its use.
+    async fn inspect_image(&self, image: &ImageSpec) -> Result<ImageStatus> {
+        self.0.check_handler(image)?;
+        let Some(record) = self.0.find(image.image.clone()).await? else { return Ok(ImageStatus::default()) };
+        Ok(ImageStatus { image: Some(to_image(&record)), info: verbose_info(&record)? })
     }
 
     /// Always asks the registry what the reference stands for, also by digest and also when all of it is here, since the

@@ -13,6 +13,7 @@ mod digest;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
 mod grammar;
+mod host;
 mod manifest;
 pub mod media_type;
 mod platform;
@@ -23,6 +24,7 @@ pub use auth::{RegistryAuth, Secret};
 pub use config::{ConfigError, ImageConfig, RootFs, RunConfig};
 pub use descriptor::Descriptor;
 pub use digest::{Algorithm, Digest, DigestError, Hasher, Verifier, VerifyError, chain_id};
+pub use host::{HostError, is_loopback_host, normal_host, normal_port};
 pub use manifest::{Document, Index, Manifest, ManifestError};
 pub use platform::{Platform, PlatformError};
 pub use reference::{

@@ -2,12 +2,13 @@
 //! one: [`parse_image_name`] (normal form), [`apply_default_tag`] (what CRI is sent) and [`trim_tag_and_digest`] (keys
 //! of credential mappings). Error texts are those of the peers, because people search for them.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
 use crate::grammar::{FirstComponent, first_component, is_digest_text, is_domain, is_tag, path_end};
-use crate::{Digest, DigestError};
+use crate::{Digest, DigestError, HostError, host};
 
 const DEFAULT_DOMAIN: &str = "docker.io";
 const LEGACY_DEFAULT_DOMAIN: &str = "index.docker.io";
@@ -36,6 +37,14 @@ pub enum ReferenceError {
     /// The path is longer than 255 characters.
     #[error("repository name must not be more than 255 characters")]
     TooLong,
+    /// The registry's host has no normal form.
+    #[error("invalid reference format: host {host:?}: {why}")]
+    Host {
+        /// The host as it was given.
+        host: String,
+        /// What is wrong with it.
+        why: HostError,
+    },
     /// The digest is not one.
     #[error(transparent)]
     Digest(#[from] DigestError),
@@ -51,7 +60,8 @@ pub struct ImageNameError {
     pub source: ReferenceError,
 }
 
-/// A parsed image name in normal form: always with a domain, tag and digest only where the text had them.
+/// A parsed image name in normal form: always with a domain, which is in the normal form of hosts
+/// ([`normal_host`](crate::normal_host)); tag and digest only where the text had them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reference {
     /// Domain and path in one text, since most who ask want both.
@@ -62,7 +72,8 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// Parses `text` as the peers do: `busybox` is `docker.io/library/busybox`. No default tag is added.
+    /// Parses `text` as the peers do: `busybox` is `docker.io/library/busybox`. No default tag is added. Unlike the peers it
+    /// takes every spelling of a host for the same: `Docker.io:443/busybox` is `docker.io/library/busybox` as well.
     ///
     /// # Errors
     /// See [`ReferenceError`].
@@ -252,7 +263,7 @@ fn plain_name_end(text: &str) -> Result<usize, ReferenceError> {
 
 /// A checked name in normal form, still lying in its text.
 struct Normal<'a> {
-    domain: &'a str,
+    domain: Cow<'a, str>,
     /// `library/` where the default registry leaves it out.
     official: &'static str,
     path: &'a str,
@@ -268,8 +279,13 @@ impl<'a> Normal<'a> {
         if text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
             return Err(ReferenceError::Identifier(text.to_owned()));
         }
-        let (domain, official, remainder) = split_domain(text);
-        Self::checked(domain, official, remainder).map_err(|error| {
+        let (domain, remainder) = split_domain(text);
+        let domain = normal_domain(domain);
+        let official = match &domain {
+            Ok(domain) if domain == DEFAULT_DOMAIN && !remainder.contains('/') => OFFICIAL_PREFIX,
+            _ => "",
+        };
+        domain.and_then(|domain| Self::checked(domain, official, remainder)).map_err(|error| {
             // Told before anything else that is wrong; a path that fits has none, so that only errors pay for the look.
             let before_tag = remainder.split(':').next().unwrap_or_default();
             match before_tag.contains(char::is_uppercase) {
@@ -279,11 +295,8 @@ impl<'a> Normal<'a> {
         })
     }
 
-    fn checked(domain: &'a str, official: &'static str, remainder: &'a str) -> Result<Self, ReferenceError> {
+    fn checked(domain: Cow<'a, str>, official: &'static str, remainder: &'a str) -> Result<Self, ReferenceError> {
         let Parts { path, tag, digest } = Parts::split(remainder)?;
-        if !is_domain(domain) {
-            return Err(ReferenceError::Format);
-        }
         Parts::check(official.len() + path.len(), digest)?;
         Ok(Self { domain, official, path, tag, digest })
     }
@@ -291,7 +304,7 @@ impl<'a> Normal<'a> {
     fn repository(&self) -> String {
         let Self { domain, official, path, .. } = self;
         let mut repository = String::with_capacity(domain.len() + 1 + official.len() + path.len());
-        for part in [*domain, "/", *official, *path] {
+        for part in [&**domain, "/", *official, *path] {
             repository.push_str(part);
         }
         repository
@@ -303,21 +316,26 @@ impl<'a> Normal<'a> {
     }
 }
 
-/// Domain, what is to be put before the remainder, and the remainder. The part before the first slash is a domain only if
-/// it looks like one.
-fn split_domain(text: &str) -> (&str, &'static str, &str) {
+/// Domain and remainder. The part before the first slash is a domain only if it looks like one.
+fn split_domain(text: &str) -> (&str, &str) {
     let is_domain = |first: &str, looks| match looks {
         FirstComponent::Domain => true,
         FirstComponent::Plain => first == "localhost",
         FirstComponent::Foreign => first.to_lowercase() != first,
     };
-    let (domain, remainder) = match first_component(text) {
+    match first_component(text) {
         Some((first, looks)) if is_domain(first, looks) => (first, &text[first.len() + 1..]),
         _ => (DEFAULT_DOMAIN, text),
-    };
-    let domain = if domain == LEGACY_DEFAULT_DOMAIN { DEFAULT_DOMAIN } else { domain };
-    let official = if domain == DEFAULT_DOMAIN && !remainder.contains('/') { OFFICIAL_PREFIX } else { "" };
-    (domain, official, remainder)
+    }
+}
+
+/// The domain in the normal form of hosts, with the default registry's one name.
+fn normal_domain(domain: &str) -> Result<Cow<'_, str>, ReferenceError> {
+    if !is_domain(domain) {
+        return Err(ReferenceError::Format);
+    }
+    let normal = host::normal(domain).map_err(|why| ReferenceError::Host { host: domain.to_owned(), why })?;
+    Ok(if normal == LEGACY_DEFAULT_DOMAIN { Cow::Borrowed(DEFAULT_DOMAIN) } else { normal })
 }
 
 /// `path[:tag][@digest]` cut into its parts, each of which has the right form.

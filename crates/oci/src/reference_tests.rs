@@ -71,7 +71,17 @@ fn normal_forms() {
         ("index.docker.io/a/b", "docker.io/a/b"),
         ("localhost/foo", "localhost/foo"),
         ("localhost:5000/foo", "localhost:5000/foo"),
-        ("FOO/bar", "FOO/bar"),
+        ("FOO/bar", "foo:443/bar"),
+        ("foo:443/bar", "foo:443/bar"),
+        ("FOO:5/bar", "foo:5/bar"),
+        ("LOCALHOST/foo", "localhost/foo"),
+        ("LOCALHOST:5999/foo", "localhost:5999/foo"),
+        ("127.0.0.1:05999/foo", "127.0.0.1:5999/foo"),
+        ("Docker.io/busybox", "docker.io/library/busybox"),
+        ("docker.io:443/busybox", "docker.io/library/busybox"),
+        ("INDEX.docker.io:0443/a/b", "docker.io/a/b"),
+        ("[0:0::1]:5000/x", "[::1]:5000/x"),
+        ("2130706433/x", "docker.io/2130706433/x"),
         ("a.b/c", "a.b/c"),
         ("127.0.0.1:5000/x/y__z/a--b.c_d:T_.-1", "127.0.0.1:5000/x/y__z/a--b.c_d:T_.-1"),
         ("[::1]:5000/x", "[::1]:5000/x"),
@@ -116,6 +126,19 @@ fn refused() {
         assert_eq!(Reference::parse(text), Err(want), "{text}");
     }
     assert_eq!(Reference::parse(&upper), Err(ReferenceError::Digest(DigestError::Format)));
+    for (host, why) in [
+        ("127.1", HostError::Ipv4),
+        ("2130706433:5999", HostError::Ipv4),
+        ("a.example:0", HostError::Port),
+        ("a.example:70000", HostError::Port),
+        ("[::ffff:7f00:1]:5999", HostError::Mapped),
+    ] {
+        let text = format!("{host}/x:1");
+        let error = parse_image_name(&text).expect_err(host);
+        assert_eq!(error.source, ReferenceError::Host { host: host.into(), why }, "{host}");
+        let begins = format!("couldn't parse image name {text:?}: invalid reference format: host {host:?}: ");
+        assert!(error.to_string().starts_with(&begins), "{error}");
+    }
 }
 
 #[test]
@@ -162,7 +185,7 @@ fn digest_wins_over_tag_in_the_canonical_form() {
 proptest! {
     #[test]
     fn display_parses_back(
-        domain in "(localhost|[a-z][a-z0-9-]{0,8}[a-z0-9]\\.[a-z]{2,3})(:[0-9]{1,5})?",
+        domain in "(localhost|[a-z][a-z0-9-]{0,8}[a-z0-9]\\.[a-z]{2,3})(:[1-3][0-9]{0,4})?",
         path in "[a-z0-9]{1,8}(([._]|__|-{1,3})[a-z0-9]{1,5}){0,3}(/[a-z0-9]{1,8}){0,3}",
         tag in proptest::option::of("[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"),
         digest in any::<bool>(),

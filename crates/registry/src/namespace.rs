@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use url::Url;
 
-use crate::address::{Class, class_of};
 use crate::hosts::HostsError;
 use crate::redact;
 
@@ -146,11 +145,11 @@ impl Namespace {
                 && url.host().is_some();
             if plain { Ok(url) } else { Err(bad()) }
         };
-        let https = base("https")?;
-        let schemes: &[&str] = match (class_of(&https), explicit_port(domain)) {
-            (Class::Loopback, Some(443)) => &["https"],
-            (Class::Loopback, Some(_)) => &["http"],
-            (Class::Loopback, None) => &["https", "http"],
+        // By the rule that decides where a name keeps its port 443: else leaving it out would lead elsewhere.
+        let schemes: &[&str] = match (oci::is_loopback_host(domain), explicit_port(domain)) {
+            (true, Some(443)) => &["https"],
+            (true, Some(_)) => &["http"],
+            (true, None) => &["https", "http"],
             _ => &["https"],
         };
         let hosts =
@@ -193,6 +192,35 @@ mod tests {
         }
         for bad in ["", "a/b", "u@h", "h?x", "h:port", "a b"] {
             assert!(Namespace::default_for(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_host_in_its_normal_form_leads_where_it_led() {
+        let hosts = [
+            "docker.io",
+            "quay.io",
+            "localhost",
+            "a.localhost",
+            "127.0.0.1",
+            "10.0.0.1",
+            "[::1]",
+            "[2001:db8::1]",
+            "[64:ff9b::7f00:1]",
+            "[2002:7f00:1::]",
+            "url",
+        ];
+        for host in hosts {
+            for port in ["", ":443", ":80", ":5000"] {
+                let domain = format!("{host}{port}");
+                let normal = oci::normal_host(&domain).expect("a host");
+                let places = |domain: &str| -> Vec<Url> {
+                    Namespace::default_for(domain).expect("a domain").hosts.into_iter().map(|host| host.base).collect()
+                };
+                // By port 443 of the name that people know, too.
+                let before = if domain == "docker.io:443" { places("docker.io") } else { places(&domain) };
+                assert_eq!(places(&normal), before, "{domain} and {normal}");
+            }
         }
     }
 

@@ -336,6 +336,8 @@ fn is_for(auth: &RegistryAuth, upstream: bool, base: &Url) -> bool {
         return false;
     }
     let server = server_host(&auth.server_address);
+    // What is no host in an image's name is none here: a parser of URLs takes `127.1` for an address.
+    let Ok(_) = oci::normal_host(&server) else { return false };
     // `host:443` and `host` are the same over HTTPS, `host:80` and `host` over HTTP.
     let Ok(server) = Url::parse(&format!("{}://{server}/", base.scheme())) else { return false };
     let (Some(theirs), Some(own)) = (server.host_str(), base.host_str()) else { return false };
@@ -377,6 +379,9 @@ mod tests {
             ("user@r.example", true, "https://r.example", true),
             ("r.example", true, "https://sub.r.example", false),
             ("///", true, "https://r.example", false),
+            ("R.example:0443", true, "https://r.example", true),
+            ("127.1:5000", true, "http://127.0.0.1:5000", false),
+            ("0x7f000001:5000", true, "http://127.0.0.1:5000", false),
         ];
         for (server, upstream, base, want) in cases {
             let auth = RegistryAuth { server_address: server.into(), ..RegistryAuth::basic("u", "p") };

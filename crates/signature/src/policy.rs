@@ -140,11 +140,24 @@ impl fmt::Display for Scope {
     }
 }
 
+/// The host by which scopes are looked up, of one in its normal form. `localhost` leads to port 443 and then to port 80, so
+/// that a rule for one of the three is one for all: else what is demanded of one would not be of the same registry by another.
+pub(crate) fn host_of_scopes(host: &str) -> &str {
+    let bare = host.strip_suffix(":443").or_else(|| host.strip_suffix(":80"));
+    match bare.filter(|_| oci::is_loopback_host(host)) {
+        Some(bare) => bare,
+        None if host == "index.docker.io" => "docker.io",
+        None => host,
+    }
+}
+
 /// The scopes that a name lies in, the narrowest first: the reference, the repository, what stands above it, the host with
 /// its port, domains above the host, everything.
 fn scopes_of(image: &Reference) -> Vec<String> {
-    let mut scopes = vec![image.to_string()];
-    let mut rest = image.repository();
+    let host = host_of_scopes(image.domain());
+    let below = |name: String| format!("{host}{}", &name[image.domain().len()..]);
+    let mut scopes = vec![below(image.to_string())];
+    let mut rest = below(image.repository());
     while let Some((above, _)) = rest.rsplit_once('/') {
         let above = above.to_owned();
         scopes.push(std::mem::replace(&mut rest, above));
@@ -201,5 +214,22 @@ mod tests {
         assert_eq!(*policy(&["docker.io/library"]).rule(&short).scope(), Scope::Docker("docker.io/library".into()));
         assert_eq!(*policy(&["", "docker.io"]).unnamed().scope(), Scope::Docker(String::new()));
         assert_eq!(*policy(&["docker.io"]).unnamed().scope(), Scope::Default);
+    }
+
+    #[test]
+    fn the_ports_of_a_loopback_host_without_one_are_one_scope() {
+        for (host, want) in [
+            ("localhost", "localhost"),
+            ("localhost:443", "localhost"),
+            ("localhost:80", "localhost"),
+            ("[::1]:443", "[::1]"),
+            ("127.0.0.1:80", "127.0.0.1"),
+            ("localhost:5000", "localhost:5000"),
+            ("localhost:8080", "localhost:8080"),
+            ("r.example:80", "r.example:80"),
+            ("url:443", "url:443"),
+        ] {
+            assert_eq!(host_of_scopes(host), want);
+        }
     }
 }

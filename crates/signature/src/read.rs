@@ -5,14 +5,14 @@
 //! Only `default` and `transports.docker` are used, because only what has a registry's name is pulled or found here. The
 //! other transports of containers/image are known by name; what stands under them is not read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use crate::policy::{Policy, Requirement, Signed};
+use crate::policy::{Policy, Requirement, Signed, host_of_scopes};
 use crate::written::Written;
 
 /// So many keys may stand for each other in one demand.
@@ -182,21 +182,35 @@ impl<'de> Deserialize<'de> for Scopes {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Scopes, A::Error> {
-                let mut scopes = BTreeMap::new();
+                let (mut scopes, mut written) = (BTreeMap::new(), BTreeSet::new());
                 while let Some(scope) = map.next_key::<String>()? {
                     let part = format!("{scope:?}");
-                    if scopes.contains_key(&scope) {
+                    if !written.insert(scope.clone()) {
                         return Err(A::Error::custom(format_args!("it has {part} twice")));
                     }
-                    check_scope(&scope).map_err(|why| within(&part, A::Error::custom(why)))?;
+                    let normal = normal_scope(&scope).map_err(|why| within(&part, A::Error::custom(why)))?;
+                    if scopes.contains_key(&normal) {
+                        return Err(A::Error::custom(format_args!("it has {normal:?} twice, once written {part}")));
+                    }
                     let list = map.next_value().map_err(|e| within(&part, e))?;
-                    scopes.insert(scope, list);
+                    scopes.insert(normal, list);
                 }
                 Ok(Scopes(scopes))
             }
         }
         deserializer.deserialize_map(Visit)
     }
+}
+
+/// The scope with its host in the form by which scopes are looked up.
+fn normal_scope(scope: &str) -> Result<String, String> {
+    check_scope(scope)?;
+    if scope.is_empty() || scope.starts_with('*') {
+        return Ok(scope.to_ascii_lowercase());
+    }
+    let (host, below) = scope.split_at(scope.find('/').unwrap_or(scope.len()));
+    let normal = oci::normal_host(host).map_err(|why| format!("host {host:?}: {why}"))?;
+    Ok(format!("{}{below}", host_of_scopes(&normal)))
 }
 
 /// Scopes that no image lies in are mistakes.

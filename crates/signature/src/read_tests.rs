@@ -57,6 +57,56 @@ fn a_policy_as_it_is_in_the_field() {
     assert_eq!((only.unnamed().scope(), only.unnamed().demand()), (&Scope::Default, Demand::Refused));
 }
 
+/// A policy that rejects what lies in these scopes, and nothing else.
+fn rejects(scopes: &[&str]) -> Result<Policy, PolicyError> {
+    let scopes: Vec<String> = scopes.iter().map(|scope| format!("{scope:?}:[{{\"type\":\"reject\"}}]")).collect();
+    let docker = scopes.join(",");
+    parse(&format!(
+        "{{\"default\":[{{\"type\":\"insecureAcceptAnything\"}}],\"transports\":{{\"docker\":{{{docker}}}}}}}"
+    ))
+}
+
+#[test]
+fn no_spelling_of_a_host_evades_a_scope() {
+    let hosts: [&[&str]; 7] = [
+        &["localhost:5999", "LOCALHOST:5999", "localhost:05999", "LocalHost:0005999"],
+        &["127.0.0.1:5999", "127.0.0.1:05999"],
+        &["docker.io", "Docker.io", "docker.io:443", "DOCKER.IO:0443", "index.docker.io", "Index.Docker.io:443"],
+        &["r.example", "R.Example", "r.example:443", "R.EXAMPLE:00443"],
+        &["[::1]:5999", "[0:0:0:0:0:0:0:1]:5999", "[::0001]:05999"],
+        // Without a port it leads to the one and then to the other.
+        &["localhost", "LOCALHOST", "localhost:443", "localhost:80", "localhost:0080"],
+        &["url:443", "URL", "URL:443"],
+    ];
+    for spellings in hosts {
+        for scope in spellings {
+            for below in ["", "/team", "/team/app", "/team/app:1"] {
+                let policy = rejects(&[&format!("{scope}{below}")]).expect("a policy");
+                for host in spellings {
+                    let image = oci::Reference::parse(&format!("{host}/team/app:1")).expect("a reference");
+                    assert_eq!(policy.rule(&image).demand(), Demand::Refused, "{image} in {scope}{below}");
+                }
+            }
+        }
+    }
+    // What has no normal form is no name of an image, and no scope.
+    for host in
+        ["127.1:5999", "0x7f.1:5999", "2130706433:5999", "0177.0.0.1:5999", "[::ffff:7f00:1]:5999", "r.example:0"]
+    {
+        assert!(oci::Reference::parse(&format!("{host}/team/app:1")).is_err(), "{host}");
+        let error = rejects(&[&format!("{host}/team")]).expect_err(host).to_string();
+        assert!(
+            error.contains(&format!("\"{host}/team\"")) && error.contains(&format!("host \"{host}\": ")),
+            "{error}"
+        );
+    }
+    let policy = rejects(&["*.Example.COM"]).expect("a policy");
+    let image = oci::Reference::parse("A.example.com:443/x:1").expect("a reference");
+    assert_eq!(policy.rule(&image).demand(), Demand::Refused);
+    let error = rejects(&["r.example/team", "R.example:443/team"]).expect_err("twice").to_string();
+    assert!(error.contains("it has \"r.example/team\" twice, once written \"R.example:443/team\""), "{error}");
+}
+
 #[test]
 fn what_is_wrong_is_named_with_its_place() {
     let signed = |rest: &str| with(&format!("[{{\"type\": \"sigstoreSigned\"{rest}}}]"));

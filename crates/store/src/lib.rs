@@ -35,6 +35,7 @@ mod records;
 mod remove;
 mod remove_tree;
 mod reserve;
+mod respell;
 mod shape;
 mod share;
 mod shares;

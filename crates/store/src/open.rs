@@ -244,6 +244,7 @@ impl Store {
         };
         let store = Self { inner: Arc::new(inner) };
         store.inner.sweep_at_open()?;
+        store.inner.respell_names()?;
         store.inner.report_unverified_names()?;
         store.inner.try_sharing().map_err(|source| OpenError::NoSharing {
             root: root.to_owned(),

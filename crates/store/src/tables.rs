@@ -246,6 +246,15 @@ pub(crate) trait Records {
         self.table(NAMES)?.get(name)?.map(|value| image_id(value.value())).transpose()
     }
 
+    fn names(&self) -> Result<Vec<(String, Digest)>, DbError> {
+        let mut found = Vec::new();
+        for row in self.table(NAMES)?.iter()? {
+            let (name, id) = row?;
+            found.push((name.value().to_owned(), image_id(id.value())?));
+        }
+        Ok(found)
+    }
+
     fn mounts(&self) -> Result<Vec<(PathBuf, MountEntry)>, DbError> {
         use std::os::unix::ffi::OsStringExt;
         let mut found = Vec::new();

@@ -1,5 +1,6 @@
 //! [`KeepRule`] and [`Pins`]: what stays by the word of whoever runs the node. Patterns over names and ids; pure.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -22,7 +23,7 @@ pub struct Pattern {
 /// What a pattern looks at.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Of {
-    /// Names, in normal form: `docker.io/library/busybox:*`; and ids.
+    /// Names, in normal form: `docker.io/library/busybox:*`; and ids. A host in any spelling is the same host.
     Name(String),
     Label {
         key: String,
@@ -45,16 +46,16 @@ pub struct Known<'a> {
 #[error("image pattern {text:?}: {problem}")]
 pub struct PatternError {
     text: String,
-    problem: &'static str,
+    problem: String,
 }
 
 impl Pattern {
     /// Reads a pattern.
     ///
     /// # Errors
-    /// It is empty, or has white space in it.
+    /// It is empty, or has white space in it, or a host that has no normal form.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
-        let wrong = |problem| Err(PatternError { text: text.to_owned(), problem });
+        let wrong = |problem: &str| Err(PatternError { text: text.to_owned(), problem: problem.to_owned() });
         if text.is_empty() {
             return wrong("it is empty");
         }
@@ -62,7 +63,10 @@ impl Pattern {
             return wrong("there is white space in it");
         }
         let of = match text.split_once('=') {
-            None => Of::Name(normal(text)),
+            None => match normal(text) {
+                Ok(normal) => Of::Name(normal),
+                Err(problem) => return wrong(&problem),
+            },
             Some(("namespace", name)) if !name.is_empty() => Of::Namespace(name.to_owned()),
             Some((key, value)) => match key.strip_prefix("label.").filter(|key| !key.is_empty()) {
                 Some(key) => Of::Label { key: key.to_owned(), value: value.to_owned() },
@@ -118,6 +122,12 @@ impl Pattern {
 }
 
 fn matches_name(normal: &str, name: &str) -> bool {
+    // A runtime may list a name as it was asked for.
+    let (host, below) = name.split_at(name.find('/').unwrap_or(0));
+    let name = &*match oci::normal_host(host) {
+        Ok(spelled) if spelled != host && !below.is_empty() => Cow::Owned(format!("{spelled}{below}")),
+        _ => Cow::Borrowed(name),
+    };
     glob(normal.as_bytes(), name.as_bytes())
         // A digest stands for every name of its repository.
         || name.split_once('@').is_some_and(|(repository, _)| {
@@ -128,8 +138,12 @@ fn matches_name(normal: &str, name: &str) -> bool {
 impl TryFrom<String> for Pattern {
     type Error = PatternError;
 
+    /// Pins that were stored. One whose host has no normal form, which no image has any more, is no reason to lose the others.
     fn try_from(text: String) -> Result<Self, PatternError> {
-        Self::parse(&text)
+        Self::parse(&text).or_else(|error| match normal(&text) {
+            Err(_) if !text.contains('=') => Ok(Self { of: Of::Name(text.clone()), text }),
+            _ => Err(error),
+        })
     }
 }
 
@@ -151,18 +165,38 @@ impl fmt::Debug for Pattern {
     }
 }
 
-/// The pattern in the form in which names are recorded: with registry, and with any tag where it has none.
-fn normal(text: &str) -> String {
+/// The pattern in the form in which names are recorded: with registry, its host in the normal form, and with any tag where it
+/// has none.
+fn normal(text: &str) -> Result<String, String> {
     let (first, rest) = text.split_once('/').unwrap_or(("", text));
     let is_domain = first.contains(['.', ':', '*']) || first == "localhost" || first.chars().any(char::is_uppercase);
     let named = match (first, is_domain) {
         ("", _) => format!("docker.io/library/{text}"),
         (_, false) => format!("docker.io/{text}"),
-        ("index.docker.io", true) => format!("docker.io/{rest}"),
-        (_, true) => text.to_owned(),
+        (_, true) => match normal_host(first)?.as_str() {
+            "index.docker.io" => format!("docker.io/{rest}"),
+            host => format!("{host}/{rest}"),
+        },
     };
     let last = named.rsplit('/').next().unwrap_or_default();
-    if last.contains([':', '@']) || last == "**" { named } else { named + ":*" }
+    Ok(if last.contains([':', '@']) || last == "**" { named } else { named + ":*" })
+}
+
+/// The same of a host, in which stars may stand.
+fn normal_host(host: &str) -> Result<String, String> {
+    let failed = |why: oci::HostError| format!("host {host:?}: {why}");
+    if !host.contains('*') {
+        return oci::normal_host(host).map(Cow::into_owned).map_err(failed);
+    }
+    let lower = host.to_ascii_lowercase();
+    let Some((name, port)) = lower.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit())) else {
+        return Ok(lower);
+    };
+    match oci::normal_port(port).map_err(failed)? {
+        "443" if name.contains('.') => Ok(name.to_owned()),
+        "443" => Err(format!("host {host:?}: port 443 is left out of names, and so it is here")),
+        port => Ok(format!("{name}:{port}")),
+    }
 }
 
 /// Whether a text fits: `*` is any text without `/`, `**` any text.
@@ -295,6 +329,49 @@ mod tests {
             let error = Pattern::parse(text).expect_err("refused").to_string();
             assert!(error.starts_with(&format!("image pattern {text:?}: ")), "{error}");
         }
+    }
+
+    #[test]
+    fn a_host_is_the_same_in_every_spelling() {
+        let hosts: [&[&str]; 5] = [
+            &["localhost:5999", "LOCALHOST:5999", "LocalHost:05999"],
+            &["127.0.0.1:5999", "127.0.0.1:05999"],
+            &["docker.io", "Docker.io", "docker.io:443", "Index.docker.io:0443"],
+            &["a.r.example", "A.R.Example", "a.r.example:443"],
+            &["[::1]:5999", "[0:0::1]:05999"],
+        ];
+        for spellings in hosts {
+            for pattern in spellings {
+                let rule = Pattern::parse(&format!("{pattern}/team/*")).expect("a pattern");
+                assert_eq!(rule.as_str(), format!("{pattern}/team/*"), "as it was written");
+                for host in spellings {
+                    // Images of a runtime that leaves names as they were written, too.
+                    let image = Image { repo_tags: vec![format!("{host}/team/app:1")], ..Image::default() };
+                    assert!(
+                        rule.matches(&image) || host.to_ascii_lowercase().starts_with("index."),
+                        "{host} by {rule}"
+                    );
+                }
+            }
+        }
+        let image = Image { repo_tags: vec!["a.r.example/team/app:1".into()], ..Image::default() };
+        for text in ["*.R.Example/team/*", "*.r.example:443/team/app", "*/team/*"] {
+            assert!(Pattern::parse(text).expect("a pattern").matches(&image), "{text}");
+        }
+        for text in [
+            "127.1/x",
+            "127.1:5999/**",
+            "2130706433:1/x",
+            "0177.0.0.1/x",
+            "r.example:0/x",
+            "*.example:70000/x",
+            "*:443/x",
+        ] {
+            let error = Pattern::parse(text).expect_err("refused").to_string();
+            assert!(error.starts_with(&format!("image pattern {text:?}: host ")), "{error}");
+        }
+        let stored: Pins = serde_json::from_str(r#"["127.1/x","busybox"]"#).expect("pins of an earlier version");
+        assert_eq!(stored.iter().map(Pattern::as_str).collect::<Vec<_>>(), ["127.1/x", "busybox"]);
     }
 
     #[test]

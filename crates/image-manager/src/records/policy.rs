@@ -2,6 +2,7 @@
 //! which they are not. Pure; names, patterns and error texts are the kubelet's
 //! (`imagePullCredentialsVerificationPolicy`, `preloadedImagesVerificationAllowlist`).
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use oci::{ReferenceError, trim_tag_and_digest};
@@ -47,7 +48,8 @@ impl VerificationPolicy {
 }
 
 /// Images for which credentials are not verified: names without tag and digest, or prefixes that end in `/*`. A name
-/// is matched as it is spelled; `nginx` and `docker.io/library/nginx` are two names, as in the kubelet.
+/// is matched as it is spelled, but for its host, which is the same in every spelling; `nginx` and
+/// `docker.io/library/nginx` are two names, as in the kubelet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allowlist {
     names: BTreeSet<String>,
@@ -106,28 +108,42 @@ impl Allowlist {
         }
         match prefix {
             Some("/") => return Err(AllowlistError::NoHost),
-            Some(prefix) => self.prefixes.push(prefix.to_owned()),
+            Some(prefix) => self.prefixes.push(with_normal_host(prefix)?.into_owned()),
             None => {
                 let name = trim_tag_and_digest(pattern).map_err(AllowlistError::Name)?;
                 if name != pattern {
                     return Err(AllowlistError::TagOrDigest(pattern.to_owned()));
                 }
-                self.names.insert(name);
+                self.names.insert(with_normal_host(&name)?.into_owned());
             }
         }
         Ok(())
     }
 
     fn matches(&self, image: &str) -> bool {
-        let name = match trim_tag_and_digest(image) {
+        let name = trim_tag_and_digest(image).map_err(AllowlistError::Name);
+        let name = match name.as_deref().map_err(Clone::clone).and_then(with_normal_host) {
             Ok(name) => name,
             Err(error) => {
                 tracing::warn!(image, %error, "cannot look for an image on the allowlist");
                 return false;
             }
         };
-        self.names.contains(&name) || self.prefixes.iter().any(|prefix| name.starts_with(prefix.as_str()))
+        self.names.contains(&*name) || self.prefixes.iter().any(|prefix| name.starts_with(prefix.as_str()))
     }
+}
+
+/// The text with the normal form of its host, where what stands before the first slash can only be one.
+fn with_normal_host(text: &str) -> Result<Cow<'_, str>, AllowlistError> {
+    let (host, below) = text.split_at(text.find('/').unwrap_or(0));
+    if !host.contains(['.', ':']) && !host.bytes().any(|b| b.is_ascii_uppercase()) {
+        return Ok(Cow::Borrowed(text));
+    }
+    let failed = |why| AllowlistError::Name(ReferenceError::Host { host: host.to_owned(), why });
+    Ok(match oci::normal_host(host).map_err(failed)? {
+        normal if normal == host => Cow::Borrowed(text),
+        normal => Cow::Owned(format!("{normal}{below}")),
+    })
 }
 
 #[cfg(test)]

@@ -219,6 +219,23 @@ fn a_prefix_ends_where_a_segment_does() {
     }
 }
 
+#[test]
+fn a_host_is_the_same_in_every_spelling() {
+    let spellings = ["docker.io", "Docker.io", "docker.io:443"];
+    for listed in spellings {
+        for host in spellings {
+            for pattern in [format!("{listed}/team/*"), format!("{listed}/team/app")] {
+                let list = parse(&[&pattern]).expect("a list");
+                assert!(list.matches(&format!("{host}/team/app:1")), "{host} on {pattern}");
+                assert!(!list.matches(&format!("{host}/teams/app:1")), "{host} on {pattern}");
+            }
+        }
+    }
+    let error = parse(&["127.1/*"]).expect_err("no host").to_string();
+    assert!(error.contains("host \"127.1\": "), "{error}");
+    assert!(!parse(&["127.0.0.1/*"]).expect("a list").matches("127.1/app"));
+}
+
 fn parse(patterns: &[&str]) -> Result<Allowlist, AllowlistError> {
     Allowlist::parse(&patterns.iter().map(|&pattern| pattern.to_owned()).collect::<Vec<_>>())
 }

@@ -128,6 +128,8 @@ impl PullJob {
             chosen: &chosen,
             name,
             names,
+            digests: digests(&resolved, &chosen),
+            reference: Some(&reference),
             signatures,
             before_visible,
             hub: &context.hub,
@@ -144,6 +146,10 @@ pub(crate) struct Incoming<'a> {
     pub(crate) chosen: &'a Chosen,
     pub(crate) name: &'a str,
     pub(crate) names: Names,
+    /// The name by which the policy decides; `None`: it has none.
+    pub(crate) reference: Option<&'a Reference>,
+    /// The digests by which it may have been signed.
+    pub(crate) digests: Vec<Digest>,
     /// Those by which it met the policy's demands.
     pub(crate) signatures: Vec<Signature>,
     /// What has to be done before anything is committed.
@@ -159,6 +165,7 @@ impl Incoming<'_> {
         let layers = chosen.manifest.layers.iter().map(|l| (l.digest.clone(), l.size)).collect();
         hub.tell(PullEvent::Resolved { digest: resolved, layers });
         if let Some(image) = present::unchanged(shared, chosen, &self.names, &self.signatures).await? {
+            self.verify().await?;
             present::tell_all(chosen, hub);
             return Ok(image);
         }
@@ -191,6 +198,17 @@ impl Incoming<'_> {
         unreachable!("the loop ends by returning")
     }
 
+    /// Asks the policy once more, as it is now.
+    async fn verify(&self) -> Result<()> {
+        if self.shared.policy.is_none() {
+            return Ok(());
+        }
+        let (shared, reference) = (Arc::clone(self.shared), self.reference.cloned());
+        let (digests, signatures) = (self.digests.clone(), self.signatures.clone());
+        let verify = move || shared.verify_at_commit(reference.as_ref(), &digests, &signatures);
+        self.shared.background.run(verify).await
+    }
+
     /// Commits on a blocking thread. Layers that do not become part of the image are gone when it answers.
     async fn commit(&self, lease: &Arc<Held<Lease>>, image: Assembled) -> Result<Committed> {
         let Chosen { raw, indexes, .. } = self.chosen;
@@ -210,6 +228,7 @@ impl Incoming<'_> {
         let (shared, lease, signatures) = (Arc::clone(self.shared), Arc::clone(lease), self.signatures.clone());
         let id = self.chosen.manifest.config.digest.clone();
         let (origin, blobs) = (self.source.origin().clone(), self.blobs_with_their_layers(&image, true));
+        let (reference, digests) = (self.reference.cloned(), self.digests.clone());
         self.shared
             .background
             .run(move || {
@@ -217,8 +236,10 @@ impl Incoming<'_> {
                 commit.annotations = evidence::merged(before.as_ref(), &signatures);
                 let provenance = before.as_ref().map(Provenance::of).unwrap_or_default();
                 provenance.and(origin, blobs).write(&mut commit.annotations);
-                let result = shared.store.commit_image(&lease, commit);
-                if let Ok(image) = &result {
+                // The policy of this moment decides, and not the one under which the pull began.
+                let allowed = shared.verify_at_commit(reference.as_ref(), &digests, &signatures);
+                let result = allowed.map(|()| shared.store.commit_image(&lease, commit));
+                if let Ok(Ok(image)) = &result {
                     shared.known.add(image);
                 }
                 let ready = image.layers.into_iter().filter_map(|part| match part {
@@ -226,7 +247,7 @@ impl Incoming<'_> {
                     Part::Present(_) => None,
                 });
                 drop(ready.filter_map(ReadyLayer::into_last).collect::<Vec<_>>());
-                Ok(result)
+                result
             })
             .await
     }

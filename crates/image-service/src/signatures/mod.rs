@@ -60,20 +60,8 @@ impl Shared {
         }
     }
 
-    /// Why the policy does not let an image that is here be used by this name; `None`: it does, or the text is no name of it.
-    /// Blocks.
-    ///
-    /// # Errors
-    /// The policy cannot be read.
-    pub(crate) fn objection_by_name(&self, image: &ImageRecord, text: &str) -> Result<Option<Error>> {
-        match name_in(image, text) {
-            Some(name) => self.objection(image, vec![Some(name)]),
-            None => Ok(None),
-        }
-    }
-
     /// Why the policy does not let an image that is here be used by this text, a name or an id; `None`: it does. By id it
-    /// may be used if it may by any of its names. Blocks.
+    /// may be used if it may by any of its names; an image without names has the policy's default. Blocks.
     ///
     /// # Errors
     /// The policy cannot be read.
@@ -84,6 +72,29 @@ impl Shared {
         let all = image.tags.iter().chain(&image.repo_digests).filter_map(|name| Reference::parse(name).ok());
         let all: Vec<_> = all.map(Some).collect();
         self.objection(image, if all.is_empty() { vec![None] } else { all })
+    }
+
+    /// Verifies once more, right before a commit, that the policy of this moment lets an image be used by this name: a key that
+    /// was withdrawn while the image came counts no more. Blocks.
+    ///
+    /// # Errors
+    /// The policy refuses it, or cannot be read.
+    pub(crate) fn verify_at_commit(
+        &self,
+        name: Option<&Reference>,
+        digests: &[Digest],
+        signatures: &[Signature],
+    ) -> Result<()> {
+        let Some(guard) = self.guard_of(name.cloned())? else { return Ok(()) };
+        let mut check = guard.check(digests.to_vec());
+        for signature in signatures {
+            check.offer(signature);
+        }
+        if check.is_met() {
+            return Ok(());
+        }
+        let why = why(&check, digests, &[]);
+        Err(guard.refuses(&format!("policy or keys have changed while the image came, and {why}")))
     }
 
     /// The objection that there is to all of these names.

@@ -40,7 +40,15 @@ struct Ready {
     resolved: Digest,
     has_manifest: bool,
     /// How it is recorded, by each of its names, and the signatures which the policy demanded for that.
-    records: Vec<(Names, Vec<Signature>)>,
+    records: Vec<Record>,
+}
+
+/// One name of an image.
+struct Record {
+    /// `None`: it gets none.
+    reference: Option<Reference>,
+    names: Names,
+    signatures: Vec<Signature>,
 }
 
 impl Engine {
@@ -111,7 +119,7 @@ impl Shared {
         for Ready { source, manifest, name, names, resolved, records, .. } in chosen {
             let mut id = String::new();
             // Every name after the first finds all layers here.
-            for (names, signatures) in records {
+            for Record { reference, names, signatures } in records {
                 let (source, token, hub) = (Arc::clone(&source), self.token.child_token(), Hub::default());
                 let _seat = hub.join(options.progress.clone());
                 let (shared, name) = (self, name.as_str());
@@ -121,6 +129,8 @@ impl Shared {
                     chosen: &manifest,
                     name,
                     names,
+                    reference: reference.as_ref(),
+                    digests: digests(&resolved, &manifest),
                     signatures,
                     before_visible: BeforeVisible::default(),
                     hub: &hub,
@@ -136,7 +146,7 @@ impl Shared {
 
 impl Shared {
     /// How an image is recorded, by each of its names, if the policy has nothing against one of them.
-    async fn records(self: &Arc<Self>, image: &Ready, brought: &[Signature]) -> Result<Vec<(Names, Vec<Signature>)>> {
+    async fn records(self: &Arc<Self>, image: &Ready, brought: &[Signature]) -> Result<Vec<Record>> {
         let digest = image.has_manifest.then_some(&image.resolved);
         let mut names: Vec<Option<&Reference>> = image.names.iter().map(Some).collect();
         if names.is_empty() {
@@ -147,7 +157,8 @@ impl Shared {
             let signatures = self.demanded(image, name, brought).await;
             let signatures =
                 signatures.map_err(|error| error::of_image(&error, format_args!("image {}", image.name)))?;
-            records.push((name.map(|name| record(name, digest)).unwrap_or_default(), signatures));
+            let names = name.map(|name| record(name, digest)).unwrap_or_default();
+            records.push(Record { reference: name.cloned(), names, signatures });
         }
         Ok(records)
     }

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use cri_api::{ImageService as _, ImageSpec, Kind, MountRequest};
+use cri_api::{BeforeVisible, ImageService as _, ImageSpec, Kind, MountRequest, PullImageRequest};
 use image_service::{Engine, ImportOptions, OpenError};
 use oci::{Descriptor, Digest, Reference, media_type};
 use registry::testing::{BuiltImage, BuiltIndex, Fault, ImageBuilder};
@@ -22,8 +22,13 @@ struct Signed {
 
 impl Signed {
     async fn start() -> Self {
+        Self::start_as(store::LayerFormat::default()).await
+    }
+
+    async fn start_as(format: store::LayerFormat) -> Self {
         let mut path = PathBuf::new();
         let node = Node::with(|options| {
+            options.store.layer_format = format;
             path = options.root.with_file_name("policy.json");
             fs::write(&path, r#"{"default":[{"type":"insecureAcceptAnything"}]}"#).expect("writes");
             options.signature_policy = Some(path.clone());
@@ -100,6 +105,10 @@ impl Signed {
             assert!(self.node.registry.requests_for(&digest.to_string()).is_empty(), "{digest} was asked for");
         }
     }
+}
+
+fn image_of(seed: u64) -> BuiltImage {
+    image().layer(layer("c/z", seed, 20_000)).build()
 }
 
 fn sample() -> BuiltImage {
@@ -358,8 +367,12 @@ async fn an_image_that_is_here_is_used_as_the_policy_says_now() {
     assert!(node.status(name).await.is_some());
     signed.trust(&signed.key);
     assert!(node.status(name).await.is_none(), "it may not be used by this name");
-    let by_id = async || node.engine.image_status(&ImageSpec::new(&id), false).await.expect("a status").image.is_some();
-    assert!(by_id().await, "what is here can be looked at");
+    for text in [id.as_str(), &id[7..], &id[7..20]] {
+        assert!(!is_here(&signed, text).await, "nor by {text}");
+        let looked_at = node.engine.inspect_image(&ImageSpec::new(text)).await.expect("a status");
+        assert_eq!(looked_at.image.expect("what is here can be looked at").id, id);
+        assert!(looked_at.info["info"].contains("imageSpec"));
+    }
     assert_eq!(node.engine.list_images(None).await.expect("lists").len(), 1);
     for text in [node.name(name), id.clone()] {
         let target = node.directory.path().join("target");
@@ -393,15 +406,153 @@ async fn an_image_that_is_here_is_used_as_the_policy_says_now() {
     let signed = Signed { node: Node { engine, registry, directory }, key };
     let node = &signed.node;
     let by_digest = format!("signed/app@{digest}");
-    assert!(node.status(name).await.is_some() && node.status(&by_digest).await.is_some());
+    assert!(
+        node.status(name).await.is_some() && node.status(&by_digest).await.is_some() && is_here(&signed, &id).await
+    );
     node.pull(&by_digest).await.expect("its digest is trusted");
 
     // A key that is taken back counts no more, and one that is given again does.
     signed.trust(&TestKey::generate());
-    assert!(node.status(name).await.is_none());
+    assert!(node.status(name).await.is_none() && !is_here(&signed, &id).await);
     node.pull(&by_digest).await.expect_err("it is not signed with that key");
     signed.trust(&signed.key);
     assert!(node.status(name).await.is_some());
+}
+
+/// Whether an image may be used by this text, as ImageStatus says it.
+async fn is_here(signed: &Signed, text: &str) -> bool {
+    let status = signed.node.engine.image_status(&ImageSpec::new(text), false).await.expect("a status");
+    let verbose = signed.node.engine.image_status(&ImageSpec::new(text), true).await.expect("a status");
+    assert_eq!(status.image.is_some(), verbose.image.is_some(), "{text}");
+    status.image.is_some()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn by_id_the_policy_is_asked_as_by_name() {
+    for format in [store::LayerFormat::Dir, store::LayerFormat::Erofs] {
+        let signed = Signed::start_as(format).await;
+        let node = &signed.node;
+        let image = sample();
+        let id = image.id().to_string();
+        let digest = node.registry.push("signed/app", "v1", &image);
+        node.registry.push("free/app", "v1", &image);
+        node.registry.push("rejected/app", "v1", &image);
+        let accept = json!([{ "type": "insecureAcceptAnything" }]);
+        signed.write_policy(&accept);
+        node.pull("signed/app:v1").await.expect("nothing is demanded");
+        assert!(is_here(&signed, &id).await);
+        signed.write_policy(&json!([{ "type": "reject" }]));
+        assert!(!is_here(&signed, &id).await, "its only name is rejected");
+        signed.trust(&signed.key);
+        assert!(!is_here(&signed, &id).await, "its only name is not signed");
+
+        // One name by which it may be used is enough.
+        node.pull("free/app:v1").await.expect("nothing is demanded");
+        assert!(is_here(&signed, &id).await && node.status("signed/app:v1").await.is_none());
+        let host = node.registry.host();
+        let only = |demand: &Value| {
+            let docker = json!({ "docker": { format!("{host}/signed"): demand } });
+            let policy = json!({ "default": [{ "type": "reject" }], "transports": docker });
+            fs::write(signed.path("policy.json"), policy.to_string()).expect("writes");
+        };
+        only(&json!([{ "type": "reject" }]));
+        assert!(!is_here(&signed, &id).await, "none of its names is accepted");
+        only(&accept);
+        assert!(is_here(&signed, &id).await, "one is");
+
+        // Without a name of its own the default decides; what nobody may use can be taken away.
+        node.registry.push("free/app", "v1", &image_of(9));
+        node.registry.push("signed/app", "v1", &image_of(9));
+        signed.write_policy(&accept);
+        for name in ["free/app:v1", "signed/app:v1"] {
+            node.pull(name).await.expect("nothing is demanded");
+        }
+        let store = node.engine.store();
+        let record = store.resolve(&id).expect("resolves").expect("is here");
+        assert!(record.tags.is_empty() && record.repo_digests.iter().all(|name| name.ends_with(&digest.to_string())));
+        assert!(is_here(&signed, &id).await);
+        fs::write(signed.path("policy.json"), r#"{"default":[{"type":"reject"}]}"#).expect("writes");
+        assert!(!is_here(&signed, &id).await);
+        assert_eq!(node.engine.list_images(None).await.expect("lists").len(), 2);
+        node.engine.remove_image(&ImageSpec::new(&id)).await.expect("removes");
+        assert_eq!(node.engine.list_images(None).await.expect("lists").len(), 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_image_without_a_name_is_used_as_the_default_says() {
+    let signed = Signed::start().await;
+    let image = sample();
+    let id = image.id().to_string();
+    let accept = r#"{"default":[{"type":"insecureAcceptAnything"}]}"#;
+    let reject = r#"{"default":[{"type":"reject"}]}"#;
+    let demand = json!({ "default": [{ "type": "sigstoreSigned", "keyPath": signed.path("k.pub") }] }).to_string();
+    let everything =
+        r#"{"default":[{"type":"reject"}],"transports":{"docker":{"":[{"type":"insecureAcceptAnything"}]}}}"#;
+    fs::write(signed.path("policy.json"), accept).expect("writes");
+    let archive = signed.path("archive");
+    image.write_layout(&archive, "v1").expect("writes");
+    signed.node.engine.import(&archive, ImportOptions::default()).await.expect("imports");
+    let record = signed.node.engine.store().resolve(&id).expect("resolves").expect("is here");
+    assert!(record.tags.is_empty() && record.repo_digests.is_empty(), "it has no name");
+    for (policy, want) in [(accept, true), (reject, false), (&demand, false), (everything, true)] {
+        fs::write(signed.path("policy.json"), policy).expect("writes");
+        assert_eq!(is_here(&signed, &id).await, want, "{policy}");
+    }
+}
+
+/// What happens to policy or keys, and what is told of it.
+type Change = (fn(&Signed), &'static str);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_is_withdrawn_while_a_pull_runs_counts_at_the_commit() {
+    for format in [store::LayerFormat::Dir, store::LayerFormat::Erofs] {
+        let signed = std::sync::Arc::new(Signed::start_as(format).await);
+        let node = &signed.node;
+        let image = sample();
+        let digest = node.registry.push("signed/app", "v1", &image);
+        signed.push_signatures("signed/app", &digest, &[signed.signature("signed/app", &digest)]);
+        // Once the signatures are verified, and before anything is committed.
+        let changes: [Change; 4] = [
+            (|signed| signed.trust(&TestKey::generate()), "it was not made with the key"),
+            (|signed| signed.write_policy(&json!([{ "type": "reject" }])), "rejects it"),
+            (|signed| fs::write(signed.path("k.pub"), "no key").expect("writes"), "k.pub"),
+            (|signed| fs::remove_file(signed.path("policy.json")).expect("removes"), "policy.json"),
+        ];
+        for (change, words) in changes {
+            signed.trust(&signed.key);
+            let during = pull_during(&signed, "signed/app:v1", change).await;
+            let error = during.expect_err(words);
+            assert_eq!(error.kind(), Kind::FailedPrecondition, "{error}");
+            assert!(error.message().starts_with("SignatureValidationFailed: pull "), "{error}");
+            assert!(error.message().contains(words), "{error}");
+            signed.trust(&signed.key);
+            assert!(node.status("signed/app:v1").await.is_none(), "{words}");
+            assert_eq!(node.engine.list_images(None).await.expect("lists"), []);
+            node.check_clean().await;
+            assert!(node.entries("layers").is_empty());
+        }
+        // Nothing was demanded when it began.
+        node.registry.push("signed/bare", "v1", &image);
+        signed.write_policy(&json!([{ "type": "insecureAcceptAnything" }]));
+        let error = pull_during(&signed, "signed/bare:v1", |signed| signed.trust(&signed.key)).await;
+        assert!(error.expect_err("demanded meanwhile").message().contains("no signature of "));
+        assert_eq!(node.engine.list_images(None).await.expect("lists"), []);
+        // Nothing that counts has changed.
+        signed.trust(&signed.key);
+        pull_during(&signed, "signed/app:v1", |signed| signed.trust(&signed.key)).await.expect("it is signed");
+    }
+}
+
+/// A pull in whose middle something is done, after its signatures were verified.
+async fn pull_during(signed: &std::sync::Arc<Signed>, name: &str, change: fn(&Signed)) -> cri_api::Result<String> {
+    let then = std::sync::Arc::clone(signed);
+    let before_visible = BeforeVisible::new(move || {
+        change(&then);
+        Box::pin(async { Ok(()) })
+    });
+    let request = PullImageRequest { before_visible, ..PullImageRequest::new(signed.node.name(name)) };
+    signed.node.engine.pull_image(request).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -44,11 +44,10 @@ pub(super) async fn run(app: &App, args: &Inspect) -> Outcome {
 
 async fn inspect(service: &dyn ImageService, text: &str) -> Outcome<Inspected> {
     let failed = |error: cri_api::Error| Failure::call(format!("inspect {text}"), &error);
-    let mut status = service.image_status(&ImageSpec::new(text), true).await.map_err(failed)?;
-    if status.image.is_none()
-        && let Some(image) = super::images::look_up(service, text).await.map_err(failed)?
-    {
-        status = service.image_status(&ImageSpec::new(&image.id), true).await.map_err(failed)?;
+    let mut status = service.inspect_image(&ImageSpec::new(text)).await.map_err(failed)?;
+    if status.image.is_none() {
+        // Behind a runtime or an agent, what must not be used is on the list and nowhere else.
+        status.image = super::images::look_up(service, text).await.map_err(failed)?;
     }
     let Some(image) = status.image else { return Err(Failure::failed(format!("no such image: {text}"))) };
     let usage = service.image_usage(&ImageSpec::new(&image.id)).await.map_err(failed)?;

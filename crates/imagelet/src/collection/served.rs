@@ -60,6 +60,14 @@ impl ImageService for Served {
         Ok(status)
     }
 
+    async fn inspect_image(&self, image: &ImageSpec) -> Result<ImageStatus> {
+        let mut status = self.service.inspect_image(image).await?;
+        if let Some(image) = &mut status.image {
+            mark(&self.pins(), image);
+        }
+        Ok(status)
+    }
+
     async fn pull_image(&self, request: PullImageRequest) -> Result<String> {
         // Nobody collects what is about to come, nor what has just come: its container is not there yet.
         let _hold = self.manager.hold(&request.image.image);

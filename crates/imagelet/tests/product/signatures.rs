@@ -81,6 +81,104 @@ impl Scene {
     }
 }
 
+impl Scene {
+    /// A pod's manifest.
+    fn pod(&self, name: &str, image: &str, policy: &str) -> String {
+        let path = self.scratch.join(&format!("{name}.yaml"));
+        let text = format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec: {{containers: [{{name: c, image: '{image}', \
+             imagePullPolicy: {policy}}}]}}\n"
+        );
+        fs::write(&path, text).expect("writes");
+        path.display().to_string()
+    }
+
+    fn write_policy(&self, policy: &serde_json::Value) {
+        fs::write(&self.policy, policy.to_string()).expect("writes");
+    }
+}
+
+#[test]
+fn a_policy_holds_for_every_way_to_name_an_image() {
+    for format in ["dir", "erofs"] {
+        let s = Scene::new();
+        // Whose image it is, is another question.
+        let open = ("--image-pull-credentials-verification-policy", "NeverVerify");
+        let imagelet = s.imagelet("store").global("--layer-format", format).global(open.0, open.1);
+        let (name, image) = s.push("1");
+        let id = image.id().to_string();
+        s.write_policy(&json!({ "default": [{ "type": "insecureAcceptAnything" }] }));
+        imagelet.ok(&["pull", &name]);
+        let pods = [s.pod("by-name", &name, "Never"), s.pod("by-id", &id, "Never"), s.pod("by-hex", &id[7..], "Never")];
+        let status = |here: bool| {
+            let agent = imagelet.serve(&s.scratch.join("cri.sock"));
+            let remote = Imagelet::remote(&format!("unix://{}", s.scratch.join("cri.sock").display()));
+            for pod in &pods[..2] {
+                let ensured = remote.run(&["ensure", "-f", pod]);
+                assert_eq!(ensured.code, Some(i32::from(!here)), "{pod} over CRI: {}", ensured.stderr);
+            }
+            // What may not be used is on the list, and can be taken away.
+            assert_eq!(remote.ids(), [id.clone()]);
+            assert!(remote.ok(&["inspect", &id]).contains(&id));
+            drop(agent);
+        };
+        pods[..2].iter().for_each(|pod| drop(imagelet.ok(&["ensure", "-f", pod])));
+        status(true);
+        s.write_policy(&json!({ "default": [{ "type": "reject" }] }));
+        for pod in &pods {
+            let said = imagelet.fails(1, &["ensure", "-f", pod]);
+            assert!(said.contains("is not present with pull policy of Never") || pod.contains("by-hex"), "{said}");
+        }
+        status(false);
+        assert_eq!(imagelet.ids(), [id.clone()]);
+        imagelet.ok(&["rmi", &id]);
+        assert_eq!(imagelet.ids(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn no_spelling_of_a_host_evades_a_policy() {
+    let s = Scene::new();
+    let imagelet = s.imagelet("store");
+    s.push("1");
+    let port = s.registry.host().rsplit_once(':').expect("a port").1.to_owned();
+    let reject = json!([{ "type": "reject" }]);
+    let scopes =
+        json!({ format!("127.0.0.1:{port}"): reject, format!("localhost:{port}"): reject, "docker.io": reject });
+    s.write_policy(&json!({ "default": [{ "type": "insecureAcceptAnything" }], "transports": { "docker": scopes } }));
+    let hosts = [
+        format!("127.0.0.1:{port}"),
+        format!("127.0.0.1:0{port}"),
+        format!("LOCALHOST:{port}"),
+        format!("LocalHost:00{port}"),
+        "Docker.io".to_owned(),
+        "docker.io:443".to_owned(),
+        "index.docker.io:0443".to_owned(),
+    ];
+    for host in hosts {
+        let said = imagelet.fails(1, &["pull", &format!("{host}/team/app:1")]);
+        assert!(said.contains("because the signature validation failed") && said.contains("rejects it"), "{said}");
+    }
+    for host in
+        [format!("127.1:{port}"), format!("0x7f.1:{port}"), format!("2130706433:{port}"), "127.0.0.1:70000".into()]
+    {
+        let said = imagelet.fails(2, &["pull", &format!("{host}/team/app:1")]);
+        assert!(said.contains(&format!("invalid reference format: host {host:?}: ")), "{said}");
+    }
+    assert!(s.registry.requests().is_empty(), "{:?}", s.registry.requests());
+
+    // What was pulled in one spelling is there in every other, under its normal form.
+    s.write_policy(&json!({ "default": [{ "type": "insecureAcceptAnything" }] }));
+    imagelet.ok(&["pull", &format!("LOCALHOST:0{port}/team/app:1")]);
+    assert_eq!(imagelet.images()[0]["repoTags"], json!([format!("localhost:{port}/team/app:1")]));
+    let agent = imagelet.serve(&s.scratch.join("cri.sock"));
+    let remote = Imagelet::remote(&format!("unix://{}", s.scratch.join("cri.sock").display()));
+    for host in [format!("LOCALHOST:0{port}"), format!("localhost:{port}")] {
+        remote.ok(&["ensure", "-f", &s.pod("spelled", &format!("{host}/team/app:1"), "Never")]);
+    }
+    drop(agent);
+}
+
 fn openssl(args: &[&str]) {
     let done = Command::new("openssl").args(args).output().expect("openssl, of scripts/prerequisites.sh");
     assert!(done.status.success(), "openssl {args:?}: {}", String::from_utf8_lossy(&done.stderr));
@@ -131,7 +229,13 @@ fn only_what_is_signed_comes_to_the_disk() {
     openssl(&["pkey", "-in", &other, "-pubout", "-out", &key]);
     let said = imagelet.fails(1, &["ensure", "-f", &manifest]);
     assert!(said.contains("it was not made with the key"), "{said}");
-    assert!(imagelet.ok(&["inspect", &name]).contains(&image.id().to_string()));
+    for text in [&name, &image.id().to_string()] {
+        let shown = imagelet.ok(&["inspect", text]);
+        assert!(shown.contains(&image.id().to_string()) && shown.contains("\"config\""), "{shown}");
+    }
+    assert_eq!(imagelet.ids(), [image.id().to_string()]);
+    imagelet.ok(&["check"]);
+    imagelet.ok(&["df"]);
     imagelet.ok(&["rmi", &name]);
     assert_eq!(imagelet.ids(), Vec::<String>::new());
 }

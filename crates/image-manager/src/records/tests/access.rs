@@ -373,7 +373,9 @@ async fn a_name_counts_in_every_spelling() {
     let mine = || with_secret("uid", "ns", "name", "hash");
     let pod = [secret("uid", "ns", "name", "hash")];
     type Row<'a> = (&'a str, &'a [(&'a str, Recorded)], &'a str, Access);
-    let rows: [Row<'_>; 8] = [
+    let rows: [Row<'_>; 10] = [
+        ("the host in capitals, with its port", &[("Docker.IO:443/library/nginx", mine())], "nginx:1", GRANTED),
+        ("a port with zeros", &[("localhost:5999/x", mine())], "LOCALHOST:05999/x:1", GRANTED),
         ("short, asked in full", &[("nginx", mine())], "docker.io/library/nginx:1", GRANTED),
         ("in full, asked short", &[("docker.io/library/nginx", mine())], "nginx", GRANTED),
         ("without library", &[("docker.io/nginx", mine())], "index.docker.io/library/nginx:1", GRANTED),
