@@ -143,8 +143,8 @@ impl Task {
         let plain = (blob.algorithm() == algorithm).then_some(blob);
         let same = plain.is_some();
         let found = Found::default();
-        let (hash_of_tar, what_is_found) = (Arc::clone(&hash), Arc::clone(&found));
-        let untar = Untar { hands: hands.clone(), size, reader, hash: hash_of_tar, plain, found: what_is_found };
+        let untar =
+            Untar { hands: hands.clone(), size, reader, hash: Arc::clone(&hash), plain, found: Arc::clone(&found) };
         // Whoever comes first takes it out: the writer when the ring is full, or the end of this function.
         let second = Arc::new(Mutex::new(Start::Not(Box::new(untar))));
         let (starting, background) = (Arc::clone(&second), hands.background.clone());
@@ -302,7 +302,8 @@ struct Untar {
 
 impl Untar {
     fn run(self) -> Untarred {
-        let Self { hands: Hands { cores, store, lease, limits, token, .. }, size, mut reader, hash, plain, found } = self;
+        let Self { hands: Hands { cores, store, lease, limits, token, .. }, size, mut reader, hash, plain, found } =
+            self;
         reader.works(cores.work());
         let ingest = store.new_layer(&lease).map_err(|e| error::from_store(store.root(), &e))?;
         let ingest = ingest.of_blob(size, limits.entries(size));

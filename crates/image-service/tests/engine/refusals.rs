@@ -6,7 +6,6 @@ use oci::{Digest, Reference};
 use registry::testing::{BuiltImage, Compression, Fault, LayerBuilder, schema1_manifest};
 use serde_json::json;
 
-
 use crate::support::{Node, blob, image, layer, noise, options};
 
 async fn refused(node: &Node, image: &BuiltImage, kind: Kind, words: &[&str]) {

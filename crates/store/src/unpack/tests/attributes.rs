@@ -103,7 +103,8 @@ fn labels_and_signatures_are_as_the_layer_has_them() {
         ("SCHILY.xattr.security.capability", CAPABILITY),
         ("SCHILY.xattr.trusted.label", b"no"),
     ];
-    let tar = Tar::new().pax(labels).file("f", "x").pax(&labels[..1]).dir("d").pax(&labels[..1]).symlink("s", "t").end();
+    let tar =
+        Tar::new().pax(labels).file("f", "x").pax(&labels[..1]).dir("d").pax(&labels[..1]).symlink("s", "t").end();
     for shape in Shape::ALL {
         let layer = Layer::of(shape);
         let outcome = layer.unpack(&tar).unwrap();
