@@ -318,7 +318,7 @@ fn a_copy_has_no_labels_of_the_image() {
         let view = View::open(store.root(), &stack).expect("opens");
         let out = top.path().join(format!("out{n}"));
         fs::create_dir(&out).expect("made");
-        let copied = copy(&view, "d/f", &out, None).expect("copies");
+        let copied = copy(&view, "d/f", &out, Some("f")).expect("copies");
         let get = |name| rustix::fs::getxattr(out.join("f"), name, &mut [0; 100][..]).map(drop);
         assert_eq!(get("user.kept"), Ok(()), "{layer_format:?}");
         assert!(get("security.ima").is_err(), "{layer_format:?}");
