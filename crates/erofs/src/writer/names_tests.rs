@@ -27,8 +27,8 @@ fn runs_stay_few_however_many_names_come() {
     for n in 0..5000_u64 {
         let before = names.put(Dir(0), n.to_string().as_bytes(), Some(inode(n + 1)), &mut spill).expect("put");
         assert_eq!(before, None);
-        // One less than are merged on each level: five levels of eight reach beyond 5,000.
-        assert!(names.runs.len() <= (MERGED - 1) * 5, "{} runs of {n} names", names.runs.len());
+        // Seven on each level: five levels of eight reach beyond 5,000.
+        assert!(names.runs.len() <= 35, "{} runs of {n} names", names.runs.len());
         assert!(names.runs.is_sorted_by(|older, newer| older.0 >= newer.0));
     }
 }
