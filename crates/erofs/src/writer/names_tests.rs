@@ -40,7 +40,7 @@ fn merged_runs_are_the_same_names() {
     let mut seed = 7;
     for n in 0..6000 {
         let key = (u32::try_from(next(&mut seed) % 5).expect("small"), format!("{}", next(&mut seed) % 900));
-        let entry = (next(&mut seed) % 3 > 0).then(|| inode(n + 1));
+        let entry = (!next(&mut seed).is_multiple_of(3)).then(|| inode(n + 1));
         let before = names.put(Dir(key.0), key.1.as_bytes(), entry, &mut spill).expect("put");
         let known = match entry {
             Some(entry) => map.insert(key, entry),

@@ -45,13 +45,15 @@ impl Tar {
         self.entry(path, b'0', 0o644, "", (0, 0), content)
     }
 
-    /// An extended attribute of the entry that follows.
-    pub(crate) fn xattr(self, name: &str, value: &str) -> Self {
-        let rest = format!(" SCHILY.xattr.{name}={value}\n");
-        // Two digits of length in front.
-        let record = format!("{}{rest}", rest.len() + 2);
-        assert!((10..100).contains(&record.len()), "{record}");
-        self.entry("pax", b'x', 0o644, "", (0, 0), record.as_bytes())
+    /// Extended attributes of the entry that follows.
+    pub(crate) fn xattrs(self, all: &[(&str, &str)]) -> Self {
+        let record = |(name, value): &(&str, &str)| {
+            let rest = format!(" SCHILY.xattr.{name}={value}\n");
+            assert!((10..98).contains(&rest.len()), "two digits of length are in front");
+            format!("{}{rest}", rest.len() + 2)
+        };
+        let records: String = all.iter().map(record).collect();
+        self.entry("pax", b'x', 0o644, "", (0, 0), records.as_bytes())
     }
 
     pub(crate) fn directory(self, path: &str, mode: u32) -> Self {

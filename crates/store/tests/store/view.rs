@@ -308,10 +308,10 @@ fn a_copy_has_no_labels_of_the_image() {
     for (n, layer_format) in [LayerFormat::Dir, LayerFormat::Erofs].into_iter().enumerate() {
         let store = Store::open(&top.path().join(n.to_string()), OpenOptions { layer_format, ..options() });
         let store = store.expect("opens");
-        let all = Tar::default().directory("d/", 0o755).xattr("user.kept", "1");
         // A digest, as the kernel takes it where it looks.
         let digest = format!("\u{4}\u{4}{}", "7".repeat(32));
-        let tar = all.xattr("security.selinux", "theirs").xattr("security.ima", &digest).file("d/f", b"x");
+        let all = [("user.kept", "1"), ("security.selinux", "theirs"), ("security.ima", &digest)];
+        let tar = Tar::default().directory("d/", 0o755).xattrs(&all).file("d/f", b"x");
         Image::new("labels", &[tar]).pull(&store, "docker.io/library/labels:1");
         let lease = store.lease();
         let stack = store.stack(&lease, "labels:1").expect("readable").expect("there");
