@@ -52,6 +52,25 @@ pub enum NodeSource {
     Anonymous,
 }
 
+/// Who says which object a Secret or a service account is. Namespace, name and uid prove nothing by themselves: they are no
+/// secret, and in a manifest they are what its author wrote.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Origin {
+    /// A manifest: a file, a document by URL, standard input. Nobody vouches for the coordinates.
+    #[default]
+    Manifest,
+    /// An API server, which hands the object out under these coordinates and nobody else's.
+    ApiServer,
+}
+
+impl Origin {
+    /// Returns true where equal coordinates mean the same object, whatever its content is now.
+    #[must_use]
+    pub fn vouches(self) -> bool {
+        self == Self::ApiServer
+    }
+}
+
 /// A pull secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SecretCoordinates {
@@ -61,6 +80,8 @@ pub struct SecretCoordinates {
     pub name: String,
     /// Uid.
     pub uid: String,
+    /// Who says so.
+    pub origin: Origin,
 }
 
 /// A service account.
@@ -72,6 +93,8 @@ pub struct ServiceAccountCoordinates {
     pub name: String,
     /// Uid.
     pub uid: String,
+    /// Who says so.
+    pub origin: Origin,
 }
 
 impl fmt::Display for Source {

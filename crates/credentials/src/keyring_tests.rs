@@ -19,6 +19,7 @@ fn secret(name: &str, kind: &str, key: &str, payload: &str) -> PullSecret {
         uid: format!("uid-{name}"),
         kind: kind.into(),
         data: [(key.to_owned(), Secret::new(payload))].into(),
+        ..PullSecret::default()
     }
 }
 

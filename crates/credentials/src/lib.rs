@@ -23,7 +23,7 @@ mod requester;
 #[cfg(test)]
 mod test_support;
 
-pub use candidate::{Candidate, NodeSource, SecretCoordinates, ServiceAccountCoordinates, Source};
+pub use candidate::{Candidate, NodeSource, Origin, SecretCoordinates, ServiceAccountCoordinates, Source};
 pub use docker_config::DockerConfigError;
 pub use hash::credential_hash;
 pub use index::Index;

@@ -84,11 +84,12 @@ impl PullSecrets {
 
 impl KeptSecret {
     fn is(&self, secret: &PullSecret, json: bool, payload: &Secret) -> bool {
-        let SecretCoordinates { namespace, name, uid } = &self.coordinates;
+        let SecretCoordinates { namespace, name, uid, origin } = &self.coordinates;
         self.json == json
             && *namespace == secret.namespace
             && *name == secret.name
             && *uid == secret.uid
+            && *origin == secret.origin
             && self.payload == *payload
     }
 }

@@ -9,6 +9,7 @@ fn secret(kind: &str, key: &str, payload: &str) -> PullSecret {
         uid: "1".into(),
         kind: kind.into(),
         data: [(key.to_owned(), Secret::new(payload))].into(),
+        ..PullSecret::default()
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use oci::Secret;
 
-use crate::SecretCoordinates;
+use crate::{Origin, SecretCoordinates};
 
 /// The pod for which a credential is sought.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +30,8 @@ pub struct PullSecret {
     pub name: String,
     /// Uid.
     pub uid: String,
+    /// Who says so.
+    pub origin: Origin,
     /// Type, for example `kubernetes.io/dockerconfigjson`.
     pub kind: String,
     /// The data, decoded, by key.
@@ -40,7 +42,12 @@ impl PullSecret {
     /// Which secret it is.
     #[must_use]
     pub fn coordinates(&self) -> SecretCoordinates {
-        SecretCoordinates { namespace: self.namespace.clone(), name: self.name.clone(), uid: self.uid.clone() }
+        SecretCoordinates {
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+            uid: self.uid.clone(),
+            origin: self.origin,
+        }
     }
 }
 
@@ -53,6 +60,8 @@ pub struct ServiceAccount {
     pub name: String,
     /// Uid.
     pub uid: String,
+    /// Who says so.
+    pub origin: Origin,
     /// Annotations.
     pub annotations: BTreeMap<String, String>,
 }

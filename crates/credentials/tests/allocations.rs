@@ -32,6 +32,7 @@ fn a_pull_secret_is_not_parsed_again() {
         uid: "1".into(),
         kind: "kubernetes.io/dockercfg".into(),
         data: [(".dockercfg".to_owned(), Secret::new(payload))].into(),
+        ..PullSecret::default()
     };
     let pod = Requester { secrets: vec![secret], ..Requester::default() };
     let keyring = Keyring::new(KeyringOptions::default());

@@ -37,6 +37,7 @@ fn secret(i: usize) -> Candidate {
             namespace: format!("tenant-{i}"),
             name: "pull-secret".to_owned(),
             uid: format!("3d2a7cfc-3554-49b5-9fdb-{i:012}"),
+            ..SecretCoordinates::default()
         }),
         hash: Digest::sha256(format!("secret {i}").as_bytes()).hex().to_owned(),
     }

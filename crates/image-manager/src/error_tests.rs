@@ -6,7 +6,12 @@ use super::*;
 
 /// The first attempt is made with a pull secret, the second with a file of the node, the third without credential.
 fn pull(messages: &[&str]) -> EnsureImageError {
-    let secret = SecretCoordinates { namespace: "shop".into(), name: "regcred".into(), uid: "u".into() };
+    let secret = SecretCoordinates {
+        namespace: "shop".into(),
+        name: "regcred".into(),
+        uid: "u".into(),
+        ..SecretCoordinates::default()
+    };
     let sources = [Some(Source::Secret(secret)), Some(Source::Node(NodeSource::File("/c.json".into()))), None];
     let attempt =
         |(message, source): (&&str, Option<Source>)| Attempt { source, error: Error::new(Kind::Unknown, *message) };

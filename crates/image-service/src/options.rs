@@ -16,6 +16,10 @@ pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
 /// With less, not even one layer could be unpacked within it.
 pub const LEAST_MEMORY: usize = 4 << 20;
 
+/// What an entry counts among the bytes that a layer inflates to: with the usual ratio it has 87 compressed bytes. A name, its
+/// attributes and a bit of content take more.
+const ENTRY: u64 = 128 << 10;
+
 /// What is beyond a layer's own limits (`store::Limits`): above it a pull fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -27,6 +31,8 @@ pub struct Limits {
     pub inflate_ratio: u64,
     /// A layer that inflates to no more is never too much for its size: files of zeros are small in zstd.
     pub inflate_free: u64,
+    /// A layer with no more entries has never too many for its size, nor have all of an image together.
+    pub entries_free: u64,
     /// Bytes of an index or a manifest.
     pub manifest_bytes: u64,
     /// Bytes of an image config.
@@ -38,6 +44,12 @@ impl Limits {
     pub(crate) fn inflated(&self, compressed: u64) -> u64 {
         compressed.saturating_mul(self.inflate_ratio).max(self.inflate_free)
     }
+
+    /// How many entries may come of so many compressed bytes. To make one costs as much whatever is in it, so that the work for a
+    /// layer would else be in no proportion to what comes over the network.
+    pub(crate) fn entries(&self, compressed: u64) -> u64 {
+        (self.inflated(compressed) / ENTRY).max(self.entries_free)
+    }
 }
 
 impl Default for Limits {
@@ -47,6 +59,7 @@ impl Default for Limits {
             image_layers: 1000,
             inflate_ratio: 1500,
             inflate_free: 1 << 30,
+            entries_free: 200_000,
             manifest_bytes: 4 << 20,
             config_bytes: 4 << 20,
         }

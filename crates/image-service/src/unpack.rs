@@ -143,7 +143,8 @@ impl Task {
         let plain = (blob.algorithm() == algorithm).then_some(blob);
         let same = plain.is_some();
         let found = Found::default();
-        let untar = Untar { hands: hands.clone(), reader, hash: Arc::clone(&hash), plain, found: Arc::clone(&found) };
+        let untar =
+            Untar { hands: hands.clone(), size, reader, hash: Arc::clone(&hash), plain, found: Arc::clone(&found) };
         // Whoever comes first takes it out: the writer when the ring is full, or the end of this function.
         let second = Arc::new(Mutex::new(Start::Not(Box::new(untar))));
         let (starting, background) = (Arc::clone(&second), hands.background.clone());
@@ -290,6 +291,8 @@ impl Spare for ForDecoder {
 /// Second side: hash and unpack.
 struct Untar {
     hands: Hands,
+    /// Bytes of the blob.
+    size: u64,
     reader: RingReader,
     hash: Arc<TarHash>,
     /// The blob's digest, where it would be that of a plain stream.
@@ -299,9 +302,11 @@ struct Untar {
 
 impl Untar {
     fn run(self) -> Untarred {
-        let Self { hands: Hands { cores, store, lease, token, .. }, mut reader, hash, plain, found } = self;
+        let Self { hands: Hands { cores, store, lease, limits, token, .. }, size, mut reader, hash, plain, found } =
+            self;
         reader.works(cores.work());
         let ingest = store.new_layer(&lease).map_err(|e| error::from_store(store.root(), &e))?;
+        let ingest = ingest.of_blob(size, limits.entries(size));
         let unpacked = ingest.unpack(&mut reader, &|| token.is_cancelled());
         let layer = unpacked.map_err(|e| error::from_unpack(store.root(), &e))?;
         let diff_id = match plain {

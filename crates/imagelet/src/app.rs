@@ -424,6 +424,7 @@ impl App {
             image_layers: wanted.image_layers,
             inflate_ratio: wanted.inflate_ratio as u64,
             inflate_free: options.limits.inflate_free,
+            entries_free: options.limits.entries_free,
             manifest_bytes: wanted.manifest_bytes,
             config_bytes: wanted.config_bytes,
         };

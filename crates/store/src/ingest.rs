@@ -61,7 +61,7 @@ impl Inner {
         rustix::fs::mkdirat(&self.layout.ingest, name.as_str(), Mode::RWXU).map_err(|e| failed(e.into()))?;
         let directory = layout::open_directory(&self.layout.ingest, &name).map_err(failed)?;
         shape.begin(&directory).map_err(failed)?;
-        Ok(LayerIngest { private, directory, shape, since })
+        Ok(LayerIngest { private, directory, shape, since, blob: None })
     }
 
     /// A name under `ingest/` that nobody else has. There is nothing yet.
@@ -162,6 +162,8 @@ pub struct LayerIngest {
     shape: Shape,
     /// How many syncs had failed when it was begun.
     since: u64,
+    /// Bytes of the blob that it comes from, and how many entries these may bring.
+    blob: Option<(u64, u64)>,
 }
 
 impl fmt::Debug for LayerIngest {
@@ -171,6 +173,12 @@ impl fmt::Debug for LayerIngest {
 }
 
 impl LayerIngest {
+    /// Says that the layer comes from a blob of so many bytes, from which no more than so many entries are taken.
+    #[must_use]
+    pub fn of_blob(self, bytes: u64, entries: u64) -> Self {
+        Self { blob: Some((bytes, entries)), ..self }
+    }
+
     /// Unpacks a tar stream, which is read to its end, trailing bytes included. File data is written from the buffers of
     /// `tar`. `cancelled` is asked now and then. Both are called on a thread that can change nothing but this layer.
     ///
@@ -202,11 +210,15 @@ impl LayerIngest {
         let inner = Arc::clone(&self.private.inner);
         let durable = inner.durability == Durability::Full && !hollow;
         let (shape, directory) = (self.shape, self.directory.as_fd());
+        let mut limits = inner.limits.clone();
+        if let Some((bytes, entries)) = self.blob.filter(|(_, entries)| *entries < limits.entries) {
+            (limits.entries, limits.compressed) = (entries, Some(bytes));
+        }
         let apply = || {
             let written = |bytes: u64| inner.flusher.note(&inner.layout.root, bytes);
             let write_back = durable.then_some(&written as &dyn Fn(u64));
             let options =
-                UnpackOptions { limits: &inner.limits, privileged: inner.privileged, cancelled, write_back, hollow };
+                UnpackOptions { limits: &limits, privileged: inner.privileged, cancelled, write_back, hollow };
             shape.apply(tar, directory, &options)
         };
         let applied = confined(directory, inner.layout.root.as_fd(), apply);

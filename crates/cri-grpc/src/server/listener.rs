@@ -1,12 +1,13 @@
 //! The socket in the file system: made for its owner and group, or its owner alone, taken over from a dead process but never from a living one,
 //! and removed at the end if it is still ours.
 //!
-//! Two processes that start at the same moment take turns by a lock on the directory. It never creates a directory and
-//! never removes anything but a socket on which nobody answers.
+//! Two processes that start at the same moment take turns by a lock on the directory. It never creates a directory, never
+//! removes anything but a socket on which nobody answers, and never changes the mode of anything but the socket that it made:
+//! where somebody else may write to the directory, the path can lead elsewhere at any moment.
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -46,6 +47,9 @@ pub enum BindError {
         /// What is there.
         what: &'static str,
     },
+    /// Somebody took the socket away when it was just made, and put something else there. That is left alone.
+    #[error("{} is not the socket that was made there a moment ago: who else may write to its directory?", .0.display())]
+    Replaced(PathBuf),
     /// The directory of the socket is not there.
     #[error("directory {} of the socket does not exist", .0.display())]
     NoDirectory(PathBuf),
@@ -98,13 +102,12 @@ fn bind_with(endpoint: &Endpoint, mode: Mode) -> Result<Listener, BindError> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
         .map_err(failed("make a socket for"))?;
-    // The file that bind makes has this mode, less the umask: at no moment may others connect.
+    // The file that bind makes has this mode, less the umask of the process: at no moment may others connect.
     rustix::fs::fchmod(&socket, mode).map_err(failed("set the mode of"))?;
     let address = SocketAddrUnix::new(path).map_err(failed("use socket path"))?;
     rustix::net::bind(&socket, &address).map_err(failed("bind"))?;
-    let identity = identity_of(path).map_err(|e| io_error("inspect", path, e))?;
+    let identity = give_mode(path, mode)?;
     let listener = Listener { socket: socket.into(), endpoint: endpoint.clone(), identity };
-    rustix::fs::chmod(path, mode).map_err(failed("set the mode of"))?;
     rustix::net::listen(&listener.socket, BACKLOG).map_err(failed("listen on"))?;
     Ok(listener)
 }
@@ -129,14 +132,13 @@ impl Drop for Listener {
     fn drop(&mut self) {
         // No lock: while this socket is open, another server sees it answer and leaves the path alone.
         let path = self.endpoint.path();
-        match identity_of(path) {
-            Ok(identity) if identity == self.identity => {
-                if let Err(error) = fs::remove_file(path) {
-                    tracing::warn!(endpoint = %self.endpoint, %error, "cannot remove the socket");
-                }
+        match remove(path, self.identity) {
+            Ok(true) => {}
+            Ok(false) => tracing::warn!(endpoint = %self.endpoint, "the socket is not ours any more: left alone"),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                tracing::debug!(endpoint = %self.endpoint, "the socket is gone already");
             }
-            Ok(_) => tracing::warn!(endpoint = %self.endpoint, "the socket is not ours any more: left alone"),
-            Err(_) => tracing::debug!(endpoint = %self.endpoint, "the socket is gone already"),
+            Err(error) => tracing::warn!(endpoint = %self.endpoint, %error, "cannot remove the socket"),
         }
     }
 }
@@ -158,10 +160,42 @@ fn clear(endpoint: &Endpoint) -> Result<(), BindError> {
         Err(e) => return Err(io_error("ask who answers on", path, e)),
     }
     tracing::info!(%endpoint, "removing the socket of a process that is gone");
-    match fs::remove_file(path) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(io_error("remove the stale socket", path, e)),
-        _ => Ok(()),
+    match remove(path, (found.dev(), found.ino())) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(BindError::Replaced(path.to_owned())),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(io_error("remove the stale socket", path, e)),
     }
+}
+
+/// Gives the socket that was just made at `path` its mode whatever the umask is, and answers which one it is (device and inode).
+/// What is there is opened without following a link; the mode is changed through that descriptor, and only of a socket of this
+/// process' user.
+fn give_mode(path: &Path, mode: Mode) -> Result<(u64, u64), BindError> {
+    let failed = |operation| move |e: Errno| io_error(operation, path, e.into());
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(failed("inspect"))?;
+    let stat = rustix::fs::fstat(&fd).map_err(failed("inspect"))?;
+    let is_socket = rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Socket;
+    if !is_socket || stat.st_uid != rustix::process::geteuid().as_raw() {
+        return Err(BindError::Replaced(path.to_owned()));
+    }
+    if Mode::from_raw_mode(stat.st_mode) != mode {
+        // chmod of a descriptor that only names a file is in kernels from 6.6 on.
+        rustix::fs::chmod(format!("/proc/self/fd/{}", fd.as_raw_fd()), mode).map_err(failed("set the mode of"))?;
+    }
+    Ok((stat.st_dev, stat.st_ino))
+}
+
+/// Removes a socket if it is still the same one; answers whether it was. A name is all that goes: whoever can put something else
+/// there between the look and the removal could remove it, too.
+fn remove(path: &Path, identity: (u64, u64)) -> io::Result<bool> {
+    let found = fs::symlink_metadata(path)?;
+    let is_same = found.file_type().is_socket() && (found.dev(), found.ino()) == identity;
+    if is_same {
+        fs::remove_file(path)?;
+    }
+    Ok(is_same)
 }
 
 /// Who answers on the socket; `None` when nobody does.
@@ -212,11 +246,6 @@ fn lock_directory(directory: &Path) -> Result<OwnedFd, BindError> {
     }
 }
 
-fn identity_of(path: &Path) -> io::Result<(u64, u64)> {
-    let found = fs::symlink_metadata(path)?;
-    Ok((found.dev(), found.ino()))
-}
-
 fn name_of(kind: &fs::FileType) -> &'static str {
     if kind.is_dir() {
         "a directory"
@@ -232,3 +261,7 @@ fn name_of(kind: &fs::FileType) -> &'static str {
 fn io_error(operation: &'static str, path: &Path, source: io::Error) -> BindError {
     BindError::Io { operation, path: path.to_owned(), source }
 }
+
+#[cfg(test)]
+#[path = "listener_tests.rs"]
+mod tests;

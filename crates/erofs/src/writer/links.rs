@@ -1,7 +1,8 @@
 //! [`Links`]: how many names inodes have. Every inode is written with one, which is nearly always right; what differs is kept
 //! here, and corrected at the end. Beyond some ten thousand inodes it goes to the spill in sorted rows.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
 
 use super::error::WriteError;
 use super::spill::Spill;
@@ -62,7 +63,7 @@ impl Links {
         Ok(())
     }
 
-    /// Tells every inode whose number of names is not one, and the number, in order. Few rows: each is looked at each time.
+    /// Tells every inode whose number of names is not one, and the number, in order.
     pub(super) fn each(
         mut self,
         spill: &mut Spill,
@@ -71,23 +72,26 @@ impl Links {
         let mut memory: Vec<_> = self.changes.drain().collect();
         memory.sort_unstable();
         let mut memory = memory.into_iter().peekable();
+        // The next inode of each row, the least first.
+        let mut heap = BinaryHeap::with_capacity(self.rows.len());
+        for (n, row) in self.rows.iter_mut().enumerate() {
+            heap.extend(row.peek(spill)?.map(|(key, _)| Reverse((key, n))));
+        }
         loop {
-            let mut least = memory.peek().map(|(key, _)| *key);
-            for row in &mut self.rows {
-                if let Some((key, _)) = row.peek(spill)? {
-                    least = Some(least.map_or(key, |least| least.min(key)));
-                }
-            }
-            let Some(key) = least else { return Ok(()) };
+            let rows = heap.peek().map(|Reverse((key, _))| *key);
+            let Some(key) = memory.peek().map(|(key, _)| *key).into_iter().chain(rows).min() else { return Ok(()) };
             let mut names = 1_i64;
             while let Some((_, count)) = memory.next_if(|(other, _)| *other == key) {
                 names += i64::from(count);
             }
-            for row in &mut self.rows {
-                if let Some((_, count)) = row.peek(spill)?.filter(|(other, _)| *other == key) {
+            while let Some(n) = heap.peek().filter(|Reverse((other, _))| *other == key).map(|Reverse((_, n))| *n) {
+                heap.pop();
+                let row = &mut self.rows[n];
+                if let Some((_, count)) = row.peek(spill)? {
                     names += i64::from(count);
                     row.next += RECORD;
                 }
+                heap.extend(row.peek(spill)?.map(|(key, _)| Reverse((key, n))));
             }
             let extended = key & 1 == 1;
             let most = if extended { u32::MAX } else { u32::from(u16::MAX) };
@@ -119,5 +123,32 @@ impl Row {
         let (key, count) = record.split_at(8);
         let count = i32::from_le_bytes(count.try_into().expect("four bytes"));
         Ok(Some((u64::from_le_bytes(key.try_into().expect("eight bytes")), count)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Kind;
+
+    /// Changes in an order of their own, in many rows, against a map.
+    #[test]
+    fn rows_are_told_together_and_in_order() {
+        let mut spill = Spill::new(Box::new(tempfile::tempfile));
+        let (mut links, mut map) = (Links::new(3), std::collections::BTreeMap::new());
+        for n in 0..2000_u64 {
+            let (nid, by) = (n * 7919 % 301, if n % 3 == 0 { 2 } else { 1 });
+            let inode = Inode { nid: Nid(nid), kind: Kind::File, extended: nid % 2 == 1 };
+            links.change(inode, by, &mut spill).expect("changed");
+            *map.entry((nid, nid % 2 == 1)).or_insert(1_u32) += by.unsigned_abs();
+        }
+        assert!(links.rows.len() > 100);
+        let mut told = Vec::new();
+        let mut tell = |nid: Nid, extended, names| {
+            told.push(((nid.0, extended), names));
+            Ok(())
+        };
+        links.each(&mut spill, &mut tell).expect("told");
+        assert_eq!(told, map.into_iter().collect::<Vec<_>>());
     }
 }

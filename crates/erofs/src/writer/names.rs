@@ -1,8 +1,9 @@
 //! [`Names`]: what stands under which name in which directory. In memory up to a budget; beyond it, sorted runs go to the spill, and
-//! what is newer stands over what is older. In the end all are read in order, more than once.
+//! what is newer stands over what is older. In the end all are read in order, more than once. So many runs of one size are merged
+//! into one that there are few, however many names come: the work for a name grows with the logarithm of their number.
 
 use super::error::WriteError;
-use super::run::{Cursor, Run};
+use super::run::{Cursor, Run, RunWriter};
 use super::spill::Spill;
 use super::table::{Hash, Table};
 use super::{Dir, Entry, Inode, Nid};
@@ -17,6 +18,8 @@ const DIR: u64 = 1 << 63;
 const INODE: u64 = 1 << 62;
 /// What the table keeps at least, however much the runs take.
 const LEAST: usize = 1 << 20;
+/// So many runs of one level become one of the next.
+const MERGED: usize = 8;
 
 impl Value {
     /// Numbers of inodes have 39 bits: 44 of a place, without the 5 of an inode's unit.
@@ -45,7 +48,8 @@ pub(super) type Tell<'a, T> = &'a mut dyn FnMut(&[u8], T, &mut Spill) -> Result<
 pub(super) struct Names {
     table: Table,
     hash: Hash,
-    runs: Vec<Run>,
+    /// The oldest first, each with its level: how often its names have been merged. None is below one that follows it.
+    runs: Vec<(u32, Run)>,
     budget: usize,
 }
 
@@ -64,7 +68,7 @@ impl Names {
     }
 
     fn older(&mut self, dir: Dir, name: &[u8], hash: u64, spill: &Spill) -> Result<Option<Entry>, WriteError> {
-        for run in self.runs.iter_mut().rev() {
+        for (_, run) in self.runs.iter_mut().rev() {
             if let Some(value) = run.get(dir.0, name, hash, spill)? {
                 return Ok(value.entry());
             }
@@ -90,7 +94,7 @@ impl Names {
             return Ok(None);
         }
         self.table.add(dir.0, name, hash, value);
-        let others: usize = self.runs.iter().map(Run::bytes).sum();
+        let others: usize = self.runs.iter().map(|(_, run)| run.bytes()).sum();
         if self.table.bytes() > self.budget.saturating_sub(others).max(LEAST.min(self.budget)) {
             self.put_aside(spill)?;
         }
@@ -99,18 +103,57 @@ impl Names {
 
     fn put_aside(&mut self, spill: &mut Spill) -> Result<(), WriteError> {
         self.table.sort();
-        let (table, hash) = (&self.table, &self.hash);
-        let names = (0..table.len()).map_while(|n| table.at(n));
-        let names = names.map(|(dir, name, value)| (dir, name, value, hash.of(dir, name)));
-        self.runs.push(Run::write(names, table.len(), spill)?);
+        let mut writer = RunWriter::new(self.table.len());
+        for name in (0..self.table.len()).map_while(|n| self.table.at(n)) {
+            writer.add(name, self.hash.of(name.0, name.1), spill)?;
+        }
+        self.runs.push((0, writer.finish(spill)?));
         self.table.clear();
+        while let Some(first) = self.runs.len().checked_sub(MERGED).filter(|n| self.runs[*n].0 == self.level()) {
+            let level = self.level() + 1;
+            let merged = self.merge(first, spill)?;
+            self.runs.truncate(first);
+            self.runs.push((level, merged));
+        }
         Ok(())
+    }
+
+    /// The level of the newest run.
+    fn level(&self) -> u32 {
+        self.runs.last().map_or(0, |(level, _)| *level)
+    }
+
+    /// Writes the runs from one on as one. What is gone is noted as long as an older run may have it.
+    fn merge(&self, first: usize, spill: &mut Spill) -> Result<Run, WriteError> {
+        let runs = &self.runs[first..];
+        let mut writer = RunWriter::new(runs.iter().map(|(_, run)| run.count()).sum());
+        let mut cursors: Vec<Cursor> = runs.iter().map(|(_, run)| run.cursor()).collect();
+        let mut name = Vec::new();
+        loop {
+            for cursor in &mut cursors {
+                cursor.fill(spill)?;
+            }
+            // The newest of the least name.
+            let least = cursors.iter().filter_map(Cursor::peek);
+            let least = least.reduce(|best, one| if (one.0, one.1) <= (best.0, best.1) { one } else { best });
+            let Some((dir, text, value)) = least else { return writer.finish(spill) };
+            name.clear();
+            name.extend_from_slice(text);
+            for cursor in &mut cursors {
+                if cursor.peek().is_some_and(|one| (one.0, one.1) == (dir, &name[..])) {
+                    cursor.pass();
+                }
+            }
+            if value != GONE || first > 0 {
+                writer.add((dir, &name, value), self.hash.of(dir, &name), spill)?;
+            }
+        }
     }
 
     /// Puts everything into order: nothing is put or looked up after that.
     pub(super) fn seal(mut self) -> Sealed {
         self.table.sort();
-        Sealed { table: self.table, runs: self.runs }
+        Sealed { table: self.table, runs: self.runs.into_iter().map(|(_, run)| run).collect() }
     }
 }
 
@@ -173,3 +216,7 @@ impl InOrder<'_> {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "names_tests.rs"]
+mod tests;

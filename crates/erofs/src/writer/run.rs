@@ -24,6 +24,8 @@ pub(super) struct Run {
     /// The first name of every page, one after the other.
     firsts: Vec<u8>,
     filter: Vec<u64>,
+    /// Names, those that are gone among them.
+    count: usize,
     end: u64,
     /// The page that was read last.
     held: Option<usize>,
@@ -36,52 +38,72 @@ struct Page {
     first: usize,
 }
 
-impl Run {
-    /// Writes names that come in order, with their hashes, `count` of them.
-    pub(super) fn write<'a>(
-        names: impl Iterator<Item = (u32, &'a [u8], Value, u64)>,
-        count: usize,
-        spill: &mut Spill,
-    ) -> Result<Self, WriteError> {
-        let mut run = Self {
+/// Writes a run, whose names come in order.
+pub(super) struct RunWriter {
+    run: Run,
+    bytes: Vec<u8>,
+    /// Where the page begins in it that is being filled.
+    page: usize,
+    /// The pages in it.
+    pages: Vec<Page>,
+}
+
+impl RunWriter {
+    /// One of `most` names at most.
+    pub(super) fn new(most: usize) -> Self {
+        let run = Run {
             pages: Vec::new(),
             firsts: Vec::new(),
-            filter: vec![0; (count * BITS).div_ceil(64).max(1)],
+            filter: vec![0; (most * BITS).div_ceil(64).max(1)],
+            count: 0,
             end: 0,
             held: None,
             buffer: Vec::new(),
         };
-        let mut bytes = Vec::with_capacity(PAGE * AHEAD + 1024);
-        let mut page = 0;
-        let mut firsts = Vec::new();
-        for (dir, name, value, hash) in names {
-            for n in 0..HASHES {
-                let (word, bit) = run.bit(hash, n);
-                run.filter[word] |= bit;
-            }
-            if bytes.len() >= page + PAGE || bytes.is_empty() {
-                if bytes.len() >= PAGE * AHEAD {
-                    run.gather(&mut bytes, &mut firsts, spill)?;
-                }
-                page = bytes.len();
-                firsts.push(Page { at: page as u64, dir, first: run.firsts.len() });
-                run.firsts.extend_from_slice(name);
-            }
-            bytes.extend_from_slice(&dir.to_le_bytes());
-            bytes.extend_from_slice(&value.0.to_le_bytes());
-            bytes.push(u8::try_from(name.len()).expect("names have at most 255 bytes"));
-            bytes.extend_from_slice(name);
-        }
-        run.gather(&mut bytes, &mut firsts, spill)?;
-        Ok(run)
+        Self { run, bytes: Vec::with_capacity(PAGE * AHEAD + 1024), page: 0, pages: Vec::new() }
     }
 
+    /// The next name, with its hash.
+    pub(super) fn add(&mut self, (dir, name, value): Name<'_>, hash: u64, spill: &mut Spill) -> Result<(), WriteError> {
+        let run = &mut self.run;
+        for n in 0..HASHES {
+            let (word, bit) = run.bit(hash, n);
+            run.filter[word] |= bit;
+        }
+        if self.bytes.len() >= self.page + PAGE || self.bytes.is_empty() {
+            if self.bytes.len() >= PAGE * AHEAD {
+                run.gather(&mut self.bytes, &mut self.pages, spill)?;
+            }
+            self.page = self.bytes.len();
+            self.pages.push(Page { at: self.page as u64, dir, first: run.firsts.len() });
+            run.firsts.extend_from_slice(name);
+        }
+        run.count += 1;
+        self.bytes.extend_from_slice(&dir.to_le_bytes());
+        self.bytes.extend_from_slice(&value.0.to_le_bytes());
+        self.bytes.push(u8::try_from(name.len()).expect("names have at most 255 bytes"));
+        self.bytes.extend_from_slice(name);
+        Ok(())
+    }
+
+    pub(super) fn finish(mut self, spill: &mut Spill) -> Result<Run, WriteError> {
+        self.run.gather(&mut self.bytes, &mut self.pages, spill)?;
+        Ok(self.run)
+    }
+}
+
+impl Run {
     fn gather(&mut self, bytes: &mut Vec<u8>, pages: &mut Vec<Page>, spill: &mut Spill) -> Result<(), WriteError> {
         let at = spill.append(bytes)?;
         self.end = at + bytes.len() as u64;
         self.pages.extend(pages.drain(..).map(|page| Page { at: page.at + at, ..page }));
         bytes.clear();
         Ok(())
+    }
+
+    /// Names, those that are gone among them.
+    pub(super) fn count(&self) -> usize {
+        self.count
     }
 
     /// Bytes of memory, about.

@@ -242,6 +242,7 @@ fn secret(name: &str, user: &str) -> PullSecret {
         namespace: "default".into(),
         name: name.into(),
         uid: format!("uid-of-{name}"),
+        origin: credentials::Origin::ApiServer,
         kind: "kubernetes.io/dockerconfigjson".into(),
         data: [(".dockerconfigjson".to_owned(), oci::Secret::new(config))].into(),
     }

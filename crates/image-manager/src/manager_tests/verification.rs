@@ -5,7 +5,7 @@ use std::path::Path;
 
 use credentials::exec::{ExecOptions, Providers, TokenError, TokenSource};
 use credentials::{
-    Candidate, PathMatch, Requester, SecretCoordinates, ServiceAccount, ServiceAccountCoordinates, Source,
+    Candidate, Origin, PathMatch, Requester, SecretCoordinates, ServiceAccount, ServiceAccountCoordinates, Source,
     credential_hash,
 };
 use oci::{RegistryAuth, Secret};
@@ -18,7 +18,12 @@ const LOOK_AND_PULL: &[CallKind] = &[CallKind::ImageStatus, CallKind::PullImage,
 /// With what an image was pulled.
 fn by_secret(name: &str, user: &str) -> Candidate {
     let auth = RegistryAuth::basic(user, format!("{user}-password"));
-    let secret = SecretCoordinates { namespace: "default".into(), name: name.into(), uid: format!("uid-of-{name}") };
+    let secret = SecretCoordinates {
+        namespace: "default".into(),
+        name: name.into(),
+        uid: format!("uid-of-{name}"),
+        origin: Origin::ApiServer,
+    };
     Candidate { hash: credential_hash(&auth), auth, source: Source::Secret(secret) }
 }
 
@@ -28,6 +33,7 @@ fn by_account(name: &str) -> Candidate {
         namespace: "default".into(),
         name: name.into(),
         uid: format!("uid-of-account-{name}"),
+        origin: Origin::ApiServer,
     };
     let source = Source::ServiceAccount { provider: "provider".into(), account };
     Candidate { hash: credential_hash(&auth), auth, source }
@@ -38,6 +44,7 @@ fn account(name: &str) -> ServiceAccount {
         namespace: "default".into(),
         name: name.into(),
         uid: format!("uid-of-account-{name}"),
+        origin: Origin::ApiServer,
         ..ServiceAccount::default()
     }
 }
@@ -344,6 +351,53 @@ async fn a_tenant_without_the_secret_is_sent_to_the_registry() {
     assert_eq!(rig.ensure(stranger).await.expect_err("as if absent").reason(), "ErrImageNeverPull");
     // An image that was here before anybody pulled it is for all, by the default policy.
     rig.ensure(request("present_image", PullPolicy::Never)).await.expect("preloaded");
+}
+
+/// A pod whose pull secret stands in a manifest, under the namespace, name and uid of the one that brought the image.
+fn by_manifest(image: &str, user: &str) -> EnsureImageRequest {
+    let mut asked = request(image, PullPolicy::IfNotPresent);
+    asked.pod.uid = format!("uid-of-{user}");
+    asked.secrets = vec![PullSecret { origin: Origin::Manifest, ..secret("a", user) }];
+    asked
+}
+
+#[tokio::test]
+async fn the_coordinates_of_a_manifest_do_not_stand_for_their_content() {
+    let keyring = Some(Arc::new(Keyring::new(KeyringOptions::default())));
+    let options = Options { puller: SERIAL, keyring, ..Options::default() };
+    let rig = Rig::with_records(options, VerificationPolicy::default()).await;
+    rig.fake.require_auth("missing_image", RegistryAuth::basic("ada", "ada-password"));
+    let owner = by_manifest("missing_image", "ada");
+    assert!(rig.ensure(owner.clone()).await.expect("the owner may").pulled);
+    let mut guess = by_manifest("missing_image", "rex");
+    guess.policy = PullPolicy::Never;
+    assert_eq!(rig.ensure(guess.clone()).await.expect_err("as if absent").reason(), "ErrImageNeverPull");
+    guess.policy = PullPolicy::IfNotPresent;
+    let error = rig.ensure(guess).await.expect_err("the registry says no");
+    assert_eq!((error.reason(), error.cause()), ("ErrImagePull", Some(crate::Cause::Unauthenticated)));
+    assert!(!rig.ensure(owner.clone()).await.expect("the guess took nothing away").pulled);
+
+    // Another password, which the registry takes: it is asked once, and the record has the new content from then on.
+    rig.fake.require_auth("missing_image", RegistryAuth::basic("eve", "eve-password"));
+    let rotated = by_manifest("missing_image", "eve");
+    assert!(rig.ensure(rotated.clone()).await.expect("the registry says yes").pulled);
+    assert!(!rig.ensure(rotated).await.expect("it is recorded").pulled);
+    rig.ensure(owner).await.expect_err("the old content is worth nothing");
+}
+
+#[tokio::test]
+async fn the_account_of_a_manifest_is_asked_for_at_the_registry() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let recorded = vec![("present_image", Some(by_account("builder")))];
+    let rig = rig(&Case { recorded, plugin: Plugin::Account, ..Case::new("account") }, directory.path()).await;
+    let mut asked = request("present_image", PullPolicy::IfNotPresent);
+    asked.service_account = Some(account("builder"));
+    assert!(!rig.ensure(asked.clone()).await.expect("an API server says who it is").pulled);
+    asked.service_account = Some(ServiceAccount { origin: Origin::Manifest, ..account("builder") });
+    assert!(rig.ensure(asked.clone()).await.expect("the registry says yes").pulled);
+    rig.fake.require_auth("present_image", RegistryAuth::basic("token", "another"));
+    let error = rig.ensure(asked).await.expect_err("the registry says no");
+    assert_eq!(error.reason(), "ErrImagePull");
 }
 
 #[tokio::test]

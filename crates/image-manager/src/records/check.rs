@@ -86,8 +86,8 @@ impl<'a> Named<'a> {
                     return (Access::Granted(Grant::CredentialMatches), lesson);
                 }
             }
-            if account(candidates).is_some_and(|account| recorded.accounts.iter().any(|known| is_same(known, account)))
-            {
+            let account = account(candidates).filter(|account| account.origin.vouches());
+            if account.is_some_and(|account| recorded.accounts.iter().any(|known| is_same(known, account))) {
                 return (Access::Granted(Grant::CredentialMatches), None);
             }
         }
@@ -95,9 +95,10 @@ impl<'a> Named<'a> {
     }
 }
 
-/// Whether a secret is recorded; `Some(true)` exactly as it is, `Some(false)` with something that the record should
-/// learn. The same content counts wherever it is kept. The same object counts with another content, too: it was changed
-/// by somebody who may, and the kubelet does not ask the registry again.
+/// Looks for a secret in a record; `Some(true)`: recorded as it is, `Some(false)`: with something that the record should
+/// learn. The same content counts wherever it is kept. The same object counts with another content, too, where its source
+/// vouches for its coordinates: it was changed by somebody who may, and the kubelet does not ask the registry again. The
+/// coordinates of a manifest are what its author wrote, and prove nothing.
 fn by_secret(recorded: &Recorded, coordinates: &SecretCoordinates, hash: &str) -> Option<bool> {
     let grows = recorded.secrets.len() < GROWS_TO;
     recorded.secrets.iter().find_map(|known| {
@@ -108,7 +109,7 @@ fn by_secret(recorded: &Recorded, coordinates: &SecretCoordinates, hash: &str) -
             return Some(same_place || !grows);
         }
         // An empty hash is one that could not be made; it is not worth writing the same again.
-        (same_place && grows).then_some(known.credential_hash == hash)
+        (same_place && grows && coordinates.origin.vouches()).then_some(known.credential_hash == hash)
     })
 }
 
@@ -131,7 +132,7 @@ fn is_same(known: &RecordedAccount, account: &ServiceAccountCoordinates) -> bool
 }
 
 fn recorded_secret(coordinates: &SecretCoordinates, hash: &str) -> RecordedSecret {
-    let SecretCoordinates { namespace, name, uid } = coordinates.clone();
+    let SecretCoordinates { namespace, name, uid, origin: _ } = coordinates.clone();
     RecordedSecret { uid, namespace, name, credential_hash: hash.to_owned() }
 }
 
@@ -143,7 +144,7 @@ pub(super) fn recorded(used: Option<&Candidate>) -> Recorded {
             Recorded { secrets: vec![recorded_secret(coordinates, hash)], ..Recorded::default() }
         }
         Some((Source::ServiceAccount { account, .. }, _)) => {
-            let ServiceAccountCoordinates { namespace, name, uid } = account.clone();
+            let ServiceAccountCoordinates { namespace, name, uid, origin: _ } = account.clone();
             Recorded { accounts: vec![RecordedAccount { uid, namespace, name }], ..Recorded::default() }
         }
     }

@@ -174,6 +174,7 @@ impl Assembly<'_> {
                         Came::Answer(Ok(ready)) => {
                             blobs[n].ready = Some(ready);
                             self.check_size(plan.as_ref(), blobs)?;
+                            self.check_entries(blobs)?;
                         }
                         // Somebody else's job failed, by somebody else's registry or credential: take over.
                         Came::Answer(Err(error)) if !led && !self.token.is_cancelled() => {
@@ -334,6 +335,24 @@ impl Assembly<'_> {
         let name = self.name;
         Err(error::invalid(format!(
             "{name}: the limit of bytes in all layers of an image is {most}, and there are {seen} up to here"
+        )))
+    }
+
+    /// Refuses an image whose layers, as far as they were unpacked for it, have more entries than all of its blobs may bring, or than
+    /// two layers may have.
+    fn check_entries(&self, blobs: &[Blob]) -> Result<()> {
+        let options = &self.shared.options;
+        let layers = blobs.iter().filter_map(|blob| blob.ready.as_ref());
+        let seen = layers.fold(0, |sum: u64, ready| sum.saturating_add(ready.layer().stats().entries));
+        let compressed = self.chosen.manifest.layers.iter().fold(0, |sum: u64, layer| sum.saturating_add(layer.size));
+        let most = options.limits.entries(compressed).min(options.store.limits.entries.saturating_mul(2));
+        if seen <= most {
+            return Ok(());
+        }
+        Err(error::invalid(format!(
+            "{}: the limit of entries in all layers of an image with {compressed} compressed bytes is {most}, and there \
+             are {seen} up to here",
+            self.name
         )))
     }
 

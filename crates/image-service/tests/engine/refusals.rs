@@ -1,7 +1,7 @@
 //! What must not become an image, and how it is told. After each, the store is as it was.
 
 use cri_api::{ImageService as _, ImageSpec, Kind, PullImageRequest};
-use image_service::OpenError;
+use image_service::{LayerFormat, OpenError};
 use oci::{Digest, Reference};
 use registry::testing::{BuiltImage, Compression, Fault, LayerBuilder, schema1_manifest};
 use serde_json::json;
@@ -99,6 +99,52 @@ async fn layers_beyond_the_limits() {
     refused(&node, &image().layer(layer("a/x", 1, 2_000_000)).build(), Kind::InvalidArgument, &["1000000"]).await;
     let bomb = LayerBuilder::new().dir("a/").file("a/zeros", vec![0; 40_000_000]);
     refused(&node, &image().layer(bomb).build(), Kind::InvalidArgument, &["1000000"]).await;
+}
+
+/// A layer of empty files, `prefix` in front of their names.
+fn empty_files(prefix: &str, count: usize) -> LayerBuilder {
+    let all = LayerBuilder::new().dir("a/").compression(Compression::Zstd);
+    (0..count).fold(all, |layer, n| layer.file(&format!("a/{prefix}{n:05}"), Vec::new()))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn entries_are_in_proportion_to_what_comes() {
+    for format in [LayerFormat::Dir, LayerFormat::Erofs] {
+        let node = Node::with(|options| {
+            options.store.layer_format = format;
+            (options.limits.entries_free, options.limits.inflate_free) = (300, 1 << 20);
+        })
+        .await;
+        // Of 2,000 files in some kilobytes no more are made than 300 or one for each 87 bytes.
+        let many = image().layer(empty_files("", 2000)).build();
+        let size = many.layers[0].blob.len();
+        let most = (size as u64 * 1500 / (128 << 10)).max(300);
+        assert!(most < 1000, "{size} bytes");
+        let words = [&*format!("the layer of {size} compressed bytes has {} entries", most + 1), "over the limit of"];
+        refused(&node, &many, Kind::InvalidArgument, &words).await;
+        // Layers of which each is small enough, and not all together.
+        let layers = (0..4).fold(image(), |image, n| image.layer(empty_files(&format!("{n}-"), 250)));
+        let words = ["the limit of entries in all layers of an image", "is 300"];
+        refused(&node, &layers.build(), Kind::InvalidArgument, &words).await;
+        node.registry.push("few", "v1", &image().layer(empty_files("", 250)).build());
+        node.pull("few:v1").await.expect("so many are always taken");
+        let big = image().layer(empty_files("", 2000).file("a/noise", noise(1, 400_000))).build();
+        node.registry.push("big", "v1", &big);
+        node.pull("big:v1").await.expect("the files are in proportion to the rest");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_image_has_no_more_entries_than_two_layers_may_have() {
+    let node = Node::with(|options| options.store.limits.entries = 400).await;
+    let of = |layers: usize| {
+        let files = |n: usize| empty_files(&format!("{n}-"), 300).compression(Compression::Plain);
+        (0..layers).fold(image(), |image, n| image.layer(files(n))).build()
+    };
+    let words = ["the limit of entries in all layers of an image", "is 800, and there are 903"];
+    refused(&node, &of(3), Kind::InvalidArgument, &words).await;
+    node.registry.push("two", "v1", &of(2));
+    node.pull("two:v1").await.expect("two layers");
 }
 
 #[tokio::test(flavor = "multi_thread")]

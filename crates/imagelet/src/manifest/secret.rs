@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use credentials::{PullSecret, ServiceAccount};
+use credentials::{Origin, PullSecret, ServiceAccount};
 use oci::Secret;
 
 use super::place::{Place, made_uid};
@@ -53,7 +53,7 @@ impl Place<'_> {
             None => "Opaque",
             Some(value) => self.text_of_secret(value, &format!("{title}: type"))?,
         };
-        let secret = PullSecret { namespace, name, uid, kind: kind.to_owned(), data };
+        let secret = PullSecret { namespace, name, uid, origin: Origin::Manifest, kind: kind.to_owned(), data };
         Ok(SecretObject { source: self.source(node), secret })
     }
 
@@ -63,7 +63,13 @@ impl Place<'_> {
         Ok(AccountObject {
             source: self.source(node),
             pull_secrets: self.names(node, "imagePullSecrets", "imagePullSecrets")?,
-            account: ServiceAccount { namespace, name, uid, annotations: self.annotations(node)? },
+            account: ServiceAccount {
+                namespace,
+                name,
+                uid,
+                origin: Origin::Manifest,
+                annotations: self.annotations(node)?,
+            },
         })
     }
 
@@ -103,6 +109,7 @@ pub(crate) fn unknown_account(namespace: &str, name: &str) -> ServiceAccount {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         uid: made_uid("ServiceAccount", namespace, name),
+        origin: Origin::Manifest,
         annotations: BTreeMap::new(),
     }
 }

@@ -146,9 +146,10 @@ impl Out {
     }
 }
 
-async fn hear(mut reader: impl AsyncRead + Unpin, readers: &Readers, pings: mpsc::WeakSender<Bytes>) {
+async fn hear(reader: impl AsyncRead + Unpin, readers: &Readers, pings: mpsc::WeakSender<Bytes>) {
+    let mut reader = spdy::Reader::new(reader);
     loop {
-        let frame = match spdy::read(&mut reader).await {
+        let frame = match reader.next().await {
             Ok(Some(frame)) => frame,
             Ok(None) => return,
             Err(error) => {

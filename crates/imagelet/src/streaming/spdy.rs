@@ -10,6 +10,8 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 const FIN: u8 = 1;
 /// Control frames that are longer than this are nobody's.
 const MAX_CONTROL: usize = 1 << 20;
+/// The most bytes of a data frame that are read at a time.
+const PIECE: usize = 32 << 10;
 
 const SYN_STREAM: u16 = 1;
 const SYN_REPLY: u16 = 2;
@@ -34,38 +36,90 @@ pub(super) enum Frame {
     Other,
 }
 
-/// The next frame; `None`: the peer has closed the connection between two.
-pub(super) async fn read(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Frame>> {
-    let mut head = [0; 8];
-    let begun = reader.read(&mut head).await?;
-    if begun == 0 {
-        return Ok(None);
+/// Reads frames. A frame's length is the peer's word: memory is given for what came, a piece at a time, and a data frame longer
+/// than a piece is handed on in several.
+#[derive(Debug)]
+pub(super) struct Reader<R> {
+    inner: R,
+    /// The data frame that is being read.
+    data: Option<Data>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Data {
+    stream: u32,
+    last: bool,
+    /// Bytes that are still to come.
+    left: usize,
+}
+
+impl<R: AsyncRead + Unpin> Reader<R> {
+    pub(super) fn new(inner: R) -> Self {
+        Self { inner, data: None }
     }
-    reader.read_exact(&mut head[begun..]).await?;
-    let word = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-    let (first, flags, length) = (word(0), head[4], (word(4) & 0x00ff_ffff) as usize);
-    if first & 0x8000_0000 != 0 && length > MAX_CONTROL {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "a control frame is too long"));
+
+    /// Reads the next frame, or the next piece of a data frame; `None`: the peer has closed the connection between two frames.
+    pub(super) async fn next(&mut self) -> io::Result<Option<Frame>> {
+        if let Some(data) = self.data {
+            return self.piece(data).await.map(Some);
+        }
+        let mut head = [0; 8];
+        let begun = self.inner.read(&mut head).await?;
+        if begun == 0 {
+            return Ok(None);
+        }
+        self.inner.read_exact(&mut head[begun..]).await?;
+        let (first, flags, length) = (word(&head, 0)?, head[4], (word(&head, 4)? & 0x00ff_ffff) as usize);
+        let last = flags & FIN != 0;
+        if first & 0x8000_0000 == 0 {
+            return self.piece(Data { stream: first, last, left: length }).await.map(Some);
+        }
+        if length > MAX_CONTROL {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a control frame is too long"));
+        }
+        // No more of a control frame than its first two words is read by anybody.
+        let mut body = [0; 8];
+        let used = length.min(body.len());
+        self.inner.read_exact(&mut body[..used]).await?;
+        self.skip(length - used).await?;
+        let field = |at| word(&body[..used], at);
+        let stream = || field(0).map(|stream| stream & 0x7fff_ffff);
+        // The low half of the first word.
+        Ok(Some(match u16::from_be_bytes([head[2], head[3]]) {
+            SYN_REPLY => Frame::Reply { stream: stream()?, last },
+            RST_STREAM => Frame::Reset { stream: stream()?, status: field(4)? },
+            PING => Frame::Ping(field(0)?),
+            GOAWAY => Frame::GoAway,
+            _ => Frame::Other,
+        }))
     }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).await?;
-    let last = flags & FIN != 0;
-    if first & 0x8000_0000 == 0 {
-        return Ok(Some(Frame::Data { stream: first, bytes: body.into(), last }));
+
+    /// Reads what is there of a data frame, a piece at most.
+    async fn piece(&mut self, data: Data) -> io::Result<Frame> {
+        let mut bytes = BytesMut::with_capacity(data.left.min(PIECE));
+        if data.left > 0 && (&mut self.inner).take(data.left.min(PIECE) as u64).read_buf(&mut bytes).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let left = data.left - bytes.len();
+        self.data = (left > 0).then_some(Data { left, ..data });
+        Ok(Frame::Data { stream: data.stream, bytes: bytes.freeze(), last: data.last && left == 0 })
     }
-    let field = |at: usize| match body.get(at..at + 4) {
+
+    async fn skip(&mut self, mut left: usize) -> io::Result<()> {
+        let mut bytes = [0; 1 << 10];
+        while left > 0 {
+            let most = left.min(bytes.len());
+            left -= self.inner.read_exact(&mut bytes[..most]).await?;
+        }
+        Ok(())
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> io::Result<u32> {
+    match bytes.get(at..at + 4) {
         Some(&[a, b, c, d]) => Ok(u32::from_be_bytes([a, b, c, d])),
         _ => Err(io::Error::new(io::ErrorKind::InvalidData, "a control frame is too short")),
-    };
-    let stream = || field(0).map(|stream| stream & 0x7fff_ffff);
-    // The low half of the first word.
-    Ok(Some(match u16::from_be_bytes([head[2], head[3]]) {
-        SYN_REPLY => Frame::Reply { stream: stream()?, last },
-        RST_STREAM => Frame::Reset { stream: stream()?, status: field(4)? },
-        PING => Frame::Ping(field(0)?),
-        GOAWAY => Frame::GoAway,
-        _ => Frame::Other,
-    }))
+    }
 }
 
 fn control(kind: u16, flags: u8, body: &[u8]) -> Bytes {
@@ -127,3 +181,7 @@ impl Opener {
         control(SYN_STREAM, 0, &body)
     }
 }
+
+#[cfg(test)]
+#[path = "spdy_tests.rs"]
+mod tests;

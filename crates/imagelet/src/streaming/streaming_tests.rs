@@ -36,8 +36,9 @@ async fn against(stdin: &[u8], frames: Vec<Vec<u8>>) -> (Result<Ended, StreamErr
     let peer = TaskTracker::new().spawn(async move {
         let mut heard = Vec::new();
         // Streams: 1 error, 3 standard input, 5 output, 7 error output.
+        let mut frames_of_ours = spdy::Reader::new(&mut theirs);
         loop {
-            match spdy::read(&mut theirs).await.expect("frames") {
+            match frames_of_ours.next().await.expect("frames") {
                 Some(Frame::Data { stream: 3, bytes, last }) => {
                     heard.extend_from_slice(&bytes);
                     if last {

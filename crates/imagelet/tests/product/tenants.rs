@@ -259,7 +259,13 @@ fn a_secret_that_rotates_keeps_its_images_and_a_revoked_one_gets_no_new_ones() {
     const NEW: &str = "vermilion-and-ruby";
     e.registry.set_users(&[(RED.0, NEW), BLUE]);
     let rotated = Tenant { password: NEW, ..RED_TENANT };
-    assert_eq!(granted(e.ensure(Some(rotated), "IfNotPresent")), [], "the object is the same");
+    // The object is called as before, which anybody may write: its new content is asked for, once.
+    refused(e.ensure(Some(rotated), "Never"), "ErrImageNeverPull");
+    let asked = granted(e.ensure(Some(rotated), "IfNotPresent"));
+    assert_eq!(blobs(&asked), 0, "the image is here: {asked:?}");
+    let manifests = asked.iter().filter(|a| a.is_manifest_of("estate/app") && a.status == 200).count();
+    assert_eq!(manifests, 1, "{asked:?}");
+    assert_eq!(granted(e.ensure(Some(rotated), "IfNotPresent")), [], "and then it is recorded");
     let other = e.registry.name("estate/other:1");
     let asked = granted(e.ensure_image(Some(rotated), &other, "IfNotPresent"));
     assert!(blobs(&asked) > 0, "the new password is good: {asked:?}");
@@ -279,6 +285,29 @@ fn a_secret_that_rotates_keeps_its_images_and_a_revoked_one_gets_no_new_ones() {
     assert!(asked.iter().all(|a| a.status == 401), "{asked:?}");
     // For the other one nothing has changed.
     granted(e.ensure(Some(BLUE_TENANT), "Always"));
+}
+
+/// What stands in a manifest under the namespace, name and uid of another tenant's secret.
+#[test]
+fn a_wrong_password_under_the_right_name_gets_nothing() {
+    wrong_under_the_right_name(&Estate::new());
+}
+
+#[test]
+fn a_wrong_password_under_the_right_name_gets_nothing_from_containerd() {
+    wrong_under_the_right_name(&Estate::on_containerd());
+}
+
+fn wrong_under_the_right_name(e: &Estate) {
+    granted(e.ensure(Some(RED_TENANT), "IfNotPresent"));
+    let guess = Tenant { password: STRANGER.password, ..RED_TENANT };
+    let (said, asked) = refused(e.ensure(Some(guess), "Never"), "ErrImageNeverPull");
+    assert!(said.contains("is not present with pull policy of Never"), "{said}");
+    assert_eq!(asked, [], "Never asks nobody");
+    let (_, asked) = refused(e.ensure(Some(guess), "IfNotPresent"), "ErrImagePull");
+    assert!(asked.iter().any(|a| a.is_manifest_of("estate/app") && a.status == 401), "{asked:?}");
+    assert_eq!(asked.iter().filter(|a| a.status == 200).count(), 0, "{asked:?}");
+    assert_eq!(granted(e.ensure(Some(RED_TENANT), "Never")), [], "the guess took nothing away");
 }
 
 #[test]

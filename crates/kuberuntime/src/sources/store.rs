@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use image_manager::PullSecret;
+use image_manager::{Origin, PullSecret};
 use oci::Secret;
 use tokio::sync::watch;
 
@@ -59,6 +59,8 @@ impl DocumentStore {
                 true => format!("{:032x}", fnv128a(object.title().as_bytes())),
                 false => object.uid.clone(),
             },
+            // A document, whoever wrote it.
+            origin: Origin::Manifest,
             kind: object.secret_type.clone(),
             data: data.collect(),
         })

@@ -13,10 +13,7 @@ use rustix::io::Errno;
 use crate::layout::FS;
 use crate::recipe;
 use crate::tar::shown;
-use crate::unpack::{Beneath, DEFERRED};
-
-/// What the system itself writes beside what a layer says.
-const NOT_OF_LAYERS: [&[u8]; 3] = [b"security.selinux", b"security.ima", b"security.evm"];
+use crate::unpack::{Beneath, DEFERRED, LABELS};
 
 /// What could not be read.
 #[derive(Debug)]
@@ -241,7 +238,8 @@ fn attributes(directory: BorrowedFd<'_>, name: &[u8]) -> io::Result<BTreeSet<(Ve
     };
     let mut found = BTreeSet::new();
     for name in list[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
-        if NOT_OF_LAYERS.contains(&name) {
+        // The system itself writes them, beside what a layer says.
+        if LABELS.contains(&name) {
             continue;
         }
         let key = CString::new(name).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;

@@ -8,6 +8,8 @@ pub struct Limits {
     pub layer_bytes: u64,
     /// Entries, meta headers not counted.
     pub entries: u64,
+    /// Bytes of the compressed layer that [`Self::entries`] follows from, where it does: its error says so.
+    pub compressed: Option<u64>,
     /// Directories, implicit ones included: each costs some 200 bytes of memory while the layer is unpacked.
     pub directories: u64,
     /// Components of a path.
@@ -36,7 +38,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             layer_bytes: 64 << 30,
-            entries: 5_000_000,
+            entries: 2_500_000,
+            compressed: None,
             directories: 1_000_000,
             path_depth: 256,
             path_bytes: 4096,

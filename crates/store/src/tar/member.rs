@@ -19,7 +19,10 @@ impl Reader<'_> {
         self.entries += 1;
         if self.entries > self.limits.entries {
             return Err(TarError::Limit {
-                subject: "the layer".into(),
+                subject: match self.limits.compressed {
+                    Some(bytes) => format!("the layer of {bytes} compressed bytes"),
+                    None => "the layer".into(),
+                },
                 limit_name: "entries",
                 limit: self.limits.entries,
                 seen: self.entries,

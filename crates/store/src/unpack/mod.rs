@@ -26,6 +26,7 @@ pub use error::UnpackError;
 pub(crate) use files::{Beneath, DEFERRED, DEFERRED_BELOW, find, is_opaque, patch_implicit};
 pub(crate) use image::IMAGE;
 pub(crate) use whiteout::OPAQUE;
+pub(crate) use xattrs::LABELS;
 
 pub use crate::tar::Limits;
 use crate::tar::Reader;

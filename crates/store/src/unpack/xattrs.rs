@@ -13,6 +13,10 @@ use super::unpacker::Unpacker;
 pub(super) const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 pub(super) const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 
+/// Labels and signatures by which the kernel decides what a file may do or who may use it. Layers may have them, as with containerd;
+/// the node writes its own, too.
+pub(crate) const LABELS: [&[u8]; 3] = [b"security.selinux", b"security.ima", b"security.evm"];
+
 /// Why one is left out.
 pub(super) const NOT_HELD: &str = "the file system cannot hold it";
 pub(super) const WRONG_KIND: &str = "this kind of file cannot have it";

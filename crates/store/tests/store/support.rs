@@ -45,6 +45,17 @@ impl Tar {
         self.entry(path, b'0', 0o644, "", (0, 0), content)
     }
 
+    /// Extended attributes of the entry that follows.
+    pub(crate) fn xattrs(self, all: &[(&str, &str)]) -> Self {
+        let record = |(name, value): &(&str, &str)| {
+            let rest = format!(" SCHILY.xattr.{name}={value}\n");
+            assert!((10..98).contains(&rest.len()), "two digits of length are in front");
+            format!("{}{rest}", rest.len() + 2)
+        };
+        let records: String = all.iter().map(record).collect();
+        self.entry("pax", b'x', 0o644, "", (0, 0), records.as_bytes())
+    }
+
     pub(crate) fn directory(self, path: &str, mode: u32) -> Self {
         self.entry(path, b'5', mode, "", (0, 0), b"")
     }

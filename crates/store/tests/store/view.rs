@@ -300,6 +300,34 @@ fn what_an_ordinary_user_could_not_make_is_shown_all_the_same() {
     }
 }
 
+/// What an image says by which the node's kernel would decide about a file of the node.
+#[test]
+fn a_copy_has_no_labels_of_the_image() {
+    let top = tempfile::tempdir().expect("tempdir");
+    let is_root = rustix::process::geteuid().is_root();
+    for (n, layer_format) in [LayerFormat::Dir, LayerFormat::Erofs].into_iter().enumerate() {
+        let store = Store::open(&top.path().join(n.to_string()), OpenOptions { layer_format, ..options() });
+        let store = store.expect("opens");
+        // A digest, as the kernel takes it where it looks.
+        let digest = format!("\u{4}\u{4}{}", "7".repeat(32));
+        let all = [("user.kept", "1"), ("security.selinux", "theirs"), ("security.ima", &digest)];
+        let tar = Tar::default().directory("d/", 0o755).xattrs(&all).file("d/f", b"x");
+        Image::new("labels", &[tar]).pull(&store, "docker.io/library/labels:1");
+        let lease = store.lease();
+        let stack = store.stack(&lease, "labels:1").expect("readable").expect("there");
+        let view = View::open(store.root(), &stack).expect("opens");
+        let out = top.path().join(format!("out{n}"));
+        fs::create_dir(&out).expect("made");
+        let copied = copy(&view, "d/f", &out, Some("f")).expect("copies");
+        let get = |name| rustix::fs::getxattr(out.join("f"), name, &mut [0; 100][..]).map(drop);
+        assert_eq!(get("user.kept"), Ok(()), "{layer_format:?}");
+        assert!(get("security.ima").is_err(), "{layer_format:?}");
+        if is_root {
+            assert_eq!(copied.lacks.xattrs, 2, "{layer_format:?}");
+        }
+    }
+}
+
 #[test]
 fn a_copy_can_be_given_up() {
     let bench = Bench::new();

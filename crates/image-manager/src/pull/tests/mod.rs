@@ -104,6 +104,7 @@ fn candidate(user: &str, password: &str, secret: &str) -> Candidate {
         namespace: "shop".into(),
         name: secret.into(),
         uid: format!("uid-{secret}"),
+        ..SecretCoordinates::default()
     });
     Candidate { auth: RegistryAuth::basic(user, password), source, hash: format!("{user}-hash") }
 }

@@ -178,6 +178,50 @@ fn rows_of_secrets() -> Vec<Row> {
     ]
 }
 
+/// Of manifests, whose authors write what they like.
+fn rows_of_manifests() -> Vec<Row> {
+    let pod = |uid, namespace, hash| vec![of_manifest(secret(uid, namespace, "pull-secret", hash))];
+    vec![
+        Row {
+            name: "the secret of a manifest, as it is recorded",
+            pod: pod("testsecretuid", "default", "testsecrethash"),
+            ..Row::default()
+        },
+        Row {
+            name: "the content of the recorded secret, elsewhere",
+            pod: pod("testsecretuid", "differentns", "testsecrethash"),
+            learns: Some(vec![
+                known_secret("testsecretuid", "default", "pull-secret", "testsecrethash"),
+                known_secret("testsecretuid", "differentns", "pull-secret", "testsecrethash"),
+            ]),
+            ..Row::default()
+        },
+        Row {
+            name: "another content under the recorded coordinates",
+            pod: pod("testsecretuid", "default", "differenthash"),
+            want: OTHERS_ONLY,
+            ..Row::default()
+        },
+        Row {
+            name: "a good content behind a wrong one",
+            pod: [pod("testsecretuid", "default", "differenthash"), pod("other", "default", "testsecrethash")].concat(),
+            learns: Some(vec![
+                known_secret("other", "default", "pull-secret", "testsecrethash"),
+                known_secret("testsecretuid", "default", "pull-secret", "testsecrethash"),
+            ]),
+            ..Row::default()
+        },
+        Row {
+            name: "no hash under the recorded coordinates",
+            pod: pod("testsecretuid", "default", ""),
+            image_ref: "test-brokenhash",
+            record: Some(brokenhash()),
+            want: OTHERS_ONLY,
+            ..Row::default()
+        },
+    ]
+}
+
 fn rows_of_accounts() -> Vec<Row> {
     let with_account =
         || Row { image_ref: "testimageref-sa", record: Some(testimageref_sa()), pod: pod_account(), ..Row::default() };
@@ -238,6 +282,12 @@ fn rows_of_accounts() -> Vec<Row> {
             ..with_account()
         },
         Row {
+            name: "the account of a manifest is asked for at the registry: its author may have written any",
+            pod: vec![of_manifest(account("test-sa-uid", "default", "test-sa"))],
+            want: OTHERS_ONLY,
+            ..with_account()
+        },
+        Row {
             name: "a second service account of the pod does not count",
             pod: vec![account("other", "default", "other"), account("test-sa-uid", "default", "test-sa")],
             want: OTHERS_ONLY,
@@ -282,7 +332,7 @@ fn rows_of_accounts() -> Vec<Row> {
 
 #[tokio::test]
 async fn must_attempt_image_pull() {
-    for row in rows_of_secrets().into_iter().chain(rows_of_accounts()) {
+    for row in rows_of_secrets().into_iter().chain(rows_of_accounts()).chain(rows_of_manifests()) {
         // Once from memory, and once from files that appear while we run.
         for late in [false, true] {
             check(&row, late).await;

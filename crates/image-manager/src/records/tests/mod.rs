@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use credentials::{NodeSource, SecretCoordinates, ServiceAccountCoordinates, Source};
+use credentials::{NodeSource, Origin, SecretCoordinates, ServiceAccountCoordinates, Source};
 use jiff::Timestamp;
 use oci::RegistryAuth;
 
@@ -186,6 +186,7 @@ fn secret(uid: &str, namespace: &str, name: &str, hash: &str) -> Candidate {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             uid: uid.to_owned(),
+            origin: Origin::ApiServer,
         }),
         hash: hash.to_owned(),
     }
@@ -200,10 +201,21 @@ fn account(uid: &str, namespace: &str, name: &str) -> Candidate {
                 namespace: namespace.to_owned(),
                 name: name.to_owned(),
                 uid: uid.to_owned(),
+                origin: Origin::ApiServer,
             },
         },
         hash: "account-hash".to_owned(),
     }
+}
+
+/// The same from a manifest.
+fn of_manifest(mut candidate: Candidate) -> Candidate {
+    match &mut candidate.source {
+        Source::Secret(secret) => secret.origin = Origin::Manifest,
+        Source::ServiceAccount { account, .. } => account.origin = Origin::Manifest,
+        Source::Node(_) => {}
+    }
+    candidate
 }
 
 fn node_file(hash: &str) -> Candidate {

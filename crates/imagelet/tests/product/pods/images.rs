@@ -135,6 +135,21 @@ fn a_private_image_comes_with_the_pods_secret_and_no_other() {
         let message = node.waits(refused, "main", "ImagePullBackOff");
         assert!(!message.contains("unlikely"), "{message}");
     }
+    // The right secret with a wrong password: its name and uid are what somebody wrote. A pod that needs a document which comes
+    // behind it tells that the node has read it.
+    node.document("right.json", &secret("right", "a-guess-at-a-password"));
+    node.document(
+        "marker.json",
+        &json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"key": "value"},
+        "metadata": {"name": "marker", "namespace": NAMESPACE}}),
+    );
+    let mut marker = pod_of(&node, "marker", &node.image, "IfNotPresent");
+    marker["spec"]["containers"][0]["envFrom"] = json!([{"configMapRef": {"name": "marker"}}]);
+    node.write("marker.json", &marker);
+    node.ready("marker");
+    node.write("guess.json", &with("guess", json!([{"name": "right"}])));
+    let message = node.waits("guess", "main", "ImagePullBackOff");
+    assert!(!message.contains("guess-at"), "{message}");
     // No secret stands in anything that people see.
     let everything =
         [node.log().join("\n"), format!("{:?}", node.pods()), node.imagelet.ok(&["describe", "shop/right"])].join("\n");

@@ -93,6 +93,36 @@ fn extended_attributes_and_capabilities() {
     }
 }
 
+/// As with containerd, layers may have what the kernel goes by where SELinux, IMA and EVM are in force; `trusted.*` they may not.
+#[test]
+fn labels_and_signatures_are_as_the_layer_has_them() {
+    let labels: &[(&str, &[u8])] = &[
+        ("SCHILY.xattr.security.selinux", b"system_u:object_r:container_file_t:s0\0"),
+        ("SCHILY.xattr.security.ima", &[&b"\x04\x04"[..], &[7; 32]].concat()),
+        ("SCHILY.xattr.security.evm", b"\x05\x02\x04 signature"),
+        ("SCHILY.xattr.security.capability", CAPABILITY),
+        ("SCHILY.xattr.trusted.label", b"no"),
+    ];
+    let tar =
+        Tar::new().pax(labels).file("f", "x").pax(&labels[..1]).dir("d").pax(&labels[..1]).symlink("s", "t").end();
+    for shape in Shape::ALL {
+        let layer = Layer::of(shape);
+        let outcome = layer.unpack(&tar).unwrap();
+        assert_eq!(outcome.skipped_xattrs, 1, "trusted.*, {shape:?}");
+        layer.look(|root| {
+            let found = xattrs(&root.join("f"));
+            for (name, value) in &labels[..4] {
+                let name = &name["SCHILY.xattr.".len()..];
+                assert_eq!(found.get(name).map(Vec::as_slice), Some(*value), "{name}, {shape:?}");
+            }
+            assert_eq!(found.len(), 4, "{shape:?}");
+            for path in ["d", "s"] {
+                assert_eq!(xattrs(&root.join(path))["security.selinux"], labels[0].1, "{path}, {shape:?}");
+            }
+        });
+    }
+}
+
 /// What the kernel does with attributes of files, images do as well.
 #[test]
 fn attributes_that_are_not_taken_as_they_are() {

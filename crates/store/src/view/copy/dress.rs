@@ -8,6 +8,7 @@ use rustix::fs::{AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, U
 use rustix::io::Errno;
 
 use super::Copier;
+use crate::unpack::LABELS;
 use crate::view::Node;
 use crate::view::attributes::{Kind, Stat};
 use crate::view::error::ViewError;
@@ -82,7 +83,10 @@ impl Copier<'_> {
         set: impl Fn(&[u8], &[u8]) -> Result<(), Errno>,
     ) -> Result<(), ViewError> {
         for (name, value) in self.view.xattrs(node)? {
-            if !self.options.privileged && (name.starts_with(b"security.") || name.starts_with(b"trusted.")) {
+            // A copy is a file of the node, which gives its own files their labels and signatures.
+            let is_the_nodes = LABELS.contains(&name.as_slice());
+            let is_roots = name.starts_with(b"security.") || name.starts_with(b"trusted.");
+            if is_the_nodes || (!self.options.privileged && is_roots) {
                 self.copied.lacks.xattrs += 1;
                 continue;
             }
