@@ -52,8 +52,8 @@ pub enum NodeSource {
     Anonymous,
 }
 
-/// Who says which object a Secret or a service account is. Namespace, name and uid prove nothing by themselves: they are no
-/// secret, and in a manifest they are what its author wrote.
+/// Who says which object a Secret is. Namespace, name and uid prove nothing by themselves: they are no secret, and in a
+/// manifest they are what its author wrote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Origin {
     /// A manifest: a file, a document by URL, standard input. Nobody vouches for the coordinates.
@@ -93,8 +93,6 @@ pub struct ServiceAccountCoordinates {
     pub name: String,
     /// Uid.
     pub uid: String,
-    /// Who says so.
-    pub origin: Origin,
 }
 
 impl fmt::Display for Source {

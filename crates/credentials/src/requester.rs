@@ -60,8 +60,6 @@ pub struct ServiceAccount {
     pub name: String,
     /// Uid.
     pub uid: String,
-    /// Who says so.
-    pub origin: Origin,
     /// Annotations.
     pub annotations: BTreeMap<String, String>,
 }

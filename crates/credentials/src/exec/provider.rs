@@ -307,7 +307,6 @@ impl Provider {
                     namespace: account.namespace.clone(),
                     name: account.name.clone(),
                     uid: account.uid.clone(),
-                    origin: account.origin,
                 },
             },
             None => Source::Node(NodeSource::Provider(self.name.clone())),

@@ -177,7 +177,6 @@ pub(super) fn pod(annotations: &[(&str, &str)]) -> Requester {
             namespace: "ns".into(),
             name: "sa-name".into(),
             uid: "sa-uid".into(),
-            origin: crate::Origin::Manifest,
             annotations: annotations.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect(),
         }),
     }

@@ -33,7 +33,6 @@ fn by_account(name: &str) -> Candidate {
         namespace: "default".into(),
         name: name.into(),
         uid: format!("uid-of-account-{name}"),
-        origin: Origin::ApiServer,
     };
     let source = Source::ServiceAccount { provider: "provider".into(), account };
     Candidate { hash: credential_hash(&auth), auth, source }
@@ -44,7 +43,6 @@ fn account(name: &str) -> ServiceAccount {
         namespace: "default".into(),
         name: name.into(),
         uid: format!("uid-of-account-{name}"),
-        origin: Origin::ApiServer,
         ..ServiceAccount::default()
     }
 }
@@ -383,21 +381,6 @@ async fn the_coordinates_of_a_manifest_do_not_stand_for_their_content() {
     assert!(rig.ensure(rotated.clone()).await.expect("the registry says yes").pulled);
     assert!(!rig.ensure(rotated).await.expect("it is recorded").pulled);
     rig.ensure(owner).await.expect_err("the old content is worth nothing");
-}
-
-#[tokio::test]
-async fn the_account_of_a_manifest_is_asked_for_at_the_registry() {
-    let directory = tempfile::tempdir().expect("a temporary directory");
-    let recorded = vec![("present_image", Some(by_account("builder")))];
-    let rig = rig(&Case { recorded, plugin: Plugin::Account, ..Case::new("account") }, directory.path()).await;
-    let mut asked = request("present_image", PullPolicy::IfNotPresent);
-    asked.service_account = Some(account("builder"));
-    assert!(!rig.ensure(asked.clone()).await.expect("an API server says who it is").pulled);
-    asked.service_account = Some(ServiceAccount { origin: Origin::Manifest, ..account("builder") });
-    assert!(rig.ensure(asked.clone()).await.expect("the registry says yes").pulled);
-    rig.fake.require_auth("present_image", RegistryAuth::basic("token", "another"));
-    let error = rig.ensure(asked).await.expect_err("the registry says no");
-    assert_eq!(error.reason(), "ErrImagePull");
 }
 
 #[tokio::test]

@@ -86,8 +86,8 @@ impl<'a> Named<'a> {
                     return (Access::Granted(Grant::CredentialMatches), lesson);
                 }
             }
-            let account = account(candidates).filter(|account| account.origin.vouches());
-            if account.is_some_and(|account| recorded.accounts.iter().any(|known| is_same(known, account))) {
+            if account(candidates).is_some_and(|account| recorded.accounts.iter().any(|known| is_same(known, account)))
+            {
                 return (Access::Granted(Grant::CredentialMatches), None);
             }
         }
@@ -144,7 +144,7 @@ pub(super) fn recorded(used: Option<&Candidate>) -> Recorded {
             Recorded { secrets: vec![recorded_secret(coordinates, hash)], ..Recorded::default() }
         }
         Some((Source::ServiceAccount { account, .. }, _)) => {
-            let ServiceAccountCoordinates { namespace, name, uid, origin: _ } = account.clone();
+            let ServiceAccountCoordinates { namespace, name, uid } = account.clone();
             Recorded { accounts: vec![RecordedAccount { uid, namespace, name }], ..Recorded::default() }
         }
     }

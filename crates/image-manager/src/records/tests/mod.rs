@@ -201,7 +201,6 @@ fn account(uid: &str, namespace: &str, name: &str) -> Candidate {
                 namespace: namespace.to_owned(),
                 name: name.to_owned(),
                 uid: uid.to_owned(),
-                origin: Origin::ApiServer,
             },
         },
         hash: "account-hash".to_owned(),
@@ -210,10 +209,8 @@ fn account(uid: &str, namespace: &str, name: &str) -> Candidate {
 
 /// The same from a manifest.
 fn of_manifest(mut candidate: Candidate) -> Candidate {
-    match &mut candidate.source {
-        Source::Secret(secret) => secret.origin = Origin::Manifest,
-        Source::ServiceAccount { account, .. } => account.origin = Origin::Manifest,
-        Source::Node(_) => {}
+    if let Source::Secret(secret) = &mut candidate.source {
+        secret.origin = Origin::Manifest;
     }
     candidate
 }
