@@ -89,6 +89,8 @@ fn fields() -> impl for<'w> FormatFields<'w> + 'static {
         let (name, value) = (field.name(), format!("{value:?}"));
         let value = oci::text::escaped(&value, &['\t']);
         match name.strip_prefix("r#").unwrap_or(name) {
+            // The end of a span is told by a text in the place of a message, which `Debug` quotes.
+            "message" if value == "\"close\"" => writer.write_str("close"),
             "message" => write!(writer, "{value}"),
             name if writer.has_ansi_escapes() => write!(writer, "\u{1b}[3m{name}\u{1b}[0m\u{1b}[2m=\u{1b}[0m{value}"),
             name => write!(writer, "{name}={value}"),
