@@ -61,14 +61,14 @@ impl Known {
         self.lock().manifests.values().any(|known| known == id)
     }
 
-    /// What a pull from `origin` may do with the documents of an image.
+    /// The access of a pull from `origin` to the documents of an image.
     pub(crate) fn access_to_image(&self, origin: &Origin, id: &Digest) -> Access {
         let maps = self.lock();
         maps.provenance.get(id).map_or(Access::Denied, |image| origin.access_to_any(&image.origins))
     }
 
-    /// What a pull from `origin`, whose manifest names this blob for a layer with this diff id, may do with the layer. A
-    /// blob that was never found to have this layer stands for nothing but itself.
+    /// The access of a pull from `origin`, whose manifest names this blob for a layer with this diff id, to the layer. A blob
+    /// that was never found to have this layer stands for nothing but itself.
     pub(crate) fn access_to_layer(&self, origin: &Origin, blob: &Digest, diff_id: &Digest) -> Access {
         let maps = self.lock();
         let images = || maps.images_with.get(diff_id).into_iter().flatten().filter_map(|id| maps.provenance.get(id));
@@ -79,14 +79,14 @@ impl Known {
         }
     }
 
-    /// What a pull from `origin` may do with a kept blob.
+    /// The access of a pull from `origin` to a kept blob.
     pub(crate) fn access_to_blob(&self, origin: &Origin, blob: &Digest) -> Access {
         let maps = self.lock();
         let images = maps.provenance.values().filter(|image| image.has_blob(blob));
         origin.access_to_any(images.flat_map(|image| &image.origins))
     }
 
-    /// Whether the layer with this diff id was found to be what this blob unpacks to.
+    /// Returns true if the layer with this diff id was found to be what this blob unpacks to.
     pub(crate) fn is_made_of(&self, diff_id: &Digest, blob: &Digest) -> bool {
         self.lock().is_made_of(diff_id, blob)
     }

@@ -104,8 +104,8 @@ pub struct EngineOptions {
     /// request and works offline; but such a pull then no longer proves that the caller's credential may have the image,
     /// on which a kubelet relies. Hence off by default.
     pub trust_present_digests: bool,
-    /// Whether content that other repositories brought is used for a pull: by default where its own registry says, for its
-    /// own credential, that it has the same.
+    /// How content that other repositories brought is used for a pull: by default where its own registry says, for its own
+    /// credential, that it has the same.
     pub shared_content: SharedContent,
     /// Whether a pull of which the compressed layers alone do not fit on the disk is refused before it fetches them.
     /// Only to be switched off where a layer takes less space than its blob, as on a file system that compresses well.

@@ -10,7 +10,7 @@ use std::str::FromStr;
 use oci::{Digest, Reference, RegistryAuth};
 use serde::{Deserialize, Serialize};
 
-/// Whether content that other repositories brought is used for a pull.
+/// How a pull uses content that other repositories brought.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SharedContent {
     /// After the registry has said, for this pull's credential, that it has the same content.
@@ -32,7 +32,7 @@ pub(crate) enum Origin {
     Private(String),
 }
 
-/// What one pull may do with content of others.
+/// The right of a pull to content of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Access {
     /// Nothing: it fetches its own.
@@ -62,7 +62,7 @@ impl Origin {
         self.repository()?.split('/').next()
     }
 
-    /// What a pull from here may do with a blob that `other` brought, or is bringing.
+    /// The access of a pull from here to a blob that `other` brought, or is bringing.
     ///
     /// The registry that answers a pull with a manifest gives the caller all of that repository. Of what another repository
     /// brought, a registry's word counts where it is about its own content, or where the content is no secret: a registry on
@@ -155,7 +155,7 @@ impl Provenance {
         Self { origins: repositories.collect(), blobs: BTreeSet::new() }
     }
 
-    /// Whether this blob was found to have one of the image's layers.
+    /// Returns true if this blob was found to have one of the image's layers.
     pub(crate) fn has_blob(&self, blob: &Digest) -> bool {
         self.blobs.iter().any(|(of, _)| of == blob)
     }

@@ -21,10 +21,10 @@ pub(crate) struct RawDocument {
 /// A place to read an image from.
 #[async_trait]
 pub(crate) trait Source: Send + Sync + 'static {
-    /// Whom what comes from here is brought by.
+    /// The origin of everything that comes from here.
     fn origin(&self) -> &Origin;
 
-    /// Whether the blob can be had from here, as far as whoever answers is to be believed.
+    /// Returns true if whoever answers here says that the blob can be had.
     async fn has(&self, descriptor: &Descriptor) -> bool;
 
     /// An index or a manifest by digest; size and digest are verified.

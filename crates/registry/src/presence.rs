@@ -1,4 +1,4 @@
-//! Whether a registry has a blob, for the credential of this session: asked by HEAD, and where the answer to that says
+//! Presence of a blob at a registry, for the credential of this session: asked by HEAD, and where the answer to that says
 //! nothing (a storage that a registry redirects to may know GET alone), by a GET of the first byte. Nothing else of the blob
 //! is read. Called through [`crate::Repository::has_blob`].
 

@@ -139,8 +139,8 @@ impl Repository {
         }
     }
 
-    /// Whether the registry says, to this session's credential, that the repository has this blob: usually one HEAD. Where
-    /// that is not known, for whatever reason, the answer is no; fetching the blob then says more.
+    /// Returns true if the registry says, to this session's credential, that the repository has this blob: usually one HEAD.
+    /// Any failure is a no; fetching the blob then says more.
     pub async fn has_blob(&self, descriptor: &Descriptor) -> bool {
         self.session.has_blob(descriptor).await
     }

@@ -11,14 +11,14 @@ use crate::error::CommitError;
 use crate::records::ImageEntry;
 
 impl ImageEntry {
-    /// Whether the image was verified to have this digest.
+    /// Returns true if the image was verified to have this digest.
     pub(crate) fn has_digest(&self, digest: &Digest) -> bool {
         self.manifest_digest == *digest
             || self.index_digest.as_ref() == Some(digest)
             || self.verified_digests.contains(digest)
     }
 
-    /// Whether a recorded name may be used: one with a tag, or with a digest that the image has.
+    /// Returns true if a recorded name may be used: one with a tag, or with a digest that the image has.
     pub(crate) fn may_use(&self, name: &str) -> bool {
         !name.contains('@') || digest_in(name).is_some_and(|digest| self.has_digest(&digest))
     }

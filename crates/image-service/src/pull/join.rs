@@ -102,7 +102,7 @@ impl Assembly<'_> {
         self.shared.layers.keys(wanted).into_iter().chain(self.shared.ready.keys(wanted))
     }
 
-    /// Whether a job's layer may be used without a question.
+    /// Returns true if a job's layer may be used without a question.
     pub(super) fn may_join(&self, other: &LayerKey) -> bool {
         self.shared.options.shared_content == SharedContent::Open
             || self.source.origin().access_to(&other.origin) == Access::Granted
@@ -190,7 +190,7 @@ impl Wait {
     }
 }
 
-/// Whether what came for a blob is not what the config says, and came through another blob.
+/// Returns true if the layer that came for a blob is another one than the config says, and came through another blob.
 pub(super) fn is_another(blob: &Blob, ready: &ReadyLayer) -> bool {
     blob.diff_id.as_ref().is_some_and(|expected| ready.diff_id != *expected)
         && ready.blob_digest != blob.descriptor.digest

@@ -47,7 +47,7 @@ pub(crate) struct LayerKey {
 }
 
 impl LayerKey {
-    /// Whether both jobs make the same of the same blob, wherever it comes from.
+    /// Returns true if both jobs make the same of the same blob, wherever it comes from.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         self.blob == other.blob && self.algorithm == other.algorithm && self.only_for == other.only_for
     }

@@ -30,7 +30,7 @@ impl Present {
         Self { shared: Arc::clone(shared), inner }
     }
 
-    /// Whether the documents of an image may be used. What could be asked for them is as good as the documents themselves.
+    /// Returns true if the documents of an image may be used. Asking the registry for them costs no more than asking about them.
     fn may_use(&self, image: &Digest) -> bool {
         self.shared.options.shared_content == SharedContent::Open
             || self.shared.known.access_to_image(self.origin(), image) == Access::Granted
@@ -38,7 +38,7 @@ impl Present {
 }
 
 impl Shared {
-    /// Whether a pull may use a blob that others brought, given what it may do by itself. Asks `source` where it has to.
+    /// Returns true if a pull with this access may use a blob that others brought. Asks `source` where it has to.
     pub(crate) async fn may_use(&self, source: &dyn Source, access: Access, blob: &Descriptor) -> bool {
         if self.options.shared_content == SharedContent::Open {
             return true;

@@ -21,8 +21,8 @@ pub(super) struct Blob {
     pub(super) diff_id: Option<Digest>,
     /// Whether its job, or one that brings the same, is waited for.
     pub(super) running: bool,
-    /// What others bring is not for this pull: another blob that was said to be the same was not, or the registry does not
-    /// say that it has it.
+    /// Set when nothing is joined any more: another blob that was said to be the same was not, or the registry does not say
+    /// that it has this one.
     pub(super) own_only: bool,
     pub(super) ready: Option<ReadyLayer>,
 }

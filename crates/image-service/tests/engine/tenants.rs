@@ -27,6 +27,15 @@ fn as_a(node: &Node, name: &str) -> PullImageRequest {
     PullImageRequest { auth: Some(RegistryAuth::basic("a", "secret")), ..PullImageRequest::new(node.name(name)) }
 }
 
+/// A's pull as a task of its own.
+#[expect(clippy::disallowed_methods, reason = "tests may spawn tasks of their own")]
+fn start_as_a(node: &Node) -> (tokio::task::JoinHandle<Result<String, Error>>, Watch) {
+    let watch = Watch::default();
+    let request = PullImageRequest { progress: watch.sink(), ..as_a(node, "priv/app:v1") };
+    let engine = node.engine.clone();
+    (tokio::spawn(async move { engine.pull_image(request).await }), watch)
+}
+
 async fn a_has_pulled(node: &Node) -> BuiltImage {
     let image = private();
     node.registry.push("priv/app", "v1", &image);
@@ -184,11 +193,7 @@ async fn what_is_on_its_way_is_not_joined() {
             copy(&node.registry, &image, true);
             let path = format!("priv/app/blobs/{}", blob(&image, held));
             node.registry.faults().once(&path, Fault::HangAfter { after: 200_000 });
-            let watch = Watch::default();
-            let request = PullImageRequest { progress: watch.sink(), ..as_a(&node, "priv/app:v1") };
-            let engine = node.engine.clone();
-            #[expect(clippy::disallowed_methods, reason = "tests may spawn tasks of their own")]
-            let pull = tokio::spawn(async move { engine.pull_image(request).await });
+            let (pull, watch) = start_as_a(&node);
             watch.until_layer(&blob(&image, 1 - held), LayerState::Done).await;
             watch.until_layer(&blob(&image, held), LayerState::Fetching).await;
             b_has_nothing(&node, node.pull("b/copy:v1").await).await;
@@ -207,11 +212,7 @@ async fn another_blob_of_the_same_diff_id_is_not_joined() {
     node.registry.push("priv/app", "v1", &theirs);
     let path = format!("/blobs/{}", blob(&theirs, 0));
     node.registry.faults().once(&path, Fault::HangAfter { after: 200_000 });
-    let watch = Watch::default();
-    let request = PullImageRequest { progress: watch.sink(), ..as_a(&node, "priv/app:v1") };
-    let engine = node.engine.clone();
-    #[expect(clippy::disallowed_methods, reason = "tests may spawn tasks of their own")]
-    let pull = tokio::spawn(async move { engine.pull_image(request).await });
+    let (pull, watch) = start_as_a(&node);
     watch.until_layer(&blob(&theirs, 0), LayerState::Fetching).await;
     let own = layer("x/y", 9, 400_000).build();
     let made_up = image().layer(own).diff_ids(vec![theirs.layers[0].diff_id.clone()]).build();
@@ -262,11 +263,7 @@ async fn what_is_left_of_a_pull_is_not_the_others() {
         node.registry.push("priv/app", "v1", &image);
         let path = format!("priv/app/blobs/{}", blob(&image, 1));
         node.registry.faults().once(&path, Fault::HangAfter { after: 2 * SIZE });
-        let watch = Watch::default();
-        let request = PullImageRequest { progress: watch.sink(), ..as_a(&node, "priv/app:v1") };
-        let engine = node.engine.clone();
-        #[expect(clippy::disallowed_methods, reason = "tests may spawn tasks of their own")]
-        let pull = tokio::spawn(async move { engine.pull_image(request).await });
+        let (pull, watch) = start_as_a(&node);
         watch.until_layer(&blob(&image, 0), LayerState::Done).await;
         let half = blob(&image, 1);
         let came = |event: &cri_api::PullEvent| matches!(event, cri_api::PullEvent::Bytes { digest, done } if *digest == half && *done > SIZE as u64);

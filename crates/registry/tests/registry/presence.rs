@@ -1,4 +1,4 @@
-//! Whether a registry says that it has a blob, and what counts as a yes.
+//! Presence of a blob at a registry: which answers count as a yes.
 
 use oci::{Descriptor, Digest};
 use registry::testing::{Fault, TestRegistry};
