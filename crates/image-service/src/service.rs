@@ -47,10 +47,10 @@ impl ImageService for Engine {
         Ok(ImageStatus { image: Some(to_image(&record)), info })
     }
 
-    /// What is on the list can be looked at, whole or not, and whatever the policy says of its use.
+    /// As a verbose status, whatever the policy says of the image's use.
     async fn inspect_image(&self, image: &ImageSpec) -> Result<ImageStatus> {
         self.0.check_handler(image)?;
-        let Some(record) = self.0.find(image.image.clone()).await? else { return Ok(ImageStatus::default()) };
+        let Some(record) = self.0.find_whole(image.image.clone()).await? else { return Ok(ImageStatus::default()) };
         Ok(ImageStatus { image: Some(to_image(&record)), info: verbose_info(&record)? })
     }
 

@@ -45,9 +45,14 @@ pub(super) async fn run(app: &App, args: &Inspect) -> Outcome {
 async fn inspect(service: &dyn ImageService, text: &str) -> Outcome<Inspected> {
     let failed = |error: cri_api::Error| Failure::call(format!("inspect {text}"), &error);
     let mut status = service.inspect_image(&ImageSpec::new(text)).await.map_err(failed)?;
-    if status.image.is_none() {
-        // Behind a runtime or an agent, what must not be used is on the list and nowhere else.
-        status.image = super::images::look_up(service, text).await.map_err(failed)?;
+    if status.image.is_none()
+        && let Some(listed) = super::images::look_up(service, text).await.map_err(failed)?
+    {
+        status = service.inspect_image(&ImageSpec::new(&listed.id)).await.map_err(failed)?;
+        if status.image.is_none() {
+            let why = "it is listed, but cannot be used: a layer is damaged, or the signature policy refuses it";
+            return Err(Failure::failed(format!("inspect {text}: {why}")));
+        }
     }
     let Some(image) = status.image else { return Err(Failure::failed(format!("no such image: {text}"))) };
     let usage = service.image_usage(&ImageSpec::new(&image.id)).await.map_err(failed)?;
