@@ -98,8 +98,11 @@ fn open(path: &Path, kind: FileType, cancelled: &dyn Fn() -> bool) -> io::Result
         return Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?));
     }
     loop {
+        // Before each try: one that was given up must not take the reader of the next.
+        if cancelled() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
         match rustix::fs::open(path, flags | OFlags::NONBLOCK, Mode::empty()) {
-            Err(Errno::NXIO) if cancelled() => return Err(io::ErrorKind::Interrupted.into()),
             Err(Errno::NXIO) => std::thread::sleep(PAUSE),
             opened => {
                 let file = File::from(opened?);

@@ -123,7 +123,7 @@ async fn what_came_before_a_restart_is_not_fetched_again() {
         ready(&node, &image).await;
         let asked = ranges(&node, &blob(&image, 1));
         assert!(asked.len() == 1 && from(&asked[0]) > CUT as u64 - 500_000, "{asked:?}");
-        assert_eq!(node.asked_for(&blob(&image, 0)), ["HEAD other"], "it was whole");
+        assert_eq!(ranges(&node, &blob(&image, 0)), Vec::<String>::new(), "it was whole");
         let all = image.layers.iter().map(|layer| layer.descriptor.size).sum::<u64>();
         assert!(node.registry.bytes_sent() < all + SLACK, "{} of {all}", node.registry.bytes_sent());
         assert_eq!(node.engine.unfinished_pulls().await.expect("known"), Some(cri_api::UnfinishedPulls::default()));

@@ -119,8 +119,11 @@ fn a_policy_holds_for_every_way_to_name_an_image() {
             }
             // What may not be used is on the list, and can be taken away.
             assert_eq!(remote.ids(), [id.clone()]);
-            assert!(remote.ok(&["inspect", &id]).contains(&id));
+            let inspected = remote.run(&["inspect", &id]);
+            assert_eq!(inspected.code, Some(i32::from(!here)), "{}", inspected.stderr);
+            assert!(here || inspected.stderr.contains("the signature policy refuses it"), "{}", inspected.stderr);
             drop(agent);
+            assert!(imagelet.ok(&["inspect", &id]).contains(&id));
         };
         pods[..2].iter().for_each(|pod| drop(imagelet.ok(&["ensure", "-f", pod])));
         status(true);

@@ -282,9 +282,8 @@ fn rows_of_accounts() -> Vec<Row> {
             ..with_account()
         },
         Row {
-            name: "the account of a manifest is asked for at the registry: its author may have written any",
+            name: "the account of a manifest: who names it has its credentials anyway",
             pod: vec![of_manifest(account("test-sa-uid", "default", "test-sa"))],
-            want: OTHERS_ONLY,
             ..with_account()
         },
         Row {
