@@ -98,21 +98,23 @@ impl Known {
 
 impl Maps {
     fn add(&mut self, image: &ImageRecord) {
+        let Layers { blobs, diff_ids } = Layers::of(image);
         self.manifests.insert(image.manifest_digest.clone(), image.id.clone());
-        self.blobs.extend(layers_of(image));
+        self.blobs.extend(blobs);
         self.provenance.insert(image.id.clone(), Provenance::of(image));
-        for diff_id in diff_ids_of(image) {
+        for diff_id in diff_ids {
             self.images_with.entry(diff_id).or_default().insert(image.id.clone());
         }
     }
 
     fn forget(&mut self, image: &ImageRecord) {
+        let Layers { blobs, diff_ids } = Layers::of(image);
         self.manifests.remove(&image.manifest_digest);
-        for (blob, _) in layers_of(image) {
+        for (blob, _) in blobs {
             self.blobs.remove(&blob);
         }
         self.provenance.remove(&image.id);
-        for diff_id in diff_ids_of(image) {
+        for diff_id in diff_ids {
             if let Some(images) = self.images_with.get_mut(&diff_id) {
                 images.remove(&image.id);
                 if images.is_empty() {
@@ -135,18 +137,24 @@ impl Maps {
     }
 }
 
-/// Blob and diff id of every layer; nothing where the documents cannot be read.
-fn layers_of(image: &ImageRecord) -> Vec<(Digest, Digest)> {
-    let parsed =
-        (Document::parse(&image.manifest, Some(&image.manifest_media_type)), ImageConfig::parse(&image.config));
-    let (Ok(Document::Manifest(manifest)), Ok(config)) = parsed else { return Vec::new() };
-    if manifest.layers.len() != config.rootfs.diff_ids.len() {
-        return Vec::new();
-    }
-    manifest.layers.into_iter().map(|l| l.digest).zip(config.rootfs.diff_ids).collect()
+/// The layers of an image, as its documents give them; nothing where these cannot be read.
+#[derive(Default)]
+struct Layers {
+    /// Each blob of the manifest, with the diff id of its place.
+    blobs: Vec<(Digest, Digest)>,
+    diff_ids: Vec<Digest>,
 }
 
-/// The diff ids of an image's config.
-fn diff_ids_of(image: &ImageRecord) -> Vec<Digest> {
-    ImageConfig::parse(&image.config).map(|config| config.rootfs.diff_ids).unwrap_or_default()
+impl Layers {
+    fn of(image: &ImageRecord) -> Self {
+        let Ok(config) = ImageConfig::parse(&image.config) else { return Self::default() };
+        let diff_ids = config.rootfs.diff_ids;
+        let blobs = match Document::parse(&image.manifest, Some(&image.manifest_media_type)) {
+            Ok(Document::Manifest(manifest)) if manifest.layers.len() == diff_ids.len() => {
+                manifest.layers.into_iter().map(|layer| layer.digest).zip(diff_ids.iter().cloned()).collect()
+            }
+            _ => Vec::new(),
+        };
+        Self { blobs, diff_ids }
+    }
 }

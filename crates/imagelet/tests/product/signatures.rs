@@ -118,7 +118,7 @@ fn a_policy_holds_for_every_way_to_name_an_image() {
                 assert_eq!(ensured.code, Some(i32::from(!here)), "{pod} over CRI: {}", ensured.stderr);
             }
             // What may not be used is on the list, and can be taken away.
-            assert_eq!(remote.ids(), [id.clone()]);
+            assert_eq!(remote.ids(), [id.as_str()]);
             let inspected = remote.run(&["inspect", &id]);
             assert_eq!(inspected.code, Some(i32::from(!here)), "{}", inspected.stderr);
             assert!(here || inspected.stderr.contains("the signature policy refuses it"), "{}", inspected.stderr);
@@ -133,7 +133,7 @@ fn a_policy_holds_for_every_way_to_name_an_image() {
             assert!(said.contains("is not present with pull policy of Never") || pod.contains("by-hex"), "{said}");
         }
         status(false);
-        assert_eq!(imagelet.ids(), [id.clone()]);
+        assert_eq!(imagelet.ids(), [id.as_str()]);
         imagelet.ok(&["rmi", &id]);
         assert_eq!(imagelet.ids(), Vec::<String>::new());
     }
