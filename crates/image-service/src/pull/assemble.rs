@@ -160,6 +160,8 @@ impl Assembly<'_> {
                     blobs[n].running &= matches!(came, Came::Stopped(_));
                     match came {
                         Came::Stopped(_) => {}
+                        // The config has told meanwhile that it is not wanted.
+                        Came::Gone | Came::Refused if blobs[n].places.is_empty() => {}
                         Came::Gone => pending.push_front(n),
                         Came::Refused => {
                             tracing::debug!(layer = %blobs[n].descriptor.digest, "the registry does not vouch for it");
