@@ -110,6 +110,10 @@ impl<F: Form> Unpacker<'_, F> {
             // A link to itself says nothing, if it is there.
             return if F::look(self, dir, name.leaf())?.is_some() { Ok(()) } else { Err(missing()) };
         }
+        if self.tree.child(dir, name.leaf()).is_some_and(|replaced| self.tree.is_within(from, replaced)) {
+            // The directory that makes way for the link takes its target along.
+            return Err(missing());
+        }
         if F::link(self, (from, target.leaf()), dir, name.leaf())? { Ok(()) } else { Err(missing()) }
     }
 }

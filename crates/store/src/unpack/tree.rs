@@ -114,6 +114,15 @@ impl<N> Tree<N> {
         self.node(id).parent
     }
 
+    /// Returns true if a directory is this one, or lies below it.
+    pub(super) fn is_within(&self, id: Id, directory: Id) -> bool {
+        let mut at = id;
+        while at != directory && at != ROOT {
+            at = self.parent(at);
+        }
+        at == directory
+    }
+
     pub(super) fn name(&self, id: Id) -> &[u8] {
         &self.node(id).name
     }

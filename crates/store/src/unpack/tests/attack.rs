@@ -174,6 +174,8 @@ fn a_parent_that_is_no_directory() {
     attack("fifo", |_| Tar::new().item(&Item::new(b'6', "a")).file("a/b/c", ""), Err("needs it to be a directory"));
     attack("link to a file", |_| Tar::new().file("f", "").symlink("a", "f").file("a/b", ""), Err("needs it to be"));
     attack("hard link through a file", |_| Tar::new().file("f", "").link("a", "f/x"), Err("needs it to be"));
+    let over_its_parent = |_: &str| Tar::new().file("d/b/a", "x").link("d", "d/b/a");
+    attack("over its parent", over_its_parent, Err("the target \"d/b/a\" of the hard link"));
     attack("missing", |_| Tar::new().link("a/b", "no/where"), Err("the target \"no/where\" of the hard link"));
     attack("a whiteout", |_| Tar::new().file(".wh.a", "").link("b", "a"), Err("is not in the layer"));
     attack("a directory above it", |_| Tar::new().link("b/a", "b"), Err("is not in the layer"));
