@@ -82,7 +82,7 @@ impl Assembly<'_> {
         if !blob.own_only
             && let Some(other) = self.jobs_like(&blob.key).find(|other| other.origin != blob.key.origin)
         {
-            return (false, self.ask_and_wait(n, blob, other));
+            return (false, self.ask_and_wait(n, blob, &other));
         }
         let begin = || (Joined::Running(self.shared.layers.join(&blob.key, |context| job.run(context))), None);
         let (joined, other) = match self.shared_diff_id(blob) {
@@ -125,24 +125,21 @@ impl Assembly<'_> {
     }
 
     /// Asks the registry whether it has the blob that is coming for another repository, and then waits for that.
-    fn ask_and_wait(&self, n: usize, blob: &Blob, other: LayerKey) -> BoxFuture<'static, Waited> {
+    fn ask_and_wait(&self, n: usize, blob: &Blob, other: &LayerKey) -> BoxFuture<'static, Waited> {
         let wait = Wait { n, hub: self.hub.clone(), blob: blob.descriptor.digest.clone(), stop: blob.stop.clone() };
-        let (shared, source) = (Arc::clone(self.shared), Arc::clone(self.source));
-        let descriptor = blob.descriptor.clone();
+        // Held from here on, so that it is still there when the registry has answered; used only then.
+        let running = self.shared.layers.join_running(other).map(Joined::Running);
+        let Some(joined) = running.or_else(|| self.shared.ready.find(other).map(Joined::Ready)) else {
+            return std::future::ready((n, false, Came::Gone)).boxed();
+        };
+        let (source, descriptor) = (Arc::clone(self.source), blob.descriptor.clone());
         let ask = async move {
             let has = tokio::select! {
                 biased;
                 has = source.has(&descriptor) => has,
                 () = wait.stop.cancelled() => return (n, false, Came::Stopped(None)),
             };
-            if !has {
-                return (n, false, Came::Refused);
-            }
-            let running = shared.layers.join_running(&other).map(Joined::Running);
-            match running.or_else(|| shared.ready.find(&other).map(Joined::Ready)) {
-                Some(joined) => wait.for_layer(joined, None).await,
-                None => (n, false, Came::Gone),
-            }
+            if has { wait.for_layer(joined, None).await } else { (n, false, Came::Refused) }
         };
         ask.boxed()
     }
