@@ -6,6 +6,7 @@ use http::header::{CONTENT_LENGTH, CONTENT_RANGE, RANGE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use oci::Descriptor;
 
+use crate::error::Cause;
 use crate::session::{Path, Session};
 use crate::transport::{Answer, Method};
 
@@ -23,7 +24,12 @@ impl Session {
     async fn has_blob_at(&self, host: usize, descriptor: &Descriptor) -> bool {
         let name = descriptor.digest.to_string();
         let path = Path { method: Method::Head, what: "blobs", name: &name };
-        let Ok(answer) = self.request(host, &path, HeaderMap::new()).await else { return false };
+        // A kept connection may have ended without a word: that is asked once more.
+        let mut asked = self.request(host, &path, HeaderMap::new()).await;
+        if asked.as_ref().is_err_and(Cause::is_transient) {
+            asked = self.request(host, &path, HeaderMap::new()).await;
+        }
+        let Ok(answer) = asked else { return false };
         if answer.status() == StatusCode::OK {
             return length(&answer).is_none_or(|length| length == descriptor.size);
         }
