@@ -16,7 +16,7 @@ pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
 /// With less, not even one layer could be unpacked within it.
 pub const LEAST_MEMORY: usize = 4 << 20;
 
-/// What an entry counts among the bytes that a layer inflates to: with the usual ratio it has 87 compressed bytes. A name, its
+/// The share of an entry in the bytes that a layer inflates to: with the usual ratio it has 87 compressed bytes. A name, its
 /// attributes and a bit of content take more.
 const ENTRY: u64 = 128 << 10;
 

@@ -169,7 +169,7 @@ fn clear(endpoint: &Endpoint) -> Result<(), BindError> {
 }
 
 /// Gives the socket that was just made at `path` its mode whatever the umask is, and answers which one it is (device and inode).
-/// What is there is opened without following a link; the mode is changed through that descriptor, and only of a socket of this
+/// Opens the path without following a link; the mode is changed through that descriptor, and only of a socket of this
 /// process' user.
 fn give_mode(path: &Path, mode: Mode) -> Result<(u64, u64), BindError> {
     let failed = |operation| move |e: Errno| io_error(operation, path, e.into());

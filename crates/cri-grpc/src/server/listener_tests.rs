@@ -1,4 +1,4 @@
-//! What is done to a path that somebody else has changed between two calls. Sockets that are in use or left over are in
+//! Paths that somebody else changes between two calls. Sockets that are in use or left over are in
 //! `tests/sockets.rs`.
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};

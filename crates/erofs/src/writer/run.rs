@@ -49,7 +49,7 @@ pub(super) struct RunWriter {
 }
 
 impl RunWriter {
-    /// One of `most` names at most.
+    /// Holds `most` names at most.
     pub(super) fn new(most: usize) -> Self {
         let run = Run {
             pages: Vec::new(),

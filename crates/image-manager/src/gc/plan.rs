@@ -108,7 +108,7 @@ pub enum Because {
         /// How many.
         copies: usize,
     },
-    /// It was brought ahead of its use, and the goal is reached without it.
+    /// Brought ahead of its use, and the goal is reached without it.
     Protected {
         /// Until when it goes after all others.
         until: Timestamp,

@@ -53,7 +53,7 @@ impl Pattern {
     /// Reads a pattern.
     ///
     /// # Errors
-    /// It is empty, or has white space in it, or a host that has no normal form.
+    /// Empty, with white space in it, or with a host that has no normal form.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         let wrong = |problem: &str| Err(PatternError { text: text.to_owned(), problem: problem.to_owned() });
         if text.is_empty() {

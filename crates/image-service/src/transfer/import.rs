@@ -43,7 +43,7 @@ struct Ready {
     records: Vec<Record>,
 }
 
-/// One name of an image.
+/// A name of an image.
 struct Record {
     /// `None`: it gets none.
     reference: Option<Reference>,

@@ -14,7 +14,7 @@ use crate::error;
 
 /// An export in progress. Dropping it removes what was written.
 pub(crate) struct Output {
-    /// What a person called it.
+    /// The name as a person wrote it.
     target: PathBuf,
     place: Place,
     form: Option<Form>,
