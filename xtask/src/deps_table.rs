@@ -80,7 +80,7 @@ pub(crate) const BORDERS: &[Border] = &[
         package: "imagelet-inflate",
         uses: &[],
         tests_use: &[],
-        third_party: Some(&["bytes", "crc32fast", "flate2", "thiserror", "zstd"]),
+        third_party: Some(&["bytes", "crc32fast", "flate2", "parking_lot", "thiserror", "zstd"]),
         never_reaches: IO,
         reason: "inflate turns bytes into bytes: no network, no disk, no async, no digest",
     },

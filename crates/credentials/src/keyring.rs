@@ -4,10 +4,11 @@
 //! It decides nothing about presence or access, and what a source does wrong becomes a note: only a pull secret of the
 //! right type with broken content fails the look-up, as in the kubelet. The image manager asks it.
 
+use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, Hash as _, Hasher as _, RandomState};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use oci::{ImageNameError, RegistryAuth};
@@ -296,7 +297,7 @@ impl Keyring {
     async fn ask_helper(&self, repository: &str, node: &NodeConfig) -> Result<Option<Candidate>, Note> {
         let Some((helper, server)) = helper_for(repository, node) else { return Ok(None) };
         let slot = {
-            let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut answers = self.answers.lock();
             if answers.len() >= MAX_HELPER_ANSWERS {
                 answers.retain(|_, slot| Arc::strong_count(slot) > 1);
             }

@@ -4,12 +4,13 @@
 //! The first file that can be read wins; one that cannot is noted and passed over. It knows no environment: the
 //! directories are arguments. The keyring calls this.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::fs;
 use std::hash::{Hash, Hasher};
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -173,7 +174,7 @@ impl NodeConfigs {
 
     /// Guards what was read last; never held while a file is read.
     fn current(&self) -> MutexGuard<'_, Option<Current>> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+        self.current.lock()
     }
 }
 

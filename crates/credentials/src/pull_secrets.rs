@@ -4,9 +4,10 @@
 //! Only the two types that kubelets take are taken; any other is noted, never guessed at. Helpers that a secret names are
 //! never run: only the node's own files may name programs. The keyring calls this.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use oci::Secret;
 
@@ -78,7 +79,7 @@ impl PullSecrets {
 
     /// Guards what is kept; never held while a secret is parsed.
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock()
     }
 }
 

@@ -2,7 +2,8 @@
 
 extern crate imagelet_cri_api as cri_api;
 
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cri_api::testing::{Call, CallKind, FakeImage, FakeImageService, FakeRuntimeService};
@@ -115,9 +116,9 @@ async fn a_pull_tells_its_layers() {
     fake.publish("app:v1", &FakeImage::new("base").layer("app").sized(1000));
     let told = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&told);
-    let progress = ProgressSink::new(move |event| sink.lock().expect("no panic").push(event));
+    let progress = ProgressSink::new(move |event| sink.lock().push(event));
     fake.pull_image(PullImageRequest { progress, ..PullImageRequest::new("app:v1") }).await.expect("works");
-    let told = told.lock().expect("no panic");
+    let told = told.lock();
     let [PullEvent::Resolved { layers, .. }, PullEvent::Committing] = told.as_slice() else { panic!("told {told:?}") };
     assert_eq!(layers.iter().map(|(_, size)| *size).collect::<Vec<_>>(), [4, 1000]);
 }

@@ -1,9 +1,10 @@
 //! [`EventRecorder`] and its two recorders: the log, and a ring of the last events. Which outcome makes which event is
 //! decided in `outcome`.
 
+use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -182,14 +183,14 @@ impl RingRecorder {
     /// Those of a higher number. A gap after `number` tells how many were lost.
     #[must_use]
     pub fn since(&self, number: u64) -> Vec<NumberedEvent> {
-        let ring = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let ring = self.events.lock();
         ring.last.iter().filter(|event| event.number > number).cloned().collect()
     }
 }
 
 impl EventRecorder for RingRecorder {
     fn record(&self, event: EventRef<'_>) {
-        let mut ring = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ring = self.events.lock();
         ring.recorded += 1;
         let number = ring.recorded;
         if ring.last.len() < self.capacity {

@@ -2,8 +2,9 @@
 //! runtime. It changes no call and no answer, and decides nothing. The binary puts it around the service that the
 //! manager, or a server, is given.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use cri_api::{
@@ -182,7 +183,7 @@ struct PullGuard<'a> {
 
 impl<'a> PullGuard<'a> {
     fn begin(metrics: &'a Metrics, running: &'a Mutex<Running>) -> Self {
-        running.lock().unwrap_or_else(PoisonError::into_inner).pulls += 1;
+        running.lock().pulls += 1;
         metrics.in_flight(1);
         Self { metrics, running, ended: false }
     }
@@ -194,7 +195,7 @@ impl Drop for PullGuard<'_> {
         if !self.ended {
             self.metrics.failed(Cause::Cancelled);
         }
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.running.lock();
         running.pulls -= 1;
         if running.pulls == 0 {
             running.came = HashMap::new();
@@ -207,7 +208,7 @@ fn counting(inner: ProgressSink, metrics: &Arc<Metrics>, running: &Arc<Mutex<Run
     let (metrics, running) = (Arc::clone(metrics), Arc::clone(running));
     ProgressSink::new(move |event| {
         if let PullEvent::Bytes { digest, done } = &event {
-            metrics.pulled_bytes(running.lock().unwrap_or_else(PoisonError::into_inner).more(digest, *done));
+            metrics.pulled_bytes(running.lock().more(digest, *done));
         }
         inner.tell(event);
     })

@@ -1,9 +1,10 @@
 //! [`MakeRoom`]: what the manager asks of garbage collection. A pull that found the disk full asks for space; pulls that are
 //! under way are held, so that nobody removes what they bring. The collector implements it; no pull waits for another here.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -88,8 +89,8 @@ impl Holds {
         names.keys().cloned().collect()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Held>> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, BTreeMap<String, Held>> {
+        self.names.lock()
     }
 }
 

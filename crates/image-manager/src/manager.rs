@@ -3,9 +3,10 @@
 
 mod pulling;
 
+use parking_lot::{Mutex, MutexGuard};
 use std::borrow::Borrow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use credentials::Keyring;
 use cri_api::{Image, ImageService, ImageSpec, ImageStatus};
@@ -157,7 +158,7 @@ impl ImageManager {
     }
 
     pub(crate) fn lock_backoff(&self) -> MutexGuard<'_, Backoff> {
-        self.backoff.lock().unwrap_or_else(PoisonError::into_inner)
+        self.backoff.lock()
     }
 
     fn count_backoff(&self, backoff: &Backoff) {

@@ -4,9 +4,10 @@
 //! is told and measures nothing. It also keeps the buffers that have been used, so that they are used again.
 //! Asked by layer jobs and by what they call.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
@@ -162,7 +163,7 @@ impl Budget {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing here panics half way.
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock()
     }
 }
 

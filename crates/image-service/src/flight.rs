@@ -2,9 +2,10 @@
 //! task of its own; it is cancelled when its last waiter has left, and its table entry goes with it, so that whoever
 //! comes next starts afresh. It knows nothing of what the jobs do. Used for pulls and for layers.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use cri_api::{Error, Kind, Result};
 use tokio::sync::watch;
@@ -118,13 +119,13 @@ where
 
 impl<K, T> Table<K, T> {
     fn lock(&self) -> MutexGuard<'_, HashMap<K, Arc<Job<T>>>> {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+        self.jobs.lock()
     }
 }
 
 impl<T> Job<T> {
     fn waiters(&self) -> MutexGuard<'_, usize> {
-        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiters.lock()
     }
 }
 

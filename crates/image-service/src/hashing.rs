@@ -2,9 +2,9 @@
 //! its own: of the two threads of a layer, the one that is ahead does the hashing, so that both cores are busy evenly. It
 //! knows nothing of what it hashes. Used for the digests of blobs and of tar streams.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use oci::{Algorithm, Digest, Hasher};
 
@@ -57,7 +57,7 @@ impl<P: AsRef<[u8]>> Hashing<P> {
 
     /// The digest of all that was added; does what is left. The second call has nothing to give.
     pub(crate) fn finish(&self) -> Option<Digest> {
-        let mut inner = self.hasher.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.hasher.lock();
         while self.next(&mut inner) {}
         inner.tee = None;
         inner.hasher.take().map(Hasher::finish)
@@ -75,17 +75,14 @@ impl<P: AsRef<[u8]>> Hashing<P> {
     }
 
     fn pieces(&self) -> MutexGuard<'_, VecDeque<P>> {
-        self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pieces.lock()
     }
 }
 
 impl<P: AsRef<[u8]> + Send> Chore for Hashing<P> {
     fn step(&self) -> bool {
-        match self.hasher.try_lock() {
-            Ok(mut inner) => self.next(&mut inner),
-            // Somebody is at it; or was, when it panicked, which its own thread reports.
-            Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => false,
-        }
+        // Where the lock is taken, another thread is hashing.
+        self.hasher.try_lock().is_some_and(|mut inner| self.next(&mut inner))
     }
 }
 
@@ -99,7 +96,7 @@ mod tests {
         let data: Vec<u8> = (0..200_000_u32).flat_map(u32::to_le_bytes).collect();
         let seen = Arc::new(Mutex::new(Vec::new()));
         let into = Arc::clone(&seen);
-        let tee: Tee = Box::new(move |bytes| into.lock().expect("no panic").extend_from_slice(bytes));
+        let tee: Tee = Box::new(move |bytes| into.lock().extend_from_slice(bytes));
         let hashing = Hashing::with(Algorithm::Sha256, Some(tee));
         std::thread::scope(|scope| {
             for _ in 0..3 {
@@ -114,7 +111,7 @@ mod tests {
             }
         });
         assert_eq!(hashing.finish(), Some(Digest::sha256(&data)));
-        assert_eq!(*seen.lock().expect("no panic"), data);
+        assert_eq!(*seen.lock(), data);
         assert_eq!(hashing.finish(), None);
         assert!(!hashing.step());
     }

@@ -2,10 +2,11 @@
 //! the store has in the place of the registry's. What is written is finished only after the verdict over the bytes; what is
 //! read is verified by who reads it, and dropped where it is not what it was. Called by layer jobs and their sources.
 
+use parking_lot::Mutex;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -55,7 +56,7 @@ impl Keep {
     pub(crate) fn tee(&self) -> Tee {
         let file = Arc::clone(&self.file);
         Box::new(move |bytes| {
-            let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut file = file.lock();
             let error = match &mut *file {
                 Some(Ok(file)) => file.write(bytes).err(),
                 _ => None,
@@ -72,7 +73,7 @@ impl Keep {
         let (file, store) = (Arc::clone(&self.file), self.shared.store.clone());
         let (is_stream, origin) = (*diff_id == self.digest, self.origin.clone());
         let finish = move || {
-            let file = file.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let file = file.lock().take();
             let finished = match file {
                 Some(Ok(file)) if !is_stream => file.finish().map(|blob| Some(Arc::new(outliving(blob, &origin)))),
                 Some(Ok(_)) | None => Ok(None),
@@ -98,7 +99,7 @@ impl Drop for Keep {
     fn drop(&mut self) {
         // The file of a blob that came to nothing is deleted; not here, which may be an async thread.
         if Arc::strong_count(&self.file) == 1
-            && let Some(file) = self.file.lock().unwrap_or_else(PoisonError::into_inner).take()
+            && let Some(file) = self.file.lock().take()
         {
             drop(self.shared.background.start(move || drop(file)));
         }

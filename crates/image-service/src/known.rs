@@ -2,8 +2,8 @@
 //! believed: it only says where to look first. Who may use what was brought by others is believed, and errs on the side of
 //! fetching. Filled at the opening and by every commit.
 
+use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Mutex, PoisonError};
 
 use oci::{Digest, Document, ImageConfig};
 use store::ImageRecord;
@@ -91,8 +91,8 @@ impl Known {
         self.lock().is_made_of(diff_id, blob)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Maps> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Maps> {
+        self.0.lock()
     }
 }
 

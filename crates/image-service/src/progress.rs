@@ -2,8 +2,9 @@
 //! joiner is told what it missed in short form. It decides nothing and keeps no history. Pull jobs and layer jobs have
 //! one each.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use cri_api::{LayerState, ProgressSink, PullEvent};
 use oci::Digest;
@@ -83,9 +84,9 @@ impl Hub {
         self.tell(PullEvent::Layer { digest: digest.clone(), state });
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> parking_lot::MutexGuard<'_, State> {
         // A sink that panicked leaves nothing half changed.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -102,7 +103,7 @@ mod tests {
     fn recorder() -> (ProgressSink, Arc<Mutex<Vec<PullEvent>>>) {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let into = Arc::clone(&seen);
-        (ProgressSink::new(move |event| into.lock().unwrap().push(event)), seen)
+        (ProgressSink::new(move |event| into.lock().push(event)), seen)
     }
 
     #[test]
@@ -115,7 +116,7 @@ mod tests {
         hub.tell(PullEvent::Resolving);
         let (asking, asking_seen) = recorder();
         drop(hub.join(asking));
-        assert_eq!(*asking_seen.lock().unwrap(), [PullEvent::Resolving]);
+        assert_eq!(*asking_seen.lock(), [PullEvent::Resolving]);
         hub.tell(resolved.clone());
         hub.layer(&digest, LayerState::Waiting);
         hub.layer(&digest, LayerState::Fetching);
@@ -127,10 +128,10 @@ mod tests {
             PullEvent::Layer { digest: digest.clone(), state: LayerState::Fetching },
             PullEvent::Bytes { digest: digest.clone(), done: 5 },
         ];
-        assert_eq!(*late_seen.lock().unwrap(), want);
+        assert_eq!(*late_seen.lock(), want);
         hub.layer(&digest, LayerState::Done);
-        assert_eq!(late_seen.lock().unwrap().last(), early_seen.lock().unwrap().last());
-        assert_eq!(early_seen.lock().unwrap().len(), 6);
+        assert_eq!(late_seen.lock().last(), early_seen.lock().last());
+        assert_eq!(early_seen.lock().len(), 6);
     }
 
     #[test]
@@ -139,6 +140,6 @@ mod tests {
         let (sink, seen) = recorder();
         drop(hub.join(sink));
         hub.tell(PullEvent::Committing);
-        assert!(seen.lock().unwrap().is_empty());
+        assert!(seen.lock().is_empty());
     }
 }

@@ -3,8 +3,9 @@
 //! when it is slower than what comes. What is read back is verified piece by piece, and all of it with the blob in the end; wrong
 //! bytes are never kept. Layers that are whole are left by [`crate::pull::layer`]. It knows no registry and no layer.
 
+use parking_lot::Mutex;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -222,7 +223,7 @@ impl Resuming {
     async fn read_back(&mut self) -> Result<Option<Bytes>> {
         let Some(spool) = self.spool.clone() else { return Ok(None) };
         let read = self.shared.background.start(move || {
-            let mut spool = spool.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut spool = spool.lock();
             spool.as_mut().map_or(Ok(None), Spool::read_back)
         });
         match read.await.map_err(|_| error::thread_lost())? {
@@ -253,7 +254,7 @@ impl Resuming {
         self.pending_bytes = 0;
         let Some(spool) = self.spool.clone().filter(|_| !pieces.is_empty()) else { return };
         self.task = Some(self.shared.background.start(move || {
-            let mut spool = spool.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut spool = spool.lock();
             spool.as_mut().map_or(Ok(()), |spool| spool.append(pieces.iter().map(Bytes::as_ref)))
         }));
     }
@@ -274,7 +275,7 @@ impl Resuming {
         self.written().await;
         let spool = self.spool.take()?;
         // Somebody may be reading, whom nobody waits for any more.
-        let take = move || spool.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let take = move || spool.lock().take();
         self.shared.background.start(take).await.ok().flatten()
     }
 

@@ -3,9 +3,10 @@
 //! says so; a writer that just goes away is an error to the reader, and a reader that goes away ends the writer. Who has to
 //! wait does chores first. Made by the layer job's threads.
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::io::{self, BufRead, Read};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use inflate::{Sink, Stopped};
 
@@ -131,7 +132,7 @@ pub(crate) fn ring(
 impl Ring {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing panics half way.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn give_back(&self, buffer: Vec<u8>) {
@@ -154,7 +155,7 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.get_mut();
         self.budget.keep(std::mem::take(&mut state.free));
     }
 }
@@ -239,7 +240,7 @@ impl Sink for RingWriter {
             let mut state = self.ring.lock();
             while state.free.is_empty() && !state.reader_gone {
                 state.writer_waits = true;
-                state = self.busy.pause(|| self.ring.freed.wait(state).unwrap_or_else(PoisonError::into_inner));
+                self.busy.pause(|| self.ring.freed.wait(&mut state));
                 state.writer_waits = false;
             }
         }
@@ -303,11 +304,11 @@ impl RingReader {
             let mut state = self.ring.lock();
             while state.full.is_empty() && state.end.is_none() && !state.writer_gone {
                 state.reader_waits = true;
-                let wait = || self.ring.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
-                state = match &self.busy {
+                let mut wait = || self.ring.filled.wait(&mut state);
+                match &self.busy {
                     Some(busy) => busy.pause(wait),
                     None => wait(),
-                };
+                }
                 state.reader_waits = false;
             }
         }

@@ -3,8 +3,9 @@
 //! what has come of it; what is written is that much or more. It asks no file system: the free bytes are handed in.
 //! Claims are made by [`crate::pull::assemble`], progress is told by the layer jobs.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use oci::Digest;
 
@@ -107,7 +108,7 @@ impl Room {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Digest, Promise>> {
         // Nothing here panics half way.
-        self.promises.lock().unwrap_or_else(PoisonError::into_inner)
+        self.promises.lock()
     }
 }
 

@@ -4,8 +4,9 @@
 //! of the stream only after the first has verified the blob, so that nothing unverified is ever a whole layer. It knows no
 //! network and no image. Called by the layer job.
 
+use parking_lot::Mutex;
 use std::io;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use cri_api::{Error, Result};
 use inflate::{Compression, Held, Sink, Spare, Stopped, Work};
@@ -150,7 +151,7 @@ impl Task {
         let (starting, background) = (Arc::clone(&second), hands.background.clone());
         writer.start_with(move || Start::start(&starting, &background));
         let inflated = inflate(intake, writer, size, hands, (&hash, same), &found);
-        let second = std::mem::replace(&mut *second.lock().unwrap_or_else(PoisonError::into_inner), Start::Gone);
+        let second = std::mem::replace(&mut *second.lock(), Start::Gone);
         let untarred = match (second, &inflated) {
             (Start::Running(thread), _) => Second::Running(thread),
             (Start::Not(untar), Ok(())) => Second::Done(Box::new(untar.run())),
@@ -173,7 +174,7 @@ enum Start {
 
 impl Start {
     fn start(this: &Mutex<Self>, background: &Background) {
-        let mut state = this.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = this.lock();
         *state = match std::mem::replace(&mut *state, Self::Gone) {
             Self::Not(untar) => match background.beside("layer-write", move || untar.run()) {
                 Ok(answer) => Self::Running(answer),

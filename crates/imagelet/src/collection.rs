@@ -6,9 +6,10 @@ mod options;
 pub(crate) mod owner;
 mod served;
 
+use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cri_api::{CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ImageService, RuntimeService};
@@ -343,7 +344,7 @@ impl Collection {
 
     async fn read_pins(&self) -> Outcome {
         let pins = Arc::new(self.manager.pinned().await.map_err(|error| failure(&error))?);
-        *self.pins.write().unwrap_or_else(PoisonError::into_inner) = pins;
+        *self.pins.write() = pins;
         Ok(())
     }
 

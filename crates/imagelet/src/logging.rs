@@ -114,7 +114,8 @@ pub(crate) fn failure(lines: &[String], format: LogFormat, stderr: &Stderr) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use parking_lot::Mutex;
+    use std::sync::Arc;
 
     use super::*;
 
@@ -124,7 +125,7 @@ mod tests {
 
     impl Write for Kept {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().expect("whole").push_str(&shown(bytes));
+            self.0.lock().push_str(&shown(bytes));
             Ok(bytes.len())
         }
 
@@ -148,7 +149,7 @@ mod tests {
                 let layer = layer.fmt_fields(fields());
                 tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), log);
             }
-            kept.0.lock().expect("whole").clone()
+            kept.0.lock().clone()
         };
         let plain = log(false, false);
         assert!(plain.trim_end().chars().all(oci::text::is_printable), "{plain:?}");

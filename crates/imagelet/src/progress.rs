@@ -1,9 +1,10 @@
 //! Progress of pulls on stderr: a bar per layer with rate and remaining time on a terminal, one log line per change of
 //! state elsewhere. Purely for eyes. Called by `pull` and `ensure`, which hand its sinks to the service.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io::IsTerminal as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cri_api::{LayerState, ProgressSink, PullEvent};
@@ -70,11 +71,11 @@ impl Progress {
             Self::Nothing => ProgressSink::default(),
             Self::Lines => {
                 let pull = Mutex::new(PlainPull { image, sizes: HashMap::new() });
-                ProgressSink::new(move |event| lock(&pull).tell(event))
+                ProgressSink::new(move |event| pull.lock().tell(event))
             }
             Self::Bars(bars) => {
                 let pull = Arc::new(Mutex::new(BarPull::new(image, bars.clone())));
-                ProgressSink::new(move |event| lock(&pull).tell(event))
+                ProgressSink::new(move |event| pull.lock().tell(event))
             }
         }
     }
@@ -86,11 +87,6 @@ impl Progress {
             let _ = bars.clear();
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // Drawing holds no state that a panic could leave half changed.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn word(state: LayerState) -> &'static str {
@@ -246,11 +242,11 @@ mod tests {
 
     impl Terminal {
         fn put(&self, text: &str) {
-            lock(&self.0).push_str(text);
+            self.0.lock().push_str(text);
         }
 
         fn drawn(&self) -> String {
-            lock(&self.0).clone()
+            self.0.lock().clone()
         }
     }
 

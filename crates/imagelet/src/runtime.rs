@@ -3,8 +3,9 @@
 //! is told, and ends the process. So does, whenever it comes, a thread that was started and gets no memory for its own stack of
 //! signals: what waits for its work would wait for ever. Knows nothing of what runs on it. Called by `main`.
 
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
@@ -37,7 +38,7 @@ pub(crate) fn start(refused: impl Fn(Failure) + Send + Sync + 'static) -> Outcom
             return usual(panic);
         }
         // Of several threads that miss something, one tells it.
-        let _one = one.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = one.lock();
         let cause = text.strip_prefix(REFUSED).unwrap_or(text);
         refused(Failure::failed(format!("start the program's threads: {cause}")));
     }));
@@ -52,7 +53,7 @@ pub(crate) fn start(refused: impl Fn(Failure) + Send + Sync + 'static) -> Outcom
 /// Has the threads started: each is busy until all have been asked for.
 fn make_ready(runtime: &Runtime) {
     let gate = Arc::new(Mutex::new(()));
-    let held = gate.lock().unwrap_or_else(PoisonError::into_inner);
+    let held = gate.lock();
     for _ in 0..READY {
         let gate = Arc::clone(&gate);
         // Nobody waits for them.

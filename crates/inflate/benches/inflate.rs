@@ -49,13 +49,13 @@ struct Helpers(std::sync::mpsc::SyncSender<Work>, Arc<std::sync::atomic::AtomicU
 impl Helpers {
     fn new(count: usize) -> Self {
         let (sender, receiver) = std::sync::mpsc::sync_channel::<Work>(count);
-        let receiver = Arc::new(std::sync::Mutex::new(receiver));
+        let receiver = Arc::new(parking_lot::Mutex::new(receiver));
         let idle = Arc::new(std::sync::atomic::AtomicUsize::new(count));
         for _ in 0..count {
             let (receiver, idle) = (Arc::clone(&receiver), Arc::clone(&idle));
             std::thread::spawn(move || {
                 loop {
-                    let Ok(work) = receiver.lock().expect("no panic").recv() else { return };
+                    let Ok(work) = receiver.lock().recv() else { return };
                     work();
                     idle.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
                 }

@@ -150,7 +150,7 @@ fn cut_off_and_corrupt_streams_fail() {
 
 /// Grants what it is asked for, and remembers.
 #[derive(Default)]
-struct Counting(std::sync::Mutex<Vec<usize>>);
+struct Counting(parking_lot::Mutex<Vec<usize>>);
 
 impl Spare for Counting {
     fn helper(&self, work: Work) -> Result<(), Work> {
@@ -162,7 +162,7 @@ impl Spare for Counting {
     }
 
     fn needed(&self, bytes: usize) -> Result<Held, Stopped> {
-        self.0.lock().unwrap().push(bytes);
+        self.0.lock().push(bytes);
         Ok(Box::new(()))
     }
 }
@@ -179,7 +179,7 @@ fn great_windows_are_asked_for_and_greater_ones_refused() {
     };
     let spare = Arc::new(Counting::default());
     let options = Options { spare: Arc::clone(&spare) as Arc<dyn Spare>, window_log_max: 25, ..Options::default() };
-    let asked = || std::mem::take(&mut *spare.0.lock().unwrap());
+    let asked = || std::mem::take(&mut *spare.0.lock());
     let blob = [long(23), long(24), long(25), long(24)].concat();
     assert_eq!(run_in(&blob, 1 << 16, BUFFER, &options).unwrap().len(), 4 * data.len());
     assert_eq!(asked(), [1 << 24, 1 << 25]);

@@ -3,9 +3,10 @@
 //! the time until the next piece may come). Whoever is held up does not read from its connection, so that TCP slows the
 //! sender down. Without a limit nothing of this is asked. `part` and `transport` ask after each piece.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -45,7 +46,7 @@ impl Bandwidth {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn time_of(&self, bytes: u64) -> Duration {
@@ -91,7 +92,7 @@ impl Share {
 
     fn queue(&self, bytes: u64) -> Waiting<'_> {
         let mut state = self.bandwidth.state();
-        let mut had = self.had.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut had = self.had.lock();
         // Who did not want anything has saved nothing up.
         let start = (*had).max(state.served);
         *had = start.saturating_add(bytes);

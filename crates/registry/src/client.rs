@@ -1,8 +1,9 @@
 //! [`Client`]: what lasts longer than a pull: connection pools, and the memory of hosts that could not be reached.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use oci::{Reference, RegistryAuth};
@@ -139,10 +140,6 @@ struct Inner {
     unreachable: Mutex<HashMap<Url, Instant>>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Client {
     /// A client that has not spoken to anybody yet.
     #[must_use]
@@ -178,7 +175,7 @@ impl Client {
 
     /// The connections to a host; a changed configuration gets new ones.
     pub(crate) fn transport(&self, config: HostConfig) -> Result<Arc<Transport>, Cause> {
-        let mut transports = lock(&self.inner.transports);
+        let mut transports = self.inner.transports.lock();
         if let Some(transport) = transports.get(&config) {
             return Ok(Arc::clone(transport));
         }
@@ -191,18 +188,18 @@ impl Client {
     }
 
     pub(crate) fn note_unreachable(&self, host: &Url) {
-        let mut unreachable = lock(&self.inner.unreachable);
+        let mut unreachable = self.inner.unreachable.lock();
         let now = Instant::now();
         unreachable.retain(|_, until| now < *until);
         unreachable.insert(host.clone(), now + REMEMBER_UNREACHABLE);
     }
 
     pub(crate) fn note_reached(&self, host: &Url) {
-        lock(&self.inner.unreachable).remove(host);
+        self.inner.unreachable.lock().remove(host);
     }
 
     pub(crate) fn is_unreachable(&self, host: &Url) -> bool {
-        lock(&self.inner.unreachable).get(host).is_some_and(|until| Instant::now() < *until)
+        self.inner.unreachable.lock().get(host).is_some_and(|until| Instant::now() < *until)
     }
 }
 

@@ -2,9 +2,10 @@
 //! their turn, and [`HostRanges`], what a host has shown about ranges and how many connections it has at present. It
 //! decides nothing about a blob (see `pace`) and asks nobody. `blob` and the client use it.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -162,7 +163,7 @@ impl HostRanges {
     }
 
     fn current(&self, now: Instant) -> MutexGuard<'_, Seen> {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         if seen.until.is_some_and(|until| now >= until) {
             *seen = NOTHING;
         }

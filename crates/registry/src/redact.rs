@@ -2,7 +2,7 @@
 //! through here: queries and user information of URLs are cut, known secrets and things that look like tokens are
 //! replaced, control characters become spaces, and length is capped.
 
-use std::sync::Mutex;
+use parking_lot::Mutex;
 
 use base64::Engine as _;
 use oci::{RegistryAuth, Secret};
@@ -146,7 +146,7 @@ impl Secrets {
             return;
         }
         let encoded: String = url::form_urlencoded::byte_serialize(secret.as_bytes()).collect();
-        let mut secrets = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut secrets = self.0.lock();
         for form in [secret.to_owned(), encoded] {
             if !secrets.iter().any(|s| s.expose() == form) {
                 secrets.push(Secret::new(form));
@@ -169,7 +169,7 @@ impl Secrets {
 
     /// The text without any of the secrets.
     pub(crate) fn scrub(&self, text: &str) -> String {
-        let secrets = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let secrets = self.0.lock();
         let mut out = text.to_owned();
         // A secret that contains another one goes first.
         let mut ordered: Vec<&Secret> = secrets.iter().collect();

@@ -3,10 +3,11 @@
 //! this is what the connection is made with, a name that leads elsewhere the second time gains nothing. Names of proxies are
 //! the administrator's. The `transport` makes both.
 
+use parking_lot::Mutex;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
@@ -63,8 +64,8 @@ impl Home {
         Self { base, lookup, proxies, allowed, seen: Mutex::default() }
     }
 
-    fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    fn seen(&self) -> parking_lot::MutexGuard<'_, Seen> {
+        self.seen.lock()
     }
 
     /// The registry itself answered from this address, which may be a proxy's.

@@ -2,9 +2,10 @@
 //! order, how its challenges are answered, and what is kept of failures. `repository`, `document` and `blob` ask
 //! through it.
 
+use parking_lot::Mutex;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::header::{WARNING, WWW_AUTHENTICATE};
@@ -279,7 +280,7 @@ impl Session {
     fn show_warnings(&self, answer: &Answer) {
         for value in answer.response.headers().get_all(WARNING) {
             let text = self.secrets.scrub(&redact::text(&String::from_utf8_lossy(value.as_bytes()), 300));
-            let mut shown = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut shown = self.warnings.lock();
             if shown.len() < MAX_WARNINGS && shown.insert(text.clone()) {
                 tracing::warn!(host = answer.host, warning = text, "the registry warns");
             }

@@ -7,12 +7,13 @@
 //! allocator with it (quick repair), by which the next open finds at once what is free. Only that open's marks come to the
 //! disk, with the first transaction after it, and mostly they are there already.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redb::StorageBackend;
 
@@ -158,7 +159,7 @@ impl ReservedFile {
 
     fn aside(&self) -> MutexGuard<'_, Option<Aside>> {
         // Each act is whole before it is put there.
-        self.0.aside.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.aside.lock()
     }
 
     /// Keeps an act aside, or says that it has to be done.

@@ -6,7 +6,6 @@ use std::ffi::CString;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::sync::PoisonError;
 
 use oci::{Digest, Document, Manifest};
 use redb::WriteTransaction;
@@ -61,7 +60,7 @@ impl Store {
     /// # Errors
     /// The database could not be written, or the file not be deleted.
     pub fn drop_blob(&self, digest: &Digest) -> Result<(), StoreError> {
-        let _deleting = self.inner.deleting.read().unwrap_or_else(PoisonError::into_inner);
+        let _deleting = self.inner.deleting.read();
         let dropped = self.inner.db.write(|transaction| Ok::<_, StoreError>(drop_record(transaction, digest)?))?;
         self.inner.delete_blobs(dropped.iter().map(|entry| entry.number))
     }

@@ -3,7 +3,7 @@
 //! absent and directories that the next open sweeps; a failure is undone at once.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use oci::{Digest, ImageConfig};
 use redb::WriteTransaction;
@@ -92,7 +92,7 @@ impl Store {
 
         let inner = &self.inner;
         inner.tidy_up();
-        let mut next_layer = inner.commit.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next_layer = inner.commit.lock();
         // On a disk that is nearly full, what is left is for removals.
         let documents = [&commit.config, &commit.manifest].into_iter().chain(commit.indexes.first());
         inner.ensure_room(documents.map(|document| document.len() as u64).sum())?;

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use oci::Digest;
 
@@ -130,7 +130,7 @@ fn is_mounted(target: &std::path::Path) -> String {
 impl Inner {
     /// The layers that a mount shows, and where.
     fn mounted_layers(&self) -> Result<BTreeMap<LayerId, PathBuf>, StoreError> {
-        let _mounting = self.mounting.lock().unwrap_or_else(PoisonError::into_inner);
+        let _mounting = self.mounting.lock();
         let mounts = self.live_mounts()?.into_iter();
         Ok(mounts.flat_map(|(target, mount)| mount.layers.into_iter().map(move |id| (id, target.clone()))).collect())
     }
@@ -181,7 +181,7 @@ impl Inner {
         new: Vec<New>,
         done: &mut Conversion,
     ) -> Result<(), StoreError> {
-        let mut next_layer = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next_layer = self.commit.lock();
         self.ensure_room(0)?;
         let entry = self.db.read(|records| records.image(image)?.ok_or_else(|| StoreError::NotFound(image.clone())))?;
         let steps = self.conversion_steps(&entry, new, &mut next_layer, done)?;
@@ -202,8 +202,8 @@ impl Inner {
         }
         self.measure(&moves)?;
         // A check looks for directories without records, which the old ones are until they are deleted.
-        let _deleting = self.deleting.read().unwrap_or_else(PoisonError::into_inner);
-        let mounting = self.mounting.lock().unwrap_or_else(PoisonError::into_inner);
+        let _deleting = self.deleting.read();
+        let mounting = self.mounting.lock();
         let mounts = self.live_mounts()?;
         let replaced = |step: &&Move| step.replaces.expect("every one takes another's place");
         for step in &moves {

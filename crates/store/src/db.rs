@@ -1,10 +1,11 @@
 //! The database's handle, which survives a failed write. Holds no rule about images or layers; [`crate::tables`] knows
 //! what is in it.
 
+use parking_lot::RwLock;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 
 use redb::{Database, ReadTransaction, ReadableDatabase, WriteTransaction};
 
@@ -206,7 +207,7 @@ impl Db {
 
     /// The file system may be writable again: who wants to write has the file opened anew.
     fn give_up_read_only(&self) {
-        let guard = self.handle.read().unwrap_or_else(PoisonError::into_inner);
+        let guard = self.handle.read();
         if let Some(handle) = guard.as_ref().filter(|handle| handle.file.is_read_only()) {
             handle.file.give_up();
         }
@@ -215,12 +216,12 @@ impl Db {
     /// Runs `act` on a usable handle.
     fn with_handle<T, E: From<DbError>>(&self, act: impl FnOnce(&Handle) -> Result<T, E>) -> Result<T, E> {
         loop {
-            let guard = self.handle.read().unwrap_or_else(PoisonError::into_inner);
+            let guard = self.handle.read();
             if let Some(handle) = guard.as_ref().filter(|handle| handle.is_usable()) {
                 return handle.act(act);
             }
             drop(guard);
-            let mut guard = self.handle.write().unwrap_or_else(PoisonError::into_inner);
+            let mut guard = self.handle.write();
             if !guard.as_ref().is_some_and(Handle::is_usable) {
                 // In the place of one that is gone a new one would be made.
                 self.check_ground()?;

@@ -1,9 +1,10 @@
 //! [`Flusher`]: has what layers leave in the page cache written to the disk while more of them comes, so that the sync of a
 //! durable commit waits for little. It promises nothing: the commit syncs all the same. The ingest tells it what was written.
 
+use parking_lot::Mutex;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use rustix::fs::{Mode, OFlags};
@@ -38,7 +39,7 @@ impl Flusher {
         if self.unwritten.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) < STEP {
             return;
         }
-        let Ok(mut running) = self.running.try_lock() else { return };
+        let Some(mut running) = self.running.try_lock() else { return };
         if running.as_ref().is_some_and(|thread| !thread.is_finished()) {
             return;
         }
@@ -65,7 +66,7 @@ impl Flusher {
 
 impl Drop for Flusher {
     fn drop(&mut self) {
-        let running = self.running.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let running = self.running.get_mut();
         if let Some(thread) = running.take() {
             // It ends by itself, and has nothing to say.
             let _ = thread.join();
@@ -82,7 +83,7 @@ mod tests {
         let top = tempfile::tempdir().expect("tempdir");
         let root = OwnedFd::from(std::fs::File::open(top.path()).expect("opens"));
         let flusher = Flusher::default();
-        let begun = |flusher: &Flusher| flusher.running.lock().expect("whole").is_some();
+        let begun = |flusher: &Flusher| flusher.running.lock().is_some();
         flusher.note(&root, STEP - FILE - 1);
         assert!(!begun(&flusher));
         flusher.note(&root, 0);

@@ -1,13 +1,14 @@
 //! Layers in the making: a private directory under `ingest/`, unpacked into, and handed to a commit. What is dropped
 //! before a commit took it is deleted. Knows nothing of images; [`crate::commit`] moves the directory.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::ffi::CString;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use oci::Digest;
 use rustix::fs::{AtFlags, Mode, OFlags};
@@ -74,7 +75,7 @@ impl Inner {
 
     /// Notes that somebody works with this name under `ingest/`, or does so no more. What begins with it and a dot goes with it.
     pub(crate) fn note_busy(&self, name: &str, busy: bool) {
-        let mut names = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.busy.lock();
         if busy {
             names.insert(name.to_owned());
         } else {
@@ -328,7 +329,7 @@ impl UnpackedLayer {
 
     /// Its private directory, if that is as it was unpacked.
     pub(crate) fn into_unpatched(self) -> Option<Private> {
-        match self.state.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        match self.state.into_inner() {
             State::Private(private, None) => Some(private),
             _ => None,
         }
@@ -337,7 +338,7 @@ impl UnpackedLayer {
     /// What it holds.
     #[must_use]
     pub fn stats(&self) -> LayerStats {
-        *self.stats.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.stats.lock()
     }
 
     /// Takes the size once more that the layer has on the disk: attributes of implicit directories may have made it longer, and
@@ -351,14 +352,14 @@ impl UnpackedLayer {
         }
         let counted = (!self.is_left).then_some(&self.outcome);
         let (disk_bytes, inodes) = self.shape.measure(directory, counted)?;
-        let mut stats = self.stats.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stats = self.stats.lock();
         *stats = LayerStats { disk_bytes: disk_bytes.saturating_sub(self.apart), inodes, ..*stats };
         Ok(())
     }
 
     /// It takes so much more than was counted.
     pub(crate) fn grow(&self, bytes: u64, inodes: u64) {
-        let mut stats = self.stats.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stats = self.stats.lock();
         stats.disk_bytes += bytes;
         stats.inodes += inodes;
     }
@@ -397,7 +398,7 @@ impl UnpackedLayer {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

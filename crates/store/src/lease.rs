@@ -1,8 +1,9 @@
 //! Leases: what a pull relies on stays, even when an image that has it is removed meanwhile. They live in memory, since
 //! one process has the store; a layer that only a lease kept is swept when the lease ends, or at the next open.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use crate::open::Inner;
 use crate::records::LayerId;
@@ -53,7 +54,7 @@ impl Lease {
     /// Adds a layer. The caller holds the lease table, and has looked up the layer since it took it, so that nobody can
     /// have removed the layer in between.
     pub(crate) fn hold(&self, table: &mut LeaseTable, id: LayerId) {
-        if self.layers.lock().unwrap_or_else(PoisonError::into_inner).insert(id) {
+        if self.layers.lock().insert(id) {
             table.add(id);
         }
     }
@@ -61,7 +62,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let layers = std::mem::take(&mut *self.layers.lock().unwrap_or_else(PoisonError::into_inner));
+        let layers = std::mem::take(&mut *self.layers.lock());
         if layers.is_empty() {
             return;
         }
@@ -87,6 +88,6 @@ impl Inner {
     /// The table. Held while a layer is looked up and leased, and while a removal decides and commits: in between,
     /// nobody else can do either.
     pub(crate) fn lease_table(&self) -> MutexGuard<'_, LeaseTable> {
-        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
+        self.leases.lock()
     }
 }

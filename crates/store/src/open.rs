@@ -2,12 +2,13 @@
 //! process left half done. Every step can be killed and is done again by the next open. The other modules add their
 //! operations to [`Store`].
 
+use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use rustix::fs::Mode;
 
@@ -447,12 +448,12 @@ fn boot_id() -> io::Result<String> {
 impl Inner {
     /// Whether the layer's tree is there and may be used.
     pub(crate) fn has_layer(&self, id: LayerId) -> bool {
-        !self.damaged.read().unwrap_or_else(PoisonError::into_inner).contains(&id) && self.layout.has_layer(id)
+        !self.damaged.read().contains(&id) && self.layout.has_layer(id)
     }
 
     /// From now on nobody uses these layers.
     pub(crate) fn distrust(&self, layers: impl IntoIterator<Item = LayerId>) {
-        self.damaged.write().unwrap_or_else(PoisonError::into_inner).extend(layers);
+        self.damaged.write().extend(layers);
     }
 
     /// From now on an end that is not clean is seen by the next open. Nothing is synced for that: layers get durable with the
@@ -460,7 +461,7 @@ impl Inner {
     fn mark_in_use(&self) -> io::Result<()> {
         match self.lock.unclean() {
             None => {
-                let next = *self.commit.lock().unwrap_or_else(PoisonError::into_inner);
+                let next = *self.commit.lock();
                 self.lock.good_up_to(next, false)
             }
             Some(_) => Ok(()),

@@ -4,7 +4,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::resume_unwind;
-use std::sync::PoisonError;
 use std::sync::mpsc::SendError;
 
 use oci::Digest;
@@ -63,7 +62,7 @@ impl Store {
     /// keep the others. Answers in the order of the request; what two of them shared counts for the later one.
     pub fn remove_images(&self, ids: &[Digest]) -> Vec<Result<Removed, StoreError>> {
         self.inner.tidy_up();
-        let _deleting = self.inner.deleting.read().unwrap_or_else(PoisonError::into_inner);
+        let _deleting = self.inner.deleting.read();
         let mut removals = Vec::with_capacity(ids.len());
         // The directories of one batch go while the next one is unrecorded.
         let deleted = std::thread::scope(|scope| {
@@ -126,7 +125,7 @@ impl Store {
 
     /// Takes images out of the records. Answers for each the layers that went with it.
     fn unrecord_batch(&self, ids: &[Digest]) -> Result<Vec<Result<Gone, StoreError>>, StoreError> {
-        let _mounting = self.inner.mounting.lock().unwrap_or_else(PoisonError::into_inner);
+        let _mounting = self.inner.mounting.lock();
         let mounts = self.inner.live_mounts()?;
         let in_use = |id: &Digest, layers: &[LayerId]| {
             let holds =
@@ -175,7 +174,7 @@ impl Inner {
     /// The layers and blobs that nobody has when all of these images go. From now on nobody uses the layers: the images
     /// are absent, if still recorded. Blobs need no such care, since no image is any worse without.
     fn distrust_layers_of(&self, ids: &[Digest]) -> Result<Files, StoreError> {
-        let _mounting = self.mounting.lock().unwrap_or_else(PoisonError::into_inner);
+        let _mounting = self.mounting.lock();
         let mounts = self.live_mounts()?;
         let leases = self.lease_table();
         let (layers, blobs) = self.db.read(|records| {

@@ -1,10 +1,10 @@
 //! Deletes directory trees by file descriptor: never follows a symbolic link, never crosses a mount, copes with
 //! directories of any mode. Splits big trees over a few threads. Knows nothing of layers; removal and sweep call it.
 
+use parking_lot::Mutex;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags};
@@ -49,7 +49,7 @@ fn remove_some(parent: BorrowedFd<'_>, names: &[CString]) -> io::Result<()> {
                 let work = || {
                     while let Some((directory, name)) = pieces.get(next.fetch_add(1, Ordering::Relaxed)) {
                         if let Err(error) = run.remove(directory.as_fd(), name, 0) {
-                            results.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(error);
+                            results.lock().push(error);
                         }
                     }
                 };
@@ -59,7 +59,7 @@ fn remove_some(parent: BorrowedFd<'_>, names: &[CString]) -> io::Result<()> {
                 }
             }
         });
-        for error in results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
+        for error in results.into_inner() {
             note(Err(error));
         }
     }
@@ -69,7 +69,7 @@ fn remove_some(parent: BorrowedFd<'_>, names: &[CString]) -> io::Result<()> {
         note(run.remove(parent, name, 0));
     }
     loop {
-        let next = run.more.lock().unwrap_or_else(std::sync::PoisonError::into_inner).pop();
+        let next = run.more.lock().pop();
         let Some(name) = next else { break };
         note(run.remove(parent, &name, 0));
     }
@@ -152,7 +152,7 @@ impl Run<'_> {
             match rustix::fs::renameat_with(parent, name, self.top, new.as_c_str(), rustix::fs::RenameFlags::NOREPLACE)
             {
                 Ok(()) => {
-                    self.more.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(new);
+                    self.more.lock().push(new);
                     return Ok(());
                 }
                 Err(Errno::EXIST) => {}

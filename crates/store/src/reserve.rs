@@ -2,11 +2,11 @@
 //! transaction of a removal. Deleting must never need free space. Knows nothing of the database; [`crate::backend`]
 //! calls [`Reserve::give_up`] when a write finds no space, commits call [`Reserve::ensure`] first.
 
+use parking_lot::Mutex;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 use rustix::fs::FallocateFlags;
 
@@ -50,7 +50,7 @@ impl Reserve {
     /// # Errors
     /// The disk has not that much space.
     pub(crate) fn ensure(&self) -> io::Result<()> {
-        let mut file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut file = self.file.lock();
         let file = match &mut *file {
             Some(file) => file,
             missing => missing.insert(open_file(&self.path)?),
@@ -100,7 +100,7 @@ impl Reserve {
         if stat.f_blocks == 0 {
             return Ok(None);
         }
-        let file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let file = self.file.lock();
         let has = file.as_ref().map_or(Ok(0), |file| file.metadata().map(|metadata| metadata.len()))?;
         let lacking = self.bytes.saturating_sub(has);
         Ok(Some(stat.f_bavail.saturating_mul(stat.f_frsize).saturating_sub(lacking)))
@@ -108,7 +108,7 @@ impl Reserve {
 
     /// Gives the blocks back to the file system. Says whether there were any.
     pub(crate) fn give_up(&self) -> io::Result<bool> {
-        let mut held = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut held = self.file.lock();
         let Some(file) = &*held else { return Ok(false) };
         if file.metadata()?.len() == 0 {
             return Ok(false);

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsString};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use oci::Digest;
@@ -93,7 +92,7 @@ impl Inner {
         }
         let recorded = found.known.last().map_or(0, |id| id.0);
         let next = found.next.max(greatest + 1).max(recorded + 1).max(greatest_blob + 1);
-        *self.commit.lock().unwrap_or_else(PoisonError::into_inner) = next;
+        *self.commit.lock() = next;
         Ok(())
     }
 
@@ -114,9 +113,9 @@ impl Inner {
 
     /// Deletes what no record names and nobody works with. Says whether all of it is gone.
     fn sweep_strays(&self) -> Result<bool, StoreError> {
-        let _commit = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
-        let _deleting = self.deleting.write().unwrap_or_else(PoisonError::into_inner);
-        let _mounting = self.mounting.lock().unwrap_or_else(PoisonError::into_inner);
+        let _commit = self.commit.lock();
+        let _deleting = self.deleting.write();
+        let _mounting = self.mounting.lock();
         let mounted = self.live_mounts()?.into_iter().flat_map(|(_, mount)| mount.layers);
         let (layers, blobs) = self.db.read(|records| {
             let layers: BTreeSet<LayerId> = records.layer_rows()?.into_iter().map(|(id, _)| id).collect();
@@ -133,7 +132,7 @@ impl Inner {
 
     /// Deletes layers that no image has and no lease holds, records first.
     pub(crate) fn sweep_layers(&self, candidates: &[LayerId]) -> Result<Removed, StoreError> {
-        let _deleting = self.deleting.read().unwrap_or_else(PoisonError::into_inner);
+        let _deleting = self.deleting.read();
         match self.unrecord_unused(candidates) {
             Err(error) if error.is_disk_full() => {
                 let unused = {

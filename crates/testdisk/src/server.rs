@@ -1,12 +1,12 @@
 //! The process that serves a disk's file over FUSE: the file itself, and one by which it is told what to do. One request after
 //! the other, so that the record has them in their order. It ends when nobody has the file system any more.
 
+use parking_lot::Mutex;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 use fuser::{
@@ -103,8 +103,8 @@ impl State {
 }
 
 impl Server {
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> parking_lot::MutexGuard<'_, State> {
+        self.state.lock()
     }
 
     fn attributes(&self, inode: INodeNo) -> FileAttr {

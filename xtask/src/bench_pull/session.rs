@@ -3,6 +3,7 @@
 //! A *janitor*, this very program once more, waits at the end of a pipe which closes when the run ends in whatever way, by a kill
 //! too. Then it ends the processes by their ids, takes the mounts away and removes the directories. It knows nothing of engines.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
@@ -10,7 +11,7 @@ use std::io::{BufRead, BufReader, Read, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -73,7 +74,7 @@ impl Session {
 
     /// Tells the janitor of something that it is to take away.
     fn tell(&self, line: &str) -> anyhow::Result<()> {
-        let mut word = self.word.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut word = self.word.lock();
         let word = word.as_mut().context("the janitor was sent away")?;
         writeln!(word, "{line}").context("tell the janitor")
     }
@@ -111,7 +112,7 @@ impl Session {
         let mut child = self.spawn(command.stdout(Stdio::null()).stderr(Stdio::piped()))?;
         let pid = child.id();
         let said = child.stderr.take().context("no standard error")?;
-        self.daemons.lock().unwrap_or_else(PoisonError::into_inner).push(child);
+        self.daemons.lock().push(child);
         let (sender, receiver) = mpsc::channel();
         std::thread::spawn(move || listen(said, sign, &sender));
         let mut last = String::new();
@@ -126,7 +127,7 @@ impl Session {
 
     /// Ends a daemon and waits for its end.
     pub(crate) fn end(&self, pid: u32) -> anyhow::Result<()> {
-        let mut daemons = self.daemons.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut daemons = self.daemons.lock();
         if let Some(at) = daemons.iter().position(|child| child.id() == pid) {
             let mut child = daemons.swap_remove(at);
             signal("TERM", pid);
@@ -139,11 +140,11 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         // The pipe closes: the janitor begins.
-        *self.word.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.word.get_mut() = None;
         if let Err(error) = self.janitor.wait() {
             super::say(&format!("the janitor is lost: {error}"));
         }
-        for child in self.daemons.get_mut().unwrap_or_else(PoisonError::into_inner) {
+        for child in self.daemons.get_mut() {
             drop(child.wait());
         }
     }

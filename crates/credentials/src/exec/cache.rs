@@ -1,8 +1,8 @@
 //! [`Cache`]: answers of a credential provider until they expire, and the keys under which they lie. It reads no clock
 //! and runs nothing. A provider has one.
 
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
@@ -148,9 +148,9 @@ impl<T: Clone> Cache<T> {
         state.answers.insert(key, (answer, expires));
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State<T>> {
+    fn state(&self) -> parking_lot::MutexGuard<'_, State<T>> {
         // Nothing of what is done under the lock leaves it half done.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Every key, those of expired answers included.

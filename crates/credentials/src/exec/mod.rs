@@ -16,6 +16,7 @@ mod provider;
 mod test_support;
 mod validate;
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fmt;
@@ -23,7 +24,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};

@@ -2,12 +2,13 @@
 //! holds; callers that want the same at the same time share one run of the program, which goes on while one of them is
 //! left. Called by [`super::Providers`].
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::ExitStatus;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
@@ -226,7 +227,7 @@ impl Provider {
 
     fn flights(&self) -> MutexGuard<'_, HashMap<Key, WeakShared<BoxFuture<'static, Outcome>>>> {
         // Nothing of what is done under the lock leaves it half done.
-        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+        self.flights.lock()
     }
 
     async fn ask(&self, question: &Question) -> Result<Answer, String> {

@@ -1,9 +1,10 @@
 //! What the tests of credential providers share: a directory with scripts as providers, a configuration for them, a
 //! clock that stands still, and tokens. Not part of the product.
 
+use parking_lot::Mutex;
 use std::fs;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
@@ -40,7 +41,7 @@ impl Tokens {
 
     /// What was asked for, in order.
     pub(super) fn asked(&self) -> Vec<String> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.asked.lock().clone()
     }
 }
 
@@ -53,8 +54,8 @@ impl TokenSource for Tokens {
     ) -> BoxFuture<'a, Result<Secret, TokenError>> {
         let asked =
             format!("{}/{} {} for {audience} and pod {}", account.namespace, account.name, account.uid, requester.uid);
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
-        let token = self.left.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        self.asked.lock().push(asked);
+        let token = self.left.lock().pop();
         let token = token.unwrap_or_else(|| Err("used up".to_owned()));
         std::future::ready(token.map(Secret::new).map_err(TokenError)).boxed()
     }
@@ -75,7 +76,7 @@ impl Bench {
         let clock = Arc::clone(&now);
         let options = ExecOptions {
             environment: vec![("PATH".into(), "/usr/bin:/bin".into()), ("DIR".into(), directory.path().into())],
-            clock: Arc::new(move || *clock.lock().unwrap_or_else(PoisonError::into_inner)),
+            clock: Arc::new(move || *clock.lock()),
             yaml: yaml(),
             tokens: None,
             service_account_tokens: true,
@@ -125,7 +126,7 @@ impl Bench {
     }
 
     pub(super) fn later(&self, by: Duration) {
-        *self.now.lock().unwrap_or_else(PoisonError::into_inner) += by;
+        *self.now.lock() += by;
     }
 
     pub(super) fn path(&self) -> &Path {

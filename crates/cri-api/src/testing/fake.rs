@@ -1,15 +1,16 @@
 //! [`FakeImageService`]: an image service in memory, with the whole semantics: ids, names, retagging, removal,
 //! filters, accounting. It pulls from a registry inside of it; it keeps no bytes.
 
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use oci::{Digest, Reference, RegistryAuth};
 use serde_json::json;
 
 use super::fake_registry::{FakeImage, FakeRegistry};
-use super::faults::{CallKind, Faults, lock};
+use super::faults::{CallKind, Faults};
 use super::fixtures;
 use crate::{
     Error, FilesystemUsage, FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, ImageUsage, Kind,
@@ -79,7 +80,7 @@ impl FakeImageService {
     /// # Panics
     /// If the name is none.
     pub fn publish(&self, name: &str, image: &FakeImage) {
-        lock(&self.0.registry).publish(&parse(name), image);
+        self.0.registry.lock().publish(&parse(name), image);
     }
 
     /// Offers every fixture of the conformance suite below `domain`.
@@ -97,7 +98,7 @@ impl FakeImageService {
     /// # Panics
     /// If the name is none.
     pub fn withdraw(&self, name: &str) {
-        lock(&self.0.registry).withdraw(&parse(name));
+        self.0.registry.lock().withdraw(&parse(name));
     }
 
     /// From now on the repository of this name is served for this credential only.
@@ -105,7 +106,7 @@ impl FakeImageService {
     /// # Panics
     /// If the name is none.
     pub fn require_auth(&self, name: &str, auth: RegistryAuth) {
-        lock(&self.0.registry).require(&parse(name), auth);
+        self.0.registry.lock().require(&parse(name), auth);
     }
 
     /// Publishes an image and makes it present as if it had been pulled. Answers its id; no call is written down.
@@ -115,12 +116,12 @@ impl FakeImageService {
     pub fn preload(&self, name: &str, image: &FakeImage) -> String {
         self.publish(name, image);
         let digest = image.digest();
-        lock(&self.0.store).commit(&parse(name).canonical(), image, &digest, &ImageSpec::new(name))
+        self.0.store.lock().commit(&parse(name).canonical(), image, &digest, &ImageSpec::new(name))
     }
 
     /// Pins a present image, or takes the pin away.
     pub fn pin(&self, id: &str, pinned: bool) {
-        let mut store = lock(&self.0.store);
+        let mut store = self.0.store.lock();
         if let Some(present) = id.parse().ok().and_then(|id: Digest| store.images.get_mut(&id)) {
             present.pinned = pinned;
         }
@@ -128,7 +129,7 @@ impl FakeImageService {
 
     /// From now on pulls for other handlers than these and the default one are refused.
     pub fn know_only_handlers(&self, handlers: &[&str]) {
-        *lock(&self.0.handlers) = Some(handlers.iter().map(|&h| h.to_owned()).collect());
+        *self.0.handlers.lock() = Some(handlers.iter().map(|&h| h.to_owned()).collect());
     }
 
     /// Faults of its calls.
@@ -140,35 +141,35 @@ impl FakeImageService {
     /// Calls so far, in order.
     #[must_use]
     pub fn calls(&self) -> Vec<Call> {
-        lock(&self.0.calls).clone()
+        self.0.calls.lock().clone()
     }
 
     /// The same, kinds only.
     #[must_use]
     pub fn call_kinds(&self) -> Vec<CallKind> {
-        lock(&self.0.calls).iter().map(Call::kind).collect()
+        self.0.calls.lock().iter().map(Call::kind).collect()
     }
 
     /// Forgets the calls so far.
     pub fn forget_calls(&self) {
-        lock(&self.0.calls).clear();
+        self.0.calls.lock().clear();
     }
 
     /// How many pulls were given up by their callers before they ended.
     #[must_use]
     pub fn abandoned_pulls(&self) -> usize {
-        *lock(&self.0.abandoned)
+        *self.0.abandoned.lock()
     }
 
     /// The image that a name resolves to, without a call.
     pub(super) fn look(&self, name: &str) -> Option<Image> {
-        let store = lock(&self.0.store);
+        let store = self.0.store.lock();
         store.view(&store.resolve(name).ok()??)
     }
 
     async fn enter(&self, call: Call) -> Result<()> {
         let kind = call.kind();
-        lock(&self.0.calls).push(call);
+        self.0.calls.lock().push(call);
         self.0.faults.pass(kind).await
     }
 }
@@ -280,7 +281,7 @@ impl ImageService for FakeImageService {
     async fn list_images(&self, filter: Option<&ImageFilter>) -> Result<Vec<Image>> {
         let wanted = filter.and_then(|f| f.image.as_ref()).map(|spec| spec.image.clone()).filter(|i| !i.is_empty());
         self.enter(Call::ListImages(wanted.clone())).await?;
-        let store = lock(&self.0.store);
+        let store = self.0.store.lock();
         let ids: Vec<Digest> = match wanted {
             Some(wanted) => store.resolve(&wanted)?.into_iter().collect(),
             None => store.images.keys().cloned().collect(),
@@ -290,7 +291,7 @@ impl ImageService for FakeImageService {
 
     async fn image_status(&self, image: &ImageSpec, verbose: bool) -> Result<ImageStatus> {
         self.enter(Call::ImageStatus(image.image.clone())).await?;
-        let store = lock(&self.0.store);
+        let store = self.0.store.lock();
         let Some(id) = store.resolve(&image.image)? else { return Ok(ImageStatus::default()) };
         let mut info = BTreeMap::new();
         if let Some(present) = store.images.get(&id).filter(|_| verbose) {
@@ -307,7 +308,7 @@ impl ImageService for FakeImageService {
         impl Drop for Guard<'_> {
             fn drop(&mut self) {
                 if !self.1 {
-                    *lock(&self.0.abandoned) += 1;
+                    *self.0.abandoned.lock() += 1;
                 }
             }
         }
@@ -322,23 +323,23 @@ impl ImageService for FakeImageService {
             .map_err(|e| Error::new(Kind::InvalidArgument, format!("parse image name {text:?}: {e}")))?
             .canonical();
         let handler = &request.image.runtime_handler;
-        if let Some(known) = &*lock(&self.0.handlers)
+        if let Some(known) = &*self.0.handlers.lock()
             && !handler.is_empty()
             && !known.contains(handler)
         {
             return Err(Error::new(Kind::InvalidArgument, format!("pull {name}: unknown runtime handler {handler:?}")));
         }
-        let (image, digest) = lock(&self.0.registry).resolve(&name, request.auth.as_ref())?;
+        let (image, digest) = self.0.registry.lock().resolve(&name, request.auth.as_ref())?;
         let layers = image.layers().iter().map(|l| (l.diff_id.clone(), l.size)).collect();
         request.progress.tell(PullEvent::Resolved { digest: digest.clone(), layers });
         request.progress.tell(PullEvent::Committing);
         request.before_visible.done().await?;
-        Ok(lock(&self.0.store).commit(&name, &image, &digest, &request.image))
+        Ok(self.0.store.lock().commit(&name, &image, &digest, &request.image))
     }
 
     async fn remove_image(&self, image: &ImageSpec) -> Result<()> {
         self.enter(Call::RemoveImage(image.image.clone())).await?;
-        let mut store = lock(&self.0.store);
+        let mut store = self.0.store.lock();
         if let Some(id) = store.resolve(&image.image)? {
             store.remove(&id);
         }
@@ -347,7 +348,7 @@ impl ImageService for FakeImageService {
 
     async fn image_fs_info(&self) -> Result<FsInfo> {
         self.enter(Call::ImageFsInfo).await?;
-        let mut store = lock(&self.0.store);
+        let mut store = self.0.store.lock();
         store.clock += 1;
         let metadata: u64 = store.images.values().map(|present| present.image.metadata_size()).sum();
         let layers = store.layers();
@@ -363,7 +364,7 @@ impl ImageService for FakeImageService {
 
     async fn image_usage(&self, image: &ImageSpec) -> Result<Option<ImageUsage>> {
         self.enter(Call::ImageUsage(image.image.clone())).await?;
-        let store = lock(&self.0.store);
+        let store = self.0.store.lock();
         let Some(id) = store.resolve(&image.image)? else { return Ok(None) };
         let Some(present) = store.images.get(&id) else { return Ok(None) };
         let all = store.layers();

@@ -1,9 +1,10 @@
 //! [`FakeRuntimeService`]: a runtime in memory. Sandboxes and containers live through the states of CRI, by calls or
 //! because a test puts them there or ends them; every call can meet faults.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use tokio::sync::mpsc;
 
 use super::fake::FakeImageService;
 use super::fake_pods::{Clock, Entry, FakeExec, FakeProcess, KILLED, Pods, Sandbox, TERMINATED};
-use super::faults::{CallKind, Faults, lock};
+use super::faults::{CallKind, Faults};
 use crate::{
     AttachRequest, CgroupDriver, Condition, Container, ContainerAttributes, ContainerConfig, ContainerEvent,
     ContainerEvents, ContainerFilter, ContainerState, ContainerStats, ContainerStatsFilter, ContainerStatus, CpuUsage,
@@ -51,7 +52,7 @@ impl FakeRuntimeService {
     /// Containers are made from the images of this service alone.
     #[must_use]
     pub fn with_images(self, images: &FakeImageService) -> Self {
-        *lock(&self.0.images) = Some(images.clone());
+        *self.0.images.lock() = Some(images.clone());
         self
     }
 
@@ -64,47 +65,47 @@ impl FakeRuntimeService {
     /// Calls so far, in order, with what each was about: an id, or `POD` and `POD/CONTAINER` where something was made.
     #[must_use]
     pub fn calls(&self) -> Vec<(CallKind, String)> {
-        lock(&self.0.calls).clone()
+        self.0.calls.lock().clone()
     }
 
     /// Forgets the calls so far.
     pub fn forget_calls(&self) {
-        lock(&self.0.calls).clear();
+        self.0.calls.lock().clear();
     }
 
     /// How the processes of all containers of this name behave from now on.
     pub fn behave(&self, container_name: &str, process: FakeProcess) {
-        lock(&self.0.pods).processes.insert(container_name.to_owned(), process);
+        self.0.pods.lock().processes.insert(container_name.to_owned(), process);
     }
 
     /// Offers a runtime handler beside the default one.
     pub fn offer_handler(&self, name: &str) {
-        lock(&self.0.pods).handlers.insert(name.to_owned());
+        self.0.pods.lock().handlers.insert(name.to_owned());
     }
 
     /// It says that it is the runtime of this name and version.
     pub fn be_called(&self, name: &str, version: &str) {
-        *lock(&self.0.called) = Some((name.to_owned(), version.to_owned()));
+        *self.0.called.lock() = Some((name.to_owned(), version.to_owned()));
     }
 
     /// From now on it makes no mount of an image, and says nothing, as runtimes do that are older than such mounts.
     pub fn pass_images_over(&self) {
-        lock(&self.0.pods).passes_images_over = true;
+        self.0.pods.lock().passes_images_over = true;
     }
 
     /// Sets a condition of the runtime, for example `NetworkReady`.
     pub fn set_condition(&self, condition: Condition) {
-        lock(&self.0.conditions).insert(condition.kind.clone(), condition);
+        self.0.conditions.lock().insert(condition.kind.clone(), condition);
     }
 
     /// Sets the clock, nanoseconds since the epoch. It moves on only by a nanosecond for each thing that happens.
     pub fn set_now(&self, now: i64) {
-        lock(&self.0.pods).set_now(now);
+        self.0.pods.lock().set_now(now);
     }
 
     /// From now on `clock` tells the time, nanoseconds since the epoch.
     pub fn follow(&self, clock: impl Fn() -> i64 + Send + Sync + 'static) {
-        lock(&self.0.pods).clock = Some(Clock(Arc::new(clock)));
+        self.0.pods.lock().clock = Some(Clock(Arc::new(clock)));
     }
 
     /// Puts a sandbox there, or replaces the one of that id.
@@ -116,7 +117,7 @@ impl FakeRuntimeService {
             ..PodSandboxConfig::default()
         };
         let sandbox = Sandbox { listed: sandbox, config, ip: String::new() };
-        lock(&self.0.pods).sandboxes.insert(sandbox.listed.id.clone(), sandbox);
+        self.0.pods.lock().sandboxes.insert(sandbox.listed.id.clone(), sandbox);
     }
 
     /// Puts a container there, or replaces the one of that id.
@@ -129,71 +130,71 @@ impl FakeRuntimeService {
             ..ContainerConfig::default()
         };
         let entry = Entry { listed: container, config, ..Entry::default() };
-        lock(&self.0.pods).containers.insert(entry.listed.id.clone(), entry);
+        self.0.pods.lock().containers.insert(entry.listed.id.clone(), entry);
     }
 
     /// Takes a sandbox and its containers away, without a call.
     pub fn take_sandbox(&self, id: &str) {
-        lock(&self.0.pods).remove_sandbox(id);
+        self.0.pods.lock().remove_sandbox(id);
     }
 
     /// Takes a container away, without a call.
     pub fn take_container(&self, id: &str) {
-        lock(&self.0.pods).remove(id);
+        self.0.pods.lock().remove(id);
     }
 
     /// The process of a container ends by itself.
     pub fn exit(&self, container_id: &str, code: i32) {
-        lock(&self.0.pods).end(container_id, code);
+        self.0.pods.lock().end(container_id, code);
     }
 
     /// A sandbox dies by itself, and its containers with it.
     pub fn kill_sandbox(&self, id: &str) {
-        lock(&self.0.pods).stop_sandbox(id);
+        self.0.pods.lock().stop_sandbox(id);
     }
 
     /// What a container was made from.
     #[must_use]
     pub fn container_config(&self, id: &str) -> Option<ContainerConfig> {
-        lock(&self.0.pods).containers.get(id).map(|entry| entry.config.clone())
+        self.0.pods.lock().containers.get(id).map(|entry| entry.config.clone())
     }
 
     /// What a sandbox was made from.
     #[must_use]
     pub fn sandbox_config(&self, id: &str) -> Option<PodSandboxConfig> {
-        lock(&self.0.pods).sandboxes.get(id).map(|sandbox| sandbox.config.clone())
+        self.0.pods.lock().sandboxes.get(id).map(|sandbox| sandbox.config.clone())
     }
 
     /// How often the log of a container was opened anew.
     #[must_use]
     pub fn log_reopened(&self, id: &str) -> usize {
-        lock(&self.0.pods).containers.get(id).map_or(0, |entry| entry.log_reopened)
+        self.0.pods.lock().containers.get(id).map_or(0, |entry| entry.log_reopened)
     }
 
     /// How many listen to its events.
     #[must_use]
     pub fn listeners(&self) -> usize {
-        lock(&self.0.pods).listeners.len()
+        self.0.pods.lock().listeners.len()
     }
 
     /// From now on nobody is told of anything; streams of events stay open.
     pub fn be_silent(&self) {
-        lock(&self.0.pods).is_silent = true;
+        self.0.pods.lock().is_silent = true;
     }
 
     /// Ends every stream of events with an error.
     pub fn end_events(&self, error: Error) {
-        for listener in std::mem::take(&mut lock(&self.0.pods).listeners) {
+        for listener in std::mem::take(&mut self.0.pods.lock().listeners) {
             // Whoever does not listen any more need not know.
             let _ = listener.send(Err(error.clone()));
         }
     }
 
     async fn enter(&self, kind: CallKind, subject: &str) -> Result<()> {
-        lock(&self.0.calls).push((kind, subject.to_owned()));
+        self.0.calls.lock().push((kind, subject.to_owned()));
         // A call about a container is about its name, its sandbox and its pod as well.
         let names = {
-            let pods = lock(&self.0.pods);
+            let pods = self.0.pods.lock();
             let container = pods.containers.get(subject).map(|entry| &entry.listed);
             let sandbox = container.map_or(subject, |container| &container.pod_sandbox_id);
             let mut names: Vec<String> = subject.split('/').map(str::to_owned).collect();
@@ -218,14 +219,14 @@ impl FakeRuntimeService {
 impl RuntimeService for FakeRuntimeService {
     async fn version(&self) -> Result<VersionInfo> {
         self.enter(CallKind::Version, "").await?;
-        let called = lock(&self.0.called).clone();
+        let called = self.0.called.lock().clone();
         let (runtime_name, runtime_version) = called.unwrap_or_else(|| ("fake".into(), "1.0.0".into()));
         Ok(VersionInfo { version: "0.1.0".into(), runtime_name, runtime_version, runtime_api_version: "v1".into() })
     }
 
     async fn status(&self, verbose: bool) -> Result<RuntimeStatus> {
         self.enter(CallKind::RuntimeStatus, "").await?;
-        let changed = lock(&self.0.conditions).clone();
+        let changed = self.0.conditions.lock().clone();
         let condition = |kind: &str| {
             let ready = || Condition { kind: kind.into(), status: true, ..Condition::default() };
             changed.get(kind).cloned().unwrap_or_else(ready)
@@ -234,7 +235,7 @@ impl RuntimeService for FakeRuntimeService {
         if verbose {
             info.insert("info".to_owned(), "{}".to_owned());
         }
-        let offered = lock(&self.0.pods).handlers.clone();
+        let offered = self.0.pods.lock().handlers.clone();
         let others = offered.into_iter().map(|name| RuntimeHandler { name, ..RuntimeHandler::default() });
         Ok(RuntimeStatus {
             conditions: vec![condition("RuntimeReady"), condition("NetworkReady")],
@@ -246,25 +247,25 @@ impl RuntimeService for FakeRuntimeService {
 
     async fn run_pod_sandbox(&self, config: &PodSandboxConfig, runtime_handler: &str) -> Result<String> {
         self.enter(CallKind::RunPodSandbox, &config.metadata.name).await?;
-        let id = lock(&self.0.pods).run_sandbox(config, runtime_handler)?;
+        let id = self.0.pods.lock().run_sandbox(config, runtime_handler)?;
         self.answer(CallKind::RunPodSandbox, id)
     }
 
     async fn stop_pod_sandbox(&self, id: &str) -> Result<()> {
         self.enter(CallKind::StopPodSandbox, id).await?;
-        lock(&self.0.pods).stop_sandbox(id);
+        self.0.pods.lock().stop_sandbox(id);
         self.answer(CallKind::StopPodSandbox, ())
     }
 
     async fn remove_pod_sandbox(&self, id: &str) -> Result<()> {
         self.enter(CallKind::RemovePodSandbox, id).await?;
-        lock(&self.0.pods).remove_sandbox(id);
+        self.0.pods.lock().remove_sandbox(id);
         self.answer(CallKind::RemovePodSandbox, ())
     }
 
     async fn pod_sandbox_status(&self, id: &str, verbose: bool) -> Result<PodSandboxStatus> {
         self.enter(CallKind::PodSandboxStatus, id).await?;
-        let mut status = lock(&self.0.pods).sandbox_status(id)?;
+        let mut status = self.0.pods.lock().sandbox_status(id)?;
         if verbose {
             status.info.insert("info".into(), "{}".into());
         }
@@ -273,7 +274,7 @@ impl RuntimeService for FakeRuntimeService {
 
     async fn list_pod_sandboxes(&self, filter: Option<&PodSandboxFilter>) -> Result<Vec<PodSandbox>> {
         self.enter(CallKind::ListPodSandboxes, "").await?;
-        Ok(lock(&self.0.pods).sandboxes(filter))
+        Ok(self.0.pods.lock().sandboxes(filter))
     }
 
     async fn create_container(
@@ -285,46 +286,46 @@ impl RuntimeService for FakeRuntimeService {
         let subject = format!("{}/{}", sandbox_config.metadata.name, config.metadata.name);
         self.enter(CallKind::CreateContainer, &subject).await?;
         let wanted = &config.image.image;
-        let image_id = match &*lock(&self.0.images) {
+        let image_id = match &*self.0.images.lock() {
             None => wanted.clone(),
             Some(images) => match images.look(wanted) {
                 Some(image) => image.id,
                 None => return Err(Error::new(Kind::NotFound, format!("image {wanted:?} does not exist"))),
             },
         };
-        let id = lock(&self.0.pods).create(sandbox_id, config, &image_id)?;
+        let id = self.0.pods.lock().create(sandbox_id, config, &image_id)?;
         self.answer(CallKind::CreateContainer, id)
     }
 
     async fn start_container(&self, id: &str) -> Result<()> {
         self.enter(CallKind::StartContainer, id).await?;
-        lock(&self.0.pods).start(id)?;
+        self.0.pods.lock().start(id)?;
         self.answer(CallKind::StartContainer, ())
     }
 
     async fn stop_container(&self, id: &str, timeout: Duration) -> Result<()> {
         self.enter(CallKind::StopContainer, id).await?;
         let (runs, stubborn) = {
-            let pods = lock(&self.0.pods);
+            let pods = self.0.pods.lock();
             let runs = pods.containers.get(id).is_some_and(|entry| entry.listed.state == ContainerState::Running);
             (runs, pods.process(id).ignores_stop)
         };
         if runs && stubborn {
             tokio::time::sleep(timeout).await;
         }
-        lock(&self.0.pods).end(id, if stubborn || timeout.is_zero() { KILLED } else { TERMINATED });
+        self.0.pods.lock().end(id, if stubborn || timeout.is_zero() { KILLED } else { TERMINATED });
         self.answer(CallKind::StopContainer, ())
     }
 
     async fn remove_container(&self, id: &str) -> Result<()> {
         self.enter(CallKind::RemoveContainer, id).await?;
-        lock(&self.0.pods).remove(id);
+        self.0.pods.lock().remove(id);
         self.answer(CallKind::RemoveContainer, ())
     }
 
     async fn container_status(&self, id: &str, verbose: bool) -> Result<ContainerStatus> {
         self.enter(CallKind::ContainerStatus, id).await?;
-        let mut status = lock(&self.0.pods).container_status(id)?;
+        let mut status = self.0.pods.lock().container_status(id)?;
         if verbose {
             status.info.insert("info".into(), "{}".into());
         }
@@ -333,13 +334,13 @@ impl RuntimeService for FakeRuntimeService {
 
     async fn list_containers(&self, filter: Option<&ContainerFilter>) -> Result<Vec<Container>> {
         self.enter(CallKind::ListContainers, "").await?;
-        Ok(lock(&self.0.pods).containers(filter))
+        Ok(self.0.pods.lock().containers(filter))
     }
 
     async fn exec_sync(&self, id: &str, command: &[String], timeout: Duration) -> Result<ExecSyncOutput> {
         self.enter(CallKind::ExecSync, id).await?;
         let exec = {
-            let mut pods = lock(&self.0.pods);
+            let mut pods = self.0.pods.lock();
             pods.running(id)?;
             pods.process(id).commands.get(command).cloned()
         };
@@ -361,7 +362,7 @@ impl RuntimeService for FakeRuntimeService {
         annotations: &BTreeMap<String, String>,
     ) -> Result<()> {
         self.enter(CallKind::UpdateContainerResources, id).await?;
-        let mut pods = lock(&self.0.pods);
+        let mut pods = self.0.pods.lock();
         let entry = pods.container(id)?;
         if entry.listed.state == ContainerState::Exited {
             return Err(Error::new(Kind::FailedPrecondition, format!("container {id:?} has ended")));
@@ -378,7 +379,7 @@ impl RuntimeService for FakeRuntimeService {
         resources: &LinuxContainerResources,
     ) -> Result<()> {
         self.enter(CallKind::UpdatePodSandboxResources, id).await?;
-        let mut pods = lock(&self.0.pods);
+        let mut pods = self.0.pods.lock();
         let linux = &mut pods.sandbox(id)?.config.linux;
         (linux.overhead, linux.resources) = (overhead.clone(), resources.clone());
         Ok(())
@@ -386,25 +387,25 @@ impl RuntimeService for FakeRuntimeService {
 
     async fn reopen_container_log(&self, id: &str) -> Result<()> {
         self.enter(CallKind::ReopenContainerLog, id).await?;
-        lock(&self.0.pods).running(id)?.log_reopened += 1;
+        self.0.pods.lock().running(id)?.log_reopened += 1;
         Ok(())
     }
 
     async fn exec(&self, request: &ExecRequest) -> Result<String> {
         self.enter(CallKind::Exec, &request.container_id).await?;
-        lock(&self.0.pods).running(&request.container_id)?;
+        self.0.pods.lock().running(&request.container_id)?;
         Ok(format!("http://127.0.0.1:1/exec/{}", request.container_id))
     }
 
     async fn attach(&self, request: &AttachRequest) -> Result<String> {
         self.enter(CallKind::Attach, &request.container_id).await?;
-        lock(&self.0.pods).running(&request.container_id)?;
+        self.0.pods.lock().running(&request.container_id)?;
         Ok(format!("http://127.0.0.1:1/attach/{}", request.container_id))
     }
 
     async fn port_forward(&self, sandbox_id: &str, _ports: &[u16]) -> Result<String> {
         self.enter(CallKind::PortForward, sandbox_id).await?;
-        if !lock(&self.0.pods).sandbox(sandbox_id)?.listed.ready {
+        if !self.0.pods.lock().sandbox(sandbox_id)?.listed.ready {
             return Err(Error::new(Kind::FailedPrecondition, format!("sandbox {sandbox_id:?} is not ready")));
         }
         Ok(format!("http://127.0.0.1:1/portforward/{sandbox_id}"))
@@ -412,7 +413,7 @@ impl RuntimeService for FakeRuntimeService {
 
     async fn container_stats(&self, id: &str) -> Result<ContainerStats> {
         self.enter(CallKind::ContainerStats, id).await?;
-        let mut pods = lock(&self.0.pods);
+        let mut pods = self.0.pods.lock();
         let (container, now) = (pods.running(id)?.listed.clone(), pods.now());
         Ok(stats_of(container, now))
     }
@@ -426,14 +427,14 @@ impl RuntimeService for FakeRuntimeService {
             pod_sandbox_id: filter.pod_sandbox_id,
             labels: filter.labels,
         };
-        let mut pods = lock(&self.0.pods);
+        let mut pods = self.0.pods.lock();
         let now = pods.now();
         Ok(pods.containers(Some(&filter)).into_iter().map(|container| stats_of(container, now)).collect())
     }
 
     async fn pod_sandbox_stats(&self, id: &str) -> Result<PodSandboxStats> {
         self.enter(CallKind::PodSandboxStats, id).await?;
-        let mut pods = lock(&self.0.pods);
+        let mut pods = self.0.pods.lock();
         let sandbox = pods.sandbox(id)?.listed.clone();
         Ok(pod_stats_of(&mut pods, sandbox))
     }
@@ -442,14 +443,14 @@ impl RuntimeService for FakeRuntimeService {
         self.enter(CallKind::PodSandboxStats, "").await?;
         let filter = filter.cloned().unwrap_or_default();
         let filter = PodSandboxFilter { id: filter.id, ready: Some(true), labels: filter.labels };
-        let mut pods = lock(&self.0.pods);
+        let mut pods = self.0.pods.lock();
         let sandboxes = pods.sandboxes(Some(&filter));
         Ok(sandboxes.into_iter().map(|sandbox| pod_stats_of(&mut pods, sandbox)).collect())
     }
 
     fn container_events(&self) -> ContainerEvents {
         let (sender, receiver) = mpsc::unbounded_channel();
-        lock(&self.0.pods).listeners.push(sender);
+        self.0.pods.lock().listeners.push(sender);
         Box::pin(Events(receiver))
     }
 

@@ -1,8 +1,9 @@
 //! Faults that a test injects into a fake: errors, delays, lost answers, absence, and gates at which calls wait. It knows
 //! nothing of what the calls do; the fakes ask [`Faults::pass`] before they do anything.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
@@ -74,11 +75,6 @@ pub enum CallKind {
     RuntimeConfig,
 }
 
-/// Locks a mutex of a fake. A test that panicked while it held one has failed anyway.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Errors, gates and delays, by kind of call, and for calls of the runtime by what they are about as well.
 #[derive(Debug, Default)]
 pub struct Faults {
@@ -113,7 +109,7 @@ fn take(error: &mut Option<(Error, Option<usize>)>) -> Option<Error> {
 
 impl Faults {
     fn change(&self, kind: CallKind, subject: Option<&str>, change: impl FnOnce(&mut Fault)) {
-        change(lock(&self.by_call).entry((kind, subject.map(str::to_owned))).or_default());
+        change(self.by_call.lock().entry((kind, subject.map(str::to_owned))).or_default());
     }
 
     /// Every call of this kind fails, until [`Faults::clear`].
@@ -143,12 +139,12 @@ impl Faults {
 
     /// From now on every call of any kind fails at once, until [`Faults::return_to_duty`].
     pub fn be_absent(&self, error: Error) {
-        *lock(&self.absent) = Some(error);
+        *self.absent.lock() = Some(error);
     }
 
     /// The peer answers again.
     pub fn return_to_duty(&self) {
-        *lock(&self.absent) = None;
+        *self.absent.lock() = None;
     }
 
     /// From now on calls of this kind wait at the gate. A gate that nobody opens is a call that hangs.
@@ -169,7 +165,7 @@ impl Faults {
 
     /// Calls of this kind work again. Calls that wait at a gate go on.
     pub fn clear(&self, kind: CallKind) {
-        lock(&self.by_call).retain(|(other, _), fault| {
+        self.by_call.lock().retain(|(other, _), fault| {
             if *other == kind
                 && let Some(gate) = &fault.gate
             {
@@ -190,7 +186,7 @@ impl Faults {
         for subject in keys() {
             let met = |fault: &Fault| (fault.gate.clone(), fault.delay);
             let (gate, delay) =
-                lock(&self.by_call).get(&(kind, subject.map(str::to_owned))).map(met).unwrap_or_default();
+                self.by_call.lock().get(&(kind, subject.map(str::to_owned))).map(met).unwrap_or_default();
             if let Some(gate) = gate {
                 gate.pass().await;
             }
@@ -198,10 +194,10 @@ impl Faults {
                 tokio::time::sleep(delay).await;
             }
         }
-        if let Some(error) = &*lock(&self.absent) {
+        if let Some(error) = &*self.absent.lock() {
             return Err(error.clone());
         }
-        let mut by_call = lock(&self.by_call);
+        let mut by_call = self.by_call.lock();
         let mut errors = keys().filter_map(|subject| {
             by_call.get_mut(&(kind, subject.map(str::to_owned))).and_then(|fault| take(&mut fault.error))
         });
@@ -210,7 +206,7 @@ impl Faults {
 
     /// What an answer goes through: it may be lost.
     pub(super) fn answer<T>(&self, kind: CallKind, answer: T) -> Result<T> {
-        let lost = lock(&self.by_call).get_mut(&(kind, None)).and_then(|fault| take(&mut fault.lost));
+        let lost = self.by_call.lock().get_mut(&(kind, None)).and_then(|fault| take(&mut fault.lost));
         lost.map_or(Ok(answer), Err)
     }
 }

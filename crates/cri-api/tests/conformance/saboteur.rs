@@ -1,7 +1,7 @@
 //! A fake that is wrong in one way, to prove that the suite notices.
 
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use async_trait::async_trait;
@@ -145,7 +145,7 @@ impl Saboteur {
                 }
             }
             Sabotage::SizeGrowsWithPulls => {
-                image.size += self.pulls.lock().expect("no test panics with it").get(&image.id).copied().unwrap_or(0);
+                image.size += self.pulls.lock().get(&image.id).copied().unwrap_or(0);
             }
             Sabotage::RecordsShortNames => {
                 for name in image.repo_tags.iter_mut().chain(&mut image.repo_digests) {
@@ -223,7 +223,7 @@ impl ImageService for Saboteur {
         }
         status.image = status.image.map(|image| self.spoil(image));
         if self.sabotage == Sabotage::RemembersRemoved {
-            let mut seen = self.seen.lock().expect("no test panics with it");
+            let mut seen = self.seen.lock();
             match &status.image {
                 Some(image) => drop(seen.insert(text.to_owned(), image.clone())),
                 None => status.image = seen.get(text).cloned(),
@@ -266,13 +266,13 @@ impl ImageService for Saboteur {
             }
             Sabotage::SizeGrowsWithPulls => {
                 let id = self.fake.pull_image(request).await?;
-                *self.pulls.lock().expect("no test panics with it").entry(id.clone()).or_default() += 1;
+                *self.pulls.lock().entry(id.clone()).or_default() += 1;
                 Ok(id)
             }
             Sabotage::LockSurvivesCaller => {
                 let name = request.image.image.clone();
                 {
-                    let mut locked = self.locked.lock().expect("no test panics with it");
+                    let mut locked = self.locked.lock();
                     if !locked.insert(name.clone()) {
                         // Once refused, so that later cases are not spoilt as well.
                         locked.remove(&name);
@@ -281,7 +281,7 @@ impl ImageService for Saboteur {
                 }
                 tokio::task::yield_now().await;
                 let result = self.fake.pull_image(request).await;
-                self.locked.lock().expect("no test panics with it").remove(&name);
+                self.locked.lock().remove(&name);
                 result
             }
             Sabotage::AnyHandler => {

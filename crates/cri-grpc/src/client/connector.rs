@@ -4,11 +4,12 @@
 //! During a pause of the back-off an attempt fails at once with the last error, so that no caller waits for a runtime
 //! that is away. A peer that takes the connection and says nothing counts as away too.
 
+use parking_lot::Mutex;
 use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -114,8 +115,8 @@ impl Connector {
         *self.past() = Past::default();
     }
 
-    fn past(&self) -> std::sync::MutexGuard<'_, Past> {
-        self.past.lock().unwrap_or_else(PoisonError::into_inner)
+    fn past(&self) -> parking_lot::MutexGuard<'_, Past> {
+        self.past.lock()
     }
 }
 

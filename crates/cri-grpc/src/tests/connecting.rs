@@ -1,7 +1,8 @@
 //! Connecting: nobody there, a peer that says nothing, a peer that is no CRI, a connection that comes and goes.
 
+use parking_lot::Mutex;
 use std::os::unix::net::UnixListener;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cri_api::testing::{CallKind, FakeImageService};
@@ -223,13 +224,13 @@ async fn requests_look_like_the_kubelets() {
     let service = tower::service_fn(move |request: Request<Body>| {
         let header = |name: &str| request.headers().get(name).map(|v| v.to_str().unwrap_or_default().to_owned());
         let line = format!("{} {:?} {:?}", request.uri(), request.version(), header("user-agent"));
-        record.lock().unwrap().push(line);
+        record.lock().push(line);
         async { Ok(Status::unimplemented("no").into_http()) }
     });
     let raw = raw(service);
     let options = ClientOptions { user_agent: "test/1".into(), ..ClientOptions::default() };
     soon(connect_image_service(&raw.endpoint, options)).await.unwrap_err();
-    let seen = seen.lock().unwrap();
+    let seen = seen.lock();
     assert_eq!(seen.len(), 1);
     assert!(seen[0].starts_with("http://localhost/runtime.v1.ImageService/ImageFsInfo HTTP/2.0"), "{seen:?}");
     assert!(seen[0].contains("test/1"), "{seen:?}");
@@ -241,14 +242,14 @@ async fn a_peer_that_is_not_up_yet_is_asked_again() {
     let asked = Arc::new(Mutex::new(0));
     let count = Arc::clone(&asked);
     let service = tower::service_fn(move |_: Request<Body>| {
-        let mut asked = count.lock().unwrap();
+        let mut asked = count.lock();
         *asked += 1;
         let status = if *asked < 4 { Status::unknown("server is not initialized yet") } else { Status::internal("up") };
         async { Ok(status.into_http()) }
     });
     let raw = raw(service);
     let error = soon(connect_image_service(&raw.endpoint, ClientOptions::default())).await.unwrap_err();
-    assert_eq!((error.kind(), *asked.lock().unwrap()), (Kind::Internal, 4));
+    assert_eq!((error.kind(), *asked.lock()), (Kind::Internal, 4));
 }
 
 #[tokio::test]

@@ -118,16 +118,16 @@ pub(crate) struct Answers {
     pub(crate) image_ref: Option<String>,
     pub(crate) fs_info: Option<pb::ImageFsInfoResponse>,
     /// Paths of the calls so far.
-    pub(crate) calls: Arc<std::sync::Mutex<Vec<&'static str>>>,
+    pub(crate) calls: Arc<parking_lot::Mutex<Vec<&'static str>>>,
 }
 
 impl Answers {
     pub(crate) fn calls(&self) -> Vec<&'static str> {
-        self.calls.lock().unwrap().clone()
+        self.calls.lock().clone()
     }
 
     fn called(&self, name: &'static str) {
-        self.calls.lock().unwrap().push(name);
+        self.calls.lock().push(name);
     }
 
     pub(crate) fn serve(&self) -> Raw {

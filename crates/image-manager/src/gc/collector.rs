@@ -2,9 +2,10 @@
 //! lists, measures the file system, and remembers. What a round does is in `rounds` and `removal`. Called by its own loops,
 //! by commands and by whoever runs out of space.
 
+use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use cri_api::{Container, Image, ImageLayers, ImageService, RuntimeService};
@@ -147,18 +148,18 @@ impl ImageGcManager {
     pub async fn refresh_cache(&self) -> Result<(), GcError> {
         let mut list = self.list().await?;
         list.sort_by(by_size);
-        *self.cache.lock().unwrap_or_else(PoisonError::into_inner) = Some(list.into());
+        *self.cache.lock() = Some(list.into());
         Ok(())
     }
 
     /// The images as they were listed last, the largest first; empty before the first time.
     #[must_use]
     pub fn image_list(&self) -> Arc<[Image]> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
+        self.cache.lock().clone().unwrap_or_default()
     }
 
     pub(super) fn is_cached(&self) -> bool {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.cache.lock().is_some()
     }
 
     /// Pins by pattern: what fits is not collected, on whatever service. Says whether it was not pinned before.

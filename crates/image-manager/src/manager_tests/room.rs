@@ -1,6 +1,6 @@
 //! Pulls that find the disk full: collection is asked once, and the pull is tried once more where that helped.
 
-use std::sync::Mutex;
+use parking_lot::Mutex;
 
 use async_trait::async_trait;
 use cri_api::{Error, Kind};
@@ -18,7 +18,7 @@ struct Landlord {
 #[async_trait]
 impl MakeRoom for Landlord {
     async fn make_room(&self, needed: Option<u64>) -> Room {
-        self.asked.lock().expect("no panic").push(needed);
+        self.asked.lock().push(needed);
         self.room.clone()
     }
 
@@ -49,7 +49,7 @@ async fn a_pull_is_tried_once_more_when_something_was_freed() {
     rig.fake.faults().fail_times(CallKind::PullImage, 1, full(Some(4096)));
     let pulled = rig.ensure(request("missing_image", PullPolicy::IfNotPresent)).await.expect("there is room now");
     assert!(pulled.pulled);
-    assert_eq!(*landlord.asked.lock().expect("no panic"), [Some(4096)]);
+    assert_eq!(*landlord.asked.lock(), [Some(4096)]);
     assert_eq!(rig.pulled_names().len(), 2);
     assert_eq!(rig.reasons(), ["Pulling", "Pulled"]);
     assert!(rig.manager.backoff().is_empty(), "nobody waits for anything");
@@ -63,7 +63,7 @@ async fn beside_a_quota_the_note_has_only_what_was_done() {
     let error = Error::new(Kind::ResourceExhausted, words).with_needed_bytes(1 << 40);
     rig.fake.faults().fail_times(CallKind::PullImage, 2, error);
     let error = rig.ensure(request("missing_image", PullPolicy::IfNotPresent)).await.expect_err("fails twice");
-    assert_eq!(*landlord.asked.lock().expect("no panic"), [Some(1 << 40)]);
+    assert_eq!(*landlord.asked.lock(), [Some(1 << 40)]);
     let text = error.message();
     assert!(text.contains("garbage collection freed") && !text.contains("were needed"), "{text}");
 }
@@ -73,7 +73,7 @@ async fn a_second_failure_is_the_last_and_tells_what_was_done() {
     let (rig, landlord) = rig(Room { problem: Some("1 image is stuck".into()), ..freed(2) });
     rig.fake.faults().fail(CallKind::PullImage, full(Some(5 << 30)));
     let error = rig.ensure(request("missing_image", PullPolicy::Always)).await.expect_err("full for good");
-    assert_eq!((landlord.asked.lock().expect("no panic").len(), rig.pulled_names().len()), (1, 2));
+    assert_eq!((landlord.asked.lock().len(), rig.pulled_names().len()), (1, 2));
     let text = "no space left on the file system of /images (5.0 GiB were needed, and garbage collection freed 1.5 MiB by \
                 removing 2 images: 1 image is stuck)";
     assert_eq!(error.message(), text);
@@ -87,7 +87,7 @@ async fn without_room_there_is_no_second_try() {
     let (rig, landlord) = rig(Room::default());
     rig.fake.faults().fail(CallKind::PullImage, full(None));
     let error = rig.ensure(request("missing_image", PullPolicy::Always)).await.expect_err("full for good");
-    assert_eq!(*landlord.asked.lock().expect("no panic"), [None]);
+    assert_eq!(*landlord.asked.lock(), [None]);
     assert_eq!(rig.pulled_names().len(), 1);
     let text = "no space left on the file system of /images (garbage collection found nothing to remove)";
     assert_eq!(error.message(), text);
@@ -96,7 +96,7 @@ async fn without_room_there_is_no_second_try() {
     rig.fake.faults().fail(CallKind::PullImage, Error::new(Kind::NotFound, "manifest unknown"));
     let error = rig.ensure(request("missing_image", PullPolicy::Always)).await.expect_err("not there");
     assert_eq!(error.message(), "manifest unknown");
-    assert_eq!(landlord.asked.lock().expect("no panic").len(), 1);
+    assert_eq!(landlord.asked.lock().len(), 1);
 }
 
 /// The collector itself, on a disk that is full until images go. Pulls one by one: nobody waits for a slot that a failed pull

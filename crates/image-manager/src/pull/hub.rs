@@ -1,8 +1,9 @@
 //! [`Hub`]: tells one pull's progress to everybody who waits for it, and keeps where it stands. It decides nothing; a
 //! sink that panics is told nothing more, and harms nobody else.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cri_api::{ProgressSink, PullEvent};
@@ -94,7 +95,7 @@ impl Hub {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock()
     }
 }
 

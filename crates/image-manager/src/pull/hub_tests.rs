@@ -13,7 +13,7 @@ fn hub() -> Hub {
 fn recorder() -> (ProgressSink, Arc<Mutex<Vec<PullEvent>>>) {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let into = Arc::clone(&seen);
-    (ProgressSink::new(move |event| into.lock().unwrap().push(event)), seen)
+    (ProgressSink::new(move |event| into.lock().push(event)), seen)
 }
 
 fn layer(state: LayerState) -> PullEvent {
@@ -32,8 +32,8 @@ fn early_and_late_are_told_the_same_from_then_on() {
     hub.sink().tell(PullEvent::Committing);
     drop(seat);
     hub.sink().tell(layer(LayerState::Done));
-    assert_eq!(early_seen.lock().unwrap().len(), 4);
-    assert_eq!(*late_seen.lock().unwrap(), [layer(LayerState::Fetching), PullEvent::Committing], "none after it left");
+    assert_eq!(early_seen.lock().len(), 4);
+    assert_eq!(*late_seen.lock(), [layer(LayerState::Fetching), PullEvent::Committing], "none after it left");
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn another_attempt_begins_with_nothing() {
     hub.reset();
     let (sink, seen) = recorder();
     let _seat = hub.join(sink);
-    assert!(seen.lock().unwrap().is_empty());
+    assert!(seen.lock().is_empty());
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn a_sink_that_panics_harms_nobody() {
     let _good = hub.join(good);
     hub.sink().tell(PullEvent::Committing);
     hub.sink().tell(layer(LayerState::Done));
-    assert_eq!(seen.lock().unwrap().len(), 2);
+    assert_eq!(seen.lock().len(), 2);
     assert_eq!(hub.lock().sinks.len(), 1, "it is told nothing more");
     let _late = hub.join(ProgressSink::new(|_| panic!("a sink that fails on what it missed")));
     assert_eq!(hub.lock().sinks.len(), 1);

@@ -1,9 +1,10 @@
 //! [`Table`]: jobs by what they bring, and who waits for each. A job is in it from its first waiter until it ends, so
 //! that whoever comes meanwhile joins it. It knows nothing of what the jobs do.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
@@ -99,7 +100,7 @@ impl Table {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Job>>> {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+        self.jobs.lock()
     }
 
     fn remove(&self, key: &Key, job: &Arc<Job>) {
@@ -162,7 +163,7 @@ impl Job {
     }
 
     fn seats(&self) -> MutexGuard<'_, Seats> {
-        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+        self.seats.lock()
     }
 }
 

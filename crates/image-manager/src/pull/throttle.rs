@@ -1,6 +1,7 @@
 //! [`Throttle`]: waits for a token of the [`Bucket`]. Every attempt to pull takes one, as in the kubelet.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::bucket::{Bucket, Token};
@@ -35,7 +36,7 @@ impl Throttle {
     pub(super) async fn pass(&self, patience: Duration) -> Result<(), Refused> {
         let Some(bucket) = &self.bucket else { return Ok(()) };
         let now = self.time.now();
-        let Some(token) = lock(bucket).take(now, patience) else {
+        let Some(token) = bucket.lock().take(now, patience) else {
             self.metrics.throttled();
             return Err(Refused);
         };
@@ -53,10 +54,6 @@ impl Throttle {
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         // A token whose time has come is used: the bucket knows.
-        lock(self.bucket).give_back(self.token, self.throttle.time.now());
+        self.bucket.lock().give_back(self.token, self.throttle.time.now());
     }
-}
-
-fn lock(bucket: &Mutex<Bucket>) -> MutexGuard<'_, Bucket> {
-    bucket.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,9 +1,10 @@
 //! [`Inner`]: what the clones of [`PullRecords`](super::PullRecords) share: files, memory, the pulls of this process, and
 //! the work that was begun. It orders steps; what is granted is judged in `check.rs`.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use oci::trim_tag_and_digest;
 use tokio::runtime::Handle;
@@ -191,7 +192,7 @@ impl Inner {
 
     pub(super) fn in_flight(&self) -> MutexGuard<'_, HashMap<String, InFlight>> {
         // Nothing that panics is called with it held.
-        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
+        self.in_flight.lock()
     }
 
     pub(super) async fn record(

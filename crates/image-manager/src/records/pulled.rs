@@ -2,10 +2,11 @@
 //!
 //! [`PullRecords`]: super::PullRecords
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeSet, HashSet};
 use std::num::NonZero;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
 use oci::Reference;
@@ -86,7 +87,7 @@ impl Pulled {
 
     fn cache(&self) -> MutexGuard<'_, Cache<Arc<Held>>> {
         // Nothing that panics is called with it held, and an entry is put in whole.
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cache.lock()
     }
 
     /// How full the memory is, in percent.

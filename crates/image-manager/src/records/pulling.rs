@@ -4,10 +4,11 @@
 //! As long as a pull goes on its process shares a lock on the intent's file. So an intent that several processes have
 //! goes with the last of them, and one that a killed process left is told from one that is in use.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use oci::Reference;
@@ -66,7 +67,7 @@ impl Pulling {
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
         // Nothing that panics is called with it held, and a listing is put in whole.
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        self.seen.lock()
     }
 
     /// How full the memory is, in percent.

@@ -2,8 +2,9 @@
 //! not fetched in another one at the same time; and how many pulls have begun without knowing the diff ids of what they
 //! fetch. It knows jobs by their keys only. Used by [`super::assemble`].
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use oci::Digest;
@@ -70,7 +71,7 @@ impl Coming {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Digest, LayerKey>> {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+        self.jobs.lock()
     }
 }
 

@@ -2,9 +2,10 @@
 //! is visible at its end: the layer belongs to those who wait for it, and goes when they do. It knows no image.
 //! Started by [`super::assemble`].
 
+use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use cri_api::{Kind, LayerState, PullEvent, Result};
@@ -130,20 +131,20 @@ type Waiting = (Weak<Held<Made>>, Digest);
 impl ReadyLayers {
     /// The layer that this job made, if somebody still has it.
     pub(crate) fn find(&self, key: &LayerKey) -> Option<ReadyLayer> {
-        let layers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let layers = self.0.lock();
         let (kept, diff_id) = layers.get(key)?;
         Some(ReadyLayer { kept: kept.upgrade()?, blob_digest: key.blob.clone(), diff_id: diff_id.clone() })
     }
 
     /// Those `wanted` jobs whose layers somebody still has.
     pub(crate) fn keys(&self, wanted: impl Fn(&LayerKey) -> bool) -> Vec<LayerKey> {
-        let layers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let layers = self.0.lock();
         let there = layers.iter().filter(|(key, (kept, _))| kept.strong_count() > 0 && wanted(key));
         there.map(|(key, _)| key.clone()).collect()
     }
 
     fn keep(&self, key: LayerKey, layer: &ReadyLayer) {
-        let mut layers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut layers = self.0.lock();
         layers.retain(|_, (kept, _)| kept.strong_count() > 0);
         layers.insert(key, (Arc::downgrade(&layer.kept), layer.diff_id.clone()));
     }

@@ -2,11 +2,12 @@
 //! has changed, so that a new key counts at once; a policy that cannot be read any more is an error for every image, and never
 //! replaced by what stood there before. Called by the guard, on threads that may block.
 
+use parking_lot::Mutex;
 use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use cri_api::{Error, Kind, Result};
 use signature::Policy;
@@ -55,7 +56,7 @@ impl PolicyFile {
 
     /// The policy as it is now.
     pub(crate) fn current(&self) -> Result<Arc<Policy>> {
-        let mut contents = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut contents = self.read.lock();
         let is_same = |(path, stamp): &(PathBuf, Stamp)| std::fs::metadata(path).is_ok_and(|m| Stamp::of(&m) == *stamp);
         if !contents.files.iter().all(is_same) {
             *contents = read(&self.path).map_err(|why| {

@@ -1,8 +1,9 @@
 //! What the topics share: a node (engine, registry, directories), layers and images, progress that can be waited for.
 #![expect(clippy::disallowed_methods, reason = "tests may spawn tasks of their own")]
 
+use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cri_api::{Error, Image, ImageService as _, ImageSpec, LayerState, ProgressSink, PullEvent, PullImageRequest};
@@ -151,13 +152,13 @@ impl Watch {
     pub(crate) fn sink(&self) -> ProgressSink {
         let inner = Arc::clone(&self.0);
         ProgressSink::new(move |event| {
-            inner.0.lock().expect("no panic").push(event);
+            inner.0.lock().push(event);
             inner.1.notify_waiters();
         })
     }
 
     pub(crate) fn events(&self) -> Vec<PullEvent> {
-        self.0.0.lock().expect("no panic").clone()
+        self.0.0.lock().clone()
     }
 
     pub(crate) async fn until(&self, what: impl Fn(&PullEvent) -> bool) {

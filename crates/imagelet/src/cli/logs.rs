@@ -1,9 +1,10 @@
 //! `imagelet logs`: what containers wrote, from the files that the runtime writes. It asks the runtime which they are, and
 //! while it follows one, whether its container still runs; the reading is [`kuberuntime::logs`]'.
 
+use parking_lot::Mutex;
 use std::io::{self, Stdout, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cri_api::{ContainerState, Kind, RuntimeService};
@@ -226,7 +227,7 @@ impl<W: Write> Sink<W> {
             Some(end) => end + 1,
             None => return Ok(()),
         };
-        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut out = self.out.lock();
         out.write_all(&self.kept[..end])?;
         out.flush()?;
         self.kept.drain(..end);
@@ -272,7 +273,7 @@ mod tests {
     }
 
     fn text(out: &Mutex<Vec<u8>>) -> String {
-        String::from_utf8(out.lock().unwrap().clone()).unwrap()
+        String::from_utf8(out.lock().clone()).unwrap()
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! front leaves it alone. Where the agent collects, a pull that runs out of space has it done and is tried once more.
 //! Decides neither. Called by `serve`.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use cri_api::{
@@ -35,7 +35,7 @@ impl Served {
     }
 
     fn pins(&self) -> Arc<Pins> {
-        Arc::clone(&self.pins.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.pins.read())
     }
 }
 

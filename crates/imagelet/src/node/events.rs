@@ -1,8 +1,9 @@
 //! [`EventBook`]: the last events of this node with their times, each once: one that happens again is counted, as in Kubernetes.
 //! Tells whoever waits for more. Written by everything that has events; read by the admin endpoint.
 
+use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use image_manager::{Event, EventRecorder, EventRef, WallClock};
 use jiff::Timestamp;
@@ -39,7 +40,7 @@ impl EventBook {
 
     /// Those of higher numbers, in their order.
     pub(crate) fn since(&self, number: u64) -> Vec<Entry> {
-        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = self.entries.lock();
         let first = entries.partition_point(|entry| entry.number <= number);
         entries.range(first..).cloned().collect()
     }
@@ -59,7 +60,7 @@ impl EventBook {
 impl EventRecorder for EventBook {
     fn record(&self, event: EventRef<'_>) {
         let now = (self.clock)();
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.entries.lock();
         let number = *self.told.borrow() + 1;
         // What happens again mostly does so soon.
         let known = entries.iter().rposition(|entry| {

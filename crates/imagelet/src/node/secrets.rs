@@ -2,9 +2,10 @@
 //! directory, which is read again and again; accounts lie in the latter. What cannot be read leaves what was known before.
 //! Called by the syncs of pods.
 
+use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kuberuntime::pod::Pod;
@@ -56,21 +57,21 @@ impl PullCredentials {
         let Some(directory) = self.directory.clone() else { return Ok(()) };
         let read = tokio::task::spawn_blocking(move || store(&directory));
         let (store, problems) = read.await.map_err(|_| "secretsDirectory: the reader panicked".to_owned())??;
-        *self.store.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(store);
+        *self.store.write() = Arc::new(store);
         self.tell(problems);
         Ok(())
     }
 
     /// Tells what was not told the last time.
     fn tell(&self, problems: BTreeSet<String>) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.told.lock();
         problems.difference(&told).for_each(|problem| tracing::warn!("{problem}"));
         *told = problems;
     }
 
     /// What a pod may pull with. What lies beside the pod goes before what lies in the directory.
     pub(super) fn of(&self, pod: &Pod) -> PodCredentials {
-        let store = Arc::clone(&self.store.read().unwrap_or_else(PoisonError::into_inner));
+        let store = Arc::clone(&self.store.read());
         let (namespace, spec) = (&pod.metadata.namespace, &pod.spec);
         let account = if spec.service_account_name.is_empty() { "default" } else { &spec.service_account_name };
         let beside = |name: &str| self.documents.pull_secret(namespace, name);

@@ -2,8 +2,9 @@
 //! the streams say. A stream whose reader is slow holds up the others of its connection: those of one command belong
 //! together, and forwarded ports have a connection each.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
@@ -80,7 +81,7 @@ impl Session {
                 () = stop.cancelled() => {}
                 () = hear(reader, &map, pings) => {}
             }
-            map.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            map.lock().clear();
         });
         let stop = ends.clone();
         tasks.spawn(async move {
@@ -97,7 +98,7 @@ impl Session {
         let id = self.next;
         self.next += 2;
         let (tell, came) = mpsc::channel(WAITING);
-        self.readers.lock().unwrap_or_else(PoisonError::into_inner).insert(id, tell);
+        self.readers.lock().insert(id, tell);
         let frame = self.opener.open(id, headers);
         self.frames.send(frame).await.map_err(|_| StreamError::Closed)?;
         Ok(Stream { came, taken: false, ended: false, out: Out { id, frames: self.frames.clone() } })
@@ -171,14 +172,14 @@ async fn hear(reader: impl AsyncRead + Unpin, readers: &Readers, pings: mpsc::We
             Frame::GoAway | Frame::Other => continue,
         };
         let cut = matches!(came, Came::Cut(_));
-        let reader = readers.lock().unwrap_or_else(PoisonError::into_inner).get(&stream).cloned();
+        let reader = readers.lock().get(&stream).cloned();
         let Some(reader) = reader else { continue };
         let _ = reader.send(came).await;
         if last {
             let _ = reader.send(Came::End).await;
         }
         if last || cut {
-            readers.lock().unwrap_or_else(PoisonError::into_inner).remove(&stream);
+            readers.lock().remove(&stream);
         }
     }
 }

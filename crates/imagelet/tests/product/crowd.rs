@@ -1,9 +1,10 @@
 //! Many pods at once, through the library: each image is pulled once, whoever leaves takes nothing along, and when
 //! everybody has left the traffic stops. On the embedded engine and on Debian's containerd.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -39,7 +40,7 @@ impl Recording {
     }
 
     fn pulls(&self) -> BTreeMap<String, usize> {
-        self.pulls.lock().expect("no panic under the lock").clone()
+        self.pulls.lock().clone()
     }
 }
 
@@ -54,7 +55,7 @@ impl ImageService for Recording {
     }
 
     async fn pull_image(&self, request: PullImageRequest) -> cri_api::Result<String> {
-        *self.pulls.lock().expect("no panic under the lock").entry(request.image.image.clone()).or_default() += 1;
+        *self.pulls.lock().entry(request.image.image.clone()).or_default() += 1;
         self.service.pull_image(request).await
     }
 
@@ -73,7 +74,7 @@ struct Counting(Arc<(Mutex<BTreeMap<&'static str, usize>>, Notify)>);
 
 impl Counting {
     fn count(&self, reason: &str) -> usize {
-        self.0.0.lock().expect("no panic under the lock").get(reason).copied().unwrap_or_default()
+        self.0.0.lock().get(reason).copied().unwrap_or_default()
     }
 
     /// Ends when there are so many.
@@ -90,7 +91,7 @@ impl Counting {
 
 impl EventRecorder for Counting {
     fn record(&self, event: EventRef<'_>) {
-        *self.0.0.lock().expect("no panic under the lock").entry(event.reason).or_default() += 1;
+        *self.0.0.lock().entry(event.reason).or_default() += 1;
         self.0.1.notify_waiters();
     }
 }

@@ -1,10 +1,11 @@
 //! Registries that want TLS and a password, `hosts.toml` files with mirrors and certificates, and proxies: what is asked of
 //! whom, and that no secret is told.
 
+use parking_lot::Mutex;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use crate::support::registry::GuardedRegistry;
 use crate::support::scene::Scene;
@@ -132,7 +133,7 @@ fn forward(mut near: TcpStream, to: &str, log: &Mutex<Vec<String>>) -> Option<()
         near.read_exact(&mut byte).ok()?;
         head.push(byte[0]);
     }
-    log.lock().expect("not poisoned").push(String::from_utf8_lossy(&head).into_owned());
+    log.lock().push(String::from_utf8_lossy(&head).into_owned());
     let mut far = TcpStream::connect(to).ok()?;
     near.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").ok()?;
     let (mut near_in, mut far_out) = (near.try_clone().ok()?, far.try_clone().ok()?);
@@ -161,12 +162,12 @@ fn https_goes_through_the_proxy_of_the_environment() {
         .env("IMAGELET_CREDS", &format!("{USER}:{PASSWORD}"));
     let direct = imagelet.clone().env("NO_PROXY", "10.0.0.0/8,.example");
     direct.fails(69, &["pull", "guarded.example/guarded/one:1"]);
-    assert_eq!(*heads.lock().expect("not poisoned"), Vec::<String>::new());
+    assert_eq!(*heads.lock(), Vec::<String>::new());
 
     let done = imagelet.run(&["--log-level", "trace", "pull", "guarded.example/guarded/one:1"]);
     assert_eq!(done.code, Some(0), "{}", done.stderr);
     assert_eq!(s.imagelet.ids(), [image.id]);
-    let heads = heads.lock().expect("not poisoned").clone();
+    let heads = heads.lock().clone();
     assert!(!heads.is_empty());
     for head in heads {
         assert!(head.starts_with("CONNECT guarded.example:443 HTTP/1.1\r\n"), "{head}");

@@ -1,8 +1,9 @@
 //! What the thread in order and its helpers have in common: the regions that nobody has begun with, and the memory for steps,
 //! which is used again and again. Called by `parallel` and by the jobs.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use super::ahead::Region;
 use crate::deflate::Steps;
@@ -47,7 +48,7 @@ impl Board {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing panics half way.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Puts a region behind those that are there; all before it are somebody's.

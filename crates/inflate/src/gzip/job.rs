@@ -3,9 +3,10 @@
 //! nobody else has begun with them, and ends when there is no memory, or soon after nobody wants what it makes. Called
 //! by `parallel`, on a thread of the process that has nothing else to do.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::ahead::Region;
 use super::board::{Board, Lent};
@@ -47,7 +48,7 @@ struct Shared {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn stopped(&self) -> bool {

@@ -1,9 +1,9 @@
 //! Rotation on the runtime in memory, whose logs the test writes.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::sync::Mutex;
 
 use cri_api::testing::{CallKind, FakeRuntimeService};
 use cri_api::{ContainerConfig, ContainerMetadata, Error, PodSandboxConfig, PodSandboxMetadata};
@@ -27,7 +27,7 @@ fn bench() -> Bench {
         max_size: 10,
         max_files: 3,
         workers: 2,
-        ..LogRotationOptions::new(top.path().join("pods"), Arc::new(move || *clock.lock().unwrap()))
+        ..LogRotationOptions::new(top.path().join("pods"), Arc::new(move || *clock.lock()))
     };
     let rotator = LogRotator::new(Arc::new(runtime.clone()), options);
     Bench { top, runtime, rotator, now }
@@ -79,7 +79,7 @@ impl Bench {
     }
 
     fn set_clock(&self, time: &str) {
-        *self.now.lock().unwrap() = time.parse().unwrap();
+        *self.now.lock() = time.parse().unwrap();
     }
 
     async fn rotated(&self) -> Vec<String> {

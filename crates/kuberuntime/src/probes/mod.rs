@@ -8,7 +8,8 @@ mod metrics;
 mod schedule;
 mod state;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cri_api::ContainerState;
@@ -227,7 +228,7 @@ fn container_at(pod: &Pod, (kind, index): (ContainerKind, usize)) -> Option<&Con
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Pods> {
-        self.pods.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pods.lock()
     }
 }
 

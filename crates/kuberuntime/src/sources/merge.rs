@@ -5,8 +5,9 @@
 //! manifest that has just come waits for a moment before it takes the place of another: it may be a file that is being
 //! renamed, and then both changes come in one.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use image_manager::{EventRecorder, EventRef, ObjectRef};
@@ -145,7 +146,7 @@ impl Merge {
     }
 
     fn views(&self) -> MutexGuard<'_, Vec<View>> {
-        self.views.lock().unwrap_or_else(PoisonError::into_inner)
+        self.views.lock()
     }
 }
 

@@ -1,9 +1,9 @@
 //! Sources on real directories with the kernel's own events: what is written is known soon, and what is not whole changes
 //! nothing.
 
+use parking_lot::Mutex;
 use std::fs;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use image_manager::{Event, EventRef};
@@ -21,13 +21,13 @@ struct Heard(Mutex<Vec<Event>>);
 
 impl EventRecorder for Heard {
     fn record(&self, event: EventRef<'_>) {
-        self.0.lock().unwrap().push(event.into());
+        self.0.lock().push(event.into());
     }
 }
 
 impl Heard {
     fn lines(&self) -> Vec<String> {
-        self.0.lock().unwrap().iter().map(|event| format!("{} {}", event.reason, event.message)).collect()
+        self.0.lock().iter().map(|event| format!("{} {}", event.reason, event.message)).collect()
     }
 }
 
@@ -477,8 +477,8 @@ async fn an_address_is_asked_again_and_failures_change_nothing() {
     let fetch: Fetch = {
         let (answers, asked) = (Arc::clone(&answers), Arc::clone(&asked));
         Arc::new(move |request| {
-            asked.lock().unwrap().push((request.url.clone(), request.headers.clone(), request.limit));
-            let answer = answers.lock().unwrap().last().cloned();
+            asked.lock().push((request.url.clone(), request.headers.clone(), request.limit));
+            let answer = answers.lock().last().cloned();
             Box::pin(async move {
                 match answer {
                     Some(answer) => answer.map(String::into_bytes),
@@ -488,7 +488,7 @@ async fn an_address_is_asked_again_and_failures_change_nothing() {
         })
     };
     let say = |answer: Result<&str, &str>| {
-        answers.lock().unwrap().push(answer.map(str::to_owned).map_err(str::to_owned));
+        answers.lock().push(answer.map(str::to_owned).map_err(str::to_owned));
     };
     let header = |value: &str| ("X-Token".to_owned(), value.to_owned());
     let source = UrlSource { url: "http://me:pw@h/p?t=1".to_owned(), headers: vec![header("1"), header("2")] };
@@ -514,7 +514,7 @@ async fn an_address_is_asked_again_and_failures_change_nothing() {
     ]})
     .to_string()));
     scene.pods(&["a-n1 x:2"]).await;
-    let asked = asked.lock().unwrap().clone();
+    let asked = asked.lock().clone();
     assert_eq!(asked[0], ("http://me:pw@h/p?t=1".to_owned(), vec![header("1"), header("2")], MAX_MANIFEST));
     assert!(asked.len() < 12, "{}", asked.len());
 }

@@ -1,8 +1,9 @@
 //! [`DocumentStore`]: the ConfigMaps and Secrets that lie on this node, by namespace, and word of when they change. Reads no
 //! file; the sources fill it. Called by whoever makes environments and volumes, and by who looks for pull secrets.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use image_manager::{Origin, PullSecret};
 use oci::Secret;
@@ -86,6 +87,6 @@ impl DocumentStore {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Arc<DocumentObject>>> {
-        self.0.documents.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.documents.lock()
     }
 }

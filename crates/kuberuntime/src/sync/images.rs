@@ -7,7 +7,6 @@ use cri_api::PodSandboxConfig;
 use image_manager::{EnsureImageRequest, ObjectRef, PodRef};
 use tokio::time::Instant;
 
-use super::lock;
 use super::prefetch::{Answer, Key};
 use super::steps::{PodSync, Step};
 use crate::actions::{LeaveReason, PodActions, Verdict, restart_verdict};
@@ -47,7 +46,7 @@ impl PodSync<'_> {
     async fn waiting_for_image(&self, image: impl Future<Output = Ensured>) -> Step<Ensured> {
         let begun = Instant::now();
         let ensured = self.until_stopped(image).await;
-        *lock(&self.waited_for_images) += begun.elapsed();
+        *self.waited_for_images.lock() += begun.elapsed();
         ensured
     }
 
@@ -140,7 +139,10 @@ impl PodSync<'_> {
         let Some((kind, container)) = self.pod.container(name) else { return false };
         let now = (self.hands.parts().node.wall_clock)();
         kind != ContainerKind::Ephemeral
-            && lock(&self.hands.backoff)
+            && self
+                .hands
+                .backoff
+                .lock()
                 .get(&self.owner.uid)
                 .is_some_and(|backoff| backoff.waits(self.pod, container, self.observed, now))
     }

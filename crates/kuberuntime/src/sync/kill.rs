@@ -10,7 +10,7 @@ use futures::future::join_all;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use super::{PodRuntime, PodRuntimeError, first_of, gone_is_done, lock};
+use super::{PodRuntime, PodRuntimeError, first_of, gone_is_done};
 use crate::actions::KillReason;
 use crate::events::PodEvent;
 use crate::handlers::Target;
@@ -128,7 +128,7 @@ async fn kill(
 ) -> Result<(), PodRuntimeError> {
     let (begun, grace) = (Instant::now(), seconds(victim.grace));
     let part = Some((victim.kind, victim.name));
-    let first = lock(&hands.ending).entry(owner.uid.clone()).or_default().insert(victim.id.to_owned());
+    let first = hands.ending.lock().entry(owner.uid.clone()).or_default().insert(victim.id.to_owned());
     if first {
         hands.tell(owner, part, &PodEvent::Killing { container: victim.name, message: victim.message });
     }
@@ -155,7 +155,7 @@ async fn kill(
         what: format!("stop container {} ({})", victim.name, victim.id),
         source,
     })?;
-    if let Some(ids) = lock(&hands.ending).get_mut(&owner.uid) {
+    if let Some(ids) = hands.ending.lock().get_mut(&owner.uid) {
         ids.remove(victim.id);
     }
     Ok(())

@@ -15,9 +15,10 @@ mod sandbox;
 mod start;
 mod steps;
 
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use cri_api::{DnsConfig, Kind, RuntimeService};
 use image_manager::{EventRecorder, EventRef, ImageManager, ObjectRef, PullSecret, ServiceAccount, WallClock};
@@ -225,7 +226,7 @@ impl PodRuntime {
     /// Forgets what it keeps of pods that are gone, such as delays of restarts.
     pub fn collect(&self) {
         let now = (self.parts.node.wall_clock)();
-        lock(&self.backoff).retain(|_, backoff| {
+        self.backoff.lock().retain(|_, backoff| {
             backoff.collect(now);
             !backoff.is_empty()
         });
@@ -239,9 +240,9 @@ impl PodRuntime {
     /// Forgets what it keeps of a pod.
     fn forget(&self, uid: &str) {
         self.prefetch.forget(uid);
-        lock(&self.backoff).remove(uid);
-        lock(&self.ending).remove(uid);
-        lock(&self.without_network).remove(uid);
+        self.backoff.lock().remove(uid);
+        self.ending.lock().remove(uid);
+        self.without_network.lock().remove(uid);
     }
 
     /// Where logs are.
@@ -269,11 +270,6 @@ impl PodRuntime {
 fn owner_of(pod: &Pod) -> Owner {
     let metadata = &pod.metadata;
     Owner { uid: metadata.uid.clone(), name: metadata.name.clone(), namespace: metadata.namespace.clone() }
-}
-
-/// Locks what no code that may panic holds.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What is gone already need not be stopped or removed.

@@ -3,14 +3,13 @@
 //! needs the image takes its answer away: so every request is made, told and counted once, as if it had been made in its
 //! turn. Decides nothing about images. Called by the syncs of pods.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use image_manager::{EnsureImageError, EnsureImageRequest, EnsuredImage, ImageManager, PullPolicy};
 use tokio::sync::watch;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
-
-use super::lock;
 
 /// What became of a request.
 pub(super) type Answer = Result<EnsuredImage, EnsureImageError>;
@@ -61,7 +60,7 @@ impl Prefetch {
     /// From now on these are what the pod needs: what failed is tried again, what is new begins, what is not among them
     /// ends. Of several requests for the same the first counts.
     pub(super) fn want(&self, uid: &str, requests: Vec<EnsureImageRequest>) {
-        let mut pods = lock(&self.pods);
+        let mut pods = self.pods.lock();
         let mut before = pods.remove(uid).unwrap_or_default();
         let mut now = HashMap::new();
         for request in requests {
@@ -90,9 +89,9 @@ impl Prefetch {
 
     /// Waits for the answer to a request, and takes it away; `None`: nobody asks for that.
     pub(super) async fn take(&self, uid: &str, key: &Key) -> Option<Answer> {
-        let mut answer = lock(&self.pods).get(uid)?.get(key)?.answer.clone();
+        let mut answer = self.pods.lock().get(uid)?.get(key)?.answer.clone();
         let answered = answer.wait_for(Option::is_some).await.ok().and_then(|answer| answer.clone());
-        let mut pods = lock(&self.pods);
+        let mut pods = self.pods.lock();
         if let Some(entries) = pods.get_mut(uid) {
             entries.remove(key);
             if entries.is_empty() {
@@ -104,13 +103,13 @@ impl Prefetch {
 
     /// The pod needs nothing any more.
     pub(super) fn forget(&self, uid: &str) {
-        lock(&self.pods).remove(uid);
+        self.pods.lock().remove(uid);
     }
 
     /// Ends all of them, and begins none any more.
     pub(super) async fn shutdown(&self) {
         self.tasks.close();
-        lock(&self.pods).clear();
+        self.pods.lock().clear();
         self.tasks.wait().await;
     }
 }

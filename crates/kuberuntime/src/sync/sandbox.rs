@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use cri_api::{Condition, PodSandboxConfig};
 use tokio::time::Instant;
 
+use super::on_disk;
 use super::steps::{Halt, PodSync, Step};
-use super::{lock, on_disk};
 use crate::config::{self, PodHostname, SandboxInput};
 use crate::events::PodEvent;
 
@@ -105,7 +105,7 @@ impl PodSync<'_> {
         let status = self.hands.parts().runtime.status(false).await;
         let status = status.map_err(|error| Halt::Failed(format!("ask for the status of the runtime: {error}")))?;
         if status.holds(NETWORK_READY) {
-            lock(&self.hands.without_network).remove(&self.owner.uid);
+            self.hands.without_network.lock().remove(&self.owner.uid);
             return Ok(());
         }
         let said = status.conditions.into_iter().find(|condition| condition.kind == NETWORK_READY);
@@ -113,7 +113,7 @@ impl PodSync<'_> {
         let why = format!("{NETWORK_READY}={status} reason:{reason} message:{message}");
         let text = format!("network is not ready: container runtime network not ready: {why}");
         self.report.network_not_ready = true;
-        if lock(&self.hands.without_network).insert(self.owner.uid.clone()) {
+        if self.hands.without_network.lock().insert(self.owner.uid.clone()) {
             self.tell_pod(&PodEvent::NetworkNotReady(&text));
         }
         Err(Halt::Failed(text))

@@ -10,7 +10,7 @@ use super::images::Ensured;
 use super::kill::Victim;
 use super::sandbox::{Spot, is_reserved, make_directory};
 use super::steps::{Halt, PodSync, Step};
-use super::{image_volumes, lock, on_disk};
+use super::{image_volumes, on_disk};
 use crate::config::{self, ContainerInput, ImageUser};
 use crate::container_gc::link_name;
 use crate::events::PodEvent;
@@ -116,7 +116,7 @@ impl PodSync<'_> {
         let node = &self.hands.parts().node;
         let now = (node.wall_clock)();
         let waits = {
-            let mut pods = lock(&self.hands.backoff);
+            let mut pods = self.hands.backoff.lock();
             let backoff =
                 pods.entry(self.owner.uid.clone()).or_insert_with(|| RestartBackoff::new(node.longest_restart_delay));
             backoff.check(self.pod, container, self.observed, now)

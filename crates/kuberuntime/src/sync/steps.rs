@@ -1,8 +1,8 @@
 //! [`PodSync`]: one sync of a pod, in the kubelet's steps: what must go is stopped, then volumes, a sandbox, and the
 //! containers whose turn it is. Decides nothing that [`compute_pod_actions`] has not. Called by [`super::PodRuntime`].
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use cri_api::ContainerState;
@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::kill::{Victim, kill_containers, kill_pod};
 use super::sandbox::Spot;
 use super::start::Failure;
-use super::{PodCredentials, PodRuntime, SyncReport, first_of, gone_is_done, lock, on_disk, owner_of};
+use super::{PodCredentials, PodRuntime, SyncReport, first_of, gone_is_done, on_disk, owner_of};
 use crate::actions::{Kill, PodActions, ProbeResults, Reset, compute_pod_actions};
 use crate::container_gc::link_name;
 use crate::documents::Documents;
@@ -86,7 +86,7 @@ impl<'a> PodSync<'a> {
             Err(Halt::Failed(what)) => self.report.errors.push(what),
         }
         self.report.actions = actions;
-        self.report.waited_for_images = *lock(&self.waited_for_images);
+        self.report.waited_for_images = *self.waited_for_images.lock();
         self.report
     }
 

@@ -14,10 +14,11 @@ mod sub_path;
 mod tear_down;
 mod walk;
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use cri_api::Mount;
 
@@ -212,7 +213,7 @@ impl Volumes {
         let shared = Arc::clone(&self.0);
         let turn = shared.turn(uid);
         let done = joined(tokio::task::spawn_blocking(move || {
-            let _alone = turn.lock().unwrap_or_else(PoisonError::into_inner);
+            let _alone = turn.lock();
             work(&shared)
         }));
         done.await.unwrap_or_else(|| Err(failed("the program ends".to_owned())))
@@ -245,7 +246,7 @@ impl Shared {
     }
 
     fn turn(&self, uid: &str) -> Arc<Mutex<()>> {
-        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut busy = self.busy.lock();
         busy.retain(|_, turn| turn.strong_count() > 0);
         let turn = busy.get(uid).and_then(Weak::upgrade).unwrap_or_default();
         busy.insert(uid.to_owned(), Arc::downgrade(&turn));

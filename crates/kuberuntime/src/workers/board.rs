@@ -1,8 +1,9 @@
 //! [`Board`]: how every pod is, for people and for whoever waits for pods. Written by workers, read without waiting for any
 //! of them. It knows no runtime.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::watch;
 
@@ -27,7 +28,7 @@ impl Board {
     }
 
     fn views(&self) -> MutexGuard<'_, BTreeMap<(String, String, String), Arc<PodView>>> {
-        self.views.lock().unwrap_or_else(PoisonError::into_inner)
+        self.views.lock()
     }
 
     /// All pods, by namespace and name.

@@ -1,7 +1,7 @@
 //! [`Health`]: whether the runtime answers. One line is logged when it stops, and one when it is back, however many pods
 //! notice. Told by the relist, asked by the node's health check and by workers.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -30,7 +30,7 @@ impl Health {
     }
 
     fn last(&self) -> MutexGuard<'_, Last> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        self.last.lock()
     }
 
     /// It answered. Whether it did not before.

@@ -19,8 +19,9 @@ mod timing;
 mod unknown;
 mod worker;
 
+use parking_lot::Mutex;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -161,7 +162,7 @@ impl PodAgent {
     /// Works until `stop`, once. Containers go on when it returns, so that the next process finds them. Calls of the runtime
     /// that hang are left after [`AgentOptions::shutdown`].
     pub async fn run(&self, stop: &CancellationToken) {
-        let changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let changed = self.changed.lock().take();
         let Some(mut changed) = changed else { return stop.cancelled().await };
         self.working.send_replace(true);
         let _working = Working(&self.working);

@@ -1,9 +1,10 @@
 //! [`Shared`]: what the sync loop, the workers, the relist and the readers of pods have in common: which pods have a worker,
 //! whose turn it is, what the runtime showed last. It starts nothing; [`super::agent`] does.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
 use tokio::sync::{Notify, watch};
@@ -137,7 +138,7 @@ impl Shared {
     }
 
     pub(super) fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock()
     }
 
     pub(super) fn wall_clock(&self) -> Timestamp {

@@ -1,9 +1,10 @@
 //! [`Slot`]: what the sync loop and the worker of one pod have in common: orders one way, what is known of the pod the other
 //! way. It decides nothing and calls no runtime.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{Notify, watch};
@@ -117,7 +118,7 @@ impl Slot {
     }
 
     pub(super) fn face(&self) -> MutexGuard<'_, Face> {
-        self.face.lock().unwrap_or_else(PoisonError::into_inner)
+        self.face.lock()
     }
 
     pub(super) fn orders(&self) -> watch::Receiver<Orders> {
@@ -186,7 +187,7 @@ impl Slot {
 
     /// A sync begins that `stop` cancels. `orders` are those that it goes by: newer ones cancel it at once.
     pub(super) fn sync_begins(&self, stop: &CancellationToken, orders: &watch::Receiver<Orders>) {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.running.lock();
         *running = stop.clone();
         if orders.has_changed().unwrap_or(false) {
             stop.cancel();
@@ -194,7 +195,7 @@ impl Slot {
     }
 
     fn cancel_sync(&self) {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner).cancel();
+        self.running.lock().cancel();
     }
 
     /// Whether the last look showed just this, so that there is nothing new in it.

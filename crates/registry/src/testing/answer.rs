@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::faults::Fault;
 use super::line::Transfer;
-use super::server::{Auth, Content, Inner, RequestLog, lock};
+use super::server::{Auth, Content, Inner, RequestLog};
 use super::tokens;
 
 pub(super) type Body = BoxBody<Bytes, io::Error>;
@@ -142,7 +142,7 @@ fn refuse(inner: &Inner, request: &RequestLog) -> Option<Response<Body>> {
 
 /// What `name/manifests/reference` or `name/blobs/digest` stands for, or the code of the error.
 fn find(inner: &Inner, rest: &str) -> Result<Found, &'static str> {
-    let content = lock(&inner.content);
+    let content = inner.content.lock();
     if let Some((repository, name)) = rest.rsplit_once("/manifests/") {
         let digest = match name.parse::<Digest>() {
             Ok(digest) => digest,

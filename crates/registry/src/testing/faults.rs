@@ -1,6 +1,7 @@
 //! [`Faults`]: what a test registry does wrong, for which requests, and how often.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -116,10 +117,6 @@ pub struct Faults {
     released: Arc<Mutex<CancellationToken>>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Faults {
     /// The next request whose path (with query) contains `pattern` goes wrong like this.
     pub fn once(&self, pattern: &str, fault: Fault) {
@@ -128,7 +125,7 @@ impl Faults {
 
     /// So do the next `times` requests. Faults of one pattern come one after the other, in the order of these calls.
     pub fn times(&self, pattern: &str, times: u32, fault: Fault) {
-        lock(&self.armed).push(Armed { pattern: pattern.to_owned(), left: times, fault });
+        self.armed.lock().push(Armed { pattern: pattern.to_owned(), left: times, fault });
     }
 
     /// So does every request from now on.
@@ -138,13 +135,13 @@ impl Faults {
 
     /// No more faults; what hangs goes on.
     pub fn clear(&self) {
-        lock(&self.armed).clear();
+        self.armed.lock().clear();
         self.release();
     }
 
     /// What hangs goes on.
     pub fn release(&self) {
-        let mut released = lock(&self.released);
+        let mut released = self.released.lock();
         released.cancel();
         *released = CancellationToken::new();
     }
@@ -152,12 +149,12 @@ impl Faults {
     /// Faults that have not been shown yet.
     #[must_use]
     pub fn left(&self) -> usize {
-        lock(&self.armed).iter().filter(|a| a.left > 0 && a.left < u32::MAX / 2).count()
+        self.armed.lock().iter().filter(|a| a.left > 0 && a.left < u32::MAX / 2).count()
     }
 
     /// The fault for a request, which is used up by it.
     pub(super) fn take(&self, path: &str) -> Option<Fault> {
-        let mut armed = lock(&self.armed);
+        let mut armed = self.armed.lock();
         let found = armed.iter_mut().find(|a| a.left > 0 && path.contains(&a.pattern))?;
         if found.left != u32::MAX {
             found.left -= 1;
@@ -166,6 +163,6 @@ impl Faults {
     }
 
     pub(super) fn gate(&self) -> CancellationToken {
-        lock(&self.released).clone()
+        self.released.lock().clone()
     }
 }

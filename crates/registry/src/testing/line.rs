@@ -1,13 +1,12 @@
 //! [`Line`]: how fast a test registry's blobs come, how late an answer begins, and how many it sends at once; and the
 //! count of what is on its way.
 
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
-
-use super::server::lock;
 
 /// How blobs are sent. The default is as fast as it goes.
 #[derive(Clone, Debug, Default)]
@@ -42,11 +41,11 @@ impl Default for Traffic {
 
 impl Traffic {
     pub(super) fn set(&self, line: Line) {
-        *lock(&self.line) = line;
+        *self.line.lock() = line;
     }
 
     pub(super) fn line(&self) -> Line {
-        lock(&self.line).clone()
+        self.line.lock().clone()
     }
 
     pub(super) fn peak(&self) -> usize {

@@ -1,12 +1,13 @@
 //! [`TestRegistry`]: the read side of the distribution specification on a port of its own, filled by calls, with a log
 //! of what was asked and with [`Faults`].
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -116,10 +117,6 @@ pub(super) struct Inner {
 pub struct TestRegistry {
     inner: Arc<Inner>,
     _stop: DropGuard,
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl TestRegistry {
@@ -232,7 +229,7 @@ impl TestRegistry {
     /// What it was asked, in the order in which the answers began.
     #[must_use]
     pub fn requests(&self) -> Vec<RequestLog> {
-        lock(&self.inner.requests).clone()
+        self.inner.requests.lock().clone()
     }
 
     /// The requests whose path contains this text.
@@ -243,7 +240,7 @@ impl TestRegistry {
 
     /// Empties the log.
     pub fn clear_requests(&self) {
-        lock(&self.inner.requests).clear();
+        self.inner.requests.lock().clear();
     }
 
     /// Bytes of bodies that were sent.
@@ -298,7 +295,7 @@ impl TestRegistry {
     }
 
     fn content(&self) -> MutexGuard<'_, Content> {
-        lock(&self.inner.content)
+        self.inner.content.lock()
     }
 }
 
@@ -381,14 +378,14 @@ async fn handle(
         status: 0,
     };
     let at = {
-        let mut requests = lock(&inner.requests);
+        let mut requests = inner.requests.lock();
         requests.push(log.clone());
         requests.len() - 1
     };
     let answer = answer::answer(&inner, &log, &reset).await;
     let status = answer.as_ref().map_or(0, |a| a.status().as_u16());
     // The log may have been emptied meanwhile.
-    if let Some(entry) = lock(&inner.requests).get_mut(at) {
+    if let Some(entry) = inner.requests.lock().get_mut(at) {
         entry.status = status;
     }
     answer

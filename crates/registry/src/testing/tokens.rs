@@ -1,11 +1,11 @@
 //! The token service of a test registry.
 
-use std::sync::Mutex;
+use parking_lot::Mutex;
 
 use base64::Engine as _;
 use serde_json::json;
 
-use super::server::{RequestLog, lock};
+use super::server::RequestLog;
 
 /// How the token service behaves.
 #[derive(Clone, Debug)]
@@ -75,17 +75,17 @@ struct Issued {
 
 impl Tokens {
     pub(super) fn revoke(&self) {
-        let mut issued = lock(&self.0);
+        let mut issued = self.0.lock();
         issued.revoked = issued.all.len();
     }
 
     pub(super) fn issued(&self) -> Vec<String> {
-        lock(&self.0).all.iter().map(|(token, _)| token.clone()).collect()
+        self.0.lock().all.iter().map(|(token, _)| token.clone()).collect()
     }
 
     /// Whether a token is good for this scope.
     pub(super) fn is_good(&self, token: &str, scope: &str) -> bool {
-        let issued = lock(&self.0);
+        let issued = self.0.lock();
         issued.all[issued.revoked..].iter().any(|(t, scopes)| t == token && scopes.iter().any(|s| s == scope))
     }
 
@@ -113,7 +113,7 @@ impl Tokens {
             return (401, json!({ "details": "incorrect username or password" }).to_string());
         }
         let scopes = pairs.iter().filter(|(n, _)| n == "scope").flat_map(|(_, v)| v.split(' ').map(str::to_owned));
-        let mut issued = lock(&self.0);
+        let mut issued = self.0.lock();
         let token = format!("test-token-{}-of-{}", issued.all.len() + 1, std::process::id());
         issued.all.push((token.clone(), scopes.collect()));
         let mut answer = json!({ "token": token });

@@ -1,6 +1,7 @@
 //! Proxies: used for what is elsewhere, never for this machine.
 
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 use oci::RegistryAuth;
 use registry::testing::{Auth, Fault, ImageBuilder, TestRegistry, TestTls, self_signed_pem};
@@ -186,7 +187,7 @@ impl Tunnel {
     }
 
     fn asked(&self) -> Vec<String> {
-        self.asked.lock().expect("not poisoned").clone()
+        self.asked.lock().clone()
     }
 }
 
@@ -196,7 +197,7 @@ async fn connect(mut stream: TcpStream, to: String, credential: &str, log: Asked
         head.push(stream.read_u8().await.ok()?);
     }
     let head = String::from_utf8_lossy(&head).into_owned();
-    log.lock().expect("not poisoned").push(head.clone());
+    log.lock().push(head.clone());
     if !head.contains(credential) {
         let refusal = b"HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n";
         stream.write_all(refusal).await.ok()?;
@@ -350,7 +351,7 @@ async fn socks(mut stream: TcpStream, to: String, user: &str, password: &str, lo
         other => panic!("{other:?}"),
     };
     let port = stream.read_u16().await.ok()?;
-    log.lock().expect("not poisoned").push(format!("{host}:{port}"));
+    log.lock().push(format!("{host}:{port}"));
     let mut there = TcpStream::connect(to).await.ok()?;
     stream.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0]).await.ok()?;
     tokio::io::copy_bidirectional(&mut stream, &mut there).await.ok()

@@ -1,7 +1,8 @@
 //! Answers as no honest server writes them, byte by byte: two lengths, chunks without end, answers that nobody asked for, another
 //! protocol, an encoding that was not asked for. What the client makes of them is an error in time, or the right bytes.
 
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 
 use oci::{Descriptor, Digest};
@@ -52,7 +53,7 @@ impl Wire {
                             head.push(stream.read_u8().await.ok()?);
                         }
                         let turn = {
-                            let mut log = log.lock().expect("not poisoned");
+                            let mut log = log.lock();
                             log.push(String::from_utf8_lossy(&head).into_owned());
                             log.len() - 1
                         };
@@ -72,7 +73,7 @@ impl Wire {
     }
 
     fn asked(&self) -> Vec<String> {
-        self.asked.lock().expect("not poisoned").clone()
+        self.asked.lock().clone()
     }
 
     fn session(&self, attempts: u32) -> Repository {

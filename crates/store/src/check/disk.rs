@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::ffi::{CString, OsString};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::PoisonError;
 
 use super::{Problem, ProblemKind};
 use crate::error::StoreError;
@@ -34,7 +33,7 @@ impl Inner {
         }
         // A directory too deep to be deleted in one go is moved up while somebody deletes it.
         let deep = format!("deep-{}-", std::process::id());
-        let busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let busy = self.busy.lock().clone();
         // Beside what is busy lies a file that says what it is.
         let stem = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
         let is_busy = |name: &OsString| {

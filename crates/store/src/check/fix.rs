@@ -2,7 +2,6 @@
 //! held against the directories; then what is to go is deleted.
 
 use std::collections::BTreeSet;
-use std::sync::PoisonError;
 
 use oci::Digest;
 use redb::WriteTransaction;
@@ -76,9 +75,9 @@ impl Inner {
     /// layers and blobs were found damaged.
     pub(super) fn check_records(&self, bad: &AllBad, repair: bool) -> Result<CheckReport, StoreError> {
         // Nobody commits, removes or mounts until the directories have been looked at.
-        let _commit = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
-        let _deleting = self.deleting.write().unwrap_or_else(PoisonError::into_inner);
-        let _mounting = self.mounting.lock().unwrap_or_else(PoisonError::into_inner);
+        let _commit = self.commit.lock();
+        let _deleting = self.deleting.write();
+        let _mounting = self.mounting.lock();
         let mounts = self.live_mounts()?;
         let mounted: BTreeSet<LayerId> = mounts.into_iter().flat_map(|(_, mount)| mount.layers).collect();
         let mut leases = self.lease_table();

@@ -15,9 +15,9 @@ mod layer;
 mod names;
 mod records;
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use oci::Digest;
 
@@ -219,7 +219,7 @@ impl Store {
             (true, Some(since)) => since.unwrap_or(0),
             (false, _) => 0,
         };
-        let next = *self.inner.commit.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = *self.inner.commit.lock();
         let targets = self.targets(options, since)?;
         let (bad, bytes) = self.look_at(&targets, options)?;
         if (options.cancelled)() {
@@ -272,7 +272,7 @@ impl Store {
             (options.progress)(CheckProgress { layers, layers_total: targets.len() as u64, bytes, bytes_total });
         };
         let bad = Mutex::new(AllBad::default());
-        let bad_now = || bad.lock().unwrap_or_else(PoisonError::into_inner);
+        let bad_now = || bad.lock();
         let read = |more| {
             bytes.fetch_add(more, Ordering::Relaxed);
             tell();
@@ -311,6 +311,6 @@ impl Store {
             }
             work();
         });
-        Ok((bad.into_inner().unwrap_or_else(PoisonError::into_inner), bytes.into_inner()))
+        Ok((bad.into_inner(), bytes.into_inner()))
     }
 }

@@ -18,7 +18,6 @@ pub(crate) mod probe;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
 
 use oci::Digest;
 use rustix::fs::{AtFlags, CWD, Mode};
@@ -196,7 +195,7 @@ impl Store {
     /// See [`MountError`].
     pub fn mount_image(&self, image: &ImageRecord, target: &Path, writable: Option<&Path>) -> Result<(), MountError> {
         let target = absolute(target)?;
-        let _mounting = self.inner.mounting.lock().unwrap_or_else(PoisonError::into_inner);
+        let _mounting = self.inner.mounting.lock();
         if mountinfo::topmost(&read_mounts()?, &target).is_some_and(Mount::is_ours) {
             return Err(MountError::AlreadyMounted { target });
         }
@@ -227,7 +226,7 @@ impl Store {
     /// See [`MountError`].
     pub fn unmount_image(&self, target: &Path) -> Result<(), MountError> {
         let target = absolute(target)?;
-        let _mounting = self.inner.mounting.lock().unwrap_or_else(PoisonError::into_inner);
+        let _mounting = self.inner.mounting.lock();
         self.inner.sweep_points();
         unmount(&target)?;
         let recorded = self.inner.db.read(|records| Ok::<_, StoreError>(records.mounts()?))?;
@@ -241,7 +240,7 @@ impl Store {
     /// # Errors
     /// The database or the table of mounts could not be read.
     pub fn mounts(&self) -> Result<Vec<ImageMount>, StoreError> {
-        let _mounting = self.inner.mounting.lock().unwrap_or_else(PoisonError::into_inner);
+        let _mounting = self.inner.mounting.lock();
         self.inner.sweep_points();
         let live = self.inner.live_mounts()?;
         let recorded = self.inner.db.read(|records| Ok::<_, StoreError>(records.mounts()?))?;

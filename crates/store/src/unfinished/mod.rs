@@ -9,13 +9,14 @@
 pub(crate) mod layer;
 pub(crate) mod spool;
 
+use parking_lot::MutexGuard;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError};
 
 use oci::Digest;
 use rustix::fs::{AtFlags, Dir, Timespec, Timestamps, utimensat};
@@ -128,7 +129,7 @@ impl Store {
 impl Inner {
     /// The table. Held only to look, and to put in and take out.
     pub(crate) fn left(&self) -> MutexGuard<'_, Table> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+        self.left.lock()
     }
 
     /// Keeps what somebody had to himself.

@@ -479,10 +479,10 @@ fn a_check_can_be_given_up_and_tells_how_far_it_is() {
         progress: &|_| {},
     };
     assert!(matches!(store.check(&options), Err(CheckError::Cancelled)));
-    let greatest = std::sync::Mutex::new(None);
-    let progress = |now| *greatest.lock().expect("no panic") = Some(now);
+    let greatest = parking_lot::Mutex::new(None);
+    let progress = |now| *greatest.lock() = Some(now);
     let report = store.check(&CheckOptions { cancelled: &|| false, progress: &progress, ..options }).expect("ends");
-    let last = greatest.into_inner().expect("no panic").expect("told");
+    let last = greatest.into_inner().expect("told");
     assert_eq!((last.layers, last.layers_total, last.bytes), (4, 4, report.bytes));
     assert!(last.bytes_total > 0 && report.bytes > last.bytes_total, "headers come on top: {last:?}");
     check_accounts(&store);

@@ -2,11 +2,12 @@
 //! in, the mounted image is what applying them one after the other gives. Against a model of the specification's rules
 //! that knows nothing of overlays. Needs root.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use imagelet_store::{Durability, ImageCommit, LayerSource, OpenOptions, Store};
 use proptest::prelude::*;
@@ -181,15 +182,15 @@ fn mounted(store: &Store, image: &Image, order: &[usize], threads: usize, target
         for _ in 0..threads {
             scope.spawn(|| {
                 loop {
-                    let next = work.lock().expect("no panic").next();
+                    let next = work.lock().next();
                     let Some(&n) = next else { break };
                     let layer = unpack(store, &lease, &image.layers[n].1);
-                    made.lock().expect("no panic").insert(n, Arc::clone(&layer));
+                    made.lock().insert(n, Arc::clone(&layer));
                 }
             });
         }
     });
-    let made = made.into_inner().expect("no panic");
+    let made = made.into_inner();
     let sources = made.into_iter().zip(&image.layers);
     let layers = sources.map(|((_, layer), (diff_id, _))| LayerSource::New { layer, diff_id: diff_id.clone() });
     let commit = ImageCommit { layers: layers.collect(), ..image.commit(None) };

@@ -1,12 +1,12 @@
 //! [`Bench`]: what a case works with: calls that fail the case with a telling text, names of fixtures, and the sweep
 //! that leaves the service as it was.
 
+use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use super::{Deviation, Harness, Identity};
-use crate::testing::faults::lock;
 use crate::testing::fixtures::{self, FixtureImage};
 use crate::{Error, FilesystemUsage, Image, ImageFilter, ImageService, ImageSpec, Kind, PullImageRequest};
 
@@ -118,7 +118,7 @@ impl<'h> Bench<'h> {
     }
 
     pub(super) fn remember(&self, id: &str) {
-        lock(&self.pulled).insert(id.to_owned());
+        self.pulled.lock().insert(id.to_owned());
     }
 
     /// Pulls a fixture by its first name, and gives what its status is then.
@@ -170,7 +170,7 @@ impl<'h> Bench<'h> {
 
     /// Removes every fixture and everything that was pulled, and checks that the list no longer shows it.
     pub(super) async fn sweep(&self) -> Outcome {
-        let mut ids = lock(&self.pulled).clone();
+        let mut ids = self.pulled.lock().clone();
         ids.extend(fixtures::IMAGES.iter().filter_map(|f| self.harness.identity(f)).map(|i| i.id.to_string()));
         for image in self.list(None).await? {
             if ids.contains(&image.id) {

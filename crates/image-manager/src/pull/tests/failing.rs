@@ -1,6 +1,6 @@
 //! Attempts that fail, services that panic, and the end.
 
-use std::sync::Mutex;
+use parking_lot::Mutex;
 
 use async_trait::async_trait;
 use cri_api::{FsInfo, Image, ImageFilter, ImageStatus, PullImageRequest};
@@ -56,7 +56,7 @@ impl ImageService for Panicking {
 
     async fn pull_image(&self, request: PullImageRequest) -> cri_api::Result<String> {
         let result = self.0.pull_image(request).await;
-        assert!(!std::mem::take(&mut *self.1.lock().unwrap()), "a service that fails");
+        assert!(!std::mem::take(&mut *self.1.lock()), "a service that fails");
         result
     }
 

@@ -1,9 +1,9 @@
 //! What pulls leave in the pull records, for those who share one too.
 
+use parking_lot::Mutex;
 use std::convert::Infallible;
 use std::fs;
 use std::path::Path;
-use std::sync::Mutex;
 
 use credentials::NodeSource;
 use cri_api::{FsInfo, Image, ImageFilter, ImageStatus, PullEvent, PullImageRequest};
@@ -137,7 +137,7 @@ struct Ended<'a>(&'a Sly);
 
 impl Drop for Ended<'_> {
     fn drop(&mut self) {
-        *self.0.visible.lock().unwrap() = self.0.late.map(|late| Instant::now() + late);
+        *self.0.visible.lock() = self.0.late.map(|late| Instant::now() + late);
     }
 }
 
@@ -148,7 +148,7 @@ impl ImageService for Sly {
     }
 
     async fn image_status(&self, _: &ImageSpec, _: bool) -> Result<ImageStatus, Error> {
-        let visible = self.visible.lock().unwrap().is_some_and(|at| Instant::now() >= at);
+        let visible = self.visible.lock().is_some_and(|at| Instant::now() >= at);
         let id = if visible { "new" } else { self.before };
         let image = (!id.is_empty()).then(|| Image { id: id.to_owned(), ..Image::default() });
         Ok(ImageStatus { image, ..ImageStatus::default() })

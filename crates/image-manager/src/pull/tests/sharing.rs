@@ -1,6 +1,6 @@
 //! Who shares a pull, who goes away, and what each is told.
 
-use std::sync::Mutex;
+use parking_lot::Mutex;
 
 use cri_api::{ProgressSink, PullEvent};
 
@@ -154,7 +154,7 @@ async fn everybody_sees_the_progress() {
         let seen = Arc::clone(&seen);
         let progress = ProgressSink::new(move |event| {
             assert_ne!(who, 1, "a sink that fails");
-            seen.lock().unwrap().push((who, matches!(event, PullEvent::Resolved { .. })));
+            seen.lock().push((who, matches!(event, PullEvent::Resolved { .. })));
         });
         rig.start(Wanted { progress, ..Wanted::new(ImageSpec::new("a:1")) }).await;
     }
@@ -162,7 +162,7 @@ async fn everybody_sees_the_progress() {
     settle().await;
     gate.open();
     assert!(rig.outcomes().await.iter().all(Result::is_ok), "a sink that panics harms nobody");
-    assert_eq!(*seen.lock().unwrap(), [(0, true), (2, true), (0, false), (2, false)]);
+    assert_eq!(*seen.lock(), [(0, true), (2, true), (0, false), (2, false)]);
 }
 
 /// A recheck that answers `image_ref`, and counts how often it is asked.

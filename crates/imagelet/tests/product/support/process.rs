@@ -1,9 +1,10 @@
 //! Starts programs: tools that run to their end, and daemons that die with their test. Knows none of them by name.
 
+use parking_lot::{Condvar, Mutex};
 use std::io::{BufRead as _, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -56,7 +57,7 @@ impl Lines {
         thread::spawn(move || {
             for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
                 let (all, changed) = &*lines.0;
-                all.lock().expect("no panic under the lock").push(String::from_utf8_lossy(&line).into_owned());
+                all.lock().push(String::from_utf8_lossy(&line).into_owned());
                 changed.notify_all();
             }
         });
@@ -97,7 +98,7 @@ impl Daemon {
 
     /// Every line so far.
     pub(crate) fn lines(&self) -> Vec<String> {
-        self.lines.0.0.lock().expect("no panic under the lock").clone()
+        self.lines.0.0.lock().clone()
     }
 
     /// Waits until `wanted` makes something of all lines so far.
@@ -105,14 +106,14 @@ impl Daemon {
     pub(crate) fn wait_until<T>(&self, what: &str, wanted: impl Fn(&[String]) -> Option<T>) -> T {
         let (all, changed) = &*self.lines.0;
         let until = Instant::now() + PATIENCE;
-        let mut lines = all.lock().expect("no panic under the lock");
+        let mut lines = all.lock();
         loop {
             if let Some(found) = wanted(&lines) {
                 return found;
             }
             let left = until.saturating_duration_since(Instant::now());
             assert!(!left.is_zero(), "{}: no line says {what}:\n{}", self.name, lines.join("\n"));
-            lines = changed.wait_timeout(lines, left).expect("no panic under the lock").0;
+            changed.wait_for(&mut lines, left);
         }
     }
 

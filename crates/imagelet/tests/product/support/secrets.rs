@@ -2,12 +2,13 @@
 //! whatever the program writes, to its outputs and into any store, is searched for them. The support does both; no test need think
 //! of it. What containers write is theirs, and so is what lies in a pod's volumes.
 
+use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,14 +28,14 @@ static NOTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 /// From now on this password must stand nowhere, in whatever form.
 pub(crate) fn note(user: &str, password: &str) {
     let forms = forms_of(user, password).into_iter().chain([STANDARD.encode(password)]);
-    let mut noted = NOTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut noted = NOTED.lock();
     noted.extend(forms.filter(|form| form.len() >= SHORTEST));
 }
 
 /// From now on this must stand nowhere: a token, a signature, or the beginning of all that somebody gives out.
 pub(crate) fn note_bare(secret: &str) {
     assert!(secret.len() >= SHORTEST, "{secret:?} stands anywhere");
-    NOTED.lock().unwrap_or_else(PoisonError::into_inner).insert(secret.to_owned());
+    NOTED.lock().insert(secret.to_owned());
 }
 
 /// What programs have written that run beside their tests, by what it is, and the threads that read it.
@@ -59,13 +60,13 @@ pub(crate) fn watched(what: String, from: OwnedFd) -> OwnedFd {
     let reader = thread::spawn(move || {
         let mut piece = vec![0; 1 << 16];
         while let Ok(length @ 1..) = from.read(&mut piece) {
-            kept.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(&piece[..length]);
+            kept.lock().extend_from_slice(&piece[..length]);
             if here.write_all(&piece[..length]).is_err() {
                 break;
             }
         }
     });
-    WRITTEN.lock().unwrap_or_else(PoisonError::into_inner).push(Written { what, bytes, reader });
+    WRITTEN.lock().push(Written { what, bytes, reader });
     there.into()
 }
 
@@ -73,12 +74,11 @@ pub(crate) fn watched(what: String, from: OwnedFd) -> OwnedFd {
 #[track_caller]
 pub(crate) fn look_at_written() {
     let until = Instant::now() + LAST_WORDS;
-    for Written { what, bytes, reader } in std::mem::take(&mut *WRITTEN.lock().unwrap_or_else(PoisonError::into_inner))
-    {
+    for Written { what, bytes, reader } in std::mem::take(&mut *WRITTEN.lock()) {
         while !reader.is_finished() && Instant::now() < until {
             thread::park_timeout(Duration::from_millis(2));
         }
-        look(&what, &bytes.lock().unwrap_or_else(PoisonError::into_inner));
+        look(&what, &bytes.lock());
     }
 }
 
@@ -87,22 +87,22 @@ static ROOTS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 /// A program is started with this store.
 pub(crate) fn note_root(root: &Path) {
-    ROOTS.lock().unwrap_or_else(PoisonError::into_inner).insert(root.to_path_buf());
+    ROOTS.lock().insert(root.to_path_buf());
 }
 
 /// Fails the test if a secret stands in a store below a directory that is about to go.
 #[track_caller]
 pub(crate) fn look_at_stores(below: &Path) {
-    let roots = std::mem::take(&mut *ROOTS.lock().unwrap_or_else(PoisonError::into_inner));
+    let roots = std::mem::take(&mut *ROOTS.lock());
     let (here, others): (BTreeSet<_>, BTreeSet<_>) = roots.into_iter().partition(|root| root.starts_with(below));
-    ROOTS.lock().unwrap_or_else(PoisonError::into_inner).extend(others);
+    ROOTS.lock().extend(others);
     here.iter().for_each(|root| look_below(root));
 }
 
 /// Fails the test if one of them stands there.
 #[track_caller]
 pub(crate) fn look(what: &str, bytes: &[u8]) {
-    let noted = NOTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let noted = NOTED.lock();
     let found = noted.iter().find(|secret| bytes.windows(secret.len()).any(|window| window == secret.as_bytes()));
     let found = found.cloned();
     drop(noted);
@@ -112,7 +112,7 @@ pub(crate) fn look(what: &str, bytes: &[u8]) {
 /// The same for what lies below a directory of the program: names and content, but for layers and volumes.
 #[track_caller]
 pub(crate) fn look_below(directory: &Path) {
-    if NOTED.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
+    if NOTED.lock().is_empty() {
         return;
     }
     for entry in fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok) {

@@ -1,9 +1,9 @@
 //! [`Bench`]: hands over the runtime and the images in memory, with a real image manager between them, a clock that only a
 //! test moves, and directories of their own.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
@@ -112,7 +112,7 @@ impl Bench {
     pub(crate) async fn try_sync(&self) -> Result<SyncReport, PodRuntimeError> {
         let observed = self.hands.observe(&self.pod.metadata.uid).await?;
         let told = |name: &str, waiting: Option<&Waiting>| {
-            let mut all = self.waiting.lock().expect("no panic");
+            let mut all = self.waiting.lock();
             match waiting {
                 Some(why) => drop(all.insert(name.to_owned(), why.clone())),
                 None => drop(all.remove(name)),
@@ -150,7 +150,7 @@ impl Bench {
     }
 
     pub(crate) async fn status(&self) -> PodStatus {
-        let waiting = self.waiting.lock().expect("no panic").clone();
+        let waiting = self.waiting.lock().clone();
         pod_status(&StatusInput {
             pod: &self.pod,
             observed: &self.observe().await,
@@ -287,8 +287,8 @@ fn hands(
         volumes: Arc::new(Volumes::new(root.join("pods"))),
         handlers: Arc::new(Handlers::new(Arc::clone(&service))),
         runtime: service,
-        credentials: Arc::new(move |_| credentials.lock().expect("no panic").clone()),
-        documents: Arc::new(move |_| documents.lock().expect("no panic").clone()),
+        credentials: Arc::new(move |_| credentials.lock().clone()),
+        documents: Arc::new(move |_| documents.lock().clone()),
         node,
     })
 }

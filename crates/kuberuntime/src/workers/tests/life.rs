@@ -374,7 +374,7 @@ async fn documents_that_change_reach_their_pods_at_once() {
     let config_map = |text: &str| {
         let data = BTreeMap::from([("text".to_owned(), crate::Content::new(text))]);
         let document = crate::Document { data, ..crate::Document::default() };
-        *world.documents.lock().expect("no panic") = crate::Documents {
+        *world.documents.lock() = crate::Documents {
             config_maps: BTreeMap::from([("settings".to_owned(), document)]),
             ..crate::Documents::default()
         };

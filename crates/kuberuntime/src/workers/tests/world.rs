@@ -1,7 +1,8 @@
 //! [`World`]: a node whose runtime, images and disk outlive the agents that work on it.
 
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cri_api::testing::{CallKind, FakeImage, FakeImageService, FakeProcess, FakeRuntimeService};
@@ -129,7 +130,7 @@ impl World {
             handlers: Arc::new(Handlers::new(Arc::clone(&service))),
             runtime: service,
             credentials: Arc::new(|_| PodCredentials::default()),
-            documents: Arc::new(move |_| documents.lock().expect("no panic").clone()),
+            documents: Arc::new(move |_| documents.lock().clone()),
             node,
         }
     }

@@ -1,12 +1,12 @@
 //! [`RuntimeBench`]: what a case works with: sandboxes and containers that go after the case, and calls that fail the case
 //! with a telling text.
 
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::bench::{Checked, Outcome};
 use super::{Program, RuntimeDeviation, RuntimeHarness, Stop};
-use crate::testing::faults::lock;
 use crate::{
     Container, ContainerConfig, ContainerMetadata, ContainerState, ContainerStatus, Error, Kind, PodSandbox,
     PodSandboxConfig, PodSandboxMetadata, Result, RuntimeService,
@@ -76,7 +76,7 @@ impl<'h> RuntimeBench<'h> {
     /// Runs a sandbox, and remembers it for the sweep.
     pub(super) async fn try_run(&self, config: &PodSandboxConfig, handler: &str) -> Result<String> {
         let id = self.service.run_pod_sandbox(config, handler).await?;
-        lock(&self.made).push(id.clone());
+        self.made.lock().push(id.clone());
         Ok(id)
     }
 
@@ -165,7 +165,7 @@ impl<'h> RuntimeBench<'h> {
 
     /// Takes away what the case made.
     pub(super) async fn sweep(&self) -> Outcome {
-        let made = std::mem::take(&mut *lock(&self.made));
+        let made = std::mem::take(&mut *self.made.lock());
         for id in made {
             self.service.stop_pod_sandbox(&id).await.map_err(|e| failed("stop a sandbox", &e))?;
             self.service.remove_pod_sandbox(&id).await.map_err(|e| failed("remove a sandbox", &e))?;
