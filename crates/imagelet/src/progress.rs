@@ -199,9 +199,9 @@ impl BarPull {
         }
         if layer.bar.is_none() && state != LayerState::Waiting && self.shown < MAX_BARS {
             let template = "  {prefix} {msg:9} {bar:30} {decimal_bytes:>10}/{decimal_total_bytes:10} {decimal_bytes_per_sec:>12} {eta:>4}";
+            // Setting anything else draws the bar, which has no place among the others yet.
             let bar = ProgressBar::new(layer.size).with_style(style(template).progress_chars("=> "));
-            bar.set_prefix(digest.short().to_owned());
-            let bar = self.multi.insert_after(&self.head, bar);
+            let bar = self.multi.insert_after(&self.head, bar.with_prefix(digest.short().to_owned()));
             layer.bar = Some(bar);
             self.shown += 1;
         }
