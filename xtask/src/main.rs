@@ -1,13 +1,15 @@
 //! The project's own chores, called as `cargo xtask NAME`.
 //!
-//! `deps` holds the crates to the arrows of the architecture, `tidy` the files to their habits; `upstream` writes the page
+//! `deps` holds the crates to the arrows of the architecture and their files to having no circles, `tidy` the files to their habits; `upstream` writes the page
 //! of the kubelet's test cases, and `bench-pull` measures pulls. Nothing of the product
 //! depends on this crate, and this crate depends on nothing of the product: it reads files and `cargo metadata`, and `bench_pull` runs programs.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool: findings go to the terminal")]
 
 mod bench_pull;
+mod circles;
 mod deps;
 mod deps_table;
+mod modules;
 mod tidy;
 mod tidy_rules;
 mod upstream;
@@ -46,7 +48,7 @@ pub(crate) const CHORES: &[Chore] = &[
         "measure pulls beside other engines; --help has its arguments",
         Work::WithArguments(bench_pull::run),
     ),
-    ("deps", "check the dependency arrows between the crates and to third parties", Work::Plain(deps::run)),
+    ("deps", "check the arrows between crates and to third parties, and circles inside crates", Work::Plain(deps::run)),
     ("tidy", "check file headers, sizes, forbidden words, documents, generated pages", Work::Plain(tidy::run)),
     ("upstream", "write docs/upstream-cases.md from the lists and the tests", Work::Plain(upstream::run)),
 ];

@@ -84,7 +84,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Report> {
 }
 
 /// Files of tests may be longer: tables and scenes of one topic belong together.
-fn is_tests(name: &str) -> bool {
+pub(crate) fn is_tests(name: &str) -> bool {
     name.ends_with("_tests.rs") || name.ends_with("/tests.rs") || name.contains("/tests/") || name.contains("/testing/")
 }
 
