@@ -7,12 +7,15 @@
 
 mod bench_pull;
 mod circles;
+mod counts;
 mod deps;
 mod deps_table;
 mod modules;
+mod named_tests;
 mod tidy;
 mod tidy_rules;
 mod upstream;
+mod words;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
