@@ -9,9 +9,9 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
+use crate::counts::is_tests;
 use crate::deps_table::KnownCircle;
 use crate::modules::{Edges, Sources, Tree};
-use crate::tidy::is_tests;
 
 /// Files of one crate that need each other, and the edges among them.
 #[derive(Debug, PartialEq, Eq)]

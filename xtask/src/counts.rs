@@ -68,6 +68,11 @@ fn is_of_tests(name: &str) -> bool {
     file.ends_with("_tests.rs") || FILES_OF_TESTS.contains(&file) || parts.any(directory)
 }
 
+/// Returns true for a file that only tests compile. Such a file may be longer: tables and scenes of one topic belong together.
+pub(crate) fn is_tests(name: &str) -> bool {
+    name.ends_with("_tests.rs") || name.ends_with("/tests.rs") || name.contains("/tests/") || name.contains("/testing/")
+}
+
 /// The lines outside `#[cfg(test)] mod … { … }` at the outermost level.
 pub(crate) fn lines_without_tests(text: &str) -> Vec<&str> {
     let lines: Vec<&str> = text.lines().collect();

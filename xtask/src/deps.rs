@@ -11,8 +11,9 @@ use std::process::Command;
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
 
+use crate::chore::Report;
+use crate::circles;
 use crate::deps_table::{BORDERS, Border, KNOWN_CIRCLES, WRAPPERS, Wrapper};
-use crate::{Report, circles};
 
 /// The part of `cargo metadata` that is read here.
 #[derive(Debug, Deserialize)]

@@ -191,9 +191,17 @@ pub(crate) const BORDERS: &[Border] = &[
         package: "xtask",
         uses: &[],
         tests_use: &[],
-        third_party: Some(&["anyhow", "parking_lot", "proc-macro2", "serde", "serde_json", "syn"]),
+        third_party: Some(&["anyhow", "proc-macro2", "serde", "serde_json", "syn"]),
         never_reaches: IO,
         reason: "chores build in seconds and depend on nothing of the product",
+    },
+    Border {
+        package: "imagelet-bench",
+        uses: &[],
+        tests_use: &[],
+        third_party: Some(&["anyhow", "parking_lot", "serde", "serde_json"]),
+        never_reaches: IO,
+        reason: "the benchmark measures programs, its own build among them, and depends on nothing of the product",
     },
 ];
 
@@ -250,7 +258,7 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
     },
     Wrapper {
         packages: &["anyhow"],
-        owners: &["imagelet", "xtask"],
+        owners: &["imagelet", "imagelet-bench", "xtask"],
         reason: "libraries have error types that callers can act on",
     },
 ];
@@ -560,26 +568,4 @@ pub(crate) const KNOWN_CIRCLES: &[KnownCircle] = &[
     KnownCircle { package: "imagelet-store", files: &["check/fix.rs", "check/records.rs"] },
     KnownCircle { package: "imagelet-store", files: &["share/image.rs", "share/mod.rs"] },
     KnownCircle { package: "imagelet-store", files: &["tar/entry.rs", "tar/header.rs", "tar/sparse.rs"] },
-    KnownCircle {
-        package: "xtask",
-        files: &[
-            "bench_pull.rs",
-            "bench_pull/build.rs",
-            "bench_pull/engines.rs",
-            "bench_pull/floor.rs",
-            "bench_pull/lab.rs",
-            "bench_pull/machine.rs",
-            "bench_pull/measure.rs",
-            "bench_pull/parts.rs",
-            "bench_pull/profile.rs",
-            "bench_pull/session.rs",
-            "bench_pull/shapes.rs",
-            "bench_pull/table.rs",
-            "circles.rs",
-            "deps.rs",
-            "main.rs",
-            "tidy.rs",
-            "upstream.rs",
-        ],
-    },
 ];

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-use crate::Report;
-use crate::counts::Counts;
+use crate::chore::{CHORES, Report};
+use crate::counts::{Counts, is_tests};
 use crate::named_tests::Tests;
 use crate::tidy_rules::{self as rules, Finding};
 use crate::words;
@@ -89,13 +89,8 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Report> {
     })
 }
 
-/// Files of tests may be longer: tables and scenes of one topic belong together.
-pub(crate) fn is_tests(name: &str) -> bool {
-    name.ends_with("_tests.rs") || name.ends_with("/tests.rs") || name.contains("/tests/") || name.contains("/testing/")
-}
-
 fn is_chore(name: &str) -> bool {
-    crate::CHORES.iter().any(|(n, ..)| *n == name)
+    CHORES.iter().any(|(n, ..)| *n == name)
 }
 
 fn is_executable(path: &Path) -> anyhow::Result<bool> {
