@@ -1,17 +1,19 @@
 //! `cargo xtask deps`: the workspace, as `cargo metadata` resolves it, against the table of borders.
 //!
 //! It prints every offending arrow, with the path that leads to it and the reason for the rule. What a crate uses only in its
-//! tests, or only with an optional feature (`testing`), is not part of the product and is judged by a freer rule.
+//! tests, or only with an optional feature (`testing`), is not part of the product and is judged by a freer rule. `circles.rs` does the
+//! same for the files inside of each crate.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
 
-use crate::Report;
-use crate::deps_table::{BORDERS, Border, WRAPPERS, Wrapper};
+use crate::chore::Report;
+use crate::circles;
+use crate::deps_table::{BORDERS, Border, KNOWN_CIRCLES, WRAPPERS, Wrapper};
 
 /// The part of `cargo metadata` that is read here.
 #[derive(Debug, Deserialize)]
@@ -25,6 +27,8 @@ struct Metadata {
 struct Package {
     id: String,
     name: String,
+    #[serde(default)]
+    manifest_path: PathBuf,
     dependencies: Vec<Dependency>,
 }
 
@@ -75,13 +79,21 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Report> {
         bail!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
     let metadata: Metadata = serde_json::from_slice(&output.stdout).context("read cargo metadata")?;
-    let failures = check(&metadata, BORDERS, WRAPPERS);
+    let mut failures = check(&metadata, BORDERS, WRAPPERS);
+    let mut count = 0;
+    for package in members(&metadata) {
+        let directory = package.manifest_path.parent().unwrap_or(root).join("src");
+        let circles =
+            circles::circles(&circles::sources(&directory)?).with_context(|| format!("imports of {}", package.name))?;
+        failures.extend(circles::check(&package.name, &circles, KNOWN_CIRCLES));
+        count += circles.len();
+    }
     let arrows: usize = members(&metadata).map(|p| p.dependencies.len()).sum();
     Ok(Report {
         failures,
         warnings: Vec::new(),
         seen: format!(
-            "{} crates, {arrows} arrows, {} packages",
+            "{} crates, {arrows} arrows, {} packages, {count} circles of imports",
             metadata.workspace_members.len(),
             metadata.packages.len()
         ),

@@ -2,14 +2,16 @@
 //!
 //! This file knows where things lie and which rule is for which file; it does not know the rules.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-use crate::Report;
+use crate::chore::{CHORES, Report};
+use crate::counts::{Counts, is_tests};
+use crate::named_tests::Tests;
 use crate::tidy_rules::{self as rules, Finding};
+use crate::words;
 
 /// Directories which are not part of the project's text.
 const SKIPPED: &[&str] = &[".git", "target"];
@@ -17,8 +19,6 @@ const SKIPPED: &[&str] = &[".git", "target"];
 const TEXT: &[&str] = &["rs", "md", "toml", "sh", "yaml", "yml", "json", "proto"];
 /// Text without an ending in its name.
 const TEXT_NAMES: &[&str] = &["run", ".gitignore"];
-/// Name the test of each line, in tables whose last column is called so.
-const WITH_TESTS: &[&str] = &["docs/threat-model.md", "docs/registries.md"];
 /// Documents which a project of this kind must have.
 const DOCUMENTS: &[&str] =
     &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "LICENSE"];
@@ -30,7 +30,8 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Report> {
     files.sort();
     let mut found: Vec<(String, Finding)> = Vec::new();
     let mut rust = 0_usize;
-    let (mut functions, mut with_tests) = (BTreeSet::new(), Vec::new());
+    let (mut tests, mut documents, mut counts, mut words_left) =
+        (Tests::default(), Vec::new(), Counts::default(), Vec::new());
     for path in &files {
         let name = path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned();
         let text = fs::read_to_string(path).with_context(|| format!("read {name}"))?;
@@ -51,15 +52,20 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Report> {
             findings.extend(rules::changelog(&text));
         }
         found.extend(findings.into_iter().map(|f| (name.clone(), f)));
+        let place = |line| (words::part(&name).to_owned(), format!("{name}:{line}"));
+        words_left.extend(words::lines(&name, &text).into_iter().map(place));
         if name.ends_with(".rs") {
-            functions.extend(rules::functions(&text).map(str::to_owned));
-        } else if WITH_TESTS.contains(&name.as_str()) {
-            with_tests.push((name, text));
+            tests.add(&name, &text);
+            counts.add(&name, &text);
+        } else if name.ends_with(".md") {
+            documents.push((name, text));
         }
     }
-    for (name, text) in with_tests {
-        let missing = rules::tests_of_threats(&text, &|test| functions.contains(test));
-        found.extend(missing.into_iter().map(|f| (name.clone(), f)));
+    for (name, text) in documents {
+        found.extend(tests.check(&text).into_iter().map(|f| (name.clone(), f)));
+    }
+    for text in words::check(&words_left, words::LEFT) {
+        found.push(("words".to_owned(), Finding::error(None, text)));
     }
     for document in DOCUMENTS {
         if !root.join(document).is_file() {
@@ -79,17 +85,12 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Report> {
     Ok(Report {
         failures: found.iter().filter(|(_, f)| f.fails).map(line).collect(),
         warnings: found.iter().filter(|(_, f)| !f.fails).map(line).collect(),
-        seen: format!("{} files, {rust} of them Rust", files.len()),
+        seen: format!("{} files, {rust} of them Rust; {counts}", files.len()),
     })
 }
 
-/// Files of tests may be longer: tables and scenes of one topic belong together.
-fn is_tests(name: &str) -> bool {
-    name.ends_with("_tests.rs") || name.ends_with("/tests.rs") || name.contains("/tests/") || name.contains("/testing/")
-}
-
 fn is_chore(name: &str) -> bool {
-    crate::CHORES.iter().any(|(n, ..)| *n == name)
+    CHORES.iter().any(|(n, ..)| *n == name)
 }
 
 fn is_executable(path: &Path) -> anyhow::Result<bool> {

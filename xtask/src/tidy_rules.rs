@@ -1,5 +1,7 @@
 //! The habits that a machine can see, each a pure function from a file's text to findings. `tidy.rs` calls them.
 
+use crate::counts::lines_without_tests;
+
 /// Lines without tests at which a file deserves a second look, and at which it must be split.
 const LINES: (usize, usize) = (400, 600);
 /// The same for files of tests.
@@ -11,9 +13,12 @@ const NOT_IN_RUST: &[(&str, &str)] = &[
     (concat!("#![", "allow("), "an exception is an expect attribute with a reason"),
     (concat!("todo", "!("), "no unfinished code"),
     (concat!("unimplemented", "!("), "no unfinished code"),
-    (concat!("#[", "ignore"), "no ignored tests"),
     (concat!("dbg", "!("), "no left-over debugging"),
 ];
+
+/// The attribute of a test that the ordinary run leaves out, and the commands that do not.
+const IGNORE: &str = "#[ignore";
+const COMMANDS: &[&str] = &["scripts/test.sh\"]", "scripts/test-long.sh\"]"];
 
 /// What must stand nowhere: paths that exist on one machine only.
 const NOWHERE: &[(&str, &str)] = &[
@@ -73,12 +78,17 @@ pub(crate) fn rust(text: &str, tests: bool) -> Vec<Finding> {
         ));
     }
     let (look, split) = if tests { LINES_OF_TESTS } else { LINES };
-    let lines = lines_without_tests(text);
+    let lines = lines_without_tests(text).len();
     if lines > look {
         let text = format!("{lines} lines without tests: {}", if lines > split { "split it" } else { "look again" });
         found.push(Finding { line: None, fails: lines > split, text });
     }
     for (number, line) in numbered(text) {
+        if line.trim_start().starts_with(IGNORE) && !COMMANDS.iter().any(|command| line.contains(command)) {
+            let text =
+                format!("an ignored test says why, and which command runs it: {IGNORE} = \"REASON: scripts/test.sh\"]");
+            found.push(Finding::error(Some(number), text));
+        }
         for (word, why) in NOT_IN_RUST {
             if line.contains(word) {
                 found.push(Finding::error(Some(number), format!("{word:?}: {why}")));
@@ -86,26 +96,6 @@ pub(crate) fn rust(text: &str, tests: bool) -> Vec<Finding> {
         }
     }
     found
-}
-
-/// Lines outside `#[cfg(test)] mod … { … }` at the outermost level.
-fn lines_without_tests(text: &str) -> usize {
-    let lines: Vec<&str> = text.lines().collect();
-    let (mut count, mut at) = (0, 0);
-    while let Some(line) = lines.get(at) {
-        let opens = *line == "#[cfg(test)]"
-            && lines[at + 1..]
-                .iter()
-                .find(|l| !l.starts_with("#["))
-                .is_some_and(|l| l.starts_with("mod ") && l.ends_with('{'));
-        if opens {
-            at += lines[at..].iter().position(|l| *l == "}").map_or(lines.len(), |end| end + 1);
-        } else {
-            count += 1;
-            at += 1;
-        }
-    }
-    count
 }
 
 /// For scripts: executable, strict, with a header.
@@ -173,39 +163,6 @@ pub(crate) fn commands(text: &str, exists: &dyn Fn(&str) -> bool, is_chore: &dyn
     found
 }
 
-/// For the threat model: the tests that its tables name, in the last column, exist, and every line names one.
-pub(crate) fn tests_of_threats(text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<Finding> {
-    let mut found = Vec::new();
-    let mut tests = false;
-    for (number, line) in numbered(text) {
-        let Some(row) = line.strip_prefix('|') else {
-            tests = false;
-            continue;
-        };
-        let last = row.trim_end().trim_end_matches('|').rsplit('|').next().unwrap_or_default().trim();
-        if last == "tests" {
-            tests = true;
-        } else if tests && !last.starts_with("---") {
-            let named: Vec<&str> = last.split('`').skip(1).step_by(2).collect();
-            if named.is_empty() {
-                found.push(Finding::error(Some(number), "names no test".into()));
-            }
-            for name in named.into_iter().filter(|name| !exists(name)) {
-                found.push(Finding::error(Some(number), format!("names the test {name:?}, which is not there")));
-            }
-        }
-    }
-    found
-}
-
-/// The names of functions in a source, for [`tests_of_threats`].
-pub(crate) fn functions(text: &str) -> impl Iterator<Item = &str> {
-    text.split("fn ").skip(1).filter_map(|rest| {
-        let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))?;
-        rest[end..].starts_with('(').then_some(&rest[..end])
-    })
-}
-
 /// For the change log: what is not released yet has its place at the top.
 pub(crate) fn changelog(text: &str) -> Vec<Finding> {
     let first = text.lines().find(|l| l.starts_with("## "));
@@ -216,7 +173,7 @@ pub(crate) fn changelog(text: &str) -> Vec<Finding> {
     }
 }
 
-fn numbered(text: &str) -> impl Iterator<Item = (usize, &str)> {
+pub(crate) fn numbered(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines().enumerate().map(|(i, l)| (i + 1, l))
 }
 

@@ -41,6 +41,14 @@ fn a_source_starts_with_what_it_is() {
 }
 
 #[test]
+fn an_ignored_test_says_why_and_what_runs_it() {
+    let ignored = |reason: &str| rust(&format!("{HEADER}{IGNORE}{reason}]\nfn f() {{}}\n"), true).len();
+    assert_eq!(ignored(" = \"needs root: scripts/test.sh\""), 0);
+    assert_eq!(ignored(" = \"takes an hour: scripts/test-long.sh\""), 0);
+    assert_eq!([ignored(""), ignored(" = \"it is slow\"")], [1, 1]);
+}
+
+#[test]
 fn size_warns_then_fails_and_does_not_count_tests() {
     let code = |n: usize| format!("{HEADER}{}", "let x = 1;\n".repeat(n - 1));
     let verdict = |text: &str, tests: bool| rust(text, tests).first().map(|f| f.fails);
@@ -89,20 +97,6 @@ fn commands_in_documents_exist() {
             "names .ci/run, which is not there",
             "names the chore \"nothing\", which is not there"
         ]
-    );
-}
-
-#[test]
-fn threats_name_tests_that_exist() {
-    let source = "#[test]\nfn one() {}\nasync fn two() {}\nfn generic<T>() {}\n";
-    let names: Vec<&str> = functions(source).collect();
-    assert_eq!(names, ["one", "two"]);
-    let exists = |name: &str| names.contains(&name);
-    let head = "| attack | tests |\n|---|---|\n";
-    assert_eq!(tests_of_threats(&format!("{head}| a | `one`, `two` |\n\n| other | table |\n| x | y |\n"), &exists), []);
-    assert_eq!(
-        texts(&tests_of_threats(&format!("{head}| a | `gone`, `one` |\n| b | none |\n"), &exists)),
-        ["names the test \"gone\", which is not there", "names no test"]
     );
 }
 

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-use crate::Report;
+use crate::chore::Report;
 
 const LISTS: &str = "docs/upstream";
 const PAGE: &str = "docs/upstream-cases.md";

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 
-use super::budgets::{self, Standing};
-use super::engines::imagelet;
-use super::figures::median;
-use super::lab::{self, Lab};
-use super::measure::{Measured, bare_wall, measured};
-use super::proc::mounted;
-use super::table::seconds;
+use crate::budgets::{self, Standing};
+use crate::engines::imagelet;
+use crate::figures::median;
+use crate::lab::{self, Lab};
+use crate::measure::{Measured, bare_wall, measured};
+use crate::proc::mounted;
+use crate::table::seconds;
 
 /// How many pulls run at once.
 const AT_ONCE: usize = 10;

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 
-use super::options::{Options, PLAIN};
-use super::{say, session};
+use crate::options::{Options, PLAIN};
+use crate::progress::say;
+use crate::session;
 
 /// The feature of the binary that inflates with ISA-L, and what its build needs.
 const FEATURE: &str = "isal";

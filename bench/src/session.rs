@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 
-use super::proc::{Stat, mounts_below};
+use crate::proc::{Stat, mounts_below};
+use crate::progress::say;
 
 /// The first argument with which this program is a janitor; the directories come behind it.
 pub(crate) const JANITOR: &str = "--as-janitor";
@@ -58,7 +59,7 @@ impl Session {
         let work = target.join(format!("bench-pull.{own}"));
         let memory = Path::new("/dev/shm").join(format!("imagelet-bench-pull.{own}"));
         let janitor = plain(std::env::current_exe().context("find this program")?)
-            .args(["bench-pull", JANITOR])
+            .arg(JANITOR)
             .args([&work, &memory])
             .stdin(Stdio::piped())
             .process_group(0)
@@ -142,7 +143,7 @@ impl Drop for Session {
         // The pipe closes: the janitor begins.
         *self.word.get_mut() = None;
         if let Err(error) = self.janitor.wait() {
-            super::say(&format!("the janitor is lost: {error}"));
+            say(&format!("the janitor is lost: {error}"));
         }
         for child in self.daemons.get_mut() {
             drop(child.wait());

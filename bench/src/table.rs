@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::figures::Row;
-use super::floor::Floor;
+use crate::figures::Row;
+use crate::floor::Floor;
 
 /// One table for each image: engines, ratios, floor.
 pub(crate) fn engines(rows: &[Row], floors: &[(String, Floor)], cores: usize) -> String {

@@ -6,10 +6,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::lab::{Containerd, Lab};
-use super::measure::{Took, measured};
-use super::proc;
-use super::session::program;
+use crate::lab::{Containerd, Lab};
+use crate::measure::{Took, measured};
+use crate::proc;
+use crate::session::program;
 
 /// What imagelet makes of a layer on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,10 +8,10 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
-use super::engines::imagelet;
-use super::lab::Lab;
-use super::session::program;
-use super::table::seconds;
+use crate::engines::imagelet;
+use crate::lab::Lab;
+use crate::session::program;
+use crate::table::seconds;
 
 /// Images whose pulls are profiled, where they are among the chosen ones.
 const PROFILED: &[&str] = &["base", "app", "ml", "manylayers"];

@@ -7,12 +7,12 @@ use std::process::Command;
 
 use anyhow::Context as _;
 
-use super::engines::{self, Engine, Format};
-use super::figures::median;
-use super::lab::{Containerd, Lab};
-use super::measure::measured;
-use super::session::program;
-use super::table::seconds;
+use crate::engines::{self, Engine, Format};
+use crate::figures::median;
+use crate::lab::{Containerd, Lab};
+use crate::measure::measured;
+use crate::session::program;
+use crate::table::seconds;
 
 /// Images that are looked at, where they are among the chosen ones.
 const SHOWN: &[&str] = &["base", "app", "ml"];
@@ -136,7 +136,7 @@ fn again(lab: &Lab, binary: &Path, image: &str, out: &mut String) -> anyhow::Res
         let first = wall(&mut relaxed("pull"))?;
         let removal = wall(&mut relaxed("rmi"))?;
         let second = wall(&mut relaxed("pull"))?;
-        super::session::remove(&root)?;
+        crate::session::remove(&root)?;
         let _ = writeln!(
             out,
             "| {} | {} | {} | {} | {:.2} |",

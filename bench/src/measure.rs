@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, bail};
 
-use super::session::{Session, program};
+use crate::session::{Session, program};
 
 /// What a program took.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]

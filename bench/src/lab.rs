@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 
-use super::session::{Session, program};
+use crate::session::{Session, program};
 
 /// The size of the disk. Its file is sparse, and gives back what is removed (`discard`).
 const DISK: u64 = 40 << 30;
@@ -87,7 +87,7 @@ impl Lab {
 
     /// Removes a directory of the disk, with mounts below it.
     pub(crate) fn remove(&self, name: &str) -> anyhow::Result<()> {
-        super::session::remove(&self.disk.join(name))
+        crate::session::remove(&self.disk.join(name))
     }
 }
 

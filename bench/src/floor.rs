@@ -9,10 +9,10 @@ use std::time::Instant;
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
 
-use super::floor_tree::{self, Totals, WRITE_TREE};
-use super::lab::Lab;
-use super::measure::measured;
-use super::session::program;
+use crate::floor_tree::{self, Totals, WRITE_TREE};
+use crate::lab::Lab;
+use crate::measure::measured;
+use crate::session::program;
 
 /// How much is written to find the rate of the disk.
 const RATE_BYTES: u64 = 1 << 30;
@@ -144,7 +144,7 @@ pub(crate) fn of(lab: &Lab, image: &str, disk_rate: f64) -> anyhow::Result<Floor
         fs::create_dir(&tree)?;
         lab.sync()?;
         let mut writer = program(std::env::current_exe()?, &lab.session.work);
-        let done = measured(&lab.session, writer.args(["bench-pull", WRITE_TREE]).args([&list, &tree]), None)?;
+        let done = measured(&lab.session, writer.arg(WRITE_TREE).args([&list, &tree]), None)?;
         files = files.min(done.took.cpu);
         fs::remove_dir_all(&tree)?;
     }

@@ -3,8 +3,8 @@
 
 use std::fmt::Write as _;
 
-use super::figures::Row;
-use super::options::PLAIN;
+use crate::figures::Row;
+use crate::options::PLAIN;
 
 /// containerd through CRI over imagelet, relaxed, by wall time.
 const RELAXED: &[(&str, f64)] =

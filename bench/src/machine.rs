@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use super::proc::kib_of;
-use super::session::{Session, program};
+use crate::proc::kib_of;
+use crate::session::{Session, program};
 
 /// Processor, memory, kernel, distribution, versions of the engines, load.
 pub(crate) fn describe(session: &Session) -> String {

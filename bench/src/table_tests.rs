@@ -1,7 +1,7 @@
 //! The Markdown of figures, and their place in a document.
 
-use super::super::floor_tree::Totals;
 use super::*;
+use crate::floor_tree::Totals;
 
 fn row(engine: &str, wall: f64, ratio: Option<f64>) -> Row {
     Row {

@@ -1,0 +1,174 @@
+//! `cargo xtask bench-pull`: pulls with imagelet and with other engines, measured in turn on one disk, as tables and as JSON.
+//!
+//! This file knows the order of things: packages, images, disk, registry, parts. The rounds are in `rounds`, how an engine pulls
+//! in `engines`, what is public of a process in `proc`, and everything that can be decided without running anything in `options`, `figures`
+//! and `table`. Everything it starts ends with it (`session`).
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command line tool: tables and progress go to the terminal"
+)]
+
+mod budgets;
+mod build;
+mod document;
+mod engines;
+mod figures;
+mod floor;
+mod floor_tree;
+mod lab;
+mod machine;
+mod measure;
+mod options;
+mod parts;
+mod proc;
+mod profile;
+mod progress;
+mod rounds;
+mod session;
+mod shapes;
+mod table;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context as _, bail};
+
+use document::Document;
+use lab::Lab;
+use options::{Asked, Options};
+use progress::say;
+use session::Session;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let result = match args.as_slice() {
+        // The two forms in which this program starts itself.
+        [first, directories @ ..] if first == session::JANITOR => {
+            let directories: Vec<PathBuf> = directories.iter().map(PathBuf::from).collect();
+            session::janitor(std::io::stdin().lock(), &directories)
+        }
+        [first, list, directory] if first == floor_tree::WRITE_TREE => {
+            floor_tree::write(Path::new(list), Path::new(directory))
+        }
+        _ => match options::parse(&args) {
+            Ok(Asked::Run(options)) => bench(&workspace_root(), options),
+            Ok(Asked::Help) => {
+                println!("{}", options::HELP);
+                Ok(())
+            }
+            Err(problem) => {
+                eprintln!("bench-pull: {problem}");
+                return ExitCode::from(2);
+            }
+        },
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("bench-pull: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The directory that holds the workspace: this crate's parent.
+fn workspace_root() -> PathBuf {
+    let own = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    own.parent().map_or_else(|| own.clone(), PathBuf::from)
+}
+
+fn bench(root: &Path, mut options: Options) -> anyhow::Result<()> {
+    let start = Instant::now();
+    // Only root sees the limits of memory of others, mounts and starts containerd.
+    if !session::is_root() {
+        bail!("needs root: it mounts a disk and starts containerd");
+    }
+    script(root, "prerequisites.sh", &["--bench"])?;
+    let corpus = match &options.corpus {
+        Some(corpus) => corpus.clone(),
+        None => {
+            let mut images: Vec<&str> = options.images.iter().map(|i| i.strip_suffix("-zstd").unwrap_or(i)).collect();
+            images.dedup();
+            script(root, "bench-images.sh", &images)?;
+            root.join("target/bench-corpus/oci")
+        }
+    };
+    let corpus = fs::canonicalize(&corpus).with_context(|| format!("--corpus {}", corpus.display()))?;
+    let imagelet = build::programs(root, &mut options)?;
+
+    if let Some(file) = &options.json {
+        // A place that cannot be written is known before the rounds, not after them.
+        fs::write(file, "[]\n").with_context(|| format!("--json {}", file.display()))?;
+    }
+    say("making the disk, starting the registry, pushing the images");
+    let lab = Lab::open(Session::begin(&root.join("target"))?, &corpus, &options.images)?;
+    let document = Document::new(root, options.docs);
+    let about = format!("{} Load average at the start {}", machine::describe(&lab.session), machine::load());
+    let (mut seen, mut warnings) = (Vec::new(), Vec::new());
+    if options.parts.engines {
+        let (samples, note) = rounds::rounds(&lab, &options, &imagelet)?;
+        let rows = figures::rows(&samples, &options.images, &options.engines);
+        if let Some(file) = &options.json {
+            let text = serde_json::to_string_pretty(&rows)? + "\n";
+            fs::write(file, text).with_context(|| format!("--json {}", file.display()))?;
+        }
+        let floors = rounds::floors(&lab, &options.images)?;
+        let standings = budgets::standings(&rows);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let most = rows.iter().map(|row| row.rounds).max().unwrap_or(0);
+        let text = format!(
+            "{about}, at the end {}. Medians of {most} round(s), of {} at most for `ctr`, podman and skopeo with umoci.{note}\n\n\
+             ### Budgets\n\n{}\n{}",
+            machine::load(),
+            options.seldom.min(options.rounds),
+            budgets::table(&standings),
+            table::engines(&rows, &floors, cores)
+        );
+        warnings = budgets::missed(&standings);
+        document.part("engines", &text)?;
+        seen.push(format!("{} pulls", samples.len()));
+    }
+    if options.parts.together {
+        say("ten pulls at once");
+        let text = parts::together(&lab, &imagelet, &options.images)?;
+        document.part("together", &text)?;
+    }
+    if let Some(bytes) = options.parts.memory {
+        say("a pull in little memory");
+        let text = parts::memory(&lab, &imagelet, &options.images, bytes)?;
+        document.part("memory", &text)?;
+    }
+    if options.parts.warm {
+        say("pulls of what is present");
+        let (text, standings) = parts::warm(&lab, &imagelet, &options.images)?;
+        warnings.extend(budgets::missed(&standings));
+        document.part("warm", &text)?;
+    }
+    if options.parts.shapes {
+        say("directories and EROFS files");
+        let text = shapes::run(&lab, &imagelet, &options.images)?;
+        document.part("shapes", &text)?;
+    }
+    if options.parts.profile {
+        say("profiles");
+        let text = profile::run(&lab, &imagelet, &options.images)?;
+        document.part("profile", &text)?;
+    }
+    seen.push(format!("{:.0} s", start.elapsed().as_secs_f64()));
+    for line in &warnings {
+        println!("warning: {line}");
+    }
+    println!("bench-pull: {}, {} warnings", seen.join(", "), warnings.len());
+    Ok(())
+}
+
+/// Runs a script of the project; what it says is for whoever waits.
+fn script(root: &Path, name: &str, args: &[&str]) -> anyhow::Result<()> {
+    let path = root.join("scripts").join(name);
+    let status =
+        session::plain(&path).args(args).current_dir(root).status().with_context(|| format!("run scripts/{name}"))?;
+    if status.success() { Ok(()) } else { bail!("scripts/{name}: {status}") }
+}

@@ -1,0 +1,108 @@
+//! Circles of imports inside the crates: files that need each other in a loop. `deps.rs` calls this with each crate.
+//!
+//! A file needs another if its code or its imports name something that the other defines, however many re-exports lie between. A
+//! declaration (`mod x;`) and a re-export alone (`pub use`) are no need.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context as _;
+
+use crate::counts::is_tests;
+use crate::deps_table::KnownCircle;
+use crate::modules::{Edges, Sources, Tree};
+
+/// Files of one crate that need each other, and the edges among them.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Circle {
+    pub(crate) files: BTreeSet<String>,
+    edges: Edges,
+}
+
+/// Every file below a crate's `src/` that belongs to the product.
+pub(crate) fn sources(directory: &Path) -> anyhow::Result<Sources> {
+    let mut sources = Sources::new();
+    let mut pending = vec![directory.to_owned()];
+    while let Some(at) = pending.pop() {
+        for entry in fs::read_dir(&at).with_context(|| format!("read {}", at.display()))? {
+            let path = entry?.path();
+            if path.is_dir() {
+                pending.push(path);
+                continue;
+            }
+            let name = path.strip_prefix(directory).unwrap_or(&path).to_string_lossy().into_owned();
+            if name.ends_with(".rs") && !is_tests(&format!("src/{name}")) {
+                let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+                sources.insert(name, text);
+            }
+        }
+    }
+    Ok(sources)
+}
+
+/// The circles of a crate, in the order of their first files.
+pub(crate) fn circles(sources: &Sources) -> anyhow::Result<Vec<Circle>> {
+    let mut edges = Edges::new();
+    for root in sources.keys().filter(|f| *f == "lib.rs" || *f == "main.rs") {
+        Tree::read(sources, root)?.edges(&mut edges);
+    }
+    let mut next: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (from, to) in edges.keys() {
+        next.entry(from).or_default().push(to);
+    }
+    let reached: BTreeMap<&str, BTreeSet<&str>> = next.keys().map(|from| (*from, reach(&next, from))).collect();
+    let mut circles: Vec<Circle> = Vec::new();
+    for (file, far) in &reached {
+        if circles.iter().any(|c| c.files.contains(*file)) || !far.contains(file) {
+            continue;
+        }
+        let back = |other: &&&str| reached.get(**other).is_some_and(|far| far.contains(file));
+        let files: BTreeSet<String> = far.iter().filter(back).map(|f| (*f).to_owned()).collect();
+        let inside = |(from, to): &(String, String)| files.contains(from) && files.contains(to);
+        let edges = edges.iter().filter(|(pair, _)| inside(pair)).map(|(p, n)| (p.clone(), n.clone())).collect();
+        circles.push(Circle { files, edges });
+    }
+    Ok(circles)
+}
+
+/// Every file that a path of at least one edge leads to.
+fn reach<'a>(next: &BTreeMap<&'a str, Vec<&'a str>>, from: &str) -> BTreeSet<&'a str> {
+    let mut seen = BTreeSet::new();
+    let mut pending: Vec<&str> = next.get(from).cloned().unwrap_or_default();
+    while let Some(file) = pending.pop() {
+        if seen.insert(file) {
+            pending.extend(next.get(file).into_iter().flatten());
+        }
+    }
+    seen
+}
+
+/// The circles of a crate against those that are known: a new one fails, and so does a known one that is gone.
+pub(crate) fn check(package: &str, circles: &[Circle], known: &[KnownCircle]) -> Vec<String> {
+    let known: Vec<&KnownCircle> = known.iter().filter(|k| k.package == package).collect();
+    let within = |circle: &Circle, known: &KnownCircle| circle.files.iter().all(|f| known.files.contains(&f.as_str()));
+    let new = circles.iter().filter(|c| !known.iter().any(|k| within(c, k))).map(|c| c.describe(package));
+    let gone = known.iter().filter(|k| !circles.iter().any(|c| within(c, k)));
+    new.chain(gone.map(|k| {
+        format!("{package}: no circle of imports any more, take it off KNOWN_CIRCLES: {}", k.files.join(", "))
+    }))
+    .collect()
+}
+
+impl Circle {
+    /// The files, and each edge with the names that tie it.
+    fn describe(&self, package: &str) -> String {
+        let files: Vec<&str> = self.files.iter().map(String::as_str).collect();
+        let mut text = format!("{package}: {} files import each other in a circle: {}", files.len(), files.join(", "));
+        for ((from, to), names) in &self.edges {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            text.push_str(&format!("\n    {from} -> {to}: {}", names.join(", ")));
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+#[path = "circles_tests.rs"]
+mod tests;
