@@ -1,71 +1,13 @@
-//! Several cores against one, and every backend against every other: equal output for any stream, and an error for any damage.
-//! The tests' helpers are threads of their own; some refuse now and then, so that the decision changes within a stream.
+//! Gzip streams of every form and level: equal output however the stream is cut into chunks, and an error for any damage.
 #![expect(clippy::cast_possible_truncation, reason = "bytes and small numbers are cut out of random words")]
 
 use std::io::Write as _;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use flate2::{Compress, Compression, FlushCompress};
 use proptest::prelude::*;
 
-use super::tests::{gzip, run_in};
-use super::*;
-
-/// A thread for each piece of work, unless the pattern has a zero there; memory in the same way.
-#[derive(Default)]
-struct Threads {
-    pattern: u32,
-    asked: AtomicUsize,
-    accepted: AtomicUsize,
-    held: Arc<AtomicUsize>,
-    most: AtomicUsize,
-}
-
-impl Threads {
-    fn new(pattern: u32) -> Arc<Self> {
-        Arc::new(Self { pattern, ..Self::default() })
-    }
-
-    fn says(&self) -> bool {
-        self.pattern.rotate_right(self.asked.fetch_add(1, Ordering::Relaxed) as u32 % 32) & 1 == 1
-    }
-}
-
-struct Lent(Arc<AtomicUsize>, usize);
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        self.0.fetch_sub(self.1, Ordering::SeqCst);
-    }
-}
-
-impl Spare for Threads {
-    fn helper(&self, work: Work) -> Result<(), Work> {
-        if !self.says() {
-            return Err(work);
-        }
-        self.accepted.fetch_add(1, Ordering::Relaxed);
-        std::thread::spawn(work);
-        Ok(())
-    }
-
-    fn memory(&self, bytes: usize) -> Option<Held> {
-        if !self.says() {
-            return None;
-        }
-        let now = self.held.fetch_add(bytes, Ordering::SeqCst) + bytes;
-        self.most.fetch_max(now, Ordering::SeqCst);
-        Some(Box::new(Lent(Arc::clone(&self.held), bytes)))
-    }
-
-    fn needed(&self, _: usize) -> Result<Held, Stopped> {
-        Ok(Box::new(()))
-    }
-}
-
-fn with(spare: &Arc<Threads>) -> Options {
-    Options { parallel: true, parallel_from: 0, spare: Arc::clone(spare) as Arc<dyn Spare>, ..Options::default() }
-}
+use crate::tests::{Chunks, gzip, run_in};
+use crate::{BUFFER, Error, Options, Sink, Stopped, run};
 
 /// Bytes like a layer's: runs, words that come again, numbers, noise.
 fn layer(seed: u64, parts: usize) -> Vec<u8> {
@@ -127,13 +69,9 @@ fn flushed(data: &[u8], level: u32, every: usize, flush: FlushCompress) -> Vec<u
     out
 }
 
-fn same(blob: &[u8], want: &[u8], chunk: usize, pattern: u32) {
-    for gzip in GzipBackend::ALL {
-        let alone = Options { gzip: *gzip, parallel: false, ..Options::default() };
-        assert!(run_in(blob, chunk, BUFFER, &alone).unwrap() == want, "{gzip:?} alone");
-        let spare = Threads::new(pattern);
-        let options = Options { gzip: *gzip, ..with(&spare) };
-        assert!(run_in(blob, chunk, 100_000, &options).unwrap() == want, "{gzip:?} with others");
+fn same(blob: &[u8], want: &[u8], chunk: usize) {
+    for buffer in [BUFFER, 100_000] {
+        assert!(run_in(blob, chunk, buffer, &Options::default()).unwrap() == want, "buffers of {buffer}");
     }
 }
 
@@ -144,7 +82,6 @@ proptest! {
     fn equal_output_in_every_way(
         seeds in proptest::collection::vec((any::<u64>(), 0_usize..120, 0_u32..10, 1_usize..300_000, 0_u8..3), 1..4),
         chunk in prop_oneof![Just(1_usize), 100..1000_usize, 30_000..200_000_usize],
-        pattern in prop_oneof![Just(u32::MAX), any::<u32>()],
     ) {
         let (mut blob, mut want) = (Vec::new(), Vec::new());
         for (seed, parts, level, every, flush) in seeds {
@@ -153,7 +90,7 @@ proptest! {
             blob.extend(flushed(&data, level, every, flush));
             want.extend(data);
         }
-        same(&blob, &want, chunk, pattern);
+        same(&blob, &want, chunk);
     }
 
     #[test]
@@ -174,26 +111,18 @@ proptest! {
         }
         // A cut at nothing is an empty stream, and damaged magic no gzip; time and system in the header say nothing.
         prop_assume!(at >= 10 || (at == 3 && !cut));
-        for gzip in GzipBackend::ALL {
-            for parallel in [false, true] {
-                let options = Options { gzip: *gzip, parallel, ..with(&Threads::new(u32::MAX)) };
-                let result = run_in(&bad, 50_000, BUFFER, &options);
-                prop_assert!(matches!(result, Err(Error::Corrupt(..))), "{gzip:?} {parallel} {:?}", result.map(|b| b.len()));
-            }
-        }
+        let result = run_in(&bad, 50_000, BUFFER, &Options::default());
+        prop_assert!(matches!(result, Err(Error::Corrupt(..))), "{:?}", result.map(|b| b.len()));
     }
 
     #[test]
-    fn noise_never_panics(noise in proptest::collection::vec(any::<u8>(), 0..5000), parallel in any::<bool>()) {
+    fn noise_never_panics(noise in proptest::collection::vec(any::<u8>(), 0..5000)) {
         let blob = [&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255][..], &noise].concat();
-        for gzip in GzipBackend::ALL {
-            let options = Options { gzip: *gzip, parallel, ..with(&Threads::new(u32::MAX)) };
-            drop(run_in(&blob, 700, BUFFER, &options));
-        }
+        drop(run_in(&blob, 700, BUFFER, &Options::default()));
     }
 }
 
-/// What of a stream's errors says what is wrong.
+/// The text of a damaged stream's error.
 fn wrong(result: Result<Vec<u8>, Error>) -> String {
     match result {
         Err(Error::Corrupt(what, error)) => format!("{what}: {error}"),
@@ -202,7 +131,7 @@ fn wrong(result: Result<Vec<u8>, Error>) -> String {
 }
 
 #[test]
-fn cut_off_anywhere_is_told_alike() {
+fn a_stream_that_is_cut_off_says_so() {
     let data = layer(11, 40);
     for (level, every, flush) in
         [(6, usize::MAX, FlushCompress::None), (0, usize::MAX, FlushCompress::None), (1, 9000, FlushCompress::Sync)]
@@ -213,25 +142,28 @@ fn cut_off_anywhere_is_told_alike() {
         let near = ends.iter().flat_map(|end| end - 9..*end);
         let cuts = (10..300).step_by(29).chain((300..blob.len()).step_by(blob.len() / 12)).chain(near);
         for at in cuts.filter(|at| !ends.contains(at)) {
-            for gzip in GzipBackend::ALL {
-                let options = Options { gzip: *gzip, ..with(&Threads::new(u32::MAX)) };
-                let said = wrong(run_in(&blob[..at], 60_000, BUFFER, &options));
-                let alone = wrong(run_in(&blob[..at], 60_000, BUFFER, &Options { parallel: false, ..options }));
-                assert_eq!(said, alone, "{gzip:?}, level {level}, at {at} of {}", blob.len());
+            for chunk in [700, 60_000] {
+                let error = wrong(run_in(&blob[..at], chunk, BUFFER, &Options::default()));
+                assert_eq!(error, "the gzip stream: it ends too early", "level {level}, at {at} of {}", blob.len());
             }
         }
     }
 }
 
 #[test]
-fn what_follows_is_told_alike() {
+fn what_follows_is_refused_by_its_first_bytes() {
     let blob = gzip(&layer(5, 150));
-    for more in [&b"x"[..], &[0; 700], &[0x1f, 0x8b], &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255, 7, 7]] {
+    let cases: [(&[u8], &str); 4] = [
+        (b"x", "what follows its end is no gzip"),
+        (&[0; 700], "what follows its end is no gzip"),
+        (&[0x1f, 0x8b], "it ends too early"),
+        (&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255, 7, 7], "its deflate stream is wrong"),
+    ];
+    for (more, want) in cases {
         let bad = [&blob[..], more].concat();
-        for gzip in GzipBackend::ALL {
-            let options = Options { gzip: *gzip, ..with(&Threads::new(u32::MAX)) };
-            let said = wrong(run_in(&bad, 60_000, BUFFER, &options));
-            assert_eq!(said, wrong(run_in(&bad, 60_000, BUFFER, &Options { parallel: false, ..options })), "{more:?}");
+        for chunk in [1000, 60_000] {
+            let error = wrong(run_in(&bad, chunk, BUFFER, &Options::default()));
+            assert_eq!(error, format!("the gzip stream: {want}"), "{more:?}");
         }
     }
 }
@@ -241,35 +173,17 @@ fn real_programs_and_streams_within_streams() {
     let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
     let program = &program[..program.len().min(6 << 20)];
     let deflated = gzip(program);
-    same(&deflated, program, 100_000, u32::MAX);
-    same(&deflated, program, 5000, 0b0111_0101_1110_1011_1001);
-    // Blocks that are none of the stream's, as many as there are: stored, and in blocks of codes that keep them as they are.
+    same(&deflated, program, 100_000);
+    same(&deflated, program, 5000);
+    // Streams inside of a stream: stored, and in blocks of codes that keep them as they are.
     for level in [0, 1] {
-        same(&flushed(&deflated, level, usize::MAX, FlushCompress::None), &deflated, 100_000, u32::MAX);
+        same(&flushed(&deflated, level, usize::MAX, FlushCompress::None), &deflated, 100_000);
     }
-    // A thousand headers of blocks that begin well and end badly, at every bit of a byte.
-    let mut bait = Vec::new();
-    for i in 0..40_000 {
-        bait.extend_from_slice(&deflated[10 + i % 64..80 + i % 64]);
-    }
-    same(&flushed(&bait, 0, usize::MAX, FlushCompress::None), &bait, 100_000, u32::MAX);
-}
-
-#[test]
-fn helpers_do_help_and_memory_is_bounded() {
-    let data: Vec<u8> = (0..10).flat_map(|seed| layer(seed + 7, 400)).collect();
-    let blob = gzip(&data);
-    let spare = Threads::new(u32::MAX);
-    assert!(run_in(&blob, 100_000, BUFFER, &with(&spare)).unwrap() == data);
-    assert!(spare.accepted.load(Ordering::Relaxed) > blob.len() / 2_000_000, "of {} bytes", blob.len());
-    assert!(spare.most.load(Ordering::SeqCst) <= 64 << 20);
-    // Whoever still works is done soon, and only then all is given back.
-    drop(spare);
 }
 
 #[test]
 fn a_bomb_takes_no_memory() {
-    // A thousand to one: helpers end early, and nothing is kept.
+    // A thousand to one, through one buffer.
     let data = vec![0; 100 << 20];
     let blob = gzip(&data);
     struct Nothing(Vec<u8>, u64);
@@ -284,10 +198,8 @@ fn a_bomb_takes_no_memory() {
             Ok(())
         }
     }
-    let spare = Threads::new(u32::MAX);
     let mut sink = Nothing(vec![0; BUFFER], 0);
-    let mut source = super::tests::Chunks::new(&blob, 4096);
-    run(&mut source, &mut sink, &with(&spare), &mut |_| ()).unwrap();
+    run(&mut Chunks::new(&blob, 4096), &mut sink, &Options::default(), &mut |_| ()).unwrap();
     assert_eq!(sink.1, data.len() as u64);
 }
 
@@ -305,8 +217,6 @@ fn a_reader_that_goes_ends_it() {
             if self.0 > 3 { Err(Stopped) } else { Ok(()) }
         }
     }
-    for options in [Options::default(), with(&Threads::new(u32::MAX))] {
-        let mut source = super::tests::Chunks::new(&blob, 10_000);
-        assert!(matches!(run(&mut source, &mut Gone(0), &options, &mut |_| ()), Err(Error::Stopped(_))));
-    }
+    let mut source = Chunks::new(&blob, 10_000);
+    assert!(matches!(run(&mut source, &mut Gone(0), &Options::default(), &mut |_| ()), Err(Error::Stopped(_))));
 }
