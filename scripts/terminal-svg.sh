@@ -11,7 +11,7 @@ file=$(realpath "${2:-docs/terminal.svg}")
 [ -x "$program" ] || { echo "terminal-svg: $program is missing: cargo build -p imagelet" >&2; exit 1; }
 command -v python3 >/dev/null || { echo "terminal-svg: python3 is missing: apt-get install python3" >&2; exit 1; }
 
-demo=$(mktemp -d)     # nothing of it stays
+demo=$(mktemp -d /tmp/imagelet.XXXX)   # deleted at the end
 server=               # process id of the registry
 . scripts/demo-lib.sh
 finish() {
