@@ -3,8 +3,9 @@
 
 use std::io::{self, Read as _};
 
-use super::layer::{Cancelled, Progress, STEP, Verdict, is_of_the_medium};
+use super::layer::{Cancelled, Progress, STEP, Verdict};
 use super::{Bad, BlobTarget, Depth, ProblemKind};
+use crate::io_error::is_of_the_medium;
 use crate::store::open::Inner;
 
 impl Inner {

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use oci::{Digest, Hasher};
 
 use super::{Bad, Depth, ProblemKind, Target};
+use crate::disk::layer::Shape;
 use crate::disk::layout;
 use crate::ingest::layer::{Place, UnpackedLayer};
+use crate::io_error::is_of_the_medium;
 use crate::layers::compare::NotCompared;
-use crate::layers::shape::Shape;
 use crate::recipe::{self, RecipeError};
 use crate::records::entries::LayerEntry;
 use crate::store::open::Inner;
@@ -42,7 +43,7 @@ impl Inner {
             let detail = "its directory is gone".to_owned();
             Verdict::Bad(Bad { kind: ProblemKind::MissingLayer, detail, certain: true })
         };
-        if !self.layout.has_layer(target.id) {
+        if !Shape::is_there(&self.layout.layers, target.id) {
             return missing();
         }
         let directory = match self.layout.open_layer(target.id) {
@@ -205,17 +206,6 @@ fn of_digest(wanted: &Digest, got: &Digest) -> Verdict {
         return Verdict::Good;
     }
     bad(format!("its content has the diff id {got} instead of {wanted}"), true)
-}
-
-/// Whether a failed read says that the data is lost, and not that the system lacks something.
-pub(crate) fn is_of_the_medium(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    // Garbage where the recipe's compressed bytes were is told without a number.
-    error.raw_os_error().is_none_or(|number| {
-        [Errno::IO, Errno::UCLEAN, Errno::BADMSG, Errno::NODATA, Errno::NOENT, Errno::NOTDIR, Errno::LOOP, Errno::ISDIR]
-            .iter()
-            .any(|errno| errno.raw_os_error() == number)
-    })
 }
 
 /// Hashes what passes, counts it, and stops when asked to.

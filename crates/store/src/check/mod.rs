@@ -11,6 +11,7 @@ mod kept;
 mod layer;
 mod names;
 mod records;
+mod settle;
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -18,12 +19,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use oci::Digest;
 
+use crate::disk::layer::LayerId;
+use crate::disk::layer::Shape;
 use crate::error::StoreError;
-use crate::records::db::Records;
-use crate::records::entries::{BlobEntry, LayerEntry, LayerId};
+use crate::records::entries::{BlobEntry, LayerEntry};
+use crate::records::tables::Records;
 use crate::store::open::Store;
 use layer::Verdict;
-pub(crate) use layer::is_of_the_medium;
 
 /// After an unclean stop, so much of what was written last is read, in a second or so; the rest is looked at without
 /// being read, which finds files that are not there or too short.
@@ -242,7 +244,7 @@ impl Store {
             // One that cannot be read is told of with the records.
             let Ok(entry) = entry else { continue };
             // On a disk without space, files of older layers may have gone before their records.
-            let is_recent = id.0 >= since || !self.inner.layout.has_layer(id);
+            let is_recent = id.0 >= since || !Shape::is_there(&self.inner.layout.layers, id);
             if entry.damaged || !is_recent {
                 continue;
             }

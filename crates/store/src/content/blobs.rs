@@ -12,14 +12,16 @@ use redb::WriteTransaction;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::content::private::Private;
 use crate::content::spool;
 use crate::disk::layout::BLOBS;
+use crate::disk::usage::bytes_on_disk;
+use crate::error::DbError;
 use crate::error::StoreError;
-use crate::ingest::layer::Private;
-use crate::records::accounting::bytes_on_disk;
-use crate::records::db::{DbError, Records, RecordsMut};
+use crate::options::Durability;
 use crate::records::entries::{BlobEntry, ImageEntry};
-use crate::store::open::{Durability, Inner, Store};
+use crate::records::tables::{Records, RecordsMut};
+use crate::store::open::{Inner, Store};
 
 impl Store {
     /// A private file for a blob that is on its way, or nothing where the store has that blob. The file vanishes with the
@@ -383,10 +385,10 @@ impl Inner {
         let mut greatest = 0;
         let mut stray: Vec<CString> = Vec::new();
         for name in self.blob_names()? {
-            let number = crate::maintenance::sweep::number(&name);
+            let number = crate::disk::layout::number(&name);
             greatest = greatest.max(number.unwrap_or(0));
             if !number.is_some_and(&keep) {
-                stray.push(crate::maintenance::sweep::c_name(name));
+                stray.push(crate::disk::layout::c_name(name));
             }
         }
         if stray.is_empty() {

@@ -9,28 +9,24 @@
 use parking_lot::MutexGuard;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsString};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use oci::Digest;
-use rustix::fs::{AtFlags, Dir, Timespec, Timestamps, utimensat};
+use rustix::fs::{AtFlags, Timespec, Timestamps, utimensat};
 
-use crate::content::spool;
+use crate::content::left;
+use crate::content::left::Left;
+use crate::content::left::What;
+use crate::content::private::Private;
+use crate::content::private::beside_name;
+use crate::content::private::{LAYER, SPOOL};
+use crate::content::spool_head;
+use crate::disk::flush::NO_SYNC_FAILED;
 use crate::disk::layout;
-use crate::ingest::layer::{NO_SYNC_FAILED, Private};
-use crate::ingest::whole::{self, Record as LayerRecord};
-use crate::maintenance::sweep::number;
+use crate::disk::layout::number;
 use crate::records::entries::Removed;
 use crate::store::open::{Inner, Store};
-
-/// What lies beside a layer and beside a spool: its number, a dot, and this.
-pub(crate) const LAYER: &str = "layer";
-pub(crate) const SPOOL: &str = "sums";
-/// A file that is being written beside one.
-pub(crate) const NEW: &str = "new";
 
 /// Nanoseconds from 1970 to 2020: no clock that somebody has set shows an earlier time.
 const UNSET: i64 = 1_577_836_800_000_000_000;
@@ -49,22 +45,6 @@ pub struct Unfinished {
     pub bytes: u64,
     /// How many inodes.
     pub inodes: u64,
-}
-
-/// One thing that was left.
-#[derive(Clone, Debug)]
-pub(crate) struct Left {
-    pub(crate) what: What,
-    pub(crate) bytes: u64,
-    pub(crate) inodes: u64,
-    /// When, in nanoseconds since 1970, as the file system says.
-    pub(crate) at: i64,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum What {
-    Layer(LayerRecord),
-    Spool { blob: Digest, size: u64, origin: String },
 }
 
 /// By the number under `ingest/`. Their names are busy ones, so that nobody takes them for left-overs.
@@ -176,8 +156,8 @@ impl Inner {
                 (false, _) => continue,
             };
             let found = match beside {
-                LAYER => whole::find(&directory, number),
-                SPOOL => spool::find(&directory, number),
+                LAYER => left::find_layer(&directory, number),
+                SPOOL => spool_head::find(&directory, number),
                 _ => continue,
             };
             match found {
@@ -231,28 +211,6 @@ impl Inner {
     }
 }
 
-impl What {
-    fn beside(&self) -> &'static str {
-        match self {
-            Self::Layer(_) => LAYER,
-            Self::Spool { .. } => SPOOL,
-        }
-    }
-}
-
-/// Something could not be written, and nobody knows of which layer it was: none of those that are noted as whole is believed, not
-/// by another process either, which would find in memory what is not on the disk.
-pub(crate) fn forget_layers(root: &OwnedFd) -> std::io::Result<()> {
-    let ingest = layout::open_directory(root, layout::INGEST)?;
-    for entry in Dir::read_from(&ingest)? {
-        let entry = entry?;
-        if entry.file_name().to_bytes().ends_with(b".layer") {
-            rustix::fs::unlinkat(&ingest, entry.file_name(), AtFlags::empty())?;
-        }
-    }
-    Ok(())
-}
-
 /// Takes out what is too much, the oldest first.
 pub(crate) fn surplus(table: &mut Table) -> Table {
     let mut surplus = Table::new();
@@ -261,24 +219,4 @@ pub(crate) fn surplus(table: &mut Table) -> Table {
         surplus.extend(table.remove_entry(&oldest));
     }
     surplus
-}
-
-/// Name of the file beside one.
-pub(crate) fn beside_name(number: u64, beside: &str) -> String {
-    format!("{number}.{beside}")
-}
-
-/// When a file was last written, in nanoseconds since 1970.
-pub(crate) fn written(file: &std::fs::Metadata) -> i64 {
-    file.mtime().saturating_mul(1_000_000_000).saturating_add(file.mtime_nsec())
-}
-
-/// Reads a small file under `ingest/`, and when it was written.
-pub(crate) fn read_small(directory: &Path, name: &str, most: u64) -> std::io::Result<(Vec<u8>, i64)> {
-    use std::io::Read as _;
-    let file = std::fs::File::open(directory.join(name))?;
-    let at = written(&file.metadata()?);
-    let mut bytes = Vec::new();
-    file.take(most).read_to_end(&mut bytes)?;
-    Ok((bytes, at))
 }

@@ -2,80 +2,31 @@
 //! file system, one transaction, and the note in the shared layers. A kill between any two leaves an image that is
 //! absent and directories that the next open sweeps; a failure is undone at once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use oci::{Digest, ImageConfig};
 use redb::WriteTransaction;
 
 use crate::content::blobs::{Linked, NewBlob, named_by, release_blobs};
+use crate::disk::layer::LayerId;
+use crate::disk::reserve::RECORDS_ROOM;
+use crate::error::DbError;
 use crate::error::{CommitError, StoreError};
-use crate::images::plan::{Move, Step, has_implicit_root};
+use crate::images::image_commit::ImageCommit;
+use crate::images::image_commit::LayerSource;
+use crate::images::joins::Joins;
 use crate::images::remove::release_layers;
-use crate::ingest::layer::UnpackedLayer;
+use crate::images::step::{Move, Step, has_implicit_root};
+use crate::images::verify_digests;
 use crate::maintenance::lease::Lease;
-use crate::records::db::{DbError, Document, Records, RecordsMut};
+use crate::options::Durability;
 use crate::records::digests;
-use crate::records::entries::{BlobEntry, ImageEntry, ImageRecord, Layer, LayerEntry, LayerId};
+use crate::records::entries::{BlobEntry, ImageEntry, ImageRecord, LayerEntry};
 use crate::records::images;
-use crate::records::shares::{self, Joins};
-use crate::store::open::{Durability, Inner, Store};
-
-/// What the records of an image need beside its documents: the pages that redb copies.
-pub(crate) const RECORDS_ROOM: u64 = 1 << 20;
-
-/// Where a layer of a new image comes from.
-#[derive(Clone, Debug)]
-pub enum LayerSource {
-    /// It was found in the store, through the lease of the commit.
-    Present(Layer),
-    /// It was unpacked for this image, or for another pull at the same time. Its diff id has been verified.
-    New {
-        /// The unpacked layer.
-        layer: Arc<UnpackedLayer>,
-        /// Digest of its tar stream.
-        diff_id: Digest,
-    },
-}
-
-impl LayerSource {
-    pub(crate) fn diff_id(&self) -> &Digest {
-        match self {
-            Self::Present(layer) => &layer.diff_id,
-            Self::New { diff_id, .. } => diff_id,
-        }
-    }
-}
-
-/// An image that is to become visible.
-#[derive(Clone, Debug, Default)]
-pub struct ImageCommit {
-    /// The config's bytes. Their digest is the image id.
-    pub config: Vec<u8>,
-    /// The manifest's bytes.
-    pub manifest: Vec<u8>,
-    /// Media type under which the manifest came.
-    pub manifest_media_type: String,
-    /// The indexes by which the manifest was found, the outermost first; that one is kept. Without any, the one by which the
-    /// same manifest was found earlier stays.
-    pub indexes: Vec<Vec<u8>>,
-    /// The tag that it is to have: `name:tag`.
-    pub tag: Option<String>,
-    /// The digest by which it was found: `name@digest`, which must be that of the manifest or of one of the indexes.
-    pub repo_digest: Option<String>,
-    /// Its layers, lowest first.
-    pub layers: Vec<LayerSource>,
-    /// Blobs of its layers to keep, beside those that the store has. What the manifest does not name is not kept.
-    pub blobs: Vec<Arc<NewBlob>>,
-    /// Blobs that the manifest names and of which nobody knows whether they have its layers: they are not kept with it.
-    pub unverified_blobs: BTreeSet<Digest>,
-    /// Now, in nanoseconds since 1970. Kept only when the image is new.
-    pub created_at_unix_nanos: i64,
-    /// Whether it must be kept. A pin that the image has stays.
-    pub pinned: bool,
-    /// Anything that the caller wants to find again. Replaces what was there.
-    pub annotations: BTreeMap<String, String>,
-}
+use crate::records::shares;
+use crate::records::tables::{Document, Records, RecordsMut};
+use crate::store::open::{Inner, Store};
 
 impl Store {
     /// Makes an image visible, or gives an image that is there its new names. All layers that the store had must have
@@ -88,7 +39,7 @@ impl Store {
         check_config(&id, &commit)?;
         let tag = commit.tag.as_deref().map(images::tag_name).transpose()?;
         let repo_digest = commit.repo_digest.as_deref().map(images::digest_name).transpose()?;
-        digests::verify(&commit, repo_digest.as_deref())?;
+        verify_digests::verify(&commit, repo_digest.as_deref())?;
 
         let inner = &self.inner;
         inner.tidy_up();

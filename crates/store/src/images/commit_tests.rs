@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::*;
-use crate::store::open::OpenOptions;
+use crate::options::OpenOptions;
 use crate::tar::build::Tar;
 
 fn sources(store: &Store, lease: &Lease, tars: &[Tar]) -> (Vec<u8>, Vec<LayerSource>) {

@@ -9,16 +9,18 @@ use std::sync::Arc;
 
 use oci::Digest;
 
-use crate::check::is_of_the_medium;
+use crate::disk::layer::LayerId;
+use crate::disk::layer::Shape;
 use crate::error::StoreError;
 use crate::images::commit::{Moved, put_new_layers};
-use crate::images::plan::{Move, Step};
+use crate::images::step::{Move, Step};
 use crate::ingest::layer::{Place, UnpackedLayer};
-use crate::layers::shape::Shape;
+use crate::io_error::is_of_the_medium;
 use crate::maintenance::lease::Lease;
-use crate::records::db::{Records, RecordsMut};
-use crate::records::entries::{ImageEntry, LayerEntry, LayerId};
-use crate::store::open::{Durability, Inner, LayerFormat, Store};
+use crate::options::{Durability, LayerFormat};
+use crate::records::entries::{ImageEntry, LayerEntry};
+use crate::records::tables::{Records, RecordsMut};
+use crate::store::open::{Inner, Store};
 use crate::unpack::UnpackError;
 
 /// What became of an image's layers.

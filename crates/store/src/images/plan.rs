@@ -9,62 +9,22 @@ use std::sync::Arc;
 
 use oci::{Digest, chain_id};
 
-use crate::check::is_of_the_medium;
+use crate::disk::layer::LayerId;
+use crate::disk::layer::Shape;
 use crate::disk::layout;
 use crate::error::{CommitError, StoreError};
-use crate::images::commit::LayerSource;
+use crate::images::image_commit::LayerSource;
+use crate::images::step::Move;
+use crate::images::step::Step;
+use crate::images::step::has_implicit_root;
 use crate::ingest::layer::{Place, UnpackedLayer};
-use crate::layers::shape::{Attributes, Found, Shape};
+use crate::io_error::is_of_the_medium;
 use crate::maintenance::lease::Lease;
-use crate::records::db::Records;
-use crate::records::entries::{LayerEntry, LayerId};
+use crate::records::entries::LayerEntry;
+use crate::records::tables::Records;
 use crate::store::open::Inner;
+use crate::unpack::{Attributes, Found};
 use crate::view::Deferred;
-
-/// What becomes of one layer.
-pub(crate) enum Step {
-    /// The store has it.
-    Use(LayerId, Shape),
-    /// It comes lower down in this very image, and gets that number there; until then it is in this private directory.
-    Twin { id: LayerId, number: u64, shape: Shape },
-    /// It gets this number.
-    Move(Move),
-}
-
-impl Step {
-    pub(crate) fn id(&self) -> LayerId {
-        match self {
-            Self::Use(id, _) | Self::Twin { id, .. } => *id,
-            Self::Move(step) => step.id,
-        }
-    }
-
-    fn shape(&self) -> Shape {
-        match self {
-            Self::Use(_, shape) | Self::Twin { shape, .. } => *shape,
-            Self::Move(step) => step.layer.shape,
-        }
-    }
-
-    pub(crate) fn as_move(&self) -> Option<&Move> {
-        match self {
-            Self::Use(..) | Self::Twin { .. } => None,
-            Self::Move(step) => Some(step),
-        }
-    }
-}
-
-/// A directory that moves from `ingest/` to `layers/`.
-pub(crate) struct Move {
-    pub(crate) id: LayerId,
-    pub(crate) number: u64,
-    pub(crate) layer: Arc<UnpackedLayer>,
-    pub(crate) diff_id: Digest,
-    /// Set when its directories depend on what is below.
-    pub(crate) chain_id: Option<Digest>,
-    /// A record of the same layer whose directory is gone.
-    pub(crate) replaces: Option<LayerId>,
-}
 
 /// One layer of the image, on its way from source to step.
 struct Wanted<'a> {
@@ -80,11 +40,6 @@ impl Wanted<'_> {
     fn taken(&self) -> CommitError {
         CommitError::LayerTaken { diff_id: self.diff_id.clone(), chain_id: self.chain.clone() }
     }
-}
-
-/// Whether the layer has no entry for its root, which comes first of its implicit directories.
-pub(crate) fn has_implicit_root(layer: &UnpackedLayer) -> bool {
-    layer.outcome.implicit_dirs.first().is_some_and(Vec::is_empty)
 }
 
 impl Inner {

@@ -10,12 +10,14 @@ use oci::Digest;
 use redb::WriteTransaction;
 
 use crate::content::blobs::release_blobs;
+use crate::disk::layer::LayerId;
 use crate::disk::layout::Layout;
+use crate::error::DbError;
 use crate::error::StoreError;
 use crate::maintenance::sweep::freed;
-use crate::records::db::{DbError, Records, RecordsMut};
-use crate::records::entries::{BlobEntry, ImageEntry, LayerEntry, LayerId, MountEntry, Removed};
+use crate::records::entries::{BlobEntry, ImageEntry, LayerEntry, MountEntry, Removed};
 use crate::records::shares;
+use crate::records::tables::{Records, RecordsMut};
 use crate::store::open::{Inner, Store};
 
 /// How many images one transaction takes. It bounds the time for which nobody else can write.

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use oci::{Digest, Hasher};
 
+use crate::disk::layer::Shape;
 use crate::error::StoreError;
 use crate::ingest::layer::UnpackedLayer;
-use crate::layers::shape::Shape;
 use crate::recipe::{self, RecipeError};
 use crate::store::open::Inner;
 use crate::unpack::UnpackError;

@@ -2,7 +2,6 @@
 //! before a commit took it is deleted. Knows nothing of images; [`crate::images::commit`] moves the directory.
 
 use parking_lot::{Mutex, MutexGuard};
-use std::ffi::CString;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead};
@@ -11,18 +10,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use oci::Digest;
-use rustix::fs::{AtFlags, Mode, OFlags};
-use rustix::io::Errno;
+use rustix::fs::{Mode, OFlags};
 
-use crate::content::unfinished;
+use crate::content::private::Private;
 use crate::disk::confine::confined;
+use crate::disk::flush::NO_SYNC_FAILED;
+use crate::disk::layer::LayerId;
+use crate::disk::layer::Shape;
 use crate::disk::layout;
-use crate::disk::remove_tree;
 use crate::error::StoreError;
-use crate::layers::shape::Shape;
 use crate::maintenance::lease::Lease;
-use crate::records::entries::{LayerId, LayerStats};
-use crate::store::open::{Durability, Inner, Sharing, Store};
+use crate::options::{Durability, Sharing};
+use crate::records::entries::LayerStats;
+use crate::store::open::{Inner, Store};
 use crate::unpack::{UnpackError, UnpackOptions, UnpackOutcome};
 
 impl Store {
@@ -63,96 +63,6 @@ impl Inner {
         let directory = layout::open_directory(&self.layout.ingest, &name).map_err(failed)?;
         shape.begin(&directory).map_err(failed)?;
         Ok(LayerIngest { private, directory, shape, since, blob: None })
-    }
-
-    /// A name under `ingest/` that nobody else has. There is nothing yet.
-    pub(crate) fn private(self: &Arc<Self>) -> Private {
-        let number = self.next_ingest.fetch_add(1, Ordering::Relaxed);
-        // Before it is there, so that it is never taken for a left-over.
-        self.note_busy(&number.to_string(), true);
-        Private { inner: Arc::clone(self), number, beside: None, stays: false }
-    }
-
-    /// Notes that somebody works with this name under `ingest/`, or does so no more. What begins with it and a dot goes with it.
-    pub(crate) fn note_busy(&self, name: &str, busy: bool) {
-        let mut names = self.busy.lock();
-        if busy {
-            names.insert(name.to_owned());
-        } else {
-            names.remove(name);
-        }
-    }
-}
-
-/// A directory or a file under `ingest/` that is deleted when this goes.
-pub(crate) struct Private {
-    inner: Arc<Inner>,
-    pub(crate) number: u64,
-    /// How the name of the file ends that lies beside it, if one does.
-    beside: Option<&'static str>,
-    stays: bool,
-}
-
-impl Private {
-    /// What was left under this number, with the file beside it.
-    pub(crate) fn again(inner: &Arc<Inner>, number: u64, beside: &'static str) -> Self {
-        Self { inner: Arc::clone(inner), number, beside: Some(beside), stays: false }
-    }
-
-    pub(crate) fn inner(&self) -> Arc<Inner> {
-        Arc::clone(&self.inner)
-    }
-
-    pub(crate) fn beside(&self) -> Option<&'static str> {
-        self.beside
-    }
-
-    /// Notes that a file lies beside it, which goes first when it goes.
-    pub(crate) fn note_beside(&mut self, beside: &'static str) {
-        self.beside = Some(beside);
-    }
-
-    /// Nobody has it any more, and it stays.
-    pub(crate) fn leave(mut self) -> u64 {
-        self.stays = true;
-        self.number
-    }
-
-    /// Deletes the file beside it: what is there is no longer what that file says.
-    fn forget_beside(&mut self) {
-        let Some(beside) = self.beside.take() else { return };
-        let name = unfinished::beside_name(self.number, beside);
-        match rustix::fs::unlinkat(&self.inner.layout.ingest, name.as_str(), AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(error) => {
-                tracing::warn!(%error, name, "what says what a pull had to itself stays until the next start")
-            }
-        }
-    }
-
-    pub(crate) fn name(&self) -> String {
-        self.number.to_string()
-    }
-
-    /// An error of something that was done with it.
-    pub(crate) fn failed(&self, operation: &'static str, source: io::Error) -> StoreError {
-        StoreError::io(operation, self.inner.layout.ingest_path(self.number), source)
-    }
-}
-
-impl Drop for Private {
-    fn drop(&mut self) {
-        if self.stays {
-            return;
-        }
-        self.forget_beside();
-        let text = self.number.to_string();
-        let name = CString::new(text.as_str()).expect("digits have no zero byte");
-        if let Err(error) = remove_tree::remove_tree(self.inner.layout.ingest.as_fd(), &name) {
-            tracing::warn!(%error, number = self.number, "what a pull had to itself stays for a while");
-            self.inner.note_untidy();
-        }
-        self.inner.note_busy(&text, false);
     }
 }
 
@@ -208,7 +118,7 @@ impl LayerIngest {
         cancelled: &(dyn Fn() -> bool + Sync),
         hollow: bool,
     ) -> Result<UnpackedLayer, UnpackError> {
-        let inner = Arc::clone(&self.private.inner);
+        let inner = self.private.inner();
         let durable = inner.durability == Durability::Full && !hollow;
         let (shape, directory) = (self.shape, self.directory.as_fd());
         let mut limits = inner.limits.clone();
@@ -253,9 +163,6 @@ impl LayerIngest {
         })
     }
 }
-
-/// How many syncs have failed when none has.
-pub(crate) const NO_SYNC_FAILED: u64 = 0;
 
 /// An unpacked layer that no image has yet. Pulls that want the same layer share it. It is deleted when it goes, unless
 /// a commit took it: let it go on a thread that may block.

@@ -4,44 +4,27 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::path::Path;
 
 use oci::Digest;
 use rustix::fs::AtFlags;
-use serde::{Deserialize, Serialize};
 
-use crate::content::unfinished::{LAYER, Left, NEW, What, beside_name, read_small};
+use crate::content::left;
+use crate::content::left::LayerNote;
+use crate::content::left::What;
+use crate::content::private::Private;
+use crate::content::private::{LAYER, NEW, beside_name};
 use crate::disk::layout;
 use crate::error::StoreError;
-use crate::ingest::layer::{Private, UnpackedLayer};
-use crate::layers::shape::{Found, Shape};
+use crate::ingest::layer::UnpackedLayer;
 use crate::records::entries::LayerStats;
 use crate::store::open::Store;
-
-/// A record has no more bytes.
-const MOST_BYTES: u64 = 16 << 10;
-
-/// What lies beside the directory.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Record {
-    pub(crate) blob: Digest,
-    pub(crate) size: u64,
-    pub(crate) diff_id: Digest,
-    pub(crate) shape: Shape,
-    pub(crate) stats: LayerStats,
-    /// Of the directory: it is the same wherever a commit has moved it.
-    #[serde(default)]
-    pub(crate) inode: u64,
-    /// Where the blob came from, in the words of the image service. Records of earlier versions do not say.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub(crate) origin: String,
-}
+use crate::unpack::Found;
 
 /// A layer that was left, which nobody else has now. It is deleted with the value.
 pub struct WholeLayer {
     store: Store,
     private: Private,
-    record: Record,
+    record: LayerNote,
 }
 
 impl Store {
@@ -86,7 +69,7 @@ impl WholeLayer {
     pub fn verify(self, cancelled: &(dyn Fn() -> bool + Sync)) -> Result<Option<(UnpackedLayer, Digest)>, StoreError> {
         let Self { store, private, record } = self;
         let inner = &store.inner;
-        let Record { diff_id, shape, stats, .. } = &record;
+        let LayerNote { diff_id, shape, stats, .. } = &record;
         // What reads well may only be in memory.
         if inner.has_failed_to_write() {
             return Ok(None);
@@ -142,7 +125,7 @@ impl UnpackedLayer {
         self.with_unpatched(|private| {
             let inode = rustix::fs::statat(&private.inner().layout.ingest, private.name(), AtFlags::SYMLINK_NOFOLLOW);
             let inode = inode.map_err(|error| private.failed("look at", error.into()))?.st_ino;
-            write(private, &Record { blob, size, diff_id, shape: self.shape, stats, inode, origin })?;
+            write(private, &LayerNote { blob, size, diff_id, shape: self.shape, stats, inode, origin })?;
             private.note_beside(LAYER);
             Ok(())
         })
@@ -162,26 +145,14 @@ impl UnpackedLayer {
 fn put_back(private: Private) -> Result<(), StoreError> {
     let inner = private.inner();
     let directory = inner.layout.path.join(layout::INGEST);
-    let left = find(&directory, private.number).map_err(|error| private.failed("look at", error))?;
+    let left = left::find_layer(&directory, private.number).map_err(|error| private.failed("look at", error))?;
     inner.leave(private, left);
     Ok(())
 }
 
-fn write(private: &Private, record: &Record) -> Result<(), StoreError> {
+fn write(private: &Private, record: &LayerNote) -> Result<(), StoreError> {
     let text = serde_json::to_vec(record).expect("plain values become JSON");
     let (name, new) = (beside_name(private.number, LAYER), beside_name(private.number, NEW));
     let ingest = &private.inner().layout.ingest;
     layout::write_whole(ingest, &name, &new, &text).map_err(|error| private.failed("write the record of", error))
-}
-
-pub(crate) fn parse(bytes: &[u8]) -> io::Result<Record> {
-    Ok(serde_json::from_slice(bytes)?)
-}
-
-/// Reads the record of a directory under `ingest/`.
-pub(crate) fn find(directory: &Path, number: u64) -> io::Result<Left> {
-    let (bytes, at) = read_small(directory, &beside_name(number, LAYER), MOST_BYTES)?;
-    let record = parse(&bytes)?;
-    let (bytes, inodes) = (record.stats.disk_bytes, record.stats.inodes.saturating_add(1));
-    Ok(Left { what: What::Layer(record), bytes, inodes, at })
 }

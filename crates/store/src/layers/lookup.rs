@@ -6,12 +6,15 @@ use std::path::PathBuf;
 
 use oci::Digest;
 
+use crate::disk::layer::LayerId;
+use crate::error::DbError;
 use crate::error::StoreError;
 use crate::layers::shape::Lower;
 use crate::maintenance::lease::Lease;
-use crate::records::db::{DbError, Records};
-use crate::records::entries::{ImageRecord, Layer, LayerEntry, LayerId};
+use crate::records::entries::{ImageRecord, Layer, LayerEntry};
+use crate::records::tables::Records;
 use crate::store::open::{Inner, Store};
+use crate::view::stack::stack;
 
 impl Store {
     /// The layer with this diff id, as it is on top of the stack `chain_id` (which ends with it); leased when found. A
@@ -79,21 +82,6 @@ impl Store {
             .rebuild(directory.as_fd(), out)
             .map_err(|source| StoreError::Export { diff_id: layer.diff_id.clone(), source })
     }
-}
-
-/// What is visible of a stack of layers, lowest first.
-pub(crate) fn stack(layers: &[Layer]) -> Vec<LayerId> {
-    let mut seen = Vec::new();
-    for layer in layers.iter().rev() {
-        if !seen.contains(&layer.id) {
-            seen.push(layer.id);
-        }
-        if layer.stats.root_opaque {
-            break;
-        }
-    }
-    seen.reverse();
-    seen
 }
 
 impl Inner {

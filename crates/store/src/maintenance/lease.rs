@@ -5,7 +5,7 @@ use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crate::records::entries::LayerId;
+use crate::disk::layer::LayerId;
 use crate::store::open::Inner;
 
 /// Who holds which layer.

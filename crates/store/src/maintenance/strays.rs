@@ -6,11 +6,11 @@ use std::ffi::{CString, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 
 use crate::check::{Problem, ProblemKind};
+use crate::disk::layer::LayerId;
 use crate::disk::layout;
+use crate::disk::layout::{c_name, number};
 use crate::disk::remove_tree;
 use crate::error::StoreError;
-use crate::maintenance::sweep::{c_name, number};
-use crate::records::entries::LayerId;
 use crate::store::open::Inner;
 
 impl Inner {

@@ -5,19 +5,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsString};
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStringExt;
 use std::sync::atomic::Ordering;
 
 use oci::Digest;
 use redb::WriteTransaction;
 
 use crate::content::blobs::drop_record;
+use crate::disk::layer::LayerId;
 use crate::disk::layout;
+use crate::disk::layout::c_name;
+use crate::disk::layout::number;
 use crate::disk::remove_tree;
+use crate::error::DbError;
 use crate::error::StoreError;
-use crate::records::db::{DbError, Records, RecordsMut};
-use crate::records::entries::{BlobEntry, LayerEntry, LayerId, Removed};
+use crate::records::entries::{BlobEntry, LayerEntry, Removed};
 use crate::records::shares;
+use crate::records::tables::{Records, RecordsMut};
 use crate::store::open::Inner;
 
 /// What the records of a store that was opened say.
@@ -363,13 +366,4 @@ fn drop_untrusted(transaction: &WriteTransaction, boot: &str) -> Result<(), DbEr
         }
     }
     Ok(())
-}
-
-/// The number that a directory is named by.
-pub(crate) fn number(name: &OsString) -> Option<u64> {
-    name.to_str()?.parse().ok()
-}
-
-pub(crate) fn c_name(name: OsString) -> CString {
-    CString::new(name.into_vec()).expect("file names have no zero byte")
 }

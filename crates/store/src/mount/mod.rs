@@ -24,12 +24,14 @@ use rustix::fs::{AtFlags, CWD, Mode};
 use rustix::mount::UnmountFlags;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::disk::layer::LayerId;
 use crate::disk::layout::EMPTY;
+use crate::disk::privilege::is_privileged;
 use crate::error::StoreError;
 use crate::layers::shape::Lower;
-use crate::records::db::{Records, RecordsMut};
-use crate::records::entries::{ImageRecord, LayerId, MountEntry};
-use crate::store::open::{Inner, Store, is_privileged};
+use crate::records::entries::{ImageRecord, MountEntry};
+use crate::records::tables::{Records, RecordsMut};
+use crate::store::open::{Inner, Store};
 use crate::view::Stack;
 use image_file::ImageFailure;
 use mountinfo::Mount;

@@ -17,8 +17,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use redb::StorageBackend;
 
-use crate::disk::reserve::{Reserve, is_full};
+use crate::disk::reserve::Reserve;
 use crate::disk::young::Youth;
+use crate::io_error::is_full;
 
 /// A file that can fall back on the reserve. Clones are one.
 #[derive(Clone, Debug)]

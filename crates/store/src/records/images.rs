@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use oci::{Digest, Reference};
 
+use crate::error::DbError;
 use crate::error::StoreError;
-use crate::records::db::{DbError, Document, Records, RecordsMut};
 use crate::records::entries::{ImageEntry, ImageRecord};
+use crate::records::tables::{Document, Records, RecordsMut};
 use crate::store::open::{Inner, Store};
 
 impl Store {

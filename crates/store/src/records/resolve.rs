@@ -3,10 +3,11 @@
 
 use oci::{Digest, Reference};
 
+use crate::error::DbError;
 use crate::error::ResolveError;
-use crate::records::db::{DbError, Records};
 use crate::records::entries::ImageRecord;
 use crate::records::images;
+use crate::records::tables::Records;
 use crate::store::open::Store;
 
 /// Fewer digits than this are no id.

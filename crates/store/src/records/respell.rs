@@ -5,8 +5,9 @@
 
 use oci::{Digest, Reference};
 
+use crate::error::DbError;
 use crate::error::StoreError;
-use crate::records::db::{DbError, Records, RecordsMut};
+use crate::records::tables::{Records, RecordsMut};
 use crate::store::open::Inner;
 
 impl Inner {
@@ -64,8 +65,9 @@ fn respell(transaction: &impl RecordsMut) -> Result<usize, DbError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::images::commit::ImageCommit;
-    use crate::store::open::{OpenOptions, Store};
+    use crate::images::image_commit::ImageCommit;
+    use crate::options::OpenOptions;
+    use crate::store::open::Store;
 
     /// Records a name as it is written, as an earlier version did.
     fn name_as_before(store: &Store, id: &Digest, name: &str) {

@@ -15,18 +15,22 @@ use rustix::fs::Mode;
 use super::choice::NewLayers;
 use crate::content::unfinished;
 use crate::disk::flush::Flusher;
+use crate::disk::flush::NO_SYNC_FAILED;
 use crate::disk::ground::{self, Ground};
+use crate::disk::layer::LayerId;
+use crate::disk::layer::Shape;
 use crate::disk::layout::{self, Layout};
 use crate::disk::lock::{Holder, LockError, StoreLock};
+use crate::disk::privilege::is_privileged;
 use crate::disk::reserve::Reserve;
 use crate::disk::young::{self, Age, Youth};
 use crate::error::{OpenError, StoreError};
-use crate::ingest::layer::NO_SYNC_FAILED;
-use crate::layers::shape::Shape;
 use crate::maintenance::lease::{Lease, LeaseTable};
 use crate::mount::{points, probe};
+use crate::options::Durability;
+use crate::options::OpenOptions;
+use crate::options::Sharing;
 use crate::records::db::Db;
-use crate::records::entries::LayerId;
 use crate::unpack::Limits;
 
 /// The version of the layout and of the records. A greater one is refused, a smaller one is migrated.
@@ -51,81 +55,6 @@ const BESIDE_A_STORE: [&str; 6] = [points::DIRECTORY, "image_manager", "image_gc
 /// So many seconds after it was last changed a file is on the disk, as Linux has it by default: 30 until it is old enough,
 /// and 5 until somebody looks.
 const SETTLED_BY_ITSELF: u64 = 60;
-
-/// How sure a committed image is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// The files are on the disk before the image is visible: one `syncfs` for each image.
-    #[default]
-    Full,
-    /// The files are left to the page cache. After a crash of the machine (not of the process), images that were
-    /// committed and not yet settled are dropped. What settles them is the clean end of an agent, an end a minute after
-    /// the last change of the records, and an open with full durability.
-    Relaxed,
-}
-
-/// Whether files that several layers have are stored once. Only layers that were unpacked while it was on take part.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sharing {
-    /// Every layer has its own.
-    #[default]
-    Off,
-    /// They share their blocks, on a file system that can (btrfs, XFS); attributes stay each file's own.
-    Reflink,
-    /// They are links to one inode, where owner, mode, time and extended attributes are the same as well.
-    Hardlink,
-}
-
-/// What a layer is made into when it is unpacked. Layers that are there stay what they are: a store holds both.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LayerFormat {
-    /// What serves best here, as the store finds out: [`Store::new_layers`] says what that is.
-    #[default]
-    Auto,
-    /// One EROFS file.
-    Erofs,
-    /// A directory tree.
-    Dir,
-}
-
-/// How to open a store.
-#[derive(Clone, Debug)]
-pub struct OpenOptions {
-    /// Where this process answers; written into the lock file for others to find.
-    pub agent_socket: Option<PathBuf>,
-    /// How sure a commit is.
-    pub durability: Durability,
-    /// What one layer may hold at most.
-    pub limits: Limits,
-    /// Whether owners, devices and `trusted.*` attributes can be set. `None`: they can as user 0 of the machine.
-    pub privileged: Option<bool>,
-    /// Size of the file that is given up when the disk is full, so that removal always works.
-    pub reserve_bytes: u64,
-    /// Whether files that several layers have are stored once.
-    pub sharing: Sharing,
-    /// What layers are made into.
-    pub layer_format: LayerFormat,
-    /// This boot of the machine, by whatever name. `None`: as the kernel names it. What was not synced is trusted within one.
-    pub boot: Option<String>,
-    /// Since when (nanoseconds since 1970) what pulls left that came to no end is kept for later ones. `None`: nothing is.
-    pub unfinished_since: Option<i64>,
-}
-
-impl Default for OpenOptions {
-    fn default() -> Self {
-        Self {
-            agent_socket: None,
-            durability: Durability::Full,
-            limits: Limits::default(),
-            privileged: None,
-            reserve_bytes: 8 << 20,
-            sharing: Sharing::Off,
-            layer_format: LayerFormat::Auto,
-            boot: None,
-            unfinished_since: None,
-        }
-    }
-}
 
 /// A store of images and layers. Clones share it; the last one that goes gives the lock back. Every operation blocks.
 #[derive(Clone, Debug)]
@@ -401,15 +330,6 @@ fn discard_unfinished(layout: &Layout) -> Result<(), OpenError> {
     }
 }
 
-/// User 0 of the machine, not of a user namespace that maps few users and may make no devices.
-pub(crate) fn is_privileged() -> bool {
-    if !rustix::process::geteuid().is_root() {
-        return false;
-    }
-    let map = std::fs::read_to_string("/proc/self/uid_map");
-    map.is_ok_and(|map| map.split_whitespace().eq(["0", "0", "4294967295"]))
-}
-
 /// Whether the machine has stopped while the store was young.
 fn is_torn(root: &Path, boot: &str) -> io::Result<bool> {
     let root = OwnedFd::from(std::fs::File::open(root)?);
@@ -449,7 +369,7 @@ fn boot_id() -> io::Result<String> {
 impl Inner {
     /// Whether the layer's tree is there and may be used.
     pub(crate) fn has_layer(&self, id: LayerId) -> bool {
-        !self.damaged.read().contains(&id) && self.layout.has_layer(id)
+        !self.damaged.read().contains(&id) && Shape::is_there(&self.layout.layers, id)
     }
 
     /// From now on nobody uses these layers.
@@ -503,7 +423,7 @@ impl Inner {
         let synced = self.sync_file_system();
         if synced.is_err() {
             self.failed_syncs.fetch_add(1, Ordering::AcqRel);
-            if let Err(error) = unfinished::forget_layers(&self.layout.root) {
+            if let Err(error) = layout::forget_layers(&self.layout.root) {
                 tracing::warn!(%error, "what says that layers are whole stays, although something could not be written");
             }
         }

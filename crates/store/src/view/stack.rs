@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use oci::{Digest, Document};
 use serde::{Deserialize, Serialize};
 
+use crate::disk::layer::LayerId;
+use crate::disk::layer::Shape;
 use crate::error::{ResolveError, StoreError};
-use crate::layers::lookup::stack;
-use crate::layers::shape::Shape;
 use crate::maintenance::lease::Lease;
 use crate::recipe;
-use crate::records::db::Records;
-use crate::records::entries::{ImageRecord, Layer, LayerId};
+use crate::records::entries::{ImageRecord, Layer};
+use crate::records::tables::Records;
 use crate::store::open::Store;
 
 /// The layers of one image in the order in which they hide each other, or a single layer.
@@ -101,6 +101,21 @@ impl Stack {
         let layers = stack(layers).iter().rev().filter_map(of).map(StackLayer::of).collect();
         Self { image: Some(image), layers, owners_on_disk }
     }
+}
+
+/// What is visible of a stack of layers, lowest first.
+pub(crate) fn stack(layers: &[Layer]) -> Vec<LayerId> {
+    let mut seen = Vec::new();
+    for layer in layers.iter().rev() {
+        if !seen.contains(&layer.id) {
+            seen.push(layer.id);
+        }
+        if layer.stats.root_opaque {
+            break;
+        }
+    }
+    seen.reverse();
+    seen
 }
 
 impl StackLayer {

@@ -17,12 +17,15 @@ use rustix::fs::{AtFlags, FallocateFlags, OFlags};
 use rustix::io::Errno;
 
 use super::clone_range::clone_range;
-use super::{LIST, MOST, Own, Saved, list};
-use crate::ingest::share::{Key, Listed, Object};
+use super::{MOST, Own, Saved};
+use crate::disk::layer::LayerId;
+use crate::disk::usage::bytes_on_disk;
+use crate::layers::file_list;
+use crate::layers::file_list::LIST;
+use crate::layers::file_list::{Key, Listed, Object};
+use crate::options::Sharing;
 use crate::recipe;
-use crate::records::accounting::bytes_on_disk;
-use crate::records::entries::LayerId;
-use crate::store::open::{Inner, Sharing};
+use crate::store::open::Inner;
 use crate::unpack::{IMAGE, UnpackError};
 
 /// Bytes of a block.
@@ -116,7 +119,7 @@ impl Inner {
         let cloned = saved.bytes > 0;
         listed.push(whole(IMAGE, bytes().map_err(|error| failed(IMAGE, error.into()))?, None, cloned));
         listed.extend(own.into_iter().map(|own| own.listed));
-        list::write(layer, &listed).map_err(|error| failed(LIST, error))?;
+        file_list::write(layer, &listed).map_err(|error| failed(LIST, error))?;
         let list = bytes_on_disk(|| rustix::fs::statat(layer, LIST, AtFlags::SYMLINK_NOFOLLOW));
         saved.list_bytes = list.map_err(|error| failed(LIST, error.into()))?;
         Ok(saved)
@@ -256,8 +259,9 @@ impl Inner {
             return Ok(None);
         }
         // By whose name it is counted, and whether it can be.
-        let listed =
-            list::read(directory.as_fd())?.map_while(Result::ok).find(|listed| listed.path == there.as_bytes());
+        let listed = file_list::read_list(directory.as_fd())?
+            .map_while(Result::ok)
+            .find(|listed| listed.path == there.as_bytes());
         let Some(object) = listed.filter(|listed| !listed.cloned).map(|listed| listed.object(found.layer)) else {
             return Ok(None);
         };

@@ -8,7 +8,6 @@
 
 mod clone_range;
 mod image;
-mod list;
 mod same;
 
 use std::collections::BTreeMap;
@@ -18,12 +17,17 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 
-pub(crate) use list::{FILE as LIST, Key, Listed, Object, read as read_list};
-
+use crate::disk::layer::LayerId;
 use crate::disk::layout::{FS, INGEST};
-use crate::records::accounting::bytes_on_disk;
-use crate::records::entries::LayerId;
-use crate::store::open::{Inner, Sharing};
+use crate::disk::usage::bytes_on_disk;
+use crate::layers::file_list;
+use crate::layers::file_list::Key;
+use crate::layers::file_list::LIST;
+use crate::layers::file_list::Listed;
+use crate::layers::file_list::Object;
+use crate::layers::file_list::read_list;
+use crate::options::Sharing;
+use crate::store::open::Inner;
 use crate::unpack::{Beneath, UnpackError};
 
 /// Files of fewer bytes are left alone. One block: what is smaller takes no less when it is shared, beside its inode.
@@ -93,7 +97,7 @@ impl Inner {
             }
         }
         let listed: Vec<Listed> = own.into_iter().map(|file| file.listed).collect();
-        list::write(layer, &listed).map_err(|error| failed(LIST, error))?;
+        file_list::write(layer, &listed).map_err(|error| failed(LIST, error))?;
         let list = bytes_on_disk(|| rustix::fs::statat(layer, LIST, AtFlags::SYMLINK_NOFOLLOW));
         saved.list_bytes = list.map_err(|error| failed(LIST, error.into()))?;
         Ok(saved)
@@ -104,7 +108,7 @@ impl Inner {
         if own.is_empty() {
             return;
         }
-        let rows = match self.db.read(crate::records::db::Records::layer_rows) {
+        let rows = match self.db.read(crate::records::tables::Records::layer_rows) {
             Ok(rows) => rows,
             Err(error) => return tracing::warn!(?error, "no files are shared: the layers cannot be listed"),
         };

@@ -9,8 +9,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 
-use crate::layers::shape::{Attributes, Below, Found};
 use crate::tar::shown;
+use crate::unpack::{Attributes, Below, Found};
 
 use super::super::whiteout::OPAQUE;
 use super::beneath::Beneath;
