@@ -6,8 +6,7 @@ use std::fs::File;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileExt as _;
 
-use crate::content::left;
-use crate::content::spool;
+use crate::content::{left, spool};
 use crate::disk::layer::Shape;
 use crate::tar::{Entry, Kind, Limits, Reader};
 use crate::unpack::{UnpackOptions, unpack_image};

@@ -8,8 +8,7 @@ use crate::disk::layer::LayerId;
 use crate::error::DbError;
 use crate::records::entries::{BlobEntry, ImageEntry, LayerEntry, Totals, encode};
 use crate::records::share::Share;
-use crate::records::tables::RecordsMut;
-use crate::records::tables::{BLOBS, BY_CHAIN_ID, BY_DIFF_ID, DOCUMENTS, IMAGES, LAYERS, SHARES};
+use crate::records::tables::{BLOBS, BY_CHAIN_ID, BY_DIFF_ID, DOCUMENTS, IMAGES, LAYERS, RecordsMut, SHARES};
 
 /// A change that puts something right.
 pub(super) enum Fix {

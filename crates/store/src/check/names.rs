@@ -11,8 +11,7 @@ use super::records::Examiner;
 use crate::disk::layer::LayerId;
 use crate::error::DbError;
 use crate::records::entries::{ImageEntry, LayerEntry};
-use crate::records::tables::Records;
-use crate::records::tables::{BY_CHAIN_ID, BY_DIFF_ID, NAMES};
+use crate::records::tables::{BY_CHAIN_ID, BY_DIFF_ID, NAMES, Records};
 
 impl<R: Records> Examiner<'_, R> {
     pub(super) fn names(&mut self) -> Result<(), DbError> {

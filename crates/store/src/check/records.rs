@@ -13,8 +13,7 @@ use crate::disk::layer::LayerId;
 use crate::error::DbError;
 use crate::records::entries::{BlobEntry, ImageEntry, LayerEntry, Totals};
 use crate::records::share::{Set, Share};
-use crate::records::tables::{DOCUMENTS, IMAGES};
-use crate::records::tables::{Document, Records};
+use crate::records::tables::{DOCUMENTS, Document, IMAGES, Records};
 
 /// What came out.
 #[derive(Default)]

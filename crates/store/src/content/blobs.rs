@@ -6,6 +6,7 @@ use std::ffi::CString;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write as _};
+use std::sync::Arc;
 
 use oci::{Digest, Document, Manifest};
 use redb::WriteTransaction;
@@ -16,21 +17,17 @@ use crate::content::private::Private;
 use crate::content::spool;
 use crate::disk::layout::BLOBS;
 use crate::disk::usage::bytes_on_disk;
-use crate::error::DbError;
-use crate::error::StoreError;
+use crate::error::{DbError, StoreError};
 use crate::options::Durability;
 use crate::records::entries::{BlobEntry, ImageEntry};
 use crate::records::tables::{Records, RecordsMut};
-use crate::store::open::{Inner, Store};
+use crate::store::open::Inner;
 
-impl Store {
+impl Inner {
     /// A private file for a blob that is on its way, or nothing where the store has that blob. The file vanishes with the
     /// value, unless a commit took it.
-    ///
-    /// # Errors
-    /// The file could not be made, or the database could not be read.
-    pub fn new_blob(&self, digest: &Digest, size: u64) -> Result<Option<BlobIngest>, StoreError> {
-        let inner = &self.inner;
+    pub(crate) fn new_blob(self: &Arc<Self>, digest: &Digest, size: u64) -> Result<Option<BlobIngest>, StoreError> {
+        let inner = self;
         let recorded = inner.db.read(|records| Ok::<_, StoreError>(records.blob(digest)?))?;
         if recorded.is_some_and(|entry| entry.size == size && inner.has_blob(&entry)) {
             return Ok(None);
@@ -44,27 +41,21 @@ impl Store {
     }
 
     /// A kept blob, for reading, and its size. What is read must be verified: files get damaged.
-    ///
-    /// # Errors
-    /// The database could not be read, or the file could not be opened. A file that is gone is no error.
-    pub fn open_blob(&self, digest: &Digest) -> Result<Option<(File, u64)>, StoreError> {
-        let recorded = self.inner.db.read(|records| Ok::<_, StoreError>(records.blob(digest)?))?;
+    pub(crate) fn open_kept_blob(&self, digest: &Digest) -> Result<Option<(File, u64)>, StoreError> {
+        let recorded = self.db.read(|records| Ok::<_, StoreError>(records.blob(digest)?))?;
         let Some(entry) = recorded else { return Ok(None) };
-        match self.inner.open_blob(entry.number) {
+        match self.open_blob(entry.number) {
             Ok(file) => Ok(Some((file, entry.size))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(StoreError::io("open", self.inner.layout.blob_path(entry.number), error)),
+            Err(error) => Err(StoreError::io("open", self.layout.blob_path(entry.number), error)),
         }
     }
 
     /// Drops a kept blob that was found damaged. The images that have it keep everything else.
-    ///
-    /// # Errors
-    /// The database could not be written, or the file not be deleted.
-    pub fn drop_blob(&self, digest: &Digest) -> Result<(), StoreError> {
-        let _deleting = self.inner.deleting.read();
-        let dropped = self.inner.db.write(|transaction| Ok::<_, StoreError>(drop_record(transaction, digest)?))?;
-        self.inner.delete_blobs(dropped.iter().map(|entry| entry.number))
+    pub(crate) fn drop_blob(self: &Arc<Self>, digest: &Digest) -> Result<(), StoreError> {
+        let _deleting = self.deleting.read();
+        let dropped = self.db.write(|transaction| Ok::<_, StoreError>(drop_record(transaction, digest)?))?;
+        self.delete_blobs(dropped.iter().map(|entry| entry.number))
     }
 }
 

@@ -7,18 +7,17 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
 
 use oci::{Algorithm, Digest};
 use rustix::fs::{Mode, OFlags};
 
 use crate::content::left::What;
-use crate::content::private::Private;
-use crate::content::private::{NEW, SPOOL, beside_name};
-use crate::content::spool_head;
-use crate::content::spool_head::Head;
+use crate::content::private::{NEW, Private, SPOOL, beside_name};
+use crate::content::spool_head::{self, Head};
 use crate::disk::layout;
 use crate::error::StoreError;
-use crate::store::open::Store;
+use crate::store::open::Inner;
 
 /// No piece is longer, and none that was written by another program is believed to be.
 const LONGEST: usize = 4 << 20;
@@ -47,14 +46,17 @@ pub(crate) struct Back<L> {
     whole: bool,
 }
 
-impl Store {
+impl Inner {
     /// Begins a spool with byte `begin` of a blob that comes from `origin`.
-    ///
-    /// # Errors
-    /// Its files could not be made.
-    pub fn new_spool(&self, blob: &Digest, size: u64, begin: u64, origin: &str) -> Result<Spool, StoreError> {
-        let mut private = self.inner.private();
-        let ingest = &self.inner.layout.ingest;
+    pub(crate) fn new_spool(
+        self: &Arc<Self>,
+        blob: &Digest,
+        size: u64,
+        begin: u64,
+        origin: &str,
+    ) -> Result<Spool, StoreError> {
+        let mut private = self.private();
+        let ingest = &self.layout.ingest;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let create = |name: &str| rustix::fs::openat(ingest, name, flags, Mode::RUSR | Mode::WUSR).map(File::from);
         let data = create(&private.name()).map_err(|error| private.failed("create", error.into()))?;
@@ -68,11 +70,8 @@ impl Store {
 
     /// The part of this blob that was left, if one was, and `may` says yes to its origin. What can be read back of it is to
     /// be seen.
-    ///
-    /// # Errors
-    /// It is there and cannot be opened. It is gone then.
-    pub fn take_spool(
-        &self,
+    pub(crate) fn take_spool(
+        self: &Arc<Self>,
         blob: &Digest,
         size: u64,
         may: &dyn Fn(&str) -> bool,
@@ -81,7 +80,7 @@ impl Store {
             What::Spool { blob: of, size: long, origin } if of == blob && *long == size && may(origin) => Some(()),
             _ => None,
         };
-        let Some((private, ())) = self.inner.take_left(fits) else { return Ok(None) };
+        let Some((private, ())) = self.take_left(fits) else { return Ok(None) };
         Spool::again(private).map(Some)
     }
 }

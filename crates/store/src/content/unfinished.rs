@@ -6,27 +6,22 @@
 //! It is counted, and is the first to go: by age, by number, or all of it when somebody needs the space. [`crate::maintenance::sweep`] finds
 //! it again when the store is opened; the image service asks for it, and says what is to be left.
 
-use parking_lot::MutexGuard;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsString};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use oci::Digest;
+use parking_lot::MutexGuard;
 use rustix::fs::{AtFlags, Timespec, Timestamps, utimensat};
 
-use crate::content::left;
-use crate::content::left::Left;
-use crate::content::left::What;
-use crate::content::private::Private;
-use crate::content::private::beside_name;
-use crate::content::private::{LAYER, SPOOL};
+use crate::content::left::{self, Left, What};
+use crate::content::private::{LAYER, Private, SPOOL, beside_name};
 use crate::content::spool_head;
 use crate::disk::flush::NO_SYNC_FAILED;
-use crate::disk::layout;
-use crate::disk::layout::number;
+use crate::disk::layout::{self, number};
 use crate::records::entries::Removed;
-use crate::store::open::{Inner, Store};
+use crate::store::open::Inner;
 
 /// Nanoseconds from 1970 to 2020: no clock that somebody has set shows an earlier time.
 const UNSET: i64 = 1_577_836_800_000_000_000;
@@ -50,11 +45,10 @@ pub struct Unfinished {
 /// By the number under `ingest/`. Their names are busy ones, so that nobody takes them for left-overs.
 pub(crate) type Table = BTreeMap<u64, Left>;
 
-impl Store {
+impl Inner {
     /// What there is. Nothing is measured here.
-    #[must_use]
-    pub fn unfinished(&self) -> Unfinished {
-        self.inner.left().values().fold(Unfinished::default(), |sum, left| Unfinished {
+    pub(crate) fn unfinished(&self) -> Unfinished {
+        self.left().values().fold(Unfinished::default(), |sum, left| Unfinished {
             layers: sum.layers + u64::from(matches!(left.what, What::Layer(_))),
             blobs: sum.blobs + u64::from(matches!(left.what, What::Spool { .. })),
             // A record says what it likes.
@@ -65,23 +59,22 @@ impl Store {
 
     /// What time it is, in nanoseconds since 1970, for what was left while the clock showed another one: with what is of the future,
     /// and with what is of a time before any clock was set, it begins to grow old now.
-    pub fn note_clock(&self, now: i64) {
-        let mut table = self.inner.left();
+    pub(crate) fn note_clock(&self, now: i64) {
+        let mut table = self.left();
         for (number, left) in table.iter_mut().filter(|(_, left)| left.at > now || (left.at < UNSET && now >= UNSET)) {
             left.at = now;
             let time = Timespec { tv_sec: now.div_euclid(1_000_000_000), tv_nsec: now.rem_euclid(1_000_000_000) };
             let times = Timestamps { last_access: time, last_modification: time };
             let name = beside_name(*number, left.what.beside());
-            if let Err(error) = utimensat(&self.inner.layout.ingest, name, &times, AtFlags::SYMLINK_NOFOLLOW) {
+            if let Err(error) = utimensat(&self.layout.ingest, name, &times, AtFlags::SYMLINK_NOFOLLOW) {
                 tracing::debug!(%error, number, "the age of what a pull left is not written down");
             }
         }
     }
 
     /// The origins of everything that is left of this blob, as its pulls named them.
-    #[must_use]
-    pub fn origins_of_unfinished(&self, blob: &Digest) -> BTreeSet<String> {
-        let table = self.inner.left();
+    pub(crate) fn origins_of_unfinished(&self, blob: &Digest) -> BTreeSet<String> {
+        let table = self.left();
         let of_blob = table.values().filter_map(|left| match &left.what {
             What::Layer(record) => (record.blob == *blob).then(|| record.origin.clone()),
             What::Spool { blob: of, origin, .. } => (of == blob).then(|| origin.clone()),
@@ -91,14 +84,14 @@ impl Store {
 
     /// Deletes what was left before this time (nanoseconds since 1970), or all of it. What a pull has taken up is not among it.
     /// Needs no free space.
-    pub fn drop_unfinished(&self, before: Option<i64>) -> Removed {
+    pub(crate) fn drop_unfinished(self: &Arc<Self>, before: Option<i64>) -> Removed {
         let goes = |left: &Left| before.is_none_or(|before| left.at < before);
         let gone: Table = {
-            let mut table = self.inner.left();
+            let mut table = self.left();
             let numbers: Vec<u64> = table.iter().filter(|(_, left)| goes(left)).map(|(number, _)| *number).collect();
             numbers.into_iter().filter_map(|number| table.remove_entry(&number)).collect()
         };
-        self.inner.delete_left(gone)
+        self.delete_left(gone)
     }
 }
 

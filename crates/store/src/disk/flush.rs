@@ -1,12 +1,12 @@
 //! [`Flusher`]: has what layers leave in the page cache written to the disk while more of them comes, so that the sync of a
 //! durable commit waits for little. It promises nothing: the commit syncs all the same. The ingest tells it what was written.
 
-use parking_lot::Mutex;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
+use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
 
 use crate::disk::layout::forget_layers;

@@ -2,14 +2,15 @@
 //! transaction of a removal. Deleting must never need free space. Knows nothing of the database; [`crate::records::backend`]
 //! calls [`Reserve::give_up`] when a write finds no space, commits call [`Reserve::ensure`] first.
 
-use crate::io_error::is_full;
-use parking_lot::Mutex;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use parking_lot::Mutex;
 use rustix::fs::FallocateFlags;
+
+use crate::io_error::is_full;
 
 /// What the records of an image need beside its documents: the pages that redb copies.
 pub(crate) const RECORDS_ROOM: u64 = 1 << 20;

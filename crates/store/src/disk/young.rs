@@ -12,8 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::disk::layout::c_name;
-use crate::disk::layout::{self, BLOBS, INGEST, LAYERS, Layout};
+use crate::disk::layout::{self, BLOBS, INGEST, LAYERS, Layout, c_name};
 use crate::disk::remove_tree;
 use crate::options::Durability;
 

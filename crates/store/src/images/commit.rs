@@ -11,37 +11,34 @@ use redb::WriteTransaction;
 use crate::content::blobs::{Linked, NewBlob, named_by, release_blobs};
 use crate::disk::layer::LayerId;
 use crate::disk::reserve::RECORDS_ROOM;
-use crate::error::DbError;
-use crate::error::{CommitError, StoreError};
-use crate::images::image_commit::ImageCommit;
-use crate::images::image_commit::LayerSource;
+use crate::error::{CommitError, DbError, StoreError};
+use crate::images::image_commit::{ImageCommit, LayerSource};
 use crate::images::joins::Joins;
 use crate::images::remove::release_layers;
 use crate::images::step::{Move, Step, has_implicit_root};
 use crate::images::verify_digests;
 use crate::maintenance::lease::Lease;
 use crate::options::Durability;
-use crate::records::digests;
 use crate::records::entries::{BlobEntry, ImageEntry, ImageRecord, LayerEntry};
-use crate::records::images;
-use crate::records::shares;
 use crate::records::tables::{Document, Records, RecordsMut};
-use crate::store::open::{Inner, Store};
+use crate::records::{digests, images, shares};
+use crate::store::open::Inner;
 
-impl Store {
+impl Inner {
     /// Makes an image visible, or gives an image that is there its new names. All layers that the store had must have
     /// been found through `lease`.
-    ///
-    /// # Errors
-    /// See [`CommitError`]. The store is then as it was before.
-    pub fn commit_image(&self, lease: &Lease, commit: ImageCommit) -> Result<ImageRecord, CommitError> {
+    pub(crate) fn commit_image(
+        self: &Arc<Self>,
+        lease: &Lease,
+        commit: ImageCommit,
+    ) -> Result<ImageRecord, CommitError> {
         let id = Digest::sha256(&commit.config);
         check_config(&id, &commit)?;
         let tag = commit.tag.as_deref().map(images::tag_name).transpose()?;
         let repo_digest = commit.repo_digest.as_deref().map(images::digest_name).transpose()?;
         verify_digests::verify(&commit, repo_digest.as_deref())?;
 
-        let inner = &self.inner;
+        let inner = self;
         inner.tidy_up();
         let mut next_layer = inner.commit.lock();
         // On a disk that is nearly full, what is left is for removals.

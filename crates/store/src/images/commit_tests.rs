@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::*;
 use crate::options::OpenOptions;
+use crate::store::open::Store;
 use crate::tar::build::Tar;
 
 fn sources(store: &Store, lease: &Lease, tars: &[Tar]) -> (Vec<u8>, Vec<LayerSource>) {

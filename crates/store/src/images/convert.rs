@@ -9,8 +9,7 @@ use std::sync::Arc;
 
 use oci::Digest;
 
-use crate::disk::layer::LayerId;
-use crate::disk::layer::Shape;
+use crate::disk::layer::{LayerId, Shape};
 use crate::error::StoreError;
 use crate::images::commit::{Moved, put_new_layers};
 use crate::images::step::{Move, Step};
@@ -20,7 +19,7 @@ use crate::maintenance::lease::Lease;
 use crate::options::{Durability, LayerFormat};
 use crate::records::entries::{ImageEntry, LayerEntry};
 use crate::records::tables::{Records, RecordsMut};
-use crate::store::open::{Inner, Store};
+use crate::store::open::Inner;
 use crate::unpack::UnpackError;
 
 /// What became of an image's layers.
@@ -72,25 +71,22 @@ struct New {
     layer: Arc<UnpackedLayer>,
 }
 
-impl Store {
+impl Inner {
     /// Converts the layers of an image to `to`, for all images that have them; `Auto` is what new layers are made into. The
     /// space for both shapes of the image's layers must be there.
-    ///
-    /// # Errors
-    /// See [`ConvertError`]. The image is whole and as it was then.
-    pub fn convert_image(
-        &self,
+    pub(crate) fn convert_image(
+        self: &Arc<Self>,
         image: &Digest,
         to: LayerFormat,
         cancelled: &(dyn Fn() -> bool + Sync),
     ) -> Result<Conversion, ConvertError> {
-        let inner = &self.inner;
+        let inner = self;
         let to = match to {
             LayerFormat::Auto => inner.shape,
             LayerFormat::Erofs => Shape::Erofs,
             LayerFormat::Dir => Shape::Dir,
         };
-        let lease = self.lease();
+        let lease = Lease::new(Arc::clone(self));
         let mut done = Conversion::default();
         let mut new = Vec::new();
         let mounted = inner.mounted_layers()?;

@@ -9,14 +9,11 @@ use std::sync::Arc;
 
 use oci::{Digest, chain_id};
 
-use crate::disk::layer::LayerId;
-use crate::disk::layer::Shape;
+use crate::disk::layer::{LayerId, Shape};
 use crate::disk::layout;
 use crate::error::{CommitError, StoreError};
 use crate::images::image_commit::LayerSource;
-use crate::images::step::Move;
-use crate::images::step::Step;
-use crate::images::step::has_implicit_root;
+use crate::images::step::{Move, Step, has_implicit_root};
 use crate::ingest::layer::{Place, UnpackedLayer};
 use crate::io_error::is_of_the_medium;
 use crate::maintenance::lease::Lease;

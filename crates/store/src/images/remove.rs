@@ -12,13 +12,12 @@ use redb::WriteTransaction;
 use crate::content::blobs::release_blobs;
 use crate::disk::layer::LayerId;
 use crate::disk::layout::Layout;
-use crate::error::DbError;
-use crate::error::StoreError;
+use crate::error::{DbError, StoreError};
 use crate::maintenance::sweep::freed;
 use crate::records::entries::{BlobEntry, ImageEntry, LayerEntry, MountEntry, Removed};
 use crate::records::shares;
 use crate::records::tables::{Records, RecordsMut};
-use crate::store::open::{Inner, Store};
+use crate::store::open::Inner;
 
 /// How many images one transaction takes. It bounds the time for which nobody else can write.
 const BATCH: usize = 64;
@@ -49,29 +48,25 @@ impl Gone {
 /// Numbers of layers and of blobs whose files are to go.
 type Files = (Vec<LayerId>, Vec<u64>);
 
-impl Store {
+impl Inner {
     /// Removes an image with all its names. What it alone had is deleted when this returns. An image that is not there
     /// frees nothing.
-    ///
-    /// # Errors
-    /// [`StoreError::InUse`] when it is mounted, or disk and database errors. After an error of the disk the image is gone
-    /// all the same, and what remained is deleted later: by the next operation that finds nothing in its way, at the latest by the next open.
-    pub fn remove_image(&self, id: &Digest) -> Result<Removed, StoreError> {
+    pub(crate) fn remove_image(&self, id: &Digest) -> Result<Removed, StoreError> {
         self.remove_images(std::slice::from_ref(id)).swap_remove(0)
     }
 
     /// Removes images as [`Store::remove_image`] does each, many in one transaction. One that cannot be removed does not
     /// keep the others. Answers in the order of the request; what two of them shared counts for the later one.
-    pub fn remove_images(&self, ids: &[Digest]) -> Vec<Result<Removed, StoreError>> {
-        self.inner.tidy_up();
-        let _deleting = self.inner.deleting.read();
+    pub(crate) fn remove_images(&self, ids: &[Digest]) -> Vec<Result<Removed, StoreError>> {
+        self.tidy_up();
+        let _deleting = self.deleting.read();
         let mut removals = Vec::with_capacity(ids.len());
         // The directories of one batch go while the next one is unrecorded.
         let deleted = std::thread::scope(|scope| {
             let (unrecorded, gone) = std::sync::mpsc::channel::<Files>();
             let delete_files = |(layers, blobs): Files| {
-                let blobs = self.inner.delete_blobs(blobs);
-                self.inner.delete_directories(&layers).and(blobs)
+                let blobs = self.delete_blobs(blobs);
+                self.delete_directories(&layers).and(blobs)
             };
             let delete = move || gone.into_iter().map(&delete_files).fold(Ok(()), Result::and);
             // Without a thread all is done here.
@@ -99,13 +94,13 @@ impl Store {
             let there = deleting.map_or(Ok(()), |thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
             here.and(there)
         });
-        self.inner.refill_reserve();
+        self.refill_reserve();
         let outcome = |removal: Result<Gone, StoreError>| {
             let gone = removal?;
             match &deleted {
-                Err(error) if gone.has_remains(&self.inner.layout) => {
+                Err(error) if gone.has_remains(&self.layout) => {
                     // One failure is told with every image that it may concern.
-                    Err(StoreError::io("remove files from", &self.inner.layout.path, error.as_io()))
+                    Err(StoreError::io("remove files from", &self.layout.path, error.as_io()))
                 }
                 _ => Ok(gone.freed()),
             }
@@ -117,8 +112,8 @@ impl Store {
     fn unrecord(&self, ids: &[Digest]) -> Result<Vec<Result<Gone, StoreError>>, StoreError> {
         let done = self.unrecord_batch(ids);
         if done.as_ref().is_err_and(StoreError::is_disk_full) {
-            let (layers, blobs) = self.inner.distrust_layers_of(ids)?;
-            if self.inner.make_space(&layers, &blobs)? {
+            let (layers, blobs) = self.distrust_layers_of(ids)?;
+            if self.make_space(&layers, &blobs)? {
                 return self.unrecord_batch(ids);
             }
         }
@@ -127,15 +122,15 @@ impl Store {
 
     /// Takes images out of the records. Answers for each the layers that went with it.
     fn unrecord_batch(&self, ids: &[Digest]) -> Result<Vec<Result<Gone, StoreError>>, StoreError> {
-        let _mounting = self.inner.mounting.lock();
-        let mounts = self.inner.live_mounts()?;
+        let _mounting = self.mounting.lock();
+        let mounts = self.live_mounts()?;
         let in_use = |id: &Digest, layers: &[LayerId]| {
             let holds =
                 |mount: &MountEntry| mount.image == *id || layers.iter().any(|layer| mount.layers.contains(layer));
             mounts.iter().find(|(_, mount)| holds(mount)).map(|(target, _)| target.clone())
         };
-        let mut leases = self.inner.lease_table();
-        let (removals, kept) = self.inner.db.write(|transaction| {
+        let mut leases = self.lease_table();
+        let (removals, kept) = self.db.write(|transaction| {
             let (mut removals, mut kept) = (Vec::with_capacity(ids.len()), Vec::new());
             for id in ids {
                 let Some(entry) = transaction.image(id)? else {

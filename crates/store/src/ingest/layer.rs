@@ -1,57 +1,27 @@
 //! Layers in the making: a private directory under `ingest/`, unpacked into, and handed to a commit. What is dropped
 //! before a commit took it is deleted. Knows nothing of images; [`crate::images::commit`] moves the directory.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
-use std::fs::File;
 use std::io::{self, BufRead};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use oci::Digest;
-use rustix::fs::{Mode, OFlags};
+use parking_lot::{Mutex, MutexGuard};
+use rustix::fs::Mode;
 
 use crate::content::private::Private;
 use crate::disk::confine::confined;
 use crate::disk::flush::NO_SYNC_FAILED;
-use crate::disk::layer::LayerId;
-use crate::disk::layer::Shape;
+use crate::disk::layer::{LayerId, Shape};
 use crate::disk::layout;
 use crate::error::StoreError;
 use crate::maintenance::lease::Lease;
 use crate::options::{Durability, Sharing};
 use crate::records::entries::LayerStats;
-use crate::store::open::{Inner, Store};
+use crate::store::open::Inner;
 use crate::unpack::{UnpackError, UnpackOptions, UnpackOutcome};
-
-impl Store {
-    /// A private directory for one layer. It vanishes with the value.
-    ///
-    /// # Errors
-    /// The directory could not be made.
-    pub fn new_layer(&self, lease: &Lease) -> Result<LayerIngest, StoreError> {
-        // The lease says that a pull is going on; a layer that is not yet in the store needs no protection.
-        let _ = lease;
-        self.inner.tidy_up();
-        self.inner.db.check_ground()?;
-        self.inner.new_layer(self.inner.shape)
-    }
-
-    /// An empty file in the store that has no name: it is gone when it is closed.
-    ///
-    /// # Errors
-    /// The file could not be made.
-    pub fn unnamed_file(&self) -> Result<File, StoreError> {
-        let (private, layout) = (self.inner.private(), &self.inner.layout);
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = rustix::fs::openat(&layout.ingest, private.name(), flags, Mode::RUSR | Mode::WUSR);
-        // With the private place its name goes.
-        file.map(File::from).map_err(|error| {
-            StoreError::io("create a file", layout.ingest_path(private.number), io::Error::from(error))
-        })
-    }
-}
 
 impl Inner {
     pub(crate) fn new_layer(self: &Arc<Self>, shape: Shape) -> Result<LayerIngest, StoreError> {

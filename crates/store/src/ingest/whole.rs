@@ -4,35 +4,32 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use oci::Digest;
 use rustix::fs::AtFlags;
 
-use crate::content::left;
-use crate::content::left::LayerNote;
-use crate::content::left::What;
-use crate::content::private::Private;
-use crate::content::private::{LAYER, NEW, beside_name};
+use crate::content::left::{self, LayerNote, What};
+use crate::content::private::{LAYER, NEW, Private, beside_name};
 use crate::disk::layout;
 use crate::error::StoreError;
 use crate::ingest::layer::UnpackedLayer;
 use crate::records::entries::LayerStats;
-use crate::store::open::Store;
+use crate::store::open::Inner;
 use crate::unpack::Found;
 
 /// A layer that was left, which nobody else has now. It is deleted with the value.
 pub struct WholeLayer {
-    store: Store,
+    inner: Arc<Inner>,
     private: Private,
     record: LayerNote,
 }
 
-impl Store {
+impl Inner {
     /// The layer that was made from this blob, if one was left with a diff id of this algorithm, and `may` says yes to
     /// its origin.
-    #[must_use]
-    pub fn take_left_layer(
-        &self,
+    pub(crate) fn take_left_layer(
+        self: &Arc<Self>,
         blob: &Digest,
         size: u64,
         algorithm: oci::Algorithm,
@@ -49,8 +46,8 @@ impl Store {
             }
             _ => None,
         };
-        let (private, record) = self.inner.take_left(fits)?;
-        Some(WholeLayer { store: self.clone(), private, record })
+        let (private, record) = self.take_left(fits)?;
+        Some(WholeLayer { inner: Arc::clone(self), private, record })
     }
 }
 
@@ -67,8 +64,7 @@ impl WholeLayer {
     /// # Errors
     /// The disk refused something.
     pub fn verify(self, cancelled: &(dyn Fn() -> bool + Sync)) -> Result<Option<(UnpackedLayer, Digest)>, StoreError> {
-        let Self { store, private, record } = self;
-        let inner = &store.inner;
+        let Self { inner, private, record } = self;
         let LayerNote { diff_id, shape, stats, .. } = &record;
         // What reads well may only be in memory.
         if inner.has_failed_to_write() {
@@ -105,7 +101,7 @@ impl WholeLayer {
         }
         let stats = LayerStats { disk_bytes: stats.disk_bytes, inodes: stats.inodes, ..copy.stats() };
         let (outcome, shape, diff_id) = (copy.outcome.clone(), *shape, diff_id.clone());
-        Ok(Some((UnpackedLayer::again(inner, private, outcome, stats, shape), diff_id)))
+        Ok(Some((UnpackedLayer::again(&inner, private, outcome, stats, shape), diff_id)))
     }
 }
 

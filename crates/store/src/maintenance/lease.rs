@@ -1,9 +1,10 @@
 //! Leases: what a pull relies on stays, even when an image that has it is removed meanwhile. They live in memory, since
 //! one process has the store; a layer that only a lease kept is swept when the lease ends, or at the next open.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::disk::layer::LayerId;
 use crate::store::open::Inner;

@@ -7,8 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use crate::check::{Problem, ProblemKind};
 use crate::disk::layer::LayerId;
-use crate::disk::layout;
-use crate::disk::layout::{c_name, number};
+use crate::disk::layout::{self, c_name, number};
 use crate::disk::remove_tree;
 use crate::error::StoreError;
 use crate::store::open::Inner;

@@ -12,12 +12,9 @@ use redb::WriteTransaction;
 
 use crate::content::blobs::drop_record;
 use crate::disk::layer::LayerId;
-use crate::disk::layout;
-use crate::disk::layout::c_name;
-use crate::disk::layout::number;
+use crate::disk::layout::{self, c_name, number};
 use crate::disk::remove_tree;
-use crate::error::DbError;
-use crate::error::StoreError;
+use crate::error::{DbError, StoreError};
 use crate::records::entries::{BlobEntry, LayerEntry, Removed};
 use crate::records::shares;
 use crate::records::tables::{Records, RecordsMut};

@@ -19,7 +19,11 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use image_file::ImageFailure;
+use mountinfo::Mount;
 use oci::Digest;
+use overlay::{Failure, Layer, Overlay};
+use points::Points;
 use rustix::fs::{AtFlags, CWD, Mode};
 use rustix::mount::UnmountFlags;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -31,12 +35,8 @@ use crate::error::StoreError;
 use crate::layers::shape::Lower;
 use crate::records::entries::{ImageRecord, MountEntry};
 use crate::records::tables::{Records, RecordsMut};
-use crate::store::open::{Inner, Store};
+use crate::store::open::Inner;
 use crate::view::Stack;
-use image_file::ImageFailure;
-use mountinfo::Mount;
-use overlay::{Failure, Layer, Overlay};
-use points::Points;
 
 /// From so many layers on it pays to compose one image of them (docs/layers.md has the figures).
 const MANY: usize = 60;
@@ -190,65 +190,61 @@ pub fn unmount(target: &Path) -> Result<(), MountError> {
     }
 }
 
-impl Store {
+impl Inner {
     /// Mounts an image, and keeps it from being removed while it is mounted.
-    ///
-    /// # Errors
-    /// See [`MountError`].
-    pub fn mount_image(&self, image: &ImageRecord, target: &Path, writable: Option<&Path>) -> Result<(), MountError> {
+    pub(crate) fn mount_image(
+        &self,
+        image: &ImageRecord,
+        target: &Path,
+        writable: Option<&Path>,
+    ) -> Result<(), MountError> {
         let target = absolute(target)?;
-        let _mounting = self.inner.mounting.lock();
+        let _mounting = self.mounting.lock();
         if mountinfo::topmost(&read_mounts()?, &target).is_some_and(Mount::is_ours) {
             return Err(MountError::AlreadyMounted { target });
         }
         let layers = self.image_layers(image)?;
-        let stack = Stack::of(image.id.clone(), &layers, self.inner.privileged);
-        let layers = self.inner.lower_layers(&layers);
-        let points = Points::of(&self.inner.layout.path);
-        self.inner.sweep_points();
+        let stack = Stack::of(image.id.clone(), &layers, self.privileged);
+        let layers = self.lower_layers(&layers);
+        let points = Points::of(&self.layout.path);
+        self.sweep_points();
         // Written down first: a mount that nobody knows of could lose its layers.
-        self.inner.db.write(|transaction| {
+        self.db.write(|transaction| {
             let entry = transaction.image(&image.id)?.ok_or_else(|| StoreError::NotFound(image.id.clone()))?;
             let entry = MountEntry { image: image.id.clone(), layers: entry.layers, writable: writable.is_some() };
             Ok::<_, StoreError>(transaction.put_mount(&target, &entry)?)
         })?;
-        let compose = Some((self.inner.layout.path.as_path(), &stack));
-        let userxattr = !self.inner.privileged;
+        let compose = Some((self.layout.path.as_path(), &stack));
+        let userxattr = !self.privileged;
         let assembly = Assembly { userxattr, points: Some(&points), compose, ways: Ways::default() };
         let mounted = assembly.mount(&layers, &target, writable);
         if mounted.is_err() {
-            self.inner.forget_mount(&target)?;
+            self.forget_mount(&target)?;
         }
         mounted
     }
 
     /// Takes an image's mount away.
-    ///
-    /// # Errors
-    /// See [`MountError`].
-    pub fn unmount_image(&self, target: &Path) -> Result<(), MountError> {
+    pub(crate) fn unmount_image(&self, target: &Path) -> Result<(), MountError> {
         let target = absolute(target)?;
-        let _mounting = self.inner.mounting.lock();
-        self.inner.sweep_points();
+        let _mounting = self.mounting.lock();
+        self.sweep_points();
         unmount(&target)?;
-        let recorded = self.inner.db.read(|records| Ok::<_, StoreError>(records.mounts()?))?;
-        self.inner.forget_mount(&target)?;
+        let recorded = self.db.read(|records| Ok::<_, StoreError>(records.mounts()?))?;
+        self.forget_mount(&target)?;
         let layers = recorded.into_iter().filter(|(known, _)| *known == target).flat_map(|(_, entry)| entry.layers);
-        Ok(self.inner.sweep_unmounted(layers.collect())?)
+        Ok(self.sweep_unmounted(layers.collect())?)
     }
 
     /// The images that are mounted, by place. Forgets what is not mounted any more.
-    ///
-    /// # Errors
-    /// The database or the table of mounts could not be read.
-    pub fn mounts(&self) -> Result<Vec<ImageMount>, StoreError> {
-        let _mounting = self.inner.mounting.lock();
-        self.inner.sweep_points();
-        let live = self.inner.live_mounts()?;
-        let recorded = self.inner.db.read(|records| Ok::<_, StoreError>(records.mounts()?))?;
+    pub(crate) fn mounts(&self) -> Result<Vec<ImageMount>, StoreError> {
+        let _mounting = self.mounting.lock();
+        self.sweep_points();
+        let live = self.live_mounts()?;
+        let recorded = self.db.read(|records| Ok::<_, StoreError>(records.mounts()?))?;
         for (target, _) in &recorded {
             if !live.iter().any(|(known, _)| known == target) {
-                self.inner.forget_mount(target)?;
+                self.forget_mount(target)?;
             }
         }
         Ok(live

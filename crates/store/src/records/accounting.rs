@@ -6,11 +6,10 @@ use oci::Digest;
 
 use crate::disk::layer::LayerId;
 use crate::disk::reserve::RECORDS_ROOM;
-use crate::error::DbError;
-use crate::error::StoreError;
+use crate::error::{DbError, StoreError};
 use crate::records::entries::Totals;
 use crate::records::tables::Records;
-use crate::store::open::Store;
+use crate::store::open::Inner;
 
 /// Answer of [`Store::layers_of_images`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,13 +22,10 @@ pub struct LayersOfImages {
     pub images: Vec<(Digest, u64, Vec<u32>)>,
 }
 
-impl Store {
+impl Inner {
     /// Bytes that only this image has, and bytes that it shares with other images. Their sum is the image's size.
-    ///
-    /// # Errors
-    /// The database could not be read.
-    pub fn usage(&self, id: &Digest) -> Result<Option<(u64, u64)>, StoreError> {
-        self.inner.db.read(|records| {
+    pub(crate) fn usage(&self, id: &Digest) -> Result<Option<(u64, u64)>, StoreError> {
+        self.db.read(|records| {
             let Some(entry) = records.image(id)? else { return Ok(None) };
             let (mut unique, mut shared) = (entry.document_bytes, 0);
             for layer in entry.distinct_layers() {
@@ -56,22 +52,15 @@ impl Store {
 
     /// How many bytes of layers can still be written: what the file system has free, less what the store keeps for its
     /// records and for removals. `None`: the file system does not say.
-    ///
-    /// # Errors
-    /// The file system could not be asked.
-    pub fn room(&self) -> Result<Option<u64>, StoreError> {
-        let room = self.inner.db.reserve().room();
-        let room =
-            room.map_err(|source| StoreError::io("ask for the free space of", &self.inner.layout.path, source))?;
+    pub(crate) fn room(&self) -> Result<Option<u64>, StoreError> {
+        let room = self.db.reserve().room();
+        let room = room.map_err(|source| StoreError::io("ask for the free space of", &self.layout.path, source))?;
         Ok(room.map(|bytes| bytes.saturating_sub(RECORDS_ROOM)))
     }
 
     /// What each image has, by numbers of layers, and what each layer takes on disk.
-    ///
-    /// # Errors
-    /// The database could not be read.
-    pub fn layers_of_images(&self) -> Result<LayersOfImages, StoreError> {
-        self.inner.db.read(|records| {
+    pub(crate) fn layers_of_images(&self) -> Result<LayersOfImages, StoreError> {
+        self.db.read(|records| {
             let mut found = LayersOfImages::default();
             let mut numbers: HashMap<LayerId, u32> = HashMap::new();
             let next =
@@ -105,10 +94,7 @@ impl Store {
     }
 
     /// What all images take together. One record is read, however many images there are.
-    ///
-    /// # Errors
-    /// The database could not be read.
-    pub fn totals(&self) -> Result<Totals, StoreError> {
-        self.inner.db.read(|records| Ok(records.totals()?))
+    pub(crate) fn totals(&self) -> Result<Totals, StoreError> {
+        self.db.read(|records| Ok(records.totals()?))
     }
 }

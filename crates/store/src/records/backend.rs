@@ -7,7 +7,6 @@
 //! allocator with it (quick repair), by which the next open finds at once what is free. Only that open's marks come to the
 //! disk, with the first transaction after it, and mostly they are there already.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -15,6 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::{Mutex, MutexGuard};
 use redb::StorageBackend;
 
 use crate::disk::reserve::Reserve;

@@ -1,12 +1,12 @@
 //! The database's handle, which survives a failed write. Holds no rule about images or layers; [`crate::records::tables`] knows
 //! what is in it.
 
-use parking_lot::RwLock;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
+use parking_lot::RwLock;
 use redb::{Database, ReadTransaction, ReadableDatabase, WriteTransaction};
 
 use crate::disk::ground::Ground;
@@ -15,6 +15,7 @@ use crate::disk::young::Youth;
 use crate::error::DbError;
 use crate::records::backend::ReservedFile;
 use crate::records::tables;
+
 pub(crate) use crate::records::tables::{Records, RecordsMut};
 
 /// The records are small and few: what redb keeps in memory by default would be more than the agent itself.

@@ -8,8 +8,7 @@ use oci::Digest;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::disk::layer::LayerId;
-use crate::disk::layer::Shape;
+use crate::disk::layer::{LayerId, Shape};
 use crate::error::DbError;
 
 /// The format of the records, their first byte.

@@ -5,8 +5,7 @@
 
 use oci::{Digest, Reference};
 
-use crate::error::DbError;
-use crate::error::StoreError;
+use crate::error::{DbError, StoreError};
 use crate::records::tables::{Records, RecordsMut};
 use crate::store::open::Inner;
 

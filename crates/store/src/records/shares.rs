@@ -7,8 +7,7 @@ use redb::WriteTransaction;
 use crate::disk::layer::LayerId;
 use crate::error::DbError;
 use crate::records::entries::ImageEntry;
-use crate::records::share::Set;
-use crate::records::share::Share;
+use crate::records::share::{Set, Share};
 use crate::records::tables::{Records, RecordsMut};
 
 /// Bytes on disk of an image: documents, layers, kept blobs, and what its layers share with others.

@@ -2,7 +2,6 @@
 //! process left half done. Every step can be killed and is done again by the next open. The other modules add their
 //! operations to [`Store`].
 
-use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,15 +9,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use parking_lot::{Mutex, RwLock};
 use rustix::fs::Mode;
 
 use super::choice::NewLayers;
 use crate::content::unfinished;
-use crate::disk::flush::Flusher;
-use crate::disk::flush::NO_SYNC_FAILED;
+use crate::disk::flush::{Flusher, NO_SYNC_FAILED};
 use crate::disk::ground::{self, Ground};
-use crate::disk::layer::LayerId;
-use crate::disk::layer::Shape;
+use crate::disk::layer::{LayerId, Shape};
 use crate::disk::layout::{self, Layout};
 use crate::disk::lock::{Holder, LockError, StoreLock};
 use crate::disk::privilege::is_privileged;
@@ -27,9 +25,7 @@ use crate::disk::young::{self, Age, Youth};
 use crate::error::{OpenError, StoreError};
 use crate::maintenance::lease::{Lease, LeaseTable};
 use crate::mount::{points, probe};
-use crate::options::Durability;
-use crate::options::OpenOptions;
-use crate::options::Sharing;
+use crate::options::{Durability, OpenOptions, Sharing};
 use crate::records::db::Db;
 use crate::unpack::Limits;
 

@@ -6,14 +6,13 @@ use std::path::{Path, PathBuf};
 use oci::{Digest, Document};
 use serde::{Deserialize, Serialize};
 
-use crate::disk::layer::LayerId;
-use crate::disk::layer::Shape;
+use crate::disk::layer::{LayerId, Shape};
 use crate::error::{ResolveError, StoreError};
 use crate::maintenance::lease::Lease;
 use crate::recipe;
 use crate::records::entries::{ImageRecord, Layer};
 use crate::records::tables::Records;
-use crate::store::open::Store;
+use crate::store::open::Inner;
 
 /// The layers of one image in the order in which they hide each other, or a single layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,21 +36,18 @@ pub(crate) struct StackLayer {
     pub(crate) shape: Shape,
 }
 
-impl Store {
+impl Inner {
     /// The layers of what `text` means: an image by name or id, or one layer by its diff id or by the digest under which a
     /// manifest names it. Leased, so that they stay until `lease` goes. `None`: there is no such thing, or not whole.
-    ///
-    /// # Errors
-    /// As for [`Store::resolve`].
-    pub fn stack(&self, lease: &Lease, text: &str) -> Result<Option<Stack>, ResolveError> {
-        let mut leases = self.inner.lease_table();
+    pub(crate) fn stack(&self, lease: &Lease, text: &str) -> Result<Option<Stack>, ResolveError> {
+        let mut leases = self.lease_table();
         let found = match self.resolve(text)? {
             Some(image) => Some((Some(image.id.clone()), self.image_layers(&image)?)),
             None => self.one_layer(text)?.map(|layer| (None, vec![layer])),
         };
         let Some((image, layers)) = found else { return Ok(None) };
         let shown = stack(&layers);
-        if !shown.iter().all(|id| self.inner.has_layer(*id)) {
+        if !shown.iter().all(|id| self.has_layer(*id)) {
             return Ok(None);
         }
         for id in &shown {
@@ -59,12 +55,12 @@ impl Store {
         }
         let of = |id: &LayerId| layers.iter().find(|layer| layer.id == *id);
         let layers = shown.iter().rev().filter_map(of).map(StackLayer::of).collect();
-        Ok(Some(Stack { image, layers, owners_on_disk: self.inner.privileged }))
+        Ok(Some(Stack { image, layers, owners_on_disk: self.privileged }))
     }
 
     fn one_layer(&self, text: &str) -> Result<Option<Layer>, StoreError> {
         let Ok(digest) = text.parse::<Digest>() else { return Ok(None) };
-        let layers = self.inner.db.read(|records| Ok::<_, StoreError>(records.layers()?))?;
+        let layers = self.db.read(|records| Ok::<_, StoreError>(records.layers()?))?;
         if let Some((id, entry)) = layers.iter().find(|(_, entry)| entry.diff_id == digest && !entry.damaged) {
             return Ok(Some(entry.layer(*id)));
         }

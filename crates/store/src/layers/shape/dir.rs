@@ -15,9 +15,7 @@ use crate::disk::usage::bytes_on_disk;
 use crate::layers::file_list::LIST;
 use crate::recipe;
 use crate::records::entries::LayerStats;
-use crate::unpack::Below;
-use crate::unpack::Found;
-use crate::unpack::{self, Beneath, DEFERRED, DEFERRED_BELOW, UnpackError, UnpackOptions, UnpackOutcome};
+use crate::unpack::{self, Below, Beneath, DEFERRED, DEFERRED_BELOW, Found, UnpackError, UnpackOptions, UnpackOutcome};
 
 /// What a layer's directory has beside its tree, itself included. `replaced/` is counted with the tree.
 const BESIDE: [&str; 5] = [".", recipe::FILE, DEFERRED, DEFERRED_BELOW, LIST];

@@ -16,10 +16,7 @@ use crate::layers::file_list::LIST;
 use crate::recipe;
 use crate::records::entries::LayerStats;
 use crate::tar::shown;
-use crate::unpack::Attributes;
-use crate::unpack::Below;
-use crate::unpack::Found;
-use crate::unpack::{self, IMAGE, OPAQUE, UnpackError, UnpackOptions, UnpackOutcome};
+use crate::unpack::{self, Attributes, Below, Found, IMAGE, OPAQUE, UnpackError, UnpackOptions, UnpackOutcome};
 
 /// All that a layer is on the disk: its directory, and what is in it.
 const PARTS: [&str; 3] = [".", IMAGE, recipe::FILE];

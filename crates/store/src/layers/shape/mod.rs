@@ -16,13 +16,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 
-use crate::disk::layer::LayerId;
-use crate::disk::layer::Shape;
+use crate::disk::layer::{LayerId, Shape};
 use crate::recipe::RecipeError;
 use crate::records::entries::LayerStats;
-use crate::unpack::Below;
-use crate::unpack::Found;
-use crate::unpack::{UnpackError, UnpackOptions, UnpackOutcome};
+use crate::unpack::{Below, Found, UnpackError, UnpackOptions, UnpackOutcome};
 use crate::view::Deferred;
 
 /// What a layer is to the mounter: a directory, or an EROFS file that is to be mounted first.

@@ -12,8 +12,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 
-use crate::tar::{Entry, Kind, Time};
-
 use super::super::error::{UnpackError, failed};
 use super::super::tree::{Id, ROOT, Tree};
 use super::super::unpacker::Unpacker;
@@ -21,6 +19,7 @@ use super::super::xattrs::{ACCESS_ACL, DEFAULT_ACL, NOT_HELD, WRONG_KIND, failed
 use super::Files;
 use super::deferred::Line;
 use super::descriptors::OnDisk;
+use crate::tar::{Entry, Kind, Time};
 
 /// What extended attributes are set on.
 enum Holder<'a> {
