@@ -43,10 +43,10 @@ impl Inner {
             let detail = "its directory is gone".to_owned();
             Verdict::Bad(Bad { kind: ProblemKind::MissingLayer, detail, certain: true })
         };
-        if !Shape::is_there(&self.layout.layers, target.id) {
+        if !Shape::is_there(&self.catalog.disk.layout.layers, target.id) {
             return missing();
         }
-        let directory = match self.layout.open_layer(target.id) {
+        let directory = match self.catalog.disk.layout.open_layer(target.id) {
             Ok(directory) => directory,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return missing(),
             Err(error) => return bad(format!("its directory cannot be opened: {error}"), is_of_the_medium(&error)),
@@ -172,7 +172,7 @@ impl Inner {
         let Place::Private { number, .. } = copy.place() else {
             return Err(bad("the copy to compare it with was taken".to_owned(), false));
         };
-        let compared = layout::open_directory(&self.layout.ingest, &number.to_string())
+        let compared = layout::open_directory(&self.catalog.disk.layout.ingest, &number.to_string())
             .map_err(NotCompared::Copy)
             .and_then(|own| shape.difference(directory.as_fd(), own.as_fd(), &copy.outcome.implicit_dirs, cancelled));
         match compared {

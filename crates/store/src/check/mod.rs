@@ -201,12 +201,12 @@ impl Targets {
 impl Inner {
     /// Whether the store was not closed cleanly before it was opened, and nobody has checked since what was written last.
     pub(crate) fn was_unclean(&self) -> bool {
-        self.lock.unclean().is_some()
+        self.catalog.lock.unclean().is_some()
     }
 
     /// Checks the store, and repairs it where `options` say so.
     pub(crate) fn check(self: &Arc<Self>, options: &CheckOptions<'_>) -> Result<CheckReport, CheckError> {
-        let unclean = self.lock.unclean();
+        let unclean = self.catalog.lock.unclean();
         let since = match (options.recent_only, unclean) {
             (true, None) => return Ok(CheckReport::default()),
             (true, Some(since)) => since.unwrap_or(0),
@@ -223,8 +223,8 @@ impl Inner {
         report.bytes = bytes;
         let is_settled = options.repair || report.problems.is_empty();
         if is_settled && unclean.is_some() && options.depth >= Depth::Digest {
-            let path = || self.layout.path.join(crate::disk::layout::LOCK);
-            self.good_up_to(next).map_err(|source| StoreError::io("write", path(), source))?;
+            let path = || self.catalog.disk.layout.path.join(crate::disk::layout::LOCK);
+            self.catalog.good_up_to(next).map_err(|source| StoreError::io("write", path(), source))?;
         }
         Ok(report)
     }
@@ -232,7 +232,7 @@ impl Inner {
     /// What is to be looked at: layers, those written last first, and then kept blobs.
     fn targets(self: &Arc<Self>, options: &CheckOptions<'_>, since: u64) -> Result<Targets, StoreError> {
         let (mut rows, blobs) =
-            self.db.read(|records| Ok::<_, StoreError>((records.layer_rows()?, records.blob_rows()?)))?;
+            self.catalog.db.read(|records| Ok::<_, StoreError>((records.layer_rows()?, records.blob_rows()?)))?;
         rows.reverse();
         let mut budget = if options.recent_only { RECENT_BYTES } else { u64::MAX };
         let mut targets = Vec::new();
@@ -240,7 +240,7 @@ impl Inner {
             // One that cannot be read is told of with the records.
             let Ok(entry) = entry else { continue };
             // On a disk without space, files of older layers may have gone before their records.
-            let is_recent = id.0 >= since || !Shape::is_there(&self.layout.layers, id);
+            let is_recent = id.0 >= since || !Shape::is_there(&self.catalog.disk.layout.layers, id);
             if entry.damaged || !is_recent {
                 continue;
             }

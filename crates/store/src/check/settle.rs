@@ -16,7 +16,7 @@ impl Inner {
     pub(super) fn check_records(&self, bad: &AllBad, repair: bool) -> Result<CheckReport, StoreError> {
         // Nobody commits, removes or mounts until the directories have been looked at.
         let _commit = self.commit.lock();
-        let _deleting = self.deleting.write();
+        let _deleting = self.catalog.disk.deleting.write();
         let _mounting = self.mounting.lock();
         let mounts = self.live_mounts()?;
         let mounted: BTreeSet<LayerId> = mounts.into_iter().flat_map(|(_, mount)| mount.layers).collect();
@@ -24,7 +24,7 @@ impl Inner {
         let mut found = {
             let is_leased = |id| leases.holds(id);
             if repair {
-                self.db.write(|transaction| {
+                self.catalog.db.write(|transaction| {
                     let found = examine(transaction, &is_leased, bad)?;
                     for fix in &found.fixes {
                         fix.make(transaction)?;
@@ -32,7 +32,7 @@ impl Inner {
                     Ok::<_, StoreError>(found)
                 })?
             } else {
-                self.db.read(|records| Ok::<_, StoreError>(examine(records, &is_leased, bad)?))?
+                self.catalog.db.read(|records| Ok::<_, StoreError>(examine(records, &is_leased, bad)?))?
             }
         };
         if repair {
@@ -49,10 +49,10 @@ impl Inner {
             let doomed: Vec<LayerId> = doomed.into_iter().filter(|id| !mounted.contains(id)).collect();
             self.delete_directories(&doomed)?;
             self.delete_blobs(doomed_blobs)?;
-            self.refill_reserve();
+            self.catalog.refill_reserve();
         }
         let (rows, blobs) =
-            self.db.read(|records| Ok::<_, StoreError>((records.layer_rows()?, records.blob_rows()?)))?;
+            self.catalog.db.read(|records| Ok::<_, StoreError>((records.layer_rows()?, records.blob_rows()?)))?;
         let known = rows.into_iter().filter(|(_, entry)| entry.as_ref().map_or(true, |entry| !entry.damaged));
         let mut keep: BTreeSet<LayerId> = known.map(|(id, _)| id).collect();
         keep.extend(mounted);

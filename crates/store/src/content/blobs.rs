@@ -18,7 +18,6 @@ use crate::content::spool;
 use crate::disk::layout::BLOBS;
 use crate::disk::usage::bytes_on_disk;
 use crate::error::{DbError, StoreError};
-use crate::options::Durability;
 use crate::records::entries::{BlobEntry, ImageEntry};
 use crate::records::tables::{Records, RecordsMut};
 use crate::store::open::Inner;
@@ -28,33 +27,38 @@ impl Inner {
     /// value, unless a commit took it.
     pub(crate) fn new_blob(self: &Arc<Self>, digest: &Digest, size: u64) -> Result<Option<BlobIngest>, StoreError> {
         let inner = self;
-        let recorded = inner.db.read(|records| Ok::<_, StoreError>(records.blob(digest)?))?;
+        let recorded = inner.catalog.db.read(|records| Ok::<_, StoreError>(records.blob(digest)?))?;
         if recorded.is_some_and(|entry| entry.size == size && inner.has_blob(&entry)) {
             return Ok(None);
         }
         let private = inner.private();
-        let path = inner.layout.ingest_path(private.number);
+        let path = inner.catalog.disk.layout.ingest_path(private.number);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = rustix::fs::openat(&inner.layout.ingest, private.name().as_str(), flags, Mode::RUSR | Mode::WUSR)
-            .map_err(|error| StoreError::io("create", path, error))?;
+        let file = rustix::fs::openat(
+            &inner.catalog.disk.layout.ingest,
+            private.name().as_str(),
+            flags,
+            Mode::RUSR | Mode::WUSR,
+        )
+        .map_err(|error| StoreError::io("create", path, error))?;
         Ok(Some(BlobIngest { private, file: File::from(file), digest: digest.clone(), size, written: 0 }))
     }
 
     /// A kept blob, for reading, and its size. What is read must be verified: files get damaged.
     pub(crate) fn open_kept_blob(&self, digest: &Digest) -> Result<Option<(File, u64)>, StoreError> {
-        let recorded = self.db.read(|records| Ok::<_, StoreError>(records.blob(digest)?))?;
+        let recorded = self.catalog.db.read(|records| Ok::<_, StoreError>(records.blob(digest)?))?;
         let Some(entry) = recorded else { return Ok(None) };
         match self.open_blob(entry.number) {
             Ok(file) => Ok(Some((file, entry.size))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(StoreError::io("open", self.layout.blob_path(entry.number), error)),
+            Err(error) => Err(StoreError::io("open", self.catalog.disk.layout.blob_path(entry.number), error)),
         }
     }
 
     /// Drops a kept blob that was found damaged. The images that have it keep everything else.
     pub(crate) fn drop_blob(self: &Arc<Self>, digest: &Digest) -> Result<(), StoreError> {
-        let _deleting = self.deleting.read();
-        let dropped = self.db.write(|transaction| Ok::<_, StoreError>(drop_record(transaction, digest)?))?;
+        let _deleting = self.catalog.disk.deleting.read();
+        let dropped = self.catalog.db.write(|transaction| Ok::<_, StoreError>(drop_record(transaction, digest)?))?;
         self.delete_blobs(dropped.iter().map(|entry| entry.number))
     }
 }
@@ -194,7 +198,7 @@ impl<'a> Linked<'a> {
     }
 
     fn link(&mut self, blob: &'a NewBlob, number: u64) -> Result<(), StoreError> {
-        let layout = &self.inner.layout;
+        let layout = &self.inner.catalog.disk.layout;
         let failed = |error: Errno| StoreError::io("keep a blob as", layout.blob_path(number), error);
         let name = format!("{BLOBS}/{number}");
         let link = || {
@@ -223,7 +227,8 @@ impl<'a> Linked<'a> {
     /// more that lists them, which goes when they have become one.
     fn bytes_on_disk(&self, number: u64, blob: &NewBlob) -> u64 {
         let name = format!("{BLOBS}/{number}");
-        let look = || rustix::fs::statat(&self.inner.layout.root, name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
+        let look =
+            || rustix::fs::statat(&self.inner.catalog.disk.layout.root, name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
         // It has just been given that name. Where it cannot be looked at all the same, what it took before is the best guess.
         bytes_on_disk(look).unwrap_or(blob.disk_bytes)
     }
@@ -250,7 +255,7 @@ impl<'a> Linked<'a> {
                         size: blob.size,
                         disk_bytes: self.bytes_on_disk(number, blob),
                         references,
-                        unsynced_boot: (self.inner.durability == Durability::Relaxed).then(|| self.inner.boot.clone()),
+                        unsynced_boot: self.inner.catalog.unsynced_boot(),
                     };
                     if let Some(before) = &before {
                         resize_images(transaction, digest, before.disk_bytes, entry.disk_bytes)?;
@@ -346,24 +351,29 @@ pub(crate) fn release_blobs(transaction: &WriteTransaction, image: &ImageEntry) 
 impl Inner {
     /// Whether a blob's file is there and as long as it should be.
     pub(crate) fn has_blob(&self, entry: &BlobEntry) -> bool {
-        rustix::fs::statat(&self.layout.root, format!("{BLOBS}/{}", entry.number), AtFlags::SYMLINK_NOFOLLOW)
-            .is_ok_and(|stat| u64::try_from(stat.st_size) == Ok(entry.size))
+        rustix::fs::statat(
+            &self.catalog.disk.layout.root,
+            format!("{BLOBS}/{}", entry.number),
+            AtFlags::SYMLINK_NOFOLLOW,
+        )
+        .is_ok_and(|stat| u64::try_from(stat.st_size) == Ok(entry.size))
     }
 
     pub(crate) fn open_blob(&self, number: u64) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        Ok(rustix::fs::openat(&self.layout.root, format!("{BLOBS}/{number}"), flags, Mode::empty())?.into())
+        Ok(rustix::fs::openat(&self.catalog.disk.layout.root, format!("{BLOBS}/{number}"), flags, Mode::empty())?
+            .into())
     }
 
     /// Deletes the files of blobs. Goes on after a failure and reports the first one. Needs no space.
     pub(crate) fn delete_blobs(&self, numbers: impl IntoIterator<Item = u64>) -> Result<(), StoreError> {
         let mut first = Ok(());
         for number in numbers {
-            match rustix::fs::unlinkat(&self.layout.root, format!("{BLOBS}/{number}"), AtFlags::empty()) {
+            match rustix::fs::unlinkat(&self.catalog.disk.layout.root, format!("{BLOBS}/{number}"), AtFlags::empty()) {
                 Ok(()) | Err(Errno::NOENT) => {}
                 Err(error) => {
-                    self.note_untidy();
-                    let error = StoreError::io("delete", self.layout.blob_path(number), error);
+                    self.catalog.disk.note_untidy();
+                    let error = StoreError::io("delete", self.catalog.disk.layout.blob_path(number), error);
                     first = first.and(Err(error));
                 }
             }
@@ -386,8 +396,8 @@ impl Inner {
             return Ok(greatest);
         }
         tracing::info!(count = stray.len(), "sweeping blobs that no record names");
-        let path = || self.layout.path.join(BLOBS);
-        let swept = crate::disk::layout::open_directory(&self.layout.root, BLOBS)
+        let path = || self.catalog.disk.layout.path.join(BLOBS);
+        let swept = crate::disk::layout::open_directory(&self.catalog.disk.layout.root, BLOBS)
             .and_then(|directory| crate::disk::remove_tree::remove_trees(std::os::fd::AsFd::as_fd(&directory), &stray));
         if let Err(error) = swept {
             tracing::warn!(%error, path = %path().display(), "not everything could be swept");
@@ -397,7 +407,7 @@ impl Inner {
 
     /// The names under `blobs/`, which is made with the first one.
     pub(crate) fn blob_names(&self) -> Result<Vec<std::ffi::OsString>, StoreError> {
-        let path = self.layout.path.join(BLOBS);
+        let path = self.catalog.disk.layout.path.join(BLOBS);
         match crate::disk::layout::names(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             names => names.map_err(|source| StoreError::io("list", &path, source)),

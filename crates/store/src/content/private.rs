@@ -30,7 +30,7 @@ pub(crate) fn beside_name(number: u64, beside: &str) -> String {
 impl Inner {
     /// An empty file in the store that has no name: it is gone when it is closed.
     pub(crate) fn unnamed_file(self: &Arc<Self>) -> Result<File, StoreError> {
-        let (private, layout) = (self.private(), &self.layout);
+        let (private, layout) = (self.private(), &self.catalog.disk.layout);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = rustix::fs::openat(&layout.ingest, private.name(), flags, Mode::RUSR | Mode::WUSR);
         // With the private place its name goes.
@@ -96,7 +96,7 @@ impl Private {
     pub(crate) fn forget_beside(&mut self) {
         let Some(beside) = self.beside.take() else { return };
         let name = beside_name(self.number, beside);
-        match rustix::fs::unlinkat(&self.inner.layout.ingest, name.as_str(), AtFlags::empty()) {
+        match rustix::fs::unlinkat(&self.inner.catalog.disk.layout.ingest, name.as_str(), AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(error) => {
                 tracing::warn!(%error, name, "what says what a pull had to itself stays until the next start")
@@ -110,7 +110,7 @@ impl Private {
 
     /// An error of something that was done with it.
     pub(crate) fn failed(&self, operation: &'static str, source: io::Error) -> StoreError {
-        StoreError::io(operation, self.inner.layout.ingest_path(self.number), source)
+        StoreError::io(operation, self.inner.catalog.disk.layout.ingest_path(self.number), source)
     }
 }
 
@@ -122,9 +122,9 @@ impl Drop for Private {
         self.forget_beside();
         let text = self.number.to_string();
         let name = CString::new(text.as_str()).expect("digits have no zero byte");
-        if let Err(error) = remove_tree::remove_tree(self.inner.layout.ingest.as_fd(), &name) {
+        if let Err(error) = remove_tree::remove_tree(self.inner.catalog.disk.layout.ingest.as_fd(), &name) {
             tracing::warn!(%error, number = self.number, "what a pull had to itself stays for a while");
-            self.inner.note_untidy();
+            self.inner.catalog.disk.note_untidy();
         }
         self.inner.note_busy(&text, false);
     }

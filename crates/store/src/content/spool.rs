@@ -56,7 +56,7 @@ impl Inner {
         origin: &str,
     ) -> Result<Spool, StoreError> {
         let mut private = self.private();
-        let ingest = &self.layout.ingest;
+        let ingest = &self.catalog.disk.layout.ingest;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let create = |name: &str| rustix::fs::openat(ingest, name, flags, Mode::RUSR | Mode::WUSR).map(File::from);
         let data = create(&private.name()).map_err(|error| private.failed("create", error.into()))?;
@@ -90,7 +90,7 @@ impl Spool {
         let open = |name: &str| {
             let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
             Ok::<_, io::Error>(File::from(rustix::fs::openat(
-                &private.inner().layout.ingest,
+                &private.inner().catalog.disk.layout.ingest,
                 name,
                 flags,
                 Mode::empty(),
@@ -179,7 +179,7 @@ impl Spool {
             return;
         }
         let inner = private.inner();
-        match spool_head::find(&inner.layout.path.join(layout::INGEST), private.number) {
+        match spool_head::find(&inner.catalog.disk.layout.path.join(layout::INGEST), private.number) {
             Ok(left) => inner.leave(private, left),
             Err(error) => tracing::debug!(%error, "a part of a blob could not be left"),
         }
@@ -190,7 +190,7 @@ impl Spool {
 pub(crate) fn note_whole(private: &mut Private, blob: &Digest, size: u64, origin: &str) -> Result<(), StoreError> {
     let head = Head { blob: blob.clone(), size, begin: 0, whole: true, origin: origin.to_owned() };
     let (name, new) = (beside_name(private.number, SPOOL), beside_name(private.number, NEW));
-    let ingest = &private.inner().layout.ingest;
+    let ingest = &private.inner().catalog.disk.layout.ingest;
     layout::write_whole(ingest, &name, &new, &head.line())
         .map_err(|error| private.failed("write the digests of", error))?;
     private.note_beside(SPOOL);
@@ -200,7 +200,7 @@ pub(crate) fn note_whole(private: &mut Private, blob: &Digest, size: u64, origin
 /// Leaves what was noted as whole for a later pull.
 pub(crate) fn leave_whole(private: Private) {
     let inner = private.inner();
-    match spool_head::find(&inner.layout.path.join(layout::INGEST), private.number) {
+    match spool_head::find(&inner.catalog.disk.layout.path.join(layout::INGEST), private.number) {
         Ok(left) => inner.leave(private, left),
         Err(error) => tracing::debug!(%error, "a blob could not be left"),
     }

@@ -9,7 +9,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsString};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use oci::Digest;
 use parking_lot::MutexGuard;
@@ -18,7 +17,6 @@ use rustix::fs::{AtFlags, Timespec, Timestamps, utimensat};
 use crate::content::left::{self, Left, What};
 use crate::content::private::{LAYER, Private, SPOOL, beside_name};
 use crate::content::spool_head;
-use crate::disk::flush::NO_SYNC_FAILED;
 use crate::disk::layout::{self, number};
 use crate::records::entries::Removed;
 use crate::store::open::Inner;
@@ -66,7 +64,7 @@ impl Inner {
             let time = Timespec { tv_sec: now.div_euclid(1_000_000_000), tv_nsec: now.rem_euclid(1_000_000_000) };
             let times = Timestamps { last_access: time, last_modification: time };
             let name = beside_name(*number, left.what.beside());
-            if let Err(error) = utimensat(&self.layout.ingest, name, &times, AtFlags::SYMLINK_NOFOLLOW) {
+            if let Err(error) = utimensat(&self.catalog.disk.layout.ingest, name, &times, AtFlags::SYMLINK_NOFOLLOW) {
                 tracing::debug!(%error, number, "the age of what a pull left is not written down");
             }
         }
@@ -128,7 +126,7 @@ impl Inner {
             drop(Private::again(self, number, left.what.beside()));
         }
         if freed.freed_bytes > 0 {
-            self.refill_reserve();
+            self.catalog.refill_reserve();
         }
         freed
     }
@@ -138,7 +136,7 @@ impl Inner {
     pub(crate) fn find_left(&self, names: &[OsString]) -> (BTreeSet<OsString>, Table) {
         let (mut table, mut moved) = (Table::new(), Table::new());
         let Some(since) = self.unfinished_since else { return (BTreeSet::new(), moved) };
-        let directory = self.layout.path.join(layout::INGEST);
+        let directory = self.catalog.disk.layout.path.join(layout::INGEST);
         let there: BTreeSet<u64> = names.iter().filter_map(number).collect();
         for name in names {
             let Some((number, beside)) = name.to_str().and_then(|name| name.split_once('.')) else { continue };
@@ -174,15 +172,15 @@ impl Inner {
     /// Takes back what a commit had moved to `layers/` when it was killed: among these names, which no record of the database has,
     /// are some of the layers whose records [`Inner::find_left`] has found. What is nobody's goes out of `strays` by that.
     pub(crate) fn bring_back(&self, mut moved: Table, strays: &mut Vec<CString>) {
-        let ingest = &self.layout.ingest;
+        let ingest = &self.catalog.disk.layout.ingest;
         if !moved.is_empty() {
             strays.retain(|name| {
-                let found = rustix::fs::statat(&self.layout.layers, name, AtFlags::SYMLINK_NOFOLLOW);
+                let found = rustix::fs::statat(&self.catalog.disk.layout.layers, name, AtFlags::SYMLINK_NOFOLLOW);
                 let is_it = |left: &Left| {
                     matches!((&left.what, &found), (What::Layer(record), Ok(found)) if record.inode == found.st_ino)
                 };
                 let Some(number) = moved.iter().find(|(_, left)| is_it(left)).map(|(number, _)| *number) else { return true };
-                if let Err(error) = rustix::fs::renameat(&self.layout.layers, name, ingest, number.to_string()) {
+                if let Err(error) = rustix::fs::renameat(&self.catalog.disk.layout.layers, name, ingest, number.to_string()) {
                     tracing::debug!(number, %error, "a layer that a commit had moved cannot be taken back");
                     return true;
                 }
@@ -196,11 +194,6 @@ impl Inner {
         for number in moved.keys() {
             let _ = rustix::fs::unlinkat(ingest, beside_name(*number, LAYER), AtFlags::empty());
         }
-    }
-
-    /// Whether something could not be written since the store was opened: then what reads well may only be in memory.
-    pub(crate) fn has_failed_to_write(&self) -> bool {
-        self.failed_syncs.load(Ordering::Acquire) != NO_SYNC_FAILED || self.flusher.has_failed()
     }
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod ground;
 pub(crate) mod layer;
 pub(crate) mod layout;
 pub(crate) mod lock;
+pub(crate) mod part;
 pub(crate) mod privilege;
 pub(crate) mod remove_tree;
 pub(crate) mod reserve;

@@ -10,7 +10,6 @@ use redb::WriteTransaction;
 
 use crate::content::blobs::{Linked, NewBlob, named_by, release_blobs};
 use crate::disk::layer::LayerId;
-use crate::disk::reserve::RECORDS_ROOM;
 use crate::error::{CommitError, DbError, StoreError};
 use crate::images::image_commit::{ImageCommit, LayerSource};
 use crate::images::joins::Joins;
@@ -43,7 +42,7 @@ impl Inner {
         let mut next_layer = inner.commit.lock();
         // On a disk that is nearly full, what is left is for removals.
         let documents = [&commit.config, &commit.manifest].into_iter().chain(commit.indexes.first());
-        inner.ensure_room(documents.map(|document| document.len() as u64).sum())?;
+        inner.catalog.ensure_room(documents.map(|document| document.len() as u64).sum())?;
         let steps = inner.plan(lease, &commit.layers, &mut next_layer)?;
         inner.patch_implicit(&steps)?;
         let moves: Vec<&Move> = steps.iter().filter_map(Step::as_move).collect();
@@ -57,17 +56,17 @@ impl Inner {
         for step in &moves {
             moved.rename(step)?;
         }
-        if inner.durability == Durability::Full && !(moves.is_empty() && linked.is_empty()) {
+        if inner.catalog.durability == Durability::Full && !(moves.is_empty() && linked.is_empty()) {
             // The names are there already, so that this makes them durable as well.
-            inner.sync_layers()?;
+            inner.catalog.disk.sync_layers()?;
             // Everything is on the disk, so that this costs the least here.
-            let youth = inner.db.youth();
-            youth.end().map_err(|source| StoreError::io("settle", &inner.layout.path, source))?;
+            let youth = inner.catalog.db.youth();
+            youth.end().map_err(|source| StoreError::io("settle", &inner.catalog.disk.layout.path, source))?;
         }
         inner.measure(&moves)?;
         // From here to the leases below, a removal must not take what has just become visible.
         let mut leases = inner.lease_table();
-        let written = inner.db.write(|transaction| {
+        let written = inner.catalog.db.write(|transaction| {
             let write = Write { transaction, id: &id, commit: &commit, tag, repo_digest, next_layer: *next_layer };
             write.image(inner, &steps, &joins, &mut linked, &named)
         });
@@ -89,17 +88,6 @@ impl Inner {
         drop(leases);
         linked.settle(&released);
         Ok(record)
-    }
-}
-
-impl Inner {
-    /// A write of the database that finds no space would use up the reserve: better not to begin it. The database puts
-    /// a document into a power of two of pages, and copies the pages of the records that it changes.
-    pub(crate) fn ensure_room(&self, document_bytes: u64) -> Result<(), StoreError> {
-        self.db
-            .reserve()
-            .ensure_room(2 * document_bytes + RECORDS_ROOM)
-            .map_err(|source| StoreError::io("find room in", &self.layout.path, source))
     }
 }
 
@@ -132,7 +120,7 @@ impl<'a> Moved<'a> {
     }
 
     pub(crate) fn rename(&mut self, step: &'a Move) -> Result<(), StoreError> {
-        let layout = &self.inner.layout;
+        let layout = &self.inner.catalog.disk.layout;
         let (from, to) = (step.number.to_string(), step.id.to_string());
         rustix::fs::renameat(&layout.ingest, from.as_str(), &layout.layers, to.as_str())
             .map_err(|source| StoreError::io("move a layer to", layout.layer_path(step.id), source))?;
@@ -147,19 +135,19 @@ impl Moved<'_> {
         for step in self.done.drain(..) {
             step.layer.note_lost();
         }
-        self.inner.note_untidy();
+        self.inner.catalog.disk.note_untidy();
     }
 }
 
 impl Drop for Moved<'_> {
     fn drop(&mut self) {
-        let layout = &self.inner.layout;
+        let layout = &self.inner.catalog.disk.layout;
         for step in &self.done {
             let (from, to) = (step.id.to_string(), step.number.to_string());
             if let Err(error) = rustix::fs::renameat(&layout.layers, from.as_str(), &layout.ingest, to.as_str()) {
                 tracing::warn!(%error, layer = %step.id, "a layer could not be moved back; it is deleted later");
                 step.layer.note_lost();
-                self.inner.note_untidy();
+                self.inner.catalog.disk.note_untidy();
             }
         }
     }
@@ -271,7 +259,7 @@ fn new_layer(transaction: &WriteTransaction, inner: &Inner, step: &Move) -> Resu
         shape: step.layer.shape,
         references: 0,
         implicit_root: has_implicit_root(&step.layer),
-        unsynced_boot: (inner.durability == Durability::Relaxed).then(|| inner.boot.clone()),
+        unsynced_boot: inner.catalog.unsynced_boot(),
         damaged: false,
     };
     if let Some(old) = step.replaces {

@@ -137,7 +137,7 @@ impl Inner {
     fn layers_to_convert(&self, lease: &Lease, image: &Digest, to: Shape) -> Result<Vec<Old>, StoreError> {
         let mut leases = self.lease_table();
         let mut seen = BTreeSet::new();
-        let found: Vec<Old> = self.db.read(|records| {
+        let found: Vec<Old> = self.catalog.db.read(|records| {
             let image = records.image(image)?.ok_or_else(|| StoreError::NotFound(image.clone()))?;
             let ids = image.layers.into_iter().filter(|id| seen.insert(*id));
             let old = |id| Ok::<_, StoreError>(Old { id, entry: records.layer_of_image(id)? });
@@ -160,10 +160,10 @@ impl Inner {
         if !self.has_layer(old.id) {
             return Ok(None);
         }
-        let directory = match self.layout.open_layer(old.id) {
+        let directory = match self.catalog.disk.layout.open_layer(old.id) {
             Ok(directory) => directory,
             Err(error) if is_of_the_medium(&error) => return Ok(None),
-            Err(error) => return Err(StoreError::io("open", self.layout.layer_path(old.id), error).into()),
+            Err(error) => return Err(StoreError::io("open", self.catalog.disk.layout.layer_path(old.id), error).into()),
         };
         match self.copy_of(&directory, old.entry.shape, to, &old.entry.diff_id, cancelled) {
             Err(StoreError::Copy { source: UnpackError::Cancelled, .. }) => Err(ConvertError::Cancelled),
@@ -180,8 +180,9 @@ impl Inner {
         done: &mut Conversion,
     ) -> Result<(), StoreError> {
         let mut next_layer = self.commit.lock();
-        self.ensure_room(0)?;
-        let entry = self.db.read(|records| records.image(image)?.ok_or_else(|| StoreError::NotFound(image.clone())))?;
+        self.catalog.ensure_room(0)?;
+        let entry =
+            self.catalog.db.read(|records| records.image(image)?.ok_or_else(|| StoreError::NotFound(image.clone())))?;
         let steps = self.conversion_steps(&entry, new, &mut next_layer, done)?;
         let moves: Vec<&Move> = steps.iter().filter_map(Step::as_move).collect();
         if moves.is_empty() {
@@ -193,14 +194,18 @@ impl Inner {
         for step in &moves {
             moved.rename(step)?;
         }
-        if self.durability == Durability::Full {
+        if self.catalog.durability == Durability::Full {
             // The names are there already, so that this makes them durable as well.
-            self.sync_layers()?;
-            self.db.youth().end().map_err(|source| StoreError::io("settle", &self.layout.path, source))?;
+            self.catalog.disk.sync_layers()?;
+            self.catalog
+                .db
+                .youth()
+                .end()
+                .map_err(|source| StoreError::io("settle", &self.catalog.disk.layout.path, source))?;
         }
         self.measure(&moves)?;
         // A check looks for directories without records, which the old ones are until they are deleted.
-        let _deleting = self.deleting.read();
+        let _deleting = self.catalog.disk.deleting.read();
         let mounting = self.mounting.lock();
         let mounts = self.live_mounts()?;
         let replaced = |step: &&Move| step.replaces.expect("every one takes another's place");
@@ -213,7 +218,7 @@ impl Inner {
             }
         }
         let mut leases = self.lease_table();
-        let written = self.db.write(|transaction| {
+        let written = self.catalog.db.write(|transaction| {
             let mut before = Vec::new();
             for step in &moves {
                 before.push((replaced(step), transaction.layer_of_image(replaced(step))?));
@@ -247,7 +252,7 @@ impl Inner {
         if let Err(error) = self.delete_directories(&gone) {
             tracing::warn!(%error, "layers that were converted stay in their old shape beside the new one for a while");
         }
-        self.refill_reserve();
+        self.catalog.refill_reserve();
         Ok(())
     }
 
@@ -267,7 +272,7 @@ impl Inner {
                 steps.push(Step::Twin { id: *id, number: *number, shape: *shape });
                 continue;
             }
-            let entry = self.db.read(|records| Ok::<_, StoreError>(records.layer_of_image(*id)?))?;
+            let entry = self.catalog.db.read(|records| Ok::<_, StoreError>(records.layer_of_image(*id)?))?;
             match new.remove(id) {
                 Some(New { layer, .. }) if entry.damaged => {
                     let why = "it was found damaged meanwhile".to_owned();

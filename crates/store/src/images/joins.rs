@@ -29,9 +29,9 @@ impl Inner {
         if wanted.is_empty() {
             return Ok(Joins::new());
         }
-        for (id, row) in self.db.read(Records::layer_rows)? {
+        for (id, row) in self.catalog.db.read(Records::layer_rows)? {
             // One that goes meanwhile is not counted in the transaction.
-            let Ok(directory) = self.layout.open_layer(id) else { continue };
+            let Ok(directory) = self.catalog.disk.layout.open_layer(id) else { continue };
             if row.is_err() {
                 continue;
             }
@@ -64,9 +64,10 @@ impl Inner {
 
     /// The objects of others in a layer that is still private.
     fn wanted(&self, step: &Move) -> Result<Wanted, StoreError> {
-        let path = self.layout.ingest_path(step.number);
+        let path = self.catalog.disk.layout.ingest_path(step.number);
         let failed = |source| StoreError::io("read the list of files in", &path, source);
-        let directory = layout::open_directory(&self.layout.ingest, &step.number.to_string()).map_err(failed)?;
+        let directory =
+            layout::open_directory(&self.catalog.disk.layout.ingest, &step.number.to_string()).map_err(failed)?;
         let mut wanted = Wanted::new();
         for listed in read_list(directory.as_fd()).map_err(failed)? {
             let listed = listed.map_err(failed)?;

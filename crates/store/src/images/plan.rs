@@ -72,7 +72,7 @@ impl Inner {
     ) -> Result<Step, CommitError> {
         let entry = {
             let mut leases = self.lease_table();
-            let entry = self.db.read(|records| Ok::<_, StoreError>(records.layer(id)?))?;
+            let entry = self.catalog.db.read(|records| Ok::<_, StoreError>(records.layer(id)?))?;
             let there = |entry: &LayerEntry| entry.diff_id == *wanted.diff_id && self.has_layer(id);
             let entry = entry.filter(there).ok_or_else(|| wanted.taken())?;
             wanted.lease.hold(&mut leases, id);
@@ -84,7 +84,7 @@ impl Inner {
         if let Some(step) = self.use_found(wanted)? {
             return Ok(step);
         }
-        let copy = self.copy_layer(wanted, self.layout.open_layer(id), entry.shape)?;
+        let copy = self.copy_layer(wanted, self.catalog.disk.layout.open_layer(id), entry.shape)?;
         self.plan_private(wanted, &copy, next_layer)
     }
 
@@ -114,10 +114,10 @@ impl Inner {
                 if free && (patched_for.is_none() || patched_for == chain_id) {
                     return self.plan_private(wanted, layer, next_layer);
                 }
-                layout::open_directory(&self.layout.ingest, &number.to_string())
+                layout::open_directory(&self.catalog.disk.layout.ingest, &number.to_string())
             }
             // For another stack.
-            Place::Committed(id) => self.layout.open_layer(id),
+            Place::Committed(id) => self.catalog.disk.layout.open_layer(id),
             Place::Lost => return Err(wanted.taken()),
         };
         let copy = self.copy_layer(wanted, directory, layer.shape)?;
@@ -133,7 +133,7 @@ impl Inner {
     ) -> Result<Step, CommitError> {
         let Place::Private { number, .. } = layer.place() else { return Err(wanted.taken()) };
         let chain_id = self.dependence(layer, wanted)?;
-        let replaces = self.db.read(|records| {
+        let replaces = self.catalog.db.read(|records| {
             Ok::<_, StoreError>(match &chain_id {
                 Some(chain_id) => records.layer_by_chain_id(chain_id)?,
                 None => records.layer_by_diff_id(wanted.diff_id)?,
@@ -155,7 +155,7 @@ impl Inner {
             Ok(directory) => directory,
             // One that is gone meanwhile cannot be copied from.
             Err(error) if is_of_the_medium(&error) => return Err(wanted.taken()),
-            Err(error) => return Err(StoreError::io("open a layer in", &self.layout.path, error).into()),
+            Err(error) => return Err(StoreError::io("open a layer in", &self.catalog.disk.layout.path, error).into()),
         };
         self.copy_of(&directory, shape, self.shape, wanted.diff_id, &|| false)?.ok_or_else(|| wanted.taken())
     }
@@ -163,7 +163,7 @@ impl Inner {
     /// A layer that has become known since the caller looked.
     fn use_found(&self, wanted: &Wanted<'_>) -> Result<Option<Step>, StoreError> {
         let mut leases = self.lease_table();
-        let found = self.db.read(|records| self.usable_layer(records, wanted.diff_id, wanted.chain))?;
+        let found = self.catalog.db.read(|records| self.usable_layer(records, wanted.diff_id, wanted.chain))?;
         let Some((id, entry)) = found else { return Ok(None) };
         if !self.fits(wanted, &entry)? {
             return Ok(None);
@@ -240,9 +240,10 @@ impl Inner {
     /// When everything is written and has its place: what new layers take.
     pub(crate) fn measure(&self, moves: &[&Move]) -> Result<(), StoreError> {
         for Move { layer, id, .. } in moves {
-            let failed =
-                |operation| move |source: io::Error| StoreError::io(operation, self.layout.layer_path(*id), source);
-            let directory = self.layout.open_layer(*id).map_err(failed("open"))?;
+            let failed = |operation| {
+                move |source: io::Error| StoreError::io(operation, self.catalog.disk.layout.layer_path(*id), source)
+            };
+            let directory = self.catalog.disk.layout.open_layer(*id).map_err(failed("open"))?;
             layer.measure(directory.as_fd()).map_err(failed("look at"))?;
         }
         Ok(())
@@ -250,17 +251,19 @@ impl Inner {
 
     fn step_path(&self, step: &Step) -> std::path::PathBuf {
         match step {
-            Step::Use(id, _) => self.layout.layer_path(*id),
-            Step::Move(Move { number, .. }) | Step::Twin { number, .. } => self.layout.ingest_path(*number),
+            Step::Use(id, _) => self.catalog.disk.layout.layer_path(*id),
+            Step::Move(Move { number, .. }) | Step::Twin { number, .. } => {
+                self.catalog.disk.layout.ingest_path(*number)
+            }
         }
     }
 
     /// The layer's own directory.
     fn open_step(&self, step: &Step) -> Result<OwnedFd, StoreError> {
         let directory = match step {
-            Step::Use(id, _) => self.layout.open_layer(*id),
+            Step::Use(id, _) => self.catalog.disk.layout.open_layer(*id),
             Step::Move(Move { number, .. }) | Step::Twin { number, .. } => {
-                layout::open_directory(&self.layout.ingest, &number.to_string())
+                layout::open_directory(&self.catalog.disk.layout.ingest, &number.to_string())
             }
         };
         directory.map_err(|source| StoreError::io("open", self.step_path(step), source))

@@ -59,7 +59,7 @@ impl Inner {
     /// keep the others. Answers in the order of the request; what two of them shared counts for the later one.
     pub(crate) fn remove_images(&self, ids: &[Digest]) -> Vec<Result<Removed, StoreError>> {
         self.tidy_up();
-        let _deleting = self.deleting.read();
+        let _deleting = self.catalog.disk.deleting.read();
         let mut removals = Vec::with_capacity(ids.len());
         // The directories of one batch go while the next one is unrecorded.
         let deleted = std::thread::scope(|scope| {
@@ -94,13 +94,13 @@ impl Inner {
             let there = deleting.map_or(Ok(()), |thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
             here.and(there)
         });
-        self.refill_reserve();
+        self.catalog.refill_reserve();
         let outcome = |removal: Result<Gone, StoreError>| {
             let gone = removal?;
             match &deleted {
-                Err(error) if gone.has_remains(&self.layout) => {
+                Err(error) if gone.has_remains(&self.catalog.disk.layout) => {
                     // One failure is told with every image that it may concern.
-                    Err(StoreError::io("remove files from", &self.layout.path, error.as_io()))
+                    Err(StoreError::io("remove files from", &self.catalog.disk.layout.path, error.as_io()))
                 }
                 _ => Ok(gone.freed()),
             }
@@ -130,7 +130,7 @@ impl Inner {
             mounts.iter().find(|(_, mount)| holds(mount)).map(|(target, _)| target.clone())
         };
         let mut leases = self.lease_table();
-        let (removals, kept) = self.db.write(|transaction| {
+        let (removals, kept) = self.catalog.db.write(|transaction| {
             let (mut removals, mut kept) = (Vec::with_capacity(ids.len()), Vec::new());
             for id in ids {
                 let Some(entry) = transaction.image(id)? else {
@@ -174,7 +174,7 @@ impl Inner {
         let _mounting = self.mounting.lock();
         let mounts = self.live_mounts()?;
         let leases = self.lease_table();
-        let (layers, blobs) = self.db.read(|records| {
+        let (layers, blobs) = self.catalog.db.read(|records| {
             let mut images: BTreeMap<LayerId, u64> = BTreeMap::new();
             let mut of_blobs: BTreeMap<Digest, u64> = BTreeMap::new();
             for id in ids.iter().collect::<BTreeSet<_>>() {

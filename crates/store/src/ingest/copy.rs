@@ -28,12 +28,13 @@ impl Inner {
     ) -> Result<Option<Arc<UnpackedLayer>>, StoreError> {
         let ingest = self.new_layer(to)?;
         let (reader, mut writer) =
-            io::pipe().map_err(|source| StoreError::io("open a pipe for", &self.layout.path, source))?;
+            io::pipe().map_err(|source| StoreError::io("open a pipe for", &self.catalog.disk.layout.path, source))?;
         let (rebuilt, unpacked, got) = std::thread::scope(|scope| {
             let rebuild = move || from.rebuild(directory.as_fd(), &mut writer);
             let rebuilding = std::thread::Builder::new().name("store-rebuild".into()).spawn_scoped(scope, rebuild);
-            let rebuilding = rebuilding
-                .map_err(|source| StoreError::io("start a thread to copy a layer of", &self.layout.path, source))?;
+            let rebuilding = rebuilding.map_err(|source| {
+                StoreError::io("start a thread to copy a layer of", &self.catalog.disk.layout.path, source)
+            })?;
             let tar = Hashing { reader, hasher: diff_id.algorithm().hasher() };
             let mut tar = BufReader::with_capacity(recipe::BUFFER, tar);
             let unpacked = ingest.unpack(&mut tar, cancelled);

@@ -25,12 +25,13 @@ use crate::unpack::{UnpackError, UnpackOptions, UnpackOutcome};
 
 impl Inner {
     pub(crate) fn new_layer(self: &Arc<Self>, shape: Shape) -> Result<LayerIngest, StoreError> {
-        let since = self.failed_syncs.load(Ordering::Acquire);
+        let since = self.catalog.disk.failed_syncs.load(Ordering::Acquire);
         let private = self.private();
-        let (path, name) = (self.layout.ingest_path(private.number), private.name());
+        let (path, name) = (self.catalog.disk.layout.ingest_path(private.number), private.name());
         let failed = |source: io::Error| StoreError::io("create the layer directory", &path, source);
-        rustix::fs::mkdirat(&self.layout.ingest, name.as_str(), Mode::RWXU).map_err(|e| failed(e.into()))?;
-        let directory = layout::open_directory(&self.layout.ingest, &name).map_err(failed)?;
+        rustix::fs::mkdirat(&self.catalog.disk.layout.ingest, name.as_str(), Mode::RWXU)
+            .map_err(|e| failed(e.into()))?;
+        let directory = layout::open_directory(&self.catalog.disk.layout.ingest, &name).map_err(failed)?;
         shape.begin(&directory).map_err(failed)?;
         Ok(LayerIngest { private, directory, shape, since, blob: None })
     }
@@ -89,20 +90,20 @@ impl LayerIngest {
         hollow: bool,
     ) -> Result<UnpackedLayer, UnpackError> {
         let inner = self.private.inner();
-        let durable = inner.durability == Durability::Full && !hollow;
+        let durable = inner.catalog.durability == Durability::Full && !hollow;
         let (shape, directory) = (self.shape, self.directory.as_fd());
         let mut limits = inner.limits.clone();
         if let Some((bytes, entries)) = self.blob.filter(|(_, entries)| *entries < limits.entries) {
             (limits.entries, limits.compressed) = (entries, Some(bytes));
         }
         let apply = || {
-            let written = |bytes: u64| inner.flusher.note(&inner.layout.root, bytes);
+            let written = |bytes: u64| inner.catalog.disk.flusher.note(&inner.catalog.disk.layout.root, bytes);
             let write_back = durable.then_some(&written as &dyn Fn(u64));
             let options =
                 UnpackOptions { limits: &limits, privileged: inner.privileged, cancelled, write_back, hollow };
             shape.apply(tar, directory, &options)
         };
-        let applied = confined(directory, inner.layout.root.as_fd(), apply);
+        let applied = confined(directory, inner.catalog.disk.layout.root.as_fd(), apply);
         let (outcome, mut stats) = applied.map_err(|source| UnpackError::Io {
             operation: "starting a thread for",
             path: "the layer".into(),
@@ -223,7 +224,7 @@ impl UnpackedLayer {
     pub(crate) fn measure(&self, directory: BorrowedFd<'_>) -> io::Result<()> {
         // Files of other layers in a tree were taken off by what was counted for each. And what is not written yet takes what was
         // counted, as far as anybody knows.
-        let is_written = self.inner.durability == Durability::Full || self.is_left;
+        let is_written = self.inner.catalog.durability == Durability::Full || self.is_left;
         if self.shape.is_dir() && (self.shares || !is_written) {
             return Ok(());
         }
@@ -244,7 +245,9 @@ impl UnpackedLayer {
     pub(crate) fn place(&self) -> Place {
         match &*self.lock() {
             // The kernel takes for written what it could not write: nobody knows whether that was of this layer.
-            State::Private(..) if self.since != self.inner.failed_syncs.load(Ordering::Acquire) => Place::Lost,
+            State::Private(..) if self.since != self.inner.catalog.disk.failed_syncs.load(Ordering::Acquire) => {
+                Place::Lost
+            }
             State::Private(private, patched_for) => {
                 Place::Private { number: private.number, patched_for: patched_for.clone() }
             }

@@ -67,10 +67,10 @@ impl WholeLayer {
         let Self { inner, private, record } = self;
         let LayerNote { diff_id, shape, stats, .. } = &record;
         // What reads well may only be in memory.
-        if inner.has_failed_to_write() {
+        if inner.catalog.disk.has_failed_to_write() {
             return Ok(None);
         }
-        let directory = match layout::open_directory(&inner.layout.ingest, &private.name()) {
+        let directory = match layout::open_directory(&inner.catalog.disk.layout.ingest, &private.name()) {
             Ok(directory) => directory,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(private.failed("open", error)),
@@ -114,12 +114,20 @@ impl UnpackedLayer {
     /// The record could not be written. The layer is as good as before.
     pub fn note_whole(&self, blob: &Digest, size: u64, diff_id: &Digest, origin: &str) -> Result<(), StoreError> {
         let stats = self.stats();
-        if self.inner.unfinished_since.is_none() || self.shares || !stats.exact || self.inner.has_failed_to_write() {
+        if self.inner.unfinished_since.is_none()
+            || self.shares
+            || !stats.exact
+            || self.inner.catalog.disk.has_failed_to_write()
+        {
             return Ok(());
         }
         let (blob, diff_id, origin) = (blob.clone(), diff_id.clone(), origin.to_owned());
         self.with_unpatched(|private| {
-            let inode = rustix::fs::statat(&private.inner().layout.ingest, private.name(), AtFlags::SYMLINK_NOFOLLOW);
+            let inode = rustix::fs::statat(
+                &private.inner().catalog.disk.layout.ingest,
+                private.name(),
+                AtFlags::SYMLINK_NOFOLLOW,
+            );
             let inode = inode.map_err(|error| private.failed("look at", error.into()))?.st_ino;
             write(private, &LayerNote { blob, size, diff_id, shape: self.shape, stats, inode, origin })?;
             private.note_beside(LAYER);
@@ -140,7 +148,7 @@ impl UnpackedLayer {
 /// Leaves it for another time.
 fn put_back(private: Private) -> Result<(), StoreError> {
     let inner = private.inner();
-    let directory = inner.layout.path.join(layout::INGEST);
+    let directory = inner.catalog.disk.layout.path.join(layout::INGEST);
     let left = left::find_layer(&directory, private.number).map_err(|error| private.failed("look at", error))?;
     inner.leave(private, left);
     Ok(())
@@ -149,6 +157,6 @@ fn put_back(private: Private) -> Result<(), StoreError> {
 fn write(private: &Private, record: &LayerNote) -> Result<(), StoreError> {
     let text = serde_json::to_vec(record).expect("plain values become JSON");
     let (name, new) = (beside_name(private.number, LAYER), beside_name(private.number, NEW));
-    let ingest = &private.inner().layout.ingest;
+    let ingest = &private.inner().catalog.disk.layout.ingest;
     layout::write_whole(ingest, &name, &new, &text).map_err(|error| private.failed("write the record of", error))
 }

@@ -25,7 +25,7 @@ impl Inner {
         chain_id: &Digest,
     ) -> Result<Option<Layer>, StoreError> {
         let mut leases = self.lease_table();
-        let found = self.db.read(|records| self.usable_layer(records, diff_id, chain_id))?;
+        let found = self.catalog.db.read(|records| self.usable_layer(records, diff_id, chain_id))?;
         let Some((id, entry)) = found else { return Ok(None) };
         lease.hold(&mut leases, id);
         Ok(Some(entry.layer(id)))
@@ -33,7 +33,7 @@ impl Inner {
 
     /// The layers of an image, lowest first, as often as the image has them.
     pub(crate) fn image_layers(&self, image: &ImageRecord) -> Result<Vec<Layer>, StoreError> {
-        self.db.read(|records| {
+        self.catalog.db.read(|records| {
             let entry = records.image(&image.id)?.ok_or_else(|| StoreError::NotFound(image.id.clone()))?;
             entry.layers.iter().map(|id| Ok(records.layer_of_image(*id)?.layer(*id))).collect()
         })
@@ -53,17 +53,17 @@ impl Inner {
 
     /// How many layers are of each shape: directory trees, EROFS files.
     pub(crate) fn layers_by_shape(&self) -> Result<(u64, u64), StoreError> {
-        let layers = self.db.read(|records| Ok::<_, StoreError>(records.layers()?))?;
+        let layers = self.catalog.db.read(|records| Ok::<_, StoreError>(records.layers()?))?;
         let directories = layers.iter().filter(|(_, entry)| entry.shape.is_dir()).count();
         Ok((directories as u64, (layers.len() - directories) as u64))
     }
 
     /// Writes the very tar stream from which the layer was unpacked.
     pub(crate) fn export_layer(&self, layer: &Layer, out: &mut dyn Write) -> Result<(), StoreError> {
-        let directory = self
-            .layout
-            .open_layer(layer.id)
-            .map_err(|source| StoreError::io("open layer", self.layout.layer_path(layer.id), source))?;
+        let directory =
+            self.catalog.disk.layout.open_layer(layer.id).map_err(|source| {
+                StoreError::io("open layer", self.catalog.disk.layout.layer_path(layer.id), source)
+            })?;
         layer
             .shape
             .rebuild(directory.as_fd(), out)
@@ -74,7 +74,7 @@ impl Inner {
 impl Inner {
     /// The same of these layers, lowest first, as the mounter takes it.
     pub(crate) fn lower_layers(&self, layers: &[Layer]) -> Vec<Lower> {
-        let lower = |layer: &Layer| layer.shape.lower(&self.layout.layer_path(layer.id));
+        let lower = |layer: &Layer| layer.shape.lower(&self.catalog.disk.layout.layer_path(layer.id));
         stack(layers).into_iter().filter_map(|id| layers.iter().find(|layer| layer.id == id)).map(lower).collect()
     }
 

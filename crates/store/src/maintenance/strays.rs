@@ -22,12 +22,12 @@ impl Inner {
         let mut problems = Vec::new();
         let names = self.names_in(layout::LAYERS)?;
         for name in names.into_iter().filter(|name| !number(name).is_some_and(|id| keep.contains(&LayerId(id)))) {
-            problems.push(self.stray(&self.layout.layers, layout::LAYERS, name, repair));
+            problems.push(self.stray(&self.catalog.disk.layout.layers, layout::LAYERS, name, repair));
         }
         let names = self.blob_names()?.into_iter();
         for name in names.filter(|name| !number(name).is_some_and(|number| blobs.contains(&number))) {
-            let directory = layout::open_directory(&self.layout.root, layout::BLOBS)
-                .map_err(|source| StoreError::io("open", self.layout.path.join(layout::BLOBS), source))?;
+            let directory = layout::open_directory(&self.catalog.disk.layout.root, layout::BLOBS)
+                .map_err(|source| StoreError::io("open", self.catalog.disk.layout.path.join(layout::BLOBS), source))?;
             problems.push(self.stray(&directory, layout::BLOBS, name, repair));
         }
         // A directory too deep to be deleted in one go is moved up while somebody deletes it.
@@ -40,13 +40,13 @@ impl Inner {
                 .is_some_and(|name| busy.contains(name) || busy.contains(&stem(name)) || name.starts_with(&deep))
         };
         for name in self.names_in(layout::INGEST)?.into_iter().filter(|name| !is_busy(name)) {
-            problems.push(self.stray(&self.layout.ingest, layout::INGEST, name, repair));
+            problems.push(self.stray(&self.catalog.disk.layout.ingest, layout::INGEST, name, repair));
         }
         Ok(problems)
     }
 
     fn names_in(&self, directory: &str) -> Result<Vec<OsString>, StoreError> {
-        let path = self.layout.path.join(directory);
+        let path = self.catalog.disk.layout.path.join(directory);
         layout::names(&path).map_err(|source| StoreError::io("list", &path, source))
     }
 

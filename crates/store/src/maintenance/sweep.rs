@@ -15,7 +15,7 @@ use crate::disk::layer::LayerId;
 use crate::disk::layout::{self, c_name, number};
 use crate::disk::remove_tree;
 use crate::error::{DbError, StoreError};
-use crate::records::entries::{BlobEntry, LayerEntry, Removed};
+use crate::records::entries::{LayerEntry, Removed};
 use crate::records::shares;
 use crate::records::tables::{Records, RecordsMut};
 use crate::store::open::Inner;
@@ -42,7 +42,7 @@ impl Inner {
     pub(crate) fn sweep_at_open(&self) -> Result<(), StoreError> {
         self.sweep_points();
         // What is there for nobody goes first: on a full disk its space is what the records need.
-        let ingest = self.layout.path.join(layout::INGEST);
+        let ingest = self.catalog.disk.layout.path.join(layout::INGEST);
         let names = layout::names(&ingest).map_err(|source| StoreError::io("list", &ingest, source))?;
         let greatest = names.iter().filter_map(number).max().unwrap_or(0);
         let (left, moved) = self.find_left(&names);
@@ -52,17 +52,17 @@ impl Inner {
             tracing::info!(count = names.len(), "sweeping what was not committed");
         }
         // What cannot be deleted, such as a place where someone has mounted something, must not keep the store shut.
-        if let Err(error) = remove_tree::remove_trees(self.layout.ingest.as_fd(), &names) {
+        if let Err(error) = remove_tree::remove_trees(self.catalog.disk.layout.ingest.as_fd(), &names) {
             tracing::warn!(%error, path = %ingest.display(), "not everything could be swept");
         }
         self.next_ingest.store(greatest + 1, Ordering::Relaxed);
 
         // Records before directories: a directory is only deleted when no record names it.
-        let mut found = self.db.read(|records| Ok::<_, StoreError>(look(records, &self.boot)?))?;
+        let mut found = self.catalog.db.read(|records| Ok::<_, StoreError>(look(records, &self.catalog.boot)?))?;
         self.distrust(found.torn.iter().chain(&found.damaged).copied());
         let mut tidy = found.unused.is_empty() && found.torn.is_empty() && found.torn_blobs.is_empty();
         if !tidy {
-            match self.db.write(|transaction| tidy_records(transaction, &self.boot)) {
+            match self.catalog.db.write(|transaction| tidy_records(transaction, &self.catalog.boot)) {
                 Ok(after) => (found, tidy) = (after, true),
                 Err(error) if error.is_disk_full() => {}
                 Err(error) => return Err(error),
@@ -71,7 +71,7 @@ impl Inner {
         let mut keep = found.known.clone();
         keep.extend(self.live_mounts()?.into_iter().flat_map(|(_, mount)| mount.layers));
 
-        let layers = self.layout.path.join(layout::LAYERS);
+        let layers = self.catalog.disk.layout.path.join(layout::LAYERS);
         let names = layout::names(&layers).map_err(|source| StoreError::io("list", &layers, source))?;
         let greatest = names.iter().filter_map(number).max().unwrap_or(0);
         let is_stray = |name: &OsString| !number(name).is_some_and(|number| keep.contains(&LayerId(number)));
@@ -80,13 +80,13 @@ impl Inner {
         if !stray.is_empty() {
             tracing::info!(count = stray.len(), "sweeping layers that no record names");
         }
-        if let Err(error) = remove_tree::remove_trees(self.layout.layers.as_fd(), &stray) {
+        if let Err(error) = remove_tree::remove_trees(self.catalog.disk.layout.layers.as_fd(), &stray) {
             tracing::warn!(%error, path = %layers.display(), "not everything could be swept");
         }
         let greatest_blob = self.sweep_blobs(|number| found.blobs.contains(&number))?;
         if !tidy {
-            self.sync_file_system()?;
-            if let Err(error) = self.db.write(|transaction| tidy_records(transaction, &self.boot)) {
+            self.catalog.disk.sync_file_system()?;
+            if let Err(error) = self.catalog.db.write(|transaction| tidy_records(transaction, &self.catalog.boot)) {
                 tracing::warn!(%error, "records of layers that are gone stay until there is space to delete them");
             }
         }
@@ -98,15 +98,15 @@ impl Inner {
 
     /// Deletes what an earlier failure has left over, if there was one. What still cannot be deleted waits for the next time.
     pub(crate) fn tidy_up(&self) {
-        if !self.take_untidy() {
+        if !self.catalog.disk.take_untidy() {
             return;
         }
         match self.sweep_strays() {
             Ok(true) => {}
-            Ok(false) => self.note_untidy(),
+            Ok(false) => self.catalog.disk.note_untidy(),
             Err(error) => {
                 tracing::warn!(%error, "what is left over could not be swept");
-                self.note_untidy();
+                self.catalog.disk.note_untidy();
             }
         }
     }
@@ -114,10 +114,10 @@ impl Inner {
     /// Deletes what no record names and nobody works with. Says whether all of it is gone.
     fn sweep_strays(&self) -> Result<bool, StoreError> {
         let _commit = self.commit.lock();
-        let _deleting = self.deleting.write();
+        let _deleting = self.catalog.disk.deleting.write();
         let _mounting = self.mounting.lock();
         let mounted = self.live_mounts()?.into_iter().flat_map(|(_, mount)| mount.layers);
-        let (layers, blobs) = self.db.read(|records| {
+        let (layers, blobs) = self.catalog.db.read(|records| {
             let layers: BTreeSet<LayerId> = records.layer_rows()?.into_iter().map(|(id, _)| id).collect();
             // Of a record that cannot be read nobody knows which file it names.
             let blobs: Result<Vec<_>, _> = records.blob_rows()?.into_iter().map(|(_, row)| row).collect();
@@ -132,13 +132,13 @@ impl Inner {
 
     /// Deletes layers that no image has and no lease holds, records first.
     pub(crate) fn sweep_layers(&self, candidates: &[LayerId]) -> Result<Removed, StoreError> {
-        let _deleting = self.deleting.read();
+        let _deleting = self.catalog.disk.deleting.read();
         match self.unrecord_unused(candidates) {
             Err(error) if error.is_disk_full() => {
                 let unused = {
                     let leases = self.lease_table();
                     let is_unused = |id: &LayerId| {
-                        let entry = self.db.read(|records| Ok::<_, StoreError>(records.layer(*id)?))?;
+                        let entry = self.catalog.db.read(|records| Ok::<_, StoreError>(records.layer(*id)?))?;
                         Ok::<_, StoreError>(!leases.holds(*id) && entry.is_some_and(|entry| entry.references == 0))
                     };
                     let mut unused = Vec::new();
@@ -161,7 +161,7 @@ impl Inner {
 
     fn unrecord_unused(&self, candidates: &[LayerId]) -> Result<Vec<(LayerId, LayerEntry)>, StoreError> {
         let mut leases = self.lease_table();
-        let gone = self.db.write(|transaction| {
+        let gone = self.catalog.db.write(|transaction| {
             let mut totals = transaction.totals()?;
             let mut gone = Vec::new();
             for &id in candidates {
@@ -201,7 +201,7 @@ impl Inner {
         self.delete_blobs(blobs.iter().copied())?;
         self.delete_directories(layers)?;
         // A journalling file system hands freed blocks out again only after the journal's commit.
-        self.sync_file_system()?;
+        self.catalog.disk.sync_file_system()?;
         Ok(true)
     }
 
@@ -209,7 +209,7 @@ impl Inner {
     pub(crate) fn delete_layers(&self, gone: &[(LayerId, LayerEntry)]) -> Result<Removed, StoreError> {
         let ids: Vec<LayerId> = gone.iter().map(|(id, _)| *id).collect();
         self.delete_directories(&ids)?;
-        self.refill_reserve();
+        self.catalog.refill_reserve();
         Ok(freed(gone))
     }
 
@@ -219,7 +219,12 @@ impl Inner {
         for id in ids {
             let (name, new) = (id.to_string(), format!("trash-{id}"));
             self.note_busy(&new, true);
-            match rustix::fs::renameat(&self.layout.layers, name.as_str(), &self.layout.ingest, new.as_str()) {
+            match rustix::fs::renameat(
+                &self.catalog.disk.layout.layers,
+                name.as_str(),
+                &self.catalog.disk.layout.ingest,
+                new.as_str(),
+            ) {
                 Ok(()) => trash.push(c_name(new.into())),
                 // The directory was gone before its record.
                 Err(rustix::io::Errno::NOENT) => self.note_busy(&new, false),
@@ -231,52 +236,20 @@ impl Inner {
             }
         }
         let failed = |directory| {
-            let path = self.layout.path.join(directory);
+            let path = self.catalog.disk.layout.path.join(directory);
             move |source| StoreError::io("delete layers in", path, source)
         };
-        let first = remove_tree::remove_trees(self.layout.ingest.as_fd(), &trash).map_err(failed(layout::INGEST));
+        let first =
+            remove_tree::remove_trees(self.catalog.disk.layout.ingest.as_fd(), &trash).map_err(failed(layout::INGEST));
         for name in &trash {
             self.note_busy(&name.to_string_lossy(), false);
         }
-        let second = remove_tree::remove_trees(self.layout.layers.as_fd(), &in_place).map_err(failed(layout::LAYERS));
+        let second = remove_tree::remove_trees(self.catalog.disk.layout.layers.as_fd(), &in_place)
+            .map_err(failed(layout::LAYERS));
         if first.is_err() || second.is_err() {
-            self.note_untidy();
+            self.catalog.disk.note_untidy();
         }
         first.and(second)
-    }
-
-    pub(crate) fn refill_reserve(&self) {
-        if let Err(error) = self.db.reserve().ensure() {
-            tracing::warn!(%error, "the disk is still too full for the store's reserve");
-        }
-    }
-
-    /// What relaxed durability left to the page cache is written, and trusted from now on; a young store grows up.
-    pub(crate) fn settle(&self) -> Result<(), StoreError> {
-        let rows = self.db.read(Records::layer_rows)?;
-        let unsynced = |(id, entry): (LayerId, Result<LayerEntry, DbError>)| {
-            entry.ok().filter(|entry| entry.unsynced_boot.is_some()).map(|entry| (id, entry))
-        };
-        let waiting: Vec<(LayerId, LayerEntry)> = rows.into_iter().filter_map(unsynced).collect();
-        let blobs = self.db.read(Records::blob_rows)?.into_iter().filter_map(|(_, row)| row.ok());
-        let blobs: Vec<(Digest, BlobEntry)> = blobs.filter(|(_, entry)| entry.unsynced_boot.is_some()).collect();
-        let youth = self.db.youth();
-        if waiting.is_empty() && blobs.is_empty() && !youth.is_young() {
-            return Ok(());
-        }
-        self.sync_file_system()?;
-        youth.end().map_err(|source| StoreError::io("settle", &self.layout.path, source))?;
-        self.db.write(|transaction| {
-            for (digest, mut entry) in blobs {
-                entry.unsynced_boot = None;
-                transaction.put_blob(&digest, &entry)?;
-            }
-            for (id, mut entry) in waiting {
-                entry.unsynced_boot = None;
-                transaction.put_layer(id, &entry)?;
-            }
-            Ok(())
-        })
     }
 }
 

@@ -206,15 +206,15 @@ impl Inner {
         let layers = self.image_layers(image)?;
         let stack = Stack::of(image.id.clone(), &layers, self.privileged);
         let layers = self.lower_layers(&layers);
-        let points = Points::of(&self.layout.path);
+        let points = Points::of(&self.catalog.disk.layout.path);
         self.sweep_points();
         // Written down first: a mount that nobody knows of could lose its layers.
-        self.db.write(|transaction| {
+        self.catalog.db.write(|transaction| {
             let entry = transaction.image(&image.id)?.ok_or_else(|| StoreError::NotFound(image.id.clone()))?;
             let entry = MountEntry { image: image.id.clone(), layers: entry.layers, writable: writable.is_some() };
             Ok::<_, StoreError>(transaction.put_mount(&target, &entry)?)
         })?;
-        let compose = Some((self.layout.path.as_path(), &stack));
+        let compose = Some((self.catalog.disk.layout.path.as_path(), &stack));
         let userxattr = !self.privileged;
         let assembly = Assembly { userxattr, points: Some(&points), compose, ways: Ways::default() };
         let mounted = assembly.mount(&layers, &target, writable);
@@ -230,7 +230,7 @@ impl Inner {
         let _mounting = self.mounting.lock();
         self.sweep_points();
         unmount(&target)?;
-        let recorded = self.db.read(|records| Ok::<_, StoreError>(records.mounts()?))?;
+        let recorded = self.catalog.db.read(|records| Ok::<_, StoreError>(records.mounts()?))?;
         self.forget_mount(&target)?;
         let layers = recorded.into_iter().filter(|(known, _)| *known == target).flat_map(|(_, entry)| entry.layers);
         Ok(self.sweep_unmounted(layers.collect())?)
@@ -241,7 +241,7 @@ impl Inner {
         let _mounting = self.mounting.lock();
         self.sweep_points();
         let live = self.live_mounts()?;
-        let recorded = self.db.read(|records| Ok::<_, StoreError>(records.mounts()?))?;
+        let recorded = self.catalog.db.read(|records| Ok::<_, StoreError>(records.mounts()?))?;
         for (target, _) in &recorded {
             if !live.iter().any(|(known, _)| known == target) {
                 self.forget_mount(target)?;
@@ -257,14 +257,14 @@ impl Inner {
 impl Inner {
     /// Takes away what a process left that was killed while it mounted something: `mounting` is held, or nobody else is there.
     pub(crate) fn sweep_points(&self) {
-        if let Err(error) = Points::of(&self.layout.path).sweep() {
-            tracing::warn!(%error, root = %self.layout.path.display(), "what an earlier process was mounting stays");
+        if let Err(error) = Points::of(&self.catalog.disk.layout.path).sweep() {
+            tracing::warn!(%error, root = %self.catalog.disk.layout.path.display(), "what an earlier process was mounting stays");
         }
     }
 
     /// What is written down and still mounted.
     pub(crate) fn live_mounts(&self) -> Result<Vec<(PathBuf, MountEntry)>, StoreError> {
-        let mut recorded = self.db.read(|records| Ok::<_, StoreError>(records.mounts()?))?;
+        let mut recorded = self.catalog.db.read(|records| Ok::<_, StoreError>(records.mounts()?))?;
         if recorded.is_empty() {
             return Ok(recorded);
         }
@@ -280,11 +280,11 @@ impl Inner {
         let mounts = self.live_mounts()?;
         let mut left = Vec::new();
         for id in layers.into_iter().filter(|id| !mounts.iter().any(|(_, mount)| mount.layers.contains(id))) {
-            let entry = self.db.read(|records| Ok::<_, StoreError>(records.layer(id)?))?;
+            let entry = self.catalog.db.read(|records| Ok::<_, StoreError>(records.layer(id)?))?;
             if entry.is_none_or(|entry| entry.damaged) {
                 left.push(id);
             } else if let Err(error) =
-                rustix::fs::unlinkat(&self.layout.layers, format!("{id}/{EMPTY}"), AtFlags::REMOVEDIR)
+                rustix::fs::unlinkat(&self.catalog.disk.layout.layers, format!("{id}/{EMPTY}"), AtFlags::REMOVEDIR)
                 && error != rustix::io::Errno::NOENT
             {
                 tracing::debug!(%error, layer = %id, "the empty directory beside the layer stays");
@@ -294,7 +294,7 @@ impl Inner {
     }
 
     fn forget_mount(&self, target: &Path) -> Result<(), StoreError> {
-        self.db.write(|transaction| Ok(transaction.delete_mount(target)?))
+        self.catalog.db.write(|transaction| Ok(transaction.delete_mount(target)?))
     }
 }
 

@@ -7,9 +7,9 @@ use oci::Digest;
 use crate::disk::layer::LayerId;
 use crate::disk::reserve::RECORDS_ROOM;
 use crate::error::{DbError, StoreError};
+use crate::records::catalog::Catalog;
 use crate::records::entries::Totals;
 use crate::records::tables::Records;
-use crate::store::open::Inner;
 
 /// Answer of [`Store::layers_of_images`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct LayersOfImages {
     pub images: Vec<(Digest, u64, Vec<u32>)>,
 }
 
-impl Inner {
+impl Catalog {
     /// Bytes that only this image has, and bytes that it shares with other images. Their sum is the image's size.
     pub(crate) fn usage(&self, id: &Digest) -> Result<Option<(u64, u64)>, StoreError> {
         self.db.read(|records| {
@@ -54,7 +54,8 @@ impl Inner {
     /// records and for removals. `None`: the file system does not say.
     pub(crate) fn room(&self) -> Result<Option<u64>, StoreError> {
         let room = self.db.reserve().room();
-        let room = room.map_err(|source| StoreError::io("ask for the free space of", &self.layout.path, source))?;
+        let room =
+            room.map_err(|source| StoreError::io("ask for the free space of", &self.disk.layout.path, source))?;
         Ok(room.map(|bytes| bytes.saturating_sub(RECORDS_ROOM)))
     }
 

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use oci::{Digest, Reference};
 
 use crate::error::{DbError, StoreError};
+use crate::records::catalog::Catalog;
 use crate::records::entries::{ImageEntry, ImageRecord};
 use crate::records::tables::{Document, Records, RecordsMut};
-use crate::store::open::Inner;
 
-impl Inner {
+impl Catalog {
     /// All images, ordered by id.
     pub(crate) fn images(&self) -> Result<Vec<ImageRecord>, StoreError> {
         self.db.read(|records| {
@@ -45,7 +45,7 @@ impl Inner {
     }
 }
 
-impl Inner {
+impl Catalog {
     /// Reports names with a digest that their image was never verified to have, as earlier versions recorded them. What cannot
     /// be read is left to the check.
     pub(crate) fn report_unverified_names(&self) -> Result<(), StoreError> {

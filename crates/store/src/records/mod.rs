@@ -2,6 +2,7 @@
 
 pub(crate) mod accounting;
 pub(crate) mod backend;
+pub(crate) mod catalog;
 pub(crate) mod db;
 pub(crate) mod digests;
 pub(crate) mod entries;

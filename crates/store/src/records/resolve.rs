@@ -4,16 +4,16 @@
 use oci::{Digest, Reference};
 
 use crate::error::{DbError, ResolveError};
+use crate::records::catalog::Catalog;
 use crate::records::entries::ImageRecord;
 use crate::records::images;
 use crate::records::tables::Records;
-use crate::store::open::Inner;
 
 /// Fewer digits than this are no id.
 const SHORTEST_PREFIX: usize = 3;
 const ID_DIGITS: usize = 64;
 
-impl Inner {
+impl Catalog {
     /// The image that `text` means: an id with or without `sha256:`, `name`, `name:tag`, `name@digest`,
     /// `name:tag@digest` (the digest decides), or the beginning of an id, of three digits or more.
     pub(crate) fn resolve(&self, text: &str) -> Result<Option<ImageRecord>, ResolveError> {

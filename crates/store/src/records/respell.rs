@@ -6,10 +6,10 @@
 use oci::{Digest, Reference};
 
 use crate::error::{DbError, StoreError};
+use crate::records::catalog::Catalog;
 use crate::records::tables::{Records, RecordsMut};
-use crate::store::open::Inner;
 
-impl Inner {
+impl Catalog {
     /// Gives every name its normal form. Without space for that the names stay as they are until the next opening.
     pub(crate) fn respell_names(&self) -> Result<(), StoreError> {
         let is_other = |(name, _): &(String, Digest)| normal(name).is_some();
@@ -70,7 +70,7 @@ mod tests {
 
     /// Records a name as it is written, as an earlier version did.
     fn name_as_before(store: &Store, id: &Digest, name: &str) {
-        let written = store.inner.db.write(|transaction| Ok::<_, StoreError>(write_name(transaction, id, name)?));
+        let written = store.inner.catalog.db.write(|transaction| Ok::<_, StoreError>(write_name(transaction, id, name)?));
         written.expect("writes");
     }
 

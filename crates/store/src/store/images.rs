@@ -17,7 +17,7 @@ impl Store {
     /// # Errors
     /// The database could not be read.
     pub fn usage(&self, id: &Digest) -> Result<Option<(u64, u64)>, StoreError> {
-        self.inner.usage(id)
+        self.inner.catalog.usage(id)
     }
 
     /// How many bytes of layers can still be written: what the file system has free, less what the store keeps for its
@@ -26,7 +26,7 @@ impl Store {
     /// # Errors
     /// The file system could not be asked.
     pub fn room(&self) -> Result<Option<u64>, StoreError> {
-        self.inner.room()
+        self.inner.catalog.room()
     }
 
     /// What each image has, by numbers of layers, and what each layer takes on disk.
@@ -34,7 +34,7 @@ impl Store {
     /// # Errors
     /// The database could not be read.
     pub fn layers_of_images(&self) -> Result<LayersOfImages, StoreError> {
-        self.inner.layers_of_images()
+        self.inner.catalog.layers_of_images()
     }
 
     /// What all images take together. One record is read, however many images there are.
@@ -42,7 +42,7 @@ impl Store {
     /// # Errors
     /// The database could not be read.
     pub fn totals(&self) -> Result<Totals, StoreError> {
-        self.inner.totals()
+        self.inner.catalog.totals()
     }
 
     /// All images, ordered by id.
@@ -50,7 +50,7 @@ impl Store {
     /// # Errors
     /// The database could not be read.
     pub fn images(&self) -> Result<Vec<ImageRecord>, StoreError> {
-        self.inner.images()
+        self.inner.catalog.images()
     }
 
     /// The image with this id.
@@ -58,7 +58,7 @@ impl Store {
     /// # Errors
     /// The database could not be read.
     pub fn image(&self, id: &Digest) -> Result<Option<ImageRecord>, StoreError> {
-        self.inner.image(id)
+        self.inner.catalog.image(id)
     }
 
     /// Gives an image one more name, which another image loses if it had it. `name` is taken in any spelling, and gets
@@ -67,7 +67,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`], or a name that is none or has a digest.
     pub fn tag(&self, id: &Digest, name: &str) -> Result<(), StoreError> {
-        self.inner.tag(id, name)
+        self.inner.catalog.tag(id, name)
     }
 
     /// Says whether an image must be kept.
@@ -75,7 +75,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`], or a database error.
     pub fn set_pinned(&self, id: &Digest, pinned: bool) -> Result<(), StoreError> {
-        self.inner.set_pinned(id, pinned)
+        self.inner.catalog.set_pinned(id, pinned)
     }
 
     /// The image that `text` means: an id with or without `sha256:`, `name`, `name:tag`, `name@digest`,
@@ -84,7 +84,7 @@ impl Store {
     /// # Errors
     /// [`ResolveError::Empty`], [`ResolveError::Ambiguous`], or the database could not be read.
     pub fn resolve(&self, text: &str) -> Result<Option<ImageRecord>, ResolveError> {
-        self.inner.resolve(text)
+        self.inner.catalog.resolve(text)
     }
 
     /// Makes an image visible, or gives an image that is there its new names. All layers that the store had must have

@@ -69,7 +69,7 @@ impl Store {
         // The lease says that a pull is going on; a layer that is not yet in the store needs no protection.
         let _ = lease;
         self.inner.tidy_up();
-        self.inner.db.check_ground()?;
+        self.inner.catalog.db.check_ground()?;
         self.inner.new_layer(self.inner.shape)
     }
 }

@@ -7,18 +7,18 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::Mode;
 
 use super::choice::NewLayers;
 use crate::content::unfinished;
-use crate::disk::flush::{Flusher, NO_SYNC_FAILED};
 use crate::disk::ground::{self, Ground};
 use crate::disk::layer::{LayerId, Shape};
 use crate::disk::layout::{self, Layout};
 use crate::disk::lock::{Holder, LockError, StoreLock};
+use crate::disk::part::Disk;
 use crate::disk::privilege::is_privileged;
 use crate::disk::reserve::Reserve;
 use crate::disk::young::{self, Age, Youth};
@@ -26,6 +26,7 @@ use crate::error::{OpenError, StoreError};
 use crate::maintenance::lease::{Lease, LeaseTable};
 use crate::mount::{points, probe};
 use crate::options::{Durability, OpenOptions, Sharing};
+use crate::records::catalog::Catalog;
 use crate::records::db::Db;
 use crate::unpack::Limits;
 
@@ -48,10 +49,6 @@ const OURS: [&str; 10] = [
 /// Sockets may, whatever they are called.
 const BESIDE_A_STORE: [&str; 6] = [points::DIRECTORY, "image_manager", "image_gc", "pods", "pods.lock", "lost+found"];
 
-/// So many seconds after it was last changed a file is on the disk, as Linux has it by default: 30 until it is old enough,
-/// and 5 until somebody looks.
-const SETTLED_BY_ITSELF: u64 = 60;
-
 /// A store of images and layers. Clones share it; the last one that goes gives the lock back. Every operation blocks.
 #[derive(Clone, Debug)]
 pub struct Store {
@@ -61,21 +58,13 @@ pub struct Store {
 /// What all clones share.
 #[derive(Debug)]
 pub(crate) struct Inner {
-    pub(crate) layout: Layout,
-    pub(crate) db: Db,
+    pub(crate) catalog: Arc<Catalog>,
     pub(crate) limits: Limits,
-    pub(crate) durability: Durability,
     pub(crate) sharing: Sharing,
     /// Of layers that are unpacked from now on.
     pub(crate) shape: Shape,
     why_shape: &'static str,
     pub(crate) privileged: bool,
-    /// Writes layers to the disk while they come.
-    pub(crate) flusher: Flusher,
-    /// This boot of the machine, for relaxed durability.
-    pub(crate) boot: String,
-    /// Whether this process stays, and its end is one of the machine's.
-    agent: bool,
     /// Guards who holds which layer, and with it the decision that a layer may go.
     pub(crate) leases: Mutex<LeaseTable>,
     /// Guards the way from private directories to committed layers: one image at a time. The value is the number of the
@@ -84,13 +73,6 @@ pub(crate) struct Inner {
     /// Guards the table of mounts: nobody mounts an image while it is being removed.
     pub(crate) mounting: Mutex<()>,
     pub(crate) next_ingest: AtomicU64,
-    /// Shared by those who delete directories whose records are gone; a check that looks for directories without records
-    /// has it alone.
-    pub(crate) deleting: RwLock<()>,
-    /// Something could not be deleted, or be moved back: it is looked for later.
-    untidy: AtomicBool,
-    /// How many syncs of the file system failed.
-    pub(crate) failed_syncs: AtomicU64,
     /// Guards the names under `ingest/` that somebody works with. What else is there was left over.
     pub(crate) busy: Mutex<BTreeSet<String>>,
     /// As in the options.
@@ -99,8 +81,6 @@ pub(crate) struct Inner {
     pub(crate) left: Mutex<unfinished::Table>,
     /// Guards which layers are damaged, or are about to go although they still have a record: nobody may use them.
     damaged: RwLock<BTreeSet<LayerId>>,
-    /// Last, so that it is given back after everything else is closed.
-    pub(crate) lock: StoreLock,
 }
 
 impl Store {
@@ -144,35 +124,28 @@ impl Store {
                 .map_err(|source| io_error("write the version of", root, source))?;
         }
         db.stand_on(Ground::of(root).map_err(|source| io_error("look at", root, source))?);
+        let durability = options.durability;
+        let catalog = Arc::new(Catalog { db, disk: Disk::new(layout), durability, boot, agent, lock });
         let inner = Inner {
-            layout,
-            db,
+            catalog,
             limits: options.limits,
-            durability: options.durability,
             sharing: options.sharing,
             shape,
             why_shape,
             privileged,
-            flusher: Flusher::default(),
-            boot,
-            agent,
             leases: Mutex::default(),
             commit: Mutex::new(1),
             mounting: Mutex::default(),
             next_ingest: AtomicU64::new(1),
-            deleting: RwLock::default(),
-            untidy: AtomicBool::new(false),
-            failed_syncs: AtomicU64::new(NO_SYNC_FAILED),
             busy: Mutex::default(),
             unfinished_since: options.unfinished_since,
             left: Mutex::default(),
             damaged: RwLock::default(),
-            lock,
         };
         let store = Self { inner: Arc::new(inner) };
         store.inner.sweep_at_open()?;
-        store.inner.respell_names()?;
-        store.inner.report_unverified_names()?;
+        store.inner.catalog.respell_names()?;
+        store.inner.catalog.report_unverified_names()?;
         store.inner.try_sharing().map_err(|source| OpenError::NoSharing {
             root: root.to_owned(),
             way: if options.sharing == Sharing::Reflink { "reflink" } else { "hardlink" },
@@ -180,14 +153,18 @@ impl Store {
         })?;
         // A store that was made just now grows up with its first commit.
         if options.durability == Durability::Full && !fresh {
-            store.inner.settle()?;
+            store.inner.catalog.settle()?;
         }
-        store.inner.mark_in_use().map_err(|source| io_error("write the lock file of", root, source))?;
-        if store.inner.db.reserve().ensure().is_err() {
+        store
+            .inner
+            .catalog
+            .mark_in_use(*store.inner.commit.lock())
+            .map_err(|source| io_error("write the lock file of", root, source))?;
+        if store.inner.catalog.db.reserve().ensure().is_err() {
             // What can be fetched again has to go before the disk is called full.
             store.drop_unfinished(None);
         }
-        if let Err(error) = store.inner.db.reserve().ensure() {
+        if let Err(error) = store.inner.catalog.db.reserve().ensure() {
             tracing::warn!(%error, reserve = %reserve_path.display(), "the disk is too full for the store's reserve");
         }
         Ok(store)
@@ -196,7 +173,7 @@ impl Store {
     /// Where the store is.
     #[must_use]
     pub fn root(&self) -> &Path {
-        &self.inner.layout.path
+        &self.inner.catalog.disk.layout.path
     }
 
     /// Whether owners, devices and privileged attributes are set when layers are unpacked.
@@ -215,18 +192,6 @@ impl Store {
     #[must_use]
     pub fn lease(&self) -> Lease {
         Lease::new(Arc::clone(&self.inner))
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        if !self.settles_at_end() {
-            return;
-        }
-        if let Err(error) = self.settle() {
-            self.lock.note_unclean();
-            tracing::warn!(%error, "the store was closed without a sync; images of relaxed durability may not survive a crash");
-        }
     }
 }
 
@@ -365,70 +330,11 @@ fn boot_id() -> io::Result<String> {
 impl Inner {
     /// Whether the layer's tree is there and may be used.
     pub(crate) fn has_layer(&self, id: LayerId) -> bool {
-        !self.damaged.read().contains(&id) && Shape::is_there(&self.layout.layers, id)
+        !self.damaged.read().contains(&id) && Shape::is_there(&self.catalog.disk.layout.layers, id)
     }
 
     /// From now on nobody uses these layers.
     pub(crate) fn distrust(&self, layers: impl IntoIterator<Item = LayerId>) {
         self.damaged.write().extend(layers);
-    }
-
-    /// From now on an end that is not clean is seen by the next open. Nothing is synced for that: layers get durable with the
-    /// sync of their commit, which takes the note along, and where nothing was committed there is nothing to look at.
-    fn mark_in_use(&self) -> io::Result<()> {
-        match self.lock.unclean() {
-            None => {
-                let next = *self.commit.lock();
-                self.lock.good_up_to(next, false)
-            }
-            Some(_) => Ok(()),
-        }
-    }
-
-    /// Whether an end has something to make sure, and may take the time that it takes.
-    fn settles_at_end(&self) -> bool {
-        match self.durability {
-            // Nothing was ever written.
-            Durability::Full => !self.db.youth().is_young(),
-            // After a pull that was not to wait for a sync, its process does not either. By a minute after the last change the
-            // kernel has written all of it, and it costs little to say so.
-            Durability::Relaxed => {
-                self.agent || self.lock.follows(&self.layout.path.join(layout::DATABASE)) >= SETTLED_BY_ITSELF
-            }
-        }
-    }
-
-    /// Notes in the lock file that all layers below this number are good.
-    pub(crate) fn good_up_to(&self, next_layer: u64) -> io::Result<()> {
-        self.lock.good_up_to(next_layer, !self.db.youth().is_young())
-    }
-
-    /// Notes that something is left which is nobody's.
-    pub(crate) fn note_untidy(&self) {
-        self.untidy.store(true, Ordering::Release);
-    }
-
-    /// Says whether something is left which is nobody's, once.
-    pub(crate) fn take_untidy(&self) -> bool {
-        self.untidy.load(Ordering::Acquire) && self.untidy.swap(false, Ordering::AcqRel)
-    }
-
-    /// Writes what new layers have to the disk. Where that fails, none is used that was begun before: what the kernel could
-    /// not write it does not try to write once more.
-    pub(crate) fn sync_layers(&self) -> Result<(), StoreError> {
-        let synced = self.sync_file_system();
-        if synced.is_err() {
-            self.failed_syncs.fetch_add(1, Ordering::AcqRel);
-            if let Err(error) = layout::forget_layers(&self.layout.root) {
-                tracing::warn!(%error, "what says that layers are whole stays, although something could not be written");
-            }
-        }
-        synced
-    }
-
-    /// Writes all files of the store's file system to the disk.
-    pub(crate) fn sync_file_system(&self) -> Result<(), StoreError> {
-        rustix::fs::syncfs(&self.layout.root)
-            .map_err(|source| StoreError::io("sync the file system of", &self.layout.path, source))
     }
 }

@@ -41,7 +41,7 @@ impl Inner {
     /// manifest names it. Leased, so that they stay until `lease` goes. `None`: there is no such thing, or not whole.
     pub(crate) fn stack(&self, lease: &Lease, text: &str) -> Result<Option<Stack>, ResolveError> {
         let mut leases = self.lease_table();
-        let found = match self.resolve(text)? {
+        let found = match self.catalog.resolve(text)? {
             Some(image) => Some((Some(image.id.clone()), self.image_layers(&image)?)),
             None => self.one_layer(text)?.map(|layer| (None, vec![layer])),
         };
@@ -60,11 +60,11 @@ impl Inner {
 
     fn one_layer(&self, text: &str) -> Result<Option<Layer>, StoreError> {
         let Ok(digest) = text.parse::<Digest>() else { return Ok(None) };
-        let layers = self.db.read(|records| Ok::<_, StoreError>(records.layers()?))?;
+        let layers = self.catalog.db.read(|records| Ok::<_, StoreError>(records.layers()?))?;
         if let Some((id, entry)) = layers.iter().find(|(_, entry)| entry.diff_id == digest && !entry.damaged) {
             return Ok(Some(entry.layer(*id)));
         }
-        let id = self.images()?.iter().find_map(|image| named_in(image, &digest));
+        let id = self.catalog.images()?.iter().find_map(|image| named_in(image, &digest));
         Ok(id.and_then(|id| layers.iter().find(|(known, _)| *known == id)).map(|(id, entry)| entry.layer(*id)))
     }
 }

@@ -158,7 +158,7 @@ impl Inner {
     }
 
     fn origin(&self, id: LayerId) -> io::Result<Origin> {
-        let directory = self.layout.open_layer(id)?;
+        let directory = self.catalog.disk.layout.open_layer(id)?;
         let image = recipe::read_image(directory.as_fd())?;
         let mut files = vec![recipe::open_image(directory.as_fd(), OFlags::RDONLY)?];
         files.extend(recipe::open_devices(directory.as_fd())?);
@@ -249,7 +249,7 @@ impl Inner {
         wanted: u64,
         number: usize,
     ) -> io::Result<Option<(Listed, u32)>> {
-        let directory = self.layout.open_layer(found.layer)?;
+        let directory = self.catalog.disk.layout.open_layer(found.layer)?;
         let there = recipe::device_name(usize::from(found.file));
         let stat = rustix::fs::statat(&directory, &there, AtFlags::SYMLINK_NOFOLLOW)?;
         let bytes = u64::try_from(stat.st_blocks).unwrap_or(0) * 512;

@@ -103,7 +103,7 @@ impl Inner {
         if own.is_empty() {
             return;
         }
-        let rows = match self.db.read(crate::records::tables::Records::layer_rows) {
+        let rows = match self.catalog.db.read(crate::records::tables::Records::layer_rows) {
             Ok(rows) => rows,
             Err(error) => return tracing::warn!(?error, "no files are shared: the layers cannot be listed"),
         };
@@ -114,7 +114,7 @@ impl Inner {
                 return;
             }
             // One that is removed meanwhile has none.
-            let Ok(directory) = self.layout.open_layer(id) else { continue };
+            let Ok(directory) = self.catalog.disk.layout.open_layer(id) else { continue };
             let Ok(list) = read_list(directory.as_fd()) else { continue };
             for listed in list {
                 let Ok(listed) = listed else { break };
@@ -168,7 +168,7 @@ impl Inner {
         let path = &file.listed.path;
         for other in &file.others {
             let share = || -> io::Result<bool> {
-                let directory = self.layout.open_layer(other.layer)?;
+                let directory = self.catalog.disk.layout.open_layer(other.layer)?;
                 let there = beneath.open(directory.as_fd(), &other.path, OFlags::RDONLY)?;
                 let here = beneath.open(layer, path, OFlags::RDONLY)?;
                 let (is, was) = (rustix::fs::fstat(&here)?, rustix::fs::fstat(&there)?);
@@ -210,14 +210,14 @@ impl Inner {
         let names = ["share-a", "share-b"];
         let make = |name: &str| {
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            rustix::fs::openat(&self.layout.ingest, name, flags, Mode::RUSR | Mode::WUSR)
+            rustix::fs::openat(&self.catalog.disk.layout.ingest, name, flags, Mode::RUSR | Mode::WUSR)
         };
         let attempt = || {
             let first = make(names[0])?;
             match self.sharing {
                 Sharing::Off => Ok(()),
                 Sharing::Hardlink => {
-                    let ingest = &self.layout.ingest;
+                    let ingest = &self.catalog.disk.layout.ingest;
                     rustix::fs::linkat(ingest, names[0], ingest, names[1], AtFlags::empty())
                 }
                 Sharing::Reflink => rustix::fs::ioctl_ficlone(make(names[1])?, &first),
@@ -226,7 +226,7 @@ impl Inner {
         let attempted = attempt();
         for name in names {
             // What is left is swept.
-            let _ = rustix::fs::unlinkat(&self.layout.ingest, name, AtFlags::empty());
+            let _ = rustix::fs::unlinkat(&self.catalog.disk.layout.ingest, name, AtFlags::empty());
         }
         match attempted {
             // A full disk says nothing about what it could do.
