@@ -48,7 +48,7 @@ impl Inner {
             // What a mount still shows goes when it is unmounted.
             let doomed: Vec<LayerId> = doomed.into_iter().filter(|id| !mounted.contains(id)).collect();
             self.delete_directories(&doomed)?;
-            self.delete_blobs(doomed_blobs)?;
+            self.content.delete_blobs(doomed_blobs)?;
             self.catalog.refill_reserve();
         }
         let (rows, blobs) =

@@ -13,6 +13,7 @@ use redb::WriteTransaction;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::content::part::Content;
 use crate::content::private::Private;
 use crate::content::spool;
 use crate::disk::layout::BLOBS;
@@ -20,22 +21,20 @@ use crate::disk::usage::bytes_on_disk;
 use crate::error::{DbError, StoreError};
 use crate::records::entries::{BlobEntry, ImageEntry};
 use crate::records::tables::{Records, RecordsMut};
-use crate::store::open::Inner;
 
-impl Inner {
+impl Content {
     /// A private file for a blob that is on its way, or nothing where the store has that blob. The file vanishes with the
     /// value, unless a commit took it.
     pub(crate) fn new_blob(self: &Arc<Self>, digest: &Digest, size: u64) -> Result<Option<BlobIngest>, StoreError> {
-        let inner = self;
-        let recorded = inner.catalog.db.read(|records| Ok::<_, StoreError>(records.blob(digest)?))?;
-        if recorded.is_some_and(|entry| entry.size == size && inner.has_blob(&entry)) {
+        let recorded = self.catalog.db.read(|records| Ok::<_, StoreError>(records.blob(digest)?))?;
+        if recorded.is_some_and(|entry| entry.size == size && self.has_blob(&entry)) {
             return Ok(None);
         }
-        let private = inner.private();
-        let path = inner.catalog.disk.layout.ingest_path(private.number);
+        let private = self.private();
+        let path = self.catalog.disk.layout.ingest_path(private.number);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = rustix::fs::openat(
-            &inner.catalog.disk.layout.ingest,
+            &self.catalog.disk.layout.ingest,
             private.name().as_str(),
             flags,
             Mode::RUSR | Mode::WUSR,
@@ -144,7 +143,7 @@ impl NewBlob {
     /// # Errors
     /// The note could not be written. The blob is as good as before.
     pub fn note_whole(&mut self, origin: &str) -> Result<(), StoreError> {
-        if self.private.inner().unfinished_since.is_none() {
+        if self.private.content().unfinished_since.is_none() {
             return Ok(());
         }
         spool::note_whole(&mut self.private, &self.digest, self.size, origin)
@@ -177,7 +176,7 @@ pub(crate) fn named_by(manifest: &[u8], media_type: &str) -> Vec<Digest> {
 
 /// Blobs of a commit on their way into `blobs/`. What no record names in the end goes again.
 pub(crate) struct Linked<'a> {
-    inner: &'a Inner,
+    content: &'a Content,
     blobs: Vec<(u64, &'a NewBlob)>,
     /// Those that the transaction took.
     taken: Vec<u64>,
@@ -187,8 +186,8 @@ pub(crate) struct Linked<'a> {
 
 impl<'a> Linked<'a> {
     /// Gives the blobs their names under `blobs/`. The sync of the commit makes them durable.
-    pub(crate) fn new(inner: &'a Inner, blobs: Vec<&'a NewBlob>, next: &mut u64) -> Result<Self, StoreError> {
-        let mut linked = Self { inner, blobs: Vec::new(), taken: Vec::new(), replaced: Vec::new() };
+    pub(crate) fn new(content: &'a Content, blobs: Vec<&'a NewBlob>, next: &mut u64) -> Result<Self, StoreError> {
+        let mut linked = Self { content, blobs: Vec::new(), taken: Vec::new(), replaced: Vec::new() };
         for blob in blobs {
             let number = *next;
             *next += 1;
@@ -198,7 +197,7 @@ impl<'a> Linked<'a> {
     }
 
     fn link(&mut self, blob: &'a NewBlob, number: u64) -> Result<(), StoreError> {
-        let layout = &self.inner.catalog.disk.layout;
+        let layout = &self.content.catalog.disk.layout;
         let failed = |error: Errno| StoreError::io("keep a blob as", layout.blob_path(number), error);
         let name = format!("{BLOBS}/{number}");
         let link = || {
@@ -228,7 +227,7 @@ impl<'a> Linked<'a> {
     fn bytes_on_disk(&self, number: u64, blob: &NewBlob) -> u64 {
         let name = format!("{BLOBS}/{number}");
         let look =
-            || rustix::fs::statat(&self.inner.catalog.disk.layout.root, name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
+            || rustix::fs::statat(&self.content.catalog.disk.layout.root, name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
         // It has just been given that name. Where it cannot be looked at all the same, what it took before is the best guess.
         bytes_on_disk(look).unwrap_or(blob.disk_bytes)
     }
@@ -245,7 +244,7 @@ impl<'a> Linked<'a> {
         for digest in named {
             let before = transaction.blob(digest)?;
             let new = self.blobs.iter().find(|(_, blob)| blob.digest == *digest);
-            let is_here = before.as_ref().is_some_and(|entry| new.is_none() || self.inner.has_blob(entry));
+            let is_here = before.as_ref().is_some_and(|entry| new.is_none() || self.content.has_blob(entry));
             let mut entry = match (before, new) {
                 (Some(before), _) if is_here => before,
                 (before, Some(&(number, blob))) => {
@@ -255,7 +254,7 @@ impl<'a> Linked<'a> {
                         size: blob.size,
                         disk_bytes: self.bytes_on_disk(number, blob),
                         references,
-                        unsynced_boot: self.inner.catalog.unsynced_boot(),
+                        unsynced_boot: self.content.catalog.unsynced_boot(),
                     };
                     if let Some(before) = &before {
                         resize_images(transaction, digest, before.disk_bytes, entry.disk_bytes)?;
@@ -280,7 +279,7 @@ impl<'a> Linked<'a> {
         let taken = std::mem::take(&mut self.taken);
         self.blobs.retain(|(number, _)| !taken.contains(number));
         let left = self.replaced.iter().copied().chain(released.iter().map(|entry| entry.number));
-        if let Err(error) = self.inner.delete_blobs(left) {
+        if let Err(error) = self.content.delete_blobs(left) {
             tracing::warn!(%error, "blobs that no image has any more stay for a while");
         }
     }
@@ -295,7 +294,7 @@ impl Linked<'_> {
 
 impl Drop for Linked<'_> {
     fn drop(&mut self) {
-        if let Err(error) = self.inner.delete_blobs(self.blobs.iter().map(|(number, _)| *number)) {
+        if let Err(error) = self.content.delete_blobs(self.blobs.iter().map(|(number, _)| *number)) {
             tracing::warn!(%error, "blobs that no image took stay for a while");
         }
     }
@@ -348,7 +347,7 @@ pub(crate) fn release_blobs(transaction: &WriteTransaction, image: &ImageEntry) 
     Ok(gone)
 }
 
-impl Inner {
+impl Content {
     /// Whether a blob's file is there and as long as it should be.
     pub(crate) fn has_blob(&self, entry: &BlobEntry) -> bool {
         rustix::fs::statat(

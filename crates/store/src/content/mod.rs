@@ -2,6 +2,7 @@
 
 pub(crate) mod blobs;
 pub(crate) mod left;
+pub(crate) mod part;
 pub(crate) mod private;
 pub(crate) mod spool;
 pub(crate) mod spool_head;

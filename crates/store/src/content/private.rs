@@ -10,9 +10,9 @@ use std::sync::atomic::Ordering;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::content::part::Content;
 use crate::disk::remove_tree;
 use crate::error::StoreError;
-use crate::store::open::Inner;
 
 /// What lies beside a layer and beside a spool: its number, a dot, and this.
 pub(crate) const LAYER: &str = "layer";
@@ -27,7 +27,7 @@ pub(crate) fn beside_name(number: u64, beside: &str) -> String {
     format!("{number}.{beside}")
 }
 
-impl Inner {
+impl Content {
     /// An empty file in the store that has no name: it is gone when it is closed.
     pub(crate) fn unnamed_file(self: &Arc<Self>) -> Result<File, StoreError> {
         let (private, layout) = (self.private(), &self.catalog.disk.layout);
@@ -44,7 +44,7 @@ impl Inner {
         let number = self.next_ingest.fetch_add(1, Ordering::Relaxed);
         // Before it is there, so that it is never taken for a left-over.
         self.note_busy(&number.to_string(), true);
-        Private { inner: Arc::clone(self), number, beside: None, stays: false }
+        Private { content: Arc::clone(self), number, beside: None, stays: false }
     }
 
     /// Notes that somebody works with this name under `ingest/`, or does so no more. What begins with it and a dot goes with it.
@@ -60,7 +60,7 @@ impl Inner {
 
 /// A directory or a file under `ingest/` that is deleted when this goes.
 pub(crate) struct Private {
-    inner: Arc<Inner>,
+    content: Arc<Content>,
     pub(crate) number: u64,
     /// How the name of the file ends that lies beside it, if one does.
     beside: Option<&'static str>,
@@ -69,12 +69,12 @@ pub(crate) struct Private {
 
 impl Private {
     /// What was left under this number, with the file beside it.
-    pub(crate) fn again(inner: &Arc<Inner>, number: u64, beside: &'static str) -> Self {
-        Self { inner: Arc::clone(inner), number, beside: Some(beside), stays: false }
+    pub(crate) fn again(content: &Arc<Content>, number: u64, beside: &'static str) -> Self {
+        Self { content: Arc::clone(content), number, beside: Some(beside), stays: false }
     }
 
-    pub(crate) fn inner(&self) -> Arc<Inner> {
-        Arc::clone(&self.inner)
+    pub(crate) fn content(&self) -> Arc<Content> {
+        Arc::clone(&self.content)
     }
 
     pub(crate) fn beside(&self) -> Option<&'static str> {
@@ -96,7 +96,7 @@ impl Private {
     pub(crate) fn forget_beside(&mut self) {
         let Some(beside) = self.beside.take() else { return };
         let name = beside_name(self.number, beside);
-        match rustix::fs::unlinkat(&self.inner.catalog.disk.layout.ingest, name.as_str(), AtFlags::empty()) {
+        match rustix::fs::unlinkat(&self.content.catalog.disk.layout.ingest, name.as_str(), AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(error) => {
                 tracing::warn!(%error, name, "what says what a pull had to itself stays until the next start")
@@ -110,7 +110,7 @@ impl Private {
 
     /// An error of something that was done with it.
     pub(crate) fn failed(&self, operation: &'static str, source: io::Error) -> StoreError {
-        StoreError::io(operation, self.inner.catalog.disk.layout.ingest_path(self.number), source)
+        StoreError::io(operation, self.content.catalog.disk.layout.ingest_path(self.number), source)
     }
 }
 
@@ -122,10 +122,10 @@ impl Drop for Private {
         self.forget_beside();
         let text = self.number.to_string();
         let name = CString::new(text.as_str()).expect("digits have no zero byte");
-        if let Err(error) = remove_tree::remove_tree(self.inner.catalog.disk.layout.ingest.as_fd(), &name) {
+        if let Err(error) = remove_tree::remove_tree(self.content.catalog.disk.layout.ingest.as_fd(), &name) {
             tracing::warn!(%error, number = self.number, "what a pull had to itself stays for a while");
-            self.inner.catalog.disk.note_untidy();
+            self.content.catalog.disk.note_untidy();
         }
-        self.inner.note_busy(&text, false);
+        self.content.note_busy(&text, false);
     }
 }

@@ -13,11 +13,11 @@ use oci::{Algorithm, Digest};
 use rustix::fs::{Mode, OFlags};
 
 use crate::content::left::What;
+use crate::content::part::Content;
 use crate::content::private::{NEW, Private, SPOOL, beside_name};
 use crate::content::spool_head::{self, Head};
 use crate::disk::layout;
 use crate::error::StoreError;
-use crate::store::open::Inner;
 
 /// No piece is longer, and none that was written by another program is believed to be.
 const LONGEST: usize = 4 << 20;
@@ -46,7 +46,7 @@ pub(crate) struct Back<L> {
     whole: bool,
 }
 
-impl Inner {
+impl Content {
     /// Begins a spool with byte `begin` of a blob that comes from `origin`.
     pub(crate) fn new_spool(
         self: &Arc<Self>,
@@ -90,7 +90,7 @@ impl Spool {
         let open = |name: &str| {
             let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
             Ok::<_, io::Error>(File::from(rustix::fs::openat(
-                &private.inner().catalog.disk.layout.ingest,
+                &private.content().catalog.disk.layout.ingest,
                 name,
                 flags,
                 Mode::empty(),
@@ -178,9 +178,9 @@ impl Spool {
         if end == begin && back.is_none() {
             return;
         }
-        let inner = private.inner();
-        match spool_head::find(&inner.catalog.disk.layout.path.join(layout::INGEST), private.number) {
-            Ok(left) => inner.leave(private, left),
+        let content = private.content();
+        match spool_head::find(&content.catalog.disk.layout.path.join(layout::INGEST), private.number) {
+            Ok(left) => content.leave(private, left),
             Err(error) => tracing::debug!(%error, "a part of a blob could not be left"),
         }
     }
@@ -190,7 +190,7 @@ impl Spool {
 pub(crate) fn note_whole(private: &mut Private, blob: &Digest, size: u64, origin: &str) -> Result<(), StoreError> {
     let head = Head { blob: blob.clone(), size, begin: 0, whole: true, origin: origin.to_owned() };
     let (name, new) = (beside_name(private.number, SPOOL), beside_name(private.number, NEW));
-    let ingest = &private.inner().catalog.disk.layout.ingest;
+    let ingest = &private.content().catalog.disk.layout.ingest;
     layout::write_whole(ingest, &name, &new, &head.line())
         .map_err(|error| private.failed("write the digests of", error))?;
     private.note_beside(SPOOL);
@@ -199,9 +199,9 @@ pub(crate) fn note_whole(private: &mut Private, blob: &Digest, size: u64, origin
 
 /// Leaves what was noted as whole for a later pull.
 pub(crate) fn leave_whole(private: Private) {
-    let inner = private.inner();
-    match spool_head::find(&inner.catalog.disk.layout.path.join(layout::INGEST), private.number) {
-        Ok(left) => inner.leave(private, left),
+    let content = private.content();
+    match spool_head::find(&content.catalog.disk.layout.path.join(layout::INGEST), private.number) {
+        Ok(left) => content.leave(private, left),
         Err(error) => tracing::debug!(%error, "a blob could not be left"),
     }
 }

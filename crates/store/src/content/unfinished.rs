@@ -6,7 +6,7 @@
 //! It is counted, and is the first to go: by age, by number, or all of it when somebody needs the space. [`crate::maintenance::sweep`] finds
 //! it again when the store is opened; the image service asks for it, and says what is to be left.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::{CString, OsString};
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use parking_lot::MutexGuard;
 use rustix::fs::{AtFlags, Timespec, Timestamps, utimensat};
 
 use crate::content::left::{self, Left, What};
+use crate::content::part::{Content, LeftTable};
 use crate::content::private::{LAYER, Private, SPOOL, beside_name};
 use crate::content::spool_head;
 use crate::disk::layout::{self, number};
 use crate::records::entries::Removed;
-use crate::store::open::Inner;
 
 /// Nanoseconds from 1970 to 2020: no clock that somebody has set shows an earlier time.
 const UNSET: i64 = 1_577_836_800_000_000_000;
@@ -40,10 +40,7 @@ pub struct Unfinished {
     pub inodes: u64,
 }
 
-/// By the number under `ingest/`. Their names are busy ones, so that nobody takes them for left-overs.
-pub(crate) type Table = BTreeMap<u64, Left>;
-
-impl Inner {
+impl Content {
     /// What there is. Nothing is measured here.
     pub(crate) fn unfinished(&self) -> Unfinished {
         self.left().values().fold(Unfinished::default(), |sum, left| Unfinished {
@@ -84,7 +81,7 @@ impl Inner {
     /// Needs no free space.
     pub(crate) fn drop_unfinished(self: &Arc<Self>, before: Option<i64>) -> Removed {
         let goes = |left: &Left| before.is_none_or(|before| left.at < before);
-        let gone: Table = {
+        let gone: LeftTable = {
             let mut table = self.left();
             let numbers: Vec<u64> = table.iter().filter(|(_, left)| goes(left)).map(|(number, _)| *number).collect();
             numbers.into_iter().filter_map(|number| table.remove_entry(&number)).collect()
@@ -93,9 +90,9 @@ impl Inner {
     }
 }
 
-impl Inner {
+impl Content {
     /// The table. Held only to look, and to put in and take out.
-    pub(crate) fn left(&self) -> MutexGuard<'_, Table> {
+    pub(crate) fn left(&self) -> MutexGuard<'_, LeftTable> {
         self.left.lock()
     }
 
@@ -118,7 +115,7 @@ impl Inner {
         Some((Private::again(self, number, beside), found))
     }
 
-    fn delete_left(self: &Arc<Self>, gone: Table) -> Removed {
+    fn delete_left(self: &Arc<Self>, gone: LeftTable) -> Removed {
         let mut freed = Removed::default();
         for (number, left) in gone {
             freed.freed_bytes = freed.freed_bytes.saturating_add(left.bytes);
@@ -133,8 +130,8 @@ impl Inner {
 
     /// Finds what was left among the names under `ingest/`. Answers the names that stay; everything else there is for nobody. Of
     /// layers that a commit had moved there are only the records, which stay until [`Inner::bring_back`].
-    pub(crate) fn find_left(&self, names: &[OsString]) -> (BTreeSet<OsString>, Table) {
-        let (mut table, mut moved) = (Table::new(), Table::new());
+    pub(crate) fn find_left(&self, names: &[OsString]) -> (BTreeSet<OsString>, LeftTable) {
+        let (mut table, mut moved) = (LeftTable::new(), LeftTable::new());
         let Some(since) = self.unfinished_since else { return (BTreeSet::new(), moved) };
         let directory = self.catalog.disk.layout.path.join(layout::INGEST);
         let there: BTreeSet<u64> = names.iter().filter_map(number).collect();
@@ -171,7 +168,7 @@ impl Inner {
 
     /// Takes back what a commit had moved to `layers/` when it was killed: among these names, which no record of the database has,
     /// are some of the layers whose records [`Inner::find_left`] has found. What is nobody's goes out of `strays` by that.
-    pub(crate) fn bring_back(&self, mut moved: Table, strays: &mut Vec<CString>) {
+    pub(crate) fn bring_back(&self, mut moved: LeftTable, strays: &mut Vec<CString>) {
         let ingest = &self.catalog.disk.layout.ingest;
         if !moved.is_empty() {
             strays.retain(|name| {
@@ -198,8 +195,8 @@ impl Inner {
 }
 
 /// Takes out what is too much, the oldest first.
-pub(crate) fn surplus(table: &mut Table) -> Table {
-    let mut surplus = Table::new();
+pub(crate) fn surplus(table: &mut LeftTable) -> LeftTable {
+    let mut surplus = LeftTable::new();
     while table.len() > MOST {
         let Some(oldest) = table.iter().min_by_key(|(_, left)| left.at).map(|(number, _)| *number) else { break };
         surplus.extend(table.remove_entry(&oldest));

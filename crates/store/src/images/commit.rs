@@ -50,7 +50,7 @@ impl Inner {
         named.retain(|blob| !commit.unverified_blobs.contains(blob));
         let blobs: Vec<&NewBlob> =
             commit.blobs.iter().map(Arc::as_ref).filter(|b| named.contains(b.digest())).collect();
-        let mut linked = Linked::new(inner, blobs, &mut next_layer)?;
+        let mut linked = Linked::new(&inner.content, blobs, &mut next_layer)?;
         let joins = inner.find_shares(&steps)?;
         let mut moved = Moved::new(inner);
         for step in &moves {

@@ -65,7 +65,7 @@ impl Inner {
         let deleted = std::thread::scope(|scope| {
             let (unrecorded, gone) = std::sync::mpsc::channel::<Files>();
             let delete_files = |(layers, blobs): Files| {
-                let blobs = self.delete_blobs(blobs);
+                let blobs = self.content.delete_blobs(blobs);
                 self.delete_directories(&layers).and(blobs)
             };
             let delete = move || gone.into_iter().map(&delete_files).fold(Ok(()), Result::and);

@@ -26,19 +26,20 @@ use crate::unpack::{UnpackError, UnpackOptions, UnpackOutcome};
 impl Inner {
     pub(crate) fn new_layer(self: &Arc<Self>, shape: Shape) -> Result<LayerIngest, StoreError> {
         let since = self.catalog.disk.failed_syncs.load(Ordering::Acquire);
-        let private = self.private();
+        let private = self.content.private();
         let (path, name) = (self.catalog.disk.layout.ingest_path(private.number), private.name());
         let failed = |source: io::Error| StoreError::io("create the layer directory", &path, source);
         rustix::fs::mkdirat(&self.catalog.disk.layout.ingest, name.as_str(), Mode::RWXU)
             .map_err(|e| failed(e.into()))?;
         let directory = layout::open_directory(&self.catalog.disk.layout.ingest, &name).map_err(failed)?;
         shape.begin(&directory).map_err(failed)?;
-        Ok(LayerIngest { private, directory, shape, since, blob: None })
+        Ok(LayerIngest { inner: Arc::clone(self), private, directory, shape, since, blob: None })
     }
 }
 
 /// A layer that is about to be unpacked.
 pub struct LayerIngest {
+    inner: Arc<Inner>,
     private: Private,
     directory: OwnedFd,
     shape: Shape,
@@ -89,7 +90,7 @@ impl LayerIngest {
         cancelled: &(dyn Fn() -> bool + Sync),
         hollow: bool,
     ) -> Result<UnpackedLayer, UnpackError> {
-        let inner = self.private.inner();
+        let inner = self.inner;
         let durable = inner.catalog.durability == Durability::Full && !hollow;
         let (shape, directory) = (self.shape, self.directory.as_fd());
         let mut limits = inner.limits.clone();

@@ -46,7 +46,7 @@ impl Inner {
             }
             _ => None,
         };
-        let (private, record) = self.take_left(fits)?;
+        let (private, record) = self.content.take_left(fits)?;
         Some(WholeLayer { inner: Arc::clone(self), private, record })
     }
 }
@@ -114,7 +114,7 @@ impl UnpackedLayer {
     /// The record could not be written. The layer is as good as before.
     pub fn note_whole(&self, blob: &Digest, size: u64, diff_id: &Digest, origin: &str) -> Result<(), StoreError> {
         let stats = self.stats();
-        if self.inner.unfinished_since.is_none()
+        if self.inner.content.unfinished_since.is_none()
             || self.shares
             || !stats.exact
             || self.inner.catalog.disk.has_failed_to_write()
@@ -124,7 +124,7 @@ impl UnpackedLayer {
         let (blob, diff_id, origin) = (blob.clone(), diff_id.clone(), origin.to_owned());
         self.with_unpatched(|private| {
             let inode = rustix::fs::statat(
-                &private.inner().catalog.disk.layout.ingest,
+                &private.content().catalog.disk.layout.ingest,
                 private.name(),
                 AtFlags::SYMLINK_NOFOLLOW,
             );
@@ -147,16 +147,16 @@ impl UnpackedLayer {
 
 /// Leaves it for another time.
 fn put_back(private: Private) -> Result<(), StoreError> {
-    let inner = private.inner();
-    let directory = inner.catalog.disk.layout.path.join(layout::INGEST);
+    let content = private.content();
+    let directory = content.catalog.disk.layout.path.join(layout::INGEST);
     let left = left::find_layer(&directory, private.number).map_err(|error| private.failed("look at", error))?;
-    inner.leave(private, left);
+    content.leave(private, left);
     Ok(())
 }
 
 fn write(private: &Private, record: &LayerNote) -> Result<(), StoreError> {
     let text = serde_json::to_vec(record).expect("plain values become JSON");
     let (name, new) = (beside_name(private.number, LAYER), beside_name(private.number, NEW));
-    let ingest = &private.inner().catalog.disk.layout.ingest;
+    let ingest = &private.content().catalog.disk.layout.ingest;
     layout::write_whole(ingest, &name, &new, &text).map_err(|error| private.failed("write the record of", error))
 }

@@ -24,7 +24,7 @@ impl Inner {
         for name in names.into_iter().filter(|name| !number(name).is_some_and(|id| keep.contains(&LayerId(id)))) {
             problems.push(self.stray(&self.catalog.disk.layout.layers, layout::LAYERS, name, repair));
         }
-        let names = self.blob_names()?.into_iter();
+        let names = self.content.blob_names()?.into_iter();
         for name in names.filter(|name| !number(name).is_some_and(|number| blobs.contains(&number))) {
             let directory = layout::open_directory(&self.catalog.disk.layout.root, layout::BLOBS)
                 .map_err(|source| StoreError::io("open", self.catalog.disk.layout.path.join(layout::BLOBS), source))?;
@@ -32,7 +32,7 @@ impl Inner {
         }
         // A directory too deep to be deleted in one go is moved up while somebody deletes it.
         let deep = format!("deep-{}-", std::process::id());
-        let busy = self.busy.lock().clone();
+        let busy = self.content.busy.lock().clone();
         // Beside what is busy lies a file that says what it is.
         let stem = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
         let is_busy = |name: &OsString| {

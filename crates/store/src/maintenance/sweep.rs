@@ -45,7 +45,7 @@ impl Inner {
         let ingest = self.catalog.disk.layout.path.join(layout::INGEST);
         let names = layout::names(&ingest).map_err(|source| StoreError::io("list", &ingest, source))?;
         let greatest = names.iter().filter_map(number).max().unwrap_or(0);
-        let (left, moved) = self.find_left(&names);
+        let (left, moved) = self.content.find_left(&names);
         let greatest = moved.last_key_value().map_or(greatest, |(number, _)| greatest.max(*number));
         let names: Vec<CString> = names.into_iter().filter(|name| !left.contains(name)).map(c_name).collect();
         if !names.is_empty() {
@@ -55,7 +55,7 @@ impl Inner {
         if let Err(error) = remove_tree::remove_trees(self.catalog.disk.layout.ingest.as_fd(), &names) {
             tracing::warn!(%error, path = %ingest.display(), "not everything could be swept");
         }
-        self.next_ingest.store(greatest + 1, Ordering::Relaxed);
+        self.content.next_ingest.store(greatest + 1, Ordering::Relaxed);
 
         // Records before directories: a directory is only deleted when no record names it.
         let mut found = self.catalog.db.read(|records| Ok::<_, StoreError>(look(records, &self.catalog.boot)?))?;
@@ -76,14 +76,14 @@ impl Inner {
         let greatest = names.iter().filter_map(number).max().unwrap_or(0);
         let is_stray = |name: &OsString| !number(name).is_some_and(|number| keep.contains(&LayerId(number)));
         let mut stray: Vec<CString> = names.into_iter().filter(is_stray).map(c_name).collect();
-        self.bring_back(moved, &mut stray);
+        self.content.bring_back(moved, &mut stray);
         if !stray.is_empty() {
             tracing::info!(count = stray.len(), "sweeping layers that no record names");
         }
         if let Err(error) = remove_tree::remove_trees(self.catalog.disk.layout.layers.as_fd(), &stray) {
             tracing::warn!(%error, path = %layers.display(), "not everything could be swept");
         }
-        let greatest_blob = self.sweep_blobs(|number| found.blobs.contains(&number))?;
+        let greatest_blob = self.content.sweep_blobs(|number| found.blobs.contains(&number))?;
         if !tidy {
             self.catalog.disk.sync_file_system()?;
             if let Err(error) = self.catalog.db.write(|transaction| tidy_records(transaction, &self.catalog.boot)) {
@@ -198,7 +198,7 @@ impl Inner {
             blobs = blobs.len(),
             "the disk has no space for the record of a removal: files go first"
         );
-        self.delete_blobs(blobs.iter().copied())?;
+        self.content.delete_blobs(blobs.iter().copied())?;
         self.delete_directories(layers)?;
         // A journalling file system hands freed blocks out again only after the journal's commit.
         self.catalog.disk.sync_file_system()?;
@@ -218,7 +218,7 @@ impl Inner {
         let (mut trash, mut in_place) = (Vec::new(), Vec::new());
         for id in ids {
             let (name, new) = (id.to_string(), format!("trash-{id}"));
-            self.note_busy(&new, true);
+            self.content.note_busy(&new, true);
             match rustix::fs::renameat(
                 &self.catalog.disk.layout.layers,
                 name.as_str(),
@@ -227,10 +227,10 @@ impl Inner {
             ) {
                 Ok(()) => trash.push(c_name(new.into())),
                 // The directory was gone before its record.
-                Err(rustix::io::Errno::NOENT) => self.note_busy(&new, false),
+                Err(rustix::io::Errno::NOENT) => self.content.note_busy(&new, false),
                 // A full disk may have no room for the new name.
                 Err(_) => {
-                    self.note_busy(&new, false);
+                    self.content.note_busy(&new, false);
                     in_place.push(c_name(name.into()));
                 }
             }
@@ -242,7 +242,7 @@ impl Inner {
         let first =
             remove_tree::remove_trees(self.catalog.disk.layout.ingest.as_fd(), &trash).map_err(failed(layout::INGEST));
         for name in &trash {
-            self.note_busy(&name.to_string_lossy(), false);
+            self.content.note_busy(&name.to_string_lossy(), false);
         }
         let second = remove_tree::remove_trees(self.catalog.disk.layout.layers.as_fd(), &in_place)
             .map_err(failed(layout::LAYERS));

@@ -70,7 +70,8 @@ mod tests {
 
     /// Records a name as it is written, as an earlier version did.
     fn name_as_before(store: &Store, id: &Digest, name: &str) {
-        let written = store.inner.catalog.db.write(|transaction| Ok::<_, StoreError>(write_name(transaction, id, name)?));
+        let written =
+            store.inner.catalog.db.write(|transaction| Ok::<_, StoreError>(write_name(transaction, id, name)?));
         written.expect("writes");
     }
 

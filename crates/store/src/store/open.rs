@@ -7,13 +7,12 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::Mode;
 
 use super::choice::NewLayers;
-use crate::content::unfinished;
+use crate::content::part::Content;
 use crate::disk::ground::{self, Ground};
 use crate::disk::layer::{LayerId, Shape};
 use crate::disk::layout::{self, Layout};
@@ -59,6 +58,7 @@ pub struct Store {
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) catalog: Arc<Catalog>,
+    pub(crate) content: Arc<Content>,
     pub(crate) limits: Limits,
     pub(crate) sharing: Sharing,
     /// Of layers that are unpacked from now on.
@@ -72,13 +72,6 @@ pub(crate) struct Inner {
     pub(crate) commit: Mutex<u64>,
     /// Guards the table of mounts: nobody mounts an image while it is being removed.
     pub(crate) mounting: Mutex<()>,
-    pub(crate) next_ingest: AtomicU64,
-    /// Guards the names under `ingest/` that somebody works with. What else is there was left over.
-    pub(crate) busy: Mutex<BTreeSet<String>>,
-    /// As in the options.
-    pub(crate) unfinished_since: Option<i64>,
-    /// Guards what pulls left that came to no end.
-    pub(crate) left: Mutex<unfinished::Table>,
     /// Guards which layers are damaged, or are about to go although they still have a record: nobody may use them.
     damaged: RwLock<BTreeSet<LayerId>>,
 }
@@ -126,8 +119,10 @@ impl Store {
         db.stand_on(Ground::of(root).map_err(|source| io_error("look at", root, source))?);
         let durability = options.durability;
         let catalog = Arc::new(Catalog { db, disk: Disk::new(layout), durability, boot, agent, lock });
+        let content = Arc::new(Content::new(&catalog, options.unfinished_since));
         let inner = Inner {
             catalog,
+            content,
             limits: options.limits,
             sharing: options.sharing,
             shape,
@@ -136,10 +131,6 @@ impl Store {
             leases: Mutex::default(),
             commit: Mutex::new(1),
             mounting: Mutex::default(),
-            next_ingest: AtomicU64::new(1),
-            busy: Mutex::default(),
-            unfinished_since: options.unfinished_since,
-            left: Mutex::default(),
             damaged: RwLock::default(),
         };
         let store = Self { inner: Arc::new(inner) };
