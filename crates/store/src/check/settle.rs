@@ -17,8 +17,8 @@ impl Inner {
         // Nobody commits, removes or mounts until the directories have been looked at.
         let _commit = self.commit.lock();
         let _deleting = self.catalog.disk.deleting.write();
-        let _mounting = self.mounting.lock();
-        let mounts = self.live_mounts()?;
+        let _mounting = self.mounts.mounting.lock();
+        let mounts = self.mounts.live_mounts()?;
         let mounted: BTreeSet<LayerId> = mounts.into_iter().flat_map(|(_, mount)| mount.layers).collect();
         let mut leases = self.lease_table();
         let mut found = {
@@ -36,7 +36,7 @@ impl Inner {
             }
         };
         if repair {
-            self.distrust(found.doomed.iter().copied());
+            self.layers.distrust(found.doomed.iter().copied());
             leases.orphans.extend(found.leased.iter().copied());
             for (at, problem) in found.problems.iter_mut().enumerate() {
                 problem.repaired = !found.left.contains(&at);
@@ -47,7 +47,7 @@ impl Inner {
         if repair {
             // What a mount still shows goes when it is unmounted.
             let doomed: Vec<LayerId> = doomed.into_iter().filter(|id| !mounted.contains(id)).collect();
-            self.delete_directories(&doomed)?;
+            self.layers.delete_directories(&doomed)?;
             self.content.delete_blobs(doomed_blobs)?;
             self.catalog.refill_reserve();
         }

@@ -128,8 +128,8 @@ fn is_mounted(target: &std::path::Path) -> String {
 impl Inner {
     /// The layers that a mount shows, and where.
     fn mounted_layers(&self) -> Result<BTreeMap<LayerId, PathBuf>, StoreError> {
-        let _mounting = self.mounting.lock();
-        let mounts = self.live_mounts()?.into_iter();
+        let _mounting = self.mounts.mounting.lock();
+        let mounts = self.mounts.live_mounts()?.into_iter();
         Ok(mounts.flat_map(|(target, mount)| mount.layers.into_iter().map(move |id| (id, target.clone()))).collect())
     }
 
@@ -157,7 +157,7 @@ impl Inner {
         to: Shape,
         cancelled: &(dyn Fn() -> bool + Sync),
     ) -> Result<Option<Arc<UnpackedLayer>>, ConvertError> {
-        if !self.has_layer(old.id) {
+        if !self.layers.has_layer(old.id) {
             return Ok(None);
         }
         let directory = match self.catalog.disk.layout.open_layer(old.id) {
@@ -206,8 +206,8 @@ impl Inner {
         self.measure(&moves)?;
         // A check looks for directories without records, which the old ones are until they are deleted.
         let _deleting = self.catalog.disk.deleting.read();
-        let mounting = self.mounting.lock();
-        let mounts = self.live_mounts()?;
+        let mounting = self.mounts.mounting.lock();
+        let mounts = self.mounts.live_mounts()?;
         let replaced = |step: &&Move| step.replaces.expect("every one takes another's place");
         for step in &moves {
             if let Some((target, _)) = mounts.iter().find(|(_, mount)| mount.layers.contains(&replaced(step))) {
@@ -249,7 +249,7 @@ impl Inner {
             done.bytes_after += entry.stats.disk_bytes;
             done.inodes_after += entry.stats.inodes;
         }
-        if let Err(error) = self.delete_directories(&gone) {
+        if let Err(error) = self.layers.delete_directories(&gone) {
             tracing::warn!(%error, "layers that were converted stay in their old shape beside the new one for a while");
         }
         self.catalog.refill_reserve();

@@ -73,7 +73,7 @@ impl Inner {
         let entry = {
             let mut leases = self.lease_table();
             let entry = self.catalog.db.read(|records| Ok::<_, StoreError>(records.layer(id)?))?;
-            let there = |entry: &LayerEntry| entry.diff_id == *wanted.diff_id && self.has_layer(id);
+            let there = |entry: &LayerEntry| entry.diff_id == *wanted.diff_id && self.layers.has_layer(id);
             let entry = entry.filter(there).ok_or_else(|| wanted.taken())?;
             wanted.lease.hold(&mut leases, id);
             entry
@@ -163,7 +163,7 @@ impl Inner {
     /// A layer that has become known since the caller looked.
     fn use_found(&self, wanted: &Wanted<'_>) -> Result<Option<Step>, StoreError> {
         let mut leases = self.lease_table();
-        let found = self.catalog.db.read(|records| self.usable_layer(records, wanted.diff_id, wanted.chain))?;
+        let found = self.catalog.db.read(|records| self.layers.usable_layer(records, wanted.diff_id, wanted.chain))?;
         let Some((id, entry)) = found else { return Ok(None) };
         if !self.fits(wanted, &entry)? {
             return Ok(None);
@@ -210,7 +210,9 @@ impl Inner {
         let failed = |source| StoreError::io("look at", self.step_path(step), source);
         match step.shape().find(directory.as_fd(), b"").map_err(failed)? {
             Found::Here(mut attributes) => {
-                if let Some(deferred) = step.shape().deferred(directory.as_fd(), self.privileged).map_err(failed)? {
+                if let Some(deferred) =
+                    step.shape().deferred(directory.as_fd(), self.layers.privileged).map_err(failed)?
+                {
                     deferred.complete(b"", &mut attributes);
                 }
                 Ok(attributes.is_plain(0, 0))
@@ -229,7 +231,7 @@ impl Inner {
             let below = RefCell::new(&mut open);
             let below = |path: &[u8]| below.borrow_mut().below(at, path);
             let (bytes, inodes) =
-                layer.shape.patch(own.as_fd(), &layer.outcome.implicit_dirs, &below, self.privileged).map_err(
+                layer.shape.patch(own.as_fd(), &layer.outcome.implicit_dirs, &below, self.layers.privileged).map_err(
                     |source| StoreError::io("set the attributes of directories in", self.step_path(step), source),
                 )?;
             layer.grow(bytes, inodes);
@@ -288,7 +290,7 @@ impl Opened<'_> {
                     self.directories.clear();
                 }
                 let directory = self.inner.open_step(step).map_err(|error| error.as_io())?;
-                let deferred = step.shape().deferred(directory.as_fd(), self.inner.privileged)?;
+                let deferred = step.shape().deferred(directory.as_fd(), self.inner.layers.privileged)?;
                 self.directories.insert(lower, (directory, deferred));
             }
             let (directory, deferred) = &self.directories[&lower];

@@ -66,7 +66,7 @@ impl Inner {
             let (unrecorded, gone) = std::sync::mpsc::channel::<Files>();
             let delete_files = |(layers, blobs): Files| {
                 let blobs = self.content.delete_blobs(blobs);
-                self.delete_directories(&layers).and(blobs)
+                self.layers.delete_directories(&layers).and(blobs)
             };
             let delete = move || gone.into_iter().map(&delete_files).fold(Ok(()), Result::and);
             // Without a thread all is done here.
@@ -122,8 +122,8 @@ impl Inner {
 
     /// Takes images out of the records. Answers for each the layers that went with it.
     fn unrecord_batch(&self, ids: &[Digest]) -> Result<Vec<Result<Gone, StoreError>>, StoreError> {
-        let _mounting = self.mounting.lock();
-        let mounts = self.live_mounts()?;
+        let _mounting = self.mounts.mounting.lock();
+        let mounts = self.mounts.live_mounts()?;
         let in_use = |id: &Digest, layers: &[LayerId]| {
             let holds =
                 |mount: &MountEntry| mount.image == *id || layers.iter().any(|layer| mount.layers.contains(layer));
@@ -171,8 +171,8 @@ impl Inner {
     /// The layers and blobs that nobody has when all of these images go. From now on nobody uses the layers: the images
     /// are absent, if still recorded. Blobs need no such care, since no image is any worse without.
     fn distrust_layers_of(&self, ids: &[Digest]) -> Result<Files, StoreError> {
-        let _mounting = self.mounting.lock();
-        let mounts = self.live_mounts()?;
+        let _mounting = self.mounts.mounting.lock();
+        let mounts = self.mounts.live_mounts()?;
         let leases = self.lease_table();
         let (layers, blobs) = self.catalog.db.read(|records| {
             let mut images: BTreeMap<LayerId, u64> = BTreeMap::new();
@@ -201,7 +201,7 @@ impl Inner {
             }
             Ok::<_, StoreError>((alone, blobs))
         })?;
-        self.distrust(layers.iter().copied());
+        self.layers.distrust(layers.iter().copied());
         Ok((layers, blobs))
     }
 }

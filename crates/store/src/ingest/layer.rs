@@ -101,7 +101,7 @@ impl LayerIngest {
             let written = |bytes: u64| inner.catalog.disk.flusher.note(&inner.catalog.disk.layout.root, bytes);
             let write_back = durable.then_some(&written as &dyn Fn(u64));
             let options =
-                UnpackOptions { limits: &limits, privileged: inner.privileged, cancelled, write_back, hollow };
+                UnpackOptions { limits: &limits, privileged: inner.layers.privileged, cancelled, write_back, hollow };
             shape.apply(tar, directory, &options)
         };
         let applied = confined(directory, inner.catalog.disk.layout.root.as_fd(), apply);

@@ -88,7 +88,7 @@ impl WholeLayer {
         };
         // A commit may have begun to change directories for its stack, and the note of it been lost with the power.
         let failed = |error| private.failed("look at", error);
-        let deferred = shape.deferred(directory.as_fd(), inner.privileged).map_err(failed)?;
+        let deferred = shape.deferred(directory.as_fd(), inner.layers.privileged).map_err(failed)?;
         for path in &copy.outcome.implicit_dirs {
             let mut found = shape.find(directory.as_fd(), path).map_err(failed)?;
             if let (Found::Here(attributes), Some(deferred)) = (&mut found, &deferred) {

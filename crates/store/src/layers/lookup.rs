@@ -8,29 +8,13 @@ use oci::Digest;
 
 use crate::disk::layer::LayerId;
 use crate::error::{DbError, StoreError};
+use crate::layers::part::Layers;
 use crate::layers::shape::Lower;
-use crate::maintenance::lease::Lease;
 use crate::records::entries::{ImageRecord, Layer, LayerEntry};
 use crate::records::tables::Records;
-use crate::store::open::Inner;
 use crate::view::stack::stack;
 
-impl Inner {
-    /// The layer with this diff id, as it is on top of the stack `chain_id` (which ends with it); leased when found. A
-    /// layer whose directory is gone counts as absent: the next commit replaces it.
-    pub(crate) fn find_layer(
-        &self,
-        lease: &Lease,
-        diff_id: &Digest,
-        chain_id: &Digest,
-    ) -> Result<Option<Layer>, StoreError> {
-        let mut leases = self.lease_table();
-        let found = self.catalog.db.read(|records| self.usable_layer(records, diff_id, chain_id))?;
-        let Some((id, entry)) = found else { return Ok(None) };
-        lease.hold(&mut leases, id);
-        Ok(Some(entry.layer(id)))
-    }
-
+impl Layers {
     /// The layers of an image, lowest first, as often as the image has them.
     pub(crate) fn image_layers(&self, image: &ImageRecord) -> Result<Vec<Layer>, StoreError> {
         self.catalog.db.read(|records| {
@@ -71,7 +55,7 @@ impl Inner {
     }
 }
 
-impl Inner {
+impl Layers {
     /// The same of these layers, lowest first, as the mounter takes it.
     pub(crate) fn lower_layers(&self, layers: &[Layer]) -> Vec<Lower> {
         let lower = |layer: &Layer| layer.shape.lower(&self.catalog.disk.layout.layer_path(layer.id));

@@ -4,9 +4,12 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use oci::Digest;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::disk::layer::LayerId;
+use crate::error::StoreError;
+use crate::records::entries::Layer;
 use crate::store::open::Inner;
 
 /// Who holds which layer.
@@ -90,5 +93,20 @@ impl Inner {
     /// nobody else can do either.
     pub(crate) fn lease_table(&self) -> MutexGuard<'_, LeaseTable> {
         self.leases.lock()
+    }
+
+    /// The layer with this diff id, as it is on top of the stack `chain_id` (which ends with it); leased when found. A
+    /// layer whose directory is gone counts as absent: the next commit replaces it.
+    pub(crate) fn find_layer(
+        &self,
+        lease: &Lease,
+        diff_id: &Digest,
+        chain_id: &Digest,
+    ) -> Result<Option<Layer>, StoreError> {
+        let mut leases = self.lease_table();
+        let found = self.catalog.db.read(|records| self.layers.usable_layer(records, diff_id, chain_id))?;
+        let Some((id, entry)) = found else { return Ok(None) };
+        lease.hold(&mut leases, id);
+        Ok(Some(entry.layer(id)))
     }
 }

@@ -40,7 +40,7 @@ struct Found {
 impl Inner {
     /// Brings the disk and the database together.
     pub(crate) fn sweep_at_open(&self) -> Result<(), StoreError> {
-        self.sweep_points();
+        self.mounts.sweep_points();
         // What is there for nobody goes first: on a full disk its space is what the records need.
         let ingest = self.catalog.disk.layout.path.join(layout::INGEST);
         let names = layout::names(&ingest).map_err(|source| StoreError::io("list", &ingest, source))?;
@@ -59,7 +59,7 @@ impl Inner {
 
         // Records before directories: a directory is only deleted when no record names it.
         let mut found = self.catalog.db.read(|records| Ok::<_, StoreError>(look(records, &self.catalog.boot)?))?;
-        self.distrust(found.torn.iter().chain(&found.damaged).copied());
+        self.layers.distrust(found.torn.iter().chain(&found.damaged).copied());
         let mut tidy = found.unused.is_empty() && found.torn.is_empty() && found.torn_blobs.is_empty();
         if !tidy {
             match self.catalog.db.write(|transaction| tidy_records(transaction, &self.catalog.boot)) {
@@ -69,7 +69,7 @@ impl Inner {
             }
         }
         let mut keep = found.known.clone();
-        keep.extend(self.live_mounts()?.into_iter().flat_map(|(_, mount)| mount.layers));
+        keep.extend(self.mounts.live_mounts()?.into_iter().flat_map(|(_, mount)| mount.layers));
 
         let layers = self.catalog.disk.layout.path.join(layout::LAYERS);
         let names = layout::names(&layers).map_err(|source| StoreError::io("list", &layers, source))?;
@@ -115,8 +115,8 @@ impl Inner {
     fn sweep_strays(&self) -> Result<bool, StoreError> {
         let _commit = self.commit.lock();
         let _deleting = self.catalog.disk.deleting.write();
-        let _mounting = self.mounting.lock();
-        let mounted = self.live_mounts()?.into_iter().flat_map(|(_, mount)| mount.layers);
+        let _mounting = self.mounts.mounting.lock();
+        let mounted = self.mounts.live_mounts()?.into_iter().flat_map(|(_, mount)| mount.layers);
         let (layers, blobs) = self.catalog.db.read(|records| {
             let layers: BTreeSet<LayerId> = records.layer_rows()?.into_iter().map(|(id, _)| id).collect();
             // Of a record that cannot be read nobody knows which file it names.
@@ -147,7 +147,7 @@ impl Inner {
                             unused.push(*id);
                         }
                     }
-                    self.distrust(unused.iter().copied());
+                    self.layers.distrust(unused.iter().copied());
                     unused
                 };
                 if !self.make_space(&unused, &[])? {
@@ -199,7 +199,7 @@ impl Inner {
             "the disk has no space for the record of a removal: files go first"
         );
         self.content.delete_blobs(blobs.iter().copied())?;
-        self.delete_directories(layers)?;
+        self.layers.delete_directories(layers)?;
         // A journalling file system hands freed blocks out again only after the journal's commit.
         self.catalog.disk.sync_file_system()?;
         Ok(true)
@@ -208,48 +208,9 @@ impl Inner {
     /// Deletes the files of layers whose records are gone.
     pub(crate) fn delete_layers(&self, gone: &[(LayerId, LayerEntry)]) -> Result<Removed, StoreError> {
         let ids: Vec<LayerId> = gone.iter().map(|(id, _)| *id).collect();
-        self.delete_directories(&ids)?;
+        self.layers.delete_directories(&ids)?;
         self.catalog.refill_reserve();
         Ok(freed(gone))
-    }
-
-    /// Deletes the directories of layers, all at once. Goes on after a failure and reports the first one.
-    pub(crate) fn delete_directories(&self, ids: &[LayerId]) -> Result<(), StoreError> {
-        let (mut trash, mut in_place) = (Vec::new(), Vec::new());
-        for id in ids {
-            let (name, new) = (id.to_string(), format!("trash-{id}"));
-            self.content.note_busy(&new, true);
-            match rustix::fs::renameat(
-                &self.catalog.disk.layout.layers,
-                name.as_str(),
-                &self.catalog.disk.layout.ingest,
-                new.as_str(),
-            ) {
-                Ok(()) => trash.push(c_name(new.into())),
-                // The directory was gone before its record.
-                Err(rustix::io::Errno::NOENT) => self.content.note_busy(&new, false),
-                // A full disk may have no room for the new name.
-                Err(_) => {
-                    self.content.note_busy(&new, false);
-                    in_place.push(c_name(name.into()));
-                }
-            }
-        }
-        let failed = |directory| {
-            let path = self.catalog.disk.layout.path.join(directory);
-            move |source| StoreError::io("delete layers in", path, source)
-        };
-        let first =
-            remove_tree::remove_trees(self.catalog.disk.layout.ingest.as_fd(), &trash).map_err(failed(layout::INGEST));
-        for name in &trash {
-            self.content.note_busy(&name.to_string_lossy(), false);
-        }
-        let second = remove_tree::remove_trees(self.catalog.disk.layout.layers.as_fd(), &in_place)
-            .map_err(failed(layout::LAYERS));
-        if first.is_err() || second.is_err() {
-            self.catalog.disk.note_untidy();
-        }
-        first.and(second)
     }
 }
 

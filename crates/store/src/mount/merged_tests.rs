@@ -7,6 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use super::bench::{Bench, EVERYTHING, KERNELS, mkfs};
 use super::*;
+use oci::Digest;
 use crate::disk::layer::LayerId;
 use crate::disk::layer::Shape;
 use crate::view::Stack;

@@ -26,7 +26,7 @@ impl Store {
     /// # Errors
     /// The database could not be read, or the image is not there any more.
     pub fn image_layers(&self, image: &ImageRecord) -> Result<Vec<Layer>, StoreError> {
-        self.inner.image_layers(image)
+        self.inner.layers.image_layers(image)
     }
 
     /// What is put on each other for the image's file tree, lowest first: the layers' directories, or EROFS files. A layer
@@ -36,13 +36,13 @@ impl Store {
     /// # Errors
     /// The database could not be read, or the image is not there any more.
     pub fn layer_directories(&self, image: &ImageRecord) -> Result<Vec<PathBuf>, StoreError> {
-        self.inner.layer_directories(image)
+        self.inner.layers.layer_directories(image)
     }
 
     /// Whether all layer directories of the image exist.
     #[must_use]
     pub fn image_is_whole(&self, image: &ImageRecord) -> bool {
-        self.inner.image_is_whole(image)
+        self.inner.layers.image_is_whole(image)
     }
 
     /// How many layers are of each shape: directory trees, EROFS files.
@@ -50,7 +50,7 @@ impl Store {
     /// # Errors
     /// The database could not be read.
     pub fn layers_by_shape(&self) -> Result<(u64, u64), StoreError> {
-        self.inner.layers_by_shape()
+        self.inner.layers.layers_by_shape()
     }
 
     /// Writes the very tar stream from which the layer was unpacked.
@@ -58,7 +58,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Export`] when the stream cannot be built again or `out` fails.
     pub fn export_layer(&self, layer: &Layer, out: &mut dyn Write) -> Result<(), StoreError> {
-        self.inner.export_layer(layer, out)
+        self.inner.layers.export_layer(layer, out)
     }
 
     /// A private directory for one layer. It vanishes with the value.

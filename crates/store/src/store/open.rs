@@ -2,19 +2,18 @@
 //! process left half done. Every step can be killed and is done again by the next open. The other modules add their
 //! operations to [`Store`].
 
-use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use rustix::fs::Mode;
 
 use super::choice::NewLayers;
 use crate::content::part::Content;
 use crate::disk::ground::{self, Ground};
-use crate::disk::layer::{LayerId, Shape};
+use crate::disk::layer::Shape;
 use crate::disk::layout::{self, Layout};
 use crate::disk::lock::{Holder, LockError, StoreLock};
 use crate::disk::part::Disk;
@@ -22,7 +21,9 @@ use crate::disk::privilege::is_privileged;
 use crate::disk::reserve::Reserve;
 use crate::disk::young::{self, Age, Youth};
 use crate::error::{OpenError, StoreError};
+use crate::layers::part::Layers;
 use crate::maintenance::lease::{Lease, LeaseTable};
+use crate::mount::mounts::Mounts;
 use crate::mount::{points, probe};
 use crate::options::{Durability, OpenOptions, Sharing};
 use crate::records::catalog::Catalog;
@@ -59,21 +60,18 @@ pub struct Store {
 pub(crate) struct Inner {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) content: Arc<Content>,
+    pub(crate) layers: Arc<Layers>,
+    pub(crate) mounts: Arc<Mounts>,
     pub(crate) limits: Limits,
     pub(crate) sharing: Sharing,
     /// Of layers that are unpacked from now on.
     pub(crate) shape: Shape,
     why_shape: &'static str,
-    pub(crate) privileged: bool,
     /// Guards who holds which layer, and with it the decision that a layer may go.
     pub(crate) leases: Mutex<LeaseTable>,
     /// Guards the way from private directories to committed layers: one image at a time. The value is the number of the
     /// next layer's directory.
     pub(crate) commit: Mutex<u64>,
-    /// Guards the table of mounts: nobody mounts an image while it is being removed.
-    pub(crate) mounting: Mutex<()>,
-    /// Guards which layers are damaged, or are about to go although they still have a record: nobody may use them.
-    damaged: RwLock<BTreeSet<LayerId>>,
 }
 
 impl Store {
@@ -120,18 +118,19 @@ impl Store {
         let durability = options.durability;
         let catalog = Arc::new(Catalog { db, disk: Disk::new(layout), durability, boot, agent, lock });
         let content = Arc::new(Content::new(&catalog, options.unfinished_since));
+        let layers = Arc::new(Layers::new(&content, privileged));
+        let mounts = Arc::new(Mounts::new(&layers));
         let inner = Inner {
             catalog,
             content,
+            layers,
+            mounts,
             limits: options.limits,
             sharing: options.sharing,
             shape,
             why_shape,
-            privileged,
             leases: Mutex::default(),
             commit: Mutex::new(1),
-            mounting: Mutex::default(),
-            damaged: RwLock::default(),
         };
         let store = Self { inner: Arc::new(inner) };
         store.inner.sweep_at_open()?;
@@ -170,7 +169,7 @@ impl Store {
     /// Whether owners, devices and privileged attributes are set when layers are unpacked.
     #[must_use]
     pub fn is_privileged(&self) -> bool {
-        self.inner.privileged
+        self.inner.layers.privileged
     }
 
     /// What layers are made into from now on, and why.
@@ -316,16 +315,4 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 fn boot_id() -> io::Result<String> {
     Ok(std::fs::read_to_string(BOOT_ID)?.trim().to_owned())
-}
-
-impl Inner {
-    /// Whether the layer's tree is there and may be used.
-    pub(crate) fn has_layer(&self, id: LayerId) -> bool {
-        !self.damaged.read().contains(&id) && Shape::is_there(&self.catalog.disk.layout.layers, id)
-    }
-
-    /// From now on nobody uses these layers.
-    pub(crate) fn distrust(&self, layers: impl IntoIterator<Item = LayerId>) {
-        self.damaged.write().extend(layers);
-    }
 }

@@ -42,12 +42,12 @@ impl Inner {
     pub(crate) fn stack(&self, lease: &Lease, text: &str) -> Result<Option<Stack>, ResolveError> {
         let mut leases = self.lease_table();
         let found = match self.catalog.resolve(text)? {
-            Some(image) => Some((Some(image.id.clone()), self.image_layers(&image)?)),
+            Some(image) => Some((Some(image.id.clone()), self.layers.image_layers(&image)?)),
             None => self.one_layer(text)?.map(|layer| (None, vec![layer])),
         };
         let Some((image, layers)) = found else { return Ok(None) };
         let shown = stack(&layers);
-        if !shown.iter().all(|id| self.has_layer(*id)) {
+        if !shown.iter().all(|id| self.layers.has_layer(*id)) {
             return Ok(None);
         }
         for id in &shown {
@@ -55,7 +55,7 @@ impl Inner {
         }
         let of = |id: &LayerId| layers.iter().find(|layer| layer.id == *id);
         let layers = shown.iter().rev().filter_map(of).map(StackLayer::of).collect();
-        Ok(Some(Stack { image, layers, owners_on_disk: self.privileged }))
+        Ok(Some(Stack { image, layers, owners_on_disk: self.layers.privileged }))
     }
 
     fn one_layer(&self, text: &str) -> Result<Option<Layer>, StoreError> {

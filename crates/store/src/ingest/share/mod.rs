@@ -107,8 +107,9 @@ impl Inner {
             Ok(rows) => rows,
             Err(error) => return tracing::warn!(?error, "no files are shared: the layers cannot be listed"),
         };
-        let layers =
-            rows.into_iter().filter(|(id, row)| row.as_ref().is_ok_and(|row| !row.damaged) && self.has_layer(*id));
+        let layers = rows
+            .into_iter()
+            .filter(|(id, row)| row.as_ref().is_ok_and(|row| !row.damaged) && self.layers.has_layer(*id));
         for (id, _) in layers {
             if cancelled() {
                 return;
