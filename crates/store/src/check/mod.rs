@@ -23,6 +23,7 @@ use parking_lot::Mutex;
 
 use crate::disk::layer::{LayerId, Shape};
 use crate::error::StoreError;
+use crate::maintenance::strays::Stray;
 use crate::records::entries::{BlobEntry, LayerEntry};
 use crate::records::tables::Records;
 use crate::store::open::Inner;
@@ -132,7 +133,12 @@ pub enum ProblemKind {
 }
 
 impl Problem {
-    pub(crate) fn new(kind: ProblemKind, subject: impl Into<String>, detail: impl Into<String>) -> Self {
+    fn of_stray(stray: Stray) -> Self {
+        let kind = if stray.of_a_pull { ProblemKind::LeftOver } else { ProblemKind::Orphan };
+        Self { repaired: stray.deleted, ..Self::new(kind, stray.path, stray.detail) }
+    }
+
+    fn new(kind: ProblemKind, subject: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { kind, subject: subject.into(), detail: detail.into(), images: Vec::new(), repaired: false }
     }
 }
@@ -212,7 +218,7 @@ impl Inner {
             (true, Some(since)) => since.unwrap_or(0),
             (false, _) => 0,
         };
-        let next = *self.commit.lock();
+        let next = *self.maintenance.commit.lock();
         let targets = self.targets(options, since)?;
         let (bad, bytes) = self.look_at(&targets, options)?;
         if (options.cancelled)() {

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::records::{Examination, examine};
-use super::{AllBad, CheckReport};
+use super::{AllBad, CheckReport, Problem};
 use crate::disk::layer::LayerId;
 use crate::error::StoreError;
 use crate::records::tables::Records;
@@ -15,12 +15,12 @@ impl Inner {
     /// layers and blobs were found damaged.
     pub(super) fn check_records(&self, bad: &AllBad, repair: bool) -> Result<CheckReport, StoreError> {
         // Nobody commits, removes or mounts until the directories have been looked at.
-        let _commit = self.commit.lock();
+        let _commit = self.maintenance.commit.lock();
         let _deleting = self.catalog.disk.deleting.write();
         let _mounting = self.mounts.mounting.lock();
         let mounts = self.mounts.live_mounts()?;
         let mounted: BTreeSet<LayerId> = mounts.into_iter().flat_map(|(_, mount)| mount.layers).collect();
-        let mut leases = self.lease_table();
+        let mut leases = self.maintenance.lease_table();
         let mut found = {
             let is_leased = |id| leases.holds(id);
             if repair {
@@ -57,7 +57,7 @@ impl Inner {
         let mut keep: BTreeSet<LayerId> = known.map(|(id, _)| id).collect();
         keep.extend(mounted);
         let blobs: BTreeSet<u64> = blobs.into_iter().filter_map(|(_, row)| Some(row.ok()?.1.number)).collect();
-        problems.extend(self.look_for_orphans(&keep, &blobs, repair)?);
+        problems.extend(self.maintenance.look_for_orphans(&keep, &blobs, repair)?.into_iter().map(Problem::of_stray));
         for problem in &problems {
             tracing::warn!(
                 kind = ?problem.kind, subject = problem.subject, repaired = problem.repaired, "{}", problem.detail

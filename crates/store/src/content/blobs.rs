@@ -20,6 +20,7 @@ use crate::disk::layout::BLOBS;
 use crate::disk::usage::bytes_on_disk;
 use crate::error::{DbError, StoreError};
 use crate::records::entries::{BlobEntry, ImageEntry};
+use crate::records::release::drop_record;
 use crate::records::tables::{Records, RecordsMut};
 
 impl Content {
@@ -309,42 +310,6 @@ fn resize_images(transaction: &WriteTransaction, digest: &Digest, before: u64, a
         }
     }
     Ok(())
-}
-
-/// Takes a blob out of the records, and from the images that have it.
-pub(crate) fn drop_record(transaction: &WriteTransaction, digest: &Digest) -> Result<Option<BlobEntry>, DbError> {
-    let Some(entry) = transaction.blob(digest)? else { return Ok(None) };
-    for (id, mut image) in transaction.images()? {
-        if image.blobs.remove(digest) {
-            image.size = image.size.saturating_sub(entry.disk_bytes);
-            transaction.put_image(&id, &image)?;
-        }
-    }
-    transaction.delete_blob(digest)?;
-    let mut totals = transaction.totals()?;
-    totals.drop_blob(&entry);
-    transaction.put_totals(&totals)?;
-    Ok(Some(entry))
-}
-
-/// Takes one reference from each blob of an image. Those that now have none lose their records, and are answered.
-pub(crate) fn release_blobs(transaction: &WriteTransaction, image: &ImageEntry) -> Result<Vec<BlobEntry>, DbError> {
-    let mut gone = Vec::new();
-    for digest in &image.blobs {
-        // One whose record is lost has nothing to release.
-        let Some(mut entry) = transaction.blob(digest)? else { continue };
-        entry.references = entry.references.saturating_sub(1);
-        if entry.references > 0 {
-            transaction.put_blob(digest, &entry)?;
-            continue;
-        }
-        transaction.delete_blob(digest)?;
-        let mut totals = transaction.totals()?;
-        totals.drop_blob(&entry);
-        transaction.put_totals(&totals)?;
-        gone.push(entry);
-    }
-    Ok(gone)
 }
 
 impl Content {

@@ -8,17 +8,17 @@ use std::sync::Arc;
 use oci::{Digest, ImageConfig};
 use redb::WriteTransaction;
 
-use crate::content::blobs::{Linked, NewBlob, named_by, release_blobs};
+use crate::content::blobs::{Linked, NewBlob, named_by};
 use crate::disk::layer::LayerId;
 use crate::error::{CommitError, DbError, StoreError};
 use crate::images::image_commit::{ImageCommit, LayerSource};
 use crate::images::joins::Joins;
-use crate::images::remove::release_layers;
 use crate::images::step::{Move, Step, has_implicit_root};
 use crate::images::verify_digests;
 use crate::maintenance::lease::Lease;
 use crate::options::Durability;
 use crate::records::entries::{BlobEntry, ImageEntry, ImageRecord, LayerEntry};
+use crate::records::release::{release_blobs, release_layers};
 use crate::records::tables::{Document, Records, RecordsMut};
 use crate::records::{digests, images, shares};
 use crate::store::open::Inner;
@@ -38,8 +38,8 @@ impl Inner {
         verify_digests::verify(&commit, repo_digest.as_deref())?;
 
         let inner = self;
-        inner.tidy_up();
-        let mut next_layer = inner.commit.lock();
+        inner.maintenance.tidy_up();
+        let mut next_layer = inner.maintenance.commit.lock();
         // On a disk that is nearly full, what is left is for removals.
         let documents = [&commit.config, &commit.manifest].into_iter().chain(commit.indexes.first());
         inner.catalog.ensure_room(documents.map(|document| document.len() as u64).sum())?;
@@ -65,7 +65,7 @@ impl Inner {
         }
         inner.measure(&moves)?;
         // From here to the leases below, a removal must not take what has just become visible.
-        let mut leases = inner.lease_table();
+        let mut leases = inner.maintenance.lease_table();
         let written = inner.catalog.db.write(|transaction| {
             let write = Write { transaction, id: &id, commit: &commit, tag, repo_digest, next_layer: *next_layer };
             write.image(inner, &steps, &joins, &mut linked, &named)
@@ -80,7 +80,7 @@ impl Inner {
             leases.orphans.remove(id);
         }
         for step in moved.done() {
-            let own = Lease::new(Arc::clone(inner));
+            let own = Lease::new(Arc::clone(&inner.maintenance));
             own.hold(&mut leases, step.id);
             lease.hold(&mut leases, step.id);
             step.layer.note_committed(step.id, own);

@@ -86,7 +86,7 @@ impl Inner {
             LayerFormat::Erofs => Shape::Erofs,
             LayerFormat::Dir => Shape::Dir,
         };
-        let lease = Lease::new(Arc::clone(self));
+        let lease = Lease::new(Arc::clone(&self.maintenance));
         let mut done = Conversion::default();
         let mut new = Vec::new();
         let mounted = inner.mounted_layers()?;
@@ -135,7 +135,7 @@ impl Inner {
 
     /// The layers of an image that have another shape, each once, the lowest first; leased.
     fn layers_to_convert(&self, lease: &Lease, image: &Digest, to: Shape) -> Result<Vec<Old>, StoreError> {
-        let mut leases = self.lease_table();
+        let mut leases = self.maintenance.lease_table();
         let mut seen = BTreeSet::new();
         let found: Vec<Old> = self.catalog.db.read(|records| {
             let image = records.image(image)?.ok_or_else(|| StoreError::NotFound(image.clone()))?;
@@ -179,7 +179,7 @@ impl Inner {
         new: Vec<New>,
         done: &mut Conversion,
     ) -> Result<(), StoreError> {
-        let mut next_layer = self.commit.lock();
+        let mut next_layer = self.maintenance.commit.lock();
         self.catalog.ensure_room(0)?;
         let entry =
             self.catalog.db.read(|records| records.image(image)?.ok_or_else(|| StoreError::NotFound(image.clone())))?;
@@ -217,7 +217,7 @@ impl Inner {
                 return Ok(());
             }
         }
-        let mut leases = self.lease_table();
+        let mut leases = self.maintenance.lease_table();
         let written = self.catalog.db.write(|transaction| {
             let mut before = Vec::new();
             for step in &moves {
@@ -233,7 +233,7 @@ impl Inner {
         }
         let (before, after) = written?;
         for step in moved.done() {
-            let own = Lease::new(Arc::clone(self));
+            let own = Lease::new(Arc::clone(&self.maintenance));
             own.hold(&mut leases, step.id);
             lease.hold(&mut leases, step.id);
             step.layer.note_committed(step.id, own);

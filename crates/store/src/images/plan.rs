@@ -71,7 +71,7 @@ impl Inner {
         next_layer: &mut u64,
     ) -> Result<Step, CommitError> {
         let entry = {
-            let mut leases = self.lease_table();
+            let mut leases = self.maintenance.lease_table();
             let entry = self.catalog.db.read(|records| Ok::<_, StoreError>(records.layer(id)?))?;
             let there = |entry: &LayerEntry| entry.diff_id == *wanted.diff_id && self.layers.has_layer(id);
             let entry = entry.filter(there).ok_or_else(|| wanted.taken())?;
@@ -162,7 +162,7 @@ impl Inner {
 
     /// A layer that has become known since the caller looked.
     fn use_found(&self, wanted: &Wanted<'_>) -> Result<Option<Step>, StoreError> {
-        let mut leases = self.lease_table();
+        let mut leases = self.maintenance.lease_table();
         let found = self.catalog.db.read(|records| self.layers.usable_layer(records, wanted.diff_id, wanted.chain))?;
         let Some((id, entry)) = found else { return Ok(None) };
         if !self.fits(wanted, &entry)? {

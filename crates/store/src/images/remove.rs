@@ -7,43 +7,18 @@ use std::panic::resume_unwind;
 use std::sync::mpsc::SendError;
 
 use oci::Digest;
-use redb::WriteTransaction;
 
-use crate::content::blobs::release_blobs;
 use crate::disk::layer::LayerId;
 use crate::disk::layout::Layout;
-use crate::error::{DbError, StoreError};
-use crate::maintenance::sweep::freed;
-use crate::records::entries::{BlobEntry, ImageEntry, LayerEntry, MountEntry, Removed};
+use crate::error::StoreError;
+use crate::records::entries::{MountEntry, Removed};
+use crate::records::release::{Gone, layers_of_it_alone, unrecord_image};
 use crate::records::shares;
 use crate::records::tables::{Records, RecordsMut};
 use crate::store::open::Inner;
 
 /// How many images one transaction takes. It bounds the time for which nobody else can write.
 const BATCH: usize = 64;
-
-/// What goes with one image.
-#[derive(Default)]
-pub(crate) struct Gone {
-    layers: Vec<(LayerId, LayerEntry)>,
-    blobs: Vec<BlobEntry>,
-}
-
-impl Gone {
-    fn freed(&self) -> Removed {
-        let Removed { freed_bytes, freed_inodes } = freed(&self.layers);
-        Removed {
-            freed_bytes: freed_bytes + self.blobs.iter().map(|blob| blob.disk_bytes).sum::<u64>(),
-            freed_inodes: freed_inodes + self.blobs.len() as u64,
-        }
-    }
-
-    /// Whether something of it is still there.
-    fn has_remains(&self, layout: &Layout) -> bool {
-        self.layers.iter().any(|(id, _)| layout.has_remains(*id))
-            || self.blobs.iter().any(|blob| layout.has_blob(blob.number))
-    }
-}
 
 /// Numbers of layers and of blobs whose files are to go.
 type Files = (Vec<LayerId>, Vec<u64>);
@@ -58,7 +33,7 @@ impl Inner {
     /// Removes images as [`Store::remove_image`] does each, many in one transaction. One that cannot be removed does not
     /// keep the others. Answers in the order of the request; what two of them shared counts for the later one.
     pub(crate) fn remove_images(&self, ids: &[Digest]) -> Vec<Result<Removed, StoreError>> {
-        self.tidy_up();
+        self.maintenance.tidy_up();
         let _deleting = self.catalog.disk.deleting.read();
         let mut removals = Vec::with_capacity(ids.len());
         // The directories of one batch go while the next one is unrecorded.
@@ -98,7 +73,7 @@ impl Inner {
         let outcome = |removal: Result<Gone, StoreError>| {
             let gone = removal?;
             match &deleted {
-                Err(error) if gone.has_remains(&self.catalog.disk.layout) => {
+                Err(error) if has_remains(&gone, &self.catalog.disk.layout) => {
                     // One failure is told with every image that it may concern.
                     Err(StoreError::io("remove files from", &self.catalog.disk.layout.path, error.as_io()))
                 }
@@ -113,7 +88,7 @@ impl Inner {
         let done = self.unrecord_batch(ids);
         if done.as_ref().is_err_and(StoreError::is_disk_full) {
             let (layers, blobs) = self.distrust_layers_of(ids)?;
-            if self.make_space(&layers, &blobs)? {
+            if self.maintenance.make_space(&layers, &blobs)? {
                 return self.unrecord_batch(ids);
             }
         }
@@ -129,7 +104,7 @@ impl Inner {
                 |mount: &MountEntry| mount.image == *id || layers.iter().any(|layer| mount.layers.contains(layer));
             mounts.iter().find(|(_, mount)| holds(mount)).map(|(target, _)| target.clone())
         };
-        let mut leases = self.lease_table();
+        let mut leases = self.maintenance.lease_table();
         let (removals, kept) = self.catalog.db.write(|transaction| {
             let (mut removals, mut kept) = (Vec::with_capacity(ids.len()), Vec::new());
             for id in ids {
@@ -173,7 +148,7 @@ impl Inner {
     fn distrust_layers_of(&self, ids: &[Digest]) -> Result<Files, StoreError> {
         let _mounting = self.mounts.mounting.lock();
         let mounts = self.mounts.live_mounts()?;
-        let leases = self.lease_table();
+        let leases = self.maintenance.lease_table();
         let (layers, blobs) = self.catalog.db.read(|records| {
             let mut images: BTreeMap<LayerId, u64> = BTreeMap::new();
             let mut of_blobs: BTreeMap<Digest, u64> = BTreeMap::new();
@@ -206,48 +181,8 @@ impl Inner {
     }
 }
 
-/// The layers that nobody has when this image goes.
-fn layers_of_it_alone(transaction: &WriteTransaction, entry: &ImageEntry) -> Result<Vec<LayerId>, DbError> {
-    let mut alone = Vec::new();
-    for layer in entry.distinct_layers() {
-        if transaction.layer_of_image(layer)?.references <= 1 {
-            alone.push(layer);
-        }
-    }
-    Ok(alone)
-}
-
-/// Takes an image out of the records, and its references from its layers and blobs. Answers the layers that now have
-/// none, whose records remain, and the blobs that now have none, whose records are gone.
-pub(crate) fn unrecord_image(transaction: &WriteTransaction, id: &Digest, entry: &ImageEntry) -> Result<Gone, DbError> {
-    for name in entry.tags.iter().chain(&entry.repo_digests) {
-        if transaction.name(name)?.as_ref() == Some(id) {
-            transaction.delete_name(name)?;
-        }
-    }
-    let layers = release_layers(transaction, entry)?;
-    let blobs = release_blobs(transaction, entry)?;
-    transaction.delete_image(id)?;
-    let mut totals = transaction.totals()?;
-    totals.images = totals.images.saturating_sub(1);
-    totals.bytes = totals.bytes.saturating_sub(entry.document_bytes);
-    transaction.put_totals(&totals)?;
-    Ok(Gone { layers, blobs })
-}
-
-/// Takes one reference from each layer of an image. Answers those that now have none.
-pub(crate) fn release_layers(
-    transaction: &WriteTransaction,
-    entry: &ImageEntry,
-) -> Result<Vec<(LayerId, LayerEntry)>, DbError> {
-    let mut unused = Vec::new();
-    for layer in entry.distinct_layers() {
-        let mut layer_entry = transaction.layer_of_image(layer)?;
-        layer_entry.references = layer_entry.references.saturating_sub(1);
-        transaction.put_layer(layer, &layer_entry)?;
-        if layer_entry.references == 0 {
-            unused.push((layer, layer_entry));
-        }
-    }
-    Ok(unused)
+/// Whether something of it is still there.
+fn has_remains(gone: &Gone, layout: &Layout) -> bool {
+    gone.layers.iter().any(|(id, _)| layout.has_remains(*id))
+        || gone.blobs.iter().any(|blob| layout.has_blob(blob.number))
 }

@@ -31,7 +31,6 @@ use crate::disk::layout::EMPTY;
 use crate::disk::privilege::is_privileged;
 use crate::error::StoreError;
 use crate::layers::shape::Lower;
-use crate::records::tables::{Records, RecordsMut};
 use crate::view::Stack;
 
 pub use mounts::ImageMount;

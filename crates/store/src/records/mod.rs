@@ -7,6 +7,7 @@ pub(crate) mod db;
 pub(crate) mod digests;
 pub(crate) mod entries;
 pub(crate) mod images;
+pub(crate) mod release;
 pub(crate) mod resolve;
 pub(crate) mod respell;
 pub(crate) mod share;

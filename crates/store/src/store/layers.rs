@@ -18,7 +18,7 @@ impl Store {
     /// # Errors
     /// The database could not be read.
     pub fn find_layer(&self, lease: &Lease, diff_id: &Digest, chain_id: &Digest) -> Result<Option<Layer>, StoreError> {
-        self.inner.find_layer(lease, diff_id, chain_id)
+        self.inner.maintenance.find_layer(lease, diff_id, chain_id)
     }
 
     /// The layers of an image, lowest first, as often as the image has them.
@@ -68,7 +68,7 @@ impl Store {
     pub fn new_layer(&self, lease: &Lease) -> Result<LayerIngest, StoreError> {
         // The lease says that a pull is going on; a layer that is not yet in the store needs no protection.
         let _ = lease;
-        self.inner.tidy_up();
+        self.inner.maintenance.tidy_up();
         self.inner.catalog.db.check_ground()?;
         self.inner.new_layer(self.inner.shape)
     }

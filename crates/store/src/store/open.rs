@@ -7,7 +7,6 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use rustix::fs::Mode;
 
 use super::choice::NewLayers;
@@ -22,7 +21,8 @@ use crate::disk::reserve::Reserve;
 use crate::disk::young::{self, Age, Youth};
 use crate::error::{OpenError, StoreError};
 use crate::layers::part::Layers;
-use crate::maintenance::lease::{Lease, LeaseTable};
+use crate::maintenance::lease::Lease;
+use crate::maintenance::part::Maintenance;
 use crate::mount::mounts::Mounts;
 use crate::mount::{points, probe};
 use crate::options::{Durability, OpenOptions, Sharing};
@@ -62,16 +62,12 @@ pub(crate) struct Inner {
     pub(crate) content: Arc<Content>,
     pub(crate) layers: Arc<Layers>,
     pub(crate) mounts: Arc<Mounts>,
+    pub(crate) maintenance: Arc<Maintenance>,
     pub(crate) limits: Limits,
     pub(crate) sharing: Sharing,
     /// Of layers that are unpacked from now on.
     pub(crate) shape: Shape,
     why_shape: &'static str,
-    /// Guards who holds which layer, and with it the decision that a layer may go.
-    pub(crate) leases: Mutex<LeaseTable>,
-    /// Guards the way from private directories to committed layers: one image at a time. The value is the number of the
-    /// next layer's directory.
-    pub(crate) commit: Mutex<u64>,
 }
 
 impl Store {
@@ -120,20 +116,20 @@ impl Store {
         let content = Arc::new(Content::new(&catalog, options.unfinished_since));
         let layers = Arc::new(Layers::new(&content, privileged));
         let mounts = Arc::new(Mounts::new(&layers));
+        let maintenance = Arc::new(Maintenance::new(&content, &layers, &mounts));
         let inner = Inner {
             catalog,
             content,
             layers,
             mounts,
+            maintenance,
             limits: options.limits,
             sharing: options.sharing,
             shape,
             why_shape,
-            leases: Mutex::default(),
-            commit: Mutex::new(1),
         };
         let store = Self { inner: Arc::new(inner) };
-        store.inner.sweep_at_open()?;
+        store.inner.maintenance.sweep_at_open()?;
         store.inner.catalog.respell_names()?;
         store.inner.catalog.report_unverified_names()?;
         store.inner.try_sharing().map_err(|source| OpenError::NoSharing {
@@ -148,7 +144,7 @@ impl Store {
         store
             .inner
             .catalog
-            .mark_in_use(*store.inner.commit.lock())
+            .mark_in_use(*store.inner.maintenance.commit.lock())
             .map_err(|source| io_error("write the lock file of", root, source))?;
         if store.inner.catalog.db.reserve().ensure().is_err() {
             // What can be fetched again has to go before the disk is called full.
@@ -181,7 +177,7 @@ impl Store {
     /// A new lease. A pull takes one before it looks for layers, and keeps it until its image is committed.
     #[must_use]
     pub fn lease(&self) -> Lease {
-        Lease::new(Arc::clone(&self.inner))
+        Lease::new(Arc::clone(&self.inner.maintenance))
     }
 }
 

@@ -40,7 +40,7 @@ impl Inner {
     /// The layers of what `text` means: an image by name or id, or one layer by its diff id or by the digest under which a
     /// manifest names it. Leased, so that they stay until `lease` goes. `None`: there is no such thing, or not whole.
     pub(crate) fn stack(&self, lease: &Lease, text: &str) -> Result<Option<Stack>, ResolveError> {
-        let mut leases = self.lease_table();
+        let mut leases = self.maintenance.lease_table();
         let found = match self.catalog.resolve(text)? {
             Some(image) => Some((Some(image.id.clone()), self.layers.image_layers(&image)?)),
             None => self.one_layer(text)?.map(|layer| (None, vec![layer])),
