@@ -42,5 +42,5 @@ pub use options::{Durability, LayerFormat, OpenOptions, Sharing};
 pub use records::accounting::LayersOfImages;
 pub use records::entries::{ImageRecord, Layer, LayerStats, Removed, Totals};
 pub use store::choice::NewLayers;
-pub use store::open::Store;
+pub use store::parts::Store;
 pub use unpack::{Limits, UnpackError};

@@ -14,7 +14,6 @@ mod records;
 mod settle;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use layer::Verdict;
@@ -23,10 +22,10 @@ use parking_lot::Mutex;
 
 use crate::disk::layer::{LayerId, Shape};
 use crate::error::StoreError;
+use crate::images::part::Images;
 use crate::maintenance::strays::Stray;
 use crate::records::entries::{BlobEntry, LayerEntry};
 use crate::records::tables::Records;
-use crate::store::open::Inner;
 
 /// After an unclean stop, so much of what was written last is read, in a second or so; the rest is looked at without
 /// being read, which finds files that are not there or too short.
@@ -204,21 +203,27 @@ impl Targets {
     }
 }
 
-impl Inner {
-    /// Whether the store was not closed cleanly before it was opened, and nobody has checked since what was written last.
-    pub(crate) fn was_unclean(&self) -> bool {
-        self.catalog.lock.unclean().is_some()
-    }
+/// A check under way.
+pub(crate) struct Checker<'a> {
+    images: &'a Images,
+}
 
+impl<'a> Checker<'a> {
+    pub(crate) fn new(images: &'a Images) -> Self {
+        Self { images }
+    }
+}
+
+impl Checker<'_> {
     /// Checks the store, and repairs it where `options` say so.
-    pub(crate) fn check(self: &Arc<Self>, options: &CheckOptions<'_>) -> Result<CheckReport, CheckError> {
-        let unclean = self.catalog.lock.unclean();
+    pub(crate) fn check(&self, options: &CheckOptions<'_>) -> Result<CheckReport, CheckError> {
+        let unclean = self.images.catalog.lock.unclean();
         let since = match (options.recent_only, unclean) {
             (true, None) => return Ok(CheckReport::default()),
             (true, Some(since)) => since.unwrap_or(0),
             (false, _) => 0,
         };
-        let next = *self.maintenance.commit.lock();
+        let next = *self.images.maintenance.commit.lock();
         let targets = self.targets(options, since)?;
         let (bad, bytes) = self.look_at(&targets, options)?;
         if (options.cancelled)() {
@@ -229,16 +234,19 @@ impl Inner {
         report.bytes = bytes;
         let is_settled = options.repair || report.problems.is_empty();
         if is_settled && unclean.is_some() && options.depth >= Depth::Digest {
-            let path = || self.catalog.disk.layout.path.join(crate::disk::layout::LOCK);
-            self.catalog.good_up_to(next).map_err(|source| StoreError::io("write", path(), source))?;
+            let path = || self.images.catalog.disk.layout.path.join(crate::disk::layout::LOCK);
+            self.images.catalog.good_up_to(next).map_err(|source| StoreError::io("write", path(), source))?;
         }
         Ok(report)
     }
 
     /// What is to be looked at: layers, those written last first, and then kept blobs.
-    fn targets(self: &Arc<Self>, options: &CheckOptions<'_>, since: u64) -> Result<Targets, StoreError> {
-        let (mut rows, blobs) =
-            self.catalog.db.read(|records| Ok::<_, StoreError>((records.layer_rows()?, records.blob_rows()?)))?;
+    fn targets(&self, options: &CheckOptions<'_>, since: u64) -> Result<Targets, StoreError> {
+        let (mut rows, blobs) = self
+            .images
+            .catalog
+            .db
+            .read(|records| Ok::<_, StoreError>((records.layer_rows()?, records.blob_rows()?)))?;
         rows.reverse();
         let mut budget = if options.recent_only { RECENT_BYTES } else { u64::MAX };
         let mut targets = Vec::new();
@@ -246,7 +254,7 @@ impl Inner {
             // One that cannot be read is told of with the records.
             let Ok(entry) = entry else { continue };
             // On a disk without space, files of older layers may have gone before their records.
-            let is_recent = id.0 >= since || !Shape::is_there(&self.catalog.disk.layout.layers, id);
+            let is_recent = id.0 >= since || !Shape::is_there(&self.images.catalog.disk.layout.layers, id);
             if entry.damaged || !is_recent {
                 continue;
             }
@@ -263,7 +271,7 @@ impl Inner {
     }
 
     /// Looks at layers and blobs on a few threads. Answers what is wrong with which, and how many bytes were read.
-    fn look_at(self: &Arc<Self>, targets: &Targets, options: &CheckOptions<'_>) -> Result<(AllBad, u64), CheckError> {
+    fn look_at(&self, targets: &Targets, options: &CheckOptions<'_>) -> Result<(AllBad, u64), CheckError> {
         let bytes_total = targets.bytes();
         let (next, layers, bytes) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicU64::new(0));
         let tell = || {

@@ -13,17 +13,18 @@ use crate::disk::layer::LayerId;
 use crate::error::{CommitError, DbError, StoreError};
 use crate::images::image_commit::{ImageCommit, LayerSource};
 use crate::images::joins::Joins;
+use crate::images::part::Images;
 use crate::images::step::{Move, Step, has_implicit_root};
 use crate::images::verify_digests;
 use crate::maintenance::lease::Lease;
 use crate::options::Durability;
+use crate::records::catalog::Catalog;
 use crate::records::entries::{BlobEntry, ImageEntry, ImageRecord, LayerEntry};
 use crate::records::release::{release_blobs, release_layers};
 use crate::records::tables::{Document, Records, RecordsMut};
 use crate::records::{digests, images, shares};
-use crate::store::open::Inner;
 
-impl Inner {
+impl Images {
     /// Makes an image visible, or gives an image that is there its new names. All layers that the store had must have
     /// been found through `lease`.
     pub(crate) fn commit_image(
@@ -37,38 +38,37 @@ impl Inner {
         let repo_digest = commit.repo_digest.as_deref().map(images::digest_name).transpose()?;
         verify_digests::verify(&commit, repo_digest.as_deref())?;
 
-        let inner = self;
-        inner.maintenance.tidy_up();
-        let mut next_layer = inner.maintenance.commit.lock();
+        self.maintenance.tidy_up();
+        let mut next_layer = self.maintenance.commit.lock();
         // On a disk that is nearly full, what is left is for removals.
         let documents = [&commit.config, &commit.manifest].into_iter().chain(commit.indexes.first());
-        inner.catalog.ensure_room(documents.map(|document| document.len() as u64).sum())?;
-        let steps = inner.plan(lease, &commit.layers, &mut next_layer)?;
-        inner.patch_implicit(&steps)?;
+        self.catalog.ensure_room(documents.map(|document| document.len() as u64).sum())?;
+        let steps = self.plan(lease, &commit.layers, &mut next_layer)?;
+        self.patch_implicit(&steps)?;
         let moves: Vec<&Move> = steps.iter().filter_map(Step::as_move).collect();
         let mut named = named_by(&commit.manifest, &commit.manifest_media_type);
         named.retain(|blob| !commit.unverified_blobs.contains(blob));
         let blobs: Vec<&NewBlob> =
             commit.blobs.iter().map(Arc::as_ref).filter(|b| named.contains(b.digest())).collect();
-        let mut linked = Linked::new(&inner.content, blobs, &mut next_layer)?;
-        let joins = inner.find_shares(&steps)?;
-        let mut moved = Moved::new(inner);
+        let mut linked = Linked::new(&self.content, blobs, &mut next_layer)?;
+        let joins = self.find_shares(&steps)?;
+        let mut moved = Moved::new(self);
         for step in &moves {
             moved.rename(step)?;
         }
-        if inner.catalog.durability == Durability::Full && !(moves.is_empty() && linked.is_empty()) {
+        if self.catalog.durability == Durability::Full && !(moves.is_empty() && linked.is_empty()) {
             // The names are there already, so that this makes them durable as well.
-            inner.catalog.disk.sync_layers()?;
+            self.catalog.disk.sync_layers()?;
             // Everything is on the disk, so that this costs the least here.
-            let youth = inner.catalog.db.youth();
-            youth.end().map_err(|source| StoreError::io("settle", &inner.catalog.disk.layout.path, source))?;
+            let youth = self.catalog.db.youth();
+            youth.end().map_err(|source| StoreError::io("settle", &self.catalog.disk.layout.path, source))?;
         }
-        inner.measure(&moves)?;
+        self.measure(&moves)?;
         // From here to the leases below, a removal must not take what has just become visible.
-        let mut leases = inner.maintenance.lease_table();
-        let written = inner.catalog.db.write(|transaction| {
+        let mut leases = self.maintenance.lease_table();
+        let written = self.catalog.db.write(|transaction| {
             let write = Write { transaction, id: &id, commit: &commit, tag, repo_digest, next_layer: *next_layer };
-            write.image(inner, &steps, &joins, &mut linked, &named)
+            write.image(&self.catalog, &steps, &joins, &mut linked, &named)
         });
         if written.as_ref().is_err_and(CommitError::is_unsure) {
             // Records without files would be worse than files without records.
@@ -80,7 +80,7 @@ impl Inner {
             leases.orphans.remove(id);
         }
         for step in moved.done() {
-            let own = Lease::new(Arc::clone(&inner.maintenance));
+            let own = Lease::new(Arc::clone(&self.maintenance));
             own.hold(&mut leases, step.id);
             lease.hold(&mut leases, step.id);
             step.layer.note_committed(step.id, own);
@@ -105,13 +105,13 @@ fn check_config(id: &Digest, commit: &ImageCommit) -> Result<(), CommitError> {
 
 /// Step 2: renames, which are taken back unless the transaction comes about.
 pub(crate) struct Moved<'a> {
-    inner: &'a Inner,
+    images: &'a Images,
     done: Vec<&'a Move>,
 }
 
 impl<'a> Moved<'a> {
-    pub(crate) fn new(inner: &'a Inner) -> Self {
-        Self { inner, done: Vec::new() }
+    pub(crate) fn new(images: &'a Images) -> Self {
+        Self { images, done: Vec::new() }
     }
 
     /// Those that were made, which are not taken back any more.
@@ -120,7 +120,7 @@ impl<'a> Moved<'a> {
     }
 
     pub(crate) fn rename(&mut self, step: &'a Move) -> Result<(), StoreError> {
-        let layout = &self.inner.catalog.disk.layout;
+        let layout = &self.images.catalog.disk.layout;
         let (from, to) = (step.number.to_string(), step.id.to_string());
         rustix::fs::renameat(&layout.ingest, from.as_str(), &layout.layers, to.as_str())
             .map_err(|source| StoreError::io("move a layer to", layout.layer_path(step.id), source))?;
@@ -135,19 +135,19 @@ impl Moved<'_> {
         for step in self.done.drain(..) {
             step.layer.note_lost();
         }
-        self.inner.catalog.disk.note_untidy();
+        self.images.catalog.disk.note_untidy();
     }
 }
 
 impl Drop for Moved<'_> {
     fn drop(&mut self) {
-        let layout = &self.inner.catalog.disk.layout;
+        let layout = &self.images.catalog.disk.layout;
         for step in &self.done {
             let (from, to) = (step.id.to_string(), step.number.to_string());
             if let Err(error) = rustix::fs::renameat(&layout.layers, from.as_str(), &layout.ingest, to.as_str()) {
                 tracing::warn!(%error, layer = %step.id, "a layer could not be moved back; it is deleted later");
                 step.layer.note_lost();
-                self.inner.catalog.disk.note_untidy();
+                self.images.catalog.disk.note_untidy();
             }
         }
     }
@@ -167,14 +167,14 @@ impl Write<'_> {
     /// The image, and the blobs that nobody has any more.
     fn image(
         self,
-        inner: &Inner,
+        catalog: &Catalog,
         steps: &[Step],
         joins: &Joins,
         blobs: &mut Linked<'_>,
         named: &[Digest],
     ) -> Result<(ImageRecord, Vec<BlobEntry>), CommitError> {
         let Self { transaction, id, commit, .. } = self;
-        put_new_layers(transaction, inner, steps, joins)?;
+        put_new_layers(transaction, catalog, steps, joins)?;
         transaction.put_next_layer(self.next_layer)?;
         let before = transaction.image(id)?;
         let layers: Vec<LayerId> = steps.iter().map(Step::id).collect();
@@ -237,12 +237,12 @@ impl Write<'_> {
 /// The records of layers that have moved; they take the place of those that they replace.
 pub(crate) fn put_new_layers(
     transaction: &WriteTransaction,
-    inner: &Inner,
+    catalog: &Catalog,
     steps: &[Step],
     joins: &Joins,
 ) -> Result<(), DbError> {
     for step in steps.iter().filter_map(Step::as_move) {
-        new_layer(transaction, inner, step)?;
+        new_layer(transaction, catalog, step)?;
         shares::join(transaction, step.id, joins.get(&step.id).map_or(&[], Vec::as_slice))?;
         if step.replaces.is_some() {
             resize_images(transaction, step.id)?;
@@ -251,7 +251,7 @@ pub(crate) fn put_new_layers(
     Ok(())
 }
 
-fn new_layer(transaction: &WriteTransaction, inner: &Inner, step: &Move) -> Result<(), DbError> {
+fn new_layer(transaction: &WriteTransaction, catalog: &Catalog, step: &Move) -> Result<(), DbError> {
     let mut entry = LayerEntry {
         diff_id: step.diff_id.clone(),
         chain_id: step.chain_id.clone(),
@@ -259,7 +259,7 @@ fn new_layer(transaction: &WriteTransaction, inner: &Inner, step: &Move) -> Resu
         shape: step.layer.shape,
         references: 0,
         implicit_root: has_implicit_root(&step.layer),
-        unsynced_boot: inner.catalog.unsynced_boot(),
+        unsynced_boot: catalog.unsynced_boot(),
         damaged: false,
     };
     if let Some(old) = step.replaces {

@@ -12,6 +12,7 @@ use oci::Digest;
 use crate::disk::layer::{LayerId, Shape};
 use crate::error::StoreError;
 use crate::images::commit::{Moved, put_new_layers};
+use crate::images::part::Images;
 use crate::images::step::{Move, Step};
 use crate::ingest::layer::{Place, UnpackedLayer};
 use crate::io_error::is_of_the_medium;
@@ -19,7 +20,6 @@ use crate::maintenance::lease::Lease;
 use crate::options::{Durability, LayerFormat};
 use crate::records::entries::{ImageEntry, LayerEntry};
 use crate::records::tables::{Records, RecordsMut};
-use crate::store::open::Inner;
 use crate::unpack::UnpackError;
 
 /// What became of an image's layers.
@@ -71,7 +71,7 @@ struct New {
     layer: Arc<UnpackedLayer>,
 }
 
-impl Inner {
+impl Images {
     /// Converts the layers of an image to `to`, for all images that have them; `Auto` is what new layers are made into. The
     /// space for both shapes of the image's layers must be there.
     pub(crate) fn convert_image(
@@ -80,17 +80,16 @@ impl Inner {
         to: LayerFormat,
         cancelled: &(dyn Fn() -> bool + Sync),
     ) -> Result<Conversion, ConvertError> {
-        let inner = self;
         let to = match to {
-            LayerFormat::Auto => inner.shape,
+            LayerFormat::Auto => self.ingests.shape,
             LayerFormat::Erofs => Shape::Erofs,
             LayerFormat::Dir => Shape::Dir,
         };
         let lease = Lease::new(Arc::clone(&self.maintenance));
         let mut done = Conversion::default();
         let mut new = Vec::new();
-        let mounted = inner.mounted_layers()?;
-        let layers = inner.layers_to_convert(&lease, image, to)?;
+        let mounted = self.mounted_layers()?;
+        let layers = self.layers_to_convert(&lease, image, to)?;
         let all = layers.len();
         for (number, old) in layers.into_iter().enumerate() {
             let diff_id = old.entry.diff_id.clone();
@@ -98,7 +97,7 @@ impl Inner {
                 done.left.push(LeftLayer { diff_id, why: is_mounted(target) });
                 continue;
             }
-            match inner.convert_layer(&old, to, cancelled)? {
+            match self.convert_layer(&old, to, cancelled)? {
                 Some(layer) => {
                     tracing::info!(%image, %diff_id, layer = number + 1, of = all, "unpacked in its new shape");
                     new.push(New { old, layer });
@@ -115,7 +114,7 @@ impl Inner {
             }
         }
         if !new.is_empty() {
-            inner.put_in_place(image, &lease, new, &mut done)?;
+            self.put_in_place(image, &lease, new, &mut done)?;
         }
         Ok(done)
     }
@@ -125,7 +124,7 @@ fn is_mounted(target: &std::path::Path) -> String {
     format!("it is mounted on {}: convert it when it is unmounted", target.display())
 }
 
-impl Inner {
+impl Images {
     /// The layers that a mount shows, and where.
     fn mounted_layers(&self) -> Result<BTreeMap<LayerId, PathBuf>, StoreError> {
         let _mounting = self.mounts.mounting.lock();
@@ -165,7 +164,7 @@ impl Inner {
             Err(error) if is_of_the_medium(&error) => return Ok(None),
             Err(error) => return Err(StoreError::io("open", self.catalog.disk.layout.layer_path(old.id), error).into()),
         };
-        match self.copy_of(&directory, old.entry.shape, to, &old.entry.diff_id, cancelled) {
+        match self.ingests.copy_of(&directory, old.entry.shape, to, &old.entry.diff_id, cancelled) {
             Err(StoreError::Copy { source: UnpackError::Cancelled, .. }) => Err(ConvertError::Cancelled),
             copied => Ok(copied?),
         }
@@ -223,7 +222,7 @@ impl Inner {
             for step in &moves {
                 before.push((replaced(step), transaction.layer_of_image(replaced(step))?));
             }
-            put_new_layers(transaction, self, &steps, &joins)?;
+            put_new_layers(transaction, &self.catalog, &steps, &joins)?;
             transaction.put_next_layer(*next_layer)?;
             let after = moves.iter().map(|step| transaction.layer_of_image(step.id));
             Ok::<_, StoreError>((before, after.collect::<Result<Vec<_>, _>>()?))

@@ -7,11 +7,11 @@ use std::os::fd::AsFd as _;
 use crate::disk::layer::LayerId;
 use crate::disk::layout;
 use crate::error::StoreError;
+use crate::images::part::Images;
 use crate::images::step::{Move, Step};
 use crate::layers::file_list::{Object, read_list};
 use crate::records::share::{Set, Share};
 use crate::records::tables::Records;
-use crate::store::open::Inner;
 
 /// What each new layer of a commit shares with which sets of layers that were here before it.
 pub(crate) type Joins = BTreeMap<LayerId, Vec<(Set, Share)>>;
@@ -19,7 +19,7 @@ pub(crate) type Joins = BTreeMap<LayerId, Vec<(Set, Share)>>;
 /// What a new layer has of others, and who has it.
 type Wanted = BTreeMap<Object, (Share, Set)>;
 
-impl Inner {
+impl Images {
     /// With whom the new layers of a commit share what. Reads the lists of all layers, if one of them shares anything.
     pub(crate) fn find_shares(&self, steps: &[Step]) -> Result<Joins, StoreError> {
         let mut wanted: Vec<(LayerId, Wanted)> = Vec::new();

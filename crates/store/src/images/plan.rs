@@ -13,13 +13,13 @@ use crate::disk::layer::{LayerId, Shape};
 use crate::disk::layout;
 use crate::error::{CommitError, StoreError};
 use crate::images::image_commit::LayerSource;
+use crate::images::part::Images;
 use crate::images::step::{Move, Step, has_implicit_root};
 use crate::ingest::layer::{Place, UnpackedLayer};
 use crate::io_error::is_of_the_medium;
 use crate::maintenance::lease::Lease;
 use crate::records::entries::LayerEntry;
 use crate::records::tables::Records;
-use crate::store::open::Inner;
 use crate::unpack::{Attributes, Found};
 use crate::view::Deferred;
 
@@ -39,7 +39,7 @@ impl Wanted<'_> {
     }
 }
 
-impl Inner {
+impl Images {
     /// Decides for each layer, lowest first.
     pub(crate) fn plan(
         self: &Arc<Self>,
@@ -94,7 +94,7 @@ impl Inner {
         layer: &Arc<UnpackedLayer>,
         next_layer: &mut u64,
     ) -> Result<Step, CommitError> {
-        if !Arc::ptr_eq(&layer.inner, self) {
+        if !Arc::ptr_eq(&layer.ingests, &self.ingests) {
             // Another store's.
             return Err(wanted.taken());
         }
@@ -157,7 +157,9 @@ impl Inner {
             Err(error) if is_of_the_medium(&error) => return Err(wanted.taken()),
             Err(error) => return Err(StoreError::io("open a layer in", &self.catalog.disk.layout.path, error).into()),
         };
-        self.copy_of(&directory, shape, self.shape, wanted.diff_id, &|| false)?.ok_or_else(|| wanted.taken())
+        self.ingests
+            .copy_of(&directory, shape, self.ingests.shape, wanted.diff_id, &|| false)?
+            .ok_or_else(|| wanted.taken())
     }
 
     /// A layer that has become known since the caller looked.
@@ -223,7 +225,7 @@ impl Inner {
 
     /// Step 1. Lower layers first, since an upper one may take from them what they have just got.
     pub(crate) fn patch_implicit(&self, steps: &[Step]) -> Result<(), StoreError> {
-        let mut open = Opened { inner: self, steps, directories: BTreeMap::new() };
+        let mut open = Opened { images: self, steps, directories: BTreeMap::new() };
         for (at, step) in steps.iter().enumerate() {
             let Step::Move(Move { layer, chain_id: Some(chain_id), .. }) = step else { continue };
             let own = self.open_step(step)?;
@@ -274,7 +276,7 @@ impl Inner {
 
 /// The layers of a stack, opened when they are first looked into, and not too many at a time.
 struct Opened<'a> {
-    inner: &'a Inner,
+    images: &'a Images,
     steps: &'a [Step],
     directories: BTreeMap<usize, (OwnedFd, Option<Deferred>)>,
 }
@@ -289,8 +291,8 @@ impl Opened<'_> {
                 if self.directories.len() >= Self::MOST {
                     self.directories.clear();
                 }
-                let directory = self.inner.open_step(step).map_err(|error| error.as_io())?;
-                let deferred = step.shape().deferred(directory.as_fd(), self.inner.layers.privileged)?;
+                let directory = self.images.open_step(step).map_err(|error| error.as_io())?;
+                let deferred = step.shape().deferred(directory.as_fd(), self.images.layers.privileged)?;
                 self.directories.insert(lower, (directory, deferred));
             }
             let (directory, deferred) = &self.directories[&lower];

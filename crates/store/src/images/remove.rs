@@ -11,11 +11,11 @@ use oci::Digest;
 use crate::disk::layer::LayerId;
 use crate::disk::layout::Layout;
 use crate::error::StoreError;
+use crate::images::part::Images;
 use crate::records::entries::{MountEntry, Removed};
 use crate::records::release::{Gone, layers_of_it_alone, unrecord_image};
 use crate::records::shares;
 use crate::records::tables::{Records, RecordsMut};
-use crate::store::open::Inner;
 
 /// How many images one transaction takes. It bounds the time for which nobody else can write.
 const BATCH: usize = 64;
@@ -23,7 +23,7 @@ const BATCH: usize = 64;
 /// Numbers of layers and of blobs whose files are to go.
 type Files = (Vec<LayerId>, Vec<u64>);
 
-impl Inner {
+impl Images {
     /// Removes an image with all its names. What it alone had is deleted when this returns. An image that is not there
     /// frees nothing.
     pub(crate) fn remove_image(&self, id: &Digest) -> Result<Removed, StoreError> {
@@ -142,7 +142,7 @@ impl Inner {
     }
 }
 
-impl Inner {
+impl Images {
     /// The layers and blobs that nobody has when all of these images go. From now on nobody uses the layers: the images
     /// are absent, if still recorded. Blobs need no such care, since no image is any worse without.
     fn distrust_layers_of(&self, ids: &[Digest]) -> Result<Files, StoreError> {

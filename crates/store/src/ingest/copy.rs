@@ -11,11 +11,11 @@ use oci::{Digest, Hasher};
 use crate::disk::layer::Shape;
 use crate::error::StoreError;
 use crate::ingest::layer::UnpackedLayer;
+use crate::ingest::part::Ingests;
 use crate::recipe::{self, RecipeError};
-use crate::store::open::Inner;
 use crate::unpack::UnpackError;
 
-impl Inner {
+impl Ingests {
     /// Unpacks the layer in this directory, which has the shape `from`, once more. `None` when its stream cannot be built
     /// again as it was: then it has to come from where it came.
     pub(crate) fn copy_of(

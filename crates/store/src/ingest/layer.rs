@@ -17,13 +17,13 @@ use crate::disk::flush::NO_SYNC_FAILED;
 use crate::disk::layer::{LayerId, Shape};
 use crate::disk::layout;
 use crate::error::StoreError;
+use crate::ingest::part::Ingests;
 use crate::maintenance::lease::Lease;
 use crate::options::{Durability, Sharing};
 use crate::records::entries::LayerStats;
-use crate::store::open::Inner;
 use crate::unpack::{UnpackError, UnpackOptions, UnpackOutcome};
 
-impl Inner {
+impl Ingests {
     pub(crate) fn new_layer(self: &Arc<Self>, shape: Shape) -> Result<LayerIngest, StoreError> {
         let since = self.catalog.disk.failed_syncs.load(Ordering::Acquire);
         let private = self.content.private();
@@ -33,13 +33,13 @@ impl Inner {
             .map_err(|e| failed(e.into()))?;
         let directory = layout::open_directory(&self.catalog.disk.layout.ingest, &name).map_err(failed)?;
         shape.begin(&directory).map_err(failed)?;
-        Ok(LayerIngest { inner: Arc::clone(self), private, directory, shape, since, blob: None })
+        Ok(LayerIngest { ingests: Arc::clone(self), private, directory, shape, since, blob: None })
     }
 }
 
 /// A layer that is about to be unpacked.
 pub struct LayerIngest {
-    inner: Arc<Inner>,
+    ingests: Arc<Ingests>,
     private: Private,
     directory: OwnedFd,
     shape: Shape,
@@ -90,21 +90,21 @@ impl LayerIngest {
         cancelled: &(dyn Fn() -> bool + Sync),
         hollow: bool,
     ) -> Result<UnpackedLayer, UnpackError> {
-        let inner = self.inner;
-        let durable = inner.catalog.durability == Durability::Full && !hollow;
+        let ingests = self.ingests;
+        let durable = ingests.catalog.durability == Durability::Full && !hollow;
         let (shape, directory) = (self.shape, self.directory.as_fd());
-        let mut limits = inner.limits.clone();
+        let mut limits = ingests.limits.clone();
         if let Some((bytes, entries)) = self.blob.filter(|(_, entries)| *entries < limits.entries) {
             (limits.entries, limits.compressed) = (entries, Some(bytes));
         }
         let apply = || {
-            let written = |bytes: u64| inner.catalog.disk.flusher.note(&inner.catalog.disk.layout.root, bytes);
+            let written = |bytes: u64| ingests.catalog.disk.flusher.note(&ingests.catalog.disk.layout.root, bytes);
             let write_back = durable.then_some(&written as &dyn Fn(u64));
             let options =
-                UnpackOptions { limits: &limits, privileged: inner.layers.privileged, cancelled, write_back, hollow };
+                UnpackOptions { limits: &limits, privileged: ingests.layers.privileged, cancelled, write_back, hollow };
             shape.apply(tar, directory, &options)
         };
-        let applied = confined(directory, inner.catalog.disk.layout.root.as_fd(), apply);
+        let applied = confined(directory, ingests.catalog.disk.layout.root.as_fd(), apply);
         let (outcome, mut stats) = applied.map_err(|source| UnpackError::Io {
             operation: "starting a thread for",
             path: "the layer".into(),
@@ -112,10 +112,10 @@ impl LayerIngest {
         })??;
         let mut shares = false;
         let mut apart = 0;
-        if inner.sharing != Sharing::Off && !hollow {
+        if ingests.sharing != Sharing::Off && !hollow {
             let saved = match shape {
-                Shape::Dir => inner.share_files(self.directory.as_fd(), cancelled)?,
-                Shape::Erofs => inner.share_image(self.directory.as_fd(), cancelled)?,
+                Shape::Dir => ingests.share_files(self.directory.as_fd(), cancelled)?,
+                Shape::Erofs => ingests.share_image(self.directory.as_fd(), cancelled)?,
             };
             apart = saved.bytes;
             shares = saved.bytes > 0 || saved.devices > 0;
@@ -123,7 +123,7 @@ impl LayerIngest {
             stats.inodes = (stats.inodes + 1).saturating_sub(saved.inodes);
         }
         Ok(UnpackedLayer {
-            inner,
+            ingests,
             outcome,
             stats: Mutex::new(stats),
             shape,
@@ -139,7 +139,7 @@ impl LayerIngest {
 /// An unpacked layer that no image has yet. Pulls that want the same layer share it. It is deleted when it goes, unless
 /// a commit took it: let it go on a thread that may block.
 pub struct UnpackedLayer {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) ingests: Arc<Ingests>,
     pub(crate) outcome: UnpackOutcome,
     pub(crate) shape: Shape,
     /// How many syncs had failed when it was begun.
@@ -176,14 +176,14 @@ pub(crate) enum Place {
 impl UnpackedLayer {
     /// One that was left by an earlier pull, in a store of which no sync has failed yet.
     pub(crate) fn again(
-        inner: &Arc<Inner>,
+        ingests: &Arc<Ingests>,
         private: Private,
         outcome: UnpackOutcome,
         stats: LayerStats,
         shape: Shape,
     ) -> Self {
         Self {
-            inner: Arc::clone(inner),
+            ingests: Arc::clone(ingests),
             outcome,
             stats: Mutex::new(stats),
             shape,
@@ -225,7 +225,7 @@ impl UnpackedLayer {
     pub(crate) fn measure(&self, directory: BorrowedFd<'_>) -> io::Result<()> {
         // Files of other layers in a tree were taken off by what was counted for each. And what is not written yet takes what was
         // counted, as far as anybody knows.
-        let is_written = self.inner.catalog.durability == Durability::Full || self.is_left;
+        let is_written = self.ingests.catalog.durability == Durability::Full || self.is_left;
         if self.shape.is_dir() && (self.shares || !is_written) {
             return Ok(());
         }
@@ -246,7 +246,7 @@ impl UnpackedLayer {
     pub(crate) fn place(&self) -> Place {
         match &*self.lock() {
             // The kernel takes for written what it could not write: nobody knows whether that was of this layer.
-            State::Private(..) if self.since != self.inner.catalog.disk.failed_syncs.load(Ordering::Acquire) => {
+            State::Private(..) if self.since != self.ingests.catalog.disk.failed_syncs.load(Ordering::Acquire) => {
                 Place::Lost
             }
             State::Private(private, patched_for) => {

@@ -14,18 +14,18 @@ use crate::content::private::{LAYER, NEW, Private, beside_name};
 use crate::disk::layout;
 use crate::error::StoreError;
 use crate::ingest::layer::UnpackedLayer;
+use crate::ingest::part::Ingests;
 use crate::records::entries::LayerStats;
-use crate::store::open::Inner;
 use crate::unpack::Found;
 
 /// A layer that was left, which nobody else has now. It is deleted with the value.
 pub struct WholeLayer {
-    inner: Arc<Inner>,
+    ingests: Arc<Ingests>,
     private: Private,
     record: LayerNote,
 }
 
-impl Inner {
+impl Ingests {
     /// The layer that was made from this blob, if one was left with a diff id of this algorithm, and `may` says yes to
     /// its origin.
     pub(crate) fn take_left_layer(
@@ -47,7 +47,7 @@ impl Inner {
             _ => None,
         };
         let (private, record) = self.content.take_left(fits)?;
-        Some(WholeLayer { inner: Arc::clone(self), private, record })
+        Some(WholeLayer { ingests: Arc::clone(self), private, record })
     }
 }
 
@@ -64,18 +64,18 @@ impl WholeLayer {
     /// # Errors
     /// The disk refused something.
     pub fn verify(self, cancelled: &(dyn Fn() -> bool + Sync)) -> Result<Option<(UnpackedLayer, Digest)>, StoreError> {
-        let Self { inner, private, record } = self;
+        let Self { ingests, private, record } = self;
         let LayerNote { diff_id, shape, stats, .. } = &record;
         // What reads well may only be in memory.
-        if inner.catalog.disk.has_failed_to_write() {
+        if ingests.catalog.disk.has_failed_to_write() {
             return Ok(None);
         }
-        let directory = match layout::open_directory(&inner.catalog.disk.layout.ingest, &private.name()) {
+        let directory = match layout::open_directory(&ingests.catalog.disk.layout.ingest, &private.name()) {
             Ok(directory) => directory,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(private.failed("open", error)),
         };
-        let copy = match inner.compare_with_own_stream(&directory, diff_id, *shape, cancelled) {
+        let copy = match ingests.compare_with_own_stream(&directory, diff_id, *shape, cancelled) {
             Ok(Some(copy)) => copy,
             Ok(None) => {
                 put_back(private)?;
@@ -88,7 +88,7 @@ impl WholeLayer {
         };
         // A commit may have begun to change directories for its stack, and the note of it been lost with the power.
         let failed = |error| private.failed("look at", error);
-        let deferred = shape.deferred(directory.as_fd(), inner.layers.privileged).map_err(failed)?;
+        let deferred = shape.deferred(directory.as_fd(), ingests.layers.privileged).map_err(failed)?;
         for path in &copy.outcome.implicit_dirs {
             let mut found = shape.find(directory.as_fd(), path).map_err(failed)?;
             if let (Found::Here(attributes), Some(deferred)) = (&mut found, &deferred) {
@@ -101,7 +101,7 @@ impl WholeLayer {
         }
         let stats = LayerStats { disk_bytes: stats.disk_bytes, inodes: stats.inodes, ..copy.stats() };
         let (outcome, shape, diff_id) = (copy.outcome.clone(), *shape, diff_id.clone());
-        Ok(Some((UnpackedLayer::again(&inner, private, outcome, stats, shape), diff_id)))
+        Ok(Some((UnpackedLayer::again(&ingests, private, outcome, stats, shape), diff_id)))
     }
 }
 
@@ -114,10 +114,10 @@ impl UnpackedLayer {
     /// The record could not be written. The layer is as good as before.
     pub fn note_whole(&self, blob: &Digest, size: u64, diff_id: &Digest, origin: &str) -> Result<(), StoreError> {
         let stats = self.stats();
-        if self.inner.content.unfinished_since.is_none()
+        if self.ingests.content.unfinished_since.is_none()
             || self.shares
             || !stats.exact
-            || self.inner.catalog.disk.has_failed_to_write()
+            || self.ingests.catalog.disk.has_failed_to_write()
         {
             return Ok(());
         }

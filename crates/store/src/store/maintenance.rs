@@ -1,13 +1,13 @@
 //! The public side of the check.
 
-use crate::check::{CheckError, CheckOptions, CheckReport};
-use crate::store::open::Store;
+use crate::check::{CheckError, CheckOptions, CheckReport, Checker};
+use crate::store::parts::Store;
 
 impl Store {
     /// Whether the store was not closed cleanly before it was opened, and nobody has checked since what was written last.
     #[must_use]
     pub fn was_unclean(&self) -> bool {
-        self.inner.was_unclean()
+        self.parts.catalog.lock.unclean().is_some()
     }
 
     /// Checks the store, and repairs it where `options` say so.
@@ -15,6 +15,6 @@ impl Store {
     /// # Errors
     /// See [`CheckError`]. What is wrong with the store is no error but a part of the answer.
     pub fn check(&self, options: &CheckOptions<'_>) -> Result<CheckReport, CheckError> {
-        self.inner.check(options)
+        Checker::new(&self.parts.images).check(options)
     }
 }

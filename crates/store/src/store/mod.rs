@@ -1,9 +1,10 @@
-//! The public face: [`Store`](open::Store), composed of the parts and handing every operation to one of them.
+//! The public face: [`Store`](parts::Store), composed of the parts and handing every operation to one of them.
 
 pub(crate) mod choice;
 mod content;
 mod images;
 mod layers;
 mod maintenance;
-pub(crate) mod open;
+mod open;
+pub(crate) mod parts;
 mod views;

@@ -20,15 +20,16 @@ use crate::disk::privilege::is_privileged;
 use crate::disk::reserve::Reserve;
 use crate::disk::young::{self, Age, Youth};
 use crate::error::{OpenError, StoreError};
+use crate::images::part::Images;
+use crate::ingest::part::Ingests;
 use crate::layers::part::Layers;
-use crate::maintenance::lease::Lease;
 use crate::maintenance::part::Maintenance;
 use crate::mount::mounts::Mounts;
 use crate::mount::{points, probe};
 use crate::options::{Durability, OpenOptions, Sharing};
 use crate::records::catalog::Catalog;
 use crate::records::db::Db;
-use crate::unpack::Limits;
+use crate::store::parts::{Parts, Store};
 
 /// The version of the layout and of the records. A greater one is refused, a smaller one is migrated.
 const VERSION: u32 = 1;
@@ -48,27 +49,6 @@ const OURS: [&str; 10] = [
 /// What else may: what the rest of the program keeps in a root also where it needs no store, and what a file system makes.
 /// Sockets may, whatever they are called.
 const BESIDE_A_STORE: [&str; 6] = [points::DIRECTORY, "image_manager", "image_gc", "pods", "pods.lock", "lost+found"];
-
-/// A store of images and layers. Clones share it; the last one that goes gives the lock back. Every operation blocks.
-#[derive(Clone, Debug)]
-pub struct Store {
-    pub(crate) inner: Arc<Inner>,
-}
-
-/// What all clones share.
-#[derive(Debug)]
-pub(crate) struct Inner {
-    pub(crate) catalog: Arc<Catalog>,
-    pub(crate) content: Arc<Content>,
-    pub(crate) layers: Arc<Layers>,
-    pub(crate) mounts: Arc<Mounts>,
-    pub(crate) maintenance: Arc<Maintenance>,
-    pub(crate) limits: Limits,
-    pub(crate) sharing: Sharing,
-    /// Of layers that are unpacked from now on.
-    pub(crate) shape: Shape,
-    why_shape: &'static str,
-}
 
 impl Store {
     /// Opens the store under `root`, and makes it if nothing is there.
@@ -117,67 +97,44 @@ impl Store {
         let layers = Arc::new(Layers::new(&content, privileged));
         let mounts = Arc::new(Mounts::new(&layers));
         let maintenance = Arc::new(Maintenance::new(&content, &layers, &mounts));
-        let inner = Inner {
+        let ingests = Arc::new(Ingests::new(&maintenance, options.limits, options.sharing, shape));
+        let images = Arc::new(Images::new(&maintenance, &ingests));
+        let parts = Parts {
             catalog,
             content,
             layers,
             mounts,
             maintenance,
-            limits: options.limits,
-            sharing: options.sharing,
-            shape,
-            why_shape,
+            ingests,
+            images,
+            new_layers: NewLayers::of((shape, why_shape)),
         };
-        let store = Self { inner: Arc::new(inner) };
-        store.inner.maintenance.sweep_at_open()?;
-        store.inner.catalog.respell_names()?;
-        store.inner.catalog.report_unverified_names()?;
-        store.inner.try_sharing().map_err(|source| OpenError::NoSharing {
+        let store = Self { parts: Arc::new(parts) };
+        store.parts.maintenance.sweep_at_open()?;
+        store.parts.catalog.respell_names()?;
+        store.parts.catalog.report_unverified_names()?;
+        store.parts.ingests.try_sharing().map_err(|source| OpenError::NoSharing {
             root: root.to_owned(),
             way: if options.sharing == Sharing::Reflink { "reflink" } else { "hardlink" },
             source: source.into(),
         })?;
         // A store that was made just now grows up with its first commit.
         if options.durability == Durability::Full && !fresh {
-            store.inner.catalog.settle()?;
+            store.parts.catalog.settle()?;
         }
         store
-            .inner
+            .parts
             .catalog
-            .mark_in_use(*store.inner.maintenance.commit.lock())
+            .mark_in_use(*store.parts.maintenance.commit.lock())
             .map_err(|source| io_error("write the lock file of", root, source))?;
-        if store.inner.catalog.db.reserve().ensure().is_err() {
+        if store.parts.catalog.db.reserve().ensure().is_err() {
             // What can be fetched again has to go before the disk is called full.
             store.drop_unfinished(None);
         }
-        if let Err(error) = store.inner.catalog.db.reserve().ensure() {
+        if let Err(error) = store.parts.catalog.db.reserve().ensure() {
             tracing::warn!(%error, reserve = %reserve_path.display(), "the disk is too full for the store's reserve");
         }
         Ok(store)
-    }
-
-    /// Where the store is.
-    #[must_use]
-    pub fn root(&self) -> &Path {
-        &self.inner.catalog.disk.layout.path
-    }
-
-    /// Whether owners, devices and privileged attributes are set when layers are unpacked.
-    #[must_use]
-    pub fn is_privileged(&self) -> bool {
-        self.inner.layers.privileged
-    }
-
-    /// What layers are made into from now on, and why.
-    #[must_use]
-    pub fn new_layers(&self) -> NewLayers {
-        NewLayers::of((self.inner.shape, self.inner.why_shape))
-    }
-
-    /// A new lease. A pull takes one before it looks for layers, and keeps it until its image is committed.
-    #[must_use]
-    pub fn lease(&self) -> Lease {
-        Lease::new(Arc::clone(&self.inner.maintenance))
     }
 }
 

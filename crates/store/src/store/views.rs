@@ -6,7 +6,7 @@ use crate::error::{ResolveError, StoreError};
 use crate::maintenance::lease::Lease;
 use crate::mount::{ImageMount, MountError};
 use crate::records::entries::ImageRecord;
-use crate::store::open::Store;
+use crate::store::parts::Store;
 use crate::view::Stack;
 
 impl Store {
@@ -15,7 +15,7 @@ impl Store {
     /// # Errors
     /// See [`MountError`].
     pub fn mount_image(&self, image: &ImageRecord, target: &Path, writable: Option<&Path>) -> Result<(), MountError> {
-        self.inner.mounts.mount_image(image, target, writable)
+        self.parts.mounts.mount_image(image, target, writable)
     }
 
     /// Takes an image's mount away.
@@ -23,7 +23,7 @@ impl Store {
     /// # Errors
     /// See [`MountError`].
     pub fn unmount_image(&self, target: &Path) -> Result<(), MountError> {
-        self.inner.mounts.unmount_image(target)
+        self.parts.mounts.unmount_image(target)
     }
 
     /// The images that are mounted, by place. Forgets what is not mounted any more.
@@ -31,7 +31,7 @@ impl Store {
     /// # Errors
     /// The database or the table of mounts could not be read.
     pub fn mounts(&self) -> Result<Vec<ImageMount>, StoreError> {
-        self.inner.mounts.mounts()
+        self.parts.mounts.mounts()
     }
 
     /// The layers of what `text` means: an image by name or id, or one layer by its diff id or by the digest under which a
@@ -40,6 +40,6 @@ impl Store {
     /// # Errors
     /// As for [`Store::resolve`].
     pub fn stack(&self, lease: &Lease, text: &str) -> Result<Option<Stack>, ResolveError> {
-        self.inner.stack(lease, text)
+        self.parts.images.stack(lease, text)
     }
 }

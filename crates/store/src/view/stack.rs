@@ -3,16 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
-use oci::{Digest, Document};
+use oci::Digest;
 use serde::{Deserialize, Serialize};
 
 use crate::disk::layer::{LayerId, Shape};
-use crate::error::{ResolveError, StoreError};
-use crate::maintenance::lease::Lease;
 use crate::recipe;
-use crate::records::entries::{ImageRecord, Layer};
-use crate::records::tables::Records;
-use crate::store::open::Inner;
+use crate::records::entries::Layer;
 
 /// The layers of one image in the order in which they hide each other, or a single layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,48 +30,6 @@ pub(crate) struct StackLayer {
     pub(crate) diff_id: Digest,
     #[serde(default)]
     pub(crate) shape: Shape,
-}
-
-impl Inner {
-    /// The layers of what `text` means: an image by name or id, or one layer by its diff id or by the digest under which a
-    /// manifest names it. Leased, so that they stay until `lease` goes. `None`: there is no such thing, or not whole.
-    pub(crate) fn stack(&self, lease: &Lease, text: &str) -> Result<Option<Stack>, ResolveError> {
-        let mut leases = self.maintenance.lease_table();
-        let found = match self.catalog.resolve(text)? {
-            Some(image) => Some((Some(image.id.clone()), self.layers.image_layers(&image)?)),
-            None => self.one_layer(text)?.map(|layer| (None, vec![layer])),
-        };
-        let Some((image, layers)) = found else { return Ok(None) };
-        let shown = stack(&layers);
-        if !shown.iter().all(|id| self.layers.has_layer(*id)) {
-            return Ok(None);
-        }
-        for id in &shown {
-            lease.hold(&mut leases, *id);
-        }
-        let of = |id: &LayerId| layers.iter().find(|layer| layer.id == *id);
-        let layers = shown.iter().rev().filter_map(of).map(StackLayer::of).collect();
-        Ok(Some(Stack { image, layers, owners_on_disk: self.layers.privileged }))
-    }
-
-    fn one_layer(&self, text: &str) -> Result<Option<Layer>, StoreError> {
-        let Ok(digest) = text.parse::<Digest>() else { return Ok(None) };
-        let layers = self.catalog.db.read(|records| Ok::<_, StoreError>(records.layers()?))?;
-        if let Some((id, entry)) = layers.iter().find(|(_, entry)| entry.diff_id == digest && !entry.damaged) {
-            return Ok(Some(entry.layer(*id)));
-        }
-        let id = self.catalog.images()?.iter().find_map(|image| named_in(image, &digest));
-        Ok(id.and_then(|id| layers.iter().find(|(known, _)| *known == id)).map(|(id, entry)| entry.layer(*id)))
-    }
-}
-
-/// The layer that the image's manifest names by this digest.
-fn named_in(image: &ImageRecord, digest: &Digest) -> Option<LayerId> {
-    let Document::Manifest(manifest) = Document::parse(&image.manifest, Some(&image.manifest_media_type)).ok()? else {
-        return None;
-    };
-    let at = manifest.layers.iter().position(|layer| layer.digest == *digest)?;
-    (manifest.layers.len() == image.layers.len()).then(|| image.layers[at])
 }
 
 impl Stack {
@@ -115,7 +69,7 @@ pub(crate) fn stack(layers: &[Layer]) -> Vec<LayerId> {
 }
 
 impl StackLayer {
-    fn of(layer: &Layer) -> Self {
+    pub(crate) fn of(layer: &Layer) -> Self {
         Self { number: layer.id, diff_id: layer.diff_id.clone(), shape: layer.shape }
     }
 }

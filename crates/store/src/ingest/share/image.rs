@@ -20,10 +20,10 @@ use super::clone_range::clone_range;
 use super::{MOST, Own, Saved};
 use crate::disk::layer::LayerId;
 use crate::disk::usage::bytes_on_disk;
+use crate::ingest::part::Ingests;
 use crate::layers::file_list::{self, Key, LIST, Listed, Object};
 use crate::options::Sharing;
 use crate::recipe;
-use crate::store::open::Inner;
 use crate::unpack::{IMAGE, UnpackError};
 
 /// Bytes of a block.
@@ -73,7 +73,7 @@ struct Group {
     bytes: u64,
 }
 
-impl Inner {
+impl Ingests {
     /// Shares what can be shared of a new layer that is an EROFS file, and writes its list. What cannot be shared stays as it is.
     pub(crate) fn share_image(
         &self,

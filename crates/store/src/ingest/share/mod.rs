@@ -20,9 +20,9 @@ use rustix::io::Errno;
 use crate::disk::layer::LayerId;
 use crate::disk::layout::{FS, INGEST};
 use crate::disk::usage::bytes_on_disk;
+use crate::ingest::part::Ingests;
 use crate::layers::file_list::{self, Key, LIST, Listed, Object, read_list};
 use crate::options::Sharing;
-use crate::store::open::Inner;
 use crate::unpack::{Beneath, UnpackError};
 
 /// Files of fewer bytes are left alone. One block: what is smaller takes no less when it is shared, beside its inode.
@@ -63,7 +63,7 @@ struct Other {
     object: Object,
 }
 
-impl Inner {
+impl Ingests {
     /// Shares what can be shared of a new layer, and writes its list. What cannot be shared stays as it is.
     pub(crate) fn share_files(
         &self,
