@@ -6,8 +6,6 @@ use std::path::{Path, PathBuf};
 
 use oci::{Digest, ReferenceError};
 
-use crate::records::db::DbError;
-
 /// Why a store could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -192,6 +190,28 @@ pub enum StoreError {
         source: crate::recipe::RecipeError,
     },
 }
+
+/// What a read or a write of the database can end with.
+#[derive(Debug)]
+pub(crate) enum DbError {
+    Redb(Box<redb::Error>),
+    /// A change failed at its very end, and whether it was made cannot be found out.
+    Unsure(Box<redb::Error>),
+    Corrupt(String),
+    /// The store is not where it was.
+    Displaced(String),
+}
+
+macro_rules! from_redb {
+    ($($kind:ty),*) => {$(
+        impl From<$kind> for DbError {
+            fn from(error: $kind) -> Self {
+                Self::Redb(Box::new(error.into()))
+            }
+        }
+    )*};
+}
+from_redb!(redb::TableError, redb::StorageError, redb::TransactionError, redb::CommitError, redb::DatabaseError);
 
 impl OpenError {
     pub(crate) fn io(operation: &'static str, path: &Path, source: impl Into<io::Error>) -> Self {

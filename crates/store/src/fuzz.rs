@@ -6,9 +6,8 @@ use std::fs::File;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileExt as _;
 
-use crate::content::spool;
-use crate::ingest::whole;
-use crate::layers::shape::Shape;
+use crate::content::{left, spool};
+use crate::disk::layer::Shape;
 use crate::tar::{Entry, Kind, Limits, Reader};
 use crate::unpack::{UnpackOptions, unpack_image};
 
@@ -141,9 +140,9 @@ fn layer(bytes: &[u8]) {
 
 /// A record beside a layer that a pull left is read as it is written.
 fn left_layer(bytes: &[u8]) {
-    let Ok(record) = whole::parse(bytes) else { return };
+    let Ok(record) = left::parse_layer(bytes) else { return };
     let written = serde_json::to_vec(&record).expect("plain values become JSON");
-    assert_eq!(whole::parse(&written).expect("is a record"), record);
+    assert_eq!(left::parse_layer(&written).expect("is a record"), record);
 }
 
 thread_local! {

@@ -3,14 +3,16 @@
 
 use std::io::{self, Read as _};
 
-use super::layer::{Cancelled, Progress, STEP, Verdict, is_of_the_medium};
+use super::layer::Verdict;
 use super::{Bad, BlobTarget, Depth, ProblemKind};
-use crate::store::open::Inner;
+use crate::check::Checker;
+use crate::ingest::verify::{Cancelled, Progress, STEP};
+use crate::io_error::is_of_the_medium;
 
-impl Inner {
+impl Checker<'_> {
     pub(super) fn look_at_blob(&self, target: &BlobTarget, read: Progress<'_>, cancelled: Cancelled<'_>) -> Verdict {
         let BlobTarget { digest, entry, depth } = target;
-        let mut file = match self.open_blob(entry.number) {
+        let mut file = match self.images.content.open_blob(entry.number) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return bad("its file is gone", true),
             Err(error) => return bad(format!("it cannot be opened: {error}"), is_of_the_medium(&error)),

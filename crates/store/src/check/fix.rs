@@ -1,19 +1,14 @@
 //! The last step of a check, with everything else held up: the records are examined, changed where that is asked for, and
 //! held against the directories; then what is to go is deleted.
 
-use std::collections::BTreeSet;
-
 use oci::Digest;
 use redb::WriteTransaction;
 
-use super::records::{Examination, examine};
-use super::{AllBad, CheckReport};
-use crate::error::StoreError;
-use crate::records::db::{DbError, Records, RecordsMut};
-use crate::records::entries::{BlobEntry, ImageEntry, LayerEntry, LayerId, Totals, encode};
-use crate::records::shares::Share;
-use crate::records::tables::{BLOBS, BY_CHAIN_ID, BY_DIFF_ID, DOCUMENTS, IMAGES, LAYERS, SHARES};
-use crate::store::open::Inner;
+use crate::disk::layer::LayerId;
+use crate::error::DbError;
+use crate::records::entries::{BlobEntry, ImageEntry, LayerEntry, Totals, encode};
+use crate::records::share::Share;
+use crate::records::tables::{BLOBS, BY_CHAIN_ID, BY_DIFF_ID, DOCUMENTS, IMAGES, LAYERS, RecordsMut, SHARES};
 
 /// A change that puts something right.
 pub(super) enum Fix {
@@ -39,7 +34,7 @@ pub(super) enum Fix {
 }
 
 impl Fix {
-    fn make(&self, transaction: &WriteTransaction) -> Result<(), DbError> {
+    pub(super) fn make(&self, transaction: &WriteTransaction) -> Result<(), DbError> {
         match self {
             Self::DropLayerRow(id) => drop(transaction.open_table(LAYERS)?.remove(id.0)?),
             Self::DropImageRow(id) => {
@@ -67,62 +62,5 @@ impl Fix {
             Self::DropBlob(key) => drop(transaction.open_table(BLOBS)?.remove(key.as_str())?),
         }
         Ok(())
-    }
-}
-
-impl Inner {
-    /// Examines the records, and the directories against them; repairs both where that is asked for. `bad` says which
-    /// layers and blobs were found damaged.
-    pub(super) fn check_records(&self, bad: &AllBad, repair: bool) -> Result<CheckReport, StoreError> {
-        // Nobody commits, removes or mounts until the directories have been looked at.
-        let _commit = self.commit.lock();
-        let _deleting = self.deleting.write();
-        let _mounting = self.mounting.lock();
-        let mounts = self.live_mounts()?;
-        let mounted: BTreeSet<LayerId> = mounts.into_iter().flat_map(|(_, mount)| mount.layers).collect();
-        let mut leases = self.lease_table();
-        let mut found = {
-            let is_leased = |id| leases.holds(id);
-            if repair {
-                self.db.write(|transaction| {
-                    let found = examine(transaction, &is_leased, bad)?;
-                    for fix in &found.fixes {
-                        fix.make(transaction)?;
-                    }
-                    Ok::<_, StoreError>(found)
-                })?
-            } else {
-                self.db.read(|records| Ok::<_, StoreError>(examine(records, &is_leased, bad)?))?
-            }
-        };
-        if repair {
-            self.distrust(found.doomed.iter().copied());
-            leases.orphans.extend(found.leased.iter().copied());
-            for (at, problem) in found.problems.iter_mut().enumerate() {
-                problem.repaired = !found.left.contains(&at);
-            }
-        }
-        drop(leases);
-        let Examination { mut problems, images, incomplete, doomed, doomed_blobs, .. } = found;
-        if repair {
-            // What a mount still shows goes when it is unmounted.
-            let doomed: Vec<LayerId> = doomed.into_iter().filter(|id| !mounted.contains(id)).collect();
-            self.delete_directories(&doomed)?;
-            self.delete_blobs(doomed_blobs)?;
-            self.refill_reserve();
-        }
-        let (rows, blobs) =
-            self.db.read(|records| Ok::<_, StoreError>((records.layer_rows()?, records.blob_rows()?)))?;
-        let known = rows.into_iter().filter(|(_, entry)| entry.as_ref().map_or(true, |entry| !entry.damaged));
-        let mut keep: BTreeSet<LayerId> = known.map(|(id, _)| id).collect();
-        keep.extend(mounted);
-        let blobs: BTreeSet<u64> = blobs.into_iter().filter_map(|(_, row)| Some(row.ok()?.1.number)).collect();
-        problems.extend(self.look_for_orphans(&keep, &blobs, repair)?);
-        for problem in &problems {
-            tracing::warn!(
-                kind = ?problem.kind, subject = problem.subject, repaired = problem.repaired, "{}", problem.detail
-            );
-        }
-        Ok(CheckReport { images, problems, incomplete: incomplete.into_iter().collect(), ..CheckReport::default() })
     }
 }

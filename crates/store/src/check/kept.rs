@@ -8,9 +8,11 @@ use oci::Digest;
 use super::ProblemKind;
 use super::fix::Fix;
 use super::records::{Examiner, Row, text};
-use crate::records::db::{DbError, Records};
-use crate::records::entries::{LayerEntry, LayerId};
-use crate::records::shares::{Set, key_of};
+use crate::disk::layer::LayerId;
+use crate::error::DbError;
+use crate::records::entries::LayerEntry;
+use crate::records::share::{Set, key_of};
+use crate::records::tables::Records;
 
 impl<R: Records> Examiner<'_, R> {
     /// What layers that are to go shared with one other is that one's. After this, the sets are as they are to be.

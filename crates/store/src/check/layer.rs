@@ -1,24 +1,14 @@
 //! One layer: its directory against its recipe, and the recipe's stream against the diff id. Says what is wrong in words;
 //! changes nothing.
 
-use std::io::{self, BufReader, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
-
-use oci::{Digest, Hasher};
+use std::io;
+use std::os::fd::AsFd;
 
 use super::{Bad, Depth, ProblemKind, Target};
-use crate::disk::layout;
-use crate::ingest::layer::{Place, UnpackedLayer};
-use crate::layers::compare::NotCompared;
-use crate::layers::shape::Shape;
-use crate::recipe::{self, RecipeError};
-use crate::records::entries::LayerEntry;
-use crate::store::open::Inner;
-use crate::unpack::UnpackError;
-
-/// How often progress is told.
-pub(super) const STEP: u64 = 4 << 20;
+use crate::check::Checker;
+use crate::disk::layer::Shape;
+use crate::ingest::verify::{Cancelled, Progress, Unverified, of_recipe, verify_digest};
+use crate::io_error::is_of_the_medium;
 
 /// What was found.
 pub(super) enum Verdict {
@@ -27,161 +17,30 @@ pub(super) enum Verdict {
     Cancelled,
 }
 
-/// Told that so many more bytes were read.
-pub(super) type Progress<'a> = &'a (dyn Fn(u64) + Sync);
-pub(super) type Cancelled<'a> = &'a (dyn Fn() -> bool + Sync);
-
-impl Inner {
-    pub(super) fn look_at_layer(
-        self: &Arc<Self>,
-        target: &Target,
-        read: Progress<'_>,
-        cancelled: Cancelled<'_>,
-    ) -> Verdict {
+impl Checker<'_> {
+    pub(super) fn look_at_layer(&self, target: &Target, read: Progress<'_>, cancelled: Cancelled<'_>) -> Verdict {
         let missing = || {
             let detail = "its directory is gone".to_owned();
             Verdict::Bad(Bad { kind: ProblemKind::MissingLayer, detail, certain: true })
         };
-        if !self.layout.has_layer(target.id) {
+        if !Shape::is_there(&self.images.catalog.disk.layout.layers, target.id) {
             return missing();
         }
-        let directory = match self.layout.open_layer(target.id) {
+        let directory = match self.images.catalog.disk.layout.open_layer(target.id) {
             Ok(directory) => directory,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return missing(),
             Err(error) => return bad(format!("its directory cannot be opened: {error}"), is_of_the_medium(&error)),
         };
         let (diff_id, shape) = (&target.entry.diff_id, target.entry.shape);
-        match target.depth {
-            Depth::Sizes => match target.entry.shape.examine(directory.as_fd()) {
-                Ok(_) => Verdict::Good,
-                Err(error) => of_recipe(&error),
-            },
-            Depth::Digest => {
-                if let Err(error) = shape.verify(directory.as_fd()) {
-                    return of_recipe(&error);
-                }
-                let mut out = Hashing::new(diff_id, io::sink(), read, cancelled);
-                let rebuilt = shape.rebuild(directory.as_fd(), &mut out);
-                if out.stopped {
-                    return Verdict::Cancelled;
-                }
-                match rebuilt {
-                    Err(error) => of_recipe(&error),
-                    Ok(()) => of_digest(diff_id, &out.finish()),
-                }
-            }
-            Depth::Files => self.look_at_files(&directory, &target.entry, read, cancelled),
-        }
-    }
-
-    /// Builds the stream again, and from it the tree without content; then compares the trees.
-    fn look_at_files(
-        self: &Arc<Self>,
-        directory: &OwnedFd,
-        entry: &LayerEntry,
-        read: Progress<'_>,
-        cancelled: Cancelled<'_>,
-    ) -> Verdict {
-        match self.hollow_copy(directory, &entry.diff_id, entry.shape, read, cancelled) {
-            Ok(_) => Verdict::Good,
-            Err(verdict) => verdict,
-        }
-    }
-
-    /// The same for a directory that no record names: the copy that it is like, or what is wrong in words; nothing where it was
-    /// given up.
-    pub(crate) fn compare_with_own_stream(
-        self: &Arc<Self>,
-        directory: &OwnedFd,
-        diff_id: &Digest,
-        shape: Shape,
-        cancelled: Cancelled<'_>,
-    ) -> Result<Option<UnpackedLayer>, String> {
-        match self.hollow_copy(directory, diff_id, shape, &|_| {}, cancelled) {
-            Ok(copy) => Ok(Some(copy)),
-            Err(Verdict::Bad(bad)) => Err(bad.detail),
-            Err(Verdict::Good | Verdict::Cancelled) => Ok(None),
-        }
-    }
-
-    /// A copy without content, which the layer is like.
-    fn hollow_copy(
-        self: &Arc<Self>,
-        directory: &OwnedFd,
-        diff_id: &Digest,
-        shape: Shape,
-        read: Progress<'_>,
-        cancelled: Cancelled<'_>,
-    ) -> Result<UnpackedLayer, Verdict> {
-        if let Err(error) = shape.verify(directory.as_fd()) {
-            return Err(of_recipe(&error));
-        }
-        let unsure = |what: &str, error: &dyn std::error::Error| {
-            let mut detail = format!("{what}: {error}");
-            let mut cause = error.source();
-            while let Some(error) = cause {
-                detail = format!("{detail}: {error}");
-                cause = error.source();
-            }
-            Err(bad(detail, false))
+        let verified = match target.depth {
+            Depth::Sizes => shape.examine(directory.as_fd()).map(drop).map_err(|error| of_recipe(&error)),
+            Depth::Digest => verify_digest(&directory, diff_id, shape, read, cancelled),
+            Depth::Files => self.images.ingests.hollow_copy(&directory, diff_id, shape, read, cancelled).map(drop),
         };
-        let ingest = match self.new_layer(shape) {
-            Ok(ingest) => ingest,
-            Err(error) => return unsure("no copy to compare it with could be begun", &error),
-        };
-        let (reader, writer) = match io::pipe() {
-            Ok(ends) => ends,
-            Err(error) => return unsure("no pipe could be opened", &error),
-        };
-        let compared = std::thread::scope(|scope| {
-            let rebuild = move || {
-                let mut out = Hashing::new(diff_id, writer, read, cancelled);
-                let rebuilt = shape.rebuild(directory.as_fd(), &mut out);
-                (rebuilt, out.stopped, out.finish())
-            };
-            let rebuilding = std::thread::Builder::new().spawn_scoped(scope, rebuild)?;
-            let mut reader = BufReader::with_capacity(recipe::BUFFER, reader);
-            let unpacked = ingest.unpack_hollow(&mut reader, &|| cancelled());
-            if unpacked.is_err() {
-                // The digest of the whole stream tells more than the place where the unpacking stopped.
-                let mut rest = [0; 64 << 10];
-                while reader.read(&mut rest).is_ok_and(|length| length > 0) {}
-            }
-            drop(reader);
-            let (rebuilt, stopped, got) = rebuilding.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            Ok::<_, io::Error>((rebuilt, got, stopped, unpacked))
-        });
-        let (rebuilt, got, stopped, unpacked) = match compared {
-            Ok(compared) => compared,
-            Err(error) => return unsure("no thread could be started", &error),
-        };
-        if stopped || matches!(unpacked, Err(UnpackError::Cancelled)) {
-            return Err(Verdict::Cancelled);
-        }
-        if let Err(error) = &rebuilt {
-            return Err(of_recipe(error));
-        }
-        if got != *diff_id {
-            return Err(of_digest(diff_id, &got));
-        }
-        let copy = match unpacked {
-            Ok(copy) => copy,
-            Err(error) => return unsure("no copy could be made to compare it with", &error),
-        };
-        let Place::Private { number, .. } = copy.place() else {
-            return Err(bad("the copy to compare it with was taken".to_owned(), false));
-        };
-        let compared = layout::open_directory(&self.layout.ingest, &number.to_string())
-            .map_err(NotCompared::Copy)
-            .and_then(|own| shape.difference(directory.as_fd(), own.as_fd(), &copy.outcome.implicit_dirs, cancelled));
-        match compared {
-            Ok(None) if cancelled() => Err(Verdict::Cancelled),
-            Ok(None) => Ok(copy),
-            Ok(Some(what)) => Err(bad(what, true)),
-            Err(NotCompared::Layer(error)) => {
-                Err(bad(format!("it could not be compared: {error}"), is_of_the_medium(&error)))
-            }
-            Err(NotCompared::Copy(error)) => unsure("the copy to compare it with could not be read", &error),
+        match verified {
+            Ok(()) => Verdict::Good,
+            Err(Unverified::Cancelled) => Verdict::Cancelled,
+            Err(Unverified::Differs { detail, certain }) => bad(detail, certain),
         }
     }
 }
@@ -189,72 +48,4 @@ impl Inner {
 fn bad(detail: String, certain: bool) -> Verdict {
     let kind = if certain { ProblemKind::DamagedLayer } else { ProblemKind::UncheckedLayer };
     Verdict::Bad(Bad { kind, detail, certain })
-}
-
-fn of_recipe(error: &RecipeError) -> Verdict {
-    match error {
-        RecipeError::Missing | RecipeError::Damaged { .. } => bad(error.to_string(), true),
-        RecipeError::Read { source, .. } => bad(format!("{error}: {source}"), is_of_the_medium(source)),
-        // Only the pipe to a reader that is gone can fail.
-        RecipeError::Write(source) => bad(format!("{error}: {source}"), false),
-    }
-}
-
-fn of_digest(wanted: &Digest, got: &Digest) -> Verdict {
-    if got == wanted {
-        return Verdict::Good;
-    }
-    bad(format!("its content has the diff id {got} instead of {wanted}"), true)
-}
-
-/// Whether a failed read says that the data is lost, and not that the system lacks something.
-pub(crate) fn is_of_the_medium(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    // Garbage where the recipe's compressed bytes were is told without a number.
-    error.raw_os_error().is_none_or(|number| {
-        [Errno::IO, Errno::UCLEAN, Errno::BADMSG, Errno::NODATA, Errno::NOENT, Errno::NOTDIR, Errno::LOOP, Errno::ISDIR]
-            .iter()
-            .any(|errno| errno.raw_os_error() == number)
-    })
-}
-
-/// Hashes what passes, counts it, and stops when asked to.
-struct Hashing<'a, W> {
-    hasher: Hasher,
-    out: W,
-    untold: u64,
-    read: Progress<'a>,
-    cancelled: Cancelled<'a>,
-    stopped: bool,
-}
-
-impl<'a, W> Hashing<'a, W> {
-    fn new(diff_id: &Digest, out: W, read: Progress<'a>, cancelled: Cancelled<'a>) -> Self {
-        Self { hasher: diff_id.algorithm().hasher(), out, untold: 0, read, cancelled, stopped: false }
-    }
-
-    fn finish(self) -> Digest {
-        (self.read)(self.untold);
-        self.hasher.finish()
-    }
-}
-
-impl<W: Write> Write for Hashing<'_, W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if (self.cancelled)() {
-            self.stopped = true;
-            return Err(io::Error::other("the check was given up"));
-        }
-        self.out.write_all(bytes)?;
-        self.hasher.update(bytes);
-        self.untold += bytes.len() as u64;
-        if self.untold >= STEP {
-            (self.read)(std::mem::take(&mut self.untold));
-        }
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
-    }
 }

@@ -11,19 +11,21 @@ mod kept;
 mod layer;
 mod names;
 mod records;
+mod settle;
 
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use oci::Digest;
-
-use crate::error::StoreError;
-use crate::records::db::Records;
-use crate::records::entries::{BlobEntry, LayerEntry, LayerId};
-use crate::store::open::Store;
 use layer::Verdict;
-pub(crate) use layer::is_of_the_medium;
+use oci::Digest;
+use parking_lot::Mutex;
+
+use crate::disk::layer::{LayerId, Shape};
+use crate::error::StoreError;
+use crate::images::part::Images;
+use crate::maintenance::strays::Stray;
+use crate::records::entries::{BlobEntry, LayerEntry};
+use crate::records::tables::Records;
 
 /// After an unclean stop, so much of what was written last is read, in a second or so; the rest is looked at without
 /// being read, which finds files that are not there or too short.
@@ -130,7 +132,12 @@ pub enum ProblemKind {
 }
 
 impl Problem {
-    pub(crate) fn new(kind: ProblemKind, subject: impl Into<String>, detail: impl Into<String>) -> Self {
+    fn of_stray(stray: Stray) -> Self {
+        let kind = if stray.of_a_pull { ProblemKind::LeftOver } else { ProblemKind::Orphan };
+        Self { repaired: stray.deleted, ..Self::new(kind, stray.path, stray.detail) }
+    }
+
+    fn new(kind: ProblemKind, subject: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { kind, subject: subject.into(), detail: detail.into(), images: Vec::new(), repaired: false }
     }
 }
@@ -196,45 +203,50 @@ impl Targets {
     }
 }
 
-impl Store {
-    /// Whether the store was not closed cleanly before it was opened, and nobody has checked since what was written last.
-    #[must_use]
-    pub fn was_unclean(&self) -> bool {
-        self.inner.lock.unclean().is_some()
-    }
+/// A check under way.
+pub(crate) struct Checker<'a> {
+    images: &'a Images,
+}
 
+impl<'a> Checker<'a> {
+    pub(crate) fn new(images: &'a Images) -> Self {
+        Self { images }
+    }
+}
+
+impl Checker<'_> {
     /// Checks the store, and repairs it where `options` say so.
-    ///
-    /// # Errors
-    /// See [`CheckError`]. What is wrong with the store is no error but a part of the answer.
-    pub fn check(&self, options: &CheckOptions<'_>) -> Result<CheckReport, CheckError> {
-        let unclean = self.inner.lock.unclean();
+    pub(crate) fn check(&self, options: &CheckOptions<'_>) -> Result<CheckReport, CheckError> {
+        let unclean = self.images.catalog.lock.unclean();
         let since = match (options.recent_only, unclean) {
             (true, None) => return Ok(CheckReport::default()),
             (true, Some(since)) => since.unwrap_or(0),
             (false, _) => 0,
         };
-        let next = *self.inner.commit.lock();
+        let next = *self.images.maintenance.commit.lock();
         let targets = self.targets(options, since)?;
         let (bad, bytes) = self.look_at(&targets, options)?;
         if (options.cancelled)() {
             return Err(CheckError::Cancelled);
         }
-        let mut report = self.inner.check_records(&bad, options.repair)?;
+        let mut report = self.check_records(&bad, options.repair)?;
         (report.layers, report.blobs) = (targets.layers.len() as u64, targets.blobs.len() as u64);
         report.bytes = bytes;
         let is_settled = options.repair || report.problems.is_empty();
         if is_settled && unclean.is_some() && options.depth >= Depth::Digest {
-            let path = || self.inner.layout.path.join(crate::disk::layout::LOCK);
-            self.inner.good_up_to(next).map_err(|source| StoreError::io("write", path(), source))?;
+            let path = || self.images.catalog.disk.layout.path.join(crate::disk::layout::LOCK);
+            self.images.catalog.good_up_to(next).map_err(|source| StoreError::io("write", path(), source))?;
         }
         Ok(report)
     }
 
     /// What is to be looked at: layers, those written last first, and then kept blobs.
     fn targets(&self, options: &CheckOptions<'_>, since: u64) -> Result<Targets, StoreError> {
-        let (mut rows, blobs) =
-            self.inner.db.read(|records| Ok::<_, StoreError>((records.layer_rows()?, records.blob_rows()?)))?;
+        let (mut rows, blobs) = self
+            .images
+            .catalog
+            .db
+            .read(|records| Ok::<_, StoreError>((records.layer_rows()?, records.blob_rows()?)))?;
         rows.reverse();
         let mut budget = if options.recent_only { RECENT_BYTES } else { u64::MAX };
         let mut targets = Vec::new();
@@ -242,7 +254,7 @@ impl Store {
             // One that cannot be read is told of with the records.
             let Ok(entry) = entry else { continue };
             // On a disk without space, files of older layers may have gone before their records.
-            let is_recent = id.0 >= since || !self.inner.layout.has_layer(id);
+            let is_recent = id.0 >= since || !Shape::is_there(&self.images.catalog.disk.layout.layers, id);
             if entry.damaged || !is_recent {
                 continue;
             }
@@ -279,10 +291,8 @@ impl Store {
                     return;
                 }
                 let verdict = match targets.layers.get(at) {
-                    Some(target) => self.inner.look_at_layer(target, &read, options.cancelled),
-                    None => {
-                        self.inner.look_at_blob(&targets.blobs[at - targets.layers.len()], &read, options.cancelled)
-                    }
+                    Some(target) => self.look_at_layer(target, &read, options.cancelled),
+                    None => self.look_at_blob(&targets.blobs[at - targets.layers.len()], &read, options.cancelled),
                 };
                 match (verdict, targets.layers.get(at)) {
                     (Verdict::Good, _) => {}

@@ -8,9 +8,10 @@ use redb::ReadableTable;
 use super::ProblemKind;
 use super::fix::Fix;
 use super::records::Examiner;
-use crate::records::db::{DbError, Records};
-use crate::records::entries::{ImageEntry, LayerEntry, LayerId};
-use crate::records::tables::{BY_CHAIN_ID, BY_DIFF_ID, NAMES};
+use crate::disk::layer::LayerId;
+use crate::error::DbError;
+use crate::records::entries::{ImageEntry, LayerEntry};
+use crate::records::tables::{BY_CHAIN_ID, BY_DIFF_ID, NAMES, Records};
 
 impl<R: Records> Examiner<'_, R> {
     pub(super) fn names(&mut self) -> Result<(), DbError> {

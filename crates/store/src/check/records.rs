@@ -9,10 +9,11 @@ use redb::ReadableTable;
 
 use super::fix::Fix;
 use super::{AllBad, Problem, ProblemKind};
-use crate::records::db::{DbError, Document, Records};
-use crate::records::entries::{BlobEntry, ImageEntry, LayerEntry, LayerId, Totals};
-use crate::records::shares::{Set, Share};
-use crate::records::tables::{DOCUMENTS, IMAGES};
+use crate::disk::layer::LayerId;
+use crate::error::DbError;
+use crate::records::entries::{BlobEntry, ImageEntry, LayerEntry, Totals};
+use crate::records::share::{Set, Share};
+use crate::records::tables::{DOCUMENTS, Document, IMAGES, Records};
 
 /// What came out.
 #[derive(Default)]

@@ -6,63 +6,60 @@ use std::ffi::CString;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write as _};
+use std::sync::Arc;
 
 use oci::{Digest, Document, Manifest};
 use redb::WriteTransaction;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::content::part::Content;
+use crate::content::private::Private;
 use crate::content::spool;
 use crate::disk::layout::BLOBS;
-use crate::error::StoreError;
-use crate::ingest::layer::Private;
-use crate::records::accounting::bytes_on_disk;
-use crate::records::db::{DbError, Records, RecordsMut};
+use crate::disk::usage::bytes_on_disk;
+use crate::error::{DbError, StoreError};
 use crate::records::entries::{BlobEntry, ImageEntry};
-use crate::store::open::{Durability, Inner, Store};
+use crate::records::release::drop_record;
+use crate::records::tables::{Records, RecordsMut};
 
-impl Store {
+impl Content {
     /// A private file for a blob that is on its way, or nothing where the store has that blob. The file vanishes with the
     /// value, unless a commit took it.
-    ///
-    /// # Errors
-    /// The file could not be made, or the database could not be read.
-    pub fn new_blob(&self, digest: &Digest, size: u64) -> Result<Option<BlobIngest>, StoreError> {
-        let inner = &self.inner;
-        let recorded = inner.db.read(|records| Ok::<_, StoreError>(records.blob(digest)?))?;
-        if recorded.is_some_and(|entry| entry.size == size && inner.has_blob(&entry)) {
+    pub(crate) fn new_blob(self: &Arc<Self>, digest: &Digest, size: u64) -> Result<Option<BlobIngest>, StoreError> {
+        let recorded = self.catalog.db.read(|records| Ok::<_, StoreError>(records.blob(digest)?))?;
+        if recorded.is_some_and(|entry| entry.size == size && self.has_blob(&entry)) {
             return Ok(None);
         }
-        let private = inner.private();
-        let path = inner.layout.ingest_path(private.number);
+        let private = self.private();
+        let path = self.catalog.disk.layout.ingest_path(private.number);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = rustix::fs::openat(&inner.layout.ingest, private.name().as_str(), flags, Mode::RUSR | Mode::WUSR)
-            .map_err(|error| StoreError::io("create", path, error))?;
+        let file = rustix::fs::openat(
+            &self.catalog.disk.layout.ingest,
+            private.name().as_str(),
+            flags,
+            Mode::RUSR | Mode::WUSR,
+        )
+        .map_err(|error| StoreError::io("create", path, error))?;
         Ok(Some(BlobIngest { private, file: File::from(file), digest: digest.clone(), size, written: 0 }))
     }
 
     /// A kept blob, for reading, and its size. What is read must be verified: files get damaged.
-    ///
-    /// # Errors
-    /// The database could not be read, or the file could not be opened. A file that is gone is no error.
-    pub fn open_blob(&self, digest: &Digest) -> Result<Option<(File, u64)>, StoreError> {
-        let recorded = self.inner.db.read(|records| Ok::<_, StoreError>(records.blob(digest)?))?;
+    pub(crate) fn open_kept_blob(&self, digest: &Digest) -> Result<Option<(File, u64)>, StoreError> {
+        let recorded = self.catalog.db.read(|records| Ok::<_, StoreError>(records.blob(digest)?))?;
         let Some(entry) = recorded else { return Ok(None) };
-        match self.inner.open_blob(entry.number) {
+        match self.open_blob(entry.number) {
             Ok(file) => Ok(Some((file, entry.size))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(StoreError::io("open", self.inner.layout.blob_path(entry.number), error)),
+            Err(error) => Err(StoreError::io("open", self.catalog.disk.layout.blob_path(entry.number), error)),
         }
     }
 
     /// Drops a kept blob that was found damaged. The images that have it keep everything else.
-    ///
-    /// # Errors
-    /// The database could not be written, or the file not be deleted.
-    pub fn drop_blob(&self, digest: &Digest) -> Result<(), StoreError> {
-        let _deleting = self.inner.deleting.read();
-        let dropped = self.inner.db.write(|transaction| Ok::<_, StoreError>(drop_record(transaction, digest)?))?;
-        self.inner.delete_blobs(dropped.iter().map(|entry| entry.number))
+    pub(crate) fn drop_blob(self: &Arc<Self>, digest: &Digest) -> Result<(), StoreError> {
+        let _deleting = self.catalog.disk.deleting.read();
+        let dropped = self.catalog.db.write(|transaction| Ok::<_, StoreError>(drop_record(transaction, digest)?))?;
+        self.delete_blobs(dropped.iter().map(|entry| entry.number))
     }
 }
 
@@ -147,7 +144,7 @@ impl NewBlob {
     /// # Errors
     /// The note could not be written. The blob is as good as before.
     pub fn note_whole(&mut self, origin: &str) -> Result<(), StoreError> {
-        if self.private.inner().unfinished_since.is_none() {
+        if self.private.content().unfinished_since.is_none() {
             return Ok(());
         }
         spool::note_whole(&mut self.private, &self.digest, self.size, origin)
@@ -180,7 +177,7 @@ pub(crate) fn named_by(manifest: &[u8], media_type: &str) -> Vec<Digest> {
 
 /// Blobs of a commit on their way into `blobs/`. What no record names in the end goes again.
 pub(crate) struct Linked<'a> {
-    inner: &'a Inner,
+    content: &'a Content,
     blobs: Vec<(u64, &'a NewBlob)>,
     /// Those that the transaction took.
     taken: Vec<u64>,
@@ -190,8 +187,8 @@ pub(crate) struct Linked<'a> {
 
 impl<'a> Linked<'a> {
     /// Gives the blobs their names under `blobs/`. The sync of the commit makes them durable.
-    pub(crate) fn new(inner: &'a Inner, blobs: Vec<&'a NewBlob>, next: &mut u64) -> Result<Self, StoreError> {
-        let mut linked = Self { inner, blobs: Vec::new(), taken: Vec::new(), replaced: Vec::new() };
+    pub(crate) fn new(content: &'a Content, blobs: Vec<&'a NewBlob>, next: &mut u64) -> Result<Self, StoreError> {
+        let mut linked = Self { content, blobs: Vec::new(), taken: Vec::new(), replaced: Vec::new() };
         for blob in blobs {
             let number = *next;
             *next += 1;
@@ -201,7 +198,7 @@ impl<'a> Linked<'a> {
     }
 
     fn link(&mut self, blob: &'a NewBlob, number: u64) -> Result<(), StoreError> {
-        let layout = &self.inner.layout;
+        let layout = &self.content.catalog.disk.layout;
         let failed = |error: Errno| StoreError::io("keep a blob as", layout.blob_path(number), error);
         let name = format!("{BLOBS}/{number}");
         let link = || {
@@ -230,7 +227,8 @@ impl<'a> Linked<'a> {
     /// more that lists them, which goes when they have become one.
     fn bytes_on_disk(&self, number: u64, blob: &NewBlob) -> u64 {
         let name = format!("{BLOBS}/{number}");
-        let look = || rustix::fs::statat(&self.inner.layout.root, name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
+        let look =
+            || rustix::fs::statat(&self.content.catalog.disk.layout.root, name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
         // It has just been given that name. Where it cannot be looked at all the same, what it took before is the best guess.
         bytes_on_disk(look).unwrap_or(blob.disk_bytes)
     }
@@ -247,7 +245,7 @@ impl<'a> Linked<'a> {
         for digest in named {
             let before = transaction.blob(digest)?;
             let new = self.blobs.iter().find(|(_, blob)| blob.digest == *digest);
-            let is_here = before.as_ref().is_some_and(|entry| new.is_none() || self.inner.has_blob(entry));
+            let is_here = before.as_ref().is_some_and(|entry| new.is_none() || self.content.has_blob(entry));
             let mut entry = match (before, new) {
                 (Some(before), _) if is_here => before,
                 (before, Some(&(number, blob))) => {
@@ -257,7 +255,7 @@ impl<'a> Linked<'a> {
                         size: blob.size,
                         disk_bytes: self.bytes_on_disk(number, blob),
                         references,
-                        unsynced_boot: (self.inner.durability == Durability::Relaxed).then(|| self.inner.boot.clone()),
+                        unsynced_boot: self.content.catalog.unsynced_boot(),
                     };
                     if let Some(before) = &before {
                         resize_images(transaction, digest, before.disk_bytes, entry.disk_bytes)?;
@@ -282,7 +280,7 @@ impl<'a> Linked<'a> {
         let taken = std::mem::take(&mut self.taken);
         self.blobs.retain(|(number, _)| !taken.contains(number));
         let left = self.replaced.iter().copied().chain(released.iter().map(|entry| entry.number));
-        if let Err(error) = self.inner.delete_blobs(left) {
+        if let Err(error) = self.content.delete_blobs(left) {
             tracing::warn!(%error, "blobs that no image has any more stay for a while");
         }
     }
@@ -297,7 +295,7 @@ impl Linked<'_> {
 
 impl Drop for Linked<'_> {
     fn drop(&mut self) {
-        if let Err(error) = self.inner.delete_blobs(self.blobs.iter().map(|(number, _)| *number)) {
+        if let Err(error) = self.content.delete_blobs(self.blobs.iter().map(|(number, _)| *number)) {
             tracing::warn!(%error, "blobs that no image took stay for a while");
         }
     }
@@ -314,63 +312,32 @@ fn resize_images(transaction: &WriteTransaction, digest: &Digest, before: u64, a
     Ok(())
 }
 
-/// Takes a blob out of the records, and from the images that have it.
-pub(crate) fn drop_record(transaction: &WriteTransaction, digest: &Digest) -> Result<Option<BlobEntry>, DbError> {
-    let Some(entry) = transaction.blob(digest)? else { return Ok(None) };
-    for (id, mut image) in transaction.images()? {
-        if image.blobs.remove(digest) {
-            image.size = image.size.saturating_sub(entry.disk_bytes);
-            transaction.put_image(&id, &image)?;
-        }
-    }
-    transaction.delete_blob(digest)?;
-    let mut totals = transaction.totals()?;
-    totals.drop_blob(&entry);
-    transaction.put_totals(&totals)?;
-    Ok(Some(entry))
-}
-
-/// Takes one reference from each blob of an image. Those that now have none lose their records, and are answered.
-pub(crate) fn release_blobs(transaction: &WriteTransaction, image: &ImageEntry) -> Result<Vec<BlobEntry>, DbError> {
-    let mut gone = Vec::new();
-    for digest in &image.blobs {
-        // One whose record is lost has nothing to release.
-        let Some(mut entry) = transaction.blob(digest)? else { continue };
-        entry.references = entry.references.saturating_sub(1);
-        if entry.references > 0 {
-            transaction.put_blob(digest, &entry)?;
-            continue;
-        }
-        transaction.delete_blob(digest)?;
-        let mut totals = transaction.totals()?;
-        totals.drop_blob(&entry);
-        transaction.put_totals(&totals)?;
-        gone.push(entry);
-    }
-    Ok(gone)
-}
-
-impl Inner {
+impl Content {
     /// Whether a blob's file is there and as long as it should be.
     pub(crate) fn has_blob(&self, entry: &BlobEntry) -> bool {
-        rustix::fs::statat(&self.layout.root, format!("{BLOBS}/{}", entry.number), AtFlags::SYMLINK_NOFOLLOW)
-            .is_ok_and(|stat| u64::try_from(stat.st_size) == Ok(entry.size))
+        rustix::fs::statat(
+            &self.catalog.disk.layout.root,
+            format!("{BLOBS}/{}", entry.number),
+            AtFlags::SYMLINK_NOFOLLOW,
+        )
+        .is_ok_and(|stat| u64::try_from(stat.st_size) == Ok(entry.size))
     }
 
     pub(crate) fn open_blob(&self, number: u64) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        Ok(rustix::fs::openat(&self.layout.root, format!("{BLOBS}/{number}"), flags, Mode::empty())?.into())
+        Ok(rustix::fs::openat(&self.catalog.disk.layout.root, format!("{BLOBS}/{number}"), flags, Mode::empty())?
+            .into())
     }
 
     /// Deletes the files of blobs. Goes on after a failure and reports the first one. Needs no space.
     pub(crate) fn delete_blobs(&self, numbers: impl IntoIterator<Item = u64>) -> Result<(), StoreError> {
         let mut first = Ok(());
         for number in numbers {
-            match rustix::fs::unlinkat(&self.layout.root, format!("{BLOBS}/{number}"), AtFlags::empty()) {
+            match rustix::fs::unlinkat(&self.catalog.disk.layout.root, format!("{BLOBS}/{number}"), AtFlags::empty()) {
                 Ok(()) | Err(Errno::NOENT) => {}
                 Err(error) => {
-                    self.note_untidy();
-                    let error = StoreError::io("delete", self.layout.blob_path(number), error);
+                    self.catalog.disk.note_untidy();
+                    let error = StoreError::io("delete", self.catalog.disk.layout.blob_path(number), error);
                     first = first.and(Err(error));
                 }
             }
@@ -383,18 +350,18 @@ impl Inner {
         let mut greatest = 0;
         let mut stray: Vec<CString> = Vec::new();
         for name in self.blob_names()? {
-            let number = crate::maintenance::sweep::number(&name);
+            let number = crate::disk::layout::number(&name);
             greatest = greatest.max(number.unwrap_or(0));
             if !number.is_some_and(&keep) {
-                stray.push(crate::maintenance::sweep::c_name(name));
+                stray.push(crate::disk::layout::c_name(name));
             }
         }
         if stray.is_empty() {
             return Ok(greatest);
         }
         tracing::info!(count = stray.len(), "sweeping blobs that no record names");
-        let path = || self.layout.path.join(BLOBS);
-        let swept = crate::disk::layout::open_directory(&self.layout.root, BLOBS)
+        let path = || self.catalog.disk.layout.path.join(BLOBS);
+        let swept = crate::disk::layout::open_directory(&self.catalog.disk.layout.root, BLOBS)
             .and_then(|directory| crate::disk::remove_tree::remove_trees(std::os::fd::AsFd::as_fd(&directory), &stray));
         if let Err(error) = swept {
             tracing::warn!(%error, path = %path().display(), "not everything could be swept");
@@ -404,7 +371,7 @@ impl Inner {
 
     /// The names under `blobs/`, which is made with the first one.
     pub(crate) fn blob_names(&self) -> Result<Vec<std::ffi::OsString>, StoreError> {
-        let path = self.layout.path.join(BLOBS);
+        let path = self.catalog.disk.layout.path.join(BLOBS);
         match crate::disk::layout::names(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             names => names.map_err(|source| StoreError::io("list", &path, source)),

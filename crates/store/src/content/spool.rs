@@ -5,41 +5,24 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
-use std::path::Path;
+use std::io::{self, BufRead, BufReader, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
 
 use oci::{Algorithm, Digest};
 use rustix::fs::{Mode, OFlags};
-use serde::{Deserialize, Serialize};
 
-use crate::content::unfinished::{Left, NEW, SPOOL, What, beside_name, written};
+use crate::content::left::What;
+use crate::content::part::Content;
+use crate::content::private::{NEW, Private, SPOOL, beside_name};
+use crate::content::spool_head::{self, Head};
 use crate::disk::layout;
 use crate::error::StoreError;
-use crate::ingest::layer::Private;
-use crate::store::open::Store;
 
 /// No piece is longer, and none that was written by another program is believed to be.
 const LONGEST: usize = 4 << 20;
-/// No line is longer.
-const LINE: u64 = 1 << 10;
 /// What is whole is read back in pieces of this size.
 const PIECE: u64 = 256 << 10;
-
-/// The first line of the file of digests. Each line after it is the length of a piece and its digest.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Head {
-    pub(crate) blob: Digest,
-    pub(crate) size: u64,
-    /// The first byte of the blob that is here.
-    pub(crate) begin: u64,
-    /// All of it is here, and was found to be the right one: no line follows.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) whole: bool,
-    /// Where the blob comes from, in the words of the image service. Files of earlier versions do not say.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub(crate) origin: String,
-}
 
 /// A part of a blob, which nobody else has now. It is deleted with the value, unless it is left.
 pub struct Spool {
@@ -63,14 +46,17 @@ pub(crate) struct Back<L> {
     whole: bool,
 }
 
-impl Store {
+impl Content {
     /// Begins a spool with byte `begin` of a blob that comes from `origin`.
-    ///
-    /// # Errors
-    /// Its files could not be made.
-    pub fn new_spool(&self, blob: &Digest, size: u64, begin: u64, origin: &str) -> Result<Spool, StoreError> {
-        let mut private = self.inner.private();
-        let ingest = &self.inner.layout.ingest;
+    pub(crate) fn new_spool(
+        self: &Arc<Self>,
+        blob: &Digest,
+        size: u64,
+        begin: u64,
+        origin: &str,
+    ) -> Result<Spool, StoreError> {
+        let mut private = self.private();
+        let ingest = &self.catalog.disk.layout.ingest;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let create = |name: &str| rustix::fs::openat(ingest, name, flags, Mode::RUSR | Mode::WUSR).map(File::from);
         let data = create(&private.name()).map_err(|error| private.failed("create", error.into()))?;
@@ -84,11 +70,8 @@ impl Store {
 
     /// The part of this blob that was left, if one was, and `may` says yes to its origin. What can be read back of it is to
     /// be seen.
-    ///
-    /// # Errors
-    /// It is there and cannot be opened. It is gone then.
-    pub fn take_spool(
-        &self,
+    pub(crate) fn take_spool(
+        self: &Arc<Self>,
         blob: &Digest,
         size: u64,
         may: &dyn Fn(&str) -> bool,
@@ -97,7 +80,7 @@ impl Store {
             What::Spool { blob: of, size: long, origin } if of == blob && *long == size && may(origin) => Some(()),
             _ => None,
         };
-        let Some((private, ())) = self.inner.take_left(fits) else { return Ok(None) };
+        let Some((private, ())) = self.take_left(fits) else { return Ok(None) };
         Spool::again(private).map(Some)
     }
 }
@@ -107,7 +90,7 @@ impl Spool {
         let open = |name: &str| {
             let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
             Ok::<_, io::Error>(File::from(rustix::fs::openat(
-                &private.inner().layout.ingest,
+                &private.content().catalog.disk.layout.ingest,
                 name,
                 flags,
                 Mode::empty(),
@@ -195,9 +178,9 @@ impl Spool {
         if end == begin && back.is_none() {
             return;
         }
-        let inner = private.inner();
-        match find(&inner.layout.path.join(layout::INGEST), private.number) {
-            Ok(left) => inner.leave(private, left),
+        let content = private.content();
+        match spool_head::find(&content.catalog.disk.layout.path.join(layout::INGEST), private.number) {
+            Ok(left) => content.leave(private, left),
             Err(error) => tracing::debug!(%error, "a part of a blob could not be left"),
         }
     }
@@ -207,7 +190,7 @@ impl Spool {
 pub(crate) fn note_whole(private: &mut Private, blob: &Digest, size: u64, origin: &str) -> Result<(), StoreError> {
     let head = Head { blob: blob.clone(), size, begin: 0, whole: true, origin: origin.to_owned() };
     let (name, new) = (beside_name(private.number, SPOOL), beside_name(private.number, NEW));
-    let ingest = &private.inner().layout.ingest;
+    let ingest = &private.content().catalog.disk.layout.ingest;
     layout::write_whole(ingest, &name, &new, &head.line())
         .map_err(|error| private.failed("write the digests of", error))?;
     private.note_beside(SPOOL);
@@ -216,25 +199,17 @@ pub(crate) fn note_whole(private: &mut Private, blob: &Digest, size: u64, origin
 
 /// Leaves what was noted as whole for a later pull.
 pub(crate) fn leave_whole(private: Private) {
-    let inner = private.inner();
-    match find(&inner.layout.path.join(layout::INGEST), private.number) {
-        Ok(left) => inner.leave(private, left),
+    let content = private.content();
+    match spool_head::find(&content.catalog.disk.layout.path.join(layout::INGEST), private.number) {
+        Ok(left) => content.leave(private, left),
         Err(error) => tracing::debug!(%error, "a blob could not be left"),
-    }
-}
-
-impl Head {
-    fn line(&self) -> Vec<u8> {
-        let mut line = serde_json::to_vec(self).expect("plain values become JSON");
-        line.push(b'\n');
-        line
     }
 }
 
 impl<L: BufRead> Back<L> {
     /// Reads the first line.
     pub(crate) fn begin(mut lines: L) -> io::Result<(Head, Self)> {
-        let (head, good) = head(&mut lines)?;
+        let (head, good) = spool_head::head(&mut lines)?;
         let whole = head.whole;
         Ok((head, Self { lines, good, whole }))
     }
@@ -247,7 +222,7 @@ impl<L: BufRead> Back<L> {
             data.read_exact_at(&mut piece, at)?;
             return Ok((!piece.is_empty()).then_some(piece));
         }
-        let line = line(&mut self.lines)?;
+        let line = spool_head::line(&mut self.lines)?;
         let Some(line) = line else { return Ok(None) };
         let bad = || io::Error::new(io::ErrorKind::InvalidData, "a line of digests that is none");
         let (length, digest) = line.split_once(' ').ok_or_else(bad)?;
@@ -273,38 +248,4 @@ impl fmt::Debug for Spool {
             .field("end", &self.end)
             .finish_non_exhaustive()
     }
-}
-
-/// A line without its end; none at the end of the file, whatever stands there without an end of line.
-fn line(lines: &mut impl BufRead) -> io::Result<Option<String>> {
-    let mut line = Vec::new();
-    lines.by_ref().take(LINE).read_until(b'\n', &mut line)?;
-    if line.pop() != Some(b'\n') {
-        return Ok(None);
-    }
-    String::from_utf8(line).map(Some).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
-}
-
-/// The first line, and where it ends.
-fn head(lines: &mut impl BufRead) -> io::Result<(Head, u64)> {
-    let line = line(lines)?.ok_or(io::ErrorKind::UnexpectedEof)?;
-    let head: Head = serde_json::from_str(&line)?;
-    if head.begin >= head.size || (head.whole && head.begin > 0) {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    Ok((head, line.len() as u64 + 1))
-}
-
-/// Looks what a file under `ingest/` is the spool of.
-pub(crate) fn find(directory: &Path, number: u64) -> io::Result<Left> {
-    let sums = File::open(directory.join(beside_name(number, SPOOL)))?;
-    let (about, at) = (sums.metadata()?, written(&sums.metadata()?));
-    let (Head { blob, size, whole, origin, .. }, _) = head(&mut BufReader::new(sums))?;
-    let data = std::fs::symlink_metadata(directory.join(number.to_string()))?;
-    // One with another name has become a part of an image.
-    if !data.is_file() || (whole && (data.len() != size || data.nlink() > 1)) {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    let bytes = (data.blocks() + about.blocks()) * 512;
-    Ok(Left { what: What::Spool { blob, size, origin }, bytes, inodes: 2, at })
 }

@@ -7,10 +7,9 @@
 //! thread stays confined to its end, and so do threads that it starts: who waits here is not. The ingest calls it.
 
 use std::cell::Cell;
-use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Once;
-use std::thread;
+use std::{io, thread};
 
 use landlock::{
     ABI, Access as _, AccessFs, CompatLevel, Compatible as _, PathBeneath, Ruleset, RulesetAttr as _,

@@ -1,21 +1,24 @@
 //! [`Flusher`]: has what layers leave in the page cache written to the disk while more of them comes, so that the sync of a
 //! durable commit waits for little. It promises nothing: the commit syncs all the same. The ingest tells it what was written.
 
-use parking_lot::Mutex;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
+use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
 
-use crate::content::unfinished;
+use crate::disk::layout::forget_layers;
 
 /// After so many bytes the next sync begins, if the one before has ended. Durable pulls of 81,000 files on a loaded machine took
 /// 29 and 26 s instead of 39 and 33 with the file system synced again and again meanwhile, and no more CPU time.
 const STEP: u64 = 64 << 20;
 /// What a file costs beside its bytes: its inode and name, in the journal and in their place.
 const FILE: u64 = 1 << 10;
+
+/// How many syncs have failed when none has.
+pub(crate) const NO_SYNC_FAILED: u64 = 0;
 
 /// One for a store, whatever the number of layers that are unpacked at the same time.
 #[derive(Debug, Default)]
@@ -54,7 +57,7 @@ impl Flusher {
                 tracing::debug!(%error, "an early sync failed; the commit's will tell");
                 failed.store(true, Ordering::Release);
                 // Whoever comes after this process is not told.
-                if let Err(error) = unfinished::forget_layers(&own) {
+                if let Err(error) = forget_layers(&own) {
                     tracing::warn!(%error, "what says that layers are whole stays, although something could not be written");
                 }
             }

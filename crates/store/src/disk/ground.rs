@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, XattrFlags};
 use rustix::io::Errno;
 
+use crate::disk::layer::Shape;
 use crate::disk::layout::{self, Layout};
 use crate::disk::remove_tree;
 use crate::error::OpenError;
-use crate::layers::shape::Shape;
 
 /// Device and inode.
 type Identity = (u64, u64);

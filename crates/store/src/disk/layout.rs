@@ -1,15 +1,16 @@
 //! Where things are under the store's root, and the directories that are held open. Knows names and file descriptors;
 //! what the directories mean is the business of the other modules.
 
+use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags};
 
-use crate::layers::shape::Shape;
-use crate::records::entries::LayerId;
+use crate::disk::layer::LayerId;
 
 pub(crate) const LOCK: &str = "lock";
 pub(crate) const VERSION: &str = "version";
@@ -68,11 +69,6 @@ impl Layout {
         open_directory(&self.layers, &id.to_string())
     }
 
-    /// Whether what the layer holds is there.
-    pub(crate) fn has_layer(&self, id: LayerId) -> bool {
-        Shape::is_there(&self.layers, id)
-    }
-
     /// Whether anything of a layer is there that was to be deleted.
     pub(crate) fn has_remains(&self, id: LayerId) -> bool {
         let is_there =
@@ -126,4 +122,26 @@ pub(crate) fn create_root(path: &Path) -> io::Result<()> {
         Ok(()) | Err(Errno::EXIST) => Ok(()),
         Err(error) => Err(error.into()),
     }
+}
+
+/// The number that a directory is named by.
+pub(crate) fn number(name: &OsString) -> Option<u64> {
+    name.to_str()?.parse().ok()
+}
+
+pub(crate) fn c_name(name: OsString) -> CString {
+    CString::new(name.into_vec()).expect("file names have no zero byte")
+}
+
+/// Something could not be written, and nobody knows of which layer it was: none of those that are noted as whole is believed, not
+/// by another process either, which would find in memory what is not on the disk.
+pub(crate) fn forget_layers(root: &OwnedFd) -> std::io::Result<()> {
+    let ingest = open_directory(root, INGEST)?;
+    for entry in Dir::read_from(&ingest)? {
+        let entry = entry?;
+        if entry.file_name().to_bytes().ends_with(b".layer") {
+            rustix::fs::unlinkat(&ingest, entry.file_name(), AtFlags::empty())?;
+        }
+    }
+    Ok(())
 }

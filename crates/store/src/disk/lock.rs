@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
-use crate::disk::reserve::is_full;
+use crate::io_error::is_full;
 
 /// Bytes of the file, unless a path is longer.
 const LENGTH: usize = 1024;

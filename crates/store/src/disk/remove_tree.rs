@@ -1,12 +1,12 @@
 //! Deletes directory trees by file descriptor: never follows a symbolic link, never crosses a mount, copes with
 //! directories of any mode. Splits big trees over a few threads. Knows nothing of layers; removal and sweep call it.
 
-use parking_lot::Mutex;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use parking_lot::Mutex;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 

@@ -2,13 +2,18 @@
 //! transaction of a removal. Deleting must never need free space. Knows nothing of the database; [`crate::records::backend`]
 //! calls [`Reserve::give_up`] when a write finds no space, commits call [`Reserve::ensure`] first.
 
-use parking_lot::Mutex;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use parking_lot::Mutex;
 use rustix::fs::FallocateFlags;
+
+use crate::io_error::is_full;
+
+/// What the records of an image need beside its documents: the pages that redb copies.
+pub(crate) const RECORDS_ROOM: u64 = 1 << 20;
 
 /// The pre-allocated file. One per open store.
 #[derive(Debug)]
@@ -130,11 +135,6 @@ impl Reserve {
     fn stat(&self) -> io::Result<rustix::fs::StatVfs> {
         Ok(rustix::fs::statvfs(self.path.parent().unwrap_or(&self.path))?)
     }
-}
-
-/// Whether an error is that of a disk that is full, or of a used-up quota.
-pub(crate) fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 fn open_file(path: &Path) -> io::Result<File> {

@@ -12,10 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::disk::layout::{self, BLOBS, INGEST, LAYERS, Layout};
+use crate::disk::layout::{self, BLOBS, INGEST, LAYERS, Layout, c_name};
 use crate::disk::remove_tree;
-use crate::maintenance::sweep::c_name;
-use crate::store::open::Durability;
+use crate::options::Durability;
 
 /// Name of the file. Its text is the boot.
 pub(crate) const FILE: &str = "young";

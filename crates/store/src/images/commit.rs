@@ -2,126 +2,73 @@
 //! file system, one transaction, and the note in the shared layers. A kill between any two leaves an image that is
 //! absent and directories that the next open sweeps; a failure is undone at once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use oci::{Digest, ImageConfig};
 use redb::WriteTransaction;
 
-use crate::content::blobs::{Linked, NewBlob, named_by, release_blobs};
-use crate::error::{CommitError, StoreError};
-use crate::images::plan::{Move, Step, has_implicit_root};
-use crate::images::remove::release_layers;
-use crate::ingest::layer::UnpackedLayer;
+use crate::content::blobs::{Linked, NewBlob, named_by};
+use crate::disk::layer::LayerId;
+use crate::error::{CommitError, DbError, StoreError};
+use crate::images::image_commit::{ImageCommit, LayerSource};
+use crate::images::joins::Joins;
+use crate::images::part::Images;
+use crate::images::step::{Move, Step, has_implicit_root};
+use crate::images::verify_digests;
 use crate::maintenance::lease::Lease;
-use crate::records::db::{DbError, Document, Records, RecordsMut};
-use crate::records::digests;
-use crate::records::entries::{BlobEntry, ImageEntry, ImageRecord, Layer, LayerEntry, LayerId};
-use crate::records::images;
-use crate::records::shares::{self, Joins};
-use crate::store::open::{Durability, Inner, Store};
+use crate::options::Durability;
+use crate::records::catalog::Catalog;
+use crate::records::entries::{BlobEntry, ImageEntry, ImageRecord, LayerEntry};
+use crate::records::release::{release_blobs, release_layers};
+use crate::records::tables::{Document, Records, RecordsMut};
+use crate::records::{digests, images, shares};
 
-/// What the records of an image need beside its documents: the pages that redb copies.
-pub(crate) const RECORDS_ROOM: u64 = 1 << 20;
-
-/// Where a layer of a new image comes from.
-#[derive(Clone, Debug)]
-pub enum LayerSource {
-    /// It was found in the store, through the lease of the commit.
-    Present(Layer),
-    /// It was unpacked for this image, or for another pull at the same time. Its diff id has been verified.
-    New {
-        /// The unpacked layer.
-        layer: Arc<UnpackedLayer>,
-        /// Digest of its tar stream.
-        diff_id: Digest,
-    },
-}
-
-impl LayerSource {
-    pub(crate) fn diff_id(&self) -> &Digest {
-        match self {
-            Self::Present(layer) => &layer.diff_id,
-            Self::New { diff_id, .. } => diff_id,
-        }
-    }
-}
-
-/// An image that is to become visible.
-#[derive(Clone, Debug, Default)]
-pub struct ImageCommit {
-    /// The config's bytes. Their digest is the image id.
-    pub config: Vec<u8>,
-    /// The manifest's bytes.
-    pub manifest: Vec<u8>,
-    /// Media type under which the manifest came.
-    pub manifest_media_type: String,
-    /// The indexes by which the manifest was found, the outermost first; that one is kept. Without any, the one by which the
-    /// same manifest was found earlier stays.
-    pub indexes: Vec<Vec<u8>>,
-    /// The tag that it is to have: `name:tag`.
-    pub tag: Option<String>,
-    /// The digest by which it was found: `name@digest`, which must be that of the manifest or of one of the indexes.
-    pub repo_digest: Option<String>,
-    /// Its layers, lowest first.
-    pub layers: Vec<LayerSource>,
-    /// Blobs of its layers to keep, beside those that the store has. What the manifest does not name is not kept.
-    pub blobs: Vec<Arc<NewBlob>>,
-    /// Blobs that the manifest names and of which nobody knows whether they have its layers: they are not kept with it.
-    pub unverified_blobs: BTreeSet<Digest>,
-    /// Now, in nanoseconds since 1970. Kept only when the image is new.
-    pub created_at_unix_nanos: i64,
-    /// Whether it must be kept. A pin that the image has stays.
-    pub pinned: bool,
-    /// Anything that the caller wants to find again. Replaces what was there.
-    pub annotations: BTreeMap<String, String>,
-}
-
-impl Store {
+impl Images {
     /// Makes an image visible, or gives an image that is there its new names. All layers that the store had must have
     /// been found through `lease`.
-    ///
-    /// # Errors
-    /// See [`CommitError`]. The store is then as it was before.
-    pub fn commit_image(&self, lease: &Lease, commit: ImageCommit) -> Result<ImageRecord, CommitError> {
+    pub(crate) fn commit_image(
+        self: &Arc<Self>,
+        lease: &Lease,
+        commit: ImageCommit,
+    ) -> Result<ImageRecord, CommitError> {
         let id = Digest::sha256(&commit.config);
         check_config(&id, &commit)?;
         let tag = commit.tag.as_deref().map(images::tag_name).transpose()?;
         let repo_digest = commit.repo_digest.as_deref().map(images::digest_name).transpose()?;
-        digests::verify(&commit, repo_digest.as_deref())?;
+        verify_digests::verify(&commit, repo_digest.as_deref())?;
 
-        let inner = &self.inner;
-        inner.tidy_up();
-        let mut next_layer = inner.commit.lock();
+        self.maintenance.tidy_up();
+        let mut next_layer = self.maintenance.commit.lock();
         // On a disk that is nearly full, what is left is for removals.
         let documents = [&commit.config, &commit.manifest].into_iter().chain(commit.indexes.first());
-        inner.ensure_room(documents.map(|document| document.len() as u64).sum())?;
-        let steps = inner.plan(lease, &commit.layers, &mut next_layer)?;
-        inner.patch_implicit(&steps)?;
+        self.catalog.ensure_room(documents.map(|document| document.len() as u64).sum())?;
+        let steps = self.plan(lease, &commit.layers, &mut next_layer)?;
+        self.patch_implicit(&steps)?;
         let moves: Vec<&Move> = steps.iter().filter_map(Step::as_move).collect();
         let mut named = named_by(&commit.manifest, &commit.manifest_media_type);
         named.retain(|blob| !commit.unverified_blobs.contains(blob));
         let blobs: Vec<&NewBlob> =
             commit.blobs.iter().map(Arc::as_ref).filter(|b| named.contains(b.digest())).collect();
-        let mut linked = Linked::new(inner, blobs, &mut next_layer)?;
-        let joins = inner.find_shares(&steps)?;
-        let mut moved = Moved::new(inner);
+        let mut linked = Linked::new(&self.content, blobs, &mut next_layer)?;
+        let joins = self.find_shares(&steps)?;
+        let mut moved = Moved::new(self);
         for step in &moves {
             moved.rename(step)?;
         }
-        if inner.durability == Durability::Full && !(moves.is_empty() && linked.is_empty()) {
+        if self.catalog.durability == Durability::Full && !(moves.is_empty() && linked.is_empty()) {
             // The names are there already, so that this makes them durable as well.
-            inner.sync_layers()?;
+            self.catalog.disk.sync_layers()?;
             // Everything is on the disk, so that this costs the least here.
-            let youth = inner.db.youth();
-            youth.end().map_err(|source| StoreError::io("settle", &inner.layout.path, source))?;
+            let youth = self.catalog.db.youth();
+            youth.end().map_err(|source| StoreError::io("settle", &self.catalog.disk.layout.path, source))?;
         }
-        inner.measure(&moves)?;
+        self.measure(&moves)?;
         // From here to the leases below, a removal must not take what has just become visible.
-        let mut leases = inner.lease_table();
-        let written = inner.db.write(|transaction| {
+        let mut leases = self.maintenance.lease_table();
+        let written = self.catalog.db.write(|transaction| {
             let write = Write { transaction, id: &id, commit: &commit, tag, repo_digest, next_layer: *next_layer };
-            write.image(inner, &steps, &joins, &mut linked, &named)
+            write.image(&self.catalog, &steps, &joins, &mut linked, &named)
         });
         if written.as_ref().is_err_and(CommitError::is_unsure) {
             // Records without files would be worse than files without records.
@@ -133,7 +80,7 @@ impl Store {
             leases.orphans.remove(id);
         }
         for step in moved.done() {
-            let own = Lease::new(Arc::clone(inner));
+            let own = Lease::new(Arc::clone(&self.maintenance));
             own.hold(&mut leases, step.id);
             lease.hold(&mut leases, step.id);
             step.layer.note_committed(step.id, own);
@@ -141,17 +88,6 @@ impl Store {
         drop(leases);
         linked.settle(&released);
         Ok(record)
-    }
-}
-
-impl Inner {
-    /// A write of the database that finds no space would use up the reserve: better not to begin it. The database puts
-    /// a document into a power of two of pages, and copies the pages of the records that it changes.
-    pub(crate) fn ensure_room(&self, document_bytes: u64) -> Result<(), StoreError> {
-        self.db
-            .reserve()
-            .ensure_room(2 * document_bytes + RECORDS_ROOM)
-            .map_err(|source| StoreError::io("find room in", &self.layout.path, source))
     }
 }
 
@@ -169,13 +105,13 @@ fn check_config(id: &Digest, commit: &ImageCommit) -> Result<(), CommitError> {
 
 /// Step 2: renames, which are taken back unless the transaction comes about.
 pub(crate) struct Moved<'a> {
-    inner: &'a Inner,
+    images: &'a Images,
     done: Vec<&'a Move>,
 }
 
 impl<'a> Moved<'a> {
-    pub(crate) fn new(inner: &'a Inner) -> Self {
-        Self { inner, done: Vec::new() }
+    pub(crate) fn new(images: &'a Images) -> Self {
+        Self { images, done: Vec::new() }
     }
 
     /// Those that were made, which are not taken back any more.
@@ -184,7 +120,7 @@ impl<'a> Moved<'a> {
     }
 
     pub(crate) fn rename(&mut self, step: &'a Move) -> Result<(), StoreError> {
-        let layout = &self.inner.layout;
+        let layout = &self.images.catalog.disk.layout;
         let (from, to) = (step.number.to_string(), step.id.to_string());
         rustix::fs::renameat(&layout.ingest, from.as_str(), &layout.layers, to.as_str())
             .map_err(|source| StoreError::io("move a layer to", layout.layer_path(step.id), source))?;
@@ -199,19 +135,19 @@ impl Moved<'_> {
         for step in self.done.drain(..) {
             step.layer.note_lost();
         }
-        self.inner.note_untidy();
+        self.images.catalog.disk.note_untidy();
     }
 }
 
 impl Drop for Moved<'_> {
     fn drop(&mut self) {
-        let layout = &self.inner.layout;
+        let layout = &self.images.catalog.disk.layout;
         for step in &self.done {
             let (from, to) = (step.id.to_string(), step.number.to_string());
             if let Err(error) = rustix::fs::renameat(&layout.layers, from.as_str(), &layout.ingest, to.as_str()) {
                 tracing::warn!(%error, layer = %step.id, "a layer could not be moved back; it is deleted later");
                 step.layer.note_lost();
-                self.inner.note_untidy();
+                self.images.catalog.disk.note_untidy();
             }
         }
     }
@@ -231,14 +167,14 @@ impl Write<'_> {
     /// The image, and the blobs that nobody has any more.
     fn image(
         self,
-        inner: &Inner,
+        catalog: &Catalog,
         steps: &[Step],
         joins: &Joins,
         blobs: &mut Linked<'_>,
         named: &[Digest],
     ) -> Result<(ImageRecord, Vec<BlobEntry>), CommitError> {
         let Self { transaction, id, commit, .. } = self;
-        put_new_layers(transaction, inner, steps, joins)?;
+        put_new_layers(transaction, catalog, steps, joins)?;
         transaction.put_next_layer(self.next_layer)?;
         let before = transaction.image(id)?;
         let layers: Vec<LayerId> = steps.iter().map(Step::id).collect();
@@ -301,12 +237,12 @@ impl Write<'_> {
 /// The records of layers that have moved; they take the place of those that they replace.
 pub(crate) fn put_new_layers(
     transaction: &WriteTransaction,
-    inner: &Inner,
+    catalog: &Catalog,
     steps: &[Step],
     joins: &Joins,
 ) -> Result<(), DbError> {
     for step in steps.iter().filter_map(Step::as_move) {
-        new_layer(transaction, inner, step)?;
+        new_layer(transaction, catalog, step)?;
         shares::join(transaction, step.id, joins.get(&step.id).map_or(&[], Vec::as_slice))?;
         if step.replaces.is_some() {
             resize_images(transaction, step.id)?;
@@ -315,7 +251,7 @@ pub(crate) fn put_new_layers(
     Ok(())
 }
 
-fn new_layer(transaction: &WriteTransaction, inner: &Inner, step: &Move) -> Result<(), DbError> {
+fn new_layer(transaction: &WriteTransaction, catalog: &Catalog, step: &Move) -> Result<(), DbError> {
     let mut entry = LayerEntry {
         diff_id: step.diff_id.clone(),
         chain_id: step.chain_id.clone(),
@@ -323,7 +259,7 @@ fn new_layer(transaction: &WriteTransaction, inner: &Inner, step: &Move) -> Resu
         shape: step.layer.shape,
         references: 0,
         implicit_root: has_implicit_root(&step.layer),
-        unsynced_boot: (inner.durability == Durability::Relaxed).then(|| inner.boot.clone()),
+        unsynced_boot: catalog.unsynced_boot(),
         damaged: false,
     };
     if let Some(old) = step.replaces {

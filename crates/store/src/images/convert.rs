@@ -9,16 +9,17 @@ use std::sync::Arc;
 
 use oci::Digest;
 
-use crate::check::is_of_the_medium;
+use crate::disk::layer::{LayerId, Shape};
 use crate::error::StoreError;
 use crate::images::commit::{Moved, put_new_layers};
-use crate::images::plan::{Move, Step};
+use crate::images::part::Images;
+use crate::images::step::{Move, Step};
 use crate::ingest::layer::{Place, UnpackedLayer};
-use crate::layers::shape::Shape;
+use crate::io_error::is_of_the_medium;
 use crate::maintenance::lease::Lease;
-use crate::records::db::{Records, RecordsMut};
-use crate::records::entries::{ImageEntry, LayerEntry, LayerId};
-use crate::store::open::{Durability, Inner, LayerFormat, Store};
+use crate::options::{Durability, LayerFormat};
+use crate::records::entries::{ImageEntry, LayerEntry};
+use crate::records::tables::{Records, RecordsMut};
 use crate::unpack::UnpackError;
 
 /// What became of an image's layers.
@@ -70,29 +71,25 @@ struct New {
     layer: Arc<UnpackedLayer>,
 }
 
-impl Store {
+impl Images {
     /// Converts the layers of an image to `to`, for all images that have them; `Auto` is what new layers are made into. The
     /// space for both shapes of the image's layers must be there.
-    ///
-    /// # Errors
-    /// See [`ConvertError`]. The image is whole and as it was then.
-    pub fn convert_image(
-        &self,
+    pub(crate) fn convert_image(
+        self: &Arc<Self>,
         image: &Digest,
         to: LayerFormat,
         cancelled: &(dyn Fn() -> bool + Sync),
     ) -> Result<Conversion, ConvertError> {
-        let inner = &self.inner;
         let to = match to {
-            LayerFormat::Auto => inner.shape,
+            LayerFormat::Auto => self.ingests.shape,
             LayerFormat::Erofs => Shape::Erofs,
             LayerFormat::Dir => Shape::Dir,
         };
-        let lease = self.lease();
+        let lease = Lease::new(Arc::clone(&self.maintenance));
         let mut done = Conversion::default();
         let mut new = Vec::new();
-        let mounted = inner.mounted_layers()?;
-        let layers = inner.layers_to_convert(&lease, image, to)?;
+        let mounted = self.mounted_layers()?;
+        let layers = self.layers_to_convert(&lease, image, to)?;
         let all = layers.len();
         for (number, old) in layers.into_iter().enumerate() {
             let diff_id = old.entry.diff_id.clone();
@@ -100,7 +97,7 @@ impl Store {
                 done.left.push(LeftLayer { diff_id, why: is_mounted(target) });
                 continue;
             }
-            match inner.convert_layer(&old, to, cancelled)? {
+            match self.convert_layer(&old, to, cancelled)? {
                 Some(layer) => {
                     tracing::info!(%image, %diff_id, layer = number + 1, of = all, "unpacked in its new shape");
                     new.push(New { old, layer });
@@ -117,7 +114,7 @@ impl Store {
             }
         }
         if !new.is_empty() {
-            inner.put_in_place(image, &lease, new, &mut done)?;
+            self.put_in_place(image, &lease, new, &mut done)?;
         }
         Ok(done)
     }
@@ -127,19 +124,19 @@ fn is_mounted(target: &std::path::Path) -> String {
     format!("it is mounted on {}: convert it when it is unmounted", target.display())
 }
 
-impl Inner {
+impl Images {
     /// The layers that a mount shows, and where.
     fn mounted_layers(&self) -> Result<BTreeMap<LayerId, PathBuf>, StoreError> {
-        let _mounting = self.mounting.lock();
-        let mounts = self.live_mounts()?.into_iter();
+        let _mounting = self.mounts.mounting.lock();
+        let mounts = self.mounts.live_mounts()?.into_iter();
         Ok(mounts.flat_map(|(target, mount)| mount.layers.into_iter().map(move |id| (id, target.clone()))).collect())
     }
 
     /// The layers of an image that have another shape, each once, the lowest first; leased.
     fn layers_to_convert(&self, lease: &Lease, image: &Digest, to: Shape) -> Result<Vec<Old>, StoreError> {
-        let mut leases = self.lease_table();
+        let mut leases = self.maintenance.lease_table();
         let mut seen = BTreeSet::new();
-        let found: Vec<Old> = self.db.read(|records| {
+        let found: Vec<Old> = self.catalog.db.read(|records| {
             let image = records.image(image)?.ok_or_else(|| StoreError::NotFound(image.clone()))?;
             let ids = image.layers.into_iter().filter(|id| seen.insert(*id));
             let old = |id| Ok::<_, StoreError>(Old { id, entry: records.layer_of_image(id)? });
@@ -159,15 +156,15 @@ impl Inner {
         to: Shape,
         cancelled: &(dyn Fn() -> bool + Sync),
     ) -> Result<Option<Arc<UnpackedLayer>>, ConvertError> {
-        if !self.has_layer(old.id) {
+        if !self.layers.has_layer(old.id) {
             return Ok(None);
         }
-        let directory = match self.layout.open_layer(old.id) {
+        let directory = match self.catalog.disk.layout.open_layer(old.id) {
             Ok(directory) => directory,
             Err(error) if is_of_the_medium(&error) => return Ok(None),
-            Err(error) => return Err(StoreError::io("open", self.layout.layer_path(old.id), error).into()),
+            Err(error) => return Err(StoreError::io("open", self.catalog.disk.layout.layer_path(old.id), error).into()),
         };
-        match self.copy_of(&directory, old.entry.shape, to, &old.entry.diff_id, cancelled) {
+        match self.ingests.copy_of(&directory, old.entry.shape, to, &old.entry.diff_id, cancelled) {
             Err(StoreError::Copy { source: UnpackError::Cancelled, .. }) => Err(ConvertError::Cancelled),
             copied => Ok(copied?),
         }
@@ -181,9 +178,10 @@ impl Inner {
         new: Vec<New>,
         done: &mut Conversion,
     ) -> Result<(), StoreError> {
-        let mut next_layer = self.commit.lock();
-        self.ensure_room(0)?;
-        let entry = self.db.read(|records| records.image(image)?.ok_or_else(|| StoreError::NotFound(image.clone())))?;
+        let mut next_layer = self.maintenance.commit.lock();
+        self.catalog.ensure_room(0)?;
+        let entry =
+            self.catalog.db.read(|records| records.image(image)?.ok_or_else(|| StoreError::NotFound(image.clone())))?;
         let steps = self.conversion_steps(&entry, new, &mut next_layer, done)?;
         let moves: Vec<&Move> = steps.iter().filter_map(Step::as_move).collect();
         if moves.is_empty() {
@@ -195,16 +193,20 @@ impl Inner {
         for step in &moves {
             moved.rename(step)?;
         }
-        if self.durability == Durability::Full {
+        if self.catalog.durability == Durability::Full {
             // The names are there already, so that this makes them durable as well.
-            self.sync_layers()?;
-            self.db.youth().end().map_err(|source| StoreError::io("settle", &self.layout.path, source))?;
+            self.catalog.disk.sync_layers()?;
+            self.catalog
+                .db
+                .youth()
+                .end()
+                .map_err(|source| StoreError::io("settle", &self.catalog.disk.layout.path, source))?;
         }
         self.measure(&moves)?;
         // A check looks for directories without records, which the old ones are until they are deleted.
-        let _deleting = self.deleting.read();
-        let mounting = self.mounting.lock();
-        let mounts = self.live_mounts()?;
+        let _deleting = self.catalog.disk.deleting.read();
+        let mounting = self.mounts.mounting.lock();
+        let mounts = self.mounts.live_mounts()?;
         let replaced = |step: &&Move| step.replaces.expect("every one takes another's place");
         for step in &moves {
             if let Some((target, _)) = mounts.iter().find(|(_, mount)| mount.layers.contains(&replaced(step))) {
@@ -214,13 +216,13 @@ impl Inner {
                 return Ok(());
             }
         }
-        let mut leases = self.lease_table();
-        let written = self.db.write(|transaction| {
+        let mut leases = self.maintenance.lease_table();
+        let written = self.catalog.db.write(|transaction| {
             let mut before = Vec::new();
             for step in &moves {
                 before.push((replaced(step), transaction.layer_of_image(replaced(step))?));
             }
-            put_new_layers(transaction, self, &steps, &joins)?;
+            put_new_layers(transaction, &self.catalog, &steps, &joins)?;
             transaction.put_next_layer(*next_layer)?;
             let after = moves.iter().map(|step| transaction.layer_of_image(step.id));
             Ok::<_, StoreError>((before, after.collect::<Result<Vec<_>, _>>()?))
@@ -230,7 +232,7 @@ impl Inner {
         }
         let (before, after) = written?;
         for step in moved.done() {
-            let own = Lease::new(Arc::clone(self));
+            let own = Lease::new(Arc::clone(&self.maintenance));
             own.hold(&mut leases, step.id);
             lease.hold(&mut leases, step.id);
             step.layer.note_committed(step.id, own);
@@ -246,10 +248,10 @@ impl Inner {
             done.bytes_after += entry.stats.disk_bytes;
             done.inodes_after += entry.stats.inodes;
         }
-        if let Err(error) = self.delete_directories(&gone) {
+        if let Err(error) = self.layers.delete_directories(&gone) {
             tracing::warn!(%error, "layers that were converted stay in their old shape beside the new one for a while");
         }
-        self.refill_reserve();
+        self.catalog.refill_reserve();
         Ok(())
     }
 
@@ -269,7 +271,7 @@ impl Inner {
                 steps.push(Step::Twin { id: *id, number: *number, shape: *shape });
                 continue;
             }
-            let entry = self.db.read(|records| Ok::<_, StoreError>(records.layer_of_image(*id)?))?;
+            let entry = self.catalog.db.read(|records| Ok::<_, StoreError>(records.layer_of_image(*id)?))?;
             match new.remove(id) {
                 Some(New { layer, .. }) if entry.damaged => {
                     let why = "it was found damaged meanwhile".to_owned();

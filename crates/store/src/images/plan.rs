@@ -9,62 +9,19 @@ use std::sync::Arc;
 
 use oci::{Digest, chain_id};
 
-use crate::check::is_of_the_medium;
+use crate::disk::layer::{LayerId, Shape};
 use crate::disk::layout;
 use crate::error::{CommitError, StoreError};
-use crate::images::commit::LayerSource;
+use crate::images::image_commit::LayerSource;
+use crate::images::part::Images;
+use crate::images::step::{Move, Step, has_implicit_root};
 use crate::ingest::layer::{Place, UnpackedLayer};
-use crate::layers::shape::{Attributes, Found, Shape};
+use crate::io_error::is_of_the_medium;
 use crate::maintenance::lease::Lease;
-use crate::records::db::Records;
-use crate::records::entries::{LayerEntry, LayerId};
-use crate::store::open::Inner;
+use crate::records::entries::LayerEntry;
+use crate::records::tables::Records;
+use crate::unpack::{Attributes, Found};
 use crate::view::Deferred;
-
-/// What becomes of one layer.
-pub(crate) enum Step {
-    /// The store has it.
-    Use(LayerId, Shape),
-    /// It comes lower down in this very image, and gets that number there; until then it is in this private directory.
-    Twin { id: LayerId, number: u64, shape: Shape },
-    /// It gets this number.
-    Move(Move),
-}
-
-impl Step {
-    pub(crate) fn id(&self) -> LayerId {
-        match self {
-            Self::Use(id, _) | Self::Twin { id, .. } => *id,
-            Self::Move(step) => step.id,
-        }
-    }
-
-    fn shape(&self) -> Shape {
-        match self {
-            Self::Use(_, shape) | Self::Twin { shape, .. } => *shape,
-            Self::Move(step) => step.layer.shape,
-        }
-    }
-
-    pub(crate) fn as_move(&self) -> Option<&Move> {
-        match self {
-            Self::Use(..) | Self::Twin { .. } => None,
-            Self::Move(step) => Some(step),
-        }
-    }
-}
-
-/// A directory that moves from `ingest/` to `layers/`.
-pub(crate) struct Move {
-    pub(crate) id: LayerId,
-    pub(crate) number: u64,
-    pub(crate) layer: Arc<UnpackedLayer>,
-    pub(crate) diff_id: Digest,
-    /// Set when its directories depend on what is below.
-    pub(crate) chain_id: Option<Digest>,
-    /// A record of the same layer whose directory is gone.
-    pub(crate) replaces: Option<LayerId>,
-}
 
 /// One layer of the image, on its way from source to step.
 struct Wanted<'a> {
@@ -82,12 +39,7 @@ impl Wanted<'_> {
     }
 }
 
-/// Whether the layer has no entry for its root, which comes first of its implicit directories.
-pub(crate) fn has_implicit_root(layer: &UnpackedLayer) -> bool {
-    layer.outcome.implicit_dirs.first().is_some_and(Vec::is_empty)
-}
-
-impl Inner {
+impl Images {
     /// Decides for each layer, lowest first.
     pub(crate) fn plan(
         self: &Arc<Self>,
@@ -119,9 +71,9 @@ impl Inner {
         next_layer: &mut u64,
     ) -> Result<Step, CommitError> {
         let entry = {
-            let mut leases = self.lease_table();
-            let entry = self.db.read(|records| Ok::<_, StoreError>(records.layer(id)?))?;
-            let there = |entry: &LayerEntry| entry.diff_id == *wanted.diff_id && self.has_layer(id);
+            let mut leases = self.maintenance.lease_table();
+            let entry = self.catalog.db.read(|records| Ok::<_, StoreError>(records.layer(id)?))?;
+            let there = |entry: &LayerEntry| entry.diff_id == *wanted.diff_id && self.layers.has_layer(id);
             let entry = entry.filter(there).ok_or_else(|| wanted.taken())?;
             wanted.lease.hold(&mut leases, id);
             entry
@@ -132,7 +84,7 @@ impl Inner {
         if let Some(step) = self.use_found(wanted)? {
             return Ok(step);
         }
-        let copy = self.copy_layer(wanted, self.layout.open_layer(id), entry.shape)?;
+        let copy = self.copy_layer(wanted, self.catalog.disk.layout.open_layer(id), entry.shape)?;
         self.plan_private(wanted, &copy, next_layer)
     }
 
@@ -142,7 +94,7 @@ impl Inner {
         layer: &Arc<UnpackedLayer>,
         next_layer: &mut u64,
     ) -> Result<Step, CommitError> {
-        if !Arc::ptr_eq(&layer.inner, self) {
+        if !Arc::ptr_eq(&layer.ingests, &self.ingests) {
             // Another store's.
             return Err(wanted.taken());
         }
@@ -162,10 +114,10 @@ impl Inner {
                 if free && (patched_for.is_none() || patched_for == chain_id) {
                     return self.plan_private(wanted, layer, next_layer);
                 }
-                layout::open_directory(&self.layout.ingest, &number.to_string())
+                layout::open_directory(&self.catalog.disk.layout.ingest, &number.to_string())
             }
             // For another stack.
-            Place::Committed(id) => self.layout.open_layer(id),
+            Place::Committed(id) => self.catalog.disk.layout.open_layer(id),
             Place::Lost => return Err(wanted.taken()),
         };
         let copy = self.copy_layer(wanted, directory, layer.shape)?;
@@ -181,7 +133,7 @@ impl Inner {
     ) -> Result<Step, CommitError> {
         let Place::Private { number, .. } = layer.place() else { return Err(wanted.taken()) };
         let chain_id = self.dependence(layer, wanted)?;
-        let replaces = self.db.read(|records| {
+        let replaces = self.catalog.db.read(|records| {
             Ok::<_, StoreError>(match &chain_id {
                 Some(chain_id) => records.layer_by_chain_id(chain_id)?,
                 None => records.layer_by_diff_id(wanted.diff_id)?,
@@ -203,15 +155,17 @@ impl Inner {
             Ok(directory) => directory,
             // One that is gone meanwhile cannot be copied from.
             Err(error) if is_of_the_medium(&error) => return Err(wanted.taken()),
-            Err(error) => return Err(StoreError::io("open a layer in", &self.layout.path, error).into()),
+            Err(error) => return Err(StoreError::io("open a layer in", &self.catalog.disk.layout.path, error).into()),
         };
-        self.copy_of(&directory, shape, self.shape, wanted.diff_id, &|| false)?.ok_or_else(|| wanted.taken())
+        self.ingests
+            .copy_of(&directory, shape, self.ingests.shape, wanted.diff_id, &|| false)?
+            .ok_or_else(|| wanted.taken())
     }
 
     /// A layer that has become known since the caller looked.
     fn use_found(&self, wanted: &Wanted<'_>) -> Result<Option<Step>, StoreError> {
-        let mut leases = self.lease_table();
-        let found = self.db.read(|records| self.usable_layer(records, wanted.diff_id, wanted.chain))?;
+        let mut leases = self.maintenance.lease_table();
+        let found = self.catalog.db.read(|records| self.layers.usable_layer(records, wanted.diff_id, wanted.chain))?;
         let Some((id, entry)) = found else { return Ok(None) };
         if !self.fits(wanted, &entry)? {
             return Ok(None);
@@ -258,7 +212,9 @@ impl Inner {
         let failed = |source| StoreError::io("look at", self.step_path(step), source);
         match step.shape().find(directory.as_fd(), b"").map_err(failed)? {
             Found::Here(mut attributes) => {
-                if let Some(deferred) = step.shape().deferred(directory.as_fd(), self.privileged).map_err(failed)? {
+                if let Some(deferred) =
+                    step.shape().deferred(directory.as_fd(), self.layers.privileged).map_err(failed)?
+                {
                     deferred.complete(b"", &mut attributes);
                 }
                 Ok(attributes.is_plain(0, 0))
@@ -269,7 +225,7 @@ impl Inner {
 
     /// Step 1. Lower layers first, since an upper one may take from them what they have just got.
     pub(crate) fn patch_implicit(&self, steps: &[Step]) -> Result<(), StoreError> {
-        let mut open = Opened { inner: self, steps, directories: BTreeMap::new() };
+        let mut open = Opened { images: self, steps, directories: BTreeMap::new() };
         for (at, step) in steps.iter().enumerate() {
             let Step::Move(Move { layer, chain_id: Some(chain_id), .. }) = step else { continue };
             let own = self.open_step(step)?;
@@ -277,7 +233,7 @@ impl Inner {
             let below = RefCell::new(&mut open);
             let below = |path: &[u8]| below.borrow_mut().below(at, path);
             let (bytes, inodes) =
-                layer.shape.patch(own.as_fd(), &layer.outcome.implicit_dirs, &below, self.privileged).map_err(
+                layer.shape.patch(own.as_fd(), &layer.outcome.implicit_dirs, &below, self.layers.privileged).map_err(
                     |source| StoreError::io("set the attributes of directories in", self.step_path(step), source),
                 )?;
             layer.grow(bytes, inodes);
@@ -288,9 +244,10 @@ impl Inner {
     /// When everything is written and has its place: what new layers take.
     pub(crate) fn measure(&self, moves: &[&Move]) -> Result<(), StoreError> {
         for Move { layer, id, .. } in moves {
-            let failed =
-                |operation| move |source: io::Error| StoreError::io(operation, self.layout.layer_path(*id), source);
-            let directory = self.layout.open_layer(*id).map_err(failed("open"))?;
+            let failed = |operation| {
+                move |source: io::Error| StoreError::io(operation, self.catalog.disk.layout.layer_path(*id), source)
+            };
+            let directory = self.catalog.disk.layout.open_layer(*id).map_err(failed("open"))?;
             layer.measure(directory.as_fd()).map_err(failed("look at"))?;
         }
         Ok(())
@@ -298,17 +255,19 @@ impl Inner {
 
     fn step_path(&self, step: &Step) -> std::path::PathBuf {
         match step {
-            Step::Use(id, _) => self.layout.layer_path(*id),
-            Step::Move(Move { number, .. }) | Step::Twin { number, .. } => self.layout.ingest_path(*number),
+            Step::Use(id, _) => self.catalog.disk.layout.layer_path(*id),
+            Step::Move(Move { number, .. }) | Step::Twin { number, .. } => {
+                self.catalog.disk.layout.ingest_path(*number)
+            }
         }
     }
 
     /// The layer's own directory.
     fn open_step(&self, step: &Step) -> Result<OwnedFd, StoreError> {
         let directory = match step {
-            Step::Use(id, _) => self.layout.open_layer(*id),
+            Step::Use(id, _) => self.catalog.disk.layout.open_layer(*id),
             Step::Move(Move { number, .. }) | Step::Twin { number, .. } => {
-                layout::open_directory(&self.layout.ingest, &number.to_string())
+                layout::open_directory(&self.catalog.disk.layout.ingest, &number.to_string())
             }
         };
         directory.map_err(|source| StoreError::io("open", self.step_path(step), source))
@@ -317,7 +276,7 @@ impl Inner {
 
 /// The layers of a stack, opened when they are first looked into, and not too many at a time.
 struct Opened<'a> {
-    inner: &'a Inner,
+    images: &'a Images,
     steps: &'a [Step],
     directories: BTreeMap<usize, (OwnedFd, Option<Deferred>)>,
 }
@@ -332,8 +291,8 @@ impl Opened<'_> {
                 if self.directories.len() >= Self::MOST {
                     self.directories.clear();
                 }
-                let directory = self.inner.open_step(step).map_err(|error| error.as_io())?;
-                let deferred = step.shape().deferred(directory.as_fd(), self.inner.privileged)?;
+                let directory = self.images.open_step(step).map_err(|error| error.as_io())?;
+                let deferred = step.shape().deferred(directory.as_fd(), self.images.layers.privileged)?;
                 self.directories.insert(lower, (directory, deferred));
             }
             let (directory, deferred) = &self.directories[&lower];

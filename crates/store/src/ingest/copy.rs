@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use oci::{Digest, Hasher};
 
+use crate::disk::layer::Shape;
 use crate::error::StoreError;
 use crate::ingest::layer::UnpackedLayer;
-use crate::layers::shape::Shape;
+use crate::ingest::part::Ingests;
 use crate::recipe::{self, RecipeError};
-use crate::store::open::Inner;
 use crate::unpack::UnpackError;
 
-impl Inner {
+impl Ingests {
     /// Unpacks the layer in this directory, which has the shape `from`, once more. `None` when its stream cannot be built
     /// again as it was: then it has to come from where it came.
     pub(crate) fn copy_of(
@@ -28,12 +28,13 @@ impl Inner {
     ) -> Result<Option<Arc<UnpackedLayer>>, StoreError> {
         let ingest = self.new_layer(to)?;
         let (reader, mut writer) =
-            io::pipe().map_err(|source| StoreError::io("open a pipe for", &self.layout.path, source))?;
+            io::pipe().map_err(|source| StoreError::io("open a pipe for", &self.catalog.disk.layout.path, source))?;
         let (rebuilt, unpacked, got) = std::thread::scope(|scope| {
             let rebuild = move || from.rebuild(directory.as_fd(), &mut writer);
             let rebuilding = std::thread::Builder::new().name("store-rebuild".into()).spawn_scoped(scope, rebuild);
-            let rebuilding = rebuilding
-                .map_err(|source| StoreError::io("start a thread to copy a layer of", &self.layout.path, source))?;
+            let rebuilding = rebuilding.map_err(|source| {
+                StoreError::io("start a thread to copy a layer of", &self.catalog.disk.layout.path, source)
+            })?;
             let tar = Hashing { reader, hasher: diff_id.algorithm().hasher() };
             let mut tar = BufReader::with_capacity(recipe::BUFFER, tar);
             let unpacked = ingest.unpack(&mut tar, cancelled);

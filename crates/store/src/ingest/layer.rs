@@ -1,163 +1,45 @@
 //! Layers in the making: a private directory under `ingest/`, unpacked into, and handed to a commit. What is dropped
 //! before a commit took it is deleted. Knows nothing of images; [`crate::images::commit`] moves the directory.
 
-use parking_lot::{Mutex, MutexGuard};
-use std::ffi::CString;
 use std::fmt;
-use std::fs::File;
 use std::io::{self, BufRead};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use oci::Digest;
-use rustix::fs::{AtFlags, Mode, OFlags};
-use rustix::io::Errno;
+use parking_lot::{Mutex, MutexGuard};
+use rustix::fs::Mode;
 
-use crate::content::unfinished;
+use crate::content::private::Private;
 use crate::disk::confine::confined;
+use crate::disk::flush::NO_SYNC_FAILED;
+use crate::disk::layer::{LayerId, Shape};
 use crate::disk::layout;
-use crate::disk::remove_tree;
 use crate::error::StoreError;
-use crate::layers::shape::Shape;
+use crate::ingest::part::Ingests;
 use crate::maintenance::lease::Lease;
-use crate::records::entries::{LayerId, LayerStats};
-use crate::store::open::{Durability, Inner, Sharing, Store};
+use crate::options::{Durability, Sharing};
+use crate::records::entries::LayerStats;
 use crate::unpack::{UnpackError, UnpackOptions, UnpackOutcome};
 
-impl Store {
-    /// A private directory for one layer. It vanishes with the value.
-    ///
-    /// # Errors
-    /// The directory could not be made.
-    pub fn new_layer(&self, lease: &Lease) -> Result<LayerIngest, StoreError> {
-        // The lease says that a pull is going on; a layer that is not yet in the store needs no protection.
-        let _ = lease;
-        self.inner.tidy_up();
-        self.inner.db.check_ground()?;
-        self.inner.new_layer(self.inner.shape)
-    }
-
-    /// An empty file in the store that has no name: it is gone when it is closed.
-    ///
-    /// # Errors
-    /// The file could not be made.
-    pub fn unnamed_file(&self) -> Result<File, StoreError> {
-        let (private, layout) = (self.inner.private(), &self.inner.layout);
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = rustix::fs::openat(&layout.ingest, private.name(), flags, Mode::RUSR | Mode::WUSR);
-        // With the private place its name goes.
-        file.map(File::from).map_err(|error| {
-            StoreError::io("create a file", layout.ingest_path(private.number), io::Error::from(error))
-        })
-    }
-}
-
-impl Inner {
+impl Ingests {
     pub(crate) fn new_layer(self: &Arc<Self>, shape: Shape) -> Result<LayerIngest, StoreError> {
-        let since = self.failed_syncs.load(Ordering::Acquire);
-        let private = self.private();
-        let (path, name) = (self.layout.ingest_path(private.number), private.name());
+        let since = self.catalog.disk.failed_syncs.load(Ordering::Acquire);
+        let private = self.content.private();
+        let (path, name) = (self.catalog.disk.layout.ingest_path(private.number), private.name());
         let failed = |source: io::Error| StoreError::io("create the layer directory", &path, source);
-        rustix::fs::mkdirat(&self.layout.ingest, name.as_str(), Mode::RWXU).map_err(|e| failed(e.into()))?;
-        let directory = layout::open_directory(&self.layout.ingest, &name).map_err(failed)?;
+        rustix::fs::mkdirat(&self.catalog.disk.layout.ingest, name.as_str(), Mode::RWXU)
+            .map_err(|e| failed(e.into()))?;
+        let directory = layout::open_directory(&self.catalog.disk.layout.ingest, &name).map_err(failed)?;
         shape.begin(&directory).map_err(failed)?;
-        Ok(LayerIngest { private, directory, shape, since, blob: None })
-    }
-
-    /// A name under `ingest/` that nobody else has. There is nothing yet.
-    pub(crate) fn private(self: &Arc<Self>) -> Private {
-        let number = self.next_ingest.fetch_add(1, Ordering::Relaxed);
-        // Before it is there, so that it is never taken for a left-over.
-        self.note_busy(&number.to_string(), true);
-        Private { inner: Arc::clone(self), number, beside: None, stays: false }
-    }
-
-    /// Notes that somebody works with this name under `ingest/`, or does so no more. What begins with it and a dot goes with it.
-    pub(crate) fn note_busy(&self, name: &str, busy: bool) {
-        let mut names = self.busy.lock();
-        if busy {
-            names.insert(name.to_owned());
-        } else {
-            names.remove(name);
-        }
-    }
-}
-
-/// A directory or a file under `ingest/` that is deleted when this goes.
-pub(crate) struct Private {
-    inner: Arc<Inner>,
-    pub(crate) number: u64,
-    /// How the name of the file ends that lies beside it, if one does.
-    beside: Option<&'static str>,
-    stays: bool,
-}
-
-impl Private {
-    /// What was left under this number, with the file beside it.
-    pub(crate) fn again(inner: &Arc<Inner>, number: u64, beside: &'static str) -> Self {
-        Self { inner: Arc::clone(inner), number, beside: Some(beside), stays: false }
-    }
-
-    pub(crate) fn inner(&self) -> Arc<Inner> {
-        Arc::clone(&self.inner)
-    }
-
-    pub(crate) fn beside(&self) -> Option<&'static str> {
-        self.beside
-    }
-
-    /// Notes that a file lies beside it, which goes first when it goes.
-    pub(crate) fn note_beside(&mut self, beside: &'static str) {
-        self.beside = Some(beside);
-    }
-
-    /// Nobody has it any more, and it stays.
-    pub(crate) fn leave(mut self) -> u64 {
-        self.stays = true;
-        self.number
-    }
-
-    /// Deletes the file beside it: what is there is no longer what that file says.
-    fn forget_beside(&mut self) {
-        let Some(beside) = self.beside.take() else { return };
-        let name = unfinished::beside_name(self.number, beside);
-        match rustix::fs::unlinkat(&self.inner.layout.ingest, name.as_str(), AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(error) => {
-                tracing::warn!(%error, name, "what says what a pull had to itself stays until the next start")
-            }
-        }
-    }
-
-    pub(crate) fn name(&self) -> String {
-        self.number.to_string()
-    }
-
-    /// An error of something that was done with it.
-    pub(crate) fn failed(&self, operation: &'static str, source: io::Error) -> StoreError {
-        StoreError::io(operation, self.inner.layout.ingest_path(self.number), source)
-    }
-}
-
-impl Drop for Private {
-    fn drop(&mut self) {
-        if self.stays {
-            return;
-        }
-        self.forget_beside();
-        let text = self.number.to_string();
-        let name = CString::new(text.as_str()).expect("digits have no zero byte");
-        if let Err(error) = remove_tree::remove_tree(self.inner.layout.ingest.as_fd(), &name) {
-            tracing::warn!(%error, number = self.number, "what a pull had to itself stays for a while");
-            self.inner.note_untidy();
-        }
-        self.inner.note_busy(&text, false);
+        Ok(LayerIngest { ingests: Arc::clone(self), private, directory, shape, since, blob: None })
     }
 }
 
 /// A layer that is about to be unpacked.
 pub struct LayerIngest {
+    ingests: Arc<Ingests>,
     private: Private,
     directory: OwnedFd,
     shape: Shape,
@@ -208,21 +90,21 @@ impl LayerIngest {
         cancelled: &(dyn Fn() -> bool + Sync),
         hollow: bool,
     ) -> Result<UnpackedLayer, UnpackError> {
-        let inner = Arc::clone(&self.private.inner);
-        let durable = inner.durability == Durability::Full && !hollow;
+        let ingests = self.ingests;
+        let durable = ingests.catalog.durability == Durability::Full && !hollow;
         let (shape, directory) = (self.shape, self.directory.as_fd());
-        let mut limits = inner.limits.clone();
+        let mut limits = ingests.limits.clone();
         if let Some((bytes, entries)) = self.blob.filter(|(_, entries)| *entries < limits.entries) {
             (limits.entries, limits.compressed) = (entries, Some(bytes));
         }
         let apply = || {
-            let written = |bytes: u64| inner.flusher.note(&inner.layout.root, bytes);
+            let written = |bytes: u64| ingests.catalog.disk.flusher.note(&ingests.catalog.disk.layout.root, bytes);
             let write_back = durable.then_some(&written as &dyn Fn(u64));
             let options =
-                UnpackOptions { limits: &limits, privileged: inner.privileged, cancelled, write_back, hollow };
+                UnpackOptions { limits: &limits, privileged: ingests.layers.privileged, cancelled, write_back, hollow };
             shape.apply(tar, directory, &options)
         };
-        let applied = confined(directory, inner.layout.root.as_fd(), apply);
+        let applied = confined(directory, ingests.catalog.disk.layout.root.as_fd(), apply);
         let (outcome, mut stats) = applied.map_err(|source| UnpackError::Io {
             operation: "starting a thread for",
             path: "the layer".into(),
@@ -230,10 +112,10 @@ impl LayerIngest {
         })??;
         let mut shares = false;
         let mut apart = 0;
-        if inner.sharing != Sharing::Off && !hollow {
+        if ingests.sharing != Sharing::Off && !hollow {
             let saved = match shape {
-                Shape::Dir => inner.share_files(self.directory.as_fd(), cancelled)?,
-                Shape::Erofs => inner.share_image(self.directory.as_fd(), cancelled)?,
+                Shape::Dir => ingests.share_files(self.directory.as_fd(), cancelled)?,
+                Shape::Erofs => ingests.share_image(self.directory.as_fd(), cancelled)?,
             };
             apart = saved.bytes;
             shares = saved.bytes > 0 || saved.devices > 0;
@@ -241,7 +123,7 @@ impl LayerIngest {
             stats.inodes = (stats.inodes + 1).saturating_sub(saved.inodes);
         }
         Ok(UnpackedLayer {
-            inner,
+            ingests,
             outcome,
             stats: Mutex::new(stats),
             shape,
@@ -254,13 +136,10 @@ impl LayerIngest {
     }
 }
 
-/// How many syncs have failed when none has.
-pub(crate) const NO_SYNC_FAILED: u64 = 0;
-
 /// An unpacked layer that no image has yet. Pulls that want the same layer share it. It is deleted when it goes, unless
 /// a commit took it: let it go on a thread that may block.
 pub struct UnpackedLayer {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) ingests: Arc<Ingests>,
     pub(crate) outcome: UnpackOutcome,
     pub(crate) shape: Shape,
     /// How many syncs had failed when it was begun.
@@ -297,14 +176,14 @@ pub(crate) enum Place {
 impl UnpackedLayer {
     /// One that was left by an earlier pull, in a store of which no sync has failed yet.
     pub(crate) fn again(
-        inner: &Arc<Inner>,
+        ingests: &Arc<Ingests>,
         private: Private,
         outcome: UnpackOutcome,
         stats: LayerStats,
         shape: Shape,
     ) -> Self {
         Self {
-            inner: Arc::clone(inner),
+            ingests: Arc::clone(ingests),
             outcome,
             stats: Mutex::new(stats),
             shape,
@@ -346,7 +225,7 @@ impl UnpackedLayer {
     pub(crate) fn measure(&self, directory: BorrowedFd<'_>) -> io::Result<()> {
         // Files of other layers in a tree were taken off by what was counted for each. And what is not written yet takes what was
         // counted, as far as anybody knows.
-        let is_written = self.inner.durability == Durability::Full || self.is_left;
+        let is_written = self.ingests.catalog.durability == Durability::Full || self.is_left;
         if self.shape.is_dir() && (self.shares || !is_written) {
             return Ok(());
         }
@@ -367,7 +246,9 @@ impl UnpackedLayer {
     pub(crate) fn place(&self) -> Place {
         match &*self.lock() {
             // The kernel takes for written what it could not write: nobody knows whether that was of this layer.
-            State::Private(..) if self.since != self.inner.failed_syncs.load(Ordering::Acquire) => Place::Lost,
+            State::Private(..) if self.since != self.ingests.catalog.disk.failed_syncs.load(Ordering::Acquire) => {
+                Place::Lost
+            }
             State::Private(private, patched_for) => {
                 Place::Private { number: private.number, patched_for: patched_for.clone() }
             }

@@ -2,5 +2,7 @@
 
 pub(crate) mod copy;
 pub(crate) mod layer;
+pub(crate) mod part;
 pub(crate) mod share;
+pub(crate) mod verify;
 pub(crate) mod whole;

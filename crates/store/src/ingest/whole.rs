@@ -4,52 +4,32 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::sync::Arc;
 
 use oci::Digest;
 use rustix::fs::AtFlags;
-use serde::{Deserialize, Serialize};
 
-use crate::content::unfinished::{LAYER, Left, NEW, What, beside_name, read_small};
+use crate::content::left::{self, LayerNote, What};
+use crate::content::private::{LAYER, NEW, Private, beside_name};
 use crate::disk::layout;
 use crate::error::StoreError;
-use crate::ingest::layer::{Private, UnpackedLayer};
-use crate::layers::shape::{Found, Shape};
+use crate::ingest::layer::UnpackedLayer;
+use crate::ingest::part::Ingests;
 use crate::records::entries::LayerStats;
-use crate::store::open::Store;
-
-/// A record has no more bytes.
-const MOST_BYTES: u64 = 16 << 10;
-
-/// What lies beside the directory.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Record {
-    pub(crate) blob: Digest,
-    pub(crate) size: u64,
-    pub(crate) diff_id: Digest,
-    pub(crate) shape: Shape,
-    pub(crate) stats: LayerStats,
-    /// Of the directory: it is the same wherever a commit has moved it.
-    #[serde(default)]
-    pub(crate) inode: u64,
-    /// Where the blob came from, in the words of the image service. Records of earlier versions do not say.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub(crate) origin: String,
-}
+use crate::unpack::Found;
 
 /// A layer that was left, which nobody else has now. It is deleted with the value.
 pub struct WholeLayer {
-    store: Store,
+    ingests: Arc<Ingests>,
     private: Private,
-    record: Record,
+    record: LayerNote,
 }
 
-impl Store {
+impl Ingests {
     /// The layer that was made from this blob, if one was left with a diff id of this algorithm, and `may` says yes to
     /// its origin.
-    #[must_use]
-    pub fn take_left_layer(
-        &self,
+    pub(crate) fn take_left_layer(
+        self: &Arc<Self>,
         blob: &Digest,
         size: u64,
         algorithm: oci::Algorithm,
@@ -66,8 +46,8 @@ impl Store {
             }
             _ => None,
         };
-        let (private, record) = self.inner.take_left(fits)?;
-        Some(WholeLayer { store: self.clone(), private, record })
+        let (private, record) = self.content.take_left(fits)?;
+        Some(WholeLayer { ingests: Arc::clone(self), private, record })
     }
 }
 
@@ -84,19 +64,18 @@ impl WholeLayer {
     /// # Errors
     /// The disk refused something.
     pub fn verify(self, cancelled: &(dyn Fn() -> bool + Sync)) -> Result<Option<(UnpackedLayer, Digest)>, StoreError> {
-        let Self { store, private, record } = self;
-        let inner = &store.inner;
-        let Record { diff_id, shape, stats, .. } = &record;
+        let Self { ingests, private, record } = self;
+        let LayerNote { diff_id, shape, stats, .. } = &record;
         // What reads well may only be in memory.
-        if inner.has_failed_to_write() {
+        if ingests.catalog.disk.has_failed_to_write() {
             return Ok(None);
         }
-        let directory = match layout::open_directory(&inner.layout.ingest, &private.name()) {
+        let directory = match layout::open_directory(&ingests.catalog.disk.layout.ingest, &private.name()) {
             Ok(directory) => directory,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(private.failed("open", error)),
         };
-        let copy = match inner.compare_with_own_stream(&directory, diff_id, *shape, cancelled) {
+        let copy = match ingests.compare_with_own_stream(&directory, diff_id, *shape, cancelled) {
             Ok(Some(copy)) => copy,
             Ok(None) => {
                 put_back(private)?;
@@ -109,7 +88,7 @@ impl WholeLayer {
         };
         // A commit may have begun to change directories for its stack, and the note of it been lost with the power.
         let failed = |error| private.failed("look at", error);
-        let deferred = shape.deferred(directory.as_fd(), inner.privileged).map_err(failed)?;
+        let deferred = shape.deferred(directory.as_fd(), ingests.layers.privileged).map_err(failed)?;
         for path in &copy.outcome.implicit_dirs {
             let mut found = shape.find(directory.as_fd(), path).map_err(failed)?;
             if let (Found::Here(attributes), Some(deferred)) = (&mut found, &deferred) {
@@ -122,7 +101,7 @@ impl WholeLayer {
         }
         let stats = LayerStats { disk_bytes: stats.disk_bytes, inodes: stats.inodes, ..copy.stats() };
         let (outcome, shape, diff_id) = (copy.outcome.clone(), *shape, diff_id.clone());
-        Ok(Some((UnpackedLayer::again(inner, private, outcome, stats, shape), diff_id)))
+        Ok(Some((UnpackedLayer::again(&ingests, private, outcome, stats, shape), diff_id)))
     }
 }
 
@@ -135,14 +114,22 @@ impl UnpackedLayer {
     /// The record could not be written. The layer is as good as before.
     pub fn note_whole(&self, blob: &Digest, size: u64, diff_id: &Digest, origin: &str) -> Result<(), StoreError> {
         let stats = self.stats();
-        if self.inner.unfinished_since.is_none() || self.shares || !stats.exact || self.inner.has_failed_to_write() {
+        if self.ingests.content.unfinished_since.is_none()
+            || self.shares
+            || !stats.exact
+            || self.ingests.catalog.disk.has_failed_to_write()
+        {
             return Ok(());
         }
         let (blob, diff_id, origin) = (blob.clone(), diff_id.clone(), origin.to_owned());
         self.with_unpatched(|private| {
-            let inode = rustix::fs::statat(&private.inner().layout.ingest, private.name(), AtFlags::SYMLINK_NOFOLLOW);
+            let inode = rustix::fs::statat(
+                &private.content().catalog.disk.layout.ingest,
+                private.name(),
+                AtFlags::SYMLINK_NOFOLLOW,
+            );
             let inode = inode.map_err(|error| private.failed("look at", error.into()))?.st_ino;
-            write(private, &Record { blob, size, diff_id, shape: self.shape, stats, inode, origin })?;
+            write(private, &LayerNote { blob, size, diff_id, shape: self.shape, stats, inode, origin })?;
             private.note_beside(LAYER);
             Ok(())
         })
@@ -160,28 +147,16 @@ impl UnpackedLayer {
 
 /// Leaves it for another time.
 fn put_back(private: Private) -> Result<(), StoreError> {
-    let inner = private.inner();
-    let directory = inner.layout.path.join(layout::INGEST);
-    let left = find(&directory, private.number).map_err(|error| private.failed("look at", error))?;
-    inner.leave(private, left);
+    let content = private.content();
+    let directory = content.catalog.disk.layout.path.join(layout::INGEST);
+    let left = left::find_layer(&directory, private.number).map_err(|error| private.failed("look at", error))?;
+    content.leave(private, left);
     Ok(())
 }
 
-fn write(private: &Private, record: &Record) -> Result<(), StoreError> {
+fn write(private: &Private, record: &LayerNote) -> Result<(), StoreError> {
     let text = serde_json::to_vec(record).expect("plain values become JSON");
     let (name, new) = (beside_name(private.number, LAYER), beside_name(private.number, NEW));
-    let ingest = &private.inner().layout.ingest;
+    let ingest = &private.content().catalog.disk.layout.ingest;
     layout::write_whole(ingest, &name, &new, &text).map_err(|error| private.failed("write the record of", error))
-}
-
-pub(crate) fn parse(bytes: &[u8]) -> io::Result<Record> {
-    Ok(serde_json::from_slice(bytes)?)
-}
-
-/// Reads the record of a directory under `ingest/`.
-pub(crate) fn find(directory: &Path, number: u64) -> io::Result<Left> {
-    let (bytes, at) = read_small(directory, &beside_name(number, LAYER), MOST_BYTES)?;
-    let record = parse(&bytes)?;
-    let (bytes, inodes) = (record.stats.disk_bytes, record.stats.inodes.saturating_add(1));
-    Ok(Left { what: What::Layer(record), bytes, inodes, at })
 }

@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 use rustix::io::Errno;
 
 use super::{Compared, NotCompared};
-use crate::layers::shape::Shape;
+use crate::disk::layer::Shape;
 use crate::tar::build::Tar;
 use crate::unpack::tests::support::Layer;
 

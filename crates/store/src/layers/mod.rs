@@ -2,5 +2,7 @@
 
 pub(crate) mod compare;
 pub(crate) mod compare_erofs;
+pub(crate) mod file_list;
 pub(crate) mod lookup;
+pub(crate) mod part;
 pub(crate) mod shape;

@@ -1,54 +1,30 @@
 //! Leases: what a pull relies on stays, even when an image that has it is removed meanwhile. They live in memory, since
 //! one process has the store; a layer that only a lease kept is swept when the lease ends, or at the next open.
 
-use parking_lot::{Mutex, MutexGuard};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::records::entries::LayerId;
-use crate::store::open::Inner;
+use oci::Digest;
+use parking_lot::Mutex;
 
-/// Who holds which layer.
-#[derive(Debug, Default)]
-pub(crate) struct LeaseTable {
-    held: HashMap<LayerId, usize>,
-    /// Layers that no image has any more and that a lease keeps.
-    pub(crate) orphans: BTreeSet<LayerId>,
-}
-
-impl LeaseTable {
-    pub(crate) fn holds(&self, id: LayerId) -> bool {
-        self.held.contains_key(&id)
-    }
-
-    fn add(&mut self, id: LayerId) {
-        *self.held.entry(id).or_default() += 1;
-    }
-
-    /// Says whether the layer is now nobody's.
-    fn release(&mut self, id: LayerId) -> bool {
-        if let Some(count) = self.held.get_mut(&id) {
-            *count -= 1;
-            if *count == 0 {
-                self.held.remove(&id);
-            }
-        }
-        !self.holds(id) && self.orphans.contains(&id)
-    }
-}
+use crate::disk::layer::LayerId;
+use crate::error::StoreError;
+use crate::maintenance::lease_table::LeaseTable;
+use crate::maintenance::part::Maintenance;
+use crate::records::entries::Layer;
 
 /// Protects the layers that were found through it, until it is dropped. Dropping it can delete files, when an image was
 /// removed meanwhile: let it go on a thread that may block.
 #[derive(Debug)]
 pub struct Lease {
-    inner: Arc<Inner>,
+    maintenance: Arc<Maintenance>,
     /// The layers, each once.
     layers: Mutex<BTreeSet<LayerId>>,
 }
 
 impl Lease {
-    pub(crate) fn new(inner: Arc<Inner>) -> Self {
-        Self { inner, layers: Mutex::new(BTreeSet::new()) }
+    pub(crate) fn new(maintenance: Arc<Maintenance>) -> Self {
+        Self { maintenance, layers: Mutex::new(BTreeSet::new()) }
     }
 
     /// Adds a layer. The caller holds the lease table, and has looked up the layer since it took it, so that nobody can
@@ -68,7 +44,7 @@ impl Drop for Lease {
         }
         let mut free = Vec::new();
         {
-            let mut table = self.inner.lease_table();
+            let mut table = self.maintenance.lease_table();
             for id in layers {
                 if table.release(id) {
                     free.push(id);
@@ -78,16 +54,25 @@ impl Drop for Lease {
         if free.is_empty() {
             return;
         }
-        if let Err(error) = self.inner.sweep_layers(&free) {
+        if let Err(error) = self.maintenance.sweep_layers(&free) {
             tracing::warn!(%error, "layers that nobody has could not be swept; the next start does it");
         }
     }
 }
 
-impl Inner {
-    /// The table. Held while a layer is looked up and leased, and while a removal decides and commits: in between,
-    /// nobody else can do either.
-    pub(crate) fn lease_table(&self) -> MutexGuard<'_, LeaseTable> {
-        self.leases.lock()
+impl Maintenance {
+    /// The layer with this diff id, as it is on top of the stack `chain_id` (which ends with it); leased when found. A
+    /// layer whose directory is gone counts as absent: the next commit replaces it.
+    pub(crate) fn find_layer(
+        &self,
+        lease: &Lease,
+        diff_id: &Digest,
+        chain_id: &Digest,
+    ) -> Result<Option<Layer>, StoreError> {
+        let mut leases = self.lease_table();
+        let found = self.catalog.db.read(|records| self.layers.usable_layer(records, diff_id, chain_id))?;
+        let Some((id, entry)) = found else { return Ok(None) };
+        lease.hold(&mut leases, id);
+        Ok(Some(entry.layer(id)))
     }
 }

@@ -7,9 +7,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use super::bench::{Bench, EVERYTHING, KERNELS, mkfs};
 use super::*;
-use crate::layers::shape::Shape;
-use crate::records::entries::LayerId;
+use crate::disk::layer::LayerId;
+use crate::disk::layer::Shape;
 use crate::view::Stack;
+use oci::Digest;
 
 /// Layers as they lie in a store, lowest first.
 struct Layers {

@@ -11,30 +11,29 @@ mod image_file;
 mod loop_device;
 mod merged;
 mod mountinfo;
+pub(crate) mod mounts;
 mod overlay;
 pub(crate) mod points;
 pub(crate) mod probe;
 
-use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use oci::Digest;
+use image_file::ImageFailure;
+use mountinfo::Mount;
+use overlay::{Failure, Layer, Overlay};
+use points::Points;
 use rustix::fs::{AtFlags, CWD, Mode};
 use rustix::mount::UnmountFlags;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::disk::layout::EMPTY;
+use crate::disk::privilege::is_privileged;
 use crate::error::StoreError;
 use crate::layers::shape::Lower;
-use crate::records::db::{Records, RecordsMut};
-use crate::records::entries::{ImageRecord, LayerId, MountEntry};
-use crate::store::open::{Inner, Store, is_privileged};
 use crate::view::Stack;
-use image_file::ImageFailure;
-use mountinfo::Mount;
-use overlay::{Failure, Layer, Overlay};
-use points::Points;
+
+pub use mounts::ImageMount;
 
 /// From so many layers on it pays to compose one image of them (docs/layers.md has the figures).
 const MANY: usize = 60;
@@ -117,17 +116,6 @@ pub enum MountError {
     Store(#[from] StoreError),
 }
 
-/// A mounted image.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ImageMount {
-    /// Where.
-    pub target: PathBuf,
-    /// Which image.
-    pub image: Digest,
-    /// Whether it can be written to.
-    pub writable: bool,
-}
-
 /// What the mounter makes use of: everything, but in tests of what other kernels lack.
 #[derive(Clone, Copy, Debug)]
 struct Ways {
@@ -185,118 +173,6 @@ pub fn unmount(target: &Path) -> Result<(), MountError> {
             fuse::unmount(&target).map_err(|source| refused(Failure { operation: "unmount", source }, &target))
         }
         Err(error) => Err(refused(Failure { operation: "unmount", source: error.into() }, &target)),
-    }
-}
-
-impl Store {
-    /// Mounts an image, and keeps it from being removed while it is mounted.
-    ///
-    /// # Errors
-    /// See [`MountError`].
-    pub fn mount_image(&self, image: &ImageRecord, target: &Path, writable: Option<&Path>) -> Result<(), MountError> {
-        let target = absolute(target)?;
-        let _mounting = self.inner.mounting.lock();
-        if mountinfo::topmost(&read_mounts()?, &target).is_some_and(Mount::is_ours) {
-            return Err(MountError::AlreadyMounted { target });
-        }
-        let layers = self.image_layers(image)?;
-        let stack = Stack::of(image.id.clone(), &layers, self.inner.privileged);
-        let layers = self.inner.lower_layers(&layers);
-        let points = Points::of(&self.inner.layout.path);
-        self.inner.sweep_points();
-        // Written down first: a mount that nobody knows of could lose its layers.
-        self.inner.db.write(|transaction| {
-            let entry = transaction.image(&image.id)?.ok_or_else(|| StoreError::NotFound(image.id.clone()))?;
-            let entry = MountEntry { image: image.id.clone(), layers: entry.layers, writable: writable.is_some() };
-            Ok::<_, StoreError>(transaction.put_mount(&target, &entry)?)
-        })?;
-        let compose = Some((self.inner.layout.path.as_path(), &stack));
-        let userxattr = !self.inner.privileged;
-        let assembly = Assembly { userxattr, points: Some(&points), compose, ways: Ways::default() };
-        let mounted = assembly.mount(&layers, &target, writable);
-        if mounted.is_err() {
-            self.inner.forget_mount(&target)?;
-        }
-        mounted
-    }
-
-    /// Takes an image's mount away.
-    ///
-    /// # Errors
-    /// See [`MountError`].
-    pub fn unmount_image(&self, target: &Path) -> Result<(), MountError> {
-        let target = absolute(target)?;
-        let _mounting = self.inner.mounting.lock();
-        self.inner.sweep_points();
-        unmount(&target)?;
-        let recorded = self.inner.db.read(|records| Ok::<_, StoreError>(records.mounts()?))?;
-        self.inner.forget_mount(&target)?;
-        let layers = recorded.into_iter().filter(|(known, _)| *known == target).flat_map(|(_, entry)| entry.layers);
-        Ok(self.inner.sweep_unmounted(layers.collect())?)
-    }
-
-    /// The images that are mounted, by place. Forgets what is not mounted any more.
-    ///
-    /// # Errors
-    /// The database or the table of mounts could not be read.
-    pub fn mounts(&self) -> Result<Vec<ImageMount>, StoreError> {
-        let _mounting = self.inner.mounting.lock();
-        self.inner.sweep_points();
-        let live = self.inner.live_mounts()?;
-        let recorded = self.inner.db.read(|records| Ok::<_, StoreError>(records.mounts()?))?;
-        for (target, _) in &recorded {
-            if !live.iter().any(|(known, _)| known == target) {
-                self.inner.forget_mount(target)?;
-            }
-        }
-        Ok(live
-            .into_iter()
-            .map(|(target, entry)| ImageMount { target, image: entry.image, writable: entry.writable })
-            .collect())
-    }
-}
-
-impl Inner {
-    /// Takes away what a process left that was killed while it mounted something: `mounting` is held, or nobody else is there.
-    pub(crate) fn sweep_points(&self) {
-        if let Err(error) = Points::of(&self.layout.path).sweep() {
-            tracing::warn!(%error, root = %self.layout.path.display(), "what an earlier process was mounting stays");
-        }
-    }
-
-    /// What is written down and still mounted.
-    pub(crate) fn live_mounts(&self) -> Result<Vec<(PathBuf, MountEntry)>, StoreError> {
-        let mut recorded = self.db.read(|records| Ok::<_, StoreError>(records.mounts()?))?;
-        if recorded.is_empty() {
-            return Ok(recorded);
-        }
-        let mounts = mountinfo::read().map_err(|source| StoreError::io("read", "/proc/self/mountinfo", source))?;
-        // Another mount may lie over ours, so it need not be the topmost one.
-        recorded.retain(|(target, _)| mounts.iter().any(|mount| mount.target == *target && mount.is_ours()));
-        Ok(recorded)
-    }
-
-    /// Deletes what only a mount has kept: layers that were found damaged meanwhile, and the empty directory that fills
-    /// up a mount of one layer.
-    fn sweep_unmounted(&self, layers: BTreeSet<LayerId>) -> Result<(), StoreError> {
-        let mounts = self.live_mounts()?;
-        let mut left = Vec::new();
-        for id in layers.into_iter().filter(|id| !mounts.iter().any(|(_, mount)| mount.layers.contains(id))) {
-            let entry = self.db.read(|records| Ok::<_, StoreError>(records.layer(id)?))?;
-            if entry.is_none_or(|entry| entry.damaged) {
-                left.push(id);
-            } else if let Err(error) =
-                rustix::fs::unlinkat(&self.layout.layers, format!("{id}/{EMPTY}"), AtFlags::REMOVEDIR)
-                && error != rustix::io::Errno::NOENT
-            {
-                tracing::debug!(%error, layer = %id, "the empty directory beside the layer stays");
-            }
-        }
-        self.delete_directories(&left)
-    }
-
-    fn forget_mount(&self, target: &Path) -> Result<(), StoreError> {
-        self.db.write(|transaction| Ok(transaction.delete_mount(target)?))
     }
 }
 

@@ -70,7 +70,7 @@ impl RecipeError {
     pub(crate) fn is_of_the_medium(&self) -> bool {
         match self {
             Self::Missing | Self::Damaged { .. } => true,
-            Self::Read { source, .. } => crate::check::is_of_the_medium(source),
+            Self::Read { source, .. } => crate::io_error::is_of_the_medium(source),
             Self::Write(_) => false,
         }
     }

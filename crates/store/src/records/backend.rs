@@ -7,7 +7,6 @@
 //! allocator with it (quick repair), by which the next open finds at once what is free. Only that open's marks come to the
 //! disk, with the first transaction after it, and mostly they are there already.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -15,10 +14,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::{Mutex, MutexGuard};
 use redb::StorageBackend;
 
-use crate::disk::reserve::{Reserve, is_full};
+use crate::disk::reserve::Reserve;
 use crate::disk::young::Youth;
+use crate::io_error::is_full;
 
 /// A file that can fall back on the reserve. Clones are one.
 #[derive(Clone, Debug)]

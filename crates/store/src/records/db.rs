@@ -1,45 +1,25 @@
 //! The database's handle, which survives a failed write. Holds no rule about images or layers; [`crate::records::tables`] knows
 //! what is in it.
 
-use parking_lot::RwLock;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
+use parking_lot::RwLock;
 use redb::{Database, ReadTransaction, ReadableDatabase, WriteTransaction};
 
 use crate::disk::ground::Ground;
 use crate::disk::reserve::Reserve;
 use crate::disk::young::Youth;
+use crate::error::DbError;
 use crate::records::backend::ReservedFile;
 use crate::records::tables;
-pub(crate) use crate::records::tables::{Document, Records, RecordsMut};
+
+pub(crate) use crate::records::tables::{Records, RecordsMut};
 
 /// The records are small and few: what redb keeps in memory by default would be more than the agent itself.
 const CACHE_BYTES: usize = 8 * 1024 * 1024;
-
-/// What a read or a write of the database can end with.
-#[derive(Debug)]
-pub(crate) enum DbError {
-    Redb(Box<redb::Error>),
-    /// A change failed at its very end, and whether it was made cannot be found out.
-    Unsure(Box<redb::Error>),
-    Corrupt(String),
-    /// The store is not where it was.
-    Displaced(String),
-}
-
-macro_rules! from_redb {
-    ($($kind:ty),*) => {$(
-        impl From<$kind> for DbError {
-            fn from(error: $kind) -> Self {
-                Self::Redb(Box::new(error.into()))
-            }
-        }
-    )*};
-}
-from_redb!(redb::TableError, redb::StorageError, redb::TransactionError, redb::CommitError, redb::DatabaseError);
 
 fn io_error(error: std::io::Error) -> DbError {
     DbError::Redb(Box::new(redb::Error::Io(error)))

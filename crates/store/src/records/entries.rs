@@ -8,21 +8,11 @@ use oci::Digest;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::layers::shape::Shape;
-use crate::records::db::DbError;
+use crate::disk::layer::{LayerId, Shape};
+use crate::error::DbError;
 
 /// The format of the records, their first byte.
 const FORMAT: u8 = 1;
-
-/// The number of a layer's directory under `layers/`. Numbers are never used twice for different content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct LayerId(pub(crate) u64);
-
-impl fmt::Display for LayerId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
 
 /// What a layer holds, counted while it was unpacked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,39 +4,30 @@ use std::collections::BTreeSet;
 
 use oci::{Digest, Reference};
 
-use crate::error::StoreError;
-use crate::records::db::{DbError, Document, Records, RecordsMut};
+use crate::error::{DbError, StoreError};
+use crate::records::catalog::Catalog;
 use crate::records::entries::{ImageEntry, ImageRecord};
-use crate::store::open::{Inner, Store};
+use crate::records::tables::{Document, Records, RecordsMut};
 
-impl Store {
+impl Catalog {
     /// All images, ordered by id.
-    ///
-    /// # Errors
-    /// The database could not be read.
-    pub fn images(&self) -> Result<Vec<ImageRecord>, StoreError> {
-        self.inner.db.read(|records| {
+    pub(crate) fn images(&self) -> Result<Vec<ImageRecord>, StoreError> {
+        self.db.read(|records| {
             let images = records.images()?;
             images.into_iter().map(|(id, entry)| Ok(assemble(records, id, entry)?)).collect()
         })
     }
 
     /// The image with this id.
-    ///
-    /// # Errors
-    /// The database could not be read.
-    pub fn image(&self, id: &Digest) -> Result<Option<ImageRecord>, StoreError> {
-        self.inner.db.read(|records| Ok(load(records, id)?))
+    pub(crate) fn image(&self, id: &Digest) -> Result<Option<ImageRecord>, StoreError> {
+        self.db.read(|records| Ok(load(records, id)?))
     }
 
     /// Gives an image one more name, which another image loses if it had it. `name` is taken in any spelling, and gets
     /// the default tag where it has none.
-    ///
-    /// # Errors
-    /// [`StoreError::NotFound`], or a name that is none or has a digest.
-    pub fn tag(&self, id: &Digest, name: &str) -> Result<(), StoreError> {
+    pub(crate) fn tag(&self, id: &Digest, name: &str) -> Result<(), StoreError> {
         let tag = tag_name(name)?;
-        self.inner.db.write(|transaction| {
+        self.db.write(|transaction| {
             let mut entry = transaction.image(id)?.ok_or_else(|| StoreError::NotFound(id.clone()))?;
             take_name(transaction, id, &tag)?;
             entry.tags.insert(tag);
@@ -45,11 +36,8 @@ impl Store {
     }
 
     /// Says whether an image must be kept.
-    ///
-    /// # Errors
-    /// [`StoreError::NotFound`], or a database error.
-    pub fn set_pinned(&self, id: &Digest, pinned: bool) -> Result<(), StoreError> {
-        self.inner.db.write(|transaction| {
+    pub(crate) fn set_pinned(&self, id: &Digest, pinned: bool) -> Result<(), StoreError> {
+        self.db.write(|transaction| {
             let mut entry = transaction.image(id)?.ok_or_else(|| StoreError::NotFound(id.clone()))?;
             entry.pinned = pinned;
             Ok(transaction.put_image(id, &entry)?)
@@ -57,7 +45,7 @@ impl Store {
     }
 }
 
-impl Inner {
+impl Catalog {
     /// Reports names with a digest that their image was never verified to have, as earlier versions recorded them. What cannot
     /// be read is left to the check.
     pub(crate) fn report_unverified_names(&self) -> Result<(), StoreError> {

@@ -2,11 +2,14 @@
 
 pub(crate) mod accounting;
 pub(crate) mod backend;
+pub(crate) mod catalog;
 pub(crate) mod db;
 pub(crate) mod digests;
 pub(crate) mod entries;
 pub(crate) mod images;
+pub(crate) mod release;
 pub(crate) mod resolve;
 pub(crate) mod respell;
+pub(crate) mod share;
 pub(crate) mod shares;
 pub(crate) mod tables;

@@ -3,27 +3,24 @@
 
 use oci::{Digest, Reference};
 
-use crate::error::ResolveError;
-use crate::records::db::{DbError, Records};
+use crate::error::{DbError, ResolveError};
+use crate::records::catalog::Catalog;
 use crate::records::entries::ImageRecord;
 use crate::records::images;
-use crate::store::open::Store;
+use crate::records::tables::Records;
 
 /// Fewer digits than this are no id.
 const SHORTEST_PREFIX: usize = 3;
 const ID_DIGITS: usize = 64;
 
-impl Store {
+impl Catalog {
     /// The image that `text` means: an id with or without `sha256:`, `name`, `name:tag`, `name@digest`,
     /// `name:tag@digest` (the digest decides), or the beginning of an id, of three digits or more.
-    ///
-    /// # Errors
-    /// [`ResolveError::Empty`], [`ResolveError::Ambiguous`], or the database could not be read.
-    pub fn resolve(&self, text: &str) -> Result<Option<ImageRecord>, ResolveError> {
+    pub(crate) fn resolve(&self, text: &str) -> Result<Option<ImageRecord>, ResolveError> {
         if text.is_empty() {
             return Err(ResolveError::Empty);
         }
-        self.inner.db.read(|records| {
+        self.db.read(|records| {
             let Some(id) = find(records, text)? else { return Ok(None) };
             let image = images::load(records, &id)?;
             Ok(Some(image.ok_or_else(|| DbError::Corrupt(format!("{text:?} names image {id}, which has no record")))?))

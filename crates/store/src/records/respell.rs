@@ -5,11 +5,11 @@
 
 use oci::{Digest, Reference};
 
-use crate::error::StoreError;
-use crate::records::db::{DbError, Records, RecordsMut};
-use crate::store::open::Inner;
+use crate::error::{DbError, StoreError};
+use crate::records::catalog::Catalog;
+use crate::records::tables::{Records, RecordsMut};
 
-impl Inner {
+impl Catalog {
     /// Gives every name its normal form. Without space for that the names stay as they are until the next opening.
     pub(crate) fn respell_names(&self) -> Result<(), StoreError> {
         let is_other = |(name, _): &(String, Digest)| normal(name).is_some();
@@ -64,12 +64,14 @@ fn respell(transaction: &impl RecordsMut) -> Result<usize, DbError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::images::commit::ImageCommit;
-    use crate::store::open::{OpenOptions, Store};
+    use crate::images::image_commit::ImageCommit;
+    use crate::options::OpenOptions;
+    use crate::store::parts::Store;
 
     /// Records a name as it is written, as an earlier version did.
     fn name_as_before(store: &Store, id: &Digest, name: &str) {
-        let written = store.inner.db.write(|transaction| Ok::<_, StoreError>(write_name(transaction, id, name)?));
+        let written =
+            store.parts.catalog.db.write(|transaction| Ok::<_, StoreError>(write_name(transaction, id, name)?));
         written.expect("writes");
     }
 

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use oci::Digest;
 use redb::{ReadTransaction, ReadableTable, TableDefinition, TableError, WriteTransaction};
 
-use crate::records::db::DbError;
-use crate::records::entries::{BlobEntry, ImageEntry, LayerEntry, LayerId, MountEntry, Totals, decode, encode};
-use crate::records::shares::{Set, Share, key_of, set_of};
+use crate::disk::layer::LayerId;
+use crate::error::DbError;
+use crate::records::entries::{BlobEntry, ImageEntry, LayerEntry, MountEntry, Totals, decode, encode};
+use crate::records::share::{Set, Share, key_of, set_of};
 
 pub(crate) const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 pub(crate) const LAYERS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("layers");

@@ -1,9 +1,9 @@
 //! Which shape new layers get: what is configured, or what serves best here, and why. Decides only; what the kernel can do is asked
 //! by [`crate::mount::probe`], and only where it matters. [`crate::store::open`] calls it once.
 
-use crate::layers::shape::Shape;
+use crate::disk::layer::Shape;
 use crate::mount::probe::Support;
-use crate::store::open::{LayerFormat, Sharing};
+use crate::options::{LayerFormat, Sharing};
 
 /// What layers are made into from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,32 +2,34 @@
 //! process left half done. Every step can be killed and is done again by the next open. The other modules add their
 //! operations to [`Store`].
 
-use parking_lot::{Mutex, RwLock};
-use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::fs::Mode;
 
 use super::choice::NewLayers;
-use crate::content::unfinished;
-use crate::disk::flush::Flusher;
+use crate::content::part::Content;
 use crate::disk::ground::{self, Ground};
+use crate::disk::layer::Shape;
 use crate::disk::layout::{self, Layout};
 use crate::disk::lock::{Holder, LockError, StoreLock};
+use crate::disk::part::Disk;
+use crate::disk::privilege::is_privileged;
 use crate::disk::reserve::Reserve;
 use crate::disk::young::{self, Age, Youth};
 use crate::error::{OpenError, StoreError};
-use crate::ingest::layer::NO_SYNC_FAILED;
-use crate::layers::shape::Shape;
-use crate::maintenance::lease::{Lease, LeaseTable};
+use crate::images::part::Images;
+use crate::ingest::part::Ingests;
+use crate::layers::part::Layers;
+use crate::maintenance::part::Maintenance;
+use crate::mount::mounts::Mounts;
 use crate::mount::{points, probe};
+use crate::options::{Durability, OpenOptions, Sharing};
+use crate::records::catalog::Catalog;
 use crate::records::db::Db;
-use crate::records::entries::LayerId;
-use crate::unpack::Limits;
+use crate::store::parts::{Parts, Store};
 
 /// The version of the layout and of the records. A greater one is refused, a smaller one is migrated.
 const VERSION: u32 = 1;
@@ -47,136 +49,6 @@ const OURS: [&str; 10] = [
 /// What else may: what the rest of the program keeps in a root also where it needs no store, and what a file system makes.
 /// Sockets may, whatever they are called.
 const BESIDE_A_STORE: [&str; 6] = [points::DIRECTORY, "image_manager", "image_gc", "pods", "pods.lock", "lost+found"];
-
-/// So many seconds after it was last changed a file is on the disk, as Linux has it by default: 30 until it is old enough,
-/// and 5 until somebody looks.
-const SETTLED_BY_ITSELF: u64 = 60;
-
-/// How sure a committed image is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// The files are on the disk before the image is visible: one `syncfs` for each image.
-    #[default]
-    Full,
-    /// The files are left to the page cache. After a crash of the machine (not of the process), images that were
-    /// committed and not yet settled are dropped. What settles them is the clean end of an agent, an end a minute after
-    /// the last change of the records, and an open with full durability.
-    Relaxed,
-}
-
-/// Whether files that several layers have are stored once. Only layers that were unpacked while it was on take part.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sharing {
-    /// Every layer has its own.
-    #[default]
-    Off,
-    /// They share their blocks, on a file system that can (btrfs, XFS); attributes stay each file's own.
-    Reflink,
-    /// They are links to one inode, where owner, mode, time and extended attributes are the same as well.
-    Hardlink,
-}
-
-/// What a layer is made into when it is unpacked. Layers that are there stay what they are: a store holds both.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LayerFormat {
-    /// What serves best here, as the store finds out: [`Store::new_layers`] says what that is.
-    #[default]
-    Auto,
-    /// One EROFS file.
-    Erofs,
-    /// A directory tree.
-    Dir,
-}
-
-/// How to open a store.
-#[derive(Clone, Debug)]
-pub struct OpenOptions {
-    /// Where this process answers; written into the lock file for others to find.
-    pub agent_socket: Option<PathBuf>,
-    /// How sure a commit is.
-    pub durability: Durability,
-    /// What one layer may hold at most.
-    pub limits: Limits,
-    /// Whether owners, devices and `trusted.*` attributes can be set. `None`: they can as user 0 of the machine.
-    pub privileged: Option<bool>,
-    /// Size of the file that is given up when the disk is full, so that removal always works.
-    pub reserve_bytes: u64,
-    /// Whether files that several layers have are stored once.
-    pub sharing: Sharing,
-    /// What layers are made into.
-    pub layer_format: LayerFormat,
-    /// This boot of the machine, by whatever name. `None`: as the kernel names it. What was not synced is trusted within one.
-    pub boot: Option<String>,
-    /// Since when (nanoseconds since 1970) what pulls left that came to no end is kept for later ones. `None`: nothing is.
-    pub unfinished_since: Option<i64>,
-}
-
-impl Default for OpenOptions {
-    fn default() -> Self {
-        Self {
-            agent_socket: None,
-            durability: Durability::Full,
-            limits: Limits::default(),
-            privileged: None,
-            reserve_bytes: 8 << 20,
-            sharing: Sharing::Off,
-            layer_format: LayerFormat::Auto,
-            boot: None,
-            unfinished_since: None,
-        }
-    }
-}
-
-/// A store of images and layers. Clones share it; the last one that goes gives the lock back. Every operation blocks.
-#[derive(Clone, Debug)]
-pub struct Store {
-    pub(crate) inner: Arc<Inner>,
-}
-
-/// What all clones share.
-#[derive(Debug)]
-pub(crate) struct Inner {
-    pub(crate) layout: Layout,
-    pub(crate) db: Db,
-    pub(crate) limits: Limits,
-    pub(crate) durability: Durability,
-    pub(crate) sharing: Sharing,
-    /// Of layers that are unpacked from now on.
-    pub(crate) shape: Shape,
-    why_shape: &'static str,
-    pub(crate) privileged: bool,
-    /// Writes layers to the disk while they come.
-    pub(crate) flusher: Flusher,
-    /// This boot of the machine, for relaxed durability.
-    pub(crate) boot: String,
-    /// Whether this process stays, and its end is one of the machine's.
-    agent: bool,
-    /// Guards who holds which layer, and with it the decision that a layer may go.
-    pub(crate) leases: Mutex<LeaseTable>,
-    /// Guards the way from private directories to committed layers: one image at a time. The value is the number of the
-    /// next layer's directory.
-    pub(crate) commit: Mutex<u64>,
-    /// Guards the table of mounts: nobody mounts an image while it is being removed.
-    pub(crate) mounting: Mutex<()>,
-    pub(crate) next_ingest: AtomicU64,
-    /// Shared by those who delete directories whose records are gone; a check that looks for directories without records
-    /// has it alone.
-    pub(crate) deleting: RwLock<()>,
-    /// Something could not be deleted, or be moved back: it is looked for later.
-    untidy: AtomicBool,
-    /// How many syncs of the file system failed.
-    pub(crate) failed_syncs: AtomicU64,
-    /// Guards the names under `ingest/` that somebody works with. What else is there was left over.
-    pub(crate) busy: Mutex<BTreeSet<String>>,
-    /// As in the options.
-    pub(crate) unfinished_since: Option<i64>,
-    /// Guards what pulls left that came to no end.
-    pub(crate) left: Mutex<unfinished::Table>,
-    /// Guards which layers are damaged, or are about to go although they still have a record: nobody may use them.
-    damaged: RwLock<BTreeSet<LayerId>>,
-    /// Last, so that it is given back after everything else is closed.
-    pub(crate) lock: StoreLock,
-}
 
 impl Store {
     /// Opens the store under `root`, and makes it if nothing is there.
@@ -219,89 +91,50 @@ impl Store {
                 .map_err(|source| io_error("write the version of", root, source))?;
         }
         db.stand_on(Ground::of(root).map_err(|source| io_error("look at", root, source))?);
-        let inner = Inner {
-            layout,
-            db,
-            limits: options.limits,
-            durability: options.durability,
-            sharing: options.sharing,
-            shape,
-            why_shape,
-            privileged,
-            flusher: Flusher::default(),
-            boot,
-            agent,
-            leases: Mutex::default(),
-            commit: Mutex::new(1),
-            mounting: Mutex::default(),
-            next_ingest: AtomicU64::new(1),
-            deleting: RwLock::default(),
-            untidy: AtomicBool::new(false),
-            failed_syncs: AtomicU64::new(NO_SYNC_FAILED),
-            busy: Mutex::default(),
-            unfinished_since: options.unfinished_since,
-            left: Mutex::default(),
-            damaged: RwLock::default(),
-            lock,
+        let durability = options.durability;
+        let catalog = Arc::new(Catalog { db, disk: Disk::new(layout), durability, boot, agent, lock });
+        let content = Arc::new(Content::new(&catalog, options.unfinished_since));
+        let layers = Arc::new(Layers::new(&content, privileged));
+        let mounts = Arc::new(Mounts::new(&layers));
+        let maintenance = Arc::new(Maintenance::new(&content, &layers, &mounts));
+        let ingests = Arc::new(Ingests::new(&maintenance, options.limits, options.sharing, shape));
+        let images = Arc::new(Images::new(&maintenance, &ingests));
+        let parts = Parts {
+            catalog,
+            content,
+            layers,
+            mounts,
+            maintenance,
+            ingests,
+            images,
+            new_layers: NewLayers::of((shape, why_shape)),
         };
-        let store = Self { inner: Arc::new(inner) };
-        store.inner.sweep_at_open()?;
-        store.inner.respell_names()?;
-        store.inner.report_unverified_names()?;
-        store.inner.try_sharing().map_err(|source| OpenError::NoSharing {
+        let store = Self { parts: Arc::new(parts) };
+        store.parts.maintenance.sweep_at_open()?;
+        store.parts.catalog.respell_names()?;
+        store.parts.catalog.report_unverified_names()?;
+        store.parts.ingests.try_sharing().map_err(|source| OpenError::NoSharing {
             root: root.to_owned(),
             way: if options.sharing == Sharing::Reflink { "reflink" } else { "hardlink" },
             source: source.into(),
         })?;
         // A store that was made just now grows up with its first commit.
         if options.durability == Durability::Full && !fresh {
-            store.inner.settle()?;
+            store.parts.catalog.settle()?;
         }
-        store.inner.mark_in_use().map_err(|source| io_error("write the lock file of", root, source))?;
-        if store.inner.db.reserve().ensure().is_err() {
+        store
+            .parts
+            .catalog
+            .mark_in_use(*store.parts.maintenance.commit.lock())
+            .map_err(|source| io_error("write the lock file of", root, source))?;
+        if store.parts.catalog.db.reserve().ensure().is_err() {
             // What can be fetched again has to go before the disk is called full.
             store.drop_unfinished(None);
         }
-        if let Err(error) = store.inner.db.reserve().ensure() {
+        if let Err(error) = store.parts.catalog.db.reserve().ensure() {
             tracing::warn!(%error, reserve = %reserve_path.display(), "the disk is too full for the store's reserve");
         }
         Ok(store)
-    }
-
-    /// Where the store is.
-    #[must_use]
-    pub fn root(&self) -> &Path {
-        &self.inner.layout.path
-    }
-
-    /// Whether owners, devices and privileged attributes are set when layers are unpacked.
-    #[must_use]
-    pub fn is_privileged(&self) -> bool {
-        self.inner.privileged
-    }
-
-    /// What layers are made into from now on, and why.
-    #[must_use]
-    pub fn new_layers(&self) -> NewLayers {
-        NewLayers::of((self.inner.shape, self.inner.why_shape))
-    }
-
-    /// A new lease. A pull takes one before it looks for layers, and keeps it until its image is committed.
-    #[must_use]
-    pub fn lease(&self) -> Lease {
-        Lease::new(Arc::clone(&self.inner))
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        if !self.settles_at_end() {
-            return;
-        }
-        if let Err(error) = self.settle() {
-            self.lock.note_unclean();
-            tracing::warn!(%error, "the store was closed without a sync; images of relaxed durability may not survive a crash");
-        }
     }
 }
 
@@ -401,15 +234,6 @@ fn discard_unfinished(layout: &Layout) -> Result<(), OpenError> {
     }
 }
 
-/// User 0 of the machine, not of a user namespace that maps few users and may make no devices.
-pub(crate) fn is_privileged() -> bool {
-    if !rustix::process::geteuid().is_root() {
-        return false;
-    }
-    let map = std::fs::read_to_string("/proc/self/uid_map");
-    map.is_ok_and(|map| map.split_whitespace().eq(["0", "0", "4294967295"]))
-}
-
 /// Whether the machine has stopped while the store was young.
 fn is_torn(root: &Path, boot: &str) -> io::Result<bool> {
     let root = OwnedFd::from(std::fs::File::open(root)?);
@@ -444,75 +268,4 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 fn boot_id() -> io::Result<String> {
     Ok(std::fs::read_to_string(BOOT_ID)?.trim().to_owned())
-}
-
-impl Inner {
-    /// Whether the layer's tree is there and may be used.
-    pub(crate) fn has_layer(&self, id: LayerId) -> bool {
-        !self.damaged.read().contains(&id) && self.layout.has_layer(id)
-    }
-
-    /// From now on nobody uses these layers.
-    pub(crate) fn distrust(&self, layers: impl IntoIterator<Item = LayerId>) {
-        self.damaged.write().extend(layers);
-    }
-
-    /// From now on an end that is not clean is seen by the next open. Nothing is synced for that: layers get durable with the
-    /// sync of their commit, which takes the note along, and where nothing was committed there is nothing to look at.
-    fn mark_in_use(&self) -> io::Result<()> {
-        match self.lock.unclean() {
-            None => {
-                let next = *self.commit.lock();
-                self.lock.good_up_to(next, false)
-            }
-            Some(_) => Ok(()),
-        }
-    }
-
-    /// Whether an end has something to make sure, and may take the time that it takes.
-    fn settles_at_end(&self) -> bool {
-        match self.durability {
-            // Nothing was ever written.
-            Durability::Full => !self.db.youth().is_young(),
-            // After a pull that was not to wait for a sync, its process does not either. By a minute after the last change the
-            // kernel has written all of it, and it costs little to say so.
-            Durability::Relaxed => {
-                self.agent || self.lock.follows(&self.layout.path.join(layout::DATABASE)) >= SETTLED_BY_ITSELF
-            }
-        }
-    }
-
-    /// Notes in the lock file that all layers below this number are good.
-    pub(crate) fn good_up_to(&self, next_layer: u64) -> io::Result<()> {
-        self.lock.good_up_to(next_layer, !self.db.youth().is_young())
-    }
-
-    /// Notes that something is left which is nobody's.
-    pub(crate) fn note_untidy(&self) {
-        self.untidy.store(true, Ordering::Release);
-    }
-
-    /// Says whether something is left which is nobody's, once.
-    pub(crate) fn take_untidy(&self) -> bool {
-        self.untidy.load(Ordering::Acquire) && self.untidy.swap(false, Ordering::AcqRel)
-    }
-
-    /// Writes what new layers have to the disk. Where that fails, none is used that was begun before: what the kernel could
-    /// not write it does not try to write once more.
-    pub(crate) fn sync_layers(&self) -> Result<(), StoreError> {
-        let synced = self.sync_file_system();
-        if synced.is_err() {
-            self.failed_syncs.fetch_add(1, Ordering::AcqRel);
-            if let Err(error) = unfinished::forget_layers(&self.layout.root) {
-                tracing::warn!(%error, "what says that layers are whole stays, although something could not be written");
-            }
-        }
-        synced
-    }
-
-    /// Writes all files of the store's file system to the disk.
-    pub(crate) fn sync_file_system(&self) -> Result<(), StoreError> {
-        rustix::fs::syncfs(&self.layout.root)
-            .map_err(|source| StoreError::io("sync the file system of", &self.layout.path, source))
-    }
 }

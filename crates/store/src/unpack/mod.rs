@@ -11,6 +11,7 @@ mod files;
 mod finish;
 mod form;
 mod image;
+mod lookup;
 mod name;
 mod parents;
 mod tree;
@@ -25,6 +26,7 @@ use std::os::fd::BorrowedFd;
 pub use error::UnpackError;
 pub(crate) use files::{Beneath, DEFERRED, DEFERRED_BELOW, find, is_opaque, patch_implicit};
 pub(crate) use image::IMAGE;
+pub(crate) use lookup::{Attributes, Below, Found};
 pub(crate) use whiteout::OPAQUE;
 pub(crate) use xattrs::LABELS;
 

@@ -14,7 +14,7 @@ mod dir;
 mod error;
 mod image;
 mod layer;
-mod stack;
+pub(crate) mod stack;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

@@ -3,17 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
-use oci::{Digest, Document};
+use oci::Digest;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{ResolveError, StoreError};
-use crate::layers::lookup::stack;
-use crate::layers::shape::Shape;
-use crate::maintenance::lease::Lease;
+use crate::disk::layer::{LayerId, Shape};
 use crate::recipe;
-use crate::records::db::Records;
-use crate::records::entries::{ImageRecord, Layer, LayerId};
-use crate::store::open::Store;
+use crate::records::entries::Layer;
 
 /// The layers of one image in the order in which they hide each other, or a single layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,51 +32,6 @@ pub(crate) struct StackLayer {
     pub(crate) shape: Shape,
 }
 
-impl Store {
-    /// The layers of what `text` means: an image by name or id, or one layer by its diff id or by the digest under which a
-    /// manifest names it. Leased, so that they stay until `lease` goes. `None`: there is no such thing, or not whole.
-    ///
-    /// # Errors
-    /// As for [`Store::resolve`].
-    pub fn stack(&self, lease: &Lease, text: &str) -> Result<Option<Stack>, ResolveError> {
-        let mut leases = self.inner.lease_table();
-        let found = match self.resolve(text)? {
-            Some(image) => Some((Some(image.id.clone()), self.image_layers(&image)?)),
-            None => self.one_layer(text)?.map(|layer| (None, vec![layer])),
-        };
-        let Some((image, layers)) = found else { return Ok(None) };
-        let shown = stack(&layers);
-        if !shown.iter().all(|id| self.inner.has_layer(*id)) {
-            return Ok(None);
-        }
-        for id in &shown {
-            lease.hold(&mut leases, *id);
-        }
-        let of = |id: &LayerId| layers.iter().find(|layer| layer.id == *id);
-        let layers = shown.iter().rev().filter_map(of).map(StackLayer::of).collect();
-        Ok(Some(Stack { image, layers, owners_on_disk: self.inner.privileged }))
-    }
-
-    fn one_layer(&self, text: &str) -> Result<Option<Layer>, StoreError> {
-        let Ok(digest) = text.parse::<Digest>() else { return Ok(None) };
-        let layers = self.inner.db.read(|records| Ok::<_, StoreError>(records.layers()?))?;
-        if let Some((id, entry)) = layers.iter().find(|(_, entry)| entry.diff_id == digest && !entry.damaged) {
-            return Ok(Some(entry.layer(*id)));
-        }
-        let id = self.images()?.iter().find_map(|image| named_in(image, &digest));
-        Ok(id.and_then(|id| layers.iter().find(|(known, _)| *known == id)).map(|(id, entry)| entry.layer(*id)))
-    }
-}
-
-/// The layer that the image's manifest names by this digest.
-fn named_in(image: &ImageRecord, digest: &Digest) -> Option<LayerId> {
-    let Document::Manifest(manifest) = Document::parse(&image.manifest, Some(&image.manifest_media_type)).ok()? else {
-        return None;
-    };
-    let at = manifest.layers.iter().position(|layer| layer.digest == *digest)?;
-    (manifest.layers.len() == image.layers.len()).then(|| image.layers[at])
-}
-
 impl Stack {
     /// Where a file of a layer is that is an image, or has blocks of one; `layers` is the store's directory of layers.
     pub(crate) fn device_path(&self, layers: &Path, at: usize, device: u16) -> PathBuf {
@@ -103,8 +53,23 @@ impl Stack {
     }
 }
 
+/// What is visible of a stack of layers, lowest first.
+pub(crate) fn stack(layers: &[Layer]) -> Vec<LayerId> {
+    let mut seen = Vec::new();
+    for layer in layers.iter().rev() {
+        if !seen.contains(&layer.id) {
+            seen.push(layer.id);
+        }
+        if layer.stats.root_opaque {
+            break;
+        }
+    }
+    seen.reverse();
+    seen
+}
+
 impl StackLayer {
-    fn of(layer: &Layer) -> Self {
+    pub(crate) fn of(layer: &Layer) -> Self {
         Self { number: layer.id, diff_id: layer.diff_id.clone(), shape: layer.shape }
     }
 }

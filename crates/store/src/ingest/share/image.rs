@@ -17,12 +17,13 @@ use rustix::fs::{AtFlags, FallocateFlags, OFlags};
 use rustix::io::Errno;
 
 use super::clone_range::clone_range;
-use super::{LIST, MOST, Own, Saved, list};
-use crate::ingest::share::{Key, Listed, Object};
+use super::{MOST, Own, Saved};
+use crate::disk::layer::LayerId;
+use crate::disk::usage::bytes_on_disk;
+use crate::ingest::part::Ingests;
+use crate::layers::file_list::{self, Key, LIST, Listed, Object};
+use crate::options::Sharing;
 use crate::recipe;
-use crate::records::accounting::bytes_on_disk;
-use crate::records::entries::LayerId;
-use crate::store::open::{Inner, Sharing};
 use crate::unpack::{IMAGE, UnpackError};
 
 /// Bytes of a block.
@@ -72,7 +73,7 @@ struct Group {
     bytes: u64,
 }
 
-impl Inner {
+impl Ingests {
     /// Shares what can be shared of a new layer that is an EROFS file, and writes its list. What cannot be shared stays as it is.
     pub(crate) fn share_image(
         &self,
@@ -116,7 +117,7 @@ impl Inner {
         let cloned = saved.bytes > 0;
         listed.push(whole(IMAGE, bytes().map_err(|error| failed(IMAGE, error.into()))?, None, cloned));
         listed.extend(own.into_iter().map(|own| own.listed));
-        list::write(layer, &listed).map_err(|error| failed(LIST, error))?;
+        file_list::write(layer, &listed).map_err(|error| failed(LIST, error))?;
         let list = bytes_on_disk(|| rustix::fs::statat(layer, LIST, AtFlags::SYMLINK_NOFOLLOW));
         saved.list_bytes = list.map_err(|error| failed(LIST, error.into()))?;
         Ok(saved)
@@ -157,7 +158,7 @@ impl Inner {
     }
 
     fn origin(&self, id: LayerId) -> io::Result<Origin> {
-        let directory = self.layout.open_layer(id)?;
+        let directory = self.catalog.disk.layout.open_layer(id)?;
         let image = recipe::read_image(directory.as_fd())?;
         let mut files = vec![recipe::open_image(directory.as_fd(), OFlags::RDONLY)?];
         files.extend(recipe::open_devices(directory.as_fd())?);
@@ -248,7 +249,7 @@ impl Inner {
         wanted: u64,
         number: usize,
     ) -> io::Result<Option<(Listed, u32)>> {
-        let directory = self.layout.open_layer(found.layer)?;
+        let directory = self.catalog.disk.layout.open_layer(found.layer)?;
         let there = recipe::device_name(usize::from(found.file));
         let stat = rustix::fs::statat(&directory, &there, AtFlags::SYMLINK_NOFOLLOW)?;
         let bytes = u64::try_from(stat.st_blocks).unwrap_or(0) * 512;
@@ -256,8 +257,9 @@ impl Inner {
             return Ok(None);
         }
         // By whose name it is counted, and whether it can be.
-        let listed =
-            list::read(directory.as_fd())?.map_while(Result::ok).find(|listed| listed.path == there.as_bytes());
+        let listed = file_list::read_list(directory.as_fd())?
+            .map_while(Result::ok)
+            .find(|listed| listed.path == there.as_bytes());
         let Some(object) = listed.filter(|listed| !listed.cloned).map(|listed| listed.object(found.layer)) else {
             return Ok(None);
         };

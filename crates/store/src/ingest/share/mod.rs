@@ -8,7 +8,6 @@
 
 mod clone_range;
 mod image;
-mod list;
 mod same;
 
 use std::collections::BTreeMap;
@@ -18,12 +17,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 
-pub(crate) use list::{FILE as LIST, Key, Listed, Object, read as read_list};
-
+use crate::disk::layer::LayerId;
 use crate::disk::layout::{FS, INGEST};
-use crate::records::accounting::bytes_on_disk;
-use crate::records::entries::LayerId;
-use crate::store::open::{Inner, Sharing};
+use crate::disk::usage::bytes_on_disk;
+use crate::ingest::part::Ingests;
+use crate::layers::file_list::{self, Key, LIST, Listed, Object, read_list};
+use crate::options::Sharing;
 use crate::unpack::{Beneath, UnpackError};
 
 /// Files of fewer bytes are left alone. One block: what is smaller takes no less when it is shared, beside its inode.
@@ -64,7 +63,7 @@ struct Other {
     object: Object,
 }
 
-impl Inner {
+impl Ingests {
     /// Shares what can be shared of a new layer, and writes its list. What cannot be shared stays as it is.
     pub(crate) fn share_files(
         &self,
@@ -93,7 +92,7 @@ impl Inner {
             }
         }
         let listed: Vec<Listed> = own.into_iter().map(|file| file.listed).collect();
-        list::write(layer, &listed).map_err(|error| failed(LIST, error))?;
+        file_list::write(layer, &listed).map_err(|error| failed(LIST, error))?;
         let list = bytes_on_disk(|| rustix::fs::statat(layer, LIST, AtFlags::SYMLINK_NOFOLLOW));
         saved.list_bytes = list.map_err(|error| failed(LIST, error.into()))?;
         Ok(saved)
@@ -104,18 +103,19 @@ impl Inner {
         if own.is_empty() {
             return;
         }
-        let rows = match self.db.read(crate::records::db::Records::layer_rows) {
+        let rows = match self.catalog.db.read(crate::records::tables::Records::layer_rows) {
             Ok(rows) => rows,
             Err(error) => return tracing::warn!(?error, "no files are shared: the layers cannot be listed"),
         };
-        let layers =
-            rows.into_iter().filter(|(id, row)| row.as_ref().is_ok_and(|row| !row.damaged) && self.has_layer(*id));
+        let layers = rows
+            .into_iter()
+            .filter(|(id, row)| row.as_ref().is_ok_and(|row| !row.damaged) && self.layers.has_layer(*id));
         for (id, _) in layers {
             if cancelled() {
                 return;
             }
             // One that is removed meanwhile has none.
-            let Ok(directory) = self.layout.open_layer(id) else { continue };
+            let Ok(directory) = self.catalog.disk.layout.open_layer(id) else { continue };
             let Ok(list) = read_list(directory.as_fd()) else { continue };
             for listed in list {
                 let Ok(listed) = listed else { break };
@@ -169,7 +169,7 @@ impl Inner {
         let path = &file.listed.path;
         for other in &file.others {
             let share = || -> io::Result<bool> {
-                let directory = self.layout.open_layer(other.layer)?;
+                let directory = self.catalog.disk.layout.open_layer(other.layer)?;
                 let there = beneath.open(directory.as_fd(), &other.path, OFlags::RDONLY)?;
                 let here = beneath.open(layer, path, OFlags::RDONLY)?;
                 let (is, was) = (rustix::fs::fstat(&here)?, rustix::fs::fstat(&there)?);
@@ -211,14 +211,14 @@ impl Inner {
         let names = ["share-a", "share-b"];
         let make = |name: &str| {
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            rustix::fs::openat(&self.layout.ingest, name, flags, Mode::RUSR | Mode::WUSR)
+            rustix::fs::openat(&self.catalog.disk.layout.ingest, name, flags, Mode::RUSR | Mode::WUSR)
         };
         let attempt = || {
             let first = make(names[0])?;
             match self.sharing {
                 Sharing::Off => Ok(()),
                 Sharing::Hardlink => {
-                    let ingest = &self.layout.ingest;
+                    let ingest = &self.catalog.disk.layout.ingest;
                     rustix::fs::linkat(ingest, names[0], ingest, names[1], AtFlags::empty())
                 }
                 Sharing::Reflink => rustix::fs::ioctl_ficlone(make(names[1])?, &first),
@@ -227,7 +227,7 @@ impl Inner {
         let attempted = attempt();
         for name in names {
             // What is left is swept.
-            let _ = rustix::fs::unlinkat(&self.layout.ingest, name, AtFlags::empty());
+            let _ = rustix::fs::unlinkat(&self.catalog.disk.layout.ingest, name, AtFlags::empty());
         }
         match attempted {
             // A full disk says nothing about what it could do.

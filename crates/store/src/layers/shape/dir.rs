@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::{Below, Found};
+use crate::disk::layer::LayerId;
 use crate::disk::layout::{self, FS};
-use crate::ingest::share::LIST;
+use crate::disk::usage::bytes_on_disk;
+use crate::layers::file_list::LIST;
 use crate::recipe;
-use crate::records::accounting::bytes_on_disk;
-use crate::records::entries::{LayerId, LayerStats};
-use crate::unpack::{self, Beneath, DEFERRED, DEFERRED_BELOW, UnpackError, UnpackOptions, UnpackOutcome};
+use crate::records::entries::LayerStats;
+use crate::unpack::{self, Below, Beneath, DEFERRED, DEFERRED_BELOW, Found, UnpackError, UnpackOptions, UnpackOutcome};
 
 /// What a layer's directory has beside its tree, itself included. `replaced/` is counted with the tree.
 const BESIDE: [&str; 5] = [".", recipe::FILE, DEFERRED, DEFERRED_BELOW, LIST];

@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use erofs::{Image, InodeInfo, Kind, Nid, PatchError, ReadError, Source, WriteError};
 use rustix::fs::{AtFlags, FileType, OFlags, Timespec, Timestamps};
 
-use super::{Attributes, Below, Found};
-use crate::ingest::share::LIST;
+use crate::disk::layer::LayerId;
+use crate::disk::usage::bytes_on_disk;
+use crate::layers::file_list::LIST;
 use crate::recipe;
-use crate::records::accounting::bytes_on_disk;
-use crate::records::entries::{LayerId, LayerStats};
+use crate::records::entries::LayerStats;
 use crate::tar::shown;
-use crate::unpack::{self, IMAGE, OPAQUE, UnpackError, UnpackOptions, UnpackOutcome};
+use crate::unpack::{self, Attributes, Below, Found, IMAGE, OPAQUE, UnpackError, UnpackOptions, UnpackOutcome};
 
 /// All that a layer is on the disk: its directory, and what is in it.
 const PARTS: [&str; 3] = [".", IMAGE, recipe::FILE];

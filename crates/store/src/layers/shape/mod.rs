@@ -6,7 +6,6 @@
 //! recipe lies in that directory too, and the layer's tar stream can be built again. A shape whose directories' attributes
 //! cannot be changed once it is written is written out at the latest by [`Shape::patch`], which comes before the sync.
 
-mod attributes;
 mod dir;
 mod image;
 
@@ -14,26 +13,14 @@ use std::io::{self, BufRead, Write};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-pub(crate) use attributes::{Attributes, Found};
 use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
-use serde::{Deserialize, Serialize};
 
+use crate::disk::layer::{LayerId, Shape};
 use crate::recipe::RecipeError;
-use crate::records::entries::{LayerId, LayerStats};
-use crate::unpack::{UnpackError, UnpackOptions, UnpackOutcome};
+use crate::records::entries::LayerStats;
+use crate::unpack::{Below, Found, UnpackError, UnpackOptions, UnpackOutcome};
 use crate::view::Deferred;
-
-/// What a layer is on the disk. Records from before there was a choice say nothing, and mean directories.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Shape {
-    /// A directory tree as overlayfs takes it, with whiteouts and opaque directories.
-    #[default]
-    Dir,
-    /// One EROFS file.
-    Erofs,
-}
 
 /// What a layer is to the mounter: a directory, or an EROFS file that is to be mounted first.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,17 +40,7 @@ impl Lower {
     }
 }
 
-/// What the layers below have at a path: attributes of the directory that shows there, if one does.
-pub(crate) type Below<'a> = &'a dyn Fn(&[u8]) -> io::Result<Option<Attributes>>;
-
 impl Shape {
-    pub(crate) const ALL: [Self; 2] = [Self::Dir, Self::Erofs];
-
-    /// Whether a record need not say it.
-    pub(crate) fn is_dir(&self) -> bool {
-        *self == Self::Dir
-    }
-
     /// Makes what an ingest needs in the private directory of a new layer.
     pub(crate) fn begin(self, private: &OwnedFd) -> io::Result<()> {
         match self {

@@ -1,6 +1,6 @@
 //! Shapes in records: old ones have none, and one that this program does not know is told.
 
-use crate::layers::shape::Shape;
+use crate::disk::layer::Shape;
 use crate::records::entries::{LayerEntry, LayerStats, decode, encode};
 
 fn entry() -> LayerEntry {

@@ -12,8 +12,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 
-use crate::tar::{Entry, Kind, Time};
-
 use super::super::error::{UnpackError, failed};
 use super::super::tree::{Id, ROOT, Tree};
 use super::super::unpacker::Unpacker;
@@ -21,6 +19,7 @@ use super::super::xattrs::{ACCESS_ACL, DEFAULT_ACL, NOT_HELD, WRONG_KIND, failed
 use super::Files;
 use super::deferred::Line;
 use super::descriptors::OnDisk;
+use crate::tar::{Entry, Kind, Time};
 
 /// What extended attributes are set on.
 enum Holder<'a> {
@@ -108,7 +107,7 @@ impl Unpacker<'_, Files<'_>> {
         if entry.xattrs.is_empty() {
             return Ok(None);
         }
-        let bytes = crate::records::accounting::bytes_on_disk(|| rustix::fs::fstat(fd));
+        let bytes = crate::disk::usage::bytes_on_disk(|| rustix::fs::fstat(fd));
         Ok(Some(bytes.map_err(|e| failed("looking at", path, e))?))
     }
 

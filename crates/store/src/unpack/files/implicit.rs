@@ -9,12 +9,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 
-use crate::layers::shape::{Attributes, Below, Found};
-use crate::tar::shown;
-
 use super::super::whiteout::OPAQUE;
 use super::beneath::Beneath;
 use super::deferred::{Deferred, Line};
+use crate::tar::shown;
+use crate::unpack::{Attributes, Below, Found};
 
 /// Gives implicit directories the attributes (mode, owner, times, extended attributes) of the same directory in the
 /// topmost lower layer that has it, unless a whiteout, an opaque directory or something that is no directory hides it.

@@ -1,8 +1,9 @@
 //! Attributes of implicit directories, taken from the layers below.
 
 use super::support::Layer;
-use crate::layers::shape::{Found, Shape};
+use crate::disk::layer::Shape;
 use crate::tar::build::{Item, Tar};
+use crate::unpack::Found;
 
 /// Unpacks the layers, lowest first, patches the last one, and describes some of its paths: in every mixture of shapes.
 fn patched(layers: &[Tar], paths: &[&str]) -> Vec<String> {

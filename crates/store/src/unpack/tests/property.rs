@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use super::support::{Layer, picture};
-use crate::layers::shape::Shape;
+use crate::disk::layer::Shape;
 use crate::tar::build::{Item, Tar};
 use crate::unpack::{Largest, UnpackOutcome};
 

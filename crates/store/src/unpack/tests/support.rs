@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use crate::disk::confine::confined;
-use crate::layers::shape::{Below, Found, Shape};
+use crate::disk::layer::Shape;
 use crate::tar::Limits;
+use crate::unpack::{Below, Found};
 use crate::unpack::{Beneath, IMAGE, UnpackError, UnpackOptions, UnpackOutcome, unpack_beneath, unpack_image};
 
 /// A private directory, with `fs/` in it where the layer is one of directories, and beside it a canary that no layer may reach.

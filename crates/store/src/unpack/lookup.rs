@@ -1,6 +1,8 @@
 //! What one layer has at a path, as the layers above it want to know: the attributes of a directory, or that it hides what lies
 //! below. Plain values, the same for every shape.
 
+use std::io;
+
 use rustix::fs::Timestamps;
 
 /// What one layer has at a path.
@@ -32,3 +34,6 @@ impl Attributes {
         self.mode == 0o755 && (self.uid, self.gid) == (uid, gid) && self.xattrs.is_empty()
     }
 }
+
+/// What the layers below have at a path: attributes of the directory that shows there, if one does.
+pub(crate) type Below<'a> = &'a dyn Fn(&[u8]) -> io::Result<Option<Attributes>>;

@@ -12,9 +12,9 @@ use std::os::fd::BorrowedFd;
 
 use rustix::fs::{Mode, OFlags};
 
-use crate::records::entries::LayerId;
+use crate::disk::layer::LayerId;
 
-pub(crate) const FILE: &str = "files.zst";
+pub(crate) const LIST: &str = "files.zst";
 const MAGIC: &[u8] = b"imagelet files 1\n";
 const NUMBERS: usize = 12;
 const PATH_MOST: u64 = 1 << 20;
@@ -58,9 +58,9 @@ impl Listed {
     }
 }
 
-pub(super) fn write(layer: BorrowedFd<'_>, files: &[Listed]) -> io::Result<()> {
+pub(crate) fn write(layer: BorrowedFd<'_>, files: &[Listed]) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::openat(layer, FILE, flags, Mode::RUSR | Mode::WUSR)?);
+    let file = File::from(rustix::fs::openat(layer, LIST, flags, Mode::RUSR | Mode::WUSR)?);
     let mut out = zstd::stream::write::Encoder::new(file, 1)?;
     out.include_checksum(true)?;
     out.write_all(MAGIC)?;
@@ -92,9 +92,9 @@ pub(super) fn write(layer: BorrowedFd<'_>, files: &[Listed]) -> io::Result<()> {
 }
 
 /// The files of a layer's list, one after the other.
-pub(crate) fn read(layer: BorrowedFd<'_>) -> io::Result<impl Iterator<Item = io::Result<Listed>>> {
+pub(crate) fn read_list(layer: BorrowedFd<'_>) -> io::Result<impl Iterator<Item = io::Result<Listed>>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = match rustix::fs::openat(layer, FILE, flags, Mode::empty()) {
+    let file = match rustix::fs::openat(layer, LIST, flags, Mode::empty()) {
         Ok(file) => Some(File::from(file)),
         Err(rustix::io::Errno::NOENT) => None,
         Err(error) => return Err(error.into()),

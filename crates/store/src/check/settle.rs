@@ -1,0 +1,73 @@
+//! The last step of a check, with everything else held up: the records are examined, changed where that is asked for, and
+//! held against the directories; then what is to go is deleted.
+
+use std::collections::BTreeSet;
+
+use super::records::{Examination, examine};
+use super::{AllBad, CheckReport, Problem};
+use crate::check::Checker;
+use crate::disk::layer::LayerId;
+use crate::error::StoreError;
+use crate::records::tables::Records;
+
+impl Checker<'_> {
+    /// Examines the records, and the directories against them; repairs both where that is asked for. `bad` says which
+    /// layers and blobs were found damaged.
+    pub(super) fn check_records(&self, bad: &AllBad, repair: bool) -> Result<CheckReport, StoreError> {
+        // Nobody commits, removes or mounts until the directories have been looked at.
+        let _commit = self.images.maintenance.commit.lock();
+        let _deleting = self.images.catalog.disk.deleting.write();
+        let _mounting = self.images.mounts.mounting.lock();
+        let mounts = self.images.mounts.live_mounts()?;
+        let mounted: BTreeSet<LayerId> = mounts.into_iter().flat_map(|(_, mount)| mount.layers).collect();
+        let mut leases = self.images.maintenance.lease_table();
+        let mut found = {
+            let is_leased = |id| leases.holds(id);
+            if repair {
+                self.images.catalog.db.write(|transaction| {
+                    let found = examine(transaction, &is_leased, bad)?;
+                    for fix in &found.fixes {
+                        fix.make(transaction)?;
+                    }
+                    Ok::<_, StoreError>(found)
+                })?
+            } else {
+                self.images.catalog.db.read(|records| Ok::<_, StoreError>(examine(records, &is_leased, bad)?))?
+            }
+        };
+        if repair {
+            self.images.layers.distrust(found.doomed.iter().copied());
+            leases.orphans.extend(found.leased.iter().copied());
+            for (at, problem) in found.problems.iter_mut().enumerate() {
+                problem.repaired = !found.left.contains(&at);
+            }
+        }
+        drop(leases);
+        let Examination { mut problems, images, incomplete, doomed, doomed_blobs, .. } = found;
+        if repair {
+            // What a mount still shows goes when it is unmounted.
+            let doomed: Vec<LayerId> = doomed.into_iter().filter(|id| !mounted.contains(id)).collect();
+            self.images.layers.delete_directories(&doomed)?;
+            self.images.content.delete_blobs(doomed_blobs)?;
+            self.images.catalog.refill_reserve();
+        }
+        let (rows, blobs) = self
+            .images
+            .catalog
+            .db
+            .read(|records| Ok::<_, StoreError>((records.layer_rows()?, records.blob_rows()?)))?;
+        let known = rows.into_iter().filter(|(_, entry)| entry.as_ref().map_or(true, |entry| !entry.damaged));
+        let mut keep: BTreeSet<LayerId> = known.map(|(id, _)| id).collect();
+        keep.extend(mounted);
+        let blobs: BTreeSet<u64> = blobs.into_iter().filter_map(|(_, row)| Some(row.ok()?.1.number)).collect();
+        problems.extend(
+            self.images.maintenance.look_for_orphans(&keep, &blobs, repair)?.into_iter().map(Problem::of_stray),
+        );
+        for problem in &problems {
+            tracing::warn!(
+                kind = ?problem.kind, subject = problem.subject, repaired = problem.repaired, "{}", problem.detail
+            );
+        }
+        Ok(CheckReport { images, problems, incomplete: incomplete.into_iter().collect(), ..CheckReport::default() })
+    }
+}

@@ -1,0 +1,84 @@
+//! What a pull that came to no end left under `ingest/`, as the small file beside it says. Plain values and their reading; nothing here is
+//! believed before it was verified.
+
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use oci::Digest;
+use serde::{Deserialize, Serialize};
+
+use crate::content::private::{LAYER, SPOOL, beside_name};
+use crate::disk::layer::Shape;
+use crate::records::entries::LayerStats;
+
+/// One thing that was left.
+#[derive(Clone, Debug)]
+pub(crate) struct Left {
+    pub(crate) what: What,
+    pub(crate) bytes: u64,
+    pub(crate) inodes: u64,
+    /// When, in nanoseconds since 1970, as the file system says.
+    pub(crate) at: i64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum What {
+    Layer(LayerNote),
+    Spool { blob: Digest, size: u64, origin: String },
+}
+
+impl What {
+    pub(crate) fn beside(&self) -> &'static str {
+        match self {
+            Self::Layer(_) => LAYER,
+            Self::Spool { .. } => SPOOL,
+        }
+    }
+}
+
+/// When a file was last written, in nanoseconds since 1970.
+pub(crate) fn written(file: &std::fs::Metadata) -> i64 {
+    file.mtime().saturating_mul(1_000_000_000).saturating_add(file.mtime_nsec())
+}
+
+/// Reads a small file under `ingest/`, and when it was written.
+pub(crate) fn read_small(directory: &Path, name: &str, most: u64) -> std::io::Result<(Vec<u8>, i64)> {
+    use std::io::Read as _;
+    let file = std::fs::File::open(directory.join(name))?;
+    let at = written(&file.metadata()?);
+    let mut bytes = Vec::new();
+    file.take(most).read_to_end(&mut bytes)?;
+    Ok((bytes, at))
+}
+
+/// A record has no more bytes.
+const MOST_BYTES: u64 = 16 << 10;
+
+/// What lies beside the directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LayerNote {
+    pub(crate) blob: Digest,
+    pub(crate) size: u64,
+    pub(crate) diff_id: Digest,
+    pub(crate) shape: Shape,
+    pub(crate) stats: LayerStats,
+    /// Of the directory: it is the same wherever a commit has moved it.
+    #[serde(default)]
+    pub(crate) inode: u64,
+    /// Where the blob came from, in the words of the image service. LayerNotes of earlier versions do not say.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) origin: String,
+}
+
+pub(crate) fn parse_layer(bytes: &[u8]) -> io::Result<LayerNote> {
+    Ok(serde_json::from_slice(bytes)?)
+}
+
+/// Reads the record of a directory under `ingest/`.
+pub(crate) fn find_layer(directory: &Path, number: u64) -> io::Result<Left> {
+    let (bytes, at) = read_small(directory, &beside_name(number, LAYER), MOST_BYTES)?;
+    let record = parse_layer(&bytes)?;
+    let (bytes, inodes) = (record.stats.disk_bytes, record.stats.inodes.saturating_add(1));
+    Ok(Left { what: What::Layer(record), bytes, inodes, at })
+}

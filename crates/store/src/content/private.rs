@@ -1,0 +1,131 @@
+//! [`Private`]: a name under `ingest/` that one owner has, for a directory or a file that is deleted with the value.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::content::part::Content;
+use crate::disk::remove_tree;
+use crate::error::StoreError;
+
+/// What lies beside a layer and beside a spool: its number, a dot, and this.
+pub(crate) const LAYER: &str = "layer";
+
+pub(crate) const SPOOL: &str = "sums";
+
+/// A file that is being written beside one.
+pub(crate) const NEW: &str = "new";
+
+/// Name of the file beside one.
+pub(crate) fn beside_name(number: u64, beside: &str) -> String {
+    format!("{number}.{beside}")
+}
+
+impl Content {
+    /// An empty file in the store that has no name: it is gone when it is closed.
+    pub(crate) fn unnamed_file(self: &Arc<Self>) -> Result<File, StoreError> {
+        let (private, layout) = (self.private(), &self.catalog.disk.layout);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = rustix::fs::openat(&layout.ingest, private.name(), flags, Mode::RUSR | Mode::WUSR);
+        // With the private place its name goes.
+        file.map(File::from).map_err(|error| {
+            StoreError::io("create a file", layout.ingest_path(private.number), io::Error::from(error))
+        })
+    }
+
+    /// A name under `ingest/` that nobody else has. There is nothing yet.
+    pub(crate) fn private(self: &Arc<Self>) -> Private {
+        let number = self.next_ingest.fetch_add(1, Ordering::Relaxed);
+        // Before it is there, so that it is never taken for a left-over.
+        self.note_busy(&number.to_string(), true);
+        Private { content: Arc::clone(self), number, beside: None, stays: false }
+    }
+
+    /// Notes that somebody works with this name under `ingest/`, or does so no more. What begins with it and a dot goes with it.
+    pub(crate) fn note_busy(&self, name: &str, busy: bool) {
+        let mut names = self.busy.lock();
+        if busy {
+            names.insert(name.to_owned());
+        } else {
+            names.remove(name);
+        }
+    }
+}
+
+/// A directory or a file under `ingest/` that is deleted when this goes.
+pub(crate) struct Private {
+    content: Arc<Content>,
+    pub(crate) number: u64,
+    /// How the name of the file ends that lies beside it, if one does.
+    beside: Option<&'static str>,
+    stays: bool,
+}
+
+impl Private {
+    /// What was left under this number, with the file beside it.
+    pub(crate) fn again(content: &Arc<Content>, number: u64, beside: &'static str) -> Self {
+        Self { content: Arc::clone(content), number, beside: Some(beside), stays: false }
+    }
+
+    pub(crate) fn content(&self) -> Arc<Content> {
+        Arc::clone(&self.content)
+    }
+
+    pub(crate) fn beside(&self) -> Option<&'static str> {
+        self.beside
+    }
+
+    /// Notes that a file lies beside it, which goes first when it goes.
+    pub(crate) fn note_beside(&mut self, beside: &'static str) {
+        self.beside = Some(beside);
+    }
+
+    /// Nobody has it any more, and it stays.
+    pub(crate) fn leave(mut self) -> u64 {
+        self.stays = true;
+        self.number
+    }
+
+    /// Deletes the file beside it: what is there is no longer what that file says.
+    pub(crate) fn forget_beside(&mut self) {
+        let Some(beside) = self.beside.take() else { return };
+        let name = beside_name(self.number, beside);
+        match rustix::fs::unlinkat(&self.content.catalog.disk.layout.ingest, name.as_str(), AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => {
+                tracing::warn!(%error, name, "what says what a pull had to itself stays until the next start")
+            }
+        }
+    }
+
+    pub(crate) fn name(&self) -> String {
+        self.number.to_string()
+    }
+
+    /// An error of something that was done with it.
+    pub(crate) fn failed(&self, operation: &'static str, source: io::Error) -> StoreError {
+        StoreError::io(operation, self.content.catalog.disk.layout.ingest_path(self.number), source)
+    }
+}
+
+impl Drop for Private {
+    fn drop(&mut self) {
+        if self.stays {
+            return;
+        }
+        self.forget_beside();
+        let text = self.number.to_string();
+        let name = CString::new(text.as_str()).expect("digits have no zero byte");
+        if let Err(error) = remove_tree::remove_tree(self.content.catalog.disk.layout.ingest.as_fd(), &name) {
+            tracing::warn!(%error, number = self.number, "what a pull had to itself stays for a while");
+            self.content.catalog.disk.note_untidy();
+        }
+        self.content.note_busy(&text, false);
+    }
+}

@@ -1,0 +1,32 @@
+//! What files take on the disk, and what a file system has left, as it says itself.
+
+use std::path::Path;
+
+use rustix::fs::{FileType, Stat};
+
+/// Whether what the file system of this directory lacks is not bytes but inodes.
+#[must_use]
+pub fn is_out_of_inodes(directory: &Path) -> bool {
+    // Some file systems make inodes as they go, and count none.
+    rustix::fs::statvfs(directory).is_ok_and(|stat| stat.f_files > 0 && stat.f_favail == 0)
+}
+
+/// How often a file is looked at that seems to take less than its bytes.
+const LOOKS: usize = 4;
+
+/// What something takes on disk, as the file system says. While it finds a place for what was only in memory until then,
+/// ext4 counts that nowhere for a moment; so a file that seems to have holes is looked at again, and the most that was seen
+/// counts.
+pub(crate) fn bytes_on_disk<E>(look: impl Fn() -> Result<Stat, E>) -> Result<u64, E> {
+    let mut most = 0;
+    for _ in 0..LOOKS {
+        let stat = look()?;
+        most = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512).max(most);
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        if !is_file || most >= u64::try_from(stat.st_size).unwrap_or(0) {
+            break;
+        }
+        std::thread::yield_now();
+    }
+    Ok(most)
+}

@@ -1,0 +1,54 @@
+//! The layers of an image or a single layer, leased for a view.
+
+use oci::{Digest, Document};
+
+use crate::disk::layer::LayerId;
+use crate::error::{ResolveError, StoreError};
+use crate::images::part::Images;
+use crate::maintenance::lease::Lease;
+use crate::records::entries::{ImageRecord, Layer};
+use crate::records::tables::Records;
+use crate::view::Stack;
+use crate::view::stack::{StackLayer, stack};
+
+impl Images {
+    /// The layers of what `text` means: an image by name or id, or one layer by its diff id or by the digest under which a
+    /// manifest names it. Leased, so that they stay until `lease` goes. `None`: there is no such thing, or not whole.
+    pub(crate) fn stack(&self, lease: &Lease, text: &str) -> Result<Option<Stack>, ResolveError> {
+        let mut leases = self.maintenance.lease_table();
+        let found = match self.catalog.resolve(text)? {
+            Some(image) => Some((Some(image.id.clone()), self.layers.image_layers(&image)?)),
+            None => self.one_layer(text)?.map(|layer| (None, vec![layer])),
+        };
+        let Some((image, layers)) = found else { return Ok(None) };
+        let shown = stack(&layers);
+        if !shown.iter().all(|id| self.layers.has_layer(*id)) {
+            return Ok(None);
+        }
+        for id in &shown {
+            lease.hold(&mut leases, *id);
+        }
+        let of = |id: &LayerId| layers.iter().find(|layer| layer.id == *id);
+        let layers = shown.iter().rev().filter_map(of).map(StackLayer::of).collect();
+        Ok(Some(Stack { image, layers, owners_on_disk: self.layers.privileged }))
+    }
+
+    fn one_layer(&self, text: &str) -> Result<Option<Layer>, StoreError> {
+        let Ok(digest) = text.parse::<Digest>() else { return Ok(None) };
+        let layers = self.catalog.db.read(|records| Ok::<_, StoreError>(records.layers()?))?;
+        if let Some((id, entry)) = layers.iter().find(|(_, entry)| entry.diff_id == digest && !entry.damaged) {
+            return Ok(Some(entry.layer(*id)));
+        }
+        let id = self.catalog.images()?.iter().find_map(|image| named_in(image, &digest));
+        Ok(id.and_then(|id| layers.iter().find(|(known, _)| *known == id)).map(|(id, entry)| entry.layer(*id)))
+    }
+}
+
+/// The layer that the image's manifest names by this digest.
+fn named_in(image: &ImageRecord, digest: &Digest) -> Option<LayerId> {
+    let Document::Manifest(manifest) = Document::parse(&image.manifest, Some(&image.manifest_media_type)).ok()? else {
+        return None;
+    };
+    let at = manifest.layers.iter().position(|layer| layer.digest == *digest)?;
+    (manifest.layers.len() == image.layers.len()).then(|| image.layers[at])
+}

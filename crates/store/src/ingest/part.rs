@@ -1,0 +1,36 @@
+//! [`Ingests`]: how new layers are unpacked.
+
+use std::sync::Arc;
+
+use crate::content::part::Content;
+use crate::disk::layer::Shape;
+use crate::layers::part::Layers;
+use crate::maintenance::part::Maintenance;
+use crate::options::Sharing;
+use crate::records::catalog::Catalog;
+use crate::unpack::Limits;
+
+/// What layers in the making need. Without a lock: each is its owner's alone.
+#[derive(Debug)]
+pub(crate) struct Ingests {
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) content: Arc<Content>,
+    pub(crate) layers: Arc<Layers>,
+    pub(crate) limits: Limits,
+    pub(crate) sharing: Sharing,
+    /// Of layers that are unpacked from now on.
+    pub(crate) shape: Shape,
+}
+
+impl Ingests {
+    pub(crate) fn new(maintenance: &Maintenance, limits: Limits, sharing: Sharing, shape: Shape) -> Self {
+        Self {
+            catalog: Arc::clone(&maintenance.catalog),
+            content: Arc::clone(&maintenance.content),
+            layers: Arc::clone(&maintenance.layers),
+            limits,
+            sharing,
+            shape,
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! [`Mounts`]: which images are mounted where. What is written down counts only while the mount is there.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use oci::Digest;
+use parking_lot::Mutex;
+use rustix::fs::AtFlags;
+
+use super::mountinfo::{self, Mount};
+use super::points::Points;
+use super::{Assembly, MountError, Ways, absolute, read_mounts, unmount};
+use crate::disk::layer::LayerId;
+use crate::disk::layout::EMPTY;
+use crate::error::StoreError;
+use crate::layers::part::Layers;
+use crate::records::catalog::Catalog;
+use crate::records::entries::{ImageRecord, MountEntry};
+use crate::records::tables::{Records, RecordsMut};
+use crate::view::Stack;
+
+/// A mounted image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageMount {
+    /// Where.
+    pub target: PathBuf,
+    /// Which image.
+    pub image: Digest,
+    /// Whether it can be written to.
+    pub writable: bool,
+}
+
+/// The mounted images of a store.
+#[derive(Debug)]
+pub(crate) struct Mounts {
+    catalog: Arc<Catalog>,
+    layers: Arc<Layers>,
+    /// Guards the table of mounts: nobody mounts an image while it is being removed.
+    pub(crate) mounting: Mutex<()>,
+}
+
+impl Mounts {
+    pub(crate) fn new(layers: &Arc<Layers>) -> Self {
+        Self { catalog: Arc::clone(&layers.catalog), layers: Arc::clone(layers), mounting: Mutex::default() }
+    }
+}
+
+impl Mounts {
+    /// Mounts an image, and keeps it from being removed while it is mounted.
+    pub(crate) fn mount_image(
+        &self,
+        image: &ImageRecord,
+        target: &Path,
+        writable: Option<&Path>,
+    ) -> Result<(), MountError> {
+        let target = absolute(target)?;
+        let _mounting = self.mounting.lock();
+        if mountinfo::topmost(&read_mounts()?, &target).is_some_and(Mount::is_ours) {
+            return Err(MountError::AlreadyMounted { target });
+        }
+        let layers = self.layers.image_layers(image)?;
+        let stack = Stack::of(image.id.clone(), &layers, self.layers.privileged);
+        let layers = self.layers.lower_layers(&layers);
+        let points = Points::of(&self.catalog.disk.layout.path);
+        self.sweep_points();
+        // Written down first: a mount that nobody knows of could lose its layers.
+        self.catalog.db.write(|transaction| {
+            let entry = transaction.image(&image.id)?.ok_or_else(|| StoreError::NotFound(image.id.clone()))?;
+            let entry = MountEntry { image: image.id.clone(), layers: entry.layers, writable: writable.is_some() };
+            Ok::<_, StoreError>(transaction.put_mount(&target, &entry)?)
+        })?;
+        let compose = Some((self.catalog.disk.layout.path.as_path(), &stack));
+        let userxattr = !self.layers.privileged;
+        let assembly = Assembly { userxattr, points: Some(&points), compose, ways: Ways::default() };
+        let mounted = assembly.mount(&layers, &target, writable);
+        if mounted.is_err() {
+            self.forget_mount(&target)?;
+        }
+        mounted
+    }
+
+    /// Takes an image's mount away.
+    pub(crate) fn unmount_image(&self, target: &Path) -> Result<(), MountError> {
+        let target = absolute(target)?;
+        let _mounting = self.mounting.lock();
+        self.sweep_points();
+        unmount(&target)?;
+        let recorded = self.catalog.db.read(|records| Ok::<_, StoreError>(records.mounts()?))?;
+        self.forget_mount(&target)?;
+        let layers = recorded.into_iter().filter(|(known, _)| *known == target).flat_map(|(_, entry)| entry.layers);
+        Ok(self.sweep_unmounted(layers.collect())?)
+    }
+
+    /// The images that are mounted, by place. Forgets what is not mounted any more.
+    pub(crate) fn mounts(&self) -> Result<Vec<ImageMount>, StoreError> {
+        let _mounting = self.mounting.lock();
+        self.sweep_points();
+        let live = self.live_mounts()?;
+        let recorded = self.catalog.db.read(|records| Ok::<_, StoreError>(records.mounts()?))?;
+        for (target, _) in &recorded {
+            if !live.iter().any(|(known, _)| known == target) {
+                self.forget_mount(target)?;
+            }
+        }
+        Ok(live
+            .into_iter()
+            .map(|(target, entry)| ImageMount { target, image: entry.image, writable: entry.writable })
+            .collect())
+    }
+}
+
+impl Mounts {
+    /// Takes away what a process left that was killed while it mounted something: `mounting` is held, or nobody else is there.
+    pub(crate) fn sweep_points(&self) {
+        if let Err(error) = Points::of(&self.catalog.disk.layout.path).sweep() {
+            tracing::warn!(%error, root = %self.catalog.disk.layout.path.display(), "what an earlier process was mounting stays");
+        }
+    }
+
+    /// What is written down and still mounted.
+    pub(crate) fn live_mounts(&self) -> Result<Vec<(PathBuf, MountEntry)>, StoreError> {
+        let mut recorded = self.catalog.db.read(|records| Ok::<_, StoreError>(records.mounts()?))?;
+        if recorded.is_empty() {
+            return Ok(recorded);
+        }
+        let mounts = mountinfo::read().map_err(|source| StoreError::io("read", "/proc/self/mountinfo", source))?;
+        // Another mount may lie over ours, so it need not be the topmost one.
+        recorded.retain(|(target, _)| mounts.iter().any(|mount| mount.target == *target && mount.is_ours()));
+        Ok(recorded)
+    }
+
+    /// Deletes what only a mount has kept: layers that were found damaged meanwhile, and the empty directory that fills
+    /// up a mount of one layer.
+    fn sweep_unmounted(&self, layers: BTreeSet<LayerId>) -> Result<(), StoreError> {
+        let mounts = self.live_mounts()?;
+        let mut left = Vec::new();
+        for id in layers.into_iter().filter(|id| !mounts.iter().any(|(_, mount)| mount.layers.contains(id))) {
+            let entry = self.catalog.db.read(|records| Ok::<_, StoreError>(records.layer(id)?))?;
+            if entry.is_none_or(|entry| entry.damaged) {
+                left.push(id);
+            } else if let Err(error) =
+                rustix::fs::unlinkat(&self.catalog.disk.layout.layers, format!("{id}/{EMPTY}"), AtFlags::REMOVEDIR)
+                && error != rustix::io::Errno::NOENT
+            {
+                tracing::debug!(%error, layer = %id, "the empty directory beside the layer stays");
+            }
+        }
+        self.layers.delete_directories(&left)
+    }
+
+    fn forget_mount(&self, target: &Path) -> Result<(), StoreError> {
+        self.catalog.db.write(|transaction| Ok(transaction.delete_mount(target)?))
+    }
+}

@@ -1,0 +1,80 @@
+//! How a store is opened: durability, sharing, the format of new layers, and the limits of one layer. Plain values.
+
+use std::path::PathBuf;
+
+use crate::unpack::Limits;
+
+/// How sure a committed image is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// The files are on the disk before the image is visible: one `syncfs` for each image.
+    #[default]
+    Full,
+    /// The files are left to the page cache. After a crash of the machine (not of the process), images that were
+    /// committed and not yet settled are dropped. What settles them is the clean end of an agent, an end a minute after
+    /// the last change of the records, and an open with full durability.
+    Relaxed,
+}
+
+/// Whether files that several layers have are stored once. Only layers that were unpacked while it was on take part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sharing {
+    /// Every layer has its own.
+    #[default]
+    Off,
+    /// They share their blocks, on a file system that can (btrfs, XFS); attributes stay each file's own.
+    Reflink,
+    /// They are links to one inode, where owner, mode, time and extended attributes are the same as well.
+    Hardlink,
+}
+
+/// What a layer is made into when it is unpacked. Layers that are there stay what they are: a store holds both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LayerFormat {
+    /// What serves best here, as the store finds out: [`Store::new_layers`] says what that is.
+    #[default]
+    Auto,
+    /// One EROFS file.
+    Erofs,
+    /// A directory tree.
+    Dir,
+}
+
+/// How to open a store.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// Where this process answers; written into the lock file for others to find.
+    pub agent_socket: Option<PathBuf>,
+    /// How sure a commit is.
+    pub durability: Durability,
+    /// What one layer may hold at most.
+    pub limits: Limits,
+    /// Whether owners, devices and `trusted.*` attributes can be set. `None`: they can as user 0 of the machine.
+    pub privileged: Option<bool>,
+    /// Size of the file that is given up when the disk is full, so that removal always works.
+    pub reserve_bytes: u64,
+    /// Whether files that several layers have are stored once.
+    pub sharing: Sharing,
+    /// What layers are made into.
+    pub layer_format: LayerFormat,
+    /// This boot of the machine, by whatever name. `None`: as the kernel names it. What was not synced is trusted within one.
+    pub boot: Option<String>,
+    /// Since when (nanoseconds since 1970) what pulls left that came to no end is kept for later ones. `None`: nothing is.
+    pub unfinished_since: Option<i64>,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            agent_socket: None,
+            durability: Durability::Full,
+            limits: Limits::default(),
+            privileged: None,
+            reserve_bytes: 8 << 20,
+            sharing: Sharing::Off,
+            layer_format: LayerFormat::Auto,
+            boot: None,
+            unfinished_since: None,
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! [`Catalog`]: the records of a store and the disk that they speak of, with what makes both durable. Every other part stands on it, so
+//! the last of them that goes closes the store: it settles what is to be settled, and gives the lock back.
+
+use std::io;
+
+use oci::Digest;
+
+use crate::disk::layer::LayerId;
+use crate::disk::layout;
+use crate::disk::lock::StoreLock;
+use crate::disk::part::Disk;
+use crate::disk::reserve::RECORDS_ROOM;
+use crate::error::{DbError, StoreError};
+use crate::options::Durability;
+use crate::records::db::Db;
+use crate::records::entries::{BlobEntry, LayerEntry};
+use crate::records::tables::{Records, RecordsMut};
+
+/// So many seconds after it was last changed a file is on the disk, as Linux has it by default: 30 until it is old enough,
+/// and 5 until somebody looks.
+const SETTLED_BY_ITSELF: u64 = 60;
+
+/// The records, the disk, and how durable both are.
+#[derive(Debug)]
+pub(crate) struct Catalog {
+    /// The database, whose handle has a lock of its own.
+    pub(crate) db: Db,
+    pub(crate) disk: Disk,
+    pub(crate) durability: Durability,
+    /// This boot of the machine, for relaxed durability.
+    pub(crate) boot: String,
+    /// Whether this process stays, and its end is one of the machine's.
+    pub(crate) agent: bool,
+    /// The lock file. Last, so that it is given back after everything else is closed.
+    pub(crate) lock: StoreLock,
+}
+
+impl Catalog {
+    /// A write of the database that finds no space would use up the reserve: better not to begin it. The database puts
+    /// a document into a power of two of pages, and copies the pages of the records that it changes.
+    pub(crate) fn ensure_room(&self, document_bytes: u64) -> Result<(), StoreError> {
+        self.db
+            .reserve()
+            .ensure_room(2 * document_bytes + RECORDS_ROOM)
+            .map_err(|source| StoreError::io("find room in", &self.disk.layout.path, source))
+    }
+
+    pub(crate) fn refill_reserve(&self) {
+        if let Err(error) = self.db.reserve().ensure() {
+            tracing::warn!(%error, "the disk is still too full for the store's reserve");
+        }
+    }
+
+    /// From now on an end that is not clean is seen by the next open. Nothing is synced for that: layers get durable with the
+    /// sync of their commit, which takes the note along, and where nothing was committed there is nothing to look at.
+    pub(crate) fn mark_in_use(&self, next_layer: u64) -> io::Result<()> {
+        match self.lock.unclean() {
+            None => self.lock.good_up_to(next_layer, false),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Whether an end has something to make sure, and may take the time that it takes.
+    fn settles_at_end(&self) -> bool {
+        match self.durability {
+            // Nothing was ever written.
+            Durability::Full => !self.db.youth().is_young(),
+            // After a pull that was not to wait for a sync, its process does not either. By a minute after the last change the
+            // kernel has written all of it, and it costs little to say so.
+            Durability::Relaxed => {
+                self.agent || self.lock.follows(&self.disk.layout.path.join(layout::DATABASE)) >= SETTLED_BY_ITSELF
+            }
+        }
+    }
+
+    /// Notes in the lock file that all layers below this number are good.
+    pub(crate) fn good_up_to(&self, next_layer: u64) -> io::Result<()> {
+        self.lock.good_up_to(next_layer, !self.db.youth().is_young())
+    }
+
+    /// What relaxed durability left to the page cache is written, and trusted from now on; a young store grows up.
+    pub(crate) fn settle(&self) -> Result<(), StoreError> {
+        let rows = self.db.read(Records::layer_rows)?;
+        let unsynced = |(id, entry): (LayerId, Result<LayerEntry, DbError>)| {
+            entry.ok().filter(|entry| entry.unsynced_boot.is_some()).map(|entry| (id, entry))
+        };
+        let waiting: Vec<(LayerId, LayerEntry)> = rows.into_iter().filter_map(unsynced).collect();
+        let blobs = self.db.read(Records::blob_rows)?.into_iter().filter_map(|(_, row)| row.ok());
+        let blobs: Vec<(Digest, BlobEntry)> = blobs.filter(|(_, entry)| entry.unsynced_boot.is_some()).collect();
+        let youth = self.db.youth();
+        if waiting.is_empty() && blobs.is_empty() && !youth.is_young() {
+            return Ok(());
+        }
+        self.disk.sync_file_system()?;
+        youth.end().map_err(|source| StoreError::io("settle", &self.disk.layout.path, source))?;
+        self.db.write(|transaction| {
+            for (digest, mut entry) in blobs {
+                entry.unsynced_boot = None;
+                transaction.put_blob(&digest, &entry)?;
+            }
+            for (id, mut entry) in waiting {
+                entry.unsynced_boot = None;
+                transaction.put_layer(id, &entry)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// The boot to write into a new record: set while relaxed durability leaves its files to the page cache.
+    pub(crate) fn unsynced_boot(&self) -> Option<String> {
+        (self.durability == Durability::Relaxed).then(|| self.boot.clone())
+    }
+}
+
+impl Drop for Catalog {
+    fn drop(&mut self) {
+        if !self.settles_at_end() {
+            return;
+        }
+        if let Err(error) = self.settle() {
+            self.lock.note_unclean();
+            tracing::warn!(%error, "the store was closed without a sync; images of relaxed durability may not survive a crash");
+        }
+    }
+}
