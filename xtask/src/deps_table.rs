@@ -61,7 +61,7 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-credentials",
-        uses: &["imagelet-oci"],
+        uses: &["imagelet-oci", "imagelet-single-flight"],
         tests_use: &[],
         third_party: None,
         never_reaches: &[
