@@ -61,7 +61,7 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-credentials",
-        uses: &["imagelet-oci"],
+        uses: &["imagelet-oci", "imagelet-single-flight"],
         tests_use: &[],
         third_party: None,
         never_reaches: &[
@@ -75,6 +75,14 @@ pub(crate) const BORDERS: &[Border] = &[
             "imagelet-registry",
         ],
         reason: "credentials finds who may have which secret: files and programs of the node, no network, no CRI",
+    },
+    Border {
+        package: "imagelet-single-flight",
+        uses: &[],
+        tests_use: &[],
+        third_party: Some(&["parking_lot", "tokio", "tokio-util", "tracing"]),
+        never_reaches: &["reqwest", "hyper", "tonic", "axum", "redb"],
+        reason: "single-flight shares work between callers, and knows nothing of the work",
     },
     Border {
         package: "imagelet-inflate",
@@ -133,7 +141,7 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-image-manager",
-        uses: &["imagelet-oci", "imagelet-cri-api", "imagelet-credentials"],
+        uses: &["imagelet-oci", "imagelet-cri-api", "imagelet-credentials", "imagelet-single-flight"],
         tests_use: &[],
         third_party: None,
         never_reaches: GRPC_OR_HTTP,

@@ -3,57 +3,11 @@
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::PodRef;
-
-/// What an event is about: a pod, or a part of one.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ObjectRef {
-    /// Namespace of the pod.
-    pub namespace: String,
-    /// Name of the pod.
-    pub name: String,
-    /// Uid of the pod.
-    pub uid: String,
-    /// Which part, for example `spec.containers{web}`; empty: the pod itself.
-    pub field_path: String,
-}
-
-impl ObjectRef {
-    /// The pod itself.
-    #[must_use]
-    pub fn pod(pod: &PodRef) -> Self {
-        Self::part(pod, String::new())
-    }
-
-    /// A container of the pod.
-    #[must_use]
-    pub fn container(pod: &PodRef, name: &str) -> Self {
-        Self::part(pod, format!("spec.containers{{{name}}}"))
-    }
-
-    /// An init container of the pod.
-    #[must_use]
-    pub fn init_container(pod: &PodRef, name: &str) -> Self {
-        Self::part(pod, format!("spec.initContainers{{{name}}}"))
-    }
-
-    fn part(pod: &PodRef, field_path: String) -> Self {
-        Self { namespace: pod.namespace.clone(), name: pod.name.clone(), uid: pod.uid.clone(), field_path }
-    }
-}
-
-impl fmt::Display for ObjectRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)?;
-        if self.field_path.is_empty() { Ok(()) } else { write!(f, " {}", self.field_path) }
-    }
-}
+use crate::ObjectRef;
 
 /// Whether something went as it should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -220,6 +174,7 @@ impl EventRecorder for Recorders {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::PodRef;
 
     fn event(message: &str) -> Event {
         let pod = PodRef { namespace: "shop".into(), name: "web-0".into(), uid: "u1".into(), ..PodRef::default() };

@@ -9,6 +9,7 @@
 
 mod backoff;
 mod cause;
+mod clock;
 mod decide;
 mod error;
 mod events;
@@ -23,6 +24,7 @@ mod look;
 mod make_room;
 mod manager;
 mod metrics;
+mod object_ref;
 mod options;
 mod outcome;
 mod policy;
@@ -35,11 +37,10 @@ pub use credentials::{Origin, PullSecret, ServiceAccount};
 
 pub use backoff::{BackoffEntry, BackoffOptions, BackoffSelector};
 pub use cause::Cause;
+pub use clock::{Clock, WallClock};
 pub use decide::{Access, Decision, Doubt, Grant, Presence, PullReason, RefuseReason, UseLocalReason, decide};
 pub use error::{Attempt, EnsureImageError, PullFailure};
-pub use events::{
-    Event, EventRecorder, EventRef, EventType, LogRecorder, NumberedEvent, ObjectRef, Recorders, RingRecorder,
-};
+pub use events::{Event, EventRecorder, EventRef, EventType, LogRecorder, NumberedEvent, Recorders, RingRecorder};
 pub use explain::{BackoffExplanation, Explanation};
 pub use go_duration::GoDuration;
 pub use instrumented::Instrumented;
@@ -47,10 +48,11 @@ pub use instrumented_runtime::InstrumentedRuntime;
 pub use make_room::{Hold, MakeRoom, Room};
 pub use manager::ImageManager;
 pub use metrics::{Metrics, MustPullResult, Operation, RecordKind};
-pub use options::{Clock, Options, RegistryFingerprint};
+pub use object_ref::{ObjectRef, PodRef};
+pub use options::{Options, RegistryFingerprint};
 pub use policy::{PullPolicy, UnknownPullPolicy};
 pub use pull::PullerOptions;
 pub use records::{
-    Allowlist, AllowlistError, PullIntent, PullRecords, RecordsError, RecordsOptions, VerificationPolicy, WallClock,
+    Allowlist, AllowlistError, PullIntent, PullRecords, RecordsError, RecordsOptions, VerificationPolicy,
 };
-pub use request::{EnsureImageRequest, EnsuredImage, PodRef, PullTiming};
+pub use request::{EnsureImageRequest, EnsuredImage, PullTiming};

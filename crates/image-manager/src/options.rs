@@ -6,10 +6,7 @@ use std::sync::Arc;
 use credentials::Keyring;
 use tokio::time::Instant;
 
-use crate::{BackoffOptions, MakeRoom, Metrics, PullRecords, PullerOptions};
-
-/// Tells the time. Only differences are used.
-pub type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
+use crate::{BackoffOptions, Clock, MakeRoom, Metrics, PullRecords, PullerOptions};
 
 /// Answers a number that changes whenever the configuration of a registry's host does (`docker.io`,
 /// `127.0.0.1:5000`): what failed before may work now.

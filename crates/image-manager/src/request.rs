@@ -1,27 +1,11 @@
 //! What is asked of the manager, and what it answers. Plain data; the edges make it of manifests and of flags.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use credentials::{PullSecret, Requester, ServiceAccount, Source};
 use cri_api::{PodSandboxConfig, ProgressSink};
-use serde::{Deserialize, Serialize};
 
-use crate::{ObjectRef, PullPolicy};
-
-/// The pod that wants an image.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct PodRef {
-    /// Namespace.
-    pub namespace: String,
-    /// Name.
-    pub name: String,
-    /// Uid.
-    pub uid: String,
-    /// All annotations; the runtime is told them with the image.
-    pub annotations: BTreeMap<String, String>,
-}
+use crate::{ObjectRef, PodRef, PullPolicy};
 
 /// One image that has to be there.
 #[derive(Clone, Debug)]

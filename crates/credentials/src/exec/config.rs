@@ -1,5 +1,5 @@
-//! [`Config`]: the kubelet's CredentialProviderConfig, as a file or a directory of files has it. Reads, decodes strictly
-//! and merges; whether the values make sense is [`super::validate`]'s matter. Called by [`super::Providers::load`].
+//! [`read`]: reads the kubelet's CredentialProviderConfig from a file or a directory of files, decodes it strictly and
+//! merges it; [`super::validate`] checks its values. Called by [`super::Providers::load`].
 
 use std::fs;
 use std::io::Read as _;
@@ -8,53 +8,17 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::ParseYaml;
 use super::decode::decode;
-use super::duration::GoDuration;
+use super::options::ParseYaml;
+use super::provider_config::ProvidersConfig;
 
 /// The largest file that is read.
 const MAX_BYTES: u64 = 8 << 20;
 /// What files of a directory are called.
 const EXTENSIONS: [&str; 3] = ["json", "yaml", "yml"];
 
-/// Every provider that is configured, in order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Config {
-    pub(super) providers: Vec<ProviderConfig>,
-}
-
-/// One provider. What the file does not say is empty.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub(super) struct ProviderConfig {
-    pub(super) name: String,
-    pub(super) match_images: Vec<String>,
-    pub(super) default_cache_duration: Option<GoDuration>,
-    pub(super) api_version: String,
-    pub(super) args: Vec<String>,
-    pub(super) env: Vec<(String, String)>,
-    pub(super) token_attributes: Option<TokenAttributes>,
-}
-
-impl std::fmt::Debug for ProviderConfig {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Not the arguments and the environment: they may hold secrets.
-        f.debug_struct("ProviderConfig").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-/// How a provider uses service account tokens.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct TokenAttributes {
-    pub(super) audience: String,
-    /// `ServiceAccount` or `Token`.
-    pub(super) cache_type: String,
-    pub(super) require_service_account: Option<bool>,
-    pub(super) required_annotations: Vec<String>,
-    pub(super) optional_annotations: Vec<String>,
-}
-
 /// Reads `path`; with the configuration comes the hash of the files.
-pub(super) fn read(path: &Path, yaml: &ParseYaml) -> Result<(Config, String), String> {
+pub(super) fn read(path: &Path, yaml: &ParseYaml) -> Result<(ProvidersConfig, String), String> {
     if path.as_os_str().is_empty() {
         return Err("credential provider config path is empty".to_owned());
     }
@@ -71,7 +35,7 @@ pub(super) fn read(path: &Path, yaml: &ParseYaml) -> Result<(Config, String), St
     };
 
     let mut hash = Sha256::new();
-    let mut merged = Config::default();
+    let mut merged = ProvidersConfig::default();
     for file in files {
         let shown = file.display();
         let bytes = contents(&file).map_err(|e| format!("unable to read file \"{shown}\": {e}"))?;

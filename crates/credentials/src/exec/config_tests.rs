@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use super::super::duration::GoDuration;
+use super::super::provider_config::{ProviderConfig, TokenAttributes};
 use super::*;
 
 fn yaml() -> ParseYaml {
@@ -64,7 +66,7 @@ enum Files {
 /// The providers, or a part of the error.
 type Wanted = Result<Vec<ProviderConfig>, &'static str>;
 
-fn read_files(files: &Files) -> Result<(Config, String), String> {
+fn read_files(files: &Files) -> Result<(ProvidersConfig, String), String> {
     let directory = tempfile::tempdir().expect("a directory");
     match files {
         Files::One(text) => {
@@ -340,6 +342,6 @@ fn what_cannot_be_read() {
 
 #[test]
 fn debug_shows_no_arguments() {
-    let shown = format!("{:?}", Config { providers: vec![want("x", &[], "v1", "1m")] });
+    let shown = format!("{:?}", ProvidersConfig { providers: vec![want("x", &[], "v1", "1m")] });
     assert!(shown.contains('x') && !shown.contains("BAR") && !shown.contains("--v"), "{shown}");
 }

@@ -3,15 +3,15 @@
 
 use serde_json::{Map, Value};
 
-use super::config::{Config, ProviderConfig, TokenAttributes};
 use super::duration::GoDuration;
+use super::provider_config::{ProviderConfig, ProvidersConfig, TokenAttributes};
 
 const GROUP: &str = "kubelet.config.k8s.io";
 const KIND: &str = "CredentialProviderConfig";
 const VERSIONS: [&str; 3] = ["v1", "v1beta1", "v1alpha1"];
 
 /// Decodes one document.
-pub(super) fn decode(document: &Value) -> Result<Config, String> {
+pub(super) fn decode(document: &Value) -> Result<ProvidersConfig, String> {
     let fields = fields(document, "the document")?;
     let word = |name: &str| match fields.and_then(|fields| fields.get(name)) {
         None | Some(Value::Null) => Ok(String::new()),
@@ -33,7 +33,7 @@ pub(super) fn decode(document: &Value) -> Result<Config, String> {
     };
 
     let mut unknown = Vec::new();
-    let mut config = Config::default();
+    let mut config = ProvidersConfig::default();
     for (name, value) in fields.into_iter().flatten() {
         match name.as_str() {
             "kind" | "apiVersion" => {}

@@ -10,14 +10,15 @@ mod config;
 mod decode;
 mod duration;
 mod metrics;
+mod options;
 mod protocol;
+mod provided;
 mod provider;
+mod provider_config;
 #[cfg(test)]
 mod test_support;
 mod validate;
 
-use parking_lot::Mutex;
-use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs;
@@ -25,99 +26,30 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures::future::{BoxFuture, join_all};
-use oci::{RegistryAuth, Secret};
-use tokio::time::Instant;
+use futures::future::join_all;
+use oci::Secret;
+use single_flight::Group;
+use tokio_util::task::TaskTracker;
 
 use self::cache::Cache;
-use self::config::{ProviderConfig, TokenAttributes};
 use self::duration::GoDuration;
 use self::metrics::Metrics;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use self::protocol::fuzzed_response;
-use self::provider::{Known, Provider, TokenUse};
-use crate::pattern::{PathMatch, Pattern};
-use crate::{Note, Requester, ServiceAccount, Source};
+use self::provider::{CachedAnswer, Provider, TokenUse};
+use self::provider_config::{ProviderConfig, TokenAttributes};
+use crate::pattern::Pattern;
+use crate::{Note, Requester};
 
+pub use self::options::{Clock, ExecOptions, ParseYaml, TokenError, TokenSource};
+pub use self::provided::{Provided, ProvidedEntry};
 pub(crate) use self::provider::ended;
-
-/// Where the time comes from.
-pub type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
-
-/// Reads one YAML document (JSON is YAML) without repeated keys; the error is for people. An argument, because only
-/// the program knows YAML.
-pub type ParseYaml = Arc<dyn Fn(&str) -> Result<serde_json::Value, String> + Send + Sync>;
-
-/// How providers are run.
-#[derive(Clone)]
-pub struct ExecOptions {
-    /// The environment of the programs; what their configuration sets comes on top.
-    pub environment: Vec<(OsString, OsString)>,
-    /// Where the time comes from.
-    pub clock: Clock,
-    /// Reads the configuration's text.
-    pub yaml: ParseYaml,
-    /// Who makes service account tokens. Without it, providers that need one are noted as failed.
-    pub tokens: Option<Arc<dyn TokenSource>>,
-    /// Whether providers may use service account tokens: the kubelet's feature gate
-    /// `KubeletServiceAccountTokenForCredentialProviders`, which is on where nobody turned it off.
-    pub service_account_tokens: bool,
-    /// Where a path in `matchImages` may end within an image's path.
-    pub path_match: PathMatch,
-    /// How long one run may take; the kubelet gives one minute.
-    pub timeout: Duration,
-}
-
-impl fmt::Debug for ExecOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the environment: it may hold secrets.
-        f.debug_struct("ExecOptions").field("timeout", &self.timeout).finish_non_exhaustive()
-    }
-}
-
-/// Makes tokens of service accounts (the TokenRequest API, or whatever stands for it).
-pub trait TokenSource: Send + Sync {
-    /// A token of `account` for `audience`, bound to the pod `requester`.
-    fn token<'a>(
-        &'a self,
-        account: &'a ServiceAccount,
-        audience: &'a str,
-        requester: &'a Requester,
-    ) -> BoxFuture<'a, Result<Secret, TokenError>>;
-}
-
-/// Why there is no token. The text is shown to people.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct TokenError(pub String);
 
 /// Why a configuration of providers cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct ProviderConfigError(String);
-
-/// What the providers answered for one image.
-#[derive(Clone, Debug, Default)]
-pub struct Provided {
-    /// Credentials in the order of the configuration, each with the pattern of images that it is for. They are not
-    /// yet narrowed to the image.
-    pub entries: Vec<ProvidedEntry>,
-    /// What went wrong.
-    pub notes: Vec<Note>,
-}
-
-/// One credential of a provider.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProvidedEntry {
-    /// The images that it is for: a pattern as in a docker configuration.
-    pub location: String,
-    /// The credential.
-    pub auth: RegistryAuth,
-    /// The provider, with the service account where one was used.
-    pub source: Source,
-}
 
 /// The configured credential providers. Cheap to clone; clones share their caches.
 #[derive(Clone)]
@@ -191,9 +123,9 @@ impl Providers {
         let mut would_ask = Vec::new();
         for provider in &self.inner.providers {
             match provider.peek(repository, requester) {
-                Known::NotAsked => {}
-                Known::Answer(entries) => provided.entries.extend(entries),
-                Known::Unknown => would_ask.push(provider.name.clone()),
+                CachedAnswer::NotAsked => {}
+                CachedAnswer::Answer(entries) => provided.entries.extend(entries),
+                CachedAnswer::Unknown => would_ask.push(provider.name.clone()),
             }
         }
         (provided, would_ask)
@@ -252,7 +184,8 @@ fn build(
         cache: Cache::new((options.clock)()),
         clock: Arc::clone(&options.clock),
         metrics: metrics.clone(),
-        flights: Mutex::new(HashMap::new()),
+        flights: Group::default(),
+        tracker: TaskTracker::new(),
         name: provider.name,
     })
 }

@@ -2,8 +2,7 @@
 //! holds; callers that want the same at the same time share one run of the program, which goes on while one of them is
 //! left. Called by [`super::Providers`].
 
-use parking_lot::{Mutex, MutexGuard};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
@@ -11,25 +10,25 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt as _;
-use futures::future::{BoxFuture, Shared, WeakShared};
 use oci::{RegistryAuth, Secret};
+use single_flight::Group;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tracing::debug;
 
 use super::cache::{AccountKey, Cache, GLOBAL, Key, account_key, answer_key, flight_key, registry, token_hash};
 use super::metrics::Metrics;
+use super::options::{Clock, TokenSource};
 use super::protocol::{self, CacheKeyType, Request, Response};
-use super::{Clock, ProvidedEntry, TokenSource};
+use super::provided::ProvidedEntry;
 use crate::pattern::{PathMatch, Pattern};
 use crate::process::{self, Ran, Run, RunError};
 use crate::{NodeSource, Requester, ServiceAccount, ServiceAccountCoordinates, Source};
 
-/// What a provider answered, by pattern of images.
+/// Credentials of one answer, by pattern of images.
 type Answer = Arc<[(String, RegistryAuth)]>;
-/// A run of the program that several may wait for.
-type Flight = Shared<BoxFuture<'static, Outcome>>;
-/// What came of a run; the error is a line for people.
-type Outcome = Result<Answer, Arc<str>>;
+/// Result of a run of the program; the error is a line for people.
+type RunResult = Result<Answer, Arc<str>>;
 
 /// One provider.
 pub(super) struct Provider {
@@ -50,8 +49,9 @@ pub(super) struct Provider {
     pub(super) clock: Clock,
     pub(super) metrics: Metrics,
     pub(super) cache: Cache<Answer>,
-    /// Guards the runs that are under way.
-    pub(super) flights: Mutex<HashMap<Key, WeakShared<BoxFuture<'static, Outcome>>>>,
+    /// The runs under way. A run ends when its last waiter has left.
+    pub(super) flights: Group<Key, CancellationToken, RunResult>,
+    pub(super) tracker: TaskTracker,
 }
 
 /// How a provider uses service account tokens.
@@ -95,8 +95,8 @@ struct Question {
     may_echo: bool,
 }
 
-/// What can be said of a look-up without a token and without running anything.
-pub(super) enum Known {
+/// Result of a lookup that makes no token and runs no program.
+pub(super) enum CachedAnswer {
     /// The provider is not for this image, or not for this pod.
     NotAsked,
     /// An earlier answer holds.
@@ -141,17 +141,17 @@ impl Provider {
         };
         let flight = flight_key(image, &hash, &question.account_key)
             .map_err(|e| self.line(&format!("error generating singleflight key: {e}")))?;
-        let answer = self.flight(flight, question).await.map_err(|line| line.to_string())?;
+        let answer = self.shared_run(&flight, question).await.map_err(|line| line.to_string())?;
         Ok(self.entries(&answer, account))
     }
 
     /// What is known already.
-    pub(super) fn peek(&self, image: &str, requester: &Requester) -> Known {
+    pub(super) fn peek(&self, image: &str, requester: &Requester) -> CachedAnswer {
         match self.asked(image, requester) {
-            None => Known::NotAsked,
+            None => CachedAnswer::NotAsked,
             Some(account) => match self.without_token(image, account.as_ref()) {
-                Ok(Some(answer)) => Known::Answer(self.entries(&answer, account.as_ref())),
-                Ok(None) | Err(_) => Known::Unknown,
+                Ok(Some(answer)) => CachedAnswer::Answer(self.entries(&answer, account.as_ref())),
+                Ok(None) | Err(_) => CachedAnswer::Unknown,
             },
         }
     }
@@ -201,33 +201,30 @@ impl Provider {
         }
     }
 
-    /// The run that is under way for this key, or a new one.
-    fn flight(self: &Arc<Self>, key: Key, question: Question) -> Flight {
-        let mut flights = self.flights();
-        if let Some(flight) = flights.get(&key).and_then(WeakShared::upgrade) {
-            return flight;
+    /// Waits for the run that is under way for this key, or for a new one.
+    async fn shared_run(self: &Arc<Self>, key: &Key, question: Question) -> RunResult {
+        let (mut ticket, flight) = self.flights.join(key, (), CancellationToken::new);
+        if let Some(flight) = flight {
+            let (this, left) = (Arc::clone(self), flight.shared().clone());
+            self.tracker.spawn(async move {
+                tokio::select! {
+                    biased;
+                    // Dropping the run kills the program.
+                    () = left.cancelled() => {}
+                    result = this.run(&question) => flight.land(result),
+                }
+            });
         }
-        // One that ended since the cache was looked into has left its answer there.
-        if let Ok(Some(answer)) = self.cache.get(&question.image, &question.account_key, (self.clock)()) {
-            return std::future::ready(Ok(answer)).boxed().shared();
-        }
-        // Those that everybody left.
-        flights.retain(|_, flight| flight.upgrade().is_some());
-        let (this, own) = (Arc::clone(self), key.clone());
-        let flight = async move {
-            let outcome = this.ask(&question).await;
-            this.flights().remove(&own);
-            outcome.map_err(Arc::from)
-        }
-        .boxed()
-        .shared();
-        flights.insert(key, flight.downgrade().expect("a run that was not begun has not ended"));
-        flight
+        let panicked = || Err(self.line("the run panicked: this is a fault of the program").into());
+        ticket.wait().await.unwrap_or_else(panicked)
     }
 
-    fn flights(&self) -> MutexGuard<'_, HashMap<Key, WeakShared<BoxFuture<'static, Outcome>>>> {
-        // Nothing of what is done under the lock leaves it half done.
-        self.flights.lock()
+    async fn run(&self, question: &Question) -> RunResult {
+        // A run that ended after this caller missed the cache has left its answer there.
+        if let Ok(Some(answer)) = self.cache.get(&question.image, &question.account_key, (self.clock)()) {
+            return Ok(answer);
+        }
+        self.ask(question).await.map_err(Arc::from)
     }
 
     async fn ask(&self, question: &Question) -> Result<Answer, String> {

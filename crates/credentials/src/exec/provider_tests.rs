@@ -380,7 +380,7 @@ async fn a_run_that_nobody_waits_for_ends() {
     // What was left behind does not stand in anybody's way.
     bench.go();
     assert_eq!(providers.provide("r.example/a", &requester).await.entries.len(), 1);
-    assert!(providers.inner.providers[0].flights().is_empty());
+    assert!(providers.inner.providers[0].flights.is_empty());
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cri_api::{ImageService, ImageSpec};
 
-use super::Shared;
+use super::context::PullContext;
 use super::hub::Hub;
 use crate::{Presence, PullIntent};
 
@@ -25,7 +25,7 @@ const LAST_LOOK: Duration = Duration::from_secs(1);
 
 /// See the module.
 pub(super) struct Aftermath<'a> {
-    pub(super) shared: &'a Shared,
+    pub(super) context: &'a PullContext,
     pub(super) spec: ImageSpec,
     /// What was seen of the image before the pull.
     pub(super) before: Presence,
@@ -53,7 +53,7 @@ impl Aftermath<'_> {
             };
             tokio::select! {
                 biased;
-                () = self.shared.shutdown.cancelled() => return self.last_look(intent, given_up, hub).await,
+                () = self.context.shutdown.cancelled() => return self.last_look(intent, given_up, hub).await,
                 look = look => seen = look,
             }
             if matches!(seen, Seen::Came(_)) || (!given_up && matches!(seen, Seen::Nothing)) {
@@ -79,7 +79,7 @@ impl Aftermath<'_> {
     }
 
     async fn look(&self) -> Seen {
-        match (presence(&*self.shared.service, &self.spec).await, &self.before) {
+        match (presence(&*self.context.service, &self.spec).await, &self.before) {
             (Presence::NotChecked, _) => Seen::Unknown,
             (Presence::Absent, _) => Seen::Nothing,
             (now, before) if now == *before => Seen::Nothing,

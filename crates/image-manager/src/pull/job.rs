@@ -1,48 +1,24 @@
-//! [`Work`]: one pull, from its place in the line to its end. Turn, a second look, token, intent, attempts, record, size.
-//! It knows nothing of who waits for it, but that somebody does.
+//! [`Work`]: one pull, from its place in the queue to its end: turn, recheck, token, intent, attempts, record, size.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use credentials::{Candidate, Source};
+use credentials::Candidate;
 use cri_api::{BeforeVisible, ImageSpec, PodSandboxConfig, PullImageRequest};
 use tracing::Instrument as _;
 
+use super::Mark;
 use super::aftermath::{Aftermath, presence};
 use super::attempts::{Attempts, Try};
+use super::context::PullContext;
+use super::flight::{Ending, PullFlight, next_recheck};
 use super::hub::Hub;
-use super::table::Finish;
 use super::turns::Place;
-use super::{Mark, Shared};
-use crate::{Attempt, Cause, Metrics, Presence, PullFailure, PullIntent, RecordsError};
+use crate::{Attempt, Cause, Metrics, Presence, PullFailure, PullIntent};
 
-/// How a job ended; everybody who waits for it is told the same.
-#[derive(Clone, Debug)]
-pub(super) enum Ending {
-    /// The image was pulled.
-    Pulled {
-        image_ref: String,
-        used: Option<usize>,
-        size: Option<u64>,
-        pulling: Duration,
-        /// What is recorded of it: under which name, and with which credential's source.
-        recorded: Option<(String, Option<Source>)>,
-    },
-    /// It was found present.
-    Found(String),
-    /// Every attempt failed.
-    Failed(Arc<[Try]>),
-    /// There was no token.
-    Throttled,
-    /// Its intent could not be recorded.
-    Unrecorded(Arc<RecordsError>),
-    /// The puller ends.
-    ShuttingDown,
-}
-
-/// A job.
+/// A pull.
 pub(super) struct Work {
-    pub(super) shared: Arc<Shared>,
+    pub(super) context: Arc<PullContext>,
     pub(super) place: Place,
     /// The name by which it was first asked for.
     pub(super) image: String,
@@ -67,66 +43,68 @@ struct Brought {
 
 impl Work {
     /// Runs to the end, or until nobody waits any more.
-    pub(super) async fn run(mut self, mut finish: Finish) {
-        let linger = self.shared.options.linger;
-        let linger = if self.shared.options.coalesce { linger } else { Duration::ZERO };
-        let shared = Arc::clone(&self.shared);
+    pub(super) async fn run(mut self, flight: PullFlight) {
+        let linger = self.context.options.linger;
+        let linger = if self.context.options.coalesce { linger } else { Duration::ZERO };
+        let context = Arc::clone(&self.context);
         let brought = tokio::select! {
             // What was brought is recorded, even if everybody goes away at the same moment.
             biased;
-            brought = self.bring(&finish) => brought,
-            () = shared.shutdown.cancelled() => Err(Some(Ending::ShuttingDown)),
-            () = finish.abandoned(linger) => {
+            brought = self.bring(&flight) => brought,
+            () = context.shutdown.cancelled() => Err(Some(Ending::ShuttingDown)),
+            () = flight.abandoned(|pull| pull.linger(linger)) => {
                 tracing::debug!(image = self.image, "the pull is given up: nobody waits for it any more");
                 Err(None)
             }
         };
-        finish.ending = match brought {
-            Ok(brought) => Some(self.keep(brought).await),
+        match brought {
+            Ok(brought) => flight.land(self.keep(brought).await),
             Err(ending) => {
                 if let Some(cause) = ending.as_ref().and_then(cause) {
-                    shared.metrics.failed(cause);
+                    context.metrics.failed(cause);
                 }
-                let hub = finish.job().hub.clone();
-                finish.ending = ending;
-                drop(finish);
-                return self.end(&hub).await;
+                let hub = flight.shared().hub.clone();
+                match ending {
+                    Some(ending) => flight.land(ending),
+                    None => drop(flight),
+                }
+                self.end(&hub).await;
             }
-        };
+        }
     }
 
     /// The pull was given up, or failed. Nobody waits for it any more, and the next one has its turn.
     async fn end(self, hub: &Hub) {
-        let Self { shared, place, spec, before, intent, given_up, .. } = self;
+        let Self { context, place, spec, before, intent, given_up, .. } = self;
         drop(place);
         let Some(intent) = intent else { return };
-        if shared.frees_what_is_unknown() {
-            Aftermath { shared: &shared, spec, before }.watch(intent, given_up, hub).await;
+        if context.frees_what_is_unknown() {
+            Aftermath { context: &context, spec, before }.watch(intent, given_up, hub).await;
         } else {
             intent.failed().await;
         }
     }
 
     /// Pulls the image when its turn comes. `Err` is the end; in it `None`, when nobody waits any more.
-    async fn bring(&mut self, finish: &Finish) -> Result<Brought, Option<Ending>> {
+    async fn bring(&mut self, flight: &PullFlight) -> Result<Brought, Option<Ending>> {
         let span = tracing::debug_span!("wait_for_turn", image = self.image);
         let waited = self.place.turn().instrument(span).await;
-        if self.shared.shutdown.is_cancelled() {
+        if self.context.shutdown.is_cancelled() {
             // The turn came because those before it ended.
             return Err(Some(Ending::ShuttingDown));
         }
-        if finish.retire() {
+        if flight.retire() {
             return Err(None);
         }
-        finish.job().begin();
-        self.look_again(finish, waited).await?;
+        flight.shared().begin();
+        self.look_again(flight, waited).await?;
 
-        let shared = &*self.shared;
-        shared.throttle.pass(shared.options.pull_wait).await.map_err(|_| Some(Ending::Throttled))?;
+        let context = &*self.context;
+        context.throttle.pass(context.options.pull_wait).await.map_err(|_| Some(Ending::Throttled))?;
         let mut before_visible = BeforeVisible::default();
-        if let Some(records) = &shared.records {
+        if let Some(records) = &context.records {
             if self.before == Presence::NotChecked && records.frees_what_is_unknown() {
-                self.before = presence(&*shared.service, &self.spec).await;
+                self.before = presence(&*context.service, &self.spec).await;
             }
             let intent = records.intend(&self.image).await;
             let mut intent = intent.map_err(|error| Some(Ending::Unrecorded(Arc::new(error))))?;
@@ -135,34 +113,34 @@ impl Work {
             self.intent = Some(intent);
         }
 
-        let _in_flight = InFlight::new(&shared.metrics);
-        let begun = shared.time.now();
+        let _in_flight = InFlight::new(&context.metrics);
+        let begun = context.time.now();
         let request = PullImageRequest {
             image: self.spec.clone(),
             auth: None,
             sandbox: self.sandbox.clone(),
-            progress: finish.job().hub.sink(),
+            progress: flight.shared().hub.sink(),
             before_visible,
         };
         let attempts = Attempts {
-            service: &*shared.service,
-            throttle: &shared.throttle,
-            time: &shared.time,
-            hub: &finish.job().hub,
-            limits: shared.options.speed(),
-            deadline: shared.options.overall(),
+            service: &*context.service,
+            throttle: &context.throttle,
+            time: &context.time,
+            hub: &flight.shared().hub,
+            limits: context.options.speed(),
+            deadline: context.options.overall(),
         };
         let span = tracing::debug_span!("pull_image", image = self.spec.image);
         let result = attempts.make(&request, &self.candidates).instrument(span).await;
-        let pulling = shared.time.now().saturating_sub(begun);
+        let pulling = context.time.now().saturating_sub(begun);
         match result {
             Ok((image_ref, used)) => {
-                shared.ended();
+                context.ended();
                 Ok(Brought { image_ref, used, pulling, intent: self.intent.take() })
             }
             Err(failed) => {
                 self.given_up = failed.given_up;
-                let doubt = failed.may_have_brought() && shared.frees_what_is_unknown();
+                let doubt = failed.may_have_brought() && context.frees_what_is_unknown();
                 if !doubt && let Some(intent) = self.intent.take() {
                     intent.failed().await;
                 }
@@ -172,14 +150,14 @@ impl Work {
     }
 
     /// Asks those whose look at the image may be out of date whether they need the pull at all. `Err`: none is left.
-    async fn look_again(&self, finish: &Finish, waited: bool) -> Result<(), Option<Ending>> {
-        let now = self.shared.mark();
+    async fn look_again(&self, flight: &PullFlight, waited: bool) -> Result<(), Option<Ending>> {
+        let now = self.context.mark();
         let outdated = |mark: Mark| waited || mark != now;
-        while let Some((seat, recheck)) = finish.job().recheck(outdated) {
+        while let Some((waiter, recheck)) = next_recheck(flight, outdated) {
             // What is not here for one is pulled for all of them.
             let Some(image_ref) = recheck().await else { return Ok(()) };
-            finish.job().serve(seat, Ending::Found(image_ref));
-            if finish.retire() {
+            flight.answer_one(waiter, Ending::Found(image_ref));
+            if flight.retire() {
                 return Err(None);
             }
         }
@@ -201,14 +179,14 @@ impl Work {
                 }
             },
         };
-        let Self { shared, place, spec, .. } = self;
+        let Self { context, place, spec, .. } = self;
         drop(place);
-        let size = shared.size(ImageSpec { image: image_ref.clone(), ..spec }).await;
+        let size = context.size(ImageSpec { image: image_ref.clone(), ..spec }).await;
         Ending::Pulled { image_ref, used, size, pulling, recorded }
     }
 }
 
-/// Why a job failed, if it did.
+/// Cause of a failed pull.
 fn cause(ending: &Ending) -> Option<Cause> {
     match ending {
         Ending::Pulled { .. } | Ending::Found(_) | Ending::ShuttingDown => None,

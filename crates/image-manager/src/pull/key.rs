@@ -1,4 +1,4 @@
-//! [`Key`]: which requests share one pull: those that ask the registry the same with the same credentials.
+//! [`PullKey`]: which requests share one pull: those that ask the registry the same with the same credentials.
 //!
 //! Where a credential came from makes no difference, its content does: two pods with different secrets of the same
 //! content share a pull, and two with different passwords are verified one by one.
@@ -16,7 +16,7 @@ const SANDBOX_HANDLER: &str = "io.containerd.cri.runtime-handler";
 
 /// Equal for requests that share one pull.
 #[derive(Clone)]
-pub(super) struct Key {
+pub(super) struct PullKey {
     image: String,
     runtime_handler: String,
     sandbox_handler: Option<String>,
@@ -25,7 +25,7 @@ pub(super) struct Key {
     alone: Option<u64>,
 }
 
-impl Key {
+impl PullKey {
     pub(super) fn of(wanted: &Wanted, alone: Option<u64>) -> Self {
         let annotations = wanted.sandbox.as_ref().map(|sandbox| &sandbox.annotations);
         Self {
@@ -42,7 +42,7 @@ impl Key {
     }
 }
 
-impl PartialEq for Key {
+impl PartialEq for PullKey {
     fn eq(&self, other: &Self) -> bool {
         let auths = |key: &Self| key.candidates.len();
         self.plain() == other.plain()
@@ -52,9 +52,9 @@ impl PartialEq for Key {
     }
 }
 
-impl Eq for Key {}
+impl Eq for PullKey {}
 
-impl Hash for Key {
+impl Hash for PullKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.plain().hash(state);
         for candidate in self.candidates.iter() {
@@ -63,9 +63,9 @@ impl Hash for Key {
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for PullKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Key").field("plain", &self.plain()).finish_non_exhaustive()
+        f.debug_struct("PullKey").field("plain", &self.plain()).finish_non_exhaustive()
     }
 }
 
@@ -103,7 +103,7 @@ mod tests {
             (wanted("i:1", "", Some("k"), vec![]), wanted("i:1", "", Some("k"), vec![])),
         ];
         for (one, other) in &same {
-            let keys: HashSet<Key> = [Key::of(one, None), Key::of(other, None)].into();
+            let keys: HashSet<PullKey> = [PullKey::of(one, None), PullKey::of(other, None)].into();
             assert_eq!(keys.len(), 1, "{one:?} {other:?}");
         }
         let different = [
@@ -116,14 +116,15 @@ mod tests {
             wanted("i:1", "", None, vec![a(), candidate("u", "b", "s1")]),
             wanted("i:1", "", None, vec![candidate("u", "b", "s1"), a()]),
         ];
-        let keys: HashSet<Key> = different.iter().map(|wanted| Key::of(wanted, None)).collect();
+        let keys: HashSet<PullKey> = different.iter().map(|wanted| PullKey::of(wanted, None)).collect();
         assert_eq!(keys.len(), different.len());
-        assert_ne!(Key::of(&different[0], Some(1)), Key::of(&different[0], Some(2)));
+        assert_ne!(PullKey::of(&different[0], Some(1)), PullKey::of(&different[0], Some(2)));
     }
 
     #[test]
     fn no_secret_is_shown() {
-        let shown = format!("{:?}", Key::of(&wanted("i:1", "", None, vec![candidate("ada", "swordfish", "s")]), None));
+        let shown =
+            format!("{:?}", PullKey::of(&wanted("i:1", "", None, vec![candidate("ada", "swordfish", "s")]), None));
         assert!(!shown.contains("ada") && !shown.contains("swordfish"), "{shown}");
     }
 }

@@ -1,21 +1,22 @@
-//! [`Puller`]: brings images, for everybody who wants them: in an order, within limits, and each of them once.
+//! [`Puller`]: pulls images for all requests: in an order, within limits, and each image once.
 //!
-//! It decides nothing about whether an image is to be pulled and tells no events: the manager does both, and calls it.
-//! A pull is a job of its own. Requests for the same image with the same credentials share one; each of them may go away
-//! when it likes, and the job ends when the last one has. What a job does is in [`job`], who shares one in [`key`], whose
-//! turn it is in [`order`], how fast pulls may begin in [`bucket`], whether one is too slow in [`progress`], what may still
-//! come of one that was given up in [`aftermath`].
+//! It decides nothing about whether an image is to be pulled and records no events: the manager does both, and calls it.
+//! A pull is a task of its own. Requests for the same image with the same credentials share one ([`flight`]); each may go
+//! away at any time, and the pull ends when the last one has. The steps of a pull are in [`job`], which requests share one
+//! in [`key`], limits and order in [`order`], the rate at which pulls begin in [`bucket`], the limits of slowness in
+//! [`progress`], and the end of a pull that was given up in [`aftermath`].
 
 mod aftermath;
 mod attempts;
 mod bucket;
+mod context;
+mod flight;
 mod hub;
 mod job;
 mod key;
 mod options;
 mod order;
 mod progress;
-mod table;
 mod throttle;
 mod time;
 mod turns;
@@ -24,45 +25,30 @@ mod wanted;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cri_api::{Error, ImageService, ImageSpec, Kind};
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+use cri_api::{Error, ImageService, Kind};
 use tracing::Instrument as _;
 
 pub use options::PullerOptions;
 pub(crate) use wanted::{Mark, PullFailed, Pulled, Recheck, Wanted};
 
 use self::attempts::Try;
+use self::context::PullContext;
+use self::flight::{Ending, Flights, PullFlight, SharedPull, Waiting};
 use self::hub::Hub;
-use self::job::{Ending, Work};
-use self::key::Key;
-use self::table::{Job, Started, Table};
-use self::throttle::Throttle;
+use self::job::Work;
+use self::key::PullKey;
+use self::order::PullLimits;
 use self::time::Timeline;
-use self::turns::Turns;
+use self::turns::{Place, Turns};
 use crate::{Attempt, Clock, Metrics, PullFailure, PullRecords};
 
-/// Brings images.
+/// Pulls images.
 pub(crate) struct Puller {
-    shared: Arc<Shared>,
-    table: Arc<Table>,
+    context: Arc<PullContext>,
+    flights: Flights,
     turns: Arc<Turns>,
-    /// Numbers of requests that share nothing.
+    /// Number of the next request that shares nothing.
     alone: AtomicU64,
-}
-
-/// What jobs need.
-struct Shared {
-    service: Arc<dyn ImageService>,
-    records: Option<PullRecords>,
-    options: PullerOptions,
-    time: Timeline,
-    throttle: Throttle,
-    metrics: Arc<Metrics>,
-    /// How many pulls brought an image.
-    ended: AtomicU64,
-    tracker: TaskTracker,
-    shutdown: CancellationToken,
 }
 
 impl Puller {
@@ -75,66 +61,62 @@ impl Puller {
         metrics: Arc<Metrics>,
     ) -> Arc<Self> {
         let time = Timeline::new(clock);
-        let limits =
-            order::Limits { total: options.limit(), per_registry: options.registry_limit(), ageing: options.ageing };
-        let turns = Turns::new(limits, time.clone(), Arc::clone(&metrics));
-        let throttle = Throttle::new(options.qps, options.burst, time.clone(), Arc::clone(&metrics));
-        let shared = Shared {
-            service,
-            records,
-            options,
-            time,
-            throttle,
-            metrics,
-            ended: AtomicU64::new(0),
-            tracker: TaskTracker::new(),
-            shutdown: CancellationToken::new(),
-        };
-        Arc::new(Self { shared: Arc::new(shared), table: Arc::default(), turns, alone: AtomicU64::new(0) })
+        let turns = Turns::new(PullLimits::of(&options), time.clone(), Arc::clone(&metrics));
+        let context = Arc::new(PullContext::new(service, records, options, time, metrics));
+        Arc::new(Self { context, flights: Flights::default(), turns, alone: AtomicU64::new(0) })
     }
 
     /// Changes with every pull that brings an image. Taken before the caller looks whether an image is here.
     pub(crate) fn mark(&self) -> Mark {
-        self.shared.mark()
+        self.context.mark()
     }
 
-    /// Brings an image, or waits for the pull that does. Dropping the future leaves the pull, which goes on as long as
-    /// others want it, and a while after.
+    /// Pulls an image, or joins the pull of another request. Dropping the future leaves the pull, which goes on as long as
+    /// others wait for it, and a while after.
     pub(crate) async fn pull(&self, mut wanted: Wanted) -> Result<Pulled, PullFailed> {
-        if self.shared.shutdown.is_cancelled() {
+        if self.context.shutdown.is_cancelled() {
             return Err(PullFailed::ShuttingDown);
         }
-        let alone = (!self.shared.options.coalesce).then(|| self.alone.fetch_add(1, Ordering::Relaxed));
-        let key = Key::of(&wanted, alone);
-        let recheck = wanted.recheck.take();
-        let mut ticket = self.table.join(key, recheck, wanted.mark, || self.start(&wanted));
-        if ticket.joined {
-            self.shared.metrics.coalesced();
-            tracing::debug!(image = wanted.image, "joins a pull of another");
-            self.turns.raise(ticket.job().place, wanted.priority);
-        }
-        let seat = ticket.job().hub.join(wanted.progress.clone());
-        let ending = ticket.answer().await;
-        drop(seat);
-        self.answer(&wanted, ending, ticket.joined).await
+        let alone = (!self.context.options.coalesce).then(|| self.alone.fetch_add(1, Ordering::Relaxed));
+        let key = PullKey::of(&wanted, alone);
+        let waiting = Waiting { recheck: wanted.recheck.take(), mark: wanted.mark };
+        let mut place = None;
+        let (mut ticket, flight) = self.flights.join(&key, waiting, || {
+            let place = place.insert(self.turns.join(&registry(&wanted), wanted.priority));
+            let hub = Hub::new(self.context.time.clone(), Arc::clone(&self.context.metrics));
+            SharedPull::new(hub, place.id())
+        });
+        let joined = match flight.zip(place) {
+            Some((flight, place)) => {
+                self.start(&wanted, flight, place);
+                false
+            }
+            None => {
+                self.context.metrics.coalesced();
+                tracing::debug!(image = wanted.image, "joins a pull of another");
+                self.turns.raise(ticket.shared().place, wanted.priority);
+                true
+            }
+        };
+        let subscription = ticket.shared().hub.subscribe(wanted.progress.clone());
+        let ending = ticket.wait().await;
+        drop(subscription);
+        self.answer(&wanted, ending, joined).await
     }
 
     /// Ends every pull, and waits until they have ended.
     pub(crate) async fn shutdown(&self) {
-        self.shared.shutdown.cancel();
-        self.shared.tracker.close();
-        self.shared.tracker.wait().await;
+        self.context.shutdown.cancel();
+        self.context.tracker.close();
+        self.context.tracker.wait().await;
     }
 
-    fn start(&self, wanted: &Wanted) -> Started {
-        let registry = oci::Reference::parse(&wanted.spec.image).map(|name| name.domain().to_owned());
-        let registry = registry.unwrap_or_else(|_| wanted.spec.image.clone());
-        let place = self.turns.join(&registry, wanted.priority);
-        let hub = Hub::new(self.shared.time.clone(), Arc::clone(&self.shared.metrics));
-        let job = Job::new(hub, place.id());
+    /// Runs a pull as a task.
+    fn start(&self, wanted: &Wanted, flight: PullFlight, place: Place) {
+        let registry = registry(wanted);
         let span = tracing::debug_span!("image_pull", image = wanted.image, registry, priority = wanted.priority);
         let work = Work {
-            shared: Arc::clone(&self.shared),
+            context: Arc::clone(&self.context),
             place,
             image: wanted.image.clone(),
             spec: wanted.spec.clone(),
@@ -144,11 +126,10 @@ impl Puller {
             intent: None,
             given_up: true,
         };
-        let tracker = self.shared.tracker.clone();
-        Started { job, run: Box::new(move |finish| drop(tracker.spawn(work.run(finish).instrument(span)))) }
+        self.context.tracker.spawn(work.run(flight).instrument(span));
     }
 
-    /// What a job's end is for one who waited for it.
+    /// The end of a pull as the result of one waiter.
     async fn answer(&self, wanted: &Wanted, ending: Option<Ending>, coalesced: bool) -> Result<Pulled, PullFailed> {
         match ending {
             Some(Ending::Pulled { image_ref, used, size, pulling, recorded }) => {
@@ -181,7 +162,7 @@ impl Puller {
         used: Option<usize>,
         recorded: Option<(String, Option<credentials::Source>)>,
     ) {
-        let Some(records) = &self.shared.records else { return };
+        let Some(records) = &self.context.records else { return };
         // The same index is the same credential, though perhaps of another source: the key says so.
         let candidate = used.and_then(|index| wanted.candidates.get(index));
         let source = candidate.map(|candidate| &candidate.source);
@@ -194,38 +175,13 @@ impl Puller {
     }
 }
 
-impl Shared {
-    fn mark(&self) -> Mark {
-        Mark(self.ended.load(Ordering::Acquire))
-    }
-
-    /// Whether an image that came without a record would be for every pod.
-    fn frees_what_is_unknown(&self) -> bool {
-        self.records.as_ref().is_some_and(PullRecords::frees_what_is_unknown)
-    }
-
-    /// A pull brought an image.
-    fn ended(&self) {
-        self.ended.fetch_add(1, Ordering::Release);
-    }
-
-    /// Size of a pulled image, for messages: whether it is known changes nothing.
-    async fn size(&self, spec: ImageSpec) -> Option<u64> {
-        let status = tokio::select! {
-            status = self.service.image_status(&spec, false) => status,
-            () = self.shutdown.cancelled() => return None,
-        };
-        match status {
-            Ok(status) => status.image.map(|image| image.size),
-            Err(error) => {
-                tracing::debug!(image = spec.image, %error, "size of a pulled image is not known");
-                None
-            }
-        }
-    }
+/// The registry of an image; its whole name, where that is no reference.
+fn registry(wanted: &Wanted) -> String {
+    let registry = oci::Reference::parse(&wanted.spec.image).map(|name| name.domain().to_owned());
+    registry.unwrap_or_else(|_| wanted.spec.image.clone())
 }
 
-/// The causes as one who waited is told them: with the sources of its own credentials.
+/// The causes of a failure for one waiter: with the sources of its own credentials.
 fn failure(wanted: &Wanted, tries: &[Try]) -> PullFailure {
     let attempt = |Try { candidate, error }: &Try| {
         let source = candidate.and_then(|index| wanted.candidates.get(index)).map(|candidate| candidate.source.clone());

@@ -61,11 +61,6 @@ impl Default for PullerOptions {
 }
 
 impl PullerOptions {
-    /// How many pulls may run at a time; `None`: no limit.
-    pub(super) fn limit(&self) -> Option<usize> {
-        if self.serialize { Some(1) } else { self.max_parallel.filter(|&limit| limit > 0) }
-    }
-
     /// What is fast enough.
     pub(super) fn speed(&self) -> progress::Limits {
         progress::Limits {
@@ -78,11 +73,6 @@ impl PullerOptions {
     pub(super) fn overall(&self) -> Option<Duration> {
         self.deadline.filter(|limit| !limit.is_zero())
     }
-
-    /// How many of one registry; `None`: no limit.
-    pub(super) fn registry_limit(&self) -> Option<usize> {
-        self.per_registry.filter(|&limit| limit > 0)
-    }
 }
 
 #[cfg(test)]
@@ -90,23 +80,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits() {
-        let limit =
-            |serialize, max_parallel| PullerOptions { serialize, max_parallel, ..PullerOptions::default() }.limit();
-        assert_eq!(PullerOptions::default().limit(), Some(1));
-        assert_eq!(limit(true, Some(5)), Some(1));
-        assert_eq!(limit(false, Some(5)), Some(5));
-        assert_eq!(limit(false, Some(0)), None);
-        assert_eq!(limit(false, None), None);
-
+    fn nothing_and_zero_are_no_limit() {
         let nothing = PullerOptions {
-            per_registry: Some(0),
             progress_deadline: Some(Duration::ZERO),
             minimum_rate: Some(0),
             deadline: Some(Duration::ZERO),
             ..PullerOptions::default()
         };
         let speed = nothing.speed();
-        assert_eq!((nothing.registry_limit(), speed.idle, speed.rate, nothing.overall()), (None, None, None, None));
+        assert_eq!((speed.idle, speed.rate, nothing.overall()), (None, None, None));
     }
 }

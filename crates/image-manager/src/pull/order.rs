@@ -1,40 +1,56 @@
-//! [`Line`]: who is next. Pure: time is handed in, nothing waits here.
+//! The parallel pull limit and the order of pulls: [`PullLimits`] says how many pulls may run (`serializeImagePulls`,
+//! `maxParallelImagePulls`), [`Line::admit`] keeps to that and chooses the next one. Pure: time is handed in, nothing
+//! waits here; [`Turns`](super::turns::Turns) does.
 //!
-//! First whoever has waited longer than the ageing time, by age alone; then by priority; then by age. Where a registry
-//! has as many pulls as it may have, those that wait for it are passed over, and hold up nobody else. Nothing starves:
-//! an aged entry is overtaken by older ones only, and the place that its registry needs comes free together with the
-//! place that it needs in all.
+//! First comes a pull that has waited longer than the ageing time, by age alone; then by priority; then by age. Pulls of a
+//! registry that has as many as it may have are passed over, and hold up no other. Nothing starves: an aged pull is
+//! overtaken by older ones only, and the place that its registry needs comes free together with the place that it needs in
+//! all.
 //!
-//! Entries lie in one lane per registry, ordered both ways, so that finding the next one costs a look at the heads of
-//! the lanes. [`Turns`](super::turns::Turns) waits.
+//! Places lie in one lane per registry, ordered both ways, so that finding the next one inspects the heads of the lanes.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::PullerOptions;
+
 /// An entry's number; lower ones came earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Id(u64);
+pub(super) struct PlaceId(u64);
 
-/// How many may run.
+/// How many pulls may run at a time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub(super) struct PullLimits {
     /// In all; `None`: no limit.
     pub(super) total: Option<usize>,
     /// Of one registry; `None`: no limit.
     pub(super) per_registry: Option<usize>,
-    /// Who waited longer goes by age alone.
+    /// A pull that waited longer goes by age alone.
     pub(super) ageing: Duration,
+}
+
+impl PullLimits {
+    /// The limits by the kubelet's settings: with `serializeImagePulls` one pull at a time, otherwise as many as
+    /// `maxParallelImagePulls`; no number or 0 is no limit. The same for `maxParallelImagePullsPerRegistry`.
+    pub(super) fn of(options: &PullerOptions) -> Self {
+        let positive = |limit: Option<usize>| limit.filter(|&limit| limit > 0);
+        Self {
+            total: if options.serialize { Some(1) } else { positive(options.max_parallel) },
+            per_registry: positive(options.per_registry),
+            ageing: options.ageing,
+        }
+    }
 }
 
 /// Those that wait, and how many run.
 #[derive(Debug)]
 pub(super) struct Line {
-    limits: Limits,
+    limits: PullLimits,
     next: u64,
     running: usize,
-    entries: HashMap<Id, Entry>,
+    entries: HashMap<PlaceId, Entry>,
     lanes: HashMap<Arc<str>, Lane>,
 }
 
@@ -51,12 +67,12 @@ struct Entry {
 #[derive(Debug, Default)]
 struct Lane {
     running: usize,
-    by_age: BTreeSet<(Duration, Id)>,
-    by_rank: BTreeSet<(Reverse<i32>, Duration, Id)>,
+    by_age: BTreeSet<(Duration, PlaceId)>,
+    by_rank: BTreeSet<(Reverse<i32>, Duration, PlaceId)>,
 }
 
 impl Line {
-    pub(super) fn new(limits: Limits) -> Self {
+    pub(super) fn new(limits: PullLimits) -> Self {
         Self { limits, next: 0, running: 0, entries: HashMap::new(), lanes: HashMap::new() }
     }
 
@@ -67,8 +83,8 @@ impl Line {
     }
 
     /// Joins the line.
-    pub(super) fn join(&mut self, registry: &str, priority: i32, now: Duration) -> Id {
-        let id = Id(self.next);
+    pub(super) fn join(&mut self, registry: &str, priority: i32, now: Duration) -> PlaceId {
+        let id = PlaceId(self.next);
         self.next += 1;
         // Without a limit per registry one lane does for all.
         let registry = if self.limits.per_registry.is_some() { registry } else { "" };
@@ -81,7 +97,7 @@ impl Line {
     }
 
     /// Gives an entry that waits at least this priority. Its age stays.
-    pub(super) fn raise(&mut self, id: Id, priority: i32) {
+    pub(super) fn raise(&mut self, id: PlaceId, priority: i32) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         if entry.running || entry.priority >= priority {
             return;
@@ -94,7 +110,7 @@ impl Line {
     }
 
     /// Takes an entry out, whether it waits or runs.
-    pub(super) fn leave(&mut self, id: Id) {
+    pub(super) fn leave(&mut self, id: PlaceId) {
         let Some(entry) = self.entries.remove(&id) else { return };
         let Some(lane) = self.lanes.get_mut(&entry.registry) else { return };
         if entry.running {
@@ -109,7 +125,7 @@ impl Line {
     }
 
     /// Who may run now; it counts as running from here on. Asked again until it answers `None`.
-    pub(super) fn admit(&mut self, now: Duration) -> Option<Id> {
+    pub(super) fn admit(&mut self, now: Duration) -> Option<PlaceId> {
         if self.limits.total.is_some_and(|limit| self.running >= limit) {
             return None;
         }
@@ -133,7 +149,7 @@ impl Line {
 }
 
 impl Lane {
-    fn take(&mut self, id: Id, entry: &Entry) {
+    fn take(&mut self, id: PlaceId, entry: &Entry) {
         self.by_age.remove(&(entry.since, id));
         self.by_rank.remove(&(Reverse(entry.priority), entry.since, id));
     }

@@ -4,6 +4,20 @@ use proptest::prelude::*;
 
 use super::*;
 
+#[test]
+fn limits_of_the_settings() {
+    let total = |serialize, max_parallel| {
+        PullLimits::of(&PullerOptions { serialize, max_parallel, ..PullerOptions::default() }).total
+    };
+    assert_eq!(PullLimits::of(&PullerOptions::default()).total, Some(1));
+    assert_eq!(total(true, Some(5)), Some(1));
+    assert_eq!(total(false, Some(5)), Some(5));
+    assert_eq!(total(false, Some(0)), None);
+    assert_eq!(total(false, None), None);
+    let nothing = PullerOptions { per_registry: Some(0), ..PullerOptions::default() };
+    assert_eq!(PullLimits::of(&nothing).per_registry, None);
+}
+
 const NODE_CRITICAL: i32 = 2_000_001_000;
 const CLUSTER_CRITICAL: i32 = 2_000_000_000;
 
@@ -160,10 +174,10 @@ fn admitted_together() {
     }
 }
 
-fn line(case: &Case) -> (Line, HashMap<Id, &'static str>) {
-    let limits = Limits { total: case.total, per_registry: case.per_registry, ageing: at(60) };
+fn line(case: &Case) -> (Line, HashMap<PlaceId, &'static str>) {
+    let limits = PullLimits { total: case.total, per_registry: case.per_registry, ageing: at(60) };
     let mut line = Line::new(limits);
-    let ids: HashMap<Id, &'static str> = case
+    let ids: HashMap<PlaceId, &'static str> = case
         .entries
         .iter()
         .map(|(name, registry, priority, since)| (line.join(registry, *priority, at(*since)), *name))
@@ -207,8 +221,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 /// What the line has to be, without any index.
 struct Model {
-    waiting: Vec<(Id, String, i32, Duration)>,
-    running: Vec<(Id, String)>,
+    waiting: Vec<(PlaceId, String, i32, Duration)>,
+    running: Vec<(PlaceId, String)>,
 }
 
 impl Model {
@@ -216,12 +230,12 @@ impl Model {
         self.running.iter().filter(|(_, of)| of == registry).count()
     }
 
-    fn next(&self, limits: Limits, now: Duration) -> Option<Id> {
+    fn next(&self, limits: PullLimits, now: Duration) -> Option<PlaceId> {
         if limits.total.is_some_and(|limit| self.running.len() >= limit) {
             return None;
         }
         let free = |registry: &str| limits.per_registry.is_none_or(|limit| self.running_of(registry) < limit);
-        let rank = |(id, _, priority, since): &&(Id, String, i32, Duration)| {
+        let rank = |(id, _, priority, since): &&(PlaceId, String, i32, Duration)| {
             let aged = now - *since > limits.ageing;
             (!aged, if aged { Reverse(0) } else { Reverse(*priority) }, *since, *id)
         };
@@ -236,7 +250,7 @@ proptest! {
         total in proptest::option::of(1..4usize),
         per_registry in proptest::option::of(1..3usize),
     ) {
-        let limits = Limits { total, per_registry, ageing: at(60) };
+        let limits = PullLimits { total, per_registry, ageing: at(60) };
         let mut line = Line::new(limits);
         let mut model = Model { waiting: Vec::new(), running: Vec::new() };
         let mut now = Duration::ZERO;
@@ -286,7 +300,7 @@ proptest! {
     /// older.
     #[test]
     fn nothing_starves(older in 0..20usize, per_second in 1..5u64, priority in 1..=NODE_CRITICAL, per_registry in any::<bool>()) {
-        let limits = Limits { total: Some(1), per_registry: per_registry.then_some(1), ageing: at(60) };
+        let limits = PullLimits { total: Some(1), per_registry: per_registry.then_some(1), ageing: at(60) };
         let mut line = Line::new(limits);
         for _ in 0..older {
             line.join("r", 0, at(0));

@@ -7,34 +7,34 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::order::{Id, Limits, Line};
+use super::order::{Line, PlaceId, PullLimits};
 use super::time::Timeline;
 use crate::Metrics;
 
 /// The line, and those who wait in it.
 pub(super) struct Turns {
     /// Guards the line together with its waiters.
-    state: Mutex<State>,
+    state: Mutex<Queue>,
     time: Timeline,
     metrics: Arc<Metrics>,
 }
 
-struct State {
+struct Queue {
     line: Line,
-    waiters: HashMap<Id, oneshot::Sender<()>>,
+    waiters: HashMap<PlaceId, oneshot::Sender<()>>,
 }
 
 /// A place in the line, and later the right to pull. Dropping it is leaving.
 pub(super) struct Place {
     turns: Arc<Turns>,
-    id: Id,
+    id: PlaceId,
     since: Duration,
     granted: Option<oneshot::Receiver<()>>,
 }
 
 impl Turns {
-    pub(super) fn new(limits: Limits, time: Timeline, metrics: Arc<Metrics>) -> Arc<Self> {
-        Arc::new(Self { state: Mutex::new(State { line: Line::new(limits), waiters: HashMap::new() }), time, metrics })
+    pub(super) fn new(limits: PullLimits, time: Timeline, metrics: Arc<Metrics>) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::new(Queue { line: Line::new(limits), waiters: HashMap::new() }), time, metrics })
     }
 
     /// Joins the line. Where there is room, the turn comes at once.
@@ -52,7 +52,7 @@ impl Turns {
     }
 
     /// Gives who waits at least this priority.
-    pub(super) fn raise(&self, id: Id, priority: i32) {
+    pub(super) fn raise(&self, id: PlaceId, priority: i32) {
         self.lock().line.raise(id, priority);
     }
 
@@ -62,7 +62,7 @@ impl Turns {
         self.lock().line.waiting()
     }
 
-    fn admit(&self, state: &mut State) {
+    fn admit(&self, state: &mut Queue) {
         while let Some(id) = state.line.admit(self.time.now()) {
             if let Some(waiter) = state.waiters.remove(&id) {
                 self.metrics.queue_length(-1);
@@ -72,14 +72,14 @@ impl Turns {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
         self.state.lock()
     }
 }
 
 impl Place {
     /// What others raise it by.
-    pub(super) fn id(&self) -> Id {
+    pub(super) fn id(&self) -> PlaceId {
         self.id
     }
 

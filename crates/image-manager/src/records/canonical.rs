@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::format::{PulledRecord, Recorded, RecordedAccount, RecordedSecret};
+use super::record::{PulledRecord, RecordedAccount, RecordedCredentials, RecordedSecret};
 
 /// The record of a file of the present version; `None`: it is written in another way.
 pub(super) fn record(bytes: &[u8]) -> Option<PulledRecord> {
@@ -28,8 +28,8 @@ pub(super) fn record(bytes: &[u8]) -> Option<PulledRecord> {
 }
 
 /// What stands behind a name, up to its closing brace.
-fn recorded(rest: &mut Rest<'_>) -> Option<Recorded> {
-    let mut recorded = Recorded::default();
+fn recorded(rest: &mut Rest<'_>) -> Option<RecordedCredentials> {
+    let mut recorded = RecordedCredentials::default();
     let mut field = |rest: &mut Rest<'_>| {
         let (secrets, accounts) = (&mut recorded.secrets, &mut recorded.accounts);
         if secrets.is_empty() && accounts.is_empty() && rest.eat(r#""kubernetesSecrets":["#).is_some() {
@@ -117,7 +117,11 @@ mod tests {
         let account =
             (text(), text(), text()).prop_map(|(uid, namespace, name)| RecordedAccount { uid, namespace, name });
         let recorded = (prop::collection::vec(secret, 0..3), prop::collection::vec(account, 0..3), any::<bool>())
-            .prop_map(|(secrets, accounts, node_pods_accessible)| Recorded { secrets, accounts, node_pods_accessible });
+            .prop_map(|(secrets, accounts, node_pods_accessible)| RecordedCredentials {
+                secrets,
+                accounts,
+                node_pods_accessible,
+            });
         let time = prop::option::of((0_i64..4_000_000_000).prop_map(|s| Timestamp::from_second(s).unwrap()));
         (time, text(), prop::collection::btree_map(text(), recorded, 0..3))
             .prop_map(|(last_updated, image_ref, mapping)| PulledRecord { last_updated, image_ref, mapping })

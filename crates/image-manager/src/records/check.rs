@@ -5,8 +5,8 @@
 use credentials::{Candidate, SecretCoordinates, ServiceAccountCoordinates, Source};
 use oci::{Reference, ReferenceError, bare_name};
 
-use super::format::{Recorded, RecordedAccount, RecordedSecret};
 use super::pulled::Held;
+use super::record::{RecordedAccount, RecordedCredentials, RecordedSecret};
 use crate::{Access, Doubt, Grant};
 
 /// From this number of secrets on a record does not grow by being looked at.
@@ -16,9 +16,9 @@ const GROWS_TO: usize = 100;
 #[derive(Debug)]
 pub(super) struct Named<'a> {
     /// As it is spelled.
-    exact: Option<(&'a str, &'a Recorded)>,
+    exact: Option<(&'a str, &'a RecordedCredentials)>,
     /// The same repository, spelled otherwise.
-    others: Vec<(&'a str, &'a Recorded)>,
+    others: Vec<(&'a str, &'a RecordedCredentials)>,
 }
 
 /// What can be said before the pod's credentials are asked for.
@@ -60,7 +60,7 @@ pub(super) fn before_asking<'a>(held: &'a Held, image: &str) -> Result<Before<'a
 }
 
 /// Names of the record that mean the same repository as `name`, apart from `name` itself.
-fn other_spellings<'a>(held: &'a Held, name: &str, is_recorded: bool) -> Vec<(&'a str, &'a Recorded)> {
+fn other_spellings<'a>(held: &'a Held, name: &str, is_recorded: bool) -> Vec<(&'a str, &'a RecordedCredentials)> {
     if held.record.mapping.len() == usize::from(is_recorded) {
         return Vec::new();
     }
@@ -72,7 +72,7 @@ fn other_spellings<'a>(held: &'a Held, name: &str, is_recorded: bool) -> Vec<(&'
 }
 
 impl<'a> Named<'a> {
-    fn all(&self) -> impl Iterator<Item = (&'a str, &'a Recorded)> {
+    fn all(&self) -> impl Iterator<Item = (&'a str, &'a RecordedCredentials)> {
         self.exact.into_iter().chain(self.others.iter().copied())
     }
 
@@ -99,7 +99,7 @@ impl<'a> Named<'a> {
 /// learn. The same content counts wherever it is kept. The same object counts with another content, too, where its source
 /// vouches for its coordinates: it was changed by somebody who may, and the kubelet does not ask the registry again. The
 /// coordinates of a manifest are what its author wrote, and prove nothing.
-fn by_secret(recorded: &Recorded, coordinates: &SecretCoordinates, hash: &str) -> Option<bool> {
+fn by_secret(recorded: &RecordedCredentials, coordinates: &SecretCoordinates, hash: &str) -> Option<bool> {
     let grows = recorded.secrets.len() < GROWS_TO;
     recorded.secrets.iter().find_map(|known| {
         let same_place =
@@ -137,15 +137,18 @@ fn recorded_secret(coordinates: &SecretCoordinates, hash: &str) -> RecordedSecre
 }
 
 /// What a pull with this credential puts into the record.
-pub(super) fn recorded(used: Option<&Candidate>) -> Recorded {
+pub(super) fn recorded(used: Option<&Candidate>) -> RecordedCredentials {
     match used.map(|candidate| (&candidate.source, &candidate.hash)) {
-        None | Some((Source::Node(_), _)) => Recorded::node(),
+        None | Some((Source::Node(_), _)) => RecordedCredentials::node(),
         Some((Source::Secret(coordinates), hash)) => {
-            Recorded { secrets: vec![recorded_secret(coordinates, hash)], ..Recorded::default() }
+            RecordedCredentials { secrets: vec![recorded_secret(coordinates, hash)], ..RecordedCredentials::default() }
         }
         Some((Source::ServiceAccount { account, .. }, _)) => {
             let ServiceAccountCoordinates { namespace, name, uid } = account.clone();
-            Recorded { accounts: vec![RecordedAccount { uid, namespace, name }], ..Recorded::default() }
+            RecordedCredentials {
+                accounts: vec![RecordedAccount { uid, namespace, name }],
+                ..RecordedCredentials::default()
+            }
         }
     }
 }

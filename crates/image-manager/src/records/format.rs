@@ -11,6 +11,7 @@ use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::canonical;
+use super::record::{PulledRecord, RecordedCredentials};
 
 const BETA: &str = "kubelet.config.k8s.io/v1beta1";
 const ALPHA: &str = "kubelet.config.k8s.io/v1alpha1";
@@ -47,72 +48,6 @@ pub(super) enum Version {
     Beta,
 }
 
-/// What is known about an image that was pulled.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct PulledRecord {
-    /// When it last changed; full seconds.
-    pub(super) last_updated: Option<Timestamp>,
-    /// What the runtime calls the image.
-    pub(super) image_ref: String,
-    /// By name without tag and digest, in the spelling in which it was asked for: what it was pulled with. Empty: it
-    /// was pulled under circumstances that nobody saw to the end.
-    pub(super) mapping: BTreeMap<String, Recorded>,
-}
-
-/// What an image was pulled with.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub(super) struct Recorded {
-    /// Pull secrets, sorted by namespace, name, uid.
-    #[serde(rename = "kubernetesSecrets", skip_serializing_if = "Vec::is_empty")]
-    pub(super) secrets: Vec<RecordedSecret>,
-    /// Service accounts, sorted in the same way.
-    #[serde(rename = "kubernetesServiceAccounts", skip_serializing_if = "Vec::is_empty")]
-    pub(super) accounts: Vec<RecordedAccount>,
-    /// Without a credential, or with one of the node: every pod may use it. The lists are empty then.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(super) node_pods_accessible: bool,
-}
-
-impl Recorded {
-    /// For every pod of the node.
-    pub(super) fn node() -> Self {
-        Self { node_pods_accessible: true, ..Self::default() }
-    }
-
-    /// Whether it says nothing at all.
-    pub(super) fn is_empty(&self) -> bool {
-        self.secrets.is_empty() && self.accounts.is_empty() && !self.node_pods_accessible
-    }
-}
-
-/// A pull secret with the hash of the credential that it held.
-#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub(super) struct RecordedSecret {
-    pub(super) uid: String,
-    pub(super) namespace: String,
-    pub(super) name: String,
-    /// Empty where hashing failed; such a hash equals none.
-    pub(super) credential_hash: String,
-}
-
-impl fmt::Debug for RecordedSecret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the hash: a weak password could be found from it.
-        write!(f, "RecordedSecret({}/{} {})", self.namespace, self.name, self.uid)
-    }
-}
-
-/// A service account.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct RecordedAccount {
-    pub(super) uid: String,
-    pub(super) namespace: String,
-    pub(super) name: String,
-}
-
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct IntentOut<'a> {
@@ -137,7 +72,7 @@ struct RecordOut<'a> {
     last_updated_time: Option<String>,
     image_ref: &'a str,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    credential_mapping: &'a BTreeMap<String, Recorded>,
+    credential_mapping: &'a BTreeMap<String, RecordedCredentials>,
 }
 
 #[derive(Deserialize, Default)]
@@ -148,7 +83,7 @@ struct RecordIn {
     last_updated_time: Option<Timestamp>,
     image_ref: String,
     #[serde(deserialize_with = "unique")]
-    credential_mapping: BTreeMap<String, Recorded>,
+    credential_mapping: BTreeMap<String, RecordedCredentials>,
 }
 
 /// The file of an intent.
@@ -235,10 +170,10 @@ fn version(kind: &str, wanted: &str, api_version: &str) -> Result<Version, Strin
 }
 
 /// A map whose keys are all different; null is an empty one.
-fn unique<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, Recorded>, D::Error> {
+fn unique<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, RecordedCredentials>, D::Error> {
     struct Unique;
     impl<'de> Visitor<'de> for Unique {
-        type Value = BTreeMap<String, Recorded>;
+        type Value = BTreeMap<String, RecordedCredentials>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("a map of credentials")
@@ -250,7 +185,7 @@ fn unique<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String,
 
         fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
             let mut map = BTreeMap::new();
-            while let Some((name, recorded)) = access.next_entry::<String, Recorded>()? {
+            while let Some((name, recorded)) = access.next_entry::<String, RecordedCredentials>()? {
                 if map.contains_key(&name) {
                     return Err(A::Error::custom(format_args!("duplicate field `{name}`")));
                 }

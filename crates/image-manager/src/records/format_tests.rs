@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::super::record::{RecordedAccount, RecordedSecret};
 use super::*;
 
 const TEXT: &str = "{\"kind\":\"ImagePulledRecord\",\"apiVersion\":\"kubelet.config.k8s.io/v1beta1\",\
@@ -16,13 +17,17 @@ fn record() -> PulledRecord {
     let secret = RecordedSecret { uid, namespace, name: name_, credential_hash: "h".to_owned() };
     let (uid, namespace, name) = name();
     let account = RecordedAccount { uid, namespace, name };
-    let both = Recorded { secrets: vec![secret], accounts: vec![account], node_pods_accessible: false };
+    let both = RecordedCredentials { secrets: vec![secret], accounts: vec![account], node_pods_accessible: false };
     PulledRecord {
         last_updated: Some("2024-10-21T12:26:40Z".parse().unwrap()),
         image_ref: "testimageref".to_owned(),
-        mapping: [("docker.io/a", both), ("docker.io/b", Recorded::node()), ("docker.io/c", Recorded::default())]
-            .map(|(name, recorded)| (name.to_owned(), recorded))
-            .into(),
+        mapping: [
+            ("docker.io/a", both),
+            ("docker.io/b", RecordedCredentials::node()),
+            ("docker.io/c", RecordedCredentials::default()),
+        ]
+        .map(|(name, recorded)| (name.to_owned(), recorded))
+        .into(),
     }
 }
 
@@ -109,13 +114,14 @@ fn texts() -> impl Strategy<Value = String> {
     prop_oneof!["[a-z0-9./-]{0,30}", any::<String>()]
 }
 
-fn recorded() -> impl Strategy<Value = Recorded> {
+fn recorded() -> impl Strategy<Value = RecordedCredentials> {
     let secret = (texts(), texts(), texts(), texts())
         .prop_map(|(uid, namespace, name, credential_hash)| RecordedSecret { uid, namespace, name, credential_hash });
     let account =
         (texts(), texts(), texts()).prop_map(|(uid, namespace, name)| RecordedAccount { uid, namespace, name });
-    (proptest::collection::vec(secret, 0..3), proptest::collection::vec(account, 0..3), any::<bool>())
-        .prop_map(|(secrets, accounts, node_pods_accessible)| Recorded { secrets, accounts, node_pods_accessible })
+    (proptest::collection::vec(secret, 0..3), proptest::collection::vec(account, 0..3), any::<bool>()).prop_map(
+        |(secrets, accounts, node_pods_accessible)| RecordedCredentials { secrets, accounts, node_pods_accessible },
+    )
 }
 
 proptest! {

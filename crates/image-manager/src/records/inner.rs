@@ -11,11 +11,12 @@ use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
 use super::files::Use;
-use super::format::Recorded;
+use super::options::RecordsOptions;
 use super::pulled::{Held, Look, Pulled};
 use super::pulling::{Lease, Pulling};
+use super::record::RecordedCredentials;
 use super::stripes::Stripes;
-use super::{RecordsError, RecordsOptions, VerificationPolicy};
+use super::{RecordsError, VerificationPolicy};
 use crate::{Metrics, RecordKind};
 
 /// How many writers may be at work at once, at most. More only wait for the same disk.
@@ -199,7 +200,7 @@ impl Inner {
         self: &Arc<Self>,
         image: &str,
         image_ref: &str,
-        added: Option<Recorded>,
+        added: Option<RecordedCredentials>,
     ) -> Result<(), RecordsError> {
         let name =
             trim_tag_and_digest(image).map_err(|source| RecordsError::Name { image: image.to_owned(), source })?;
@@ -210,7 +211,7 @@ impl Inner {
         self: &Arc<Self>,
         image_ref: &str,
         name: Option<String>,
-        added: Option<Recorded>,
+        added: Option<RecordedCredentials>,
     ) -> Result<(), RecordsError> {
         let _turn = self.stripes.turn(image_ref).await;
         let image_ref = image_ref.to_owned();
@@ -222,7 +223,7 @@ impl Inner {
         &self,
         image_ref: &str,
         name: Option<&str>,
-        added: Option<&Recorded>,
+        added: Option<&RecordedCredentials>,
     ) -> Result<(), RecordsError> {
         if self.pulled.update(image_ref, name, added)? {
             self.told_records.fetch_add(1, Ordering::Relaxed);

@@ -7,9 +7,10 @@ use credentials::Candidate;
 use cri_api::{BeforeVisible, Error, Kind};
 use tokio::sync::OnceCell;
 
+use super::RecordsError;
 use super::check::recorded;
-use super::format::Recorded;
-use super::{Inner, RecordsError};
+use super::inner::Inner;
+use super::record::RecordedCredentials;
 
 /// A pull that is going on. Dropped without an outcome before it has [begun](PullIntent::begin) it counts as failed; after
 /// that it stays on disk, since nobody knows whether the image came. What is to be done then is done in the background, and
@@ -90,7 +91,7 @@ impl PullIntent {
         self.end_with(image_ref, Some(recorded(used))).await
     }
 
-    async fn end_with(&mut self, image_ref: &str, added: Option<Recorded>) -> Result<(), RecordsError> {
+    async fn end_with(&mut self, image_ref: &str, added: Option<RecordedCredentials>) -> Result<(), RecordsError> {
         let Some(inner) = self.inner.take() else { return Ok(()) };
         let (image, image_ref) = (std::mem::take(&mut self.image), image_ref.to_owned());
         Arc::clone(&inner)

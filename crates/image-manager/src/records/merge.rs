@@ -3,14 +3,15 @@
 
 use jiff::Timestamp;
 
-use super::format::{PulledRecord, Recorded, RecordedAccount, RecordedSecret, full_seconds};
+use super::format::full_seconds;
+use super::record::{PulledRecord, RecordedAccount, RecordedCredentials, RecordedSecret};
 
 /// The record after a pull of `name` (without tag and digest), or `None` where nothing new is in it. `added` is `None`
 /// where nobody knows with what it was pulled.
 pub(super) fn merge(
     record: &PulledRecord,
     name: &str,
-    added: Option<&Recorded>,
+    added: Option<&RecordedCredentials>,
     now: Timestamp,
 ) -> Option<PulledRecord> {
     let added = added.filter(|added| !added.is_empty())?;
@@ -25,7 +26,12 @@ pub(super) fn merge(
 }
 
 /// A record where there was none.
-pub(super) fn first(image_ref: &str, name: Option<&str>, added: Option<&Recorded>, now: Timestamp) -> PulledRecord {
+pub(super) fn first(
+    image_ref: &str,
+    name: Option<&str>,
+    added: Option<&RecordedCredentials>,
+    now: Timestamp,
+) -> PulledRecord {
     let mapping = name.zip(added).map(|(name, added)| (name.to_owned(), added.clone()));
     PulledRecord {
         last_updated: Some(full_seconds(now)),
@@ -34,19 +40,19 @@ pub(super) fn first(image_ref: &str, name: Option<&str>, added: Option<&Recorded
     }
 }
 
-fn union(known: &Recorded, added: &Recorded) -> Option<Recorded> {
+fn union(known: &RecordedCredentials, added: &RecordedCredentials) -> Option<RecordedCredentials> {
     if known.node_pods_accessible {
         return None;
     }
     if added.node_pods_accessible {
-        return Some(Recorded::node());
+        return Some(RecordedCredentials::node());
     }
     let secrets = union_secrets(&known.secrets, &added.secrets);
     let accounts = union_accounts(&known.accounts, &added.accounts);
     if secrets.is_none() && accounts.is_none() {
         return None;
     }
-    Some(Recorded {
+    Some(RecordedCredentials {
         secrets: secrets.unwrap_or_else(|| known.secrets.clone()),
         accounts: accounts.unwrap_or_else(|| known.accounts.clone()),
         node_pods_accessible: false,

@@ -12,12 +12,12 @@ fn account(uid: &str, namespace: &str, name: &str) -> RecordedAccount {
     RecordedAccount { uid: uid.into(), namespace: namespace.into(), name: name.into() }
 }
 
-fn secrets(secrets: &[RecordedSecret]) -> Recorded {
-    Recorded { secrets: secrets.to_vec(), ..Recorded::default() }
+fn secrets(secrets: &[RecordedSecret]) -> RecordedCredentials {
+    RecordedCredentials { secrets: secrets.to_vec(), ..RecordedCredentials::default() }
 }
 
-fn accounts(accounts: &[RecordedAccount]) -> Recorded {
-    Recorded { accounts: accounts.to_vec(), ..Recorded::default() }
+fn accounts(accounts: &[RecordedAccount]) -> RecordedCredentials {
+    RecordedCredentials { accounts: accounts.to_vec(), ..RecordedCredentials::default() }
 }
 
 fn record() -> PulledRecord {
@@ -28,13 +28,13 @@ fn record() -> PulledRecord {
         ("test-image-with-sa", accounts(&[account("sa-uid1", "default", "sa1")])),
         (
             "test-image-mixed",
-            Recorded {
+            RecordedCredentials {
                 secrets: vec![secret("secret-uid1", "kube-system", "secret1", "secret-hash1")],
                 accounts: vec![account("sa-uid2", "kube-system", "sa2")],
                 node_pods_accessible: false,
             },
         ),
-        ("test-nodewide", Recorded::node()),
+        ("test-nodewide", RecordedCredentials::node()),
     ];
     PulledRecord {
         last_updated: Some("2022-02-22T12:00:00Z".parse().unwrap()),
@@ -43,7 +43,7 @@ fn record() -> PulledRecord {
     }
 }
 
-type Row = (&'static str, &'static str, Option<Recorded>, Option<Recorded>);
+type Row = (&'static str, &'static str, Option<RecordedCredentials>, Option<RecordedCredentials>);
 
 fn rows() -> Vec<Row> {
     let new = || secret("newuid", "newnamespace", "newname", "newhash");
@@ -73,8 +73,8 @@ fn rows() -> Vec<Row> {
         (
             "upstream: pullmanager/Test_pulledRecordMergeNewCreds/node-accessible overrides all secrets",
             "test-image2",
-            Some(Recorded::node()),
-            Some(Recorded::node()),
+            Some(RecordedCredentials::node()),
+            Some(RecordedCredentials::node()),
         ),
         (
             "upstream: pullmanager/Test_pulledRecordMergeNewCreds/new creds have the same secret coordinates but a different hash",
@@ -110,7 +110,7 @@ fn rows() -> Vec<Row> {
             "upstream: pullmanager/Test_pulledRecordMergeNewCreds/add service account to image with only secrets",
             "test-image2",
             Some(accounts(&[account("new-sa-uid", "default", "new-sa")])),
-            Some(Recorded {
+            Some(RecordedCredentials {
                 secrets: vec![one(), two("hash2")],
                 ..accounts(&[account("new-sa-uid", "default", "new-sa")])
             }),
@@ -119,13 +119,13 @@ fn rows() -> Vec<Row> {
             "upstream: pullmanager/Test_pulledRecordMergeNewCreds/add secret to image with only service accounts",
             "test-image-with-sa",
             Some(secrets(&[new()])),
-            Some(Recorded { secrets: vec![new()], ..accounts(&[sa1()]) }),
+            Some(RecordedCredentials { secrets: vec![new()], ..accounts(&[sa1()]) }),
         ),
         (
             "upstream: pullmanager/Test_pulledRecordMergeNewCreds/node-accessible overrides mixed credentials",
             "test-image-mixed",
-            Some(Recorded::node()),
-            Some(Recorded::node()),
+            Some(RecordedCredentials::node()),
+            Some(RecordedCredentials::node()),
         ),
         (
             "upstream: pullmanager/Test_pulledRecordMergeNewCreds/no update when image already marked as node-accessible with secrets",
@@ -148,7 +148,7 @@ fn rows() -> Vec<Row> {
         (
             "upstream: pullmanager/Test_pulledRecordMergeNewCreds/empty credentials should not update",
             "test-image1",
-            Some(Recorded::default()),
+            Some(RecordedCredentials::default()),
             None,
         ),
         (
@@ -172,8 +172,8 @@ fn rows() -> Vec<Row> {
         (
             "secrets and service accounts that come together are both kept",
             "test-image-mixed",
-            Some(Recorded { secrets: vec![new()], ..accounts(&[sa1()]) }),
-            Some(Recorded {
+            Some(RecordedCredentials { secrets: vec![new()], ..accounts(&[sa1()]) }),
+            Some(RecordedCredentials {
                 secrets: vec![secret("secret-uid1", "kube-system", "secret1", "secret-hash1"), new()],
                 ..accounts(&[sa1(), account("sa-uid2", "kube-system", "sa2")])
             }),
@@ -258,5 +258,8 @@ fn first_records() {
     let empty = first("id", Some("name"), None, now);
     assert_eq!(empty.mapping, BTreeMap::new(), "nobody knows with what");
     assert_eq!(empty.last_updated, Some("2026-01-02T03:04:05Z".parse().unwrap()));
-    assert_eq!(first("id", Some("name"), Some(&Recorded::node()), now).mapping["name"], Recorded::node());
+    assert_eq!(
+        first("id", Some("name"), Some(&RecordedCredentials::node()), now).mapping["name"],
+        RecordedCredentials::node()
+    );
 }

@@ -32,84 +32,35 @@ mod format;
 mod inner;
 mod intent;
 mod merge;
+mod options;
 mod policy;
 mod pulled;
 mod pulling;
+mod record;
 mod recover;
 mod stripes;
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use credentials::Candidate;
 use tokio::sync::oneshot;
 
-use crate::{Access, Doubt, Grant, Metrics, MustPullResult};
+use crate::{Access, Doubt, Grant, MustPullResult};
 
 use check::{Before, Named};
 use files::Use;
-use format::Recorded;
 use inner::{Inner, Known};
 use pulled::Held;
+use record::RecordedCredentials;
 
 pub use error::RecordsError;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use format::{fuzzed_intent, fuzzed_record};
 pub use intent::PullIntent;
+pub use options::RecordsOptions;
 pub use policy::{Allowlist, AllowlistError, VerificationPolicy};
-
-/// Tells the time of day; handed in by the binary.
-pub type WallClock = Arc<dyn Fn() -> jiff::Timestamp + Send + Sync>;
-
-/// Where records are kept, and how.
-#[derive(Clone)]
-pub struct RecordsOptions {
-    /// The directory of `pulling` and `pulled` (`image_manager` in the kubelet's root); made where it is missing.
-    pub directory: PathBuf,
-    /// For which images credentials are verified.
-    pub policy: VerificationPolicy,
-    /// How many intents are kept in memory; with more the files are asked.
-    pub max_intents: usize,
-    /// How many records are kept in memory; with more the files are asked.
-    pub max_records: usize,
-    /// The time that records carry.
-    pub wall_clock: WallClock,
-    /// Where numbers of records and answers are counted.
-    pub metrics: Arc<Metrics>,
-    /// Whether a record is on the disk before it counts. Without it a stop of the machine (not of the process) may leave
-    /// records unreadable, and images with such are verified again.
-    pub durable: bool,
-}
-
-impl RecordsOptions {
-    /// Records in `directory`, with the kubelet's defaults for a node of 110 pods, and metrics of their own.
-    #[must_use]
-    pub fn new(directory: impl Into<PathBuf>, wall_clock: WallClock) -> Self {
-        Self {
-            directory: directory.into(),
-            policy: VerificationPolicy::default(),
-            max_intents: 220,
-            max_records: 550,
-            wall_clock,
-            metrics: Metrics::new(),
-            durable: true,
-        }
-    }
-}
-
-impl fmt::Debug for RecordsOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RecordsOptions")
-            .field("directory", &self.directory)
-            .field("policy", &self.policy)
-            .field("max_intents", &self.max_intents)
-            .field("max_records", &self.max_records)
-            .field("durable", &self.durable)
-            .finish_non_exhaustive()
-    }
-}
 
 /// Pull intents and pulled records. Cheap to clone; all clones are one.
 #[derive(Clone)]
@@ -180,7 +131,7 @@ impl PullRecords {
         if let Some(check::Lesson { name, secret }) = lesson {
             let inner = Arc::clone(&self.inner);
             let image_ref = image_ref.to_owned();
-            let added = Recorded { secrets: vec![secret], ..Recorded::default() };
+            let added = RecordedCredentials { secrets: vec![secret], ..RecordedCredentials::default() };
             self.inner.background(async move {
                 if let Err(error) = inner.learn(&image_ref, Some(name), Some(added)).await {
                     tracing::warn!(%error, image_ref, "a pulled record could not learn a secret");

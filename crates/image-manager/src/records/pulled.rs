@@ -11,11 +11,13 @@ use std::sync::{Arc, OnceLock};
 use jiff::Timestamp;
 use oci::Reference;
 
+use super::RecordsError;
 use super::cache::{Cache, Known};
 use super::files::{Content, Directory, FileStamp, Now, Use, stamp_of};
-use super::format::{PulledRecord, RECORD, Recorded, Version, decode_record, encode_record, file_name, full_seconds};
+use super::format::{RECORD, Version, decode_record, encode_record, file_name, full_seconds};
 use super::merge::{first, merge};
-use super::{RecordsError, WallClock};
+use super::record::{PulledRecord, RecordedCredentials};
+use crate::WallClock;
 
 /// How often a record is merged again that another process changed in the meantime.
 const TRIES: usize = 32;
@@ -35,7 +37,7 @@ impl Held {
     }
 
     /// Every name of the record with what is recorded under it, and the repository that it means.
-    pub(super) fn names(&self) -> impl Iterator<Item = (&str, &Recorded, Option<&str>)> {
+    pub(super) fn names(&self) -> impl Iterator<Item = (&str, &RecordedCredentials, Option<&str>)> {
         let repositories = self.repositories.get_or_init(|| {
             let repository = |name: &String| Reference::parse(name).ok().map(|name| name.repository());
             self.record.mapping.keys().map(repository).collect()
@@ -204,7 +206,7 @@ impl Pulled {
         &self,
         image_ref: &str,
         name: Option<&str>,
-        added: Option<&Recorded>,
+        added: Option<&RecordedCredentials>,
     ) -> Result<bool, RecordsError> {
         let file = file_name(image_ref);
         for _ in 0..TRIES {

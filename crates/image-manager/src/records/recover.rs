@@ -6,8 +6,9 @@ use cri_api::Image;
 use jiff::SignedDuration;
 use oci::trim_tag_and_digest;
 
+use super::RecordsError;
+use super::inner::Inner;
 use super::pulling::normal;
-use super::{Inner, RecordsError};
 
 /// After so long no runtime is at a pull any more that nobody waits for.
 const OVER: SignedDuration = SignedDuration::from_hours(24);

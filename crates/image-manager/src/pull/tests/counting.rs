@@ -37,7 +37,7 @@ async fn pulls_are_counted() {
     rig.ask("d:1").await.abort();
     settle().await;
     assert_eq!(
-        counted(&rig.puller.shared.metrics),
+        counted(&rig.puller.context.metrics),
         samples(&[
             ("imagelet_pull_queue_length", 2.0),
             ("imagelet_pull_queue_wait_seconds_count", 1.0),
@@ -50,7 +50,7 @@ async fn pulls_are_counted() {
     gate.open();
     assert_eq!(rig.outcomes().await.iter().filter(|outcome| outcome.is_err()).count(), 4);
     assert_eq!(
-        counted(&rig.puller.shared.metrics),
+        counted(&rig.puller.context.metrics),
         samples(&[
             ("imagelet_pull_queue_wait_seconds_count", 3.0),
             ("imagelet_pull_queue_wait_seconds_sum", 1.0),
@@ -65,12 +65,12 @@ async fn pulls_are_counted() {
 #[tokio::test(start_paused = true)]
 async fn bytes_are_counted_once_for_all_who_wait() {
     let rig = Rig::new(free());
-    let hub = Hub::new(rig.puller.shared.time.clone(), Arc::clone(&rig.puller.shared.metrics));
-    let _seats = [hub.join(ProgressSink::default()), hub.join(ProgressSink::default())];
+    let hub = Hub::new(rig.puller.context.time.clone(), Arc::clone(&rig.puller.context.metrics));
+    let _seats = [hub.subscribe(ProgressSink::default()), hub.subscribe(ProgressSink::default())];
     let digest = Digest::sha256(b"layer");
     hub.sink().tell(PullEvent::Layer { digest: digest.clone(), state: LayerState::Fetching });
     for done in [100, 100, 250] {
         hub.sink().tell(PullEvent::Bytes { digest: digest.clone(), done });
     }
-    assert_eq!(counted(&rig.puller.shared.metrics), samples(&[("imagelet_pulled_bytes_total", 250.0)]));
+    assert_eq!(counted(&rig.puller.context.metrics), samples(&[("imagelet_pulled_bytes_total", 250.0)]));
 }

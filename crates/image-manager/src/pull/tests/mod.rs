@@ -8,6 +8,8 @@ use oci::RegistryAuth;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
+use cri_api::ImageSpec;
+
 use super::*;
 
 mod counting;
@@ -55,7 +57,7 @@ impl Rig {
 
     /// Starts a request and comes back when it waits for its job, or is done.
     async fn start(&mut self, wanted: Wanted) -> AbortHandle {
-        let seats = |puller: &Puller| puller.table.seats();
+        let seats = |puller: &Puller| puller.flights.waiters();
         let before = seats(&self.puller);
         let puller = Arc::clone(&self.puller);
         let handle = self.tasks.spawn(async move { puller.pull(wanted).await });

@@ -400,7 +400,7 @@ async fn a_record_of_a_hundred_secrets_grows_no_more() {
     let node = Node::new();
     let secrets =
         (0..100).map(|i| known_secret(&format!("uid{i:02}"), "ns", &format!("name{i:02}"), &format!("hash{i}")));
-    let recorded = Recorded { secrets: secrets.collect(), ..Recorded::default() };
+    let recorded = RecordedCredentials { secrets: secrets.collect(), ..RecordedCredentials::default() };
     node.old_record(&recorded_as("full", TEST, recorded));
     let records = node.open().await;
     let before = node.record("full");
@@ -421,14 +421,14 @@ async fn a_record_of_a_hundred_secrets_grows_no_more() {
 async fn a_name_counts_in_every_spelling() {
     let mine = || with_secret("uid", "ns", "name", "hash");
     let pod = [secret("uid", "ns", "name", "hash")];
-    type Row<'a> = (&'a str, &'a [(&'a str, Recorded)], &'a str, Access);
+    type Row<'a> = (&'a str, &'a [(&'a str, RecordedCredentials)], &'a str, Access);
     let rows: [Row<'_>; 10] = [
         ("the host in capitals, with its port", &[("Docker.IO:443/library/nginx", mine())], "nginx:1", GRANTED),
         ("a port with zeros", &[("localhost:5999/x", mine())], "LOCALHOST:05999/x:1", GRANTED),
         ("short, asked in full", &[("nginx", mine())], "docker.io/library/nginx:1", GRANTED),
         ("in full, asked short", &[("docker.io/library/nginx", mine())], "nginx", GRANTED),
         ("without library", &[("docker.io/nginx", mine())], "index.docker.io/library/nginx:1", GRANTED),
-        ("for all, in another spelling", &[("nginx", Recorded::node())], "docker.io/library/nginx", FOR_ALL),
+        ("for all, in another spelling", &[("nginx", RecordedCredentials::node())], "docker.io/library/nginx", FOR_ALL),
         (
             "what one spelling refuses another grants",
             &[("docker.io/library/nginx", with_secret("o", "o", "o", "other")), ("nginx", mine())],

@@ -61,13 +61,13 @@ struct Row {
     record: Option<PulledRecord>,
     in_flight: usize,
     changed: bool,
-    want: Vec<(&'static str, Recorded)>,
+    want: Vec<(&'static str, RecordedCredentials)>,
 }
 
 fn rows() -> Vec<Row> {
-    let accounts = |accounts: &[(&str, &str, &str)]| Recorded {
+    let accounts = |accounts: &[(&str, &str, &str)]| RecordedCredentials {
         accounts: accounts.iter().map(|(uid, namespace, name)| known_account(uid, namespace, name)).collect(),
-        ..Recorded::default()
+        ..RecordedCredentials::default()
     };
     let one = || Row {
         name: "",
@@ -86,7 +86,7 @@ fn rows() -> Vec<Row> {
             name: "upstream: pullmanager/TestFileBasedImagePullManager_RecordImagePulled/new pull record",
             image: "repo.repo/test/test:v1",
             record: None,
-            want: vec![("repo.repo/test/test", Recorded::node())],
+            want: vec![("repo.repo/test/test", RecordedCredentials::node())],
             ..one()
         },
         Row {
@@ -94,14 +94,17 @@ fn rows() -> Vec<Row> {
             image: "repo.repo/test/test:v1",
             record: None,
             in_flight: 2,
-            want: vec![("repo.repo/test/test", Recorded::node())],
+            want: vec![("repo.repo/test/test", RecordedCredentials::node())],
             ..one()
         },
         Row {
             name: "upstream: pullmanager/TestFileBasedImagePullManager_RecordImagePulled/merge into existing record",
             image: "repo.repo/test/test:v1",
             used: Some(node_file("hash")),
-            want: vec![("repo.repo/test/test", Recorded::node()), (TEST, testimageref().mapping[TEST].clone())],
+            want: vec![
+                ("repo.repo/test/test", RecordedCredentials::node()),
+                (TEST, testimageref().mapping[TEST].clone()),
+            ],
             ..one()
         },
         Row {
@@ -109,9 +112,9 @@ fn rows() -> Vec<Row> {
             used: Some(secret("newuid", "newns", "newname", "somehash")),
             want: vec![(
                 TEST,
-                Recorded {
+                RecordedCredentials {
                     secrets: vec![known(), known_secret("newuid", "newns", "newname", "somehash")],
-                    ..Recorded::default()
+                    ..RecordedCredentials::default()
                 },
             )],
             ..one()
@@ -138,7 +141,10 @@ fn rows() -> Vec<Row> {
             used: Some(account("sa-uid-456", "kube-system", "system-sa")),
             want: vec![(
                 TEST,
-                Recorded { secrets: vec![known()], ..accounts(&[("sa-uid-456", "kube-system", "system-sa")]) },
+                RecordedCredentials {
+                    secrets: vec![known()],
+                    ..accounts(&[("sa-uid-456", "kube-system", "system-sa")])
+                },
             )],
             ..one()
         },

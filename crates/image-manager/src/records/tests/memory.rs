@@ -15,7 +15,7 @@ fn many(node: &Node, intents: usize, records: usize) {
         node.left_intent(&format!("test.repo/org{i}/project:tag"));
     }
     for i in 0..records {
-        node.old_record(&recorded_as(&format!("ref-{i}"), TEST, Recorded::node()));
+        node.old_record(&recorded_as(&format!("ref-{i}"), TEST, RecordedCredentials::node()));
     }
     settle(node);
 }
@@ -190,7 +190,7 @@ async fn records_are_looked_up() {
     mirrors(
         "upstream: pullmanager/Test_cachedPullRecordsAccessor_GetImagePulledRecord/pulled record exists in delegate, nonauthoritative cache gets updated",
     );
-    node.old_record(&recorded_as("ref-22", TEST, Recorded::node()));
+    node.old_record(&recorded_as("ref-22", TEST, RecordedCredentials::node()));
     settle(&node);
     assert!(matches!(pulled.known("ref-22").unwrap(), Known::Unknown));
     assert_eq!(records.may(TEST, "ref-22", &[]).await, FOR_ALL);
@@ -300,7 +300,7 @@ async fn what_is_written_is_on_disk_and_in_memory() {
     );
     records.add(LATEST, "someref-1", None).await.unwrap();
     assert_eq!(records.may(LATEST, "someref-1", &[]).await, FOR_ALL);
-    assert_eq!(node.record("someref-1").mapping[TEST], Recorded::node());
+    assert_eq!(node.record("someref-1").mapping[TEST], RecordedCredentials::node());
     mirrors(
         "upstream: pullmanager/Test_cachedPullRecordsAccessor_WriteImagePulledRecord/write to cache that's already populated",
     );

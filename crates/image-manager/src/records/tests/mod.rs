@@ -20,11 +20,11 @@ use credentials::{NodeSource, Origin, SecretCoordinates, ServiceAccountCoordinat
 use jiff::Timestamp;
 use oci::RegistryAuth;
 
-use super::format::{
-    PulledRecord, RecordedAccount, RecordedSecret, decode_record, encode_intent, encode_record, file_name,
-};
+use super::format::{decode_record, encode_intent, encode_record, file_name};
 use super::pulled::Look;
+use super::record::{PulledRecord, RecordedAccount, RecordedSecret};
 use super::*;
+use crate::Metrics;
 
 const TEST: &str = "docker.io/testing/test";
 const LATEST: &str = "docker.io/testing/test:latest";
@@ -124,7 +124,7 @@ fn names(files: &[&str]) -> BTreeSet<String> {
 }
 
 /// A record of the kubelet's test data with one entry.
-fn recorded_as(image_ref: &str, name: &str, recorded: Recorded) -> PulledRecord {
+fn recorded_as(image_ref: &str, name: &str, recorded: RecordedCredentials) -> PulledRecord {
     PulledRecord {
         last_updated: Some(at(RECORDED)),
         image_ref: image_ref.to_owned(),
@@ -132,8 +132,8 @@ fn recorded_as(image_ref: &str, name: &str, recorded: Recorded) -> PulledRecord 
     }
 }
 
-fn with_secret(uid: &str, namespace: &str, name: &str, hash: &str) -> Recorded {
-    Recorded { secrets: vec![known_secret(uid, namespace, name, hash)], ..Recorded::default() }
+fn with_secret(uid: &str, namespace: &str, name: &str, hash: &str) -> RecordedCredentials {
+    RecordedCredentials { secrets: vec![known_secret(uid, namespace, name, hash)], ..RecordedCredentials::default() }
 }
 
 fn known_secret(uid: &str, namespace: &str, name: &str, hash: &str) -> RecordedSecret {
@@ -157,12 +157,12 @@ fn testimageref() -> PulledRecord {
 /// `sha256-917e…`
 fn testimageref_sa() -> PulledRecord {
     let accounts = vec![known_account("test-sa-uid", "default", "test-sa")];
-    recorded_as("testimageref-sa", TEST, Recorded { accounts, ..Recorded::default() })
+    recorded_as("testimageref-sa", TEST, RecordedCredentials { accounts, ..RecordedCredentials::default() })
 }
 
 /// `sha256-a2ea…`
 fn anonpull() -> PulledRecord {
-    recorded_as("testimage-anonpull", TEST, Recorded::node())
+    recorded_as("testimage-anonpull", TEST, RecordedCredentials::node())
 }
 
 /// `sha256-38a8…`

@@ -1,0 +1,64 @@
+//! [`ExecOptions`]: how credential providers are run, and the two things that this crate does not do itself: reading YAML
+//! and making service account tokens.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use oci::Secret;
+use tokio::time::Instant;
+
+use crate::pattern::PathMatch;
+use crate::{Requester, ServiceAccount};
+
+/// Where the time comes from.
+pub type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
+
+/// Reads one YAML document (JSON is YAML) without repeated keys; the error is for people. An argument, because only
+/// the program knows YAML.
+pub type ParseYaml = Arc<dyn Fn(&str) -> Result<serde_json::Value, String> + Send + Sync>;
+
+/// How providers are run.
+#[derive(Clone)]
+pub struct ExecOptions {
+    /// The environment of the programs; what their configuration sets comes on top.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Where the time comes from.
+    pub clock: Clock,
+    /// Reads the configuration's text.
+    pub yaml: ParseYaml,
+    /// Who makes service account tokens. Without it, providers that need one are noted as failed.
+    pub tokens: Option<Arc<dyn TokenSource>>,
+    /// Whether providers may use service account tokens: the kubelet's feature gate
+    /// `KubeletServiceAccountTokenForCredentialProviders`, which is on where nobody turned it off.
+    pub service_account_tokens: bool,
+    /// Where a path in `matchImages` may end within an image's path.
+    pub path_match: PathMatch,
+    /// How long one run may take; the kubelet gives one minute.
+    pub timeout: Duration,
+}
+
+impl fmt::Debug for ExecOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the environment: it may hold secrets.
+        f.debug_struct("ExecOptions").field("timeout", &self.timeout).finish_non_exhaustive()
+    }
+}
+
+/// Makes tokens of service accounts (the TokenRequest API, or whatever stands for it).
+pub trait TokenSource: Send + Sync {
+    /// A token of `account` for `audience`, bound to the pod `requester`.
+    fn token<'a>(
+        &'a self,
+        account: &'a ServiceAccount,
+        audience: &'a str,
+        requester: &'a Requester,
+    ) -> BoxFuture<'a, Result<Secret, TokenError>>;
+}
+
+/// Why there is no token. The text is shown to people.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct TokenError(pub String);

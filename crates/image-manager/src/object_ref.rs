@@ -1,0 +1,65 @@
+//! [`PodRef`] and [`ObjectRef`]: the pod of a request, and the object of an event. Plain data.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The pod that wants an image.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodRef {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Uid.
+    pub uid: String,
+    /// All annotations; the runtime is told them with the image.
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// The object of an event: a pod, or a part of one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ObjectRef {
+    /// Namespace of the pod.
+    pub namespace: String,
+    /// Name of the pod.
+    pub name: String,
+    /// Uid of the pod.
+    pub uid: String,
+    /// Which part, for example `spec.containers{web}`; empty: the pod itself.
+    pub field_path: String,
+}
+
+impl ObjectRef {
+    /// The pod itself.
+    #[must_use]
+    pub fn pod(pod: &PodRef) -> Self {
+        Self::part(pod, String::new())
+    }
+
+    /// A container of the pod.
+    #[must_use]
+    pub fn container(pod: &PodRef, name: &str) -> Self {
+        Self::part(pod, format!("spec.containers{{{name}}}"))
+    }
+
+    /// An init container of the pod.
+    #[must_use]
+    pub fn init_container(pod: &PodRef, name: &str) -> Self {
+        Self::part(pod, format!("spec.initContainers{{{name}}}"))
+    }
+
+    fn part(pod: &PodRef, field_path: String) -> Self {
+        Self { namespace: pod.namespace.clone(), name: pod.name.clone(), uid: pod.uid.clone(), field_path }
+    }
+}
+
+impl fmt::Display for ObjectRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)?;
+        if self.field_path.is_empty() { Ok(()) } else { write!(f, " {}", self.field_path) }
+    }
+}

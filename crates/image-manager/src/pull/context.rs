@@ -1,0 +1,70 @@
+//! [`PullContext`]: the service, the records, the options and the limits that every pull works with.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cri_api::{ImageService, ImageSpec};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::throttle::Throttle;
+use super::time::Timeline;
+use super::{Mark, PullerOptions};
+use crate::{Metrics, PullRecords};
+
+/// Shared by all pulls.
+pub(super) struct PullContext {
+    pub(super) service: Arc<dyn ImageService>,
+    pub(super) records: Option<PullRecords>,
+    pub(super) options: PullerOptions,
+    pub(super) time: Timeline,
+    pub(super) throttle: Throttle,
+    pub(super) metrics: Arc<Metrics>,
+    /// Number of pulls that brought an image.
+    ended: AtomicU64,
+    pub(super) tracker: TaskTracker,
+    pub(super) shutdown: CancellationToken,
+}
+
+impl PullContext {
+    pub(super) fn new(
+        service: Arc<dyn ImageService>,
+        records: Option<PullRecords>,
+        options: PullerOptions,
+        time: Timeline,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let throttle = Throttle::new(options.qps, options.burst, time.clone(), Arc::clone(&metrics));
+        let (tracker, shutdown) = (TaskTracker::new(), CancellationToken::new());
+        Self { service, records, options, time, throttle, metrics, ended: AtomicU64::new(0), tracker, shutdown }
+    }
+
+    pub(super) fn mark(&self) -> Mark {
+        Mark(self.ended.load(Ordering::Acquire))
+    }
+
+    /// Returns true if an image that came without a record would be for every pod.
+    pub(super) fn frees_what_is_unknown(&self) -> bool {
+        self.records.as_ref().is_some_and(PullRecords::frees_what_is_unknown)
+    }
+
+    /// Records that a pull brought an image.
+    pub(super) fn ended(&self) {
+        self.ended.fetch_add(1, Ordering::Release);
+    }
+
+    /// Size of a pulled image in bytes, for messages; `None` if it is not known.
+    pub(super) async fn size(&self, spec: ImageSpec) -> Option<u64> {
+        let status = tokio::select! {
+            status = self.service.image_status(&spec, false) => status,
+            () = self.shutdown.cancelled() => return None,
+        };
+        match status {
+            Ok(status) => status.image.map(|image| image.size),
+            Err(error) => {
+                tracing::debug!(image = spec.image, %error, "size of a pulled image is not known");
+                None
+            }
+        }
+    }
+}

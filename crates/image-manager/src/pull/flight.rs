@@ -1,0 +1,83 @@
+//! The flights of pulls: what their waiters share, what each waiter brings, and how a flight ends. Plain data over
+//! [`single_flight`].
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use credentials::Source;
+use single_flight::{Flight, Group, Shared, WaiterId};
+
+use super::attempts::Try;
+use super::hub::Hub;
+use super::key::PullKey;
+use super::order::PlaceId;
+use super::{Mark, Recheck};
+use crate::RecordsError;
+
+/// The pulls under way.
+pub(super) type Flights = Group<PullKey, SharedPull, Ending, Waiting>;
+/// A pull that runs.
+pub(super) type PullFlight = Flight<PullKey, SharedPull, Ending, Waiting>;
+
+/// The part of a pull that its waiters share. A pull that is left may linger, so that it ends by itself.
+pub(super) struct SharedPull {
+    pub(super) hub: Hub,
+    /// Place in the queue.
+    pub(super) place: PlaceId,
+    /// Set when the turn came.
+    begun: AtomicBool,
+}
+
+impl Shared for SharedPull {}
+
+impl SharedPull {
+    pub(super) fn new(hub: Hub, place: PlaceId) -> Self {
+        Self { hub, place, begun: AtomicBool::new(false) }
+    }
+
+    /// Records that the turn came: from now on the pull lingers when it is left.
+    pub(super) fn begin(&self) {
+        self.begun.store(true, Ordering::Relaxed);
+    }
+
+    /// How long the pull goes on when it is left.
+    pub(super) fn linger(&self, linger: Duration) -> Duration {
+        if self.begun.load(Ordering::Relaxed) { linger } else { Duration::ZERO }
+    }
+}
+
+/// What a waiter brings.
+pub(super) struct Waiting {
+    pub(super) recheck: Option<Recheck>,
+    pub(super) mark: Mark,
+}
+
+/// The next waiter that is to be asked again, by when it looked last. Each is asked once.
+pub(super) fn next_recheck(flight: &PullFlight, outdated: impl Fn(Mark) -> bool) -> Option<(WaiterId, Recheck)> {
+    flight.find_waiter(|waiting| if outdated(waiting.mark) { waiting.recheck.take() } else { None })
+}
+
+/// How a pull ended; every waiter gets the same.
+#[derive(Clone, Debug)]
+pub(super) enum Ending {
+    /// The image was pulled.
+    Pulled {
+        image_ref: String,
+        used: Option<usize>,
+        size: Option<u64>,
+        pulling: Duration,
+        /// What is recorded of it: under which name, and with which credential's source.
+        recorded: Option<(String, Option<Source>)>,
+    },
+    /// The image was found present.
+    Found(String),
+    /// Every attempt failed.
+    Failed(Arc<[Try]>),
+    /// There was no token.
+    Throttled,
+    /// Its intent could not be recorded.
+    Unrecorded(Arc<RecordsError>),
+    /// The puller ends.
+    ShuttingDown,
+}

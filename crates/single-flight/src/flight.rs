@@ -1,0 +1,80 @@
+//! [`Flight`]: the side of a flight that does the work.
+
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::group::{Call, Shared, Table, WaiterId};
+
+/// A flight that runs. It leaves its [`Group`](crate::Group) when it is dropped, also by a panic; only then do its waiters
+/// get the answer, so that a caller that comes afterwards starts another flight.
+#[must_use = "dropping it ends the flight without an answer"]
+pub struct Flight<K: Hash + Eq, S: Shared, A, W = ()> {
+    table: Arc<Table<K, S, A, W>>,
+    key: K,
+    call: Arc<Call<S, A, W>>,
+    sender: watch::Sender<Option<A>>,
+    answer: Option<A>,
+}
+
+impl<K: Hash + Eq, S: Shared, A, W> Flight<K, S, A, W> {
+    pub(crate) fn new(
+        table: Arc<Table<K, S, A, W>>,
+        key: K,
+        call: Arc<Call<S, A, W>>,
+        sender: watch::Sender<Option<A>>,
+    ) -> Self {
+        Self { table, key, call, sender, answer: None }
+    }
+
+    /// What the waiters of the flight share.
+    #[must_use]
+    pub fn shared(&self) -> &S {
+        &self.call.shared
+    }
+
+    /// Ends the flight with an answer for all its waiters.
+    pub fn land(mut self, answer: A) {
+        self.answer = Some(answer);
+    }
+
+    /// The first waiter, in order of arrival, for which `of` returns something.
+    pub fn find_waiter<R>(&self, of: impl FnMut(&mut W) -> Option<R>) -> Option<(WaiterId, R)> {
+        self.call.find_waiter(of)
+    }
+
+    /// Answers one waiter before the flight ends; it waits no longer.
+    pub fn answer_one(&self, waiter: WaiterId, answer: A) {
+        self.call.answer_one(waiter, answer);
+    }
+
+    /// Leaves the group if nobody waits. Returns true if nobody does.
+    #[must_use]
+    pub fn retire(&self) -> bool {
+        self.table.retire(&self.key, &self.call)
+    }
+
+    /// Returns when nobody has waited for as long as `linger` returns. The flight has left its group then, so that nobody
+    /// joins what is given up.
+    pub async fn abandoned(&self, linger: impl Fn(&S) -> Duration) {
+        let mut count = self.call.count.subscribe();
+        loop {
+            let _ = count.wait_for(|count| *count == 0).await.expect("this flight holds the sender");
+            let joined = async { count.wait_for(|count| *count > 0).await.is_ok() };
+            if tokio::time::timeout(linger(&self.call.shared), joined).await.is_err() && self.retire() {
+                return;
+            }
+        }
+    }
+}
+
+impl<K: Hash + Eq, S: Shared, A, W> Drop for Flight<K, S, A, W> {
+    fn drop(&mut self) {
+        self.table.remove(&self.key, &self.call);
+        if let Some(answer) = self.answer.take() {
+            self.sender.send_replace(Some(answer));
+        }
+    }
+}
