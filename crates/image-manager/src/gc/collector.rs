@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use cri_api::{Container, Image, ImageLayers, ImageService, RuntimeService};
+use cri_api::{Container, Image, ImageService, RuntimeService};
+use engine_api::ImageLayers;
 use jiff::Timestamp;
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 use tokio::time::Instant;
@@ -17,6 +18,7 @@ use super::blocking::off_thread;
 use super::detect::{AlwaysUsed, Detected, detect_at};
 use super::disk::DiskSpace;
 use super::history::{UsageHistory, protected_until};
+use super::images::CollectedImages;
 use super::labels::Labels;
 use super::node_status::by_size;
 use super::node_time::Moment;
@@ -34,7 +36,7 @@ use crate::{EventRecorder, EventType};
 
 /// Collects images.
 pub struct ImageGcManager {
-    pub(super) images: Arc<dyn ImageService>,
+    pub(super) images: CollectedImages,
     runtime: Option<Arc<dyn RuntimeService>>,
     events: Arc<dyn EventRecorder>,
     pub(super) options: GcOptions,
@@ -97,7 +99,7 @@ impl ImageGcManager {
         let files = if options.durable { files } else { files.map(StateFiles::unsynced) };
         let holds = Holds::new(Arc::clone(&options.clock));
         Self {
-            images,
+            images: CollectedImages::new(images, &options),
             runtime,
             events,
             options,
@@ -307,7 +309,7 @@ impl ImageGcManager {
     }
 
     pub(super) async fn list(&self) -> Result<Vec<Image>, GcError> {
-        let list = self.images.list_images(None).await;
+        let list = self.images.service.list_images(None).await;
         list.map_err(|source| GcError::Runtime { what: "list images", source })
     }
 
@@ -337,7 +339,7 @@ impl ImageGcManager {
             Some(runtime) => runtime.list_containers(None).await.map_err(|e| ask("list containers", e))?,
             None => Vec::new(),
         };
-        let layers = self.images.image_layers().await.map_err(|e| ask("list the layers of images", e))?;
+        let layers = self.images.layers().await.map_err(|e| ask("list the layers of images", e))?;
         let (moment, clock) = (self.moment(), (self.options.clock)());
         let at = (moment.wall, clock);
         let volumes = self.options.volumes.as_ref().map(|volumes| volumes()).unwrap_or_default();
@@ -351,7 +353,7 @@ impl ImageGcManager {
 
     /// The image file system, and how full it is.
     pub(super) async fn measure(&self) -> Result<(PathBuf, DiskSpace), GcError> {
-        let info = self.images.image_fs_info().await;
+        let info = self.images.service.image_fs_info().await;
         let info = info.map_err(|source| GcError::Runtime { what: "ask for the image file system", source })?;
         let path = info.image_filesystems.first().map(|fs| PathBuf::from(&fs.mountpoint)).ok_or(GcError::NoImageFs)?;
         let space = self.probe(&path).await?;

@@ -47,7 +47,7 @@ impl ImageGcManager {
                 continue;
             }
             let spec = ImageSpec { runtime_handler: handler(image).to_owned(), ..ImageSpec::new(&image.id) };
-            match self.images.inspect_image(&spec).await {
+            match self.images.inspect(&spec).await {
                 Ok(status) => {
                     let labels = status.info.get("info").and_then(|info| labels(info)).unwrap_or_default();
                     state.labels.insert(image.id.clone(), labels);

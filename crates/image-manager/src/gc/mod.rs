@@ -9,6 +9,7 @@ mod entry;
 mod eviction;
 mod fast_hash;
 mod history;
+mod images;
 mod labels;
 mod loops;
 mod metrics;

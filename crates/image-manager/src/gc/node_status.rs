@@ -1,7 +1,8 @@
 //! [`NodeStatus`]: what a node says of its images and their disk, in the shapes of a Kubernetes Node's `status.images` and
 //! `status.conditions`. Serialises as such; [`ImageGcManager::status`] makes it, `imagelet status` shows it.
 
-use cri_api::{FsInfo, Image, UnfinishedPulls};
+use cri_api::{FsInfo, Image};
+use engine_api::UnfinishedPulls;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -236,7 +237,7 @@ impl ImageGcManager {
 
     /// Measures the file systems, and brings the condition up to date: it is the same whoever looks.
     pub(super) async fn look_at_disks(&self) -> Result<Measured, GcError> {
-        let info = self.images.image_fs_info().await;
+        let info = self.images.service.image_fs_info().await;
         let info = info.map_err(|source| GcError::Runtime { what: "ask for the image file system", source })?;
         let image_path = info.image_filesystems.first().map(|fs| fs.mountpoint.clone()).ok_or(GcError::NoImageFs)?;
         let images = self.probe(image_path.as_ref()).await?;

@@ -37,7 +37,7 @@ impl ImageGcManager {
         let specs: Vec<ImageSpec> = plan.remove.iter().map(|removal| spec(&found.images[removal.image])).collect();
         let mut failures = Vec::new();
         let mut gone = Vec::new();
-        let results = self.images.remove_images(&specs).await;
+        let results = self.images.remove(&specs).await;
         for (removal, result) in plan.remove.iter().zip(results) {
             let image = &found.images[removal.image];
             match result {
@@ -95,7 +95,7 @@ impl ImageGcManager {
             let mut gone = Vec::new();
             for batch in plan.remove.chunks(if exact { BATCH } else { 1 }) {
                 let specs: Vec<ImageSpec> = batch.iter().map(|removal| spec(&found.images[removal.image])).collect();
-                let results = self.images.remove_images(&specs).await;
+                let results = self.images.remove(&specs).await;
                 let went = batch.iter().zip(&results).filter(|(_, result)| result.is_ok());
                 let promised: u64 = went.clone().map(|(removal, _)| removal.frees).sum();
                 let all_went = went.clone().count() == batch.len();

@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use cri_api::{Image, UnfinishedPulls};
+use cri_api::Image;
+use engine_api::UnfinishedPulls;
 use jiff::Timestamp;
 use tokio::sync::MutexGuard;
 use tokio::time::Instant;
@@ -198,8 +199,8 @@ impl ImageGcManager {
 
     /// What interrupted pulls left is fetched again where it is missed: it goes before any image. Answers the bytes.
     async fn drop_unfinished(&self, all: bool) -> u64 {
-        let dropped = match self.images.drop_unfinished_pulls(all).await {
-            Ok(bytes) => bytes.unwrap_or(0),
+        let dropped = match self.images.drop_unfinished(all).await {
+            Ok(bytes) => bytes,
             Err(error) => {
                 tracing::warn!(%error, "what interrupted pulls left stays for now");
                 0
@@ -211,7 +212,7 @@ impl ImageGcManager {
 
     /// What there is of it now, and counts it.
     pub(super) async fn look_at_unfinished(&self) -> Option<UnfinishedPulls> {
-        let left = self.images.unfinished_pulls().await.ok().flatten();
+        let left = self.images.unfinished().await;
         self.options.metrics.unfinished(left.unwrap_or_default());
         left
     }
