@@ -52,6 +52,14 @@ pub(crate) const BORDERS: &[Border] = &[
         reason: "cri-api is the waist: traits and plain types, no I/O",
     },
     Border {
+        package: "imagelet-engine-api",
+        uses: &["imagelet-oci", "imagelet-cri-api"],
+        tests_use: &[],
+        third_party: Some(&["async-trait", "serde", "serde_json"]),
+        never_reaches: IO,
+        reason: "engine-api is the waist's other half: what only a store of ours can do, as a trait and plain types",
+    },
+    Border {
         package: "imagelet-cri-grpc",
         uses: &["imagelet-oci", "imagelet-cri-api"],
         tests_use: &[],
@@ -129,6 +137,7 @@ pub(crate) const BORDERS: &[Border] = &[
         uses: &[
             "imagelet-oci",
             "imagelet-cri-api",
+            "imagelet-engine-api",
             "imagelet-inflate",
             "imagelet-registry",
             "imagelet-signature",
@@ -141,11 +150,18 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-image-manager",
-        uses: &["imagelet-oci", "imagelet-cri-api", "imagelet-credentials", "imagelet-single-flight"],
+        uses: &[
+            "imagelet-oci",
+            "imagelet-cri-api",
+            "imagelet-credentials",
+            "imagelet-engine-api",
+            "imagelet-single-flight",
+        ],
         tests_use: &[],
         third_party: None,
         never_reaches: GRPC_OR_HTTP,
-        reason: "image-manager decides: no wire format, no HTTP, no store, no Kubernetes client types",
+        reason: "image-manager decides: no wire format, no HTTP, no store, no Kubernetes client types; collection asks a store \
+                 of ours for what layers share",
     },
     Border {
         package: "imagelet-probe",
@@ -170,14 +186,18 @@ pub(crate) const BORDERS: &[Border] = &[
             "imagelet-cri-api",
             "imagelet-cri-grpc",
             "imagelet-credentials",
+            "imagelet-engine-api",
             "imagelet-image-manager",
             "imagelet-image-service",
             "imagelet-kuberuntime",
+            "imagelet-registry",
+            "imagelet-store",
         ],
-        tests_use: &["imagelet-registry", "imagelet-testdisk", "imagelet-testfault"],
+        tests_use: &["imagelet-testdisk", "imagelet-testfault"],
         third_party: None,
         never_reaches: &[],
-        reason: "the binary speaks with the managers and services, not with what stands below them",
+        reason: "the binary speaks with the managers and services; of registry and store it has their options, and of store \
+                 the trees that a command reads itself (ls, cat, cp), where a copy goes, and unmount",
     },
     Border {
         package: "imagelet-testdisk",

@@ -39,6 +39,29 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Every kind.
+    pub const ALL: [Self; 13] = [
+        Self::InvalidArgument,
+        Self::NotFound,
+        Self::Unauthenticated,
+        Self::PermissionDenied,
+        Self::ResourceExhausted,
+        Self::FailedPrecondition,
+        Self::DataLoss,
+        Self::Unavailable,
+        Self::DeadlineExceeded,
+        Self::Cancelled,
+        Self::Unimplemented,
+        Self::Internal,
+        Self::Unknown,
+    ];
+
+    /// The kind of this name, as [`Kind::as_str`] writes it.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
+    }
+
     /// The name, as gRPC writes it.
     #[must_use]
     pub fn as_str(self) -> &'static str {

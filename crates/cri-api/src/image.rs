@@ -1,8 +1,6 @@
-//! Plain types of the image service. Shapes and meanings are those of CRI `runtime.v1`; what CRI cannot say stands in
-//! [`ImageUsage`] and [`MountRequest`].
+//! Plain types of the image service. Shapes and meanings are those of CRI `runtime.v1`.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use oci::RegistryAuth;
 use serde::{Deserialize, Serialize};
@@ -75,7 +73,7 @@ pub struct ImageFilter {
 }
 
 /// Answer of [`ImageService::image_status`](crate::ImageService::image_status).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageStatus {
     /// The image; `None` when it is absent, which is no error.
     pub image: Option<Image>,
@@ -131,73 +129,4 @@ pub struct FsInfo {
     pub image_filesystems: Vec<FilesystemUsage>,
     /// File systems that hold containers, where they are others.
     pub container_filesystems: Vec<FilesystemUsage>,
-}
-
-/// What an image costs on disk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ImageUsage {
-    /// Bytes that go when this image alone goes.
-    pub unique_bytes: u64,
-    /// Bytes that other images use as well.
-    pub shared_bytes: u64,
-}
-
-/// Answer of [`ImageService::unfinished_pulls`](crate::ImageService::unfinished_pulls).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct UnfinishedPulls {
-    /// Layers that came whole.
-    pub layers: u64,
-    /// Blobs of which a part came.
-    pub blobs: u64,
-    /// What it takes on disk.
-    pub bytes: u64,
-}
-
-impl std::fmt::Display for UnfinishedPulls {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let plural = |count| if count == 1 { "" } else { "s" };
-        let Self { layers, blobs, .. } = *self;
-        write!(f, "{layers} layer{}, {blobs} part{}", plural(layers), plural(blobs))
-    }
-}
-
-/// Answer of [`ImageService::image_layers`](crate::ImageService::image_layers): what a removal really frees is what no image
-/// uses that stays.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ImageLayers {
-    /// Bytes that each layer takes on disk.
-    pub layers: Vec<u64>,
-    /// By image id.
-    pub images: BTreeMap<String, LayersOf>,
-}
-
-/// What one image has.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LayersOf {
-    /// Bytes on disk that are the image's own beside its layers.
-    pub own_bytes: u64,
-    /// Numbers in [`ImageLayers::layers`], each once.
-    pub layers: Vec<u32>,
-}
-
-/// Request of [`ImageService::mount_image`](crate::ImageService::mount_image).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MountRequest {
-    /// Which image.
-    pub image: ImageSpec,
-    /// The directory on which its file system appears. It must exist.
-    pub target: PathBuf,
-    /// A directory for what is written, empty or from an earlier mount; `None` mounts read-only.
-    pub writable: Option<PathBuf>,
-}
-
-/// Answer of [`ImageService::mount_image`](crate::ImageService::mount_image).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MountedImage {
-    /// Image id of what was mounted.
-    pub id: String,
-    /// How many layers stand below the mount.
-    pub layers: usize,
 }

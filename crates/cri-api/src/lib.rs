@@ -7,8 +7,6 @@
 #![deny(missing_docs)]
 
 mod before_visible;
-mod check;
-mod convert;
 mod error;
 mod image;
 mod image_service;
@@ -18,13 +16,8 @@ mod runtime;
 pub mod testing;
 
 pub use before_visible::BeforeVisible;
-pub use check::{CheckProgress, CheckReport, CheckRequest, CheckSink, LayerShapes, Problem, ProblemKind};
-pub use convert::{ConvertReport, ConvertRequest, ConvertedImage, LayerShape, LeftLayer};
 pub use error::{Error, Kind, Result};
-pub use image::{
-    FilesystemUsage, FsInfo, Image, ImageFilter, ImageLayers, ImageSpec, ImageStatus, ImageUsage, LayersOf,
-    MountRequest, MountedImage, PullImageRequest, UnfinishedPulls,
-};
+pub use image::{FilesystemUsage, FsInfo, Image, ImageFilter, ImageSpec, ImageStatus, PullImageRequest};
 pub use image_service::ImageService;
 pub use progress::{LayerState, ProgressSink, PullEvent};
 pub use runtime::{

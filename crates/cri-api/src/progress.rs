@@ -4,9 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use oci::Digest;
+use serde::{Deserialize, Serialize};
 
 /// What a layer is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum LayerState {
     /// It waits for its turn.
     Waiting,
@@ -23,7 +25,8 @@ pub enum LayerState {
 }
 
 /// One thing that happened.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum PullEvent {
     /// The registry is asked what the reference stands for. Until [`PullEvent::Resolved`] nothing more is told.
     Resolving,

@@ -8,9 +8,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use cri_api::{
-    CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, FsInfo, Image, ImageFilter, ImageLayers,
-    ImageService, ImageSpec, ImageStatus, ImageUsage, MountRequest, MountedImage, ProgressSink, PullEvent,
-    PullImageRequest, Result, UnfinishedPulls,
+    FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, ProgressSink, PullEvent, PullImageRequest, Result,
 };
 use oci::Digest;
 use tokio::time::Instant;
@@ -18,8 +16,7 @@ use tracing::Instrument as _;
 
 use crate::{Cause, Clock, Metrics, Operation};
 
-/// An image service that is watched. What CRI does not have (usage, mounts) passes uncounted, as the kubelet has no
-/// name for it.
+/// An image service that is watched.
 pub struct Instrumented {
     service: Arc<dyn ImageService>,
     metrics: Arc<Metrics>,
@@ -94,10 +91,6 @@ impl ImageService for Instrumented {
         self.watched(Operation::ImageStatus, self.service.image_status(image, verbose)).await
     }
 
-    async fn inspect_image(&self, image: &ImageSpec) -> Result<ImageStatus> {
-        self.watched(Operation::ImageStatus, self.service.inspect_image(image)).await
-    }
-
     async fn pull_image(&self, request: PullImageRequest) -> Result<String> {
         let span = tracing::debug_span!("PullImage", image = request.image.image);
         match &self.pulls {
@@ -114,49 +107,6 @@ impl ImageService for Instrumented {
 
     async fn image_fs_info(&self) -> Result<FsInfo> {
         self.watched(Operation::ImageFsInfo, self.service.image_fs_info()).await
-    }
-
-    async fn image_usage(&self, image: &ImageSpec) -> Result<Option<ImageUsage>> {
-        self.service.image_usage(image).await
-    }
-
-    async fn image_layers(&self) -> Result<Option<ImageLayers>> {
-        self.service.image_layers().await
-    }
-
-    async fn remove_images(&self, images: &[ImageSpec]) -> Vec<Result<()>> {
-        // One call of the service, but one operation for each image, as if they went one by one.
-        let begun = (self.clock)();
-        let results = self.service.remove_images(images).await;
-        let each = ((self.clock)() - begun) / u32::try_from(images.len().max(1)).unwrap_or(u32::MAX);
-        for result in &results {
-            self.metrics.operation(Operation::RemoveImage, each, result.is_ok());
-        }
-        results
-    }
-
-    async fn pin_image(&self, image: &ImageSpec, pinned: bool) -> Result<Option<()>> {
-        self.service.pin_image(image, pinned).await
-    }
-
-    async fn check_images(&self, request: &CheckRequest, progress: &CheckSink) -> Result<Option<CheckReport>> {
-        self.service.check_images(request, progress).await
-    }
-
-    async fn convert_images(&self, request: &ConvertRequest) -> Result<Option<ConvertReport>> {
-        self.service.convert_images(request).await
-    }
-
-    async fn unfinished_pulls(&self) -> Result<Option<UnfinishedPulls>> {
-        self.service.unfinished_pulls().await
-    }
-
-    async fn drop_unfinished_pulls(&self, all: bool) -> Result<Option<u64>> {
-        self.service.drop_unfinished_pulls(all).await
-    }
-
-    async fn mount_image(&self, request: &MountRequest) -> Result<Option<MountedImage>> {
-        self.service.mount_image(request).await
     }
 }
 

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use cri_api::{ImageService as _, PullImageRequest};
-use imagelet_image_service::{Durability, Engine, EngineOptions, LayerFormat, Sharing};
+use imagelet_image_service::{Engine, EngineOptions};
+use store::{Durability, LayerFormat, Sharing};
 
 #[tokio::main(worker_threads = 2)]
 async fn main() -> ExitCode {

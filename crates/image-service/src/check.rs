@@ -5,9 +5,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cri_api::{
-    CheckReport, CheckRequest, CheckSink, Error, Kind, LayerShape, LayerShapes, Problem, ProblemKind, Result,
-    UnfinishedPulls,
+use cri_api::{Error, Kind, Result};
+use engine_api::{
+    CheckProgress, CheckReport, CheckRequest, CheckSink, LayerShape, LayerShapes, Problem, ProblemKind, UnfinishedPulls,
 };
 use oci::Digest;
 use store::check::{self, CheckError, CheckOptions, Depth};
@@ -94,7 +94,7 @@ impl Shared {
             recent_only: request.since_unclean_only,
             cancelled,
             progress: &|now| {
-                progress.tell(cri_api::CheckProgress {
+                progress.tell(CheckProgress {
                     layers: now.layers,
                     layers_total: now.layers_total,
                     bytes: now.bytes,

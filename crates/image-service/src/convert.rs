@@ -5,7 +5,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cri_api::{ConvertReport, ConvertRequest, ConvertedImage, Error, Kind, LayerShape, LeftLayer, Result};
+use cri_api::{Error, Kind, Result};
+use engine_api::{ConvertReport, ConvertRequest, ConvertedImage, LayerShape, LeftLayer};
 use oci::Digest;
 use store::{ConvertError, LayerFormat};
 

@@ -1,4 +1,5 @@
-//! The embedded image service: registry client and store put together, behind [`cri_api::ImageService`].
+//! The embedded image service: registry client and store put together, behind [`cri_api::ImageService`] and
+//! [`engine_api::ImageEngine`].
 //!
 //! [`Engine`] pulls (resolve, choose, fetch, verify, unpack, commit; one job per image at a time, layers shared between
 //! jobs), answers for what is present, and imports and exports archives by the same pipeline. It has no opinion on when
@@ -20,6 +21,7 @@ mod flight;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
 mod hashing;
+mod image_engine;
 mod intake;
 mod kept;
 mod known;
@@ -42,11 +44,4 @@ pub use error::OpenError;
 pub use options::{Clock, EngineOptions, LEAST_MEMORY, Limits};
 pub use origin::SharedContent;
 pub use resume::Resume;
-pub use transfer::{Compress, ExportOptions, Format, ImportOptions, ImportedImage, open_within};
-pub use view::HeldStack;
-// What the binary needs of the registry client and of the store, and may not reach for itself.
-pub use registry::{AllowedTarget, RangePolicy};
-pub use store::destination;
-pub use store::mount::unmount;
-pub use store::view as tree;
-pub use store::{Durability, LayerFormat, MountError, OpenError as StoreOpenError, Sharing};
+pub use transfer::open_within;

@@ -7,18 +7,16 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use cri_api::{
-    CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, Error, FilesystemUsage, FsInfo, Image,
-    ImageFilter, ImageLayers, ImageService, ImageSpec, ImageStatus, ImageUsage, Kind, LayersOf, MountRequest,
-    MountedImage, PullImageRequest, Result, UnfinishedPulls,
+    Error, FilesystemUsage, FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, Kind, PullImageRequest,
+    Result,
 };
-use oci::{Digest, ImageConfig, Reference};
+use oci::{ImageConfig, Reference};
 use store::ImageRecord;
 
 use crate::engine::{Engine, Shared};
 use crate::error::{self, invalid};
 use crate::pull::PullJob;
 use crate::pull::assemble::chain_ids;
-use crate::resume;
 
 #[async_trait]
 impl ImageService for Engine {
@@ -45,13 +43,6 @@ impl ImageService for Engine {
         let Some(record) = self.0.find_usable(image.image.clone()).await? else { return Ok(ImageStatus::default()) };
         let info = if verbose { verbose_info(&record)? } else { BTreeMap::new() };
         Ok(ImageStatus { image: Some(to_image(&record)), info })
-    }
-
-    /// As a verbose status, whatever the policy says of the image's use.
-    async fn inspect_image(&self, image: &ImageSpec) -> Result<ImageStatus> {
-        self.0.check_handler(image)?;
-        let Some(record) = self.0.find_whole(image.image.clone()).await? else { return Ok(ImageStatus::default()) };
-        Ok(ImageStatus { image: Some(to_image(&record)), info: verbose_info(&record)? })
     }
 
     /// Always asks the registry what the reference stands for, also by digest and also when all of it is here, since the
@@ -116,93 +107,10 @@ impl ImageService for Engine {
         };
         Ok(FsInfo { image_filesystems: vec![usage], container_filesystems: Vec::new() })
     }
-
-    async fn image_usage(&self, image: &ImageSpec) -> Result<Option<ImageUsage>> {
-        let (store, text) = (self.0.store.clone(), image.image.clone());
-        let usage = move || {
-            let failed = |e| error::from_store(store.root(), &e);
-            let Some(record) = store.resolve(&text).map_err(|e| error::from_resolve(store.root(), &e))? else {
-                return Ok(None);
-            };
-            let usage = store.usage(&record.id).map_err(failed)?;
-            Ok(usage.map(|(unique_bytes, shared_bytes)| ImageUsage { unique_bytes, shared_bytes }))
-        };
-        self.0.background.run(usage).await
-    }
-
-    async fn image_layers(&self) -> Result<Option<ImageLayers>> {
-        let store = self.0.store.clone();
-        let layers = move || store.layers_of_images().map_err(|e| error::from_store(store.root(), &e));
-        let found = self.0.background.run(layers).await?;
-        // The documents lie in the database, whose file keeps its size: nothing of an image goes but its layers.
-        let of = |(id, _, layers): (Digest, u64, Vec<u32>)| (id.to_string(), LayersOf { own_bytes: 0, layers });
-        Ok(Some(ImageLayers { layers: found.layers, images: found.images.into_iter().map(of).collect() }))
-    }
-
-    async fn remove_images(&self, images: &[ImageSpec]) -> Vec<Result<()>> {
-        let (shared, images) = (Arc::clone(&self.0), images.to_vec());
-        let count = images.len();
-        let remove = move || Ok(remove_all(&shared, &images));
-        // Only a task that was ended at shutdown has no answer: then nothing more was removed.
-        self.0.background.run(remove).await.unwrap_or_else(|error| vec![Err(error); count])
-    }
-
-    async fn pin_image(&self, image: &ImageSpec, pinned: bool) -> Result<Option<()>> {
-        let (store, text) = (self.0.store.clone(), image.image.clone());
-        let pin = move || {
-            let Some(record) = store.resolve(&text).map_err(|e| error::from_resolve(store.root(), &e))? else {
-                return Err(Error::new(Kind::NotFound, format!("image {text:?} is not present")));
-            };
-            store.set_pinned(&record.id, pinned).map_err(|e| error::from_store(store.root(), &e)).map(Some)
-        };
-        self.0.background.run(pin).await
-    }
-
-    async fn check_images(&self, request: &CheckRequest, progress: &CheckSink) -> Result<Option<CheckReport>> {
-        self.0.check_images(request, progress).await.map(Some)
-    }
-
-    async fn convert_images(&self, request: &ConvertRequest) -> Result<Option<ConvertReport>> {
-        self.0.convert_images(request).await.map(Some)
-    }
-
-    async fn unfinished_pulls(&self) -> Result<Option<UnfinishedPulls>> {
-        Ok(Some(self.0.unfinished()))
-    }
-
-    async fn drop_unfinished_pulls(&self, all: bool) -> Result<Option<u64>> {
-        let (store, now) = (self.0.store.clone(), (self.0.options.clock)());
-        let drop_it = move || {
-            store.note_clock(now);
-            Ok(store.drop_unfinished((!all).then_some(resume::kept_since(now))).freed_bytes)
-        };
-        self.0.background.run(drop_it).await.map(Some)
-    }
-
-    async fn mount_image(&self, request: &MountRequest) -> Result<Option<MountedImage>> {
-        self.0.check_handler(&request.image)?;
-        let (shared, request) = (Arc::clone(&self.0), request.clone());
-        let mount = move || {
-            let (store, text) = (&shared.store, &request.image.image);
-            let record = store
-                .resolve(text)
-                .map_err(|e| error::from_resolve(store.root(), &e))?
-                .filter(|record| store.image_is_whole(record))
-                .ok_or_else(|| Error::new(Kind::NotFound, format!("image {text:?} is not present")))?;
-            if let Some(why) = shared.objection_to_use(&record, text)? {
-                return Err(error::of_image(&why, format_args!("mount {text}")));
-            }
-            store
-                .mount_image(&record, &request.target, request.writable.as_deref())
-                .map_err(|error| error::from_mount(store.root(), &error))?;
-            Ok(Some(MountedImage { id: record.id.to_string(), layers: record.layers.len() }))
-        };
-        self.0.background.run(mount).await
-    }
 }
 
 impl Shared {
-    fn check_handler(&self, image: &ImageSpec) -> Result<()> {
+    pub(crate) fn check_handler(&self, image: &ImageSpec) -> Result<()> {
         let handler = &image.runtime_handler;
         if handler.is_empty() || self.options.runtime_handlers.contains(handler) {
             return Ok(());
@@ -211,40 +119,11 @@ impl Shared {
     }
 }
 
-/// Removes images, each with its own result.
-fn remove_all(shared: &Shared, images: &[ImageSpec]) -> Vec<Result<()>> {
-    let store = &shared.store;
-    let mut results: Vec<Result<()>> = Vec::with_capacity(images.len());
-    let (mut records, mut places) = (Vec::new(), Vec::new());
-    for image in images {
-        match store.resolve(&image.image) {
-            Ok(Some(record)) => {
-                places.push(results.len());
-                records.push(record);
-                results.push(Ok(()));
-            }
-            Ok(None) => results.push(Ok(())),
-            Err(error) => results.push(Err(error::from_resolve(store.root(), &error))),
-        }
-    }
-    let ids: Vec<Digest> = records.iter().map(|record| record.id.clone()).collect();
-    for ((place, record), removed) in places.into_iter().zip(&records).zip(store.remove_images(&ids)) {
-        match removed {
-            Ok(removed) => {
-                tracing::debug!(image = %record.id, bytes = removed.freed_bytes, "removed");
-                shared.known.forget(record);
-            }
-            Err(error) => results[place] = Err(error::from_store(store.root(), &error)),
-        }
-    }
-    results
-}
-
 fn text_of(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-fn to_image(record: &ImageRecord) -> Image {
+pub(crate) fn to_image(record: &ImageRecord) -> Image {
     // A config that was committed parses; should it not, the user is not known.
     let (uid, username) = ImageConfig::parse(&record.config).map(|c| c.uid_or_username()).unwrap_or_default();
     Image {
@@ -261,7 +140,7 @@ fn to_image(record: &ImageRecord) -> Image {
 }
 
 /// `info`: JSON with the chain id of the stack and the image config as it is.
-fn verbose_info(record: &ImageRecord) -> Result<BTreeMap<String, String>> {
+pub(crate) fn verbose_info(record: &ImageRecord) -> Result<BTreeMap<String, String>> {
     let failed = |error: &dyn std::fmt::Display| {
         Error::new(Kind::DataLoss, format!("the config of image {} cannot be read: {error}", record.id))
     };

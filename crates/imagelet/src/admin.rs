@@ -6,17 +6,18 @@
 //! `GET /backoff`, `POST /backoff/reset`: see [`backoff`]. `GET /gc`, `GET /gc/plan`, `POST /gc/collect`, `GET` and `POST /gc/containers`,
 //! `POST /gc/room`, `POST /check`, `GET /names`,
 //! `GET /status`, `GET /pins`, `POST /pins`, `POST /pins/remove`: see [`gc`]. `GET /pods`, `GET /pods/{namespace}/{name}`,
-//! `GET /events`, `GET /node`: see [`pods`]. `GET /stack`: see [`stack`].
+//! `GET /events`, `GET /node`: see [`pods`]. `POST /engine`: see [`engine`].
 
 pub(crate) mod backoff;
 pub(crate) mod client;
 mod collecting;
+mod engine;
+pub(crate) mod engine_client;
 mod exposition;
 pub(crate) mod gc;
 pub(crate) mod pods;
 mod process;
 mod routes;
-mod stack;
 
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -29,18 +30,17 @@ use axum::Router;
 use cri_api::{FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, PullImageRequest};
 use cri_grpc::Endpoint;
 use cri_grpc::server::{self, BindError, Listener};
+use engine_api::ImageEngine;
 use image_manager::ImageManager;
-use image_service::Engine;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::app::{Backend, encoded};
+use crate::app::encoded;
 use crate::collection::Collection;
 use crate::config::Config;
 use crate::exit::{Code, Failure, Outcome};
-pub(crate) use stack::target as stack_target;
 
 /// How long answers that are under way may take once everything ends.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
@@ -76,7 +76,7 @@ pub(crate) struct Admin {
     manager: Option<Arc<ImageManager>>,
     collection: Option<Arc<Collection>>,
     pods: Option<pods::PodBoard>,
-    engine: Option<Engine>,
+    engine: Option<Arc<dyn ImageEngine>>,
     /// What is waited for before there is anything to tell.
     waiting: Option<String>,
 }
@@ -111,13 +111,10 @@ impl Admin {
         Self { collection: Some(collection), ..self }
     }
 
-    /// Holds layers for those who read images, if the images are in a store of this process.
+    /// Answers for the store of this process as well, where it has one.
     #[must_use]
-    pub(crate) fn with_images_of(self, backend: &Backend) -> Self {
-        match backend {
-            Backend::Embedded(engine) => Self { engine: Some(engine.clone()), ..self },
-            Backend::Remote { .. } => self,
-        }
+    pub(crate) fn with_engine(self, engine: Option<Arc<dyn ImageEngine>>) -> Self {
+        Self { engine, ..self }
     }
 
     /// Tells of pods as well.

@@ -42,7 +42,16 @@ async fn collection(root: &Path, fake: &FakeImageService) -> Arc<Collection> {
     root.clone_into(&mut config.root);
     config.gc.min_age = jiff::SignedDuration::ZERO;
     let (service, events) = (Arc::new(fake.clone()), Arc::new(LogRecorder));
-    let parts = Parts { service, endpoint: String::new(), runtime: Ok(None), events, records: None, pods: None };
+    let parts = Parts {
+        service,
+        engine: None,
+        operations: None,
+        endpoint: String::new(),
+        runtime: Ok(None),
+        events,
+        records: None,
+        pods: None,
+    };
     Arc::new(Collection::open(&config, parts).await.expect("it opens"))
 }
 

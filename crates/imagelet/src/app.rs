@@ -1,25 +1,26 @@
-//! What a running command has at hand: configuration, printer, progress, and the image service that was asked for: the
-//! embedded engine, a remote endpoint, or the agent that holds the root. Decides which; does nothing with images.
+//! What a running command has at hand: configuration, printer, progress, the images that were asked for, and who collects
+//! them. Does nothing with images.
 //! Called by `main` and the commands.
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use cri_api::{ImageService, RuntimeService};
 use cri_grpc::Endpoint;
-use cri_grpc::client::{ClientOptions, RemoteImageService, connect_image_service, connect_runtime_service};
+use cri_grpc::client::{ClientOptions, connect_runtime_service};
+use engine_api::ImageEngine;
 use image_manager::{EventRecorder, EventRef, Hold, MakeRoom, Metrics, PullRecords};
-use image_service::{Engine, EngineOptions, OpenError, StoreOpenError};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::Places;
+use crate::admin::engine_client::AgentEngine;
 use crate::collection::owner::Owner;
 use crate::collection::{Collection, Parts};
-use crate::config::{Config, Durability, LayerFormat, Sharing};
+use crate::config::Config;
 use crate::environment::Environment;
-use crate::exit::{Code, Failure, Outcome, code_of};
+use crate::exit::{Code, Failure, Outcome};
+use crate::images::Images;
 use crate::output::Printer;
 use crate::progress::Progress;
 use crate::signals::Signals;
@@ -27,9 +28,6 @@ use crate::wiring::{self, Managed, Mode};
 
 /// The name under which this program makes itself known to registries and runtimes.
 pub(crate) const USER_AGENT: &str = concat!("imagelet/", env!("CARGO_PKG_VERSION"));
-
-/// A `Retry-After` that is waited out within a pull although somebody would come again.
-const BRIEF: Duration = Duration::from_secs(2);
 
 /// A running command's surroundings.
 #[derive(Debug)]
@@ -45,42 +43,10 @@ pub(crate) struct App {
     /// Whether somebody keeps back-off: a kubelet in front, or our own manager that tries again. Then a registry's wish to
     /// be left alone ends a pull with that error, and does not keep the place of others while it is waited out.
     pub(crate) backs_off: bool,
-    backend: OnceCell<Backend>,
+    images: OnceCell<Images>,
     managed: OnceCell<Managed>,
     owner: OnceCell<Arc<Owner>>,
     records: OnceCell<(Arc<Metrics>, PullRecords)>,
-}
-
-/// Where the images are.
-#[derive(Clone, Debug)]
-pub(crate) enum Backend {
-    /// In our own store.
-    Embedded(Engine),
-    /// Behind an endpoint.
-    Remote {
-        service: Arc<RemoteImageService>,
-        endpoint: Endpoint,
-        /// Whether it is an agent that has the embedded root.
-        is_agent: bool,
-    },
-}
-
-impl Backend {
-    /// Where they are, as text; empty for the embedded store.
-    pub(crate) fn endpoint(&self) -> String {
-        match self {
-            Self::Embedded(_) => String::new(),
-            Self::Remote { endpoint, .. } => endpoint.to_string(),
-        }
-    }
-
-    /// The images.
-    pub(crate) fn service(&self) -> Arc<dyn ImageService> {
-        match self {
-            Self::Embedded(engine) => Arc::new(engine.clone()),
-            Self::Remote { service, .. } => Arc::clone(service) as Arc<dyn ImageService>,
-        }
-    }
 }
 
 impl App {
@@ -102,7 +68,7 @@ impl App {
             stop,
             signals,
             backs_off,
-            backend: OnceCell::new(),
+            images: OnceCell::new(),
             managed: OnceCell::new(),
             owner: OnceCell::new(),
             records: OnceCell::new(),
@@ -110,49 +76,41 @@ impl App {
     }
 
     /// The images that the configuration means; where the embedded root is held by an agent, the agent's.
-    pub(crate) async fn backend(&self) -> Outcome<&Backend> {
-        let open = async || {
-            if let Some(endpoint) = &self.config.image_service_endpoint {
-                return self.remote(parse_endpoint(endpoint)?, false).await;
-            }
-            match Engine::open(self.engine_options(None)).await {
-                Ok(engine) => Ok(Backend::Embedded(engine)),
-                Err(OpenError::Store(StoreOpenError::Held { root, pid, socket: Some(socket) })) => {
-                    let pid = pid.map_or_else(|| "unknown".to_owned(), |pid| pid.to_string());
-                    let (root, shown) = (root.display(), socket.display());
-                    tracing::info!("{root} is held by process {pid}; going on through its socket {shown}");
-                    self.remote(parse_endpoint(&format!("unix://{}", encoded(&socket)))?, true).await
-                }
-                Err(error) => Err(open_failure(&error)),
-            }
-        };
-        self.backend.get_or_try_init(open).await
+    pub(crate) async fn images(&self) -> Outcome<&Images> {
+        self.images.get_or_try_init(|| Images::open(self, None)).await
+    }
+
+    /// The images to serve on `socket`: others will find it in the lock of the root.
+    pub(crate) async fn images_to_serve(&self, socket: PathBuf) -> Outcome<&Images> {
+        self.images.get_or_try_init(|| Images::open(self, Some(socket))).await
     }
 
     /// The image service.
     pub(crate) async fn service(&self) -> Outcome<Arc<dyn ImageService>> {
-        Ok(self.backend().await?.service())
+        Ok(self.images().await?.service())
     }
 
     /// The image service, with what is pinned marked as such. An agent marks it itself.
     pub(crate) async fn marked_service(&self) -> Outcome<Arc<dyn ImageService>> {
-        let backend = self.backend().await?;
-        if let Backend::Remote { is_agent: true, .. } = backend {
-            return Ok(backend.service());
+        let images = self.images().await?;
+        if images.agent_has_them() {
+            return Ok(images.service());
         }
         let parts = Parts {
-            service: backend.service(),
-            endpoint: backend.endpoint(),
+            service: images.service(),
+            engine: images.engine(),
+            operations: None,
+            endpoint: images.endpoint_text(),
             runtime: Err("nobody asked".to_owned()),
             events: Arc::new(Unheard),
             records: None,
             pods: None,
         };
         match Collection::open(&self.config, parts).await {
-            Ok(collection) => Ok(Arc::new(collection.served(backend.service(), false))),
+            Ok(collection) => Ok(Arc::new(collection.served(images.service(), false))),
             Err(failure) => {
                 tracing::warn!("what is pinned is not known: {}", failure.lines().join("; "));
-                Ok(backend.service())
+                Ok(images.service())
             }
         }
     }
@@ -200,38 +158,42 @@ impl App {
 
     async fn find_owner(&self) -> Outcome<Owner> {
         let socket = Places::of(&self.config).socket;
-        let backend = match self.backend().await {
-            Ok(Backend::Remote { is_agent: true, .. }) => return Owner::of_root(&socket).await,
-            Ok(backend) => backend,
-            // A command that goes on, such as `ensure --wait`, serves no images and answers all the same.
-            Err(failure) => {
-                let embedded = self.config.image_service_endpoint.is_none();
-                if embedded && tokio::net::UnixStream::connect(&socket).await.is_ok() {
-                    return Owner::of_root(&socket).await;
-                }
-                return Err(failure);
-            }
+        let images = match self.images().await {
+            Ok(images) if images.agent_has_them() => return Owner::of_root(&socket).await,
+            Ok(images) => images,
+            Err(_) if self.is_answered_for().await => return Owner::of_root(&socket).await,
+            Err(failure) => return Err(failure),
         };
-        if let Backend::Remote { endpoint, .. } = backend
+        if let Some(endpoint) = images.endpoint()
             && let Some(agent) = Owner::of_endpoint(&socket, &endpoint.to_string()).await
         {
             return Ok(agent);
         }
         let records = self.records_to_prune().await;
-        let collection = self.open_collection(backend, backend.service(), Arc::new(Unheard), records).await?;
+        let collection = self.open_collection(images, images.service(), None, Arc::new(Unheard), records).await?;
         Ok(Owner::Here(Arc::new(collection)))
     }
 
-    /// The collection of the images in `backend`, through `service`.
+    /// Returns true if another process answers for the embedded root: one that goes on, such as `ensure --wait`, serves no
+    /// images and answers all the same.
+    async fn is_answered_for(&self) -> bool {
+        let embedded = self.config.image_service_endpoint.is_none();
+        embedded && tokio::net::UnixStream::connect(Places::of(&self.config).socket).await.is_ok()
+    }
+
+    /// The collection of `images`, through `service`, which counts its calls in `operations`.
     pub(crate) async fn open_collection(
         &self,
-        backend: &Backend,
+        images: &Images,
         service: Arc<dyn ImageService>,
+        operations: Option<Arc<Metrics>>,
         events: Arc<dyn EventRecorder>,
         records: Option<PullRecords>,
     ) -> Outcome<Collection> {
-        let (endpoint, runtime) = (backend.endpoint(), self.containers(backend).await);
-        Collection::open(&self.config, Parts { service, endpoint, runtime, events, records, pods: None }).await
+        let (engine, endpoint) = (images.engine(), images.endpoint_text());
+        let runtime = self.containers(images).await;
+        let parts = Parts { service, engine, operations, endpoint, runtime, events, records, pods: None };
+        Collection::open(&self.config, parts).await
     }
 
     /// From now on this process collects, with this collection: for one that has more to tell of than a command.
@@ -255,11 +217,11 @@ impl App {
 
     /// Who knows the containers: as for the kubelet, images and containers are behind one endpoint unless it is said
     /// otherwise. Nobody runs containers from the embedded store.
-    async fn containers(&self, backend: &Backend) -> Result<Option<Arc<dyn RuntimeService>>, String> {
-        let endpoint = match (&self.config.container_runtime_endpoint, backend) {
+    async fn containers(&self, images: &Images) -> Result<Option<Arc<dyn RuntimeService>>, String> {
+        let endpoint = match (&self.config.container_runtime_endpoint, images.endpoint()) {
             (Some(text), _) => parse_endpoint(text).map_err(|failure| failure.lines().join("; "))?,
-            (None, Backend::Remote { endpoint, .. }) => endpoint.clone(),
-            (None, Backend::Embedded(_)) => return Ok(None),
+            (None, Some(endpoint)) => endpoint.clone(),
+            (None, None) => return Ok(None),
         };
         let runtime = connect_runtime_service(&endpoint, self.client_options()).await;
         let runtime = runtime.map_err(|error| crate::exit::chain(&error))?;
@@ -289,45 +251,38 @@ impl App {
         }
     }
 
-    /// Our own engine, for what only it can do; `what` names that.
-    pub(crate) async fn engine(&self, what: &str) -> Outcome<&Engine> {
-        match self.backend().await? {
-            Backend::Embedded(engine) => Ok(engine),
-            Backend::Remote { endpoint, .. } => Err(Failure::failed(format!(
-                "{what} works on the embedded store only, and the images are behind {endpoint}"
-            ))),
+    /// What only a store of ours can do, in this process or in the agent that holds the root; `what` names that.
+    pub(crate) async fn engine(&self, what: &str) -> Outcome<Arc<dyn ImageEngine>> {
+        match self.images().await {
+            Ok(images) => images.engine().ok_or_else(|| no_engine(what, &images.endpoint_text())),
+            Err(_) if self.is_answered_for().await => Ok(Arc::new(self.engine_of_agent())),
+            Err(failure) => Err(failure),
         }
     }
 
-    /// The images to serve on `socket`: others will find it in the lock of the root.
-    pub(crate) async fn backend_to_serve(&self, socket: PathBuf) -> Outcome<&Backend> {
-        let open = async || {
-            if let Some(endpoint) = &self.config.image_service_endpoint {
-                return self.remote(parse_endpoint(endpoint)?, false).await;
-            }
-            let engine = Engine::open(self.engine_options(Some(socket))).await.map_err(|e| open_failure(&e))?;
-            Ok(Backend::Embedded(engine))
-        };
-        self.backend.get_or_try_init(open).await
+    /// The engine of the agent that holds the root.
+    pub(crate) fn engine_of_agent(&self) -> AgentEngine {
+        AgentEngine::new(Places::of(&self.config).socket, self.config.root.clone())
     }
 
-    /// One line for an ordinary user, before something is unpacked.
-    pub(crate) fn note_unprivileged(&self, backend: &Backend) {
-        let Backend::Embedded(engine) = backend else { return };
+    /// One line for an ordinary user, before something is unpacked in this process.
+    pub(crate) async fn note_unprivileged(&self) -> Outcome {
+        let images = self.images().await?;
         if self.environment.privileged {
-            return;
+            return Ok(());
         }
-        if engine.store().new_layers().format == image_service::LayerFormat::Dir {
-            tracing::info!(
+        match images.unpacks_directories() {
+            None => {}
+            Some(true) => tracing::info!(
                 "not root: owners, device nodes and privileged attributes that cannot be created are recorded beside \
                  the layers; mount needs root"
-            );
-        } else {
-            tracing::info!(
+            ),
+            Some(false) => tracing::info!(
                 "not root: layers are EROFS files, which keep owners, device nodes and attributes; ls, cat and cp read them, \
                  mount needs root"
-            );
+            ),
         }
+        Ok(())
     }
 
     /// Settings of the client of a remote endpoint.
@@ -347,91 +302,9 @@ impl App {
         if let Some((_, records)) = self.records.get() {
             records.settle().await;
         }
-        if let Some(Backend::Embedded(engine)) = self.backend.get() {
-            engine.shutdown().await;
+        if let Some(images) = self.images.get() {
+            images.close().await;
         }
-    }
-
-    async fn remote(&self, endpoint: Endpoint, is_agent: bool) -> Outcome<Backend> {
-        if let Some(warning) = endpoint.warning() {
-            tracing::warn!("{warning}");
-        }
-        if let Some(policy) = &self.config.signature_policy
-            && !is_agent
-        {
-            let policy = policy.display();
-            tracing::warn!(
-                "signaturePolicy {policy} is not looked at: {endpoint} pulls, and decides by its own policy"
-            );
-        }
-        match connect_image_service(&endpoint, self.client_options()).await {
-            Ok(service) => Ok(Backend::Remote { service: Arc::new(service), endpoint, is_agent }),
-            Err(error) => Err(Failure::new(code_of(error.kind()), crate::exit::chain(&error))),
-        }
-    }
-
-    fn engine_options(&self, agent_socket: Option<PathBuf>) -> EngineOptions {
-        let config = &self.config;
-        let mut options = EngineOptions {
-            root: config.root.clone(),
-            hosts_roots: config.registry_config_paths.clone(),
-            allowed_targets: config.allowed_registry_targets.clone(),
-            bandwidth: Some(config.pulls.bandwidth).filter(|rate| *rate > 0),
-            platform: config.platform.clone(),
-            max_parallel_layers: config.max_parallel_layers,
-            memory: usize::try_from(config.pull_memory).unwrap_or(usize::MAX),
-            check_disk_space: config.check_disk_space,
-            keep_blobs: config.keep_blobs,
-            shared_content: config.shared_content,
-            resume: config.resume,
-            signature_policy: config.signature_policy.clone(),
-            user_agent: USER_AGENT.to_owned(),
-            ..EngineOptions::default()
-        };
-        if !config.parallel_ranges {
-            options.ranges = image_service::RangePolicy::off();
-        }
-        if self.backs_off {
-            options.retry.max_retry_after = BRIEF;
-        }
-        options.store.agent_socket = agent_socket;
-        options.store.durability = match config.durability {
-            Durability::Full => image_service::Durability::Full,
-            Durability::Relaxed => image_service::Durability::Relaxed,
-        };
-        options.store.sharing = match config.share_files {
-            Sharing::Off => image_service::Sharing::Off,
-            Sharing::Reflink => image_service::Sharing::Reflink,
-            Sharing::Hardlink => image_service::Sharing::Hardlink,
-        };
-        options.store.layer_format = match config.layer_format {
-            LayerFormat::Auto => image_service::LayerFormat::Auto,
-            LayerFormat::Erofs => image_service::LayerFormat::Erofs,
-            LayerFormat::Dir => image_service::LayerFormat::Dir,
-        };
-        let (limits, wanted) = (&mut options.store.limits, &config.limits);
-        limits.layer_bytes = wanted.layer_bytes;
-        limits.entries = wanted.layer_entries as u64;
-        limits.path_depth = wanted.path_depth;
-        limits.path_bytes = usize::try_from(wanted.path_bytes).unwrap_or(usize::MAX);
-        // Checked to be at most 1 GiB.
-        limits.pax_header_bytes = usize::try_from(wanted.header_bytes).unwrap_or(usize::MAX);
-        limits.pax_record_bytes = limits.pax_record_bytes.min(limits.pax_header_bytes);
-        limits.long_name_bytes = limits.long_name_bytes.min(limits.pax_header_bytes);
-        options.limits = image_service::Limits {
-            image_bytes: wanted.image_bytes,
-            image_layers: wanted.image_layers,
-            inflate_ratio: wanted.inflate_ratio as u64,
-            inflate_free: options.limits.inflate_free,
-            entries_free: options.limits.entries_free,
-            manifest_bytes: wanted.manifest_bytes,
-            config_bytes: wanted.config_bytes,
-        };
-        let proxies = &self.environment.proxies;
-        options.proxy.http.clone_from(&proxies.http);
-        options.proxy.https.clone_from(&proxies.https);
-        options.proxy.no_proxy.clone_from(&proxies.no_proxy);
-        options
     }
 }
 
@@ -455,19 +328,8 @@ pub(crate) fn encoded(path: &std::path::Path) -> String {
     path.replace('%', "%25").replace('?', "%3F").replace('#', "%23")
 }
 
-/// A root that cannot be opened. The permission to do so is told apart from everything else.
-fn open_failure(error: &OpenError) -> Failure {
-    let code = match error {
-        OpenError::Store(StoreOpenError::NotOwned { .. }) => Code::NotPermitted,
-        OpenError::Store(StoreOpenError::Io { source, .. })
-            if source.kind() == std::io::ErrorKind::PermissionDenied =>
-        {
-            Code::NotPermitted
-        }
-        OpenError::Option { .. }
-        | OpenError::SignaturePolicy(_)
-        | OpenError::Store(StoreOpenError::NoSharing { .. }) => Code::Config,
-        _ => Code::Failed,
-    };
-    Failure::new(code, crate::exit::chain(error))
+/// The refusal of what only a store of ours can do, where something else keeps the images.
+pub(crate) fn no_engine(what: &str, endpoint: &str) -> Failure {
+    let place = if endpoint.is_empty() { "another service" } else { endpoint };
+    Failure::failed(format!("{what} works on the embedded store only, and the images are behind {place}"))
 }

@@ -12,12 +12,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cri_api::{CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ImageService, RuntimeService};
+use cri_api::{ImageService, RuntimeService};
+use engine_api::ImageEngine;
 use image_manager::gc::{
     self, DiskProbe, DiskSpace, GcError, GcMetrics, Goal, ImageGcManager, NodeStatus, Pattern, Pins, ReclaimContainers,
     Volumes,
 };
-use image_manager::{EventRecorder, Hold, MakeRoom as _, PullRecords, Room};
+use image_manager::{EventRecorder, Hold, MakeRoom as _, Metrics, PullRecords, Room};
 use kuberuntime::container_gc::{ContainerGc, ContainerGcError, PodStates};
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
@@ -60,6 +61,10 @@ impl std::fmt::Debug for Collection {
 pub(crate) struct Parts {
     /// The images.
     pub(crate) service: Arc<dyn ImageService>,
+    /// What their store can do beyond CRI; `None`: a foreign runtime keeps them.
+    pub(crate) engine: Option<Arc<dyn ImageEngine>>,
+    /// Counts the calls of that store.
+    pub(crate) operations: Option<Arc<Metrics>>,
     /// Their endpoint; empty: the embedded store.
     pub(crate) endpoint: String,
     /// Who knows the containers; `Ok(None)`: nobody runs any from these images. Otherwise why that is not known.
@@ -84,7 +89,7 @@ pub(crate) struct KnownPods {
 impl Collection {
     /// Reads the state. Others may work with it at the same time.
     pub(crate) async fn open(config: &Config, parts: Parts) -> Outcome<Self> {
-        let Parts { service, endpoint, runtime, events, records, pods } = parts;
+        let Parts { service, engine, operations, endpoint, runtime, events, records, pods } = parts;
         let (states, volumes) = pods.map(|pods| (pods.states, pods.images)).unzip();
         let (runtime, blind) = match runtime {
             Ok(runtime) => (runtime, None),
@@ -98,6 +103,7 @@ impl Collection {
         });
         let mut options =
             options::of_images(config, &endpoint, records, Arc::clone(&metrics), Arc::clone(&probe), volumes);
+        (options.engine, options.operations) = (engine, operations);
         options.pressure.containers = containers.clone().map(|containers| containers as Arc<dyn ReclaimContainers>);
         let manager = Arc::new(ImageGcManager::new(Arc::clone(&service), runtime, events, options));
         let collection = Self {
@@ -187,7 +193,10 @@ impl Collection {
     pub(crate) async fn collect(&self, request: &Request) -> Outcome<Collected> {
         self.sees()?;
         let before = self.disk().await;
-        let exact = self.service.image_layers().await.is_ok_and(|layers| layers.is_some());
+        let exact = match &self.manager.options().engine {
+            Some(engine) => engine.image_layers().await.is_ok(),
+            None => false,
+        };
         let goal = goal(request, before.as_ref());
         let collected = self.manager.collect_by(goal, request.min_age()).await;
         let (report, error) = collected.map_err(|error| failure(&error))?;
@@ -267,26 +276,6 @@ impl Collection {
         let images = self.service.list_images(None).await.map_err(|error| Failure::call("list images", &error))?;
         let names = |image: cri_api::Image| image.repo_tags.into_iter().chain(image.repo_digests).collect();
         Ok(images.into_iter().map(|image| (image.id.clone(), names(image))).collect())
-    }
-
-    /// Checks the store.
-    pub(crate) async fn check(&self, request: &CheckRequest, progress: &CheckSink) -> Outcome<CheckReport> {
-        let report = self.service.check_images(request, progress).await;
-        let report = report.map_err(|error| Failure::call("check the store", &error))?;
-        let place = if self.images.is_empty() { "another service" } else { &self.images };
-        let none =
-            || Failure::failed(format!("check works on the embedded store only, and the images are behind {place}"));
-        report.ok_or_else(none)
-    }
-
-    /// Converts layers.
-    pub(crate) async fn convert(&self, request: &ConvertRequest) -> Outcome<ConvertReport> {
-        let report = self.service.convert_images(request).await;
-        let report = report.map_err(|error| Failure::call("convert layers", &error))?;
-        let place = if self.images.is_empty() { "another service" } else { &self.images };
-        let none =
-            || Failure::failed(format!("convert works on the embedded store only, and the images are behind {place}"));
-        report.ok_or_else(none)
     }
 
     /// The pins, with what each holds.

@@ -9,6 +9,7 @@ mod collection;
 mod config;
 mod environment;
 mod exit;
+mod images;
 mod layout_registry;
 mod logging;
 mod manifest;

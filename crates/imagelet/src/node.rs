@@ -137,7 +137,7 @@ impl Node {
         let credentials = Arc::new(PullCredentials::read(directory, documents.clone()).await?);
         let endpoint = parse_endpoint(app.config.container_runtime_endpoint.as_deref().unwrap_or_default())?;
         let runtime = until_there(app, stays, async || runtime(app, &endpoint).await).await?;
-        let backend = until_there(app, stays, async || app.backend().await).await?;
+        let images = until_there(app, stays, async || app.images().await).await?;
 
         let agent = Arc::new(OnceLock::new());
         let pods = KnownPods {
@@ -145,8 +145,10 @@ impl Node {
             images: needed_images(Arc::clone(&agent), desired.clone()),
         };
         let parts = crate::collection::Parts {
-            service: backend.service(),
-            endpoint: backend.endpoint(),
+            service: images.service(),
+            engine: images.engine(),
+            operations: None,
+            endpoint: images.endpoint_text(),
             runtime: Ok(Some(Arc::clone(&runtime))),
             events: Arc::clone(&recorder),
             records: app.records_to_prune().await,
@@ -156,7 +158,7 @@ impl Node {
         app.collects(Arc::clone(&collection));
         let mode = if stays { Mode::Agent } else { Mode::OneShot };
         let managed = app.managed(Arc::clone(&recorder), mode).await?;
-        managed.recover(app, &*backend.service()).await?;
+        managed.recover(app, &*images.service()).await?;
         let runtime = managed.watched(runtime);
 
         let config = app.config.clone();

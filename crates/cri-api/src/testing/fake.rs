@@ -13,8 +13,8 @@ use super::fake_registry::{FakeImage, FakeRegistry};
 use super::faults::{CallKind, Faults};
 use super::fixtures;
 use crate::{
-    Error, FilesystemUsage, FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, ImageUsage, Kind,
-    PullEvent, PullImageRequest, Result,
+    Error, FilesystemUsage, FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, Kind, PullEvent,
+    PullImageRequest, Result,
 };
 
 /// A call as it came in. Written down before the call meets any fault.
@@ -30,8 +30,6 @@ pub enum Call {
     RemoveImage(String),
     /// `image_fs_info`.
     ImageFsInfo,
-    /// `image_usage`.
-    ImageUsage(String),
 }
 
 impl Call {
@@ -44,7 +42,6 @@ impl Call {
             Self::PullImage(..) => CallKind::PullImage,
             Self::RemoveImage(_) => CallKind::RemoveImage,
             Self::ImageFsInfo => CallKind::ImageFsInfo,
-            Self::ImageUsage(_) => CallKind::ImageUsage,
         }
     }
 }
@@ -360,18 +357,5 @@ impl ImageService for FakeImageService {
             inodes_used: Some((layers.len() + store.images.len()) as u64),
         };
         Ok(FsInfo { image_filesystems: vec![usage], container_filesystems: Vec::new() })
-    }
-
-    async fn image_usage(&self, image: &ImageSpec) -> Result<Option<ImageUsage>> {
-        self.enter(Call::ImageUsage(image.image.clone())).await?;
-        let store = self.0.store.lock();
-        let Some(id) = store.resolve(&image.image)? else { return Ok(None) };
-        let Some(present) = store.images.get(&id) else { return Ok(None) };
-        let all = store.layers();
-        let mut usage = ImageUsage { unique_bytes: present.image.metadata_size(), shared_bytes: 0 };
-        for (size, images) in present.image.layers().iter().filter_map(|layer| all.get(&layer.diff_id)) {
-            *(if *images > 1 { &mut usage.shared_bytes } else { &mut usage.unique_bytes }) += size;
-        }
-        Ok(Some(usage))
     }
 }

@@ -23,8 +23,6 @@ pub enum CallKind {
     RemoveImage,
     /// `image_fs_info`.
     ImageFsInfo,
-    /// `image_usage`.
-    ImageUsage,
     /// `version`.
     Version,
     /// `status` of the runtime.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use async_trait::async_trait;
 use cri_api::testing::{FakeImage, FakeImageService, fixtures};
 use cri_api::{
-    Error, FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, ImageUsage, Kind, PullImageRequest, Result,
+    Error, FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, Kind, PullImageRequest, Result,
 };
 use tokio_util::task::TaskTracker;
 
@@ -82,8 +82,6 @@ pub(crate) enum Sabotage {
     RemovesEverything,
     /// Has a clock that runs backwards.
     TimeGoesBack,
-    /// Calls every byte unique.
-    NothingIsShared,
 }
 
 pub(crate) struct Saboteur {
@@ -332,14 +330,5 @@ impl ImageService for Saboteur {
             _ => {}
         }
         Ok(info)
-    }
-
-    async fn image_usage(&self, image: &ImageSpec) -> Result<Option<ImageUsage>> {
-        let usage = self.fake.image_usage(image).await?;
-        if self.sabotage != Sabotage::NothingIsShared {
-            return Ok(usage);
-        }
-        let unshared = |u: ImageUsage| ImageUsage { unique_bytes: u.unique_bytes + u.shared_bytes, shared_bytes: 0 };
-        Ok(usage.map(unshared))
     }
 }

@@ -206,8 +206,8 @@ impl Collector {
     /// Removes blobs that interrupted pulls left, before any image: a pull that misses them fetches them again. Returns the
     /// bytes freed.
     async fn drop_unfinished(&self, all: bool) -> u64 {
-        let dropped = match self.context.images.drop_unfinished_pulls(all).await {
-            Ok(bytes) => bytes.unwrap_or(0),
+        let dropped = match self.context.images.drop_unfinished(all).await {
+            Ok(bytes) => bytes,
             Err(error) => {
                 tracing::warn!(%error, "what interrupted pulls left stays for now");
                 0

@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cri_api::{Container, FsInfo, Image, ImageLayers, ImageService, RuntimeService, UnfinishedPulls};
+use cri_api::{Container, FsInfo, Image, RuntimeService};
+use engine_api::{ImageLayers, UnfinishedPulls};
 
 use super::blocking::off_thread;
 use super::disk::DiskSpace;
+use super::images::CollectedImages;
 use super::node_time::Moment;
 use super::options::GcOptions;
 use super::report::GcError;
@@ -18,7 +20,7 @@ use crate::{EventRecorder, EventType};
 
 /// The node as collection sees it.
 pub(super) struct GcContext {
-    pub(super) images: Arc<dyn ImageService>,
+    pub(super) images: CollectedImages,
     pub(super) runtime: Option<Arc<dyn RuntimeService>>,
     pub(super) events: Arc<dyn EventRecorder>,
     pub(super) options: GcOptions,
@@ -30,7 +32,7 @@ fn runtime_error(what: &'static str) -> impl FnOnce(cri_api::Error) -> GcError {
 
 impl GcContext {
     pub(super) async fn list_images(&self) -> Result<Vec<Image>, GcError> {
-        self.images.list_images(None).await.map_err(runtime_error("list images"))
+        self.images.service.list_images(None).await.map_err(runtime_error("list images"))
     }
 
     /// All containers; none without a runtime.
@@ -43,11 +45,11 @@ impl GcContext {
 
     /// The layers of all images; `None` if the service does not report them.
     pub(super) async fn image_layers(&self) -> Result<Option<ImageLayers>, GcError> {
-        self.images.image_layers().await.map_err(runtime_error("list the layers of images"))
+        self.images.layers().await.map_err(runtime_error("list the layers of images"))
     }
 
     pub(super) async fn image_fs_info(&self) -> Result<FsInfo, GcError> {
-        self.images.image_fs_info().await.map_err(runtime_error("ask for the image file system"))
+        self.images.service.image_fs_info().await.map_err(runtime_error("ask for the image file system"))
     }
 
     /// Measures the image file system. Returns its mount point and its space.
@@ -72,7 +74,7 @@ impl GcContext {
 
     /// Inspects the blobs that interrupted pulls left, and sets their metric.
     pub(super) async fn unfinished_pulls(&self) -> Option<UnfinishedPulls> {
-        let left = self.images.unfinished_pulls().await.ok().flatten();
+        let left = self.images.unfinished().await;
         self.options.metrics.unfinished(left.unwrap_or_default());
         left
     }

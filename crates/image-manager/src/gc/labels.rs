@@ -47,7 +47,7 @@ pub(super) async fn fetch_labels(context: &GcContext, labels: &mut Labels, pins:
             continue;
         }
         let spec = ImageSpec { runtime_handler: handler(image).to_owned(), ..ImageSpec::new(&image.id) };
-        match context.images.inspect_image(&spec).await {
+        match context.images.inspect(&spec).await {
             Ok(status) => {
                 let of_image = status.info.get("info").and_then(|info| parse_labels(info)).unwrap_or_default();
                 labels.insert(image.id.clone(), of_image);

@@ -14,6 +14,7 @@ use super::collector::{Collector, Done, all_done};
 use super::context::GcContext;
 use super::history::protected_until;
 use super::image_list::ImageList;
+use super::images::CollectedImages;
 use super::labels::fetch_labels;
 use super::node_status::NodeStatus;
 use super::options::GcOptions;
@@ -60,6 +61,7 @@ impl ImageGcManager {
         let files = options.directory.as_ref().map(StateFiles::new);
         let files = if options.durable { files } else { files.map(StateFiles::unsynced) };
         let holds = Holds::new(Arc::clone(&options.clock));
+        let images = CollectedImages::new(images, &options);
         let context = Arc::new(GcContext { images, runtime, events, options });
         let store = Arc::new(StateStore::new(files.clone()));
         let collector = Arc::new(Collector::new(Arc::clone(&context), Arc::clone(&store), Arc::clone(&holds)));

@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use cri_api::testing::FakeRuntimeService;
 use cri_api::{
-    Container, Error, FilesystemUsage, FsInfo, ImageFilter, ImageLayers, ImageSpec, ImageStatus, Kind, LayersOf,
-    PullImageRequest, Result,
+    Container, Error, FilesystemUsage, FsInfo, ImageFilter, ImageSpec, ImageStatus, Kind, PullImageRequest, Result,
+};
+use engine_api::{
+    CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ExportOptions, ImageEngine, ImageLayers,
+    ImageUsage, ImportOptions, ImportedImage, LayerLease, LayersOf, MountRequest, MountedImage, UnfinishedPulls,
 };
 use parking_lot::Mutex;
 
@@ -104,9 +107,65 @@ impl ImageService for Shelf {
         let fs = FilesystemUsage { mountpoint: "/shelf".into(), ..FilesystemUsage::default() };
         Ok(FsInfo { image_filesystems: vec![fs], container_filesystems: Vec::new() })
     }
+}
 
-    async fn image_layers(&self) -> Result<Option<ImageLayers>> {
-        Ok(self.lock().layers.clone())
+/// A store of ours, where the layers are known; nothing but collection asks it.
+#[async_trait]
+impl ImageEngine for Shelf {
+    async fn image_layers(&self) -> Result<ImageLayers> {
+        Ok(self.lock().layers.clone().expect("only with layers"))
+    }
+
+    async fn remove_images(&self, images: &[ImageSpec]) -> Vec<Result<()>> {
+        let mut results = Vec::new();
+        for image in images {
+            results.push(self.remove_image(image).await);
+        }
+        results
+    }
+
+    async fn unfinished_pulls(&self) -> Result<UnfinishedPulls> {
+        Ok(UnfinishedPulls::default())
+    }
+
+    async fn drop_unfinished_pulls(&self, _: bool) -> Result<u64> {
+        Ok(0)
+    }
+
+    async fn inspect_image(&self, image: &ImageSpec) -> Result<ImageStatus> {
+        self.image_status(image, true).await
+    }
+
+    async fn image_usage(&self, _: &ImageSpec) -> Result<Option<ImageUsage>> {
+        unreachable!("collection does not ask")
+    }
+
+    async fn pin_image(&self, _: &ImageSpec, _: bool) -> Result<()> {
+        unreachable!("collection has pins of its own")
+    }
+
+    async fn check_images(&self, _: &CheckRequest, _: &CheckSink) -> Result<CheckReport> {
+        unreachable!("collection does not check")
+    }
+
+    async fn convert_images(&self, _: &ConvertRequest) -> Result<ConvertReport> {
+        unreachable!("collection does not convert")
+    }
+
+    async fn mount_image(&self, _: &MountRequest) -> Result<MountedImage> {
+        unreachable!("collection does not mount")
+    }
+
+    async fn lease_layers(&self, _: &str) -> Result<LayerLease> {
+        unreachable!("collection does not read")
+    }
+
+    async fn import_images(&self, _: &Path, _: ImportOptions) -> Result<Vec<ImportedImage>> {
+        unreachable!("collection does not import")
+    }
+
+    async fn export_images(&self, _: &[String], _: &Path, _: ExportOptions) -> Result<()> {
+        unreachable!("collection does not export")
     }
 }
 
@@ -155,6 +214,7 @@ impl Rig {
         content: Content,
         change: impl FnOnce(&mut GcOptions),
     ) -> Self {
+        let exact = content.layers.is_some();
         let shelf = Shelf { capacity, other: 0, content: Mutex::new(content), removed: Mutex::default() };
         let other = capacity - available - shelf.used();
         let shelf = Arc::new(Shelf { other, ..shelf });
@@ -176,6 +236,7 @@ impl Rig {
             boot_clock: None,
             protect_pre_pulled: Duration::ZERO,
             node: ObjectRef { name: "node-1".into(), ..ObjectRef::default() },
+            engine: exact.then(|| Arc::clone(&shelf) as _),
             ..GcOptions::new(wall_clock, probe)
         };
         change(&mut options);

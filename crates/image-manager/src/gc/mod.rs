@@ -11,6 +11,7 @@ mod eviction;
 mod fast_hash;
 mod history;
 mod image_list;
+mod images;
 mod inventory;
 mod labels;
 mod manager;

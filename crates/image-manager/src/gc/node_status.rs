@@ -2,7 +2,8 @@
 //! `status.conditions`. Plain data; [`ImageGcManager::status`](super::ImageGcManager::status) makes it, `imagelet status`
 //! shows it.
 
-use cri_api::{FilesystemUsage, Image, UnfinishedPulls};
+use cri_api::{FilesystemUsage, Image};
+use engine_api::UnfinishedPulls;
 use jiff::Timestamp;
 use serde::Serialize;
 

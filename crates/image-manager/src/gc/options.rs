@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use engine_api::ImageEngine;
 use tokio::time::Instant;
 
 use super::disk::DiskProbe;
@@ -15,7 +16,7 @@ use super::policy::GcPolicy;
 use super::reclaim::ReclaimContainers;
 use super::rules::KeepRule;
 use super::select::Order;
-use crate::{Clock, ObjectRef, PullRecords, WallClock};
+use crate::{Clock, Metrics, ObjectRef, PullRecords, WallClock};
 
 /// How collection works.
 #[derive(Clone)]
@@ -59,6 +60,10 @@ pub struct GcOptions {
     pub pressure: PressureOptions,
     /// How many images a node's status names (`nodeStatusMaxImages`); below zero: all.
     pub node_status_max_images: i32,
+    /// What the store of the images can do beyond CRI; `None`: a foreign runtime keeps them.
+    pub engine: Option<Arc<dyn ImageEngine>>,
+    /// Counts the calls of that store as operations of the image service; `None`: they are not counted.
+    pub operations: Option<Arc<Metrics>>,
     /// Answers the images that pods mount as volumes, or need though there is no container of them yet, by id or name. CRI's
     /// list of containers does not tell.
     pub volumes: Option<Volumes>,
@@ -91,6 +96,8 @@ impl GcOptions {
             node: ObjectRef::default(),
             pressure: PressureOptions::default(),
             node_status_max_images: 50,
+            engine: None,
+            operations: None,
             volumes: None,
         }
     }

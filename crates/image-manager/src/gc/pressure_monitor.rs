@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use cri_api::{FsInfo, UnfinishedPulls};
+use cri_api::FsInfo;
+use engine_api::UnfinishedPulls;
 use jiff::Timestamp;
 use tokio::sync::Mutex;
 

@@ -47,7 +47,7 @@ impl Remover<'_> {
         self.report.wanted_bytes = self.report.wanted_bytes.saturating_add(plan.frees);
         let mut failures = Vec::new();
         let mut removed = Vec::new();
-        let results = self.context.images.remove_images(&self.specs(&plan.remove)).await;
+        let results = self.context.images.remove(&self.specs(&plan.remove)).await;
         for (removal, result) in plan.remove.iter().zip(results) {
             match result {
                 Ok(()) => {
@@ -88,7 +88,7 @@ impl Remover<'_> {
             let exact = self.survey.layers.is_some() && left.inodes == 0;
             let mut removed = Vec::new();
             for batch in plan.remove.chunks(if exact { BATCH } else { 1 }) {
-                let results = self.context.images.remove_images(&self.specs(batch)).await;
+                let results = self.context.images.remove(&self.specs(batch)).await;
                 let went = batch.iter().zip(&results).filter(|(_, result)| result.is_ok());
                 let promised: u64 = went.clone().map(|(removal, _)| removal.frees).sum();
                 let all_went = went.clone().count() == batch.len();

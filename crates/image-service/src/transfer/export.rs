@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cri_api::{Error, Kind, Result};
+use engine_api::{Compress, ExportOptions, Format};
 use oci::{Algorithm, Descriptor, Digest, Document, Hasher, ImageConfig, Manifest, Reference, media_type};
 use serde_json::{Value, json};
 use store::{ImageRecord, Layer, Store};
@@ -17,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::archive::blob_name;
 use super::layout::{CONTAINERD_NAME, INDEX, OCI_LAYOUT, REF_NAME};
 use super::output::{Output, write_error};
-use super::{Compress, ExportOptions, Format, docker, manifest_bytes, to_value};
+use super::{docker, manifest_bytes, to_value};
 use crate::engine::Engine;
 use crate::error::{self, cancelled, damaged, invalid};
 use crate::kept::good_blob;

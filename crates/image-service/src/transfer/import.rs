@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cri_api::{BeforeVisible, Result};
+use engine_api::{ImportOptions, ImportedImage};
 use oci::{Descriptor, Digest, Reference};
 use signature::Signature;
 
 use super::archive::{Archive, ArchiveSource, Extent};
-use super::{ImportOptions, ImportedImage, docker, layout};
+use super::{docker, layout};
 use crate::engine::{Engine, Shared};
 use crate::error::{self, invalid};
 use crate::progress::Hub;

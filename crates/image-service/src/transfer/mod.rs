@@ -13,69 +13,10 @@ mod output;
 pub(crate) mod tar;
 mod within;
 
-use cri_api::{Error, Kind, ProgressSink, Result};
-use oci::{Descriptor, Reference, media_type};
+use cri_api::{Error, Kind, Result};
+use oci::{Descriptor, media_type};
 use serde_json::{Map, Value, json};
 pub use within::open_within;
-
-/// How to import.
-#[derive(Clone, Debug, Default)]
-pub struct ImportOptions {
-    /// The name that the image gets in place of those in the archive, which must then have one image.
-    pub name: Option<Reference>,
-    /// Where progress is told, image after image.
-    pub progress: ProgressSink,
-}
-
-/// An image that was imported.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ImportedImage {
-    /// Its image id.
-    pub id: String,
-    /// The names under which it was recorded, in normal form; none where neither archive nor caller gave one.
-    pub names: Vec<String>,
-}
-
-/// What an export writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// A directory with an OCI image layout.
-    OciLayout,
-    /// A tar file of an OCI image layout.
-    OciArchive,
-    /// A tar file as `docker save` writes it.
-    DockerArchive,
-}
-
-/// How the layers of an export are compressed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Compress {
-    /// As they were pulled, and with the manifest that was pulled, where all blobs of an image were kept; not at all where
-    /// one is missing, and in docker archives.
-    #[default]
-    AsPulled,
-    /// Not at all: exact and quick.
-    No,
-    /// With gzip.
-    Gzip,
-    /// With zstd.
-    Zstd,
-}
-
-/// How to export.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ExportOptions {
-    /// What is written.
-    pub format: Format,
-    /// How layers are compressed. Docker archives take none.
-    pub compress: Compress,
-}
-
-impl From<Format> for ExportOptions {
-    fn from(format: Format) -> Self {
-        Self { format, compress: Compress::AsPulled }
-    }
-}
 
 /// The bytes of a manifest that had to be made: config and layers, and annotations where there are any.
 fn manifest_bytes(config: &Descriptor, layers: &[Descriptor], annotations: Option<Value>) -> Result<Vec<u8>> {

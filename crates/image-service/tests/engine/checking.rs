@@ -3,13 +3,14 @@
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-use cri_api::{CheckReport, CheckRequest, CheckSink, ImageService as _, Kind, ProblemKind};
+use cri_api::Kind;
+use engine_api::{CheckReport, CheckRequest, CheckSink, ImageEngine as _, ProblemKind};
 use image_service::Engine;
 
 use crate::support::{Node, blob, image, layer, noise, options};
 
 async fn check(engine: &Engine, request: CheckRequest) -> CheckReport {
-    engine.check_images(&request, &CheckSink::default()).await.expect("ends").expect("the engine can check")
+    engine.check_images(&request, &CheckSink::default()).await.expect("ends")
 }
 
 const REPAIR: CheckRequest = CheckRequest { repair: true, deep: false, since_unclean_only: false };
@@ -36,7 +37,7 @@ async fn a_damaged_image_is_absent_and_the_next_pull_brings_its_layer() {
         let told = Arc::clone(&told);
         CheckSink::new(move |now| told.lock().push(now))
     };
-    let repaired = node.engine.check_images(&REPAIR, &sink).await.expect("ends").expect("can");
+    let repaired = node.engine.check_images(&REPAIR, &sink).await.expect("ends");
     let [problem] = repaired.problems.as_slice() else { panic!("{repaired:?}") };
     assert_eq!((problem.kind, problem.repaired), (ProblemKind::DamagedLayer, true));
     assert_eq!((&problem.images, &repaired.incomplete_images), (&vec![id.clone()], &vec![id.clone()]));

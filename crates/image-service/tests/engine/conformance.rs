@@ -8,7 +8,7 @@ use cri_api::testing::conformance::{Harness, Hold, Identity};
 use cri_api::testing::fixtures::{BASE_CONTENT, BASE_PATH, CONTENT_PATH, FixtureImage, IMAGES, NONCE_LABEL};
 use registry::testing::{BuiltImage, BuiltIndex, Fault, LayerBuilder, TestRegistry};
 
-use crate::support::{Node, image};
+use crate::support::{Node, image, layer};
 
 struct EngineHarness {
     node: Node,
@@ -104,3 +104,19 @@ impl Harness for EngineHarness {
 }
 
 cri_api::image_service_conformance!(harness);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_engine_conforms_to_the_other_half_of_the_waist() {
+    let node = Node::start().await;
+    let base = layer("a/x", 1, 100_000).build();
+    for (name, seed) in [("one", 2), ("two", 3)] {
+        let image = image().layer(base.clone()).layer(layer("b/y", seed, 30_000)).build();
+        node.registry.push(name, "v1", &image);
+    }
+    let engine = Arc::new(node.engine.clone());
+    let names = [node.name("one:v1"), node.name("two:v1")];
+    let scratch = node.directory.path().join("scratch");
+    std::fs::create_dir(&scratch).expect("creates");
+    let bench = engine_api::testing::Bench { service: Arc::clone(&engine) as _, engine, names, scratch };
+    engine_api::testing::run_all(&bench).await;
+}

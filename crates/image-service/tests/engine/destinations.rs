@@ -6,8 +6,9 @@ use std::os::unix::fs::{FileTypeExt as _, symlink};
 use std::path::Path;
 
 use cri_api::Kind;
-use image_service::{Format, LayerFormat};
+use engine_api::Format;
 use rustix::fs::{CWD, FileType, Mode};
+use store::LayerFormat;
 
 use crate::support::{Node, image, layer};
 

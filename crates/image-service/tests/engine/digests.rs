@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use cri_api::{ImageService as _, Kind};
-use image_service::{ImportOptions, LayerFormat};
+use engine_api::ImportOptions;
 use oci::{Digest, Reference};
 use registry::testing::{BuiltImage, BuiltIndex, ImageBuilder, LayerBuilder};
 use serde_json::json;
+use store::LayerFormat;
 
 use crate::support::{Node, image, layer};
 

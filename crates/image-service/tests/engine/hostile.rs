@@ -6,11 +6,12 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use cri_api::Kind;
-use image_service::tree::View;
-use image_service::tree::copy::CopyOptions;
-use image_service::{ImportOptions, LayerFormat};
+use engine_api::ImportOptions;
 use oci::Reference;
 use registry::testing::{BuiltImage, Entry, EntryKind, LayerBuilder};
+use store::LayerFormat;
+use store::view::View;
+use store::view::copy::CopyOptions;
 
 use crate::support::{Node, image, layer};
 
@@ -201,7 +202,7 @@ async fn a_hostile_image_reaches_nothing_outside() {
         outside.check("a mount");
 
         let copied = node.directory.path().join("copied");
-        copy(&node.engine.view(&node.name("crafty:v1")).await.expect("a view"), &copied);
+        copy(&node.view(&node.name("crafty:v1")), &copied);
         check_tree(&copied);
         outside.check("a copy");
     }

@@ -4,8 +4,11 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use cri_api::{CheckRequest, CheckSink, ImageService as _, ImageSpec, ProblemKind};
-use image_service::{Compress, Engine, ExportOptions, Format, ImportOptions};
+use cri_api::{ImageService as _, ImageSpec};
+use engine_api::{
+    CheckRequest, CheckSink, Compress, ExportOptions, Format, ImageEngine as _, ImportOptions, ProblemKind,
+};
+use image_service::Engine;
 use oci::Digest;
 use registry::testing::{BuiltImage, Fault};
 
@@ -53,9 +56,9 @@ async fn damage_lowest(node: &Node, id: &str) {
     assert_eq!(report.incomplete_images, [id.to_owned()]);
 }
 
-async fn repair(engine: &Engine) -> cri_api::CheckReport {
+async fn repair(engine: &Engine) -> engine_api::CheckReport {
     let request = CheckRequest { repair: true, deep: false, since_unclean_only: false };
-    engine.check_images(&request, &CheckSink::default()).await.expect("ends").expect("can")
+    engine.check_images(&request, &CheckSink::default()).await.expect("ends")
 }
 
 fn layout_bytes(layout: &Path, digest: &Digest) -> Vec<u8> {

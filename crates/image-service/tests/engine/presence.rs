@@ -1,6 +1,7 @@
 //! What is here already: nothing of it is fetched again, what was damaged comes back, names move.
 
 use cri_api::{ImageFilter, ImageService as _, ImageSpec, Kind};
+use engine_api::ImageEngine as _;
 use registry::testing::{Compression, LayerBuilder, TestRegistry};
 
 use crate::support::{Node, blob, image, layer, noise};

@@ -1,10 +1,11 @@
 //! What must not become an image, and how it is told. After each, the store is as it was.
 
 use cri_api::{ImageService as _, ImageSpec, Kind, PullImageRequest};
-use image_service::{LayerFormat, OpenError};
+use image_service::OpenError;
 use oci::{Digest, Reference};
 use registry::testing::{BuiltImage, Compression, Fault, LayerBuilder, schema1_manifest};
 use serde_json::json;
+use store::LayerFormat;
 
 use crate::support::{Node, blob, image, layer, noise, options};
 

@@ -8,9 +8,11 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use cri_api::{ImageService as _, LayerState, ProgressSink, PullEvent, PullImageRequest};
-use image_service::{Engine, EngineOptions, LayerFormat, Resume};
+use engine_api::ImageEngine as _;
+use image_service::{Engine, EngineOptions, Resume};
 use oci::Digest;
 use registry::testing::{BuiltImage, Fault, Line, TestRegistry};
+use store::LayerFormat;
 use store::check::{CheckOptions, Depth};
 
 use crate::support::{Node, blob, image, layer, options};
@@ -116,7 +118,7 @@ async fn what_came_before_a_restart_is_not_fetched_again() {
         pull_in_part(&node, &image).await;
         let node = restart(node, Resume::Always, format).await;
         node.registry.release_what_was_given_up().await;
-        let left = node.engine.unfinished_pulls().await.expect("known").expect("known");
+        let left = node.engine.unfinished_pulls().await.expect("known");
         assert_eq!((left.layers, left.blobs), (1, 1));
         assert!(left.bytes > (FIRST + CUT) as u64 - SLACK, "{left:?}");
         node.registry.clear_requests();
@@ -126,7 +128,7 @@ async fn what_came_before_a_restart_is_not_fetched_again() {
         assert_eq!(ranges(&node, &blob(&image, 0)), Vec::<String>::new(), "it was whole");
         let all = image.layers.iter().map(|layer| layer.descriptor.size).sum::<u64>();
         assert!(node.registry.bytes_sent() < all + SLACK, "{} of {all}", node.registry.bytes_sent());
-        assert_eq!(node.engine.unfinished_pulls().await.expect("known"), Some(cri_api::UnfinishedPulls::default()));
+        assert_eq!(node.engine.unfinished_pulls().await.expect("known"), engine_api::UnfinishedPulls::default());
     }
 }
 
@@ -399,9 +401,9 @@ async fn it_is_kept_for_a_day_and_goes_when_asked() {
     let image = push(&node.registry);
     pull_in_part(&node, &image).await;
     let mut node = restart(node, Resume::Always, LayerFormat::Dir).await;
-    assert_eq!(node.engine.drop_unfinished_pulls(false).await.expect("goes"), Some(0), "it is young");
-    let left = node.engine.unfinished_pulls().await.expect("known").expect("known");
-    assert_eq!(node.engine.drop_unfinished_pulls(true).await.expect("goes"), Some(left.bytes));
+    assert_eq!(node.engine.drop_unfinished_pulls(false).await.expect("goes"), 0, "it is young");
+    let left = node.engine.unfinished_pulls().await.expect("known");
+    assert_eq!(node.engine.drop_unfinished_pulls(true).await.expect("goes"), left.bytes);
     node.check_clean().await;
     node.registry.release_what_was_given_up().await;
 

@@ -4,9 +4,11 @@
 use std::path::Path;
 
 use cri_api::{Error, ImageService as _, Kind, LayerState, PullImageRequest};
-use image_service::{Engine, ImportOptions, LayerFormat, Resume, SharedContent};
+use engine_api::ImportOptions;
+use image_service::{Engine, Resume, SharedContent};
 use oci::{Digest, RegistryAuth};
 use registry::testing::{BuiltImage, Compression, Fault, LayerBuilder, TestRegistry};
+use store::LayerFormat;
 
 use crate::support::{Node, Watch, blob, image, layer, noise, options};
 

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use cri_api::{ImageService as _, Kind};
-use image_service::{Compress, ExportOptions, Format, ImportOptions, LayerFormat};
+use engine_api::{Compress, ExportOptions, Format, ImportOptions};
 use oci::{Document, Reference};
 use registry::testing::{BuiltImage, BuiltIndex, ImageBuilder, LayerBuilder};
+use store::LayerFormat;
 use store::view::{Kind as ViewKind, View};
 
 use crate::support::{Node, content, image, layer, noise, write};

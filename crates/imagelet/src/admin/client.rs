@@ -1,7 +1,7 @@
 //! One request to an admin endpoint, over its unix socket. Called by the commands that ask a process that goes on.
 
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
@@ -67,43 +67,57 @@ async fn asked(socket: &Path, method: Method, target: &str) -> Outcome<String> {
     Err(Failure::failed(format!("{} refuses {target}: {status}{because}", socket.display())))
 }
 
-/// What a process holds for this one, until this goes.
-pub(crate) struct Hold {
-    _answer: axum::body::BodyDataStream,
+/// The lines of an answer, which goes on until this is dropped or the answer is read to its end.
+pub(crate) struct Lines {
+    socket: PathBuf,
+    body: axum::body::BodyDataStream,
+    /// What came behind the last line.
+    read: Vec<u8>,
     _connection: tokio_util::task::AbortOnDropHandle<()>,
 }
 
-/// Asks for something that is held as long as its answer is not read to the end; answers with its first line. A refusal is told
-/// in the agent's own words.
-pub(crate) async fn hold(socket: &Path, method: Method, target: &str) -> Outcome<(String, Hold)> {
-    let held = async {
-        let (mut sender, connection) = connect(socket).await?;
-        let connection = tokio_util::task::AbortOnDropHandle::new(TaskTracker::new().spawn(async move {
-            // Its fault is told by what is asked over it.
-            let _ = connection.await;
-        }));
-        let failed = |error: &(dyn std::error::Error + 'static)| {
-            Failure::caused(Code::Unreachable, format!("ask {}", socket.display()), error)
-        };
-        let response = sender.send_request(request(socket, method, target)?).await.map_err(|error| failed(&error))?;
-        let status = response.status();
-        let mut body = Body::new(response.into_body()).into_data_stream();
-        let mut text = Vec::new();
-        while !text.contains(&b'\n') && text.len() < MAX_ANSWER {
-            let Some(data) = body.next().await else { break };
-            text.extend_from_slice(&data.map_err(|error| failed(&error))?);
+impl Lines {
+    /// The next line, without its end.
+    pub(crate) async fn next(&mut self) -> Outcome<String> {
+        loop {
+            if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
+                let line = self.read.drain(..=end).collect::<Vec<_>>();
+                return Ok(String::from_utf8_lossy(&line[..end]).into_owned());
+            }
+            let shown = self.socket.display();
+            if self.read.len() > MAX_ANSWER {
+                return Err(Failure::failed(format!("ask {shown}: a line of the answer is too long")));
+            }
+            match self.body.next().await {
+                Some(Ok(data)) => self.read.extend_from_slice(&data),
+                Some(Err(error)) => return Err(Failure::caused(Code::Unreachable, format!("ask {shown}"), &error)),
+                None => {
+                    return Err(Failure::new(Code::Unreachable, format!("ask {shown}: the answer ended too early")));
+                }
+            }
         }
-        let line = String::from_utf8_lossy(&text).trim_end().to_owned();
-        if status != StatusCode::OK {
-            let told = if line.is_empty() { format!("{} refuses {target}: {status}", socket.display()) } else { line };
-            return Err(Failure::failed(told));
-        }
-        Ok((line, Hold { _answer: body, _connection: connection }))
-    };
-    match tokio::time::timeout(PATIENCE, held).await {
-        Ok(held) => held,
-        Err(_) => Err(Failure::new(Code::Unreachable, format!("{} does not answer", socket.display()))),
     }
+}
+
+/// Asks for something that is answered in lines. A refusal is told in the agent's own words.
+pub(crate) async fn lines(socket: &Path, method: Method, target: &str, body: Vec<u8>) -> Outcome<Lines> {
+    let (mut sender, connection) = connect(socket).await?;
+    let connection = tokio_util::task::AbortOnDropHandle::new(TaskTracker::new().spawn(async move {
+        // Its fault is told by what is asked over it.
+        let _ = connection.await;
+    }));
+    let response = sender.send_request(request(socket, method, target, body.into())?).await;
+    let response =
+        response.map_err(|error| Failure::caused(Code::Unreachable, format!("ask {}", socket.display()), &error))?;
+    let status = response.status();
+    let body = Body::new(response.into_body());
+    if status != StatusCode::OK {
+        let text = to_bytes(body, MAX_ANSWER).await.unwrap_or_default();
+        let text = String::from_utf8_lossy(&text).trim_end().to_owned();
+        let told = if text.is_empty() { format!("{} refuses {target}: {status}", socket.display()) } else { text };
+        return Err(Failure::failed(told));
+    }
+    Ok(Lines { socket: socket.to_owned(), body: body.into_data_stream(), read: Vec::new(), _connection: connection })
 }
 
 type Connection = hyper::client::conn::http1::Connection<TokioIo<UnixStream>, Body>;
@@ -115,8 +129,8 @@ async fn connect(socket: &Path) -> Outcome<(hyper::client::conn::http1::SendRequ
         .map_err(|error| Failure::caused(Code::Unreachable, format!("ask {}", socket.display()), &error))
 }
 
-fn request(socket: &Path, method: Method, target: &str) -> Outcome<Request<Body>> {
-    let request = Request::builder().method(method).uri(target).header(HOST, "imagelet").body(Body::empty());
+fn request(socket: &Path, method: Method, target: &str, body: Body) -> Outcome<Request<Body>> {
+    let request = Request::builder().method(method).uri(target).header(HOST, "imagelet").body(body);
     request.map_err(|error| Failure::caused(Code::Unreachable, format!("ask {}", socket.display()), &error))
 }
 
@@ -124,7 +138,7 @@ async fn exchange(socket: &Path, method: Method, target: &str) -> Outcome<(Statu
     let failed = |error: &(dyn std::error::Error + 'static)| {
         Failure::caused(Code::Unreachable, format!("ask {}", socket.display()), error)
     };
-    let request = request(socket, method, target)?;
+    let request = request(socket, method, target, Body::empty())?;
     let (mut sender, connection) = connect(socket).await?;
     let answer = async {
         let response = sender.send_request(request).await.map_err(|error| failed(&error))?;

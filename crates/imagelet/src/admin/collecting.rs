@@ -8,11 +8,12 @@ use axum::extract::RawQuery;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
-use cri_api::{CheckRequest, CheckSink, ConvertRequest, LayerShape};
+use engine_api::{CheckRequest, CheckSink, ConvertRequest, ImageEngine, LayerShape};
 use serde::Serialize;
 
 use super::gc::{self, Pins, Request};
 use super::routes::{Of, State, json, refused};
+use crate::app::no_engine;
 use crate::collection::Collection;
 use crate::exit::{Code, Failure, Outcome};
 
@@ -135,7 +136,12 @@ async fn check(state: Of, RawQuery(query): RawQuery) -> Response {
             Err(_) => return refused(StatusCode::BAD_REQUEST, &format!("{key}: must be true or false")),
         }
     }
-    answer(collection.check(&request, &CheckSink::default()).await)
+    let engine = match engine(&state, collection, "check") {
+        Ok(engine) => engine,
+        Err(refusal) => return *refusal,
+    };
+    let report = engine.check_images(&request, &CheckSink::default()).await;
+    answer(report.map_err(|error| Failure::call("check the store", &error)))
 }
 
 async fn convert(state: Of, RawQuery(query): RawQuery) -> Response {
@@ -143,10 +149,16 @@ async fn convert(state: Of, RawQuery(query): RawQuery) -> Response {
         Ok(collection) => collection,
         Err(refusal) => return *refusal,
     };
-    match conversion(&query.unwrap_or_default()) {
-        Ok(request) => answer(collection.convert(&request).await),
-        Err(message) => refused(StatusCode::BAD_REQUEST, &message),
-    }
+    let request = match conversion(&query.unwrap_or_default()) {
+        Ok(request) => request,
+        Err(message) => return refused(StatusCode::BAD_REQUEST, &message),
+    };
+    let engine = match engine(&state, collection, "convert") {
+        Ok(engine) => engine,
+        Err(refusal) => return *refusal,
+    };
+    let report = engine.convert_images(&request).await;
+    answer(report.map_err(|error| Failure::call("convert layers", &error)))
 }
 
 /// What a query wants converted: `to` once, and any number of `image`.
@@ -201,6 +213,14 @@ fn asked(state: &State, query: Option<String>) -> Result<(&Arc<Collection>, Requ
 fn collection(state: &State) -> Result<&Arc<Collection>, Box<Response>> {
     let none = || Box::new(refused(StatusCode::NOT_FOUND, "this process collects no images"));
     state.collection.as_ref().ok_or_else(none)
+}
+
+fn engine<'a>(
+    state: &'a State,
+    collection: &Collection,
+    what: &str,
+) -> Result<&'a Arc<dyn ImageEngine>, Box<Response>> {
+    state.engine.as_ref().ok_or_else(|| Box::new(refusal(&no_engine(what, collection.images()))))
 }
 
 fn answer(answer: Outcome<impl Serialize>) -> Response {

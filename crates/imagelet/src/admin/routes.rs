@@ -11,17 +11,16 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Router, extract};
 use cri_api::ImageService;
+use engine_api::ImageEngine;
 use image_manager::ImageManager;
-use image_service::Engine;
 use prometheus_client::registry::Registry;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::backoff::{self, List, NOBODY_DECIDES, Reset};
-use super::collecting;
 use super::exposition::Form;
 use super::pods::{self, PodBoard};
-use super::stack;
+use super::{collecting, engine};
 use crate::collection::Collection;
 
 /// How long the image service may take to say that it is there.
@@ -37,8 +36,8 @@ pub(super) struct State {
     pub(super) collection: Option<Arc<Collection>>,
     /// Pods, if they are run here.
     pub(super) pods: Option<PodBoard>,
-    /// Images of its own, if they are here.
-    pub(super) engine: Option<Engine>,
+    /// The store of this process, if it has one.
+    pub(super) engine: Option<Arc<dyn ImageEngine>>,
     /// What is waited for before there is anything to tell.
     pub(super) waiting: Option<String>,
     /// Cancelled when the process is about to end.
@@ -48,7 +47,7 @@ pub(super) struct State {
 /// For the owner.
 pub(super) fn all(state: Arc<State>) -> Router {
     let own = Router::new().route("/backoff", get(list)).route("/backoff/reset", post(reset));
-    stack::add(pods::add(collecting::add(own))).with_state(Arc::clone(&state)).merge(public(state))
+    engine::add(pods::add(collecting::add(own))).with_state(Arc::clone(&state)).merge(public(state))
 }
 
 /// For everybody who reaches the address.

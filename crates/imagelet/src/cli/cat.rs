@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Write as _};
 
-use image_service::tree::View;
+use store::view::View;
 
 use super::tree::{self, failure};
 use crate::app::App;

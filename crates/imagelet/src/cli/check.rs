@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use cri_api::{
+use engine_api::{
     CheckProgress, CheckReport, CheckRequest, CheckSink, LayerShape, LayerShapes, ProblemKind, UnfinishedPulls,
 };
 use serde::Serialize;
@@ -46,8 +46,8 @@ fn named(ids: Vec<String>, names: &BTreeMap<String, Vec<String>>) -> Vec<Held> {
 
 impl Checked {
     fn new(report: CheckReport, names: &BTreeMap<String, Vec<String>>) -> Self {
-        let problem = |problem: cri_api::Problem| {
-            let cri_api::Problem { kind, subject, detail, images, repaired } = problem;
+        let problem = |problem: engine_api::Problem| {
+            let engine_api::Problem { kind, subject, detail, images, repaired } = problem;
             Problem { kind, subject, detail, images: named(images, names), repaired }
         };
         Self {
@@ -141,10 +141,11 @@ impl Report for Checked {
 
 pub(super) async fn run(app: &App, args: &Check) -> Outcome {
     let request = CheckRequest { repair: args.repair, deep: args.deep, since_unclean_only: false };
-    let owner = app.owner().await?;
+    let engine = app.engine("check").await?;
     // Names first: a repair takes them away.
-    let names: BTreeMap<String, Vec<String>> = owner.names().await.unwrap_or_default();
-    let report = owner.check(&request, &progress()).await?;
+    let names: BTreeMap<String, Vec<String>> = app.owner().await?.names().await.unwrap_or_default();
+    let report = engine.check_images(&request, &progress()).await;
+    let report = report.map_err(|error| Failure::call("check the store", &error))?;
     let checked = Checked::new(report, &names);
     let tables = matches!(app.printer.format.unwrap_or_default(), Format::Table | Format::Wide) && !app.printer.quiet;
     if !(tables && checked.problems.is_empty()) {
@@ -191,7 +192,7 @@ mod tests {
     #[test]
     fn a_report_names_images_and_says_what_is_left() {
         let id = oci::Digest::sha256(b"i").to_string();
-        let problem = |repaired| cri_api::Problem {
+        let problem = |repaired| engine_api::Problem {
             kind: ProblemKind::DamagedLayer,
             subject: "layer 7".into(),
             detail: "etc/passwd is not what it was".into(),

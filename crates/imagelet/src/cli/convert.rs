@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use cri_api::{ConvertReport, ConvertRequest, ConvertedImage, LayerShape};
+use engine_api::{ConvertReport, ConvertRequest, ConvertedImage, LayerShape};
 use serde::Serialize;
 
 use crate::app::App;
@@ -104,9 +104,9 @@ impl Report for Converted {
 pub(super) async fn run(app: &App, args: &Convert) -> Outcome {
     let to = LayerShape::from_name(&args.to).expect("the command line takes no other");
     let request = ConvertRequest { to, images: args.images.clone() };
-    let owner = app.owner().await?;
-    let report = owner.convert(&request).await?;
-    let names: BTreeMap<String, Vec<String>> = owner.names().await.unwrap_or_default();
+    let report = app.engine("convert").await?.convert_images(&request).await;
+    let report = report.map_err(|error| Failure::call("convert layers", &error))?;
+    let names: BTreeMap<String, Vec<String>> = app.owner().await?.names().await.unwrap_or_default();
     let converted = Converted::new(to, report, &names);
     app.printer.report(&converted)?;
     if matches!(app.printer.format.unwrap_or_default(), Format::Table | Format::Wide) && !app.printer.quiet {
@@ -132,7 +132,7 @@ mod tests {
             inodes_after: 9,
             ..ConvertedImage::default()
         };
-        let left = cri_api::LeftLayer { diff_id: id("l"), why: "it is mounted on /mnt".to_owned() };
+        let left = engine_api::LeftLayer { diff_id: id("l"), why: "it is mounted on /mnt".to_owned() };
         let mounted = ConvertedImage { id: id("m"), left: vec![left], ..ConvertedImage::default() };
         let names = BTreeMap::from([(id("i"), vec!["r.example/app:1".to_owned()])]);
         let report = ConvertReport { images: vec![done, mounted] };

@@ -8,9 +8,9 @@ use std::io::{BufWriter, ErrorKind, IsTerminal as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use image_service::destination::{self, Destination};
-use image_service::tree::copy::{Copied, CopyOptions};
-use image_service::tree::{Kind, Node, View, ViewError};
+use store::destination::{self, Destination};
+use store::view::copy::{Copied, CopyOptions};
+use store::view::{Kind, Node, View, ViewError};
 
 use super::tree::{self, failure};
 use crate::app::App;

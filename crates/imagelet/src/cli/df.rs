@@ -1,9 +1,10 @@
 //! `imagelet df`: what images cost on disk, each and all together. Everything comes from accounting; nothing is walked.
 
-use cri_api::{FilesystemUsage, Image, ImageSpec, UnfinishedPulls};
+use cri_api::{FilesystemUsage, Image, ImageSpec};
+use engine_api::{ImageUsage, UnfinishedPulls};
 use serde::Serialize;
 
-use crate::app::{App, Backend};
+use crate::app::App;
 use crate::exit::{Failure, Outcome};
 use crate::output::{Report, Table, units};
 
@@ -87,38 +88,21 @@ impl Report for Usage {
 }
 
 pub(super) async fn run(app: &App) -> Outcome {
-    let service = app.service().await?;
+    let source = app.images().await?;
+    let service = source.service();
     let images = service.list_images(None).await.map_err(|e| Failure::call("list images", &e))?;
     let info = service.image_fs_info().await.map_err(|e| Failure::call("ask for file systems", &e))?;
-    let unfinished = service.unfinished_pulls().await;
-    let unfinished = match unfinished.map_err(|e| Failure::call("ask for unfinished pulls", &e))? {
-        // CRI has no word for it.
-        None => of_agent(app).await,
-        known => known,
-    };
+    let unfinished = source.unfinished().await.map_err(|e| Failure::call("ask for unfinished pulls", &e))?;
     let mut rows = Vec::with_capacity(images.len());
     for image in images {
         let spec = ImageSpec::new(&image.id);
-        let usage =
-            service.image_usage(&spec).await.map_err(|e| Failure::call(format!("usage of {}", image.id), &e))?;
+        let usage = source.usage(&spec).await.map_err(|e| Failure::call(format!("usage of {}", image.id), &e))?;
         rows.push(row(image, usage));
     }
     app.printer.report(&usage(rows, unfinished, info.image_filesystems))
 }
 
-/// What the agent that has the root says; an older one says nothing.
-async fn of_agent(app: &App) -> Option<UnfinishedPulls> {
-    let Ok(Backend::Remote { is_agent: true, .. }) = app.backend().await else { return None };
-    match app.owner().await.ok()?.status().await {
-        Ok(mut status) => serde_json::from_value(status.get_mut("unfinishedPulls")?.take()).ok(),
-        Err(failure) => {
-            tracing::debug!("what interrupted pulls left is not known: {}", failure.lines().join("; "));
-            None
-        }
-    }
-}
-
-fn row(image: Image, usage: Option<cri_api::ImageUsage>) -> Row {
+fn row(image: Image, usage: Option<ImageUsage>) -> Row {
     Row {
         name: super::images::name_of(&image).to_owned(),
         id: image.id,
@@ -143,8 +127,6 @@ fn usage(mut rows: Vec<Row>, unfinished: Option<UnfinishedPulls>, filesystems: V
 
 #[cfg(test)]
 mod tests {
-    use cri_api::ImageUsage;
-
     use super::*;
 
     fn image(n: u8, size: u64) -> Image {

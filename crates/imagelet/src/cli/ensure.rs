@@ -81,12 +81,12 @@ impl Report for Ensured {
 
 pub(super) async fn run(app: &App, args: &Ensure) -> Outcome {
     let needs = pods::read(app, &args.manifests.files, args.manifests.skip_other_kinds).await?;
-    let backend = app.backend().await?;
-    app.note_unprivileged(backend);
+    let images = app.images().await?;
+    app.note_unprivileged().await?;
     // While it waits, each change of state is one line; the events behind them are for the curious.
     let events: Arc<dyn EventRecorder> = if args.wait { Arc::new(QuietRecorder) } else { Arc::new(LogRecorder) };
     let managed = app.managed(events, Mode::OneShot).await?;
-    managed.recover(app, &*backend.service()).await?;
+    managed.recover(app, &*images.service()).await?;
     let mut shown = BTreeSet::new();
     let request = |need: &Need| {
         let mut request = need.request();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use image_service::{Compress, ExportOptions, Format};
+use engine_api::{Compress, ExportOptions, Format};
 
 use crate::app::App;
 use crate::args::{Export, ExportCompression, ExportFormat};
@@ -21,7 +21,7 @@ pub(super) async fn run(app: &App, args: &Export) -> Outcome {
         ExportCompression::Zstd => Compress::Zstd,
     };
     let engine = app.engine("export").await?;
-    let exported = engine.export(&args.images, Path::new(&args.path), ExportOptions { format, compress }).await;
+    let exported = engine.export_images(&args.images, Path::new(&args.path), ExportOptions { format, compress }).await;
     exported.map_err(|error| Failure::call(format!("export to {}", args.path), &error))?;
     tracing::info!("written to {}", args.path);
     Ok(())

@@ -1,10 +1,10 @@
 //! `imagelet import`: images from an OCI layout or an archive into the embedded store.
 
-use image_service::{ImportOptions, ImportedImage};
+use engine_api::{ImportOptions, ImportedImage};
 use oci::Reference;
 use serde::Serialize;
 
-use crate::app::{App, Backend};
+use crate::app::App;
 use crate::args::Import;
 use crate::exit::{Failure, Outcome};
 use crate::output::{Report, Table, units};
@@ -48,10 +48,10 @@ pub(super) async fn run(app: &App, args: &Import) -> Outcome {
         |text: &String| Reference::parse(text).map_err(|error| Failure::usage(format!("--name {text:?}: {error}")));
     let name = args.name.as_ref().map(parse).transpose()?;
     let engine = app.engine("import").await?;
-    app.note_unprivileged(&Backend::Embedded(engine.clone()));
+    app.note_unprivileged().await?;
     let context = format!("import {}", args.path.display());
     let options = ImportOptions { name, progress: app.progress.sink(&args.path.display().to_string()) };
-    let imported = engine.import(&args.path, options).await.map_err(|error| Failure::call(&context, &error))?;
+    let imported = engine.import_images(&args.path, options).await.map_err(|error| Failure::call(&context, &error))?;
     let row = |ImportedImage { id, names }| Row { id, names };
     app.printer.report(&Imported { images: imported.into_iter().map(row).collect() })
 }

@@ -1,12 +1,14 @@
 //! `imagelet inspect`: everything about images, as JSON or YAML.
 
-use cri_api::{Image, ImageService, ImageSpec, ImageUsage};
+use cri_api::{Image, ImageSpec};
+use engine_api::ImageUsage;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::app::App;
 use crate::args::Inspect;
 use crate::exit::{Failure, Outcome};
+use crate::images::Images;
 use crate::output::Format;
 
 /// What is known of an image.
@@ -24,10 +26,10 @@ struct Inspected {
 }
 
 pub(super) async fn run(app: &App, args: &Inspect) -> Outcome {
-    let service = app.service().await?;
+    let images = app.images().await?;
     let (mut found, mut failures) = (Vec::new(), Vec::new());
     for text in &args.images {
-        match inspect(service.as_ref(), text).await {
+        match inspect(images, text).await {
             Ok(inspected) => found.push(inspected),
             Err(failure) => failures.push(failure),
         }
@@ -42,20 +44,20 @@ pub(super) async fn run(app: &App, args: &Inspect) -> Outcome {
     Failure::all(failures).map_or(Ok(()), Err)
 }
 
-async fn inspect(service: &dyn ImageService, text: &str) -> Outcome<Inspected> {
+async fn inspect(images: &Images, text: &str) -> Outcome<Inspected> {
     let failed = |error: cri_api::Error| Failure::call(format!("inspect {text}"), &error);
-    let mut status = service.inspect_image(&ImageSpec::new(text)).await.map_err(failed)?;
+    let mut status = images.inspect(&ImageSpec::new(text)).await.map_err(failed)?;
     if status.image.is_none()
-        && let Some(listed) = super::images::look_up(service, text).await.map_err(failed)?
+        && let Some(listed) = super::images::look_up(&*images.service(), text).await.map_err(failed)?
     {
-        status = service.inspect_image(&ImageSpec::new(&listed.id)).await.map_err(failed)?;
+        status = images.inspect(&ImageSpec::new(&listed.id)).await.map_err(failed)?;
         if status.image.is_none() {
             let why = "it is listed, but cannot be used: a layer is damaged, or the signature policy refuses it";
             return Err(Failure::failed(format!("inspect {text}: {why}")));
         }
     }
     let Some(image) = status.image else { return Err(Failure::failed(format!("no such image: {text}"))) };
-    let usage = service.image_usage(&ImageSpec::new(&image.id)).await.map_err(failed)?;
+    let usage = images.usage(&ImageSpec::new(&image.id)).await.map_err(failed)?;
     // Runtimes put what they like into `info`; ours and containerd's have these two keys.
     let info = status.info.get("info").and_then(|text| serde_json::from_str::<Value>(text).ok());
     let take = |key: &str| info.as_ref().and_then(|info| info.get(key)).cloned();

@@ -3,8 +3,8 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use image_service::tree::{Kind, Node, View};
 use serde::Serialize;
+use store::view::{Kind, Node, View};
 
 use super::tree::{self, failure, mode_text};
 use crate::app::App;

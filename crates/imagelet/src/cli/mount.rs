@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use cri_api::{ImageSpec, MountRequest};
-use image_service::MountError;
+use cri_api::ImageSpec;
+use engine_api::MountRequest;
+use store::MountError;
 
-use crate::app::{App, Backend};
+use crate::app::App;
 use crate::args::{Mount, Unmount};
 use crate::exit::{Code, Failure, Outcome, chain};
 
@@ -15,9 +16,8 @@ pub(super) async fn mount(app: &App, args: &Mount) -> Outcome {
         target: directory(&args.directory)?,
         writable: args.writable.as_deref().map(directory).transpose()?,
     };
-    let backend = app.backend().await?;
     let context = format!("mount {}", args.image);
-    let mounted = backend.service().mount_image(&request).await.map_err(|error| {
+    let mounted = app.engine("mount").await?.mount_image(&request).await.map_err(|error| {
         let named = error.message().contains(args.image.as_str());
         if named {
             Failure::new(crate::exit::code_of(error.kind()), error.message())
@@ -25,22 +25,14 @@ pub(super) async fn mount(app: &App, args: &Mount) -> Outcome {
             Failure::call(&context, &error)
         }
     })?;
-    match (mounted, backend) {
-        (Some(mounted), _) => {
-            tracing::debug!(image = mounted.id, layers = mounted.layers, "mounted");
-            app.printer.lines([request.target.display().to_string()])
-        }
-        (None, Backend::Remote { endpoint, .. }) => Err(Failure::failed(format!(
-            "{context}: the service behind {endpoint} cannot mount images: only the embedded store can, while no agent holds it"
-        ))),
-        (None, Backend::Embedded(_)) => Err(Failure::failed(format!("{context}: this service cannot mount images"))),
-    }
+    tracing::debug!(image = mounted.id, layers = mounted.layers, "mounted");
+    app.printer.lines([request.target.display().to_string()])
 }
 
 pub(super) async fn unmount(args: &Unmount) -> Outcome {
     let target = directory(&args.directory)?;
     let shown = target.display().to_string();
-    let unmounted = tokio::task::spawn_blocking(move || image_service::unmount(&target)).await;
+    let unmounted = tokio::task::spawn_blocking(move || store::mount::unmount(&target)).await;
     match unmounted {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => {

@@ -11,9 +11,10 @@ use oci::{Reference, RegistryAuth};
 use serde::Serialize;
 
 use super::image_name;
-use crate::app::{App, Backend};
+use crate::app::App;
 use crate::args::{Creds, Pull};
 use crate::exit::{Code, Failure, Outcome, code_of};
+use crate::images::Images;
 use crate::output::{Format, Report, Table, units};
 use crate::wiring::Mode;
 
@@ -51,17 +52,17 @@ impl Report for Pulls {
 pub(super) async fn run(app: &App, args: &Pull) -> Outcome {
     let names = args.images.iter().map(|text| image_name(text)).collect::<Outcome<Vec<_>>>()?;
     let auth = args.creds.as_ref().map(|creds| credential(creds, &names)).transpose()?;
-    let backend = app.backend().await?;
-    app.note_unprivileged(backend);
+    let source = app.images().await?;
+    app.note_unprivileged().await?;
     let results = match auth {
         Some(auth) => {
             let (_, records) = app.records().await?;
-            let pulls = names.into_iter().map(|name| pull_with(app, backend, records, name, auth.clone()));
+            let pulls = names.into_iter().map(|name| pull_with(app, source, records, name, auth.clone()));
             futures::future::join_all(pulls).await
         }
         None => {
             let managed = app.managed(Arc::new(NoEvents), Mode::OneShot).await?;
-            managed.recover(app, &*backend.service()).await?;
+            managed.recover(app, &*source.service()).await?;
             // What one of the pulls brought makes no room for another one.
             let _holds = app.hold(names.iter().map(String::as_str)).await;
             let pulls = names.into_iter().map(|name| pull(app, &managed.manager, name));
@@ -111,7 +112,7 @@ async fn pull(app: &App, manager: &ImageManager, image: String) -> Outcome<Pulle
 /// every pod shows the registry its own credential first.
 async fn pull_with(
     app: &App,
-    backend: &Backend,
+    source: &Images,
     records: &PullRecords,
     image: String,
     auth: RegistryAuth,
@@ -126,7 +127,7 @@ async fn pull_with(
         before_visible: intent.before_visible(),
         ..PullImageRequest::new(&image)
     };
-    match backend.service().pull_image(request).await {
+    match source.service().pull_image(request).await {
         Ok(image_ref) => {
             intent.came(&image_ref).await.map_err(recorded)?;
             tracing::info!("{image}: pulled in {}", units::seconds(begin.elapsed()));
@@ -134,9 +135,9 @@ async fn pull_with(
         }
         Err(error) => {
             // What a runtime far away made of it nobody knows; our own engine has brought nothing.
-            match backend {
-                Backend::Embedded(_) => intent.failed().await,
-                Backend::Remote { .. } => intent.keep().await,
+            match source.endpoint() {
+                None => intent.failed().await,
+                Some(_) => intent.keep().await,
             }
             Err(pull_failure(&image, Some(error.kind()), error.message()))
         }

@@ -34,7 +34,7 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
         }
     };
     let mut admin = Admin::new(registered, app.service().await?)
-        .with_images_of(app.backend().await?)
+        .with_engine(app.images().await?.own_engine())
         .with_collection(node.collection.clone());
     admin = admin.with_pods(node.board());
     if let Some(managed) = managed {

@@ -27,7 +27,7 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     // It goes on while pods end, whatever signal came.
     let stop = CancellationToken::new();
     let admin = Admin::new(|registry| node.register(registry), app.service().await?)
-        .with_images_of(app.backend().await?)
+        .with_engine(app.images().await?.own_engine())
         .with_pods(node.board());
     let admin = admin.start(&Places::of(&app.config), &stop).await?;
     let mut told = Told::default();

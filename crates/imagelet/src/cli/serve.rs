@@ -10,9 +10,10 @@ use prometheus_client::registry::Registry;
 use tokio_util::task::TaskTracker;
 
 use crate::admin::{Admin, Places};
-use crate::app::{App, Backend, parse_endpoint};
+use crate::app::{App, parse_endpoint};
 use crate::args::Serve;
 use crate::exit::{Code, Failure, Outcome, chain, code_of};
+use crate::images::Images;
 
 pub(super) async fn run(app: &App, args: &Serve) -> Outcome {
     let endpoint = Endpoint::parse(&args.listen).map_err(|e| Failure::usage(format!("--listen: {}", chain(&e))))?;
@@ -20,20 +21,21 @@ pub(super) async fn run(app: &App, args: &Serve) -> Outcome {
         tracing::warn!("{warning}");
     }
     // First the root, then the socket: whoever has the root may replace the socket of one who died.
-    let backend = app.backend_to_serve(endpoint.path().to_owned()).await?;
-    app.note_unprivileged(backend);
-    if let Backend::Remote { endpoint: behind, .. } = backend
+    let images = app.images_to_serve(endpoint.path().to_owned()).await?;
+    app.note_unprivileged().await?;
+    if let Some(behind) = images.endpoint()
         && behind.path() == endpoint.path()
     {
         return Err(Failure::usage(format!("--listen: {endpoint} is the endpoint that the images come from")));
     }
-    let collects = collects(app, backend)?;
+    let collects = collects(app, images)?;
     let metrics = Metrics::new();
     let clock: Clock = Arc::new(tokio::time::Instant::now);
-    let counted =
-        |metrics: &Arc<Metrics>| Instrumented::new(backend.service(), Arc::clone(metrics), Arc::clone(&clock));
+    let counted = |metrics: &Arc<Metrics>| Instrumented::new(images.service(), Arc::clone(metrics), Arc::clone(&clock));
     let (service, records) = (Arc::new(counted(&metrics)), app.records_to_prune().await);
-    let collection = Arc::new(app.open_collection(backend, service, Arc::new(LogRecorder), records).await?);
+    let collection = Arc::new(
+        app.open_collection(images, service, Some(Arc::clone(&metrics)), Arc::new(LogRecorder), records).await?,
+    );
     if collects {
         collection.sees()?;
     }
@@ -51,8 +53,9 @@ pub(super) async fn run(app: &App, args: &Serve) -> Outcome {
         metrics.register(registry);
         collection.register(registry);
     };
-    let admin =
-        Admin::new(registered, backend.service()).with_images_of(backend).with_collection(Arc::clone(&collection));
+    let admin = Admin::new(registered, images.service())
+        .with_engine(images.own_engine())
+        .with_collection(Arc::clone(&collection));
     let admin = admin.start(&Places::of(&app.config), &app.stop).await?;
     let (tasks, stop) = (TaskTracker::new(), app.stop.child_token());
     let (stopped, knows) = (stop.clone(), collection.knows_containers());
@@ -73,9 +76,9 @@ pub(super) async fn run(app: &App, args: &Serve) -> Outcome {
 }
 
 /// Whether this agent collects by itself. It must not guess what is in use.
-fn collects(app: &App, backend: &Backend) -> Outcome<bool> {
+fn collects(app: &App, images: &Images) -> Outcome<bool> {
     let enabled = app.config.gc.enabled.unwrap_or(false);
-    if enabled && matches!(backend, Backend::Embedded(_)) && app.config.container_runtime_endpoint.is_none() {
+    if enabled && images.endpoint().is_none() && app.config.container_runtime_endpoint.is_none() {
         return Err(Failure::new(
             Code::Config,
             "imageGC.enabled is true and containerRuntimeEndpoint is not set: it says who runs the containers whose images \

@@ -1,7 +1,7 @@
 //! `imagelet status`: what a node says of its images and their disk. `-o json` has the shapes of a Node's `status.images`
 //! and `status.conditions`.
 
-use cri_api::UnfinishedPulls;
+use engine_api::UnfinishedPulls;
 use serde::Deserialize;
 
 use crate::app::App;

@@ -1,42 +1,27 @@
-//! The file tree of an image or a layer, opened for a command: from the store of this process, or, where an agent has the root, from
-//! the root itself while the agent holds the layers. Shows and writes nothing.
+//! The file tree of an image or a layer, opened for a command in the store itself, while its layers are leased. Shows and writes
+//! nothing.
 
-use axum::http::Method;
-use image_service::tree::{Kind, Stack, Stat, View, ViewError};
+use engine_api::LayerLease;
+use store::view::{Kind, Stack, Stat, View, ViewError};
 
-use crate::admin::client::{Hold, hold};
-use crate::admin::{Places, stack_target};
-use crate::app::{App, Backend};
+use crate::app::App;
 use crate::exit::{Code, Failure, Outcome, chain};
 
 /// An open tree. Nothing of it is removed meanwhile.
 pub(super) struct Tree {
     pub(super) view: View,
-    /// The agent's promise, which ends with this.
-    _hold: Option<Hold>,
+    _lease: LayerLease,
 }
 
 /// Opens the tree of an image, by name or id, or of a layer, by its digest. `command` is for messages.
 pub(super) async fn open(app: &App, command: &str, text: &str) -> Outcome<Tree> {
-    match app.backend().await? {
-        Backend::Embedded(engine) => {
-            let view = engine.view(text).await.map_err(|error| Failure::call(command, &error))?;
-            Ok(Tree { view, _hold: None })
-        }
-        Backend::Remote { is_agent: true, .. } => {
-            let socket = Places::of(&app.config).socket;
-            let (answer, hold) = hold(&socket, Method::GET, &stack_target(text)).await?;
-            let stack: Stack = serde_json::from_str(&answer)
-                .map_err(|error| Failure::caused(Code::Failed, format!("understand {}", socket.display()), &error))?;
-            let root = app.config.root.clone();
-            let shown = command.to_owned();
-            let view = blocking(command, move || View::open(&root, &stack).map_err(|error| failure(shown, &error)));
-            Ok(Tree { view: view.await?, _hold: Some(hold) })
-        }
-        Backend::Remote { endpoint, .. } => Err(Failure::failed(format!(
-            "{command} works on the embedded store only, and the images are behind {endpoint}"
-        ))),
-    }
+    let engine = app.engine(command).await?;
+    let lease = engine.lease_layers(text).await.map_err(|error| Failure::call(command, &error))?;
+    let stack: Stack = serde_json::from_value(lease.stack().clone())
+        .map_err(|error| Failure::caused(Code::Failed, format!("{command}: understand its layers"), &error))?;
+    let (root, shown) = (lease.root().to_owned(), command.to_owned());
+    let view = blocking(command, move || View::open(&root, &stack).map_err(|error| failure(shown, &error)));
+    Ok(Tree { view: view.await?, _lease: lease })
 }
 
 /// Runs what blocks, and waits for it. When the program is ended, it is dropped where it stands.

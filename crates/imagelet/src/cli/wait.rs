@@ -39,7 +39,7 @@ pub(super) async fn all(
         collection.iter().for_each(|collection| collection.register(registry));
     };
     let mut admin = Admin::new(register, app.service().await?)
-        .with_images_of(app.backend().await?)
+        .with_engine(app.images().await?.own_engine())
         .with_manager(Arc::clone(&managed.manager));
     if let Some(collection) = &collection {
         admin = admin.with_collection(Arc::clone(collection));

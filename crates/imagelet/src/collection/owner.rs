@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use axum::http::Method;
-use cri_api::{CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest};
 use image_manager::gc::Pattern;
 use image_manager::{Hold, MakeRoom, Room};
 
@@ -89,30 +88,6 @@ impl Owner {
         match self {
             Self::Here(collection) => collection.names().await,
             Self::Agent(socket) => client::ask_at_length(socket, Method::GET, "/names").await,
-        }
-    }
-
-    /// Checks the store.
-    pub(crate) async fn check(&self, request: &CheckRequest, progress: &CheckSink) -> Outcome<CheckReport> {
-        match self {
-            Self::Here(collection) => collection.check(request, progress).await,
-            Self::Agent(socket) => {
-                let target = format!("/check?repair={}&deep={}", request.repair, request.deep);
-                client::ask_at_length(socket, Method::POST, &target).await
-            }
-        }
-    }
-
-    /// Converts layers.
-    pub(crate) async fn convert(&self, request: &ConvertRequest) -> Outcome<ConvertReport> {
-        match self {
-            Self::Here(collection) => collection.convert(request).await,
-            Self::Agent(socket) => {
-                let mut query = url::form_urlencoded::Serializer::new(String::new());
-                query.append_pair("to", request.to.name());
-                query.extend_pairs(request.images.iter().map(|image| ("image", image)));
-                client::ask_at_length(socket, Method::POST, &format!("/convert?{}", query.finish())).await
-            }
         }
     }
 

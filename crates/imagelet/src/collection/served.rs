@@ -5,11 +5,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use cri_api::{
-    CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, FsInfo, Image, ImageFilter, ImageLayers,
-    ImageService, ImageSpec, ImageStatus, ImageUsage, MountRequest, MountedImage, PullImageRequest, Result,
-    UnfinishedPulls,
-};
+use cri_api::{FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, PullImageRequest, Result};
 use image_manager::gc::{ImageGcManager, Pins};
 use image_manager::{Cause, MakeRoom as _};
 
@@ -60,14 +56,6 @@ impl ImageService for Served {
         Ok(status)
     }
 
-    async fn inspect_image(&self, image: &ImageSpec) -> Result<ImageStatus> {
-        let mut status = self.service.inspect_image(image).await?;
-        if let Some(image) = &mut status.image {
-            mark(&self.pins(), image);
-        }
-        Ok(status)
-    }
-
     async fn pull_image(&self, request: PullImageRequest) -> Result<String> {
         // Nobody collects what is about to come, nor what has just come: its container is not there yet.
         let _hold = self.manager.hold(&request.image.image);
@@ -90,41 +78,5 @@ impl ImageService for Served {
 
     async fn image_fs_info(&self) -> Result<FsInfo> {
         self.service.image_fs_info().await
-    }
-
-    async fn image_usage(&self, image: &ImageSpec) -> Result<Option<ImageUsage>> {
-        self.service.image_usage(image).await
-    }
-
-    async fn image_layers(&self) -> Result<Option<ImageLayers>> {
-        self.service.image_layers().await
-    }
-
-    async fn remove_images(&self, images: &[ImageSpec]) -> Vec<Result<()>> {
-        self.service.remove_images(images).await
-    }
-
-    async fn pin_image(&self, image: &ImageSpec, pinned: bool) -> Result<Option<()>> {
-        self.service.pin_image(image, pinned).await
-    }
-
-    async fn check_images(&self, request: &CheckRequest, progress: &CheckSink) -> Result<Option<CheckReport>> {
-        self.service.check_images(request, progress).await
-    }
-
-    async fn convert_images(&self, request: &ConvertRequest) -> Result<Option<ConvertReport>> {
-        self.service.convert_images(request).await
-    }
-
-    async fn unfinished_pulls(&self) -> Result<Option<UnfinishedPulls>> {
-        self.service.unfinished_pulls().await
-    }
-
-    async fn drop_unfinished_pulls(&self, all: bool) -> Result<Option<u64>> {
-        self.service.drop_unfinished_pulls(all).await
-    }
-
-    async fn mount_image(&self, request: &MountRequest) -> Result<Option<MountedImage>> {
-        self.service.mount_image(request).await
     }
 }

@@ -29,7 +29,8 @@ type Runtime = Result<Option<Arc<dyn RuntimeService>>, String>;
 
 async fn open(root: &Path, fake: &FakeImageService, endpoint: &str, runtime: Runtime) -> Arc<Collection> {
     let (service, events) = (Arc::new(fake.clone()), Arc::new(LogRecorder));
-    let parts = Parts { service, endpoint: endpoint.to_owned(), runtime, events, records: None, pods: None };
+    let endpoint = endpoint.to_owned();
+    let parts = Parts { service, engine: None, operations: None, endpoint, runtime, events, records: None, pods: None };
     Arc::new(Collection::open(&config(root), parts).await.expect("it opens"))
 }
 
@@ -63,8 +64,6 @@ async fn asked(owner: &Owner, fake: &FakeImageService, ids: (&str, &str)) {
 
     let failure = owner.plan(&Request::default()).await.expect_err("nothing to measure");
     assert!(failure.lines()[0].contains("measure the image file system /fake/images"), "{failure:?}");
-    let failure = owner.check(&CheckRequest::default(), &CheckSink::default()).await.expect_err("it keeps no images");
-    assert!(failure.lines()[0].starts_with("check works on the embedded store only"), "{failure:?}");
     let failure = owner.containers(true).await.expect_err("nobody runs any");
     assert!(failure.lines()[0].starts_with("nobody runs containers here"), "{failure:?}");
     fake.faults().fail_times(CallKind::ListImages, 1, cri_api::Error::new(cri_api::Kind::Unavailable, "gone"));
@@ -109,6 +108,12 @@ async fn this_process_and_an_agent_answer_the_same() {
         let method = method.parse().expect("a method");
         let failure = crate::admin::client::ask(&places.socket, method, target).await.expect_err(target);
         assert!(failure.lines()[0].contains(&format!(": {status} ")), "{target}: {failure:?}");
+    }
+    for (target, what) in [("/check", "check"), ("/convert?to=dir", "convert")] {
+        let failure = crate::admin::client::ask(&places.socket, axum::http::Method::POST, target).await;
+        let failure = failure.expect_err("it keeps no images");
+        let why = format!("{what} works on the embedded store only, and the images are behind unix:///run/x.sock");
+        assert!(failure.lines()[0].ends_with(&why), "{failure:?}");
     }
     running.stop().await;
     assert!(Owner::of_endpoint(&places.socket, "unix:///run/x.sock").await.is_none(), "nobody is there");

@@ -215,7 +215,7 @@ pub(crate) struct Config {
     pub(crate) container_runtime_endpoint: Option<String>,
     pub(crate) runtime_request_timeout: Duration,
     pub(crate) registry_config_paths: Vec<PathBuf>,
-    pub(crate) allowed_registry_targets: Vec<image_service::AllowedTarget>,
+    pub(crate) allowed_registry_targets: Vec<registry::AllowedTarget>,
     /// Pods that the node holds: the caches of pull records are measured by it.
     pub(crate) max_pods: i64,
     pub(crate) admin_socket: Option<PathBuf>,

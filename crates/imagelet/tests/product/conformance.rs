@@ -194,8 +194,7 @@ async fn the_embedded_engine_behind_its_own_socket_conforms() {
     };
     let report = conformance::run_all(&harness).await;
     report.assert_passed();
-    // CRI has no word for what one image costs; the engine itself is asked in image-service's own run of the suite.
-    assert_eq!(report.not_applicable(), ["image_usage_splits_unique_and_shared"], "{report}");
+    assert_eq!(report.not_applicable(), Vec::<&str>::new(), "{report}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -101,7 +101,6 @@ macro_rules! for_each_image_service_case {
             usage::fs_info_works_always,
             usage::fs_usage_grows_and_shrinks,
             usage::fs_info_time_does_not_go_back,
-            usage::image_usage_splits_unique_and_shared,
         }
     };
 }

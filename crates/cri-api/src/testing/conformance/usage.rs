@@ -1,10 +1,9 @@
-//! Cases: ImageFsInfo and what images cost.
+//! Cases: ImageFsInfo.
 
 use std::time::Duration;
 
-use super::bench::{Bench, Checked, Outcome, Stop, check, failed, needs};
+use super::bench::{Bench, Checked, Outcome, Stop, check};
 use super::harness::Deviation;
-use crate::ImageSpec;
 use crate::testing::fixtures;
 
 /// It is the first call of a kubelet: it works on whatever the store holds, an empty one included.
@@ -44,28 +43,6 @@ pub(super) async fn fs_info_time_does_not_go_back(bench: &Bench<'_>) -> Outcome 
         check!(now >= last, "the timestamp went back from {last} to {now}");
         last = now;
     }
-    Ok(())
-}
-
-/// Bytes that only one image uses go with it; bytes that others use stay.
-pub(super) async fn image_usage_splits_unique_and_shared(bench: &Bench<'_>) -> Outcome {
-    let [first, second, _] = fixtures::LISTED;
-    let id = bench.pulled(first).await?.id;
-    let usage = || async {
-        let usage = bench.service().image_usage(&ImageSpec::new(&id)).await.map_err(|e| failed("image usage", &e))?;
-        needs(usage, "answer to what an image costs")
-    };
-    let alone = usage().await?;
-    check!(alone.unique_bytes > 0, "an image that is alone has no unique bytes: {alone:?}");
-    let other = bench.pulled(second).await?.id;
-    let shared = usage().await?;
-    check!(shared.unique_bytes > 0, "an image with a layer of its own has no unique bytes: {shared:?}");
-    check!(shared.shared_bytes > alone.shared_bytes, "no bytes became shared: before {alone:?}, after {shared:?}");
-    bench.remove(&other).await?;
-    let again = usage().await?;
-    check!(again == alone, "usage after the other image went: got {again:?}, want {alone:?}");
-    let absent = bench.service().image_usage(&ImageSpec::new(&other)).await;
-    check!(!matches!(absent, Ok(Some(_))), "an absent image has usage: {absent:?}");
     Ok(())
 }
 

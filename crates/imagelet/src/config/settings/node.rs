@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use image_service::AllowedTarget;
+use registry::AllowedTarget;
 use serde_json::json;
 
 use super::{Group, Setting};

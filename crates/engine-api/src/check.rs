@@ -1,5 +1,4 @@
-//! Plain types of a check: what an image service that keeps its images itself finds when it looks at all of them. CRI has
-//! nothing of the kind. Asked for with [`ImageService::check_images`](crate::ImageService::check_images).
+//! Plain types of a check of the store. Asked for with [`ImageEngine::check_images`](crate::ImageEngine::check_images).
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::convert::LayerShape;
-use crate::image::UnfinishedPulls;
+use crate::layers::UnfinishedPulls;
 
 /// What to look at, and what to do about it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

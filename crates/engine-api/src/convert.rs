@@ -1,5 +1,5 @@
-//! Plain types of a conversion: layers of images that an image service keeps itself, from one shape on the disk to another.
-//! CRI has nothing of the kind. Asked for with [`ImageService::convert_images`](crate::ImageService::convert_images).
+//! Plain types of a conversion of layers from one shape on disk to another. Asked for with
+//! [`ImageEngine::convert_images`](crate::ImageEngine::convert_images).
 
 use std::fmt;
 
@@ -42,7 +42,7 @@ impl fmt::Display for LayerShape {
 }
 
 /// What to convert, and to what.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConvertRequest {
     /// The shape that all layers are to have.
     pub to: LayerShape,

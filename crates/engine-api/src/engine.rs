@@ -1,0 +1,82 @@
+//! [`ImageEngine`]: the calls that CRI does not have.
+
+use std::path::Path;
+
+use async_trait::async_trait;
+use cri_api::{ImageSpec, ImageStatus, Result};
+
+use crate::{
+    CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ExportOptions, ImageLayers, ImageUsage,
+    ImportOptions, ImportedImage, LayerLease, MountRequest, MountedImage, UnfinishedPulls,
+};
+
+/// A store of images that is ours: in this process, or in an agent that holds its root.
+///
+/// The images are those of the [`ImageService`](cri_api::ImageService) beside it. Errors have the kinds of that trait.
+/// Dropping a future gives the call up.
+#[async_trait]
+pub trait ImageEngine: Send + Sync + 'static {
+    /// The verbose status of an image for inspection rather than for use: also of one that the signature policy refuses.
+    ///
+    /// # Errors
+    /// Those of [`ImageService::image_status`](cri_api::ImageService::image_status).
+    async fn inspect_image(&self, image: &ImageSpec) -> Result<ImageStatus>;
+
+    /// The bytes that an image takes on disk; `None` for an absent image.
+    async fn image_usage(&self, image: &ImageSpec) -> Result<Option<ImageUsage>>;
+
+    /// The layers of all images, and the bytes that each layer takes on disk.
+    async fn image_layers(&self) -> Result<ImageLayers>;
+
+    /// Removes images in one step, as [`ImageService::remove_image`](cri_api::ImageService::remove_image) does each; one that
+    /// fails does not keep the others. Results are in the order of the request.
+    async fn remove_images(&self, images: &[ImageSpec]) -> Vec<Result<()>>;
+
+    /// Pins an image, or removes its pin.
+    ///
+    /// # Errors
+    /// `NotFound` for an absent image.
+    async fn pin_image(&self, image: &ImageSpec, pinned: bool) -> Result<()>;
+
+    /// Checks that the store is what its records say, and repairs it on request. Dropping the future ends the check after the
+    /// current piece; repairs made so far stay.
+    async fn check_images(&self, request: &CheckRequest, progress: &CheckSink) -> Result<CheckReport>;
+
+    /// Converts the layers of images to another shape on disk. Dropping the future ends the conversion after the current
+    /// piece; layers converted so far stay so.
+    async fn convert_images(&self, request: &ConvertRequest) -> Result<ConvertReport>;
+
+    /// The layers and blobs that interrupted pulls left for later ones.
+    async fn unfinished_pulls(&self) -> Result<UnfinishedPulls>;
+
+    /// Deletes what interrupted pulls left: that which has been kept long enough, or all of it. Returns the bytes freed. What a
+    /// running pull has resumed stays.
+    async fn drop_unfinished_pulls(&self, all: bool) -> Result<u64>;
+
+    /// Mounts an image's file system on a directory.
+    ///
+    /// # Errors
+    /// `NotFound` for an absent image, `FailedPrecondition` for one that must not be used and for a directory that cannot be
+    /// mounted on, `PermissionDenied` where the process may not mount.
+    async fn mount_image(&self, request: &MountRequest) -> Result<MountedImage>;
+
+    /// Leases the layers of an image, by name or id, or of one layer, by its digest, for a process that reads them in the
+    /// store.
+    ///
+    /// # Errors
+    /// `NotFound` for an absent image or layer, and for one that is not whole.
+    async fn lease_layers(&self, text: &str) -> Result<LayerLease>;
+
+    /// Imports every image of an archive: an OCI layout (directory or tar) or a docker archive.
+    ///
+    /// # Errors
+    /// Those of a pull; they do not name the archive.
+    async fn import_images(&self, path: &Path, options: ImportOptions) -> Result<Vec<ImportedImage>>;
+
+    /// Exports images to `path`, which appears when it is whole. A symbolic link is followed; a device or a pipe is written
+    /// to.
+    ///
+    /// # Errors
+    /// `NotFound` for an absent image, `FailedPrecondition` for a directory that is not empty, `DataLoss` for a damaged layer.
+    async fn export_images(&self, images: &[String], path: &Path, options: ExportOptions) -> Result<()>;
+}

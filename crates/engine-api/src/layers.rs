@@ -1,0 +1,91 @@
+//! What images take on disk, layer by layer, and leases of layers.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// Bytes that an image takes on disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ImageUsage {
+    /// Bytes that are freed when this image alone is removed.
+    pub unique_bytes: u64,
+    /// Bytes that other images use as well.
+    pub shared_bytes: u64,
+}
+
+/// What interrupted pulls left for later ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UnfinishedPulls {
+    /// Layers that came whole.
+    pub layers: u64,
+    /// Blobs of which a part came.
+    pub blobs: u64,
+    /// Bytes on disk of both.
+    pub bytes: u64,
+}
+
+impl fmt::Display for UnfinishedPulls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = |count| if count == 1 { "" } else { "s" };
+        let Self { layers, blobs, .. } = *self;
+        write!(f, "{layers} layer{}, {blobs} part{}", plural(layers), plural(blobs))
+    }
+}
+
+/// The layers of all images: a removal frees those that no remaining image uses.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ImageLayers {
+    /// Bytes that each layer takes on disk.
+    pub layers: Vec<u64>,
+    /// The layers of each image, by image id.
+    pub images: BTreeMap<String, LayersOf>,
+}
+
+/// The layers of one image.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LayersOf {
+    /// Bytes on disk that are the image's own beside its layers.
+    pub own_bytes: u64,
+    /// Indices into [`ImageLayers::layers`], each once.
+    pub layers: Vec<u32>,
+}
+
+/// The layers of an image or of a single layer, which stay in the store until this is dropped.
+pub struct LayerLease {
+    root: PathBuf,
+    stack: serde_json::Value,
+    _hold: Box<dyn Any + Send>,
+}
+
+impl LayerLease {
+    /// A lease that `hold` ends when it is dropped.
+    #[must_use]
+    pub fn new(root: PathBuf, stack: serde_json::Value, hold: impl Any + Send) -> Self {
+        Self { root, stack, _hold: Box::new(hold) }
+    }
+
+    /// The root of the store.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The leased layers, as the store that reads them describes a stack.
+    #[must_use]
+    pub fn stack(&self) -> &serde_json::Value {
+        &self.stack
+    }
+}
+
+impl fmt::Debug for LayerLease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LayerLease").field("root", &self.root).field("stack", &self.stack).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,23 @@
+//! The second half of the waist: what a store of ours can do with images and CRI has no call for.
+//!
+//! One trait, [`ImageEngine`], and its plain types. Two implementations: the embedded engine, and the client of the admin
+//! socket of an agent that holds the root. Where a foreign runtime keeps the images there is none: whoever has an
+//! [`ImageEngine`] has every call of it. No I/O, no clock, no wire format here. With feature
+//! `testing`: the conformance suite of both.
+#![deny(missing_docs)]
+
+mod check;
+mod convert;
+mod engine;
+mod layers;
+mod mount;
+#[cfg(feature = "testing")]
+pub mod testing;
+mod transfer;
+
+pub use check::{CheckProgress, CheckReport, CheckRequest, CheckSink, LayerShapes, Problem, ProblemKind};
+pub use convert::{ConvertReport, ConvertRequest, ConvertedImage, LayerShape, LeftLayer};
+pub use engine::ImageEngine;
+pub use layers::{ImageLayers, ImageUsage, LayerLease, LayersOf, UnfinishedPulls};
+pub use mount::{MountRequest, MountedImage};
+pub use transfer::{Compress, ExportOptions, Format, ImportOptions, ImportedImage};

@@ -1,0 +1,67 @@
+//! Plain types of imports and exports.
+
+use cri_api::ProgressSink;
+use oci::Reference;
+use serde::{Deserialize, Serialize};
+
+/// How to import.
+#[derive(Clone, Debug, Default)]
+pub struct ImportOptions {
+    /// The name that the image gets in place of those in the archive, which must then hold one image.
+    pub name: Option<Reference>,
+    /// Receives progress, image after image.
+    pub progress: ProgressSink,
+}
+
+/// An image that was imported.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImportedImage {
+    /// Image id.
+    pub id: String,
+    /// The names under which it was recorded, in normal form; none where neither archive nor caller gave one.
+    pub names: Vec<String>,
+}
+
+/// What an export writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Format {
+    /// A directory with an OCI image layout.
+    OciLayout,
+    /// A tar file of an OCI image layout.
+    OciArchive,
+    /// A tar file as `docker save` writes it.
+    DockerArchive,
+}
+
+/// How the layers of an export are compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Compress {
+    /// As they were pulled, and with the manifest that was pulled, where all blobs of an image were kept; not at all where
+    /// one is missing, and in docker archives.
+    #[default]
+    AsPulled,
+    /// Not at all: exact and quick.
+    No,
+    /// With gzip.
+    Gzip,
+    /// With zstd.
+    Zstd,
+}
+
+/// How to export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExportOptions {
+    /// What is written.
+    pub format: Format,
+    /// How layers are compressed. Docker archives take none.
+    pub compress: Compress,
+}
+
+impl From<Format> for ExportOptions {
+    fn from(format: Format) -> Self {
+        Self { format, compress: Compress::AsPulled }
+    }
+}

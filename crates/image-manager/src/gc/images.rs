@@ -1,0 +1,80 @@
+//! [`CollectedImages`]: the images that are collected, and the one place where it matters whether a store of ours keeps them.
+//! Where a foreign runtime does, CRI's answer is given, or none. Called by the parts of the collector.
+
+use std::sync::Arc;
+
+use cri_api::{ImageService, ImageSpec, ImageStatus, Result};
+use engine_api::{ImageEngine, ImageLayers, UnfinishedPulls};
+use tokio::time::Instant;
+
+use super::options::GcOptions;
+use crate::{Clock, Metrics, Operation};
+
+/// An image service, and what a store of ours behind it can do beyond CRI.
+pub(super) struct CollectedImages {
+    pub(super) service: Arc<dyn ImageService>,
+    engine: Option<Arc<dyn ImageEngine>>,
+    operations: Option<Arc<Metrics>>,
+    clock: Clock,
+}
+
+impl CollectedImages {
+    pub(super) fn new(service: Arc<dyn ImageService>, options: &GcOptions) -> Self {
+        let (engine, operations) = (options.engine.clone(), options.operations.clone());
+        Self { service, engine, operations, clock: Arc::clone(&options.clock) }
+    }
+
+    /// The layers of all images; `None` where a runtime does not tell.
+    pub(super) async fn layers(&self) -> Result<Option<ImageLayers>> {
+        match &self.engine {
+            Some(engine) => engine.image_layers().await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Removes images, each with its own result, in as few steps as can be.
+    pub(super) async fn remove(&self, images: &[ImageSpec]) -> Vec<Result<()>> {
+        let Some(engine) = &self.engine else {
+            let mut results = Vec::with_capacity(images.len());
+            for image in images {
+                results.push(self.service.remove_image(image).await);
+            }
+            return results;
+        };
+        let begun = (self.clock)();
+        let results = engine.remove_images(images).await;
+        self.count(Operation::RemoveImage, begun, &results);
+        results
+    }
+
+    /// The verbose status of an image, also of one that must not be used.
+    pub(super) async fn inspect(&self, image: &ImageSpec) -> Result<ImageStatus> {
+        let Some(engine) = &self.engine else { return self.service.image_status(image, true).await };
+        let begun = (self.clock)();
+        let result = engine.inspect_image(image).await;
+        self.count(Operation::ImageStatus, begun, std::slice::from_ref(&result));
+        result
+    }
+
+    /// What interrupted pulls left; `None` where a runtime does not tell.
+    pub(super) async fn unfinished(&self) -> Option<UnfinishedPulls> {
+        self.engine.as_ref()?.unfinished_pulls().await.ok()
+    }
+
+    /// Deletes what interrupted pulls left: that which has been kept long enough, or all. Returns the bytes freed.
+    pub(super) async fn drop_unfinished(&self, all: bool) -> Result<u64> {
+        match &self.engine {
+            Some(engine) => engine.drop_unfinished_pulls(all).await,
+            None => Ok(0),
+        }
+    }
+
+    /// Counts one call of the store as an operation for each image, as if they had gone one by one.
+    fn count<T>(&self, operation: Operation, begun: Instant, results: &[Result<T>]) {
+        let Some(metrics) = &self.operations else { return };
+        let each = ((self.clock)() - begun) / u32::try_from(results.len().max(1)).unwrap_or(u32::MAX);
+        for result in results {
+            metrics.operation(operation, each, result.is_ok());
+        }
+    }
+}

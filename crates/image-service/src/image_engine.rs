@@ -1,0 +1,150 @@
+//! The calls of [`ImageEngine`] on the engine: thin, each one a look into the store, or handed to the part that does it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use cri_api::{Error, ImageSpec, ImageStatus, Kind, Result};
+use engine_api::{
+    CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ExportOptions, ImageEngine, ImageLayers,
+    ImageUsage, ImportOptions, ImportedImage, LayerLease, LayersOf, MountRequest, MountedImage, UnfinishedPulls,
+};
+use oci::Digest;
+
+use crate::engine::{Engine, Shared};
+use crate::error;
+use crate::resume;
+use crate::service::{to_image, verbose_info};
+
+#[async_trait]
+impl ImageEngine for Engine {
+    async fn inspect_image(&self, image: &ImageSpec) -> Result<ImageStatus> {
+        self.0.check_handler(image)?;
+        let Some(record) = self.0.find_whole(image.image.clone()).await? else { return Ok(ImageStatus::default()) };
+        Ok(ImageStatus { image: Some(to_image(&record)), info: verbose_info(&record)? })
+    }
+
+    async fn image_usage(&self, image: &ImageSpec) -> Result<Option<ImageUsage>> {
+        let (store, text) = (self.0.store.clone(), image.image.clone());
+        let usage = move || {
+            let failed = |e| error::from_store(store.root(), &e);
+            let Some(record) = store.resolve(&text).map_err(|e| error::from_resolve(store.root(), &e))? else {
+                return Ok(None);
+            };
+            let usage = store.usage(&record.id).map_err(failed)?;
+            Ok(usage.map(|(unique_bytes, shared_bytes)| ImageUsage { unique_bytes, shared_bytes }))
+        };
+        self.0.background.run(usage).await
+    }
+
+    async fn image_layers(&self) -> Result<ImageLayers> {
+        let store = self.0.store.clone();
+        let layers = move || store.layers_of_images().map_err(|e| error::from_store(store.root(), &e));
+        let found = self.0.background.run(layers).await?;
+        // The documents lie in the database, whose file keeps its size: nothing of an image goes but its layers.
+        let of = |(id, _, layers): (Digest, u64, Vec<u32>)| (id.to_string(), LayersOf { own_bytes: 0, layers });
+        Ok(ImageLayers { layers: found.layers, images: found.images.into_iter().map(of).collect() })
+    }
+
+    async fn remove_images(&self, images: &[ImageSpec]) -> Vec<Result<()>> {
+        let (shared, images) = (Arc::clone(&self.0), images.to_vec());
+        let count = images.len();
+        let remove = move || Ok(remove_all(&shared, &images));
+        // Only a task that was ended at shutdown has no answer: then nothing more was removed.
+        self.0.background.run(remove).await.unwrap_or_else(|error| vec![Err(error); count])
+    }
+
+    async fn pin_image(&self, image: &ImageSpec, pinned: bool) -> Result<()> {
+        let (store, text) = (self.0.store.clone(), image.image.clone());
+        let pin = move || {
+            let Some(record) = store.resolve(&text).map_err(|e| error::from_resolve(store.root(), &e))? else {
+                return Err(Error::new(Kind::NotFound, format!("image {text:?} is not present")));
+            };
+            store.set_pinned(&record.id, pinned).map_err(|e| error::from_store(store.root(), &e))
+        };
+        self.0.background.run(pin).await
+    }
+
+    async fn check_images(&self, request: &CheckRequest, progress: &CheckSink) -> Result<CheckReport> {
+        self.0.check_images(request, progress).await
+    }
+
+    async fn convert_images(&self, request: &ConvertRequest) -> Result<ConvertReport> {
+        self.0.convert_images(request).await
+    }
+
+    async fn unfinished_pulls(&self) -> Result<UnfinishedPulls> {
+        Ok(self.0.unfinished())
+    }
+
+    async fn drop_unfinished_pulls(&self, all: bool) -> Result<u64> {
+        let (store, now) = (self.0.store.clone(), (self.0.options.clock)());
+        let drop_it = move || {
+            store.note_clock(now);
+            Ok(store.drop_unfinished((!all).then_some(resume::kept_since(now))).freed_bytes)
+        };
+        self.0.background.run(drop_it).await
+    }
+
+    async fn mount_image(&self, request: &MountRequest) -> Result<MountedImage> {
+        self.0.check_handler(&request.image)?;
+        let (shared, request) = (Arc::clone(&self.0), request.clone());
+        let mount = move || {
+            let (store, text) = (&shared.store, &request.image.image);
+            let record = store
+                .resolve(text)
+                .map_err(|e| error::from_resolve(store.root(), &e))?
+                .filter(|record| store.image_is_whole(record))
+                .ok_or_else(|| Error::new(Kind::NotFound, format!("image {text:?} is not present")))?;
+            if let Some(why) = shared.objection_to_use(&record, text)? {
+                return Err(error::of_image(&why, format_args!("mount {text}")));
+            }
+            store
+                .mount_image(&record, &request.target, request.writable.as_deref())
+                .map_err(|error| error::from_mount(store.root(), &error))?;
+            Ok(MountedImage { id: record.id.to_string(), layers: record.layers.len() })
+        };
+        self.0.background.run(mount).await
+    }
+
+    async fn lease_layers(&self, text: &str) -> Result<LayerLease> {
+        self.0.lease_layers(text).await
+    }
+
+    async fn import_images(&self, path: &Path, options: ImportOptions) -> Result<Vec<ImportedImage>> {
+        self.import(path, options).await
+    }
+
+    async fn export_images(&self, images: &[String], path: &Path, options: ExportOptions) -> Result<()> {
+        self.export(images, path, options).await
+    }
+}
+
+/// Removes images, each with its own result.
+fn remove_all(shared: &Shared, images: &[ImageSpec]) -> Vec<Result<()>> {
+    let store = &shared.store;
+    let mut results: Vec<Result<()>> = Vec::with_capacity(images.len());
+    let (mut records, mut places) = (Vec::new(), Vec::new());
+    for image in images {
+        match store.resolve(&image.image) {
+            Ok(Some(record)) => {
+                places.push(results.len());
+                records.push(record);
+                results.push(Ok(()));
+            }
+            Ok(None) => results.push(Ok(())),
+            Err(error) => results.push(Err(error::from_resolve(store.root(), &error))),
+        }
+    }
+    let ids: Vec<Digest> = records.iter().map(|record| record.id.clone()).collect();
+    for ((place, record), removed) in places.into_iter().zip(&records).zip(store.remove_images(&ids)) {
+        match removed {
+            Ok(removed) => {
+                tracing::debug!(image = %record.id, bytes = removed.freed_bytes, "removed");
+                shared.known.forget(record);
+            }
+            Err(error) => results[place] = Err(error::from_store(store.root(), &error)),
+        }
+    }
+    results
+}

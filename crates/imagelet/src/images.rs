@@ -1,0 +1,264 @@
+//! [`Images`]: the images that a command means: in a store of this process, in that of an agent which holds the root, or behind
+//! a foreign runtime. Decides which, once; everybody else sees the traits of the waist. Does nothing with images.
+//! Called by [`App`].
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cri_api::{ImageService, ImageSpec, ImageStatus, Kind};
+use cri_grpc::Endpoint;
+use cri_grpc::client::connect_image_service;
+use engine_api::{ImageEngine, ImageUsage, UnfinishedPulls};
+use image_service::{Engine, EngineOptions, OpenError};
+use store::OpenError as StoreOpenError;
+
+use crate::app::{App, USER_AGENT, encoded, parse_endpoint};
+use crate::config::{Durability, LayerFormat, Sharing};
+use crate::exit::{Code, Failure, Outcome, chain, code_of};
+
+/// A `Retry-After` that is waited out within a pull although somebody would come again.
+const BRIEF: Duration = Duration::from_secs(2);
+
+/// Images, and how they are reached.
+pub(crate) struct Images {
+    service: Arc<dyn ImageService>,
+    /// What CRI has no call for; `None` where a foreign runtime keeps the images.
+    engine: Option<Arc<dyn ImageEngine>>,
+    keeper: Keeper,
+}
+
+/// The process that keeps the images.
+enum Keeper {
+    /// This one.
+    ThisProcess(Engine),
+    /// The agent that holds the root.
+    Agent(Endpoint),
+    /// A runtime, or an agent that was named as one.
+    Runtime(Endpoint),
+}
+
+impl std::fmt::Debug for Images {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Images").field("endpoint", &self.endpoint()).finish_non_exhaustive()
+    }
+}
+
+impl Images {
+    /// Opens what the configuration names. With `socket` the embedded root is for this process alone, which will serve its
+    /// images there.
+    pub(crate) async fn open(app: &App, socket: Option<PathBuf>) -> Outcome<Self> {
+        if let Some(endpoint) = &app.config.image_service_endpoint {
+            let endpoint = parse_endpoint(endpoint)?;
+            warn(&endpoint);
+            if let Some(policy) = &app.config.signature_policy {
+                let policy = policy.display();
+                tracing::warn!(
+                    "signaturePolicy {policy} is not looked at: {endpoint} pulls, and decides by its own policy"
+                );
+            }
+            let service = connect(app, &endpoint).await?;
+            return Ok(Self { service, engine: None, keeper: Keeper::Runtime(endpoint) });
+        }
+        let serves = socket.is_some();
+        match Engine::open(engine_options(app, socket)).await {
+            Ok(engine) => Ok(Self {
+                service: Arc::new(engine.clone()),
+                engine: Some(Arc::new(engine.clone())),
+                keeper: Keeper::ThisProcess(engine),
+            }),
+            Err(OpenError::Store(StoreOpenError::Held { root, pid, socket: Some(socket) })) if !serves => {
+                let pid = pid.map_or_else(|| "unknown".to_owned(), |pid| pid.to_string());
+                let (root, shown) = (root.display(), socket.display());
+                tracing::info!("{root} is held by process {pid}; going on through its socket {shown}");
+                let endpoint = parse_endpoint(&format!("unix://{}", encoded(&socket)))?;
+                warn(&endpoint);
+                let service = connect(app, &endpoint).await?;
+                let engine = Some(Arc::new(app.engine_of_agent()) as Arc<dyn ImageEngine>);
+                Ok(Self { service, engine, keeper: Keeper::Agent(endpoint) })
+            }
+            Err(error) => Err(open_failure(&error)),
+        }
+    }
+
+    /// The CRI half.
+    pub(crate) fn service(&self) -> Arc<dyn ImageService> {
+        Arc::clone(&self.service)
+    }
+
+    /// What CRI has no call for; `None` where a foreign runtime keeps the images.
+    pub(crate) fn engine(&self) -> Option<Arc<dyn ImageEngine>> {
+        self.engine.clone()
+    }
+
+    /// The same, of a store of this process: what its admin endpoint does for others.
+    pub(crate) fn own_engine(&self) -> Option<Arc<dyn ImageEngine>> {
+        self.engine.clone().filter(|_| matches!(self.keeper, Keeper::ThisProcess(_)))
+    }
+
+    /// The endpoint of another process that keeps the images.
+    pub(crate) fn endpoint(&self) -> Option<&Endpoint> {
+        match &self.keeper {
+            Keeper::ThisProcess(_) => None,
+            Keeper::Agent(endpoint) | Keeper::Runtime(endpoint) => Some(endpoint),
+        }
+    }
+
+    /// The same as text; empty for a store of this process.
+    pub(crate) fn endpoint_text(&self) -> String {
+        self.endpoint().map(ToString::to_string).unwrap_or_default()
+    }
+
+    /// Returns true if an agent holds the root: it collects, and marks what is pinned.
+    pub(crate) fn agent_has_them(&self) -> bool {
+        matches!(self.keeper, Keeper::Agent(_))
+    }
+
+    /// Returns true if layers become directory trees in this process; `None` where another one unpacks.
+    pub(crate) fn unpacks_directories(&self) -> Option<bool> {
+        match &self.keeper {
+            Keeper::ThisProcess(engine) => Some(engine.store().new_layers().format == store::LayerFormat::Dir),
+            Keeper::Agent(_) | Keeper::Runtime(_) => None,
+        }
+    }
+
+    /// The verbose status of an image, also of one that must not be used, where that can be told.
+    pub(crate) async fn inspect(&self, image: &ImageSpec) -> cri_api::Result<ImageStatus> {
+        match &self.engine {
+            Some(engine) => match told(engine.inspect_image(image).await)? {
+                Some(status) => Ok(status),
+                None => self.service.image_status(image, true).await,
+            },
+            None => self.service.image_status(image, true).await,
+        }
+    }
+
+    /// What an image takes on disk, where that can be told.
+    pub(crate) async fn usage(&self, image: &ImageSpec) -> cri_api::Result<Option<ImageUsage>> {
+        match &self.engine {
+            Some(engine) => Ok(told(engine.image_usage(image).await)?.flatten()),
+            None => Ok(None),
+        }
+    }
+
+    /// What interrupted pulls left, where that can be told.
+    pub(crate) async fn unfinished(&self) -> cri_api::Result<Option<UnfinishedPulls>> {
+        match &self.engine {
+            Some(engine) => told(engine.unfinished_pulls().await),
+            None => Ok(None),
+        }
+    }
+
+    /// Ends what goes on in the background of a store of this process.
+    pub(crate) async fn close(&self) {
+        if let Keeper::ThisProcess(engine) = &self.keeper {
+            engine.shutdown().await;
+        }
+    }
+}
+
+/// An answer without which a command can do: `None` where the agent's admin socket is elsewhere, or the agent is an older one.
+fn told<T>(answer: cri_api::Result<T>) -> cri_api::Result<Option<T>> {
+    match answer {
+        Err(error) if matches!(error.kind(), Kind::Unavailable | Kind::Unimplemented) => {
+            tracing::debug!("not told: {}", error.message());
+            Ok(None)
+        }
+        answer => answer.map(Some),
+    }
+}
+
+fn warn(endpoint: &Endpoint) {
+    if let Some(warning) = endpoint.warning() {
+        tracing::warn!("{warning}");
+    }
+}
+
+async fn connect(app: &App, endpoint: &Endpoint) -> Outcome<Arc<dyn ImageService>> {
+    match connect_image_service(endpoint, app.client_options()).await {
+        Ok(service) => Ok(Arc::new(service)),
+        Err(error) => Err(Failure::new(code_of(error.kind()), chain(&error))),
+    }
+}
+
+/// The options of the embedded engine, by the configuration.
+fn engine_options(app: &App, agent_socket: Option<PathBuf>) -> EngineOptions {
+    let config = &app.config;
+    let mut options = EngineOptions {
+        root: config.root.clone(),
+        hosts_roots: config.registry_config_paths.clone(),
+        allowed_targets: config.allowed_registry_targets.clone(),
+        bandwidth: Some(config.pulls.bandwidth).filter(|rate| *rate > 0),
+        platform: config.platform.clone(),
+        max_parallel_layers: config.max_parallel_layers,
+        memory: usize::try_from(config.pull_memory).unwrap_or(usize::MAX),
+        check_disk_space: config.check_disk_space,
+        keep_blobs: config.keep_blobs,
+        shared_content: config.shared_content,
+        resume: config.resume,
+        signature_policy: config.signature_policy.clone(),
+        user_agent: USER_AGENT.to_owned(),
+        ..EngineOptions::default()
+    };
+    if !config.parallel_ranges {
+        options.ranges = registry::RangePolicy::off();
+    }
+    if app.backs_off {
+        options.retry.max_retry_after = BRIEF;
+    }
+    options.store.agent_socket = agent_socket;
+    options.store.durability = match config.durability {
+        Durability::Full => store::Durability::Full,
+        Durability::Relaxed => store::Durability::Relaxed,
+    };
+    options.store.sharing = match config.share_files {
+        Sharing::Off => store::Sharing::Off,
+        Sharing::Reflink => store::Sharing::Reflink,
+        Sharing::Hardlink => store::Sharing::Hardlink,
+    };
+    options.store.layer_format = match config.layer_format {
+        LayerFormat::Auto => store::LayerFormat::Auto,
+        LayerFormat::Erofs => store::LayerFormat::Erofs,
+        LayerFormat::Dir => store::LayerFormat::Dir,
+    };
+    let (limits, wanted) = (&mut options.store.limits, &config.limits);
+    limits.layer_bytes = wanted.layer_bytes;
+    limits.entries = wanted.layer_entries as u64;
+    limits.path_depth = wanted.path_depth;
+    limits.path_bytes = usize::try_from(wanted.path_bytes).unwrap_or(usize::MAX);
+    // Checked to be at most 1 GiB.
+    limits.pax_header_bytes = usize::try_from(wanted.header_bytes).unwrap_or(usize::MAX);
+    limits.pax_record_bytes = limits.pax_record_bytes.min(limits.pax_header_bytes);
+    limits.long_name_bytes = limits.long_name_bytes.min(limits.pax_header_bytes);
+    options.limits = image_service::Limits {
+        image_bytes: wanted.image_bytes,
+        image_layers: wanted.image_layers,
+        inflate_ratio: wanted.inflate_ratio as u64,
+        inflate_free: options.limits.inflate_free,
+        entries_free: options.limits.entries_free,
+        manifest_bytes: wanted.manifest_bytes,
+        config_bytes: wanted.config_bytes,
+    };
+    let proxies = &app.environment.proxies;
+    options.proxy.http.clone_from(&proxies.http);
+    options.proxy.https.clone_from(&proxies.https);
+    options.proxy.no_proxy.clone_from(&proxies.no_proxy);
+    options
+}
+
+/// A root that cannot be opened. The permission to do so is told apart from everything else.
+fn open_failure(error: &OpenError) -> Failure {
+    let code = match error {
+        OpenError::Store(StoreOpenError::NotOwned { .. }) => Code::NotPermitted,
+        OpenError::Store(StoreOpenError::Io { source, .. })
+            if source.kind() == std::io::ErrorKind::PermissionDenied =>
+        {
+            Code::NotPermitted
+        }
+        OpenError::Option { .. }
+        | OpenError::SignaturePolicy(_)
+        | OpenError::Store(StoreOpenError::NoSharing { .. }) => Code::Config,
+        _ => Code::Failed,
+    };
+    Failure::new(code, chain(error))
+}
