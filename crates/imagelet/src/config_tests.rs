@@ -176,11 +176,10 @@ fn every_field_is_taken() {
          secretsDirectory: /s\nserviceAccountTokenDirectory: /t\n\
          imageGCHighThresholdPercent: 70\nimageGCLowThresholdPercent: 60\nimageMinimumGCAge: 3m\nimageMaximumGCAge: 24h\n\
          imageGC: {{enabled: true, order: leastRecentlyUsed, minimumCopies: 2, keep: [a.example/*, 'b.example/x;weight=2'],\n  \
-         protectPrePulled: 2h, sandboxImage: pause, onFullDisk: false, detectPeriod: 1m, listPeriod: 2s, period: 3m,\n  \
-         pressurePeriod: 4s}}\n\
+         protectPrePulled: 2h, sandboxImage: pause, onFullDisk: false}}\n\
          nodeStatusMaxImages: -1\nevictionHard: {{imagefs.available: 1Gi, memory.available: 100Mi}}\n\
          mergeDefaultEvictionSettings: true\nevictionPressureTransitionPeriod: 1m\n\
-         containerGC: {{minimumAge: 1m, maximumPerContainer: 3, maximum: 100, period: 5m}}\npodLogsDir: /logs\nmaxParallelLayers: 7\npullMemory: 16Mi\ncheckDiskSpace: false\n\
+         containerGC: {{minimumAge: 1m, maximumPerContainer: 3, maximum: 100}}\npodLogsDir: /logs\nmaxParallelLayers: 7\npullMemory: 16Mi\ncheckDiskSpace: false\n\
          parallelRanges: off\n\
          platform: linux/arm64\nsignaturePolicy: /policy.json\ndurability: relaxed\nkeepBlobs: true\nsharedContent: open\nresumeTransfers: always\nlayerFormat: dir\nshareFiles: hardlink\n\
          limits: {{layerBytes: 1Gi, layerEntries: 10, pathDepth: 5, pathBytes: 1Ki, headerBytes: 4096, imageBytes: 2Gi, imageLayers: 11, inflateRatio: 9, manifestBytes: 1Mi,\n  configBytes: 2Mi}}\nlogging:\n  format: json\n  level: debug\n"

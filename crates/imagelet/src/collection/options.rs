@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use image_manager::gc::{DiskProbe, GcMetrics, GcOptions, GcPolicy, Intervals, Order, PressureOptions, Volumes};
+use image_manager::gc::{DiskProbe, GcMetrics, GcOptions, GcPolicy, Order, PressureOptions, Volumes};
 use image_manager::{ObjectRef, PullRecords};
 use jiff::SignedDuration;
 use kuberuntime::container_gc::{ContainerGcOptions, ContainerGcPolicy, LogDirectories, NoPodSource, PodStates};
@@ -40,7 +40,6 @@ pub(super) fn of_containers(config: &Config, pods: Option<Arc<dyn PodStates>>) -
         policy: ContainerGcPolicy::new(gc.min_age, gc.per_container, gc.maximum).unwrap_or_default(),
         pods: pods.unwrap_or_else(|| Arc::new(NoPodSource)),
         logs: Some(LogDirectories { pods: config.pod_logs.clone(), links: container_links(&config.pod_logs) }),
-        interval: gc.period,
         node: ObjectRef { name: facts::name(config), ..ObjectRef::default() },
         ..ContainerGcOptions::new(Arc::new(jiff::Timestamp::now))
     }
@@ -79,15 +78,14 @@ pub(super) fn of_images(
         settle: SETTLE,
         records,
         metrics,
-        intervals: Intervals { detect: gc.detect_period, cache: gc.list_period, collect: gc.period },
         node: ObjectRef { name: facts::name(config), ..ObjectRef::default() },
         volumes,
         pressure: PressureOptions {
             thresholds: eviction::thresholds(&config.eviction),
             transition: config.eviction.transition,
-            interval: gc.pressure_period,
             node_directory: Some(config.root.clone()),
             containers: None,
+            ..PressureOptions::default()
         },
         node_status_max_images: number(config.status_max_images),
         ..GcOptions::new(Arc::new(jiff::Timestamp::now), disk)

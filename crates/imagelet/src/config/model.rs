@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use image_manager::gc::{GcPolicy, Intervals};
+use image_manager::gc::GcPolicy;
 use jiff::SignedDuration;
 use oci::Secret;
 
@@ -153,10 +153,6 @@ pub(crate) struct Gc {
     /// Empty: the runtime pins it.
     pub(crate) sandbox_image: String,
     pub(crate) on_full_disk: bool,
-    pub(crate) detect_period: Duration,
-    pub(crate) list_period: Duration,
-    pub(crate) period: Duration,
-    pub(crate) pressure_period: Duration,
 }
 
 /// When the disk is under pressure.
@@ -175,7 +171,6 @@ pub(crate) struct ContainerGc {
     /// Below 0: any number. So is the next one.
     pub(crate) per_container: i64,
     pub(crate) maximum: i64,
-    pub(crate) period: Duration,
 }
 
 /// Pods that this node keeps.
@@ -266,7 +261,6 @@ impl Config {
         let engine = image_service::EngineOptions::default();
         let limits = &engine.store.limits;
         let policy = GcPolicy::default();
-        let periods = Intervals::default();
         // Ages of the library are minutes.
         let age = |age: Duration| SignedDuration::try_from(age).unwrap_or(SignedDuration::MAX);
         Self {
@@ -370,19 +364,10 @@ impl Config {
                 protect: Duration::from_secs(3600),
                 sandbox_image: String::new(),
                 on_full_disk: true,
-                detect_period: periods.detect,
-                list_period: periods.cache,
-                period: periods.collect,
-                pressure_period: Duration::from_secs(10),
             },
             status_max_images: 50,
             eviction: Eviction { hard: None, merge: false, transition: Duration::from_secs(300) },
-            container_gc: ContainerGc {
-                min_age: SignedDuration::ZERO,
-                per_container: 1,
-                maximum: -1,
-                period: Duration::from_secs(60),
-            },
+            container_gc: ContainerGc { min_age: SignedDuration::ZERO, per_container: 1, maximum: -1 },
             pod_logs: "/var/log/pods".into(),
             log_format: LogFormat::Text,
             log_level: LogLevel::Info,

@@ -13,8 +13,6 @@ use crate::config::value::{show_duration, show_signed};
 const YEAR: Duration = Duration::from_secs(366 * 24 * 3600);
 /// Longest time between two turns of a loop.
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// Shortest one.
-const SECOND: Duration = Duration::from_secs(1);
 
 const ORDERS: [(&str, GcOrder); 2] =
     [("leastHarm", GcOrder::LeastHarm), ("leastRecentlyUsed", GcOrder::LeastRecentlyUsed)];
@@ -156,54 +154,6 @@ pub(super) static ROWS: &[Setting] = &[
         show: |c| json!(c.gc.on_full_disk),
     },
     Setting {
-        field: "imageGC.detectPeriod",
-        flag: "image-gc-detect-period",
-        variable: "IMAGELET_IMAGE_GC_DETECT_PERIOD",
-        short: None,
-        value_name: "DURATION",
-        list: None,
-        group: Group::Collection,
-        help: "How often an agent looks which images are in use",
-        apply: |c, raw| raw.duration(SECOND..=DAY).map(|v| c.gc.detect_period = v),
-        show: |c| json!(show_duration(c.gc.detect_period)),
-    },
-    Setting {
-        field: "imageGC.listPeriod",
-        flag: "image-gc-list-period",
-        variable: "IMAGELET_IMAGE_GC_LIST_PERIOD",
-        short: None,
-        value_name: "DURATION",
-        list: None,
-        group: Group::Collection,
-        help: "How often an agent lists its images for the node's status",
-        apply: |c, raw| raw.duration(SECOND..=DAY).map(|v| c.gc.list_period = v),
-        show: |c| json!(show_duration(c.gc.list_period)),
-    },
-    Setting {
-        field: "imageGC.period",
-        flag: "image-gc-period",
-        variable: "IMAGELET_IMAGE_GC_PERIOD",
-        short: None,
-        value_name: "DURATION",
-        list: None,
-        group: Group::Collection,
-        help: "How often an agent measures the image file system and collects",
-        apply: |c, raw| raw.duration(SECOND..=DAY).map(|v| c.gc.period = v),
-        show: |c| json!(show_duration(c.gc.period)),
-    },
-    Setting {
-        field: "imageGC.pressurePeriod",
-        flag: "image-gc-pressure-period",
-        variable: "IMAGELET_IMAGE_GC_PRESSURE_PERIOD",
-        short: None,
-        value_name: "DURATION",
-        list: None,
-        group: Group::Collection,
-        help: "How often an agent looks for disk pressure",
-        apply: |c, raw| raw.duration(SECOND..=DAY).map(|v| c.gc.pressure_period = v),
-        show: |c| json!(show_duration(c.gc.pressure_period)),
-    },
-    Setting {
         field: "nodeStatusMaxImages",
         flag: "node-status-max-images",
         variable: "IMAGELET_NODE_STATUS_MAX_IMAGES",
@@ -305,17 +255,5 @@ pub(super) static ROWS: &[Setting] = &[
         help: "Where the logs of pods lie; that of a container goes with it",
         apply: |c, raw| raw.path().map(|v| c.pod_logs = v),
         show: |c| json!(c.pod_logs),
-    },
-    Setting {
-        field: "containerGC.period",
-        flag: "container-gc-period",
-        variable: "IMAGELET_CONTAINER_GC_PERIOD",
-        short: None,
-        value_name: "DURATION",
-        list: None,
-        group: Group::Collection,
-        help: "How often an agent that collects removes containers that have ended",
-        apply: |c, raw| raw.duration(SECOND..=DAY).map(|v| c.container_gc.period = v),
-        show: |c| json!(show_duration(c.container_gc.period)),
     },
 ];
