@@ -8,8 +8,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# One mode a line: a name, and what the pull is given. What the program does not know is skipped with a line; another decompressor
-# is another binary (--binary, built with --features isal).
+# One mode a line: a name, and what the pull is given. What the program does not know is skipped with a line.
 modes=(
   "default|"
   "one-layer|--max-parallel-layers=1"
@@ -21,7 +20,6 @@ modes=(
   "share-reflink|--share-files=reflink"
   "dir|--layer-format=dir"
   "erofs|--layer-format=erofs"
-  "no-helpers|--parallel-inflate=off"
   "one-core|"
 )
 

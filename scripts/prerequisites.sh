@@ -15,7 +15,6 @@ tests=(
 bench=(
   containerd docker-registry podman skopeo umoci mmdebstrap python3 python3-pip busybox-static gcc libc6-dev openssl zstd isal libdeflate-tools
   e2fsprogs mount procps time linux-perf
-  nasm autoconf automake libtool make # what ISA-L is built with
 )
 
 packages=("${demo[@]}")

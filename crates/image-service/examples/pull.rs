@@ -1,6 +1,6 @@
 //! The pull engine as a small program: pulls images into a store of its own, one after the other, and says how long each took.
 //! It is for those who use this crate, to see how little it takes, and for measuring the engine without the rest of the program.
-//! usage: `pull [--relaxed] [--together] [--parallel-inflate] ROOT IMAGE…`; registries on loopback are asked over plain HTTP.
+//! usage: `pull [--relaxed] [--together] ROOT IMAGE…`; registries on loopback are asked over plain HTTP.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line program")]
 
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use imagelet_image_service::{Durability, Engine, EngineOptions, LayerFormat, Sha
 
 #[tokio::main(worker_threads = 2)]
 async fn main() -> ExitCode {
-    let (mut relaxed, mut together, mut keep, mut helped) = (false, false, false, false);
+    let (mut relaxed, mut together, mut keep) = (false, false, false);
     let (mut share, mut names) = (Sharing::Off, Vec::new());
     let mut format = LayerFormat::Auto;
     for arg in std::env::args().skip(1) {
@@ -20,7 +20,6 @@ async fn main() -> ExitCode {
             "--relaxed" => relaxed = true,
             "--together" => together = true,
             "--keep-blobs" => keep = true,
-            "--parallel-inflate" => helped = true,
             "--hardlink" => share = Sharing::Hardlink,
             "--reflink" => share = Sharing::Reflink,
             "--erofs" => format = LayerFormat::Erofs,
@@ -30,14 +29,13 @@ async fn main() -> ExitCode {
     }
     if names.len() < 2 {
         eprintln!(
-            "usage: pull [--relaxed] [--together] [--keep-blobs] [--parallel-inflate] [--hardlink|--reflink] [--erofs|--dir] ROOT IMAGE…"
+            "usage: pull [--relaxed] [--together] [--keep-blobs] [--hardlink|--reflink] [--erofs|--dir] ROOT IMAGE…"
         );
         return ExitCode::from(2);
     }
     let images = names.split_off(1);
     let mut options = EngineOptions { root: names.remove(0).into(), ..EngineOptions::default() };
     options.keep_blobs = keep;
-    options.parallel_inflate = helped;
     options.store.sharing = share;
     options.store.layer_format = format;
     if relaxed {

@@ -15,7 +15,6 @@ use crate::background::Background;
 use crate::budget::Budget;
 use crate::certs_d;
 use crate::check::AfterUnclean;
-use crate::cores::Cores;
 use crate::error::{self, OpenError};
 use crate::flight::Flights;
 use crate::known::Known;
@@ -51,7 +50,6 @@ pub(crate) struct Shared {
     pub(crate) ready: ReadyLayers,
     /// The memory of layers in flight.
     pub(crate) budget: Budget,
-    pub(crate) cores: Cores,
     /// What layers in flight still need on the disk.
     pub(crate) room: Room,
     pub(crate) after_unclean: AfterUnclean,
@@ -119,7 +117,6 @@ impl Engine {
             coming: Coming::default(),
             ready: ReadyLayers::default(),
             budget,
-            cores: Cores::new(std::thread::available_parallelism().map_or(1, std::num::NonZero::get)),
             room: Room::new(options.keep_blobs),
             after_unclean: AfterUnclean::default(),
             token,

@@ -13,7 +13,6 @@ use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::cores::Busy;
 use crate::hashing::{Chore, Hashing, Tee};
 
 /// How many bytes of a layer wait to be unpacked at most.
@@ -51,8 +50,6 @@ pub(crate) struct Intake {
     seen: u64,
     hash: Arc<Hashing<Chunk>>,
     chores: Vec<Arc<dyn Chore>>,
-    /// The thread that reads.
-    busy: Option<Arc<Busy>>,
     ended: bool,
 }
 
@@ -73,7 +70,7 @@ pub(crate) fn intake(digest: Digest, size: u64, tee: Option<Tee>) -> (Feed, Inta
     let room = Arc::new(Semaphore::new(WINDOW as usize));
     let hash = Arc::new(Hashing::with(digest.algorithm(), tee));
     let chores = vec![Arc::clone(&hash) as Arc<dyn Chore>];
-    let intake = Intake { chunks: receiver, digest, size, seen: 0, hash, chores, busy: None, ended: false };
+    let intake = Intake { chunks: receiver, digest, size, seen: 0, hash, chores, ended: false };
     (Feed { chunks: sender, room }, intake)
 }
 
@@ -102,11 +99,6 @@ impl Intake {
     /// What a thread that waits can do for this blob.
     pub(crate) fn chore(&self) -> Arc<dyn Chore> {
         Arc::clone(&self.hash) as Arc<dyn Chore>
-    }
-
-    /// The thread that reads begins to work.
-    pub(crate) fn works(&mut self, busy: Arc<Busy>) {
-        self.busy = Some(busy);
     }
 
     /// Something else to do while there is nothing to read.
@@ -161,11 +153,7 @@ impl Intake {
             }
             // What waits to be hashed holds room in the window.
             if !self.chores.iter().any(|chore| chore.step()) {
-                let mut wait = || self.chunks.blocking_recv();
-                return match &self.busy {
-                    Some(busy) => busy.pause(wait),
-                    None => wait(),
-                };
+                return self.chunks.blocking_recv();
             }
         }
     }
@@ -174,10 +162,6 @@ impl Intake {
 impl Source for Intake {
     fn next(&mut self) -> io::Result<Option<Bytes>> {
         self.step().map_err(io::Error::other)
-    }
-
-    fn ready(&self) -> bool {
-        self.ended || !self.chunks.is_empty()
     }
 }
 

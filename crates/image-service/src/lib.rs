@@ -14,7 +14,6 @@ mod budget;
 mod certs_d;
 mod check;
 mod convert;
-mod cores;
 mod engine;
 mod error;
 mod flight;

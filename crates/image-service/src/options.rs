@@ -116,10 +116,6 @@ pub struct EngineOptions {
     pub keep_blobs: bool,
     /// What of a pull that is interrupted a later one goes on with.
     pub resume: Resume,
-    /// Whether a large gzip layer is inflated on more than one core while there are idle ones; it is so only in builds with
-    /// ISA-L, which goes on from any block. It takes more CPU
-    /// than one core does, hence off by default. The memory that it takes is of [`Self::memory`], and only what nobody waits for.
-    pub parallel_inflate: bool,
     /// The signature policy, in the form of `containers-policy.json(5)`: of which images signatures are demanded, and by which
     /// keys. Without one every image is accepted. It is read again when it has changed.
     pub signature_policy: Option<PathBuf>,
@@ -149,7 +145,6 @@ impl Default for EngineOptions {
             check_disk_space: true,
             keep_blobs: false,
             resume: Resume::Auto,
-            parallel_inflate: false,
             signature_policy: None,
             clock: Arc::new(wall_clock),
         }
@@ -190,7 +185,6 @@ impl fmt::Debug for EngineOptions {
             .field("check_disk_space", &self.check_disk_space)
             .field("keep_blobs", &self.keep_blobs)
             .field("resume", &self.resume)
-            .field("parallel_inflate", &self.parallel_inflate)
             .field("signature_policy", &self.signature_policy)
             .finish_non_exhaustive()
     }

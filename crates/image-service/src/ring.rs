@@ -11,7 +11,6 @@ use std::sync::Arc;
 use inflate::{Sink, Stopped};
 
 use crate::budget::{Budget, Share};
-use crate::cores::Busy;
 use crate::hashing::{Chore, Hashing};
 
 /// Size of one buffer.
@@ -65,7 +64,6 @@ pub(crate) struct RingWriter {
     /// Hashes what is sent, where that is wanted.
     hash: Option<Arc<TarHash>>,
     chores: Vec<Arc<dyn Chore>>,
-    busy: Arc<Busy>,
     /// Starts the other side; called once, when all buffers of the least are full.
     start: Option<Box<dyn FnOnce() + Send>>,
 }
@@ -78,7 +76,6 @@ pub(crate) struct RingReader {
     /// Bytes of the buffers before the present one.
     before: u64,
     chores: Vec<Arc<dyn Chore>>,
-    busy: Option<Busy>,
     progress: Progress,
 }
 
@@ -104,12 +101,7 @@ impl Progress {
 }
 
 /// A fresh ring. The share for [`LEAST`] buffers is the caller's to hold.
-pub(crate) fn ring(
-    budget: &Budget,
-    chores: &[Arc<dyn Chore>],
-    busy: Arc<Busy>,
-    progress: Progress,
-) -> (RingWriter, RingReader) {
+pub(crate) fn ring(budget: &Budget, chores: &[Arc<dyn Chore>], progress: Progress) -> (RingWriter, RingReader) {
     let ring = Arc::new(Ring {
         budget: budget.clone(),
         state: Mutex::default(),
@@ -117,16 +109,8 @@ pub(crate) fn ring(
         freed: Condvar::new(),
     });
     let chores = chores.to_vec();
-    let reader = RingReader {
-        ring: Arc::clone(&ring),
-        now: None,
-        at: 0,
-        before: 0,
-        chores: chores.clone(),
-        busy: None,
-        progress,
-    };
-    (RingWriter { ring, hash: None, chores, busy, start: None }, reader)
+    let reader = RingReader { ring: Arc::clone(&ring), now: None, at: 0, before: 0, chores: chores.clone(), progress };
+    (RingWriter { ring, hash: None, chores, start: None }, reader)
 }
 
 impl Ring {
@@ -240,7 +224,7 @@ impl Sink for RingWriter {
             let mut state = self.ring.lock();
             while state.free.is_empty() && !state.reader_gone {
                 state.writer_waits = true;
-                self.busy.pause(|| self.ring.freed.wait(&mut state));
+                self.ring.freed.wait(&mut state);
                 state.writer_waits = false;
             }
         }
@@ -275,11 +259,6 @@ impl Drop for RingWriter {
 }
 
 impl RingReader {
-    /// The thread that reads begins to work.
-    pub(crate) fn works(&mut self, busy: Busy) {
-        self.busy = Some(busy);
-    }
-
     /// What is at hand, or how it ended; `None` where neither is known yet.
     fn take(state: &mut State) -> Option<io::Result<Option<Filled>>> {
         if let Some(full) = state.full.pop_front() {
@@ -304,11 +283,7 @@ impl RingReader {
             let mut state = self.ring.lock();
             while state.full.is_empty() && state.end.is_none() && !state.writer_gone {
                 state.reader_waits = true;
-                let mut wait = || self.ring.filled.wait(&mut state);
-                match &self.busy {
-                    Some(busy) => busy.pause(wait),
-                    None => wait(),
-                }
+                self.ring.filled.wait(&mut state);
                 state.reader_waits = false;
             }
         }

@@ -1,11 +1,10 @@
 //! The ring between the thread that inflates and the one that unpacks.
 
 use super::*;
-use crate::cores::Cores;
 use oci::{Algorithm, Digest};
 
 fn new(budget: &Budget) -> (RingWriter, RingReader) {
-    ring(budget, &[], Arc::new(Cores::new(2).work()), Progress::every(1, |_| {}))
+    ring(budget, &[], Progress::every(1, |_| {}))
 }
 
 fn byte(at: usize) -> u8 {
@@ -36,7 +35,7 @@ fn bytes_come_in_order_and_once_and_are_hashed_by_who_waits() {
         let told = Arc::new(Mutex::new(0));
         let into = Arc::clone(&told);
         let progress = Progress::every(1 << 20, move |done| *into.lock() = done);
-        let (mut writer, mut reader) = ring(&budget, &chores, Arc::new(Cores::new(2).work()), progress);
+        let (mut writer, mut reader) = ring(&budget, &chores, progress);
         writer.hash_with(&hash);
         let total = BUFFER * MOST * 3 + 17;
         let thread = std::thread::spawn(move || {

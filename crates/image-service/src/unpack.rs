@@ -9,7 +9,7 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 
 use cri_api::{Error, Result};
-use inflate::{Compression, Held, Sink, Spare, Stopped, Work};
+use inflate::{Compression, MemoryShare, Sink, Stopped};
 use oci::{Algorithm, Digest};
 use store::{Lease, Store, UnpackedLayer};
 use tokio::sync::oneshot;
@@ -18,7 +18,6 @@ use tokio_util::sync::CancellationToken;
 use crate::background;
 use crate::background::Background;
 use crate::budget::Budget;
-use crate::cores::Cores;
 use crate::error::{self, cancelled};
 use crate::hashing::Chore;
 use crate::intake::{self, Intake, IntakeError};
@@ -80,14 +79,19 @@ impl From<inflate::Error> for InflateError {
 pub(crate) struct Hands {
     pub(crate) background: Background,
     pub(crate) budget: Budget,
-    pub(crate) cores: Cores,
     pub(crate) store: Store,
     pub(crate) lease: Arc<background::Held<Lease>>,
     pub(crate) limits: Limits,
-    /// Whether more than one core may inflate the layer.
-    pub(crate) parallel_inflate: bool,
     /// Ends the work soon.
     pub(crate) token: CancellationToken,
+}
+
+impl Hands {
+    /// Waits for the memory of a decoder's window.
+    fn reserve_window(&self, bytes: usize) -> std::result::Result<MemoryShare, Stopped> {
+        let wait = self.token.run_until_cancelled(self.budget.window(bytes));
+        self.background.block_on(wait).map(|share| Box::new(share) as MemoryShare).ok_or(Stopped)
+    }
 }
 
 /// A layer to make.
@@ -136,9 +140,7 @@ impl Task {
         let chores = [Arc::clone(&hash) as Arc<dyn Chore>, intake.chore()];
         intake.add_chore(Arc::clone(&chores[0]));
         let progress = Progress::every(PROGRESS_STEP, progress);
-        let busy = Arc::new(hands.cores.work());
-        intake.works(Arc::clone(&busy));
-        let (mut writer, reader) = ring(&hands.budget, &chores, busy, progress);
+        let (mut writer, reader) = ring(&hands.budget, &chores, progress);
         writer.hash_with(&hash);
         // The stream of a plain blob is the blob, whose digest is verified when the stream ends: it is not hashed again.
         let plain = (blob.algorithm() == algorithm).then_some(blob);
@@ -150,7 +152,7 @@ impl Task {
         let second = Arc::new(Mutex::new(Start::Not(Box::new(untar))));
         let (starting, background) = (Arc::clone(&second), hands.background.clone());
         writer.start_with(move || Start::start(&starting, &background));
-        let inflated = inflate(intake, writer, size, hands, (&hash, same), &found);
+        let inflated = inflate(intake, writer, size, &hands, (&hash, same), &found);
         let second = std::mem::replace(&mut *second.lock(), Start::Gone);
         let untarred = match (second, &inflated) {
             (Start::Running(thread), _) => Second::Running(thread),
@@ -192,13 +194,13 @@ fn inflate(
     mut intake: Intake,
     mut writer: RingWriter,
     size: u64,
-    hands: Hands,
+    hands: &Hands,
     hash: (&TarHash, bool),
     found: &Found,
 ) -> std::result::Result<(), InflateError> {
-    let (limit, parallel) = (hands.limits.inflated(size), hands.parallel_inflate);
-    let spare = Arc::new(ForDecoder(hands));
-    let options = inflate::Options { spare, parallel, compressed_size: size, ..inflate::Options::default() };
+    let limit = hands.limits.inflated(size);
+    let reserve = |bytes| hands.reserve_window(bytes);
+    let options = inflate::Options { reserve: &reserve, ..inflate::Options::default() };
     let mut bounded = Bounded { writer: &mut writer, left: limit, over: 0 };
     let pumped = pump(&mut intake, &mut bounded, &options, hash, found);
     let pumped = match bounded.over {
@@ -227,7 +229,7 @@ fn inflate(
 fn pump(
     intake: &mut Intake,
     writer: &mut Bounded<'_>,
-    options: &inflate::Options,
+    options: &inflate::Options<'_>,
     (hash, plain): (&TarHash, bool),
     found: &Found,
 ) -> std::result::Result<(), InflateError> {
@@ -263,32 +265,6 @@ impl Sink for Bounded<'_> {
     }
 }
 
-/// What the engine can spare for one layer's decoder.
-struct ForDecoder(Hands);
-
-impl Spare for ForDecoder {
-    fn helper(&self, work: Work) -> std::result::Result<(), Work> {
-        let Some(busy) = self.0.cores.try_work() else { return Err(work) };
-        let helper = self.0.background.start(move || {
-            let _busy = busy;
-            work();
-        });
-        // Who asked for it sees by the work itself how it went; the tracker knows of the thread.
-        drop(helper);
-        Ok(())
-    }
-
-    fn memory(&self, bytes: usize) -> Option<Held> {
-        self.0.budget.try_take(bytes).map(|share| Box::new(share) as Held)
-    }
-
-    fn needed(&self, bytes: usize) -> std::result::Result<Held, Stopped> {
-        let Hands { background, budget, token, .. } = &self.0;
-        let wait = token.run_until_cancelled(budget.window(bytes));
-        background.block_on(wait).map(|share| Box::new(share) as Held).ok_or(Stopped)
-    }
-}
-
 /// Second side: hash and unpack.
 struct Untar {
     hands: Hands,
@@ -303,9 +279,7 @@ struct Untar {
 
 impl Untar {
     fn run(self) -> Untarred {
-        let Self { hands: Hands { cores, store, lease, limits, token, .. }, size, mut reader, hash, plain, found } =
-            self;
-        reader.works(cores.work());
+        let Self { hands: Hands { store, lease, limits, token, .. }, size, mut reader, hash, plain, found } = self;
         let ingest = store.new_layer(&lease).map_err(|e| error::from_store(store.root(), &e))?;
         let ingest = ingest.of_blob(size, limits.entries(size));
         let unpacked = ingest.unpack(&mut reader, &|| token.is_cancelled());

@@ -384,7 +384,6 @@ impl App {
             keep_blobs: config.keep_blobs,
             shared_content: config.shared_content,
             resume: config.resume,
-            parallel_inflate: config.parallel_inflate,
             signature_policy: config.signature_policy.clone(),
             user_agent: USER_AGENT.to_owned(),
             ..EngineOptions::default()

@@ -181,7 +181,7 @@ fn every_field_is_taken() {
          nodeStatusMaxImages: -1\nevictionHard: {{imagefs.available: 1Gi, memory.available: 100Mi}}\n\
          mergeDefaultEvictionSettings: true\nevictionPressureTransitionPeriod: 1m\n\
          containerGC: {{minimumAge: 1m, maximumPerContainer: 3, maximum: 100, period: 5m}}\npodLogsDir: /logs\nmaxParallelLayers: 7\npullMemory: 16Mi\ncheckDiskSpace: false\n\
-         parallelRanges: off\nparallelInflate: auto\n\
+         parallelRanges: off\n\
          platform: linux/arm64\nsignaturePolicy: /policy.json\ndurability: relaxed\nkeepBlobs: true\nsharedContent: open\nresumeTransfers: always\nlayerFormat: dir\nshareFiles: hardlink\n\
          limits: {{layerBytes: 1Gi, layerEntries: 10, pathDepth: 5, pathBytes: 1Ki, headerBytes: 4096, imageBytes: 2Gi, imageLayers: 11, inflateRatio: 9, manifestBytes: 1Mi,\n  configBytes: 2Mi}}\nlogging:\n  format: json\n  level: debug\n"
     );
@@ -223,7 +223,7 @@ fn every_field_is_taken() {
         "from the file's place"
     );
     assert_eq!((config.max_parallel_layers, config.durability), (7, Durability::Relaxed));
-    assert!(!config.check_disk_space && !config.parallel_ranges && config.parallel_inflate);
+    assert!(!config.check_disk_space && !config.parallel_ranges);
     assert_eq!(config.pull_memory, 16 << 20);
     assert_eq!((config.keep_blobs, config.share_files), (true, Sharing::Hardlink));
     assert_eq!(config.layer_format, LayerFormat::Dir);
@@ -329,7 +329,13 @@ fn what_is_refused() {
 
 #[test]
 fn unknown_fields_are_named_with_the_known_ones() {
-    for (text, field) in [("maxParalelLayers: 3\n", "maxParalelLayers"), ("logging: {sink: x}\n", "logging.sink")] {
+    // The last one was a setting once.
+    let cases = [
+        ("maxParalelLayers: 3\n", "maxParalelLayers"),
+        ("logging: {sink: x}\n", "logging.sink"),
+        ("parallelInflate: off\n", "parallelInflate"),
+    ];
+    for (text, field) in cases {
         let error = load(&format!("{HEAD}{text}"), Vec::new()).expect_err(text).to_string();
         assert!(
             error.starts_with(&format!("configuration c.yaml:3: unknown field {field:?}; known: root, ")),

@@ -1,19 +1,15 @@
-//! What inflating costs: every backend on one core, and one stream on two, over something like a layer (a tar of text, code and
-//! noise). `INFLATE_BLOB=FILE` takes a layer's blob instead. Bytes are those of the tar stream.
-#![expect(
-    clippy::disallowed_methods,
-    reason = "a benchmark reads its own environment, and its helpers are its threads"
-)]
+//! Cost of decompression over something like a layer (a tar of text, code and noise). `INFLATE_BLOB=FILE` takes a layer's gzip
+//! blob instead. Bytes are those of the tar stream.
+#![expect(clippy::disallowed_methods, reason = "a benchmark reads its own environment")]
 
 use std::hint::black_box;
 use std::io::{self, Write as _};
-use std::sync::Arc;
 
 use bytes::Bytes;
 use criterion::{Criterion, Throughput};
-use imagelet_inflate::{BUFFER, GzipBackend, Held, Options, Sink, Source, Spare, Stopped, Work, run};
+use imagelet_inflate::{BUFFER, Options, Sink, Source, Stopped, run};
 
-/// A blob in chunks, as a connection gives them.
+/// A blob in chunks of the size that a connection gives.
 struct Chunks(Bytes);
 
 impl Source for Chunks {
@@ -25,7 +21,7 @@ impl Source for Chunks {
     }
 }
 
-/// Counts, and uses eight buffers again and again.
+/// Counts bytes, and recycles eight buffers.
 struct Count {
     free: Vec<Vec<u8>>,
     bytes: u64,
@@ -43,54 +39,14 @@ impl Sink for Count {
     }
 }
 
-/// So many helpers, each a thread that waits.
-struct Helpers(std::sync::mpsc::SyncSender<Work>, Arc<std::sync::atomic::AtomicUsize>);
-
-impl Helpers {
-    fn new(count: usize) -> Self {
-        let (sender, receiver) = std::sync::mpsc::sync_channel::<Work>(count);
-        let receiver = Arc::new(parking_lot::Mutex::new(receiver));
-        let idle = Arc::new(std::sync::atomic::AtomicUsize::new(count));
-        for _ in 0..count {
-            let (receiver, idle) = (Arc::clone(&receiver), Arc::clone(&idle));
-            std::thread::spawn(move || {
-                loop {
-                    let Ok(work) = receiver.lock().recv() else { return };
-                    work();
-                    idle.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-                }
-            });
-        }
-        Self(sender, idle)
-    }
-}
-
-impl Spare for Helpers {
-    fn helper(&self, work: Work) -> Result<(), Work> {
-        use std::sync::atomic::Ordering::SeqCst;
-        if self.1.fetch_update(SeqCst, SeqCst, |idle| idle.checked_sub(1)).is_err() {
-            return Err(work);
-        }
-        self.0.send(work).map_err(|error| error.0)
-    }
-
-    fn memory(&self, _: usize) -> Option<Held> {
-        Some(Box::new(()))
-    }
-
-    fn needed(&self, _: usize) -> Result<Held, Stopped> {
-        Ok(Box::new(()))
-    }
-}
-
-fn inflate(blob: &Bytes, options: &Options) -> u64 {
+fn inflate(blob: &Bytes) -> u64 {
     let free = (0..8).map(|_| vec![0; BUFFER]).collect();
     let mut sink = Count { free, bytes: 0 };
-    run(&mut Chunks(blob.clone()), &mut sink, options, &mut |_| ()).expect("inflates");
+    run(&mut Chunks(blob.clone()), &mut sink, &Options::default(), &mut |_| ()).expect("inflates");
     sink.bytes
 }
 
-/// Text, code (this program) and noise in turn.
+/// Makes text, code (this program) and noise in turn.
 fn like_a_layer() -> Vec<u8> {
     let code = std::env::current_exe().and_then(std::fs::read).expect("this program");
     let mut seed = 1_u64;
@@ -125,22 +81,11 @@ fn main() {
         }
     };
     let gzip = Bytes::from(gzip);
-    let whole = Options { compressed_size: gzip.len() as u64, ..Options::default() };
     let mut group = criterion.benchmark_group("inflate");
-    group.throughput(Throughput::Bytes(inflate(&gzip, &Options::default())));
-    for backend in GzipBackend::ALL {
-        let options = Options { gzip: *backend, parallel: false, ..whole.clone() };
-        group.bench_function(format!("gzip {backend:?}"), |b| b.iter(|| black_box(inflate(&gzip, &options))));
-        let alone = Options { gzip: *backend, parallel: true, parallel_from: 0, ..whole.clone() };
-        group.bench_function(format!("gzip {backend:?}, nobody helps"), |b| {
-            b.iter(|| black_box(inflate(&gzip, &alone)))
-        });
-        let options = Options { spare: Arc::new(Helpers::new(1)), ..alone };
-        group
-            .bench_function(format!("gzip {backend:?}, one helps"), |b| b.iter(|| black_box(inflate(&gzip, &options))));
-    }
+    group.throughput(Throughput::Bytes(inflate(&gzip)));
+    group.bench_function("gzip", |b| b.iter(|| black_box(inflate(&gzip))));
     if let Some(zstd) = zstd.map(Bytes::from) {
-        group.bench_function("zstd", |b| b.iter(|| black_box(inflate(&zstd, &Options::default()))));
+        group.bench_function("zstd", |b| b.iter(|| black_box(inflate(&zstd))));
     }
     group.finish();
     criterion.final_summary();

@@ -1,10 +1,10 @@
-//! Which compression a blob has, told by its first bytes. What exists and is not supported is refused by name. Called by
-//! [`crate::run`], and by imports, which have to say it in a manifest.
+//! The compression of a blob, by its first bytes. Known but unsupported compressions are refused by name. Called by
+//! [`crate::run`], and by imports, which must declare it in a manifest.
 
-/// How a blob is compressed.
+/// Compression of a blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
-    /// Not at all: a tar stream, or nothing.
+    /// Uncompressed: a tar stream, or an empty blob.
     Plain,
     /// Gzip, one member or many.
     Gzip,
@@ -12,15 +12,15 @@ pub enum Compression {
     Zstd,
 }
 
-/// A compression that exists and is not supported.
+/// A known compression that is not supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("compressed with {0}, which image layers may not be: gzip, zstd and plain tar are supported")]
 pub struct Unsupported(&'static str);
 
-/// How many bytes [`detect`] wants to see.
+/// Number of bytes that [`detect`] needs.
 pub const MAGIC: usize = 6;
 
-/// Tells the compression by the first bytes (fewer than [`MAGIC`] only where the blob is shorter).
+/// Detects the compression by a blob's first bytes, which are fewer than [`MAGIC`] only where the blob is shorter.
 pub fn detect(head: &[u8]) -> Result<Compression, Unsupported> {
     match head {
         [0x1f, 0x8b, 0x08, ..] => Ok(Compression::Gzip),
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn told_by_magic() {
+    fn detected_by_magic() {
         let cases: [(&[u8], Result<Compression, Unsupported>); 8] = [
             (b"", Ok(Compression::Plain)),
             (b"./\0\0\0\0", Ok(Compression::Plain)),

@@ -1,27 +1,25 @@
-//! The compressed bytes as the decoders want them: what is at hand without a copy, and a few bytes together where a header
-//! needs them, wherever the chunks end. Called by [`crate::run`] and the decoders.
-
-use std::collections::VecDeque;
+//! The compressed bytes for the decoders: chunks without a copy, and a few bytes in one piece where a header needs them,
+//! wherever the chunks end. Called by [`crate::run`] and the decoders.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
-use crate::{Error, Source};
+use crate::stream::{Error, Source};
 
-/// A source, and what it gave and nobody has used yet.
+/// A source, and the bytes it gave that are not consumed yet.
 pub(crate) struct Input<'a> {
     source: &'a mut dyn Source,
-    /// Used first; then `later`.
+    /// Consumed first, before `later`.
     now: Bytes,
-    later: VecDeque<Bytes>,
+    later: Option<Bytes>,
     ended: bool,
 }
 
 impl<'a> Input<'a> {
     pub(crate) fn new(source: &'a mut dyn Source) -> Self {
-        Self { source, now: Bytes::new(), later: VecDeque::new(), ended: false }
+        Self { source, now: Bytes::new(), later: None, ended: false }
     }
 
-    /// The bytes at hand; none only at the end.
+    /// Returns the bytes at hand; empty only at the end.
     pub(crate) fn fill(&mut self) -> Result<&[u8], Error> {
         while self.now.is_empty() {
             let Some(chunk) = self.chunk()? else { break };
@@ -30,12 +28,7 @@ impl<'a> Input<'a> {
         Ok(&self.now)
     }
 
-    /// Whether there are bytes, or the end, without waiting.
-    pub(crate) fn ready(&self) -> bool {
-        !self.now.is_empty() || !self.later.is_empty() || self.ended || self.source.ready()
-    }
-
-    /// At least `want` bytes, or what is left where that is less.
+    /// Returns at least `want` bytes, or all that is left where that is less.
     pub(crate) fn at_least(&mut self, want: usize) -> Result<&[u8], Error> {
         self.fill()?;
         while self.now.len() < want {
@@ -45,27 +38,19 @@ impl<'a> Input<'a> {
             joined.extend_from_slice(&more.split_to(more.len().min(want - self.now.len())));
             self.now = joined.freeze();
             if !more.is_empty() {
-                self.later.push_front(more);
+                self.later = Some(more);
             }
         }
         Ok(&self.now)
     }
 
-    /// Says that the first `amount` bytes at hand were used.
+    /// Removes the first `amount` bytes at hand.
     pub(crate) fn consume(&mut self, amount: usize) {
         self.now.advance(amount);
     }
 
-    /// Puts these before the bytes at hand.
-    pub(crate) fn give_back(&mut self, parts: impl DoubleEndedIterator<Item = Bytes>) {
-        self.later.push_front(std::mem::take(&mut self.now));
-        for part in parts.rev() {
-            self.later.push_front(part);
-        }
-    }
-
     fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
-        if let Some(chunk) = self.later.pop_front() {
+        if let Some(chunk) = self.later.take() {
             return Ok(Some(chunk));
         }
         if self.ended {

@@ -1,5 +1,6 @@
-//! The whole surface on what real and hostile streams are made of: chunks of every size, members and frames, damage.
+//! The public surface on real and hostile streams: chunks of every size, members and frames, damage.
 
+use std::cell::RefCell;
 use std::io::{self, Write as _};
 
 use bytes::Bytes;
@@ -27,7 +28,7 @@ impl Source for Chunks {
     }
 }
 
-/// Everything, in buffers of one size.
+/// Collects everything, in buffers of one size.
 #[derive(Default)]
 pub(crate) struct Gathered {
     pub(crate) bytes: Vec<u8>,
@@ -51,29 +52,26 @@ pub(crate) fn gzip(data: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-pub(crate) fn run_in(blob: &[u8], chunk: usize, buffer: usize, options: &Options) -> Result<Vec<u8>, Error> {
+pub(crate) fn run_in(blob: &[u8], chunk: usize, buffer: usize, options: &Options<'_>) -> Result<Vec<u8>, Error> {
     let mut source = Chunks::new(blob, chunk);
     let mut sink = Gathered { buffer, ..Gathered::default() };
     run(&mut source, &mut sink, options, &mut |_| ()).map(|()| sink.bytes)
 }
 
-/// With every backend, and chunks and buffers of several sizes: all the same.
+/// With chunks and buffers of several sizes: all the same.
 fn inflate(blob: &[u8]) -> Result<Vec<u8>, Error> {
     let mut last = None;
-    for gzip in GzipBackend::ALL {
-        let options = Options { gzip: *gzip, ..Options::default() };
-        for (chunk, buffer) in [(1, 1000), (7, 70_000), (4096, BUFFER), (blob.len().max(1), 1)] {
-            let now = run_in(blob, chunk, buffer, &options);
-            if let Some(before) = &last {
-                match (before, &now) {
-                    (Ok(a), Ok(b)) => assert!(a == b, "{gzip:?}, chunks of {chunk}"),
-                    // Who meets damage sooner has another word for it.
-                    (Err(Error::Corrupt(..)), Err(Error::Corrupt(..))) => {}
-                    (a, b) => panic!("{gzip:?}, chunks of {chunk}: {:?} and {:?}", a.as_ref().err(), b.as_ref().err()),
-                }
+    for (chunk, buffer) in [(1, 1000), (7, 70_000), (4096, BUFFER), (blob.len().max(1), 1)] {
+        let now = run_in(blob, chunk, buffer, &Options::default());
+        if let Some(before) = &last {
+            match (before, &now) {
+                (Ok(a), Ok(b)) => assert!(a == b, "chunks of {chunk}"),
+                // Damage that is met sooner has another text.
+                (Err(Error::Corrupt(..)), Err(Error::Corrupt(..))) => {}
+                (a, b) => panic!("chunks of {chunk}: {:?} and {:?}", a.as_ref().err(), b.as_ref().err()),
             }
-            last = Some(now);
         }
+        last = Some(now);
     }
     last.expect("one at least")
 }
@@ -148,27 +146,8 @@ fn cut_off_and_corrupt_streams_fail() {
     }
 }
 
-/// Grants what it is asked for, and remembers.
-#[derive(Default)]
-struct Counting(parking_lot::Mutex<Vec<usize>>);
-
-impl Spare for Counting {
-    fn helper(&self, work: Work) -> Result<(), Work> {
-        Err(work)
-    }
-
-    fn memory(&self, _: usize) -> Option<Held> {
-        None
-    }
-
-    fn needed(&self, bytes: usize) -> Result<Held, Stopped> {
-        self.0.lock().push(bytes);
-        Ok(Box::new(()))
-    }
-}
-
 #[test]
-fn great_windows_are_asked_for_and_greater_ones_refused() {
+fn large_windows_are_reserved_and_larger_ones_refused() {
     let data = vec![1; 40 << 20];
     let long = |log: u32| {
         let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
@@ -177,9 +156,13 @@ fn great_windows_are_asked_for_and_greater_ones_refused() {
         encoder.write_all(&data).unwrap();
         encoder.finish().unwrap()
     };
-    let spare = Arc::new(Counting::default());
-    let options = Options { spare: Arc::clone(&spare) as Arc<dyn Spare>, window_log_max: 25, ..Options::default() };
-    let asked = || std::mem::take(&mut *spare.0.lock());
+    let reserved = RefCell::new(Vec::new());
+    let reserve = |bytes| {
+        reserved.borrow_mut().push(bytes);
+        Ok(Box::new(()) as MemoryShare)
+    };
+    let options = Options { reserve: &reserve, window_log_max: 25 };
+    let asked = || reserved.take();
     let blob = [long(23), long(24), long(25), long(24)].concat();
     assert_eq!(run_in(&blob, 1 << 16, BUFFER, &options).unwrap().len(), 4 * data.len());
     assert_eq!(asked(), [1 << 24, 1 << 25]);

@@ -1,6 +1,7 @@
 //! Zstandard (RFC 8878): frames one after the other, skippable ones among them, each with a window that its header names.
-//! A window beyond what is free of charge is asked for before the decoder makes it, and one beyond the limit is refused. A frame
-//! has as many bytes as its header says: the library sees to that or not, as the input comes. Nothing but frames may follow.
+//! Memory for a window above [`WINDOW_FREE`] is reserved before the decoder allocates it, and a window above the limit is refused. A
+//! frame must have as many bytes as its header declares: the library checks that for some inputs only. Nothing but frames may
+//! follow.
 //! Called by [`crate::run`].
 
 use std::io;
@@ -9,10 +10,7 @@ use zstd::stream::raw::{DParameter, Decoder, Operation as _};
 
 use crate::input::Input;
 use crate::output::Output;
-use crate::{Error, Held, Options};
-
-/// Windows up to this come with the job and are not asked for.
-pub const WINDOW_FREE: usize = 8 * 1024 * 1024;
+use crate::stream::{Error, MemoryShare, Options, WINDOW_FREE};
 
 const NAME: &str = "the zstd stream";
 /// Magic, descriptor, window, dictionary, content size.
@@ -26,10 +24,10 @@ fn cut_off() -> Error {
     wrong(io::Error::new(io::ErrorKind::UnexpectedEof, "it ends too early"))
 }
 
-/// Inflates all frames.
-pub(crate) fn inflate(input: &mut Input<'_>, output: &mut Output<'_>, options: &Options) -> Result<(), Error> {
-    // Outlives the decoder, which keeps the window that it has made.
-    let mut held: Option<(usize, Held)> = None;
+/// Decompresses all frames.
+pub(crate) fn inflate(input: &mut Input<'_>, output: &mut Output<'_>, options: &Options<'_>) -> Result<(), Error> {
+    // Declared before the decoder so that it outlives it: the decoder keeps the window that it has made.
+    let mut reserved: Option<(usize, MemoryShare)> = None;
     let mut decoder = decoder(options)?;
     loop {
         let head = input.at_least(HEADER_MAX)?;
@@ -40,11 +38,11 @@ pub(crate) fn inflate(input: &mut Input<'_>, output: &mut Output<'_>, options: &
         let limit = 1_u64.checked_shl(options.window_log_max).unwrap_or(u64::MAX);
         if window > WINDOW_FREE as u64 && window <= limit {
             let window = usize::try_from(window).unwrap_or(usize::MAX);
-            if held.as_ref().is_none_or(|(bytes, _)| *bytes < window) {
-                // A smaller window is freed first: who waits must not have what others wait for.
+            if reserved.as_ref().is_none_or(|(bytes, _)| *bytes < window) {
+                // A smaller window is freed first: a job that waits for memory must not hold what others wait for.
                 decoder = self::decoder(options)?;
-                drop(held.take());
-                held = Some((window, options.spare.needed(window)?));
+                drop(reserved.take());
+                reserved = Some((window, (options.reserve)(window)?));
             }
         }
         let written = frame(input, output, &mut decoder)?;
@@ -55,16 +53,18 @@ pub(crate) fn inflate(input: &mut Input<'_>, output: &mut Output<'_>, options: &
     }
 }
 
-fn decoder(options: &Options) -> Result<Decoder<'static>, Error> {
+fn decoder(options: &Options<'_>) -> Result<Decoder<'static>, Error> {
     let mut decoder = Decoder::new().map_err(wrong)?;
     decoder.set_parameter(DParameter::WindowLogMax(options.window_log_max)).map_err(wrong)?;
     Ok(decoder)
 }
 
-/// Inflates one frame, and says how many bytes came out. Given all of a frame at once, the library goes another way, on which it
-/// takes and refuses other empty blocks; so it is never given all, and what is taken does not hang on how the bytes come.
+/// Decompresses one frame; returns how many bytes came out. Given a whole frame at once, the library takes another path, which
+/// accepts and refuses other empty blocks. So it is never given a whole frame: what is accepted must not depend on how the
+/// bytes are cut into chunks.
 fn frame(input: &mut Input<'_>, output: &mut Output<'_>, decoder: &mut Decoder<'_>) -> Result<u64, Error> {
     let mut written = 0;
+    // One byte first, so that the library never gets a whole frame.
     let mut most = 1;
     loop {
         let data = input.fill()?;
@@ -85,15 +85,15 @@ fn frame(input: &mut Input<'_>, output: &mut Output<'_>, decoder: &mut Decoder<'
     }
 }
 
-/// What a frame's header says (RFC 8878, 3.1.1.1).
+/// The header of a frame (RFC 8878, 3.1.1.1).
 #[derive(Debug, Default, PartialEq)]
 struct Header {
     window: u64,
-    /// How many bytes come out, where it says so.
+    /// Length of the content in bytes, where the header declares one.
     content: Option<u64>,
 }
 
-/// None for a skippable frame, and for what is no header.
+/// Parses a header; `None` for a skippable frame and for anything else.
 fn header(head: &[u8]) -> Option<Header> {
     let [0x28, 0xb5, 0x2f, 0xfd, descriptor, rest @ ..] = head else { return None };
     let single_segment = descriptor & 0x20 != 0;
@@ -107,7 +107,7 @@ fn header(head: &[u8]) -> Option<Header> {
         _ => Some(u64::from_le_bytes(*field.first_chunk()?)),
     };
     let window = match content {
-        // The window is the content.
+        // The window spans the whole content.
         Some(content) if single_segment => content,
         _ => {
             let window = rest.first()?;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use oci::{Digest, ReferenceError};
 
-use crate::db::DbError;
+use crate::records::db::DbError;
 
 /// Why a store could not be opened.
 #[derive(Debug, thiserror::Error)]

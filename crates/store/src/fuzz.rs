@@ -6,9 +6,10 @@ use std::fs::File;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileExt as _;
 
-use crate::shape::Shape;
+use crate::content::spool;
+use crate::ingest::whole;
+use crate::layers::shape::Shape;
 use crate::tar::{Entry, Kind, Limits, Reader};
-use crate::unfinished;
 use crate::unpack::{UnpackOptions, unpack_image};
 
 /// A parser with what it has to keep, by its name.
@@ -140,9 +141,9 @@ fn layer(bytes: &[u8]) {
 
 /// A record beside a layer that a pull left is read as it is written.
 fn left_layer(bytes: &[u8]) {
-    let Ok(record) = unfinished::layer::parse(bytes) else { return };
+    let Ok(record) = whole::parse(bytes) else { return };
     let written = serde_json::to_vec(&record).expect("plain values become JSON");
-    assert_eq!(unfinished::layer::parse(&written).expect("is a record"), record);
+    assert_eq!(whole::parse(&written).expect("is a record"), record);
 }
 
 thread_local! {
@@ -156,7 +157,7 @@ fn left_blob(bytes: &[u8]) {
     let (sums, data) = (&bytes[..end], bytes.get(end + 1..).unwrap_or_default());
     DATA.with_borrow_mut(|file| {
         file.set_len(0).expect("cuts");
-        let Ok((head, mut back)) = unfinished::spool::Back::begin(sums) else { return };
+        let Ok((head, mut back)) = spool::Back::begin(sums) else { return };
         assert!(head.begin < head.size && (!head.whole || head.begin == 0));
         // The data begins where the blob does, so that what comes before it takes no room.
         if head.begin > 1 << 20 {

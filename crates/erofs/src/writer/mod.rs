@@ -10,6 +10,7 @@ mod content;
 mod dirents;
 mod dirs;
 mod elsewhere;
+mod entry_code;
 mod error;
 mod finish;
 mod layout;

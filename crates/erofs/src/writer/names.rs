@@ -2,44 +2,17 @@
 //! what is newer stands over what is older. In the end all are read in order, more than once. So many runs of one size are merged
 //! into one that there are few, however many names come: the work for a name grows with the logarithm of their number.
 
+use super::entry_code::EntryCode;
 use super::error::WriteError;
 use super::run::{Cursor, Run, RunWriter};
 use super::spill::Spill;
 use super::table::{Hash, Table};
-use super::{Dir, Entry, Inode, Nid};
-use crate::format::dirent;
+use super::{Dir, Entry};
 
-/// An entry in eight bytes; zero where there is none any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Value(pub(super) u64);
-
-const GONE: Value = Value(0);
-const DIR: u64 = 1 << 63;
-const INODE: u64 = 1 << 62;
 /// What the table keeps at least, however much the runs take.
 const LEAST: usize = 1 << 20;
 /// So many runs of one level become one of the next.
 const MERGED: usize = 8;
-
-impl Value {
-    /// Numbers of inodes have 39 bits: 44 of a place, without the 5 of an inode's unit.
-    pub(super) fn of(entry: Entry) -> Self {
-        match entry {
-            Entry::Dir(Dir(id)) => Self(DIR | u64::from(id)),
-            Entry::Inode(Inode { nid, kind, extended }) => {
-                Self(INODE | nid.0 << 4 | u64::from(dirent::kind_number(kind)) << 1 | u64::from(extended))
-            }
-        }
-    }
-
-    pub(super) fn entry(self) -> Option<Entry> {
-        if self.0 & DIR != 0 {
-            return Some(Entry::Dir(Dir(u32::try_from(self.0 & !DIR).expect("as it was put in"))));
-        }
-        let kind = dirent::kind_of(u8::try_from(self.0 >> 1 & 7).expect("three bits"))?;
-        Some(Entry::Inode(Inode { nid: Nid((self.0 & !INODE) >> 4), kind, extended: self.0 & 1 == 1 }))
-    }
-}
 
 /// Who is told names, with what stands under them.
 pub(super) type Tell<'a, T> = &'a mut dyn FnMut(&[u8], T, &mut Spill) -> Result<(), WriteError>;
@@ -84,7 +57,7 @@ impl Names {
         entry: Option<Entry>,
         spill: &mut Spill,
     ) -> Result<Option<Entry>, WriteError> {
-        let value = entry.map_or(GONE, Value::of);
+        let value = entry.map_or(EntryCode::GONE, EntryCode::of);
         let hash = self.hash.of(dir.0, name);
         if let Some(there) = self.table.get(dir.0, name, hash) {
             return Ok(std::mem::replace(there, value).entry());
@@ -144,7 +117,7 @@ impl Names {
                     cursor.pass();
                 }
             }
-            if value != GONE || first > 0 {
+            if value != EntryCode::GONE || first > 0 {
                 writer.add((dir, &name, value), self.hash.of(dir, &name), spill)?;
             }
         }
@@ -204,7 +177,8 @@ impl InOrder<'_> {
                 tell(name, entry, spill)?;
             }
             let name = name.to_vec();
-            let same = |one: Option<(u32, &[u8], Value)>| one.is_some_and(|one| (one.0, one.1) == (dir.0, &name[..]));
+            let same =
+                |one: Option<(u32, &[u8], EntryCode)>| one.is_some_and(|one| (one.0, one.1) == (dir.0, &name[..]));
             for cursor in &mut self.cursors {
                 if same(cursor.peek()) {
                     cursor.pass();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::{Kind, Nid};
+use super::super::{Inode, Kind, Nid};
 use super::*;
 
 fn spill() -> Spill {

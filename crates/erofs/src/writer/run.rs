@@ -1,7 +1,7 @@
 //! [`Run`]: sorted names in the spill, found through the first name of every page and a Bloom filter; [`Cursor`] reads them in order.
 
+use super::entry_code::EntryCode;
 use super::error::WriteError;
-use super::names::Value;
 use super::spill::Spill;
 
 /// Bytes of a page, but for its last record.
@@ -16,7 +16,7 @@ const HASHES: u64 = 4;
 const HEAD: usize = 13;
 
 /// Directory, name, and what stands there.
-pub(super) type Name<'a> = (u32, &'a [u8], Value);
+pub(super) type Name<'a> = (u32, &'a [u8], EntryCode);
 
 /// Names in the spill.
 pub(super) struct Run {
@@ -124,7 +124,13 @@ impl Run {
     }
 
     /// The value of a name.
-    pub(super) fn get(&mut self, dir: u32, name: &[u8], hash: u64, spill: &Spill) -> Result<Option<Value>, WriteError> {
+    pub(super) fn get(
+        &mut self,
+        dir: u32,
+        name: &[u8],
+        hash: u64,
+        spill: &Spill,
+    ) -> Result<Option<EntryCode>, WriteError> {
         if (0..HASHES).any(|n| matches!(self.bit(hash, n), (word, bit) if self.filter[word] & bit == 0)) {
             return Ok(None);
         }
@@ -200,5 +206,5 @@ fn record(bytes: &[u8]) -> Option<(Name<'_>, usize)> {
     let end = HEAD + usize::from(head[12]);
     let name = bytes.get(HEAD..end)?;
     let dir = u32::from_le_bytes(head[..4].try_into().ok()?);
-    Some(((dir, name, Value(u64::from_le_bytes(head[4..12].try_into().ok()?))), end))
+    Some(((dir, name, EntryCode(u64::from_le_bytes(head[4..12].try_into().ok()?))), end))
 }

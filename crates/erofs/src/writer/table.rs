@@ -3,7 +3,7 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 
-use super::names::Value;
+use super::entry_code::EntryCode;
 
 /// Names by directory.
 #[derive(Default)]
@@ -19,7 +19,7 @@ pub(super) struct Table {
 struct Node {
     dir: u32,
     text: u32,
-    value: Value,
+    value: EntryCode,
 }
 
 /// The hash of names, of this writer's own.
@@ -46,7 +46,7 @@ impl Table {
     }
 
     /// The value of a name, to be read or changed.
-    pub(super) fn get(&mut self, dir: u32, name: &[u8], hash: u64) -> Option<&mut Value> {
+    pub(super) fn get(&mut self, dir: u32, name: &[u8], hash: u64) -> Option<&mut EntryCode> {
         if self.index.is_empty() {
             return None;
         }
@@ -66,7 +66,7 @@ impl Table {
     }
 
     /// Adds a name that is not there.
-    pub(super) fn add(&mut self, dir: u32, name: &[u8], hash: u64, value: Value) {
+    pub(super) fn add(&mut self, dir: u32, name: &[u8], hash: u64, value: EntryCode) {
         if (self.nodes.len() + 1) * 4 > self.index.len() * 3 {
             self.rehash();
         }
@@ -95,7 +95,7 @@ impl Table {
     }
 
     /// A name by its number, in order after [`Self::sort`].
-    pub(super) fn at(&self, n: usize) -> Option<(u32, &[u8], Value)> {
+    pub(super) fn at(&self, n: usize) -> Option<(u32, &[u8], EntryCode)> {
         self.nodes.get(n).map(|node| (node.dir, text(&self.text, node.text), node.value))
     }
 

@@ -1,28 +1,29 @@
-//! Labels of images, for the rules that ask for them. CRI's list of images does not tell them: each image is asked for once,
-//! in a verbose status, and remembered by its id. Without such a rule nobody is asked.
+//! [`fetch_labels`]: labels of images, for the rules that need them. CRI's list of images does not contain them: each image
+//! is asked for once, in a verbose status, and its labels are kept by its id. Without such a rule no image is asked for.
 
 use std::collections::{BTreeMap, HashSet};
 
 use cri_api::{Image, ImageSpec};
 use serde::Deserialize;
 
-use super::collector::{ImageGcManager, State};
+use super::context::GcContext;
 use super::detect::handler;
+use super::rules::{Pattern, Pins};
 
 /// By image id.
 pub(super) type Labels = BTreeMap<String, BTreeMap<String, String>>;
 
-/// The part of a verbose status that counts: that of containerd and imagelet, and that of CRI-O.
+/// The part of a verbose status that holds labels, as containerd, imagelet and CRI-O write it.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Info {
     labels: Option<BTreeMap<String, String>>,
-    image_spec: Option<Spec>,
+    image_spec: Option<ImageInfo>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Spec {
+struct ImageInfo {
     config: Option<Config>,
 }
 
@@ -32,34 +33,32 @@ struct Config {
     labels: Option<BTreeMap<String, String>>,
 }
 
-impl ImageGcManager {
-    /// Asks for the labels of images that nobody has asked for. An image of which they are not told stays for now; the next
-    /// round asks again.
-    pub(super) async fn look_at_labels(&self, state: &mut State, images: &[Image]) {
-        let by_rule = self.options.keep.iter().any(|rule| rule.pattern.is_of_labels());
-        if !by_rule && !state.pins.iter().any(super::rules::Pattern::is_of_labels) {
-            return;
+/// Asks for the labels of images that were not asked for yet, if a rule or a pin needs labels. An image whose labels are not
+/// known stays for now; the next round asks again.
+pub(super) async fn fetch_labels(context: &GcContext, labels: &mut Labels, pins: &Pins, images: &[Image]) {
+    let by_rule = context.options.keep.iter().any(|rule| rule.pattern.is_of_labels());
+    if !by_rule && !pins.iter().any(Pattern::is_of_labels) {
+        return;
+    }
+    let here: HashSet<&str> = images.iter().map(|image| image.id.as_str()).collect();
+    labels.retain(|id, _| here.contains(id.as_str()));
+    for image in images {
+        if labels.contains_key(&image.id) {
+            continue;
         }
-        let here: HashSet<&str> = images.iter().map(|image| image.id.as_str()).collect();
-        state.labels.retain(|id, _| here.contains(id.as_str()));
-        for image in images {
-            if state.labels.contains_key(&image.id) {
-                continue;
+        let spec = ImageSpec { runtime_handler: handler(image).to_owned(), ..ImageSpec::new(&image.id) };
+        match context.images.inspect_image(&spec).await {
+            Ok(status) => {
+                let of_image = status.info.get("info").and_then(|info| parse_labels(info)).unwrap_or_default();
+                labels.insert(image.id.clone(), of_image);
             }
-            let spec = ImageSpec { runtime_handler: handler(image).to_owned(), ..ImageSpec::new(&image.id) };
-            match self.images.inspect_image(&spec).await {
-                Ok(status) => {
-                    let labels = status.info.get("info").and_then(|info| labels(info)).unwrap_or_default();
-                    state.labels.insert(image.id.clone(), labels);
-                }
-                Err(error) => tracing::debug!(image = image.id, %error, "labels are not known"),
-            }
+            Err(error) => tracing::debug!(image = image.id, %error, "labels are not known"),
         }
     }
 }
 
 /// The labels in a verbose status.
-fn labels(info: &str) -> Option<BTreeMap<String, String>> {
+fn parse_labels(info: &str) -> Option<BTreeMap<String, String>> {
     let info: Info = serde_json::from_str(info).ok()?;
     info.image_spec.and_then(|spec| spec.config).and_then(|config| config.labels).or(info.labels)
 }
@@ -80,7 +79,7 @@ mod tests {
             ("not json", None),
         ];
         for (info, want) in cases {
-            assert_eq!(labels(info).as_ref(), want, "{info}");
+            assert_eq!(parse_labels(info).as_ref(), want, "{info}");
         }
     }
 }

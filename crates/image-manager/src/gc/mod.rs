@@ -1,16 +1,19 @@
-//! Garbage collection of images: [`detect`] what is here and what is in use, [`select`] what goes (pure, with a reason for
-//! every image), remove, record.
+//! Garbage collection of images: [`detect`] which images are in use, [`select`] which ones to remove (pure, with a reason for
+//! every image), remove, record. [`ImageGcManager`] is the entry.
 
 mod blocking;
 mod collector;
+mod context;
 mod detect;
 mod disk;
 mod entry;
 mod eviction;
 mod fast_hash;
 mod history;
+mod image_list;
+mod inventory;
 mod labels;
-mod loops;
+mod manager;
 mod metrics;
 mod node_status;
 mod node_time;
@@ -19,23 +22,26 @@ mod outline;
 mod plan;
 mod policy;
 mod pressure;
+mod pressure_monitor;
 mod probe;
+mod reclaim;
 mod relief;
 mod removal;
 mod report;
 mod room;
-mod rounds;
 mod rules;
 mod select;
-mod sketch;
-mod state;
+mod state_files;
+mod state_store;
+mod survey;
 mod trigger;
+mod turns;
 
-pub use collector::ImageGcManager;
 pub use detect::{AlwaysUsed, Detected, User, detect};
 pub use disk::{DiskProbe, DiskSpace, Shortage, human};
 pub use eviction::{Amount, Signal, ThresholdError, Thresholds};
 pub use history::{UsageHistory, UsageRecord, key};
+pub use manager::ImageGcManager;
 pub use metrics::GcMetrics;
 pub use node_status::{FsStatus, NodeCondition, NodeImage, NodeImages, NodeStatus};
 pub use node_time::{Boot, BootClock};
@@ -45,11 +51,11 @@ pub use plan::{Because, Kept, Plan, Removal, RemovedBecause};
 pub use policy::{GcPolicy, GcPolicyError};
 pub use pressure::Observation;
 pub use probe::measure;
-pub use relief::ReclaimContainers;
+pub use reclaim::ReclaimContainers;
 pub use report::{GcError, GcReport, RemovedImage};
 pub use rules::{KeepRule, Known, Pattern, PatternError, Pins, Says};
 pub use select::{Goal, Inventory, Item, Order, Rules, select};
-pub use state::{StateError, StateFiles};
+pub use state_files::{StateError, StateFiles};
 
 #[cfg(test)]
 mod protection_tests;

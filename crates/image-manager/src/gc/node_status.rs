@@ -1,15 +1,16 @@
-//! [`NodeStatus`]: what a node says of its images and their disk, in the shapes of a Kubernetes Node's `status.images` and
-//! `status.conditions`. Serialises as such; [`ImageGcManager::status`] makes it, `imagelet status` shows it.
+//! [`NodeStatus`]: the node's images and their disk, in the shapes of a Kubernetes Node's `status.images` and
+//! `status.conditions`. Plain data; [`ImageGcManager::status`](super::ImageGcManager::status) makes it, `imagelet status`
+//! shows it.
 
-use cri_api::{FsInfo, Image, UnfinishedPulls};
+use cri_api::{FilesystemUsage, Image, UnfinishedPulls};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::collector::ImageGcManager;
 use super::disk::DiskSpace;
-use super::pressure::{Disks, Layout, Observation, Pressure};
-use super::report::GcError;
-use crate::EventType;
+use super::image_list::by_size;
+use super::options::GcOptions;
+use super::pressure::{Disks, Observation, Pressure};
+use super::pressure_monitor::MeasuredDisks;
 
 /// How many names of one image a Node shows.
 const MAX_NAMES: usize = 5;
@@ -49,11 +50,6 @@ impl NodeImages {
     pub fn as_slice(&self) -> &[NodeImage] {
         &self.0
     }
-}
-
-/// The order of the image cache: the largest first, among equals by id, the last first.
-pub(super) fn by_size(a: &Image, b: &Image) -> std::cmp::Ordering {
-    b.size.cmp(&a.size).then_with(|| b.id.cmp(&a.id))
 }
 
 /// A condition of a Node.
@@ -167,125 +163,33 @@ pub struct NodeStatus {
 }
 
 impl NodeStatus {
-    /// Whether the node says that it has disk pressure.
-    #[must_use]
-    pub fn has_disk_pressure(&self) -> bool {
-        self.conditions.iter().any(|condition| condition.kind == "DiskPressure" && condition.status == "True")
-    }
-}
-
-/// The file systems, with their places.
-pub(super) struct Measured {
-    pub(super) info: FsInfo,
-    pub(super) disks: Disks,
-    pub(super) observations: Vec<Observation>,
-    pub(super) pressure: Pressure,
-    pub(super) unfinished: Option<UnfinishedPulls>,
-}
-
-impl Measured {
-    pub(super) fn layout(&self) -> Layout {
-        let Disks { images, containers, node } = self.disks;
-        let (Some(images), node) = (images, node) else { return Layout::Shared };
-        if containers.is_some() {
-            return Layout::Split;
-        }
-        let apart = node.is_some_and(|node| node.device != images.device && node.device != 0 && images.device != 0);
-        if apart { Layout::DedicatedImages } else { Layout::Shared }
-    }
-
-    /// Thresholds that are crossed.
-    pub(super) fn crossed(&self) -> impl Iterator<Item = &Observation> {
-        self.observations.iter().filter(|observation| observation.crossed)
-    }
-}
-
-impl ImageGcManager {
-    /// Images, file systems and conditions as they are now. Looks at the disk; the list of images is the cached one where
-    /// there is a loop that keeps it.
-    ///
-    /// # Errors
-    /// The service, the file system, or the state.
-    pub async fn status(&self) -> Result<NodeStatus, GcError> {
-        let measured = self.look_at_disks().await?;
-        if !self.is_cached() {
-            self.refresh_cache().await?;
-        }
-        let images = self.image_list();
+    pub(super) fn new(measured: MeasuredDisks, images: &[Image], options: &GcOptions) -> Self {
         let Disks { images: image_disk, containers, node } = measured.disks;
         let first = measured.info.image_filesystems.first();
-        let path = |fs: Option<&cri_api::FilesystemUsage>| fs.map(|fs| fs.mountpoint.clone()).unwrap_or_default();
+        let path = |fs: Option<&FilesystemUsage>| fs.map(|fs| fs.mountpoint.clone()).unwrap_or_default();
         let image_fs = FsStatus {
             images_bytes: first.and_then(|fs| fs.used_bytes),
             images_inodes: first.and_then(|fs| fs.inodes_used),
             ..FsStatus::new(path(first), image_disk.unwrap_or_default())
         };
         let containers_path = path(measured.info.container_filesystems.first());
-        let node_path = self.options.pressure.node_directory.as_ref().map(|path| path.display().to_string());
-        Ok(NodeStatus {
-            images: NodeImages::of(&images, self.options.node_status_max_images),
+        let node_path = options.pressure.node_directory.as_ref().map(|path| path.display().to_string());
+        Self {
+            images: NodeImages::of(images, options.node_status_max_images),
             image_count: images.len(),
-            conditions: vec![NodeCondition::disk_pressure(&measured.pressure, (self.options.wall_clock)())],
+            conditions: vec![NodeCondition::disk_pressure(&measured.pressure, (options.wall_clock)())],
             image_fs,
             container_fs: containers.map(|space| FsStatus::new(containers_path, space)),
             node_fs: node.map(|space| FsStatus::new(node_path.unwrap_or_default(), space)),
             eviction_signals: measured.observations,
             unfinished_pulls: measured.unfinished,
-        })
+        }
     }
 
-    /// Measures the file systems, and brings the condition up to date: it is the same whoever looks.
-    pub(super) async fn look_at_disks(&self) -> Result<Measured, GcError> {
-        let info = self.images.image_fs_info().await;
-        let info = info.map_err(|source| GcError::Runtime { what: "ask for the image file system", source })?;
-        let image_path = info.image_filesystems.first().map(|fs| fs.mountpoint.clone()).ok_or(GcError::NoImageFs)?;
-        let images = self.probe(image_path.as_ref()).await?;
-        let container_path = info.container_filesystems.first().map(|fs| fs.mountpoint.clone());
-        let mut containers = None;
-        if let Some(path) = container_path.filter(|path| *path != image_path) {
-            // Two directories of one file system are no split.
-            let space = self.probe(path.as_ref()).await?;
-            containers = Some(space).filter(|space| space.device == 0 || space.device != images.device);
-        }
-        let node = match &self.options.pressure.node_directory {
-            Some(path) => Some(self.probe(path).await?),
-            None => None,
-        };
-        let disks = Disks { images: Some(images), containers, node };
-        let observations = super::pressure::observe(&self.options.pressure.thresholds, disks);
-        let crossed = observations.iter().any(|observation| observation.crossed);
-        let pressure = self.note_pressure(crossed).await?;
-        let unfinished = self.look_at_unfinished().await;
-        Ok(Measured { info, disks, observations, pressure, unfinished })
-    }
-
-    /// Remembers an observation, and tells when the condition changed.
-    async fn note_pressure(&self, crossed: bool) -> Result<Pressure, GcError> {
-        let now = (self.options.wall_clock)();
-        let mut known = self.pressure.lock().await;
-        let (mut pressure, stored) = match *known {
-            Some(known) => known,
-            None => {
-                let stored = self.read_pressure().await?;
-                (stored, stored)
-            }
-        };
-        let changed = pressure.observe(crossed, now, self.options.pressure.transition);
-        let under = pressure.under == Some(true);
-        self.options.metrics.disk_pressure(under);
-        if changed && (under || stored.under.is_some()) {
-            let what = if under { "NodeHasDiskPressure" } else { "NodeHasNoDiskPressure" };
-            let message = format!("Node {} status is now: {what}", self.options.node.name);
-            self.tell(EventType::Normal, what, &message);
-        }
-        // When it was last seen matters to a restart in the middle of it; not to the second.
-        let older = |then: Timestamp| pressure.crossed.is_some_and(|at| at.duration_since(then).as_secs().abs() >= 60);
-        let stale = changed || stored.crossed.map_or(pressure.crossed.is_some(), older);
-        if stale {
-            self.store_pressure(pressure).await;
-        }
-        *known = Some((pressure, if stale { pressure } else { stored }));
-        Ok(pressure)
+    /// Whether the node says that it has disk pressure.
+    #[must_use]
+    pub fn has_disk_pressure(&self) -> bool {
+        self.conditions.iter().any(|condition| condition.kind == "DiskPressure" && condition.status == "True")
     }
 }
 

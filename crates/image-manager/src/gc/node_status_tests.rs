@@ -1,7 +1,8 @@
 //! Tests of the node's status: shapes, limits, and the condition with its memory.
 
 use super::*;
-use crate::gc::collector::tests::{GIB, Rig, SECOND, image, policy};
+use crate::gc::manager::tests::{GIB, Rig, SECOND, image, policy};
+use crate::gc::pressure::Layout;
 use crate::gc::{DiskSpace, Thresholds};
 
 #[test]
@@ -91,8 +92,8 @@ async fn file_systems_that_lie_apart_are_told_apart() {
     let disks = |images: u64, containers: Option<u64>, node: Option<u64>| {
         let on = |device| DiskSpace { capacity: 1000, available: 0, device, ..DiskSpace::default() };
         let disks = Disks { images: Some(on(images)), containers: containers.map(on), node: node.map(on) };
-        let measured = Measured {
-            info: FsInfo::default(),
+        let measured = MeasuredDisks {
+            info: cri_api::FsInfo::default(),
             disks,
             observations: Vec::new(),
             pressure: Pressure::default(),

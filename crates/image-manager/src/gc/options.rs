@@ -12,7 +12,7 @@ use super::eviction::Thresholds;
 use super::metrics::GcMetrics;
 use super::node_time::BootClock;
 use super::policy::GcPolicy;
-use super::relief::ReclaimContainers;
+use super::reclaim::ReclaimContainers;
 use super::rules::KeepRule;
 use super::select::Order;
 use crate::{Clock, ObjectRef, PullRecords, WallClock};

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::collector::tests::{Rig, SECOND, image, policy};
+use super::manager::tests::{Rig, SECOND, image, policy};
 use super::{GcPolicy, Goal, Thresholds};
 use crate::MakeRoom as _;
 

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::*;
-use crate::gc::collector::tests::{Rig, image, policy};
-use crate::gc::{DiskSpace, Thresholds};
+use async_trait::async_trait;
+
+use crate::gc::manager::tests::{Rig, image, policy};
+use crate::gc::{DiskSpace, ReclaimContainers, Thresholds};
 
 /// Counts how often it is asked, and cannot do everything.
 #[derive(Default)]
@@ -94,6 +95,6 @@ async fn the_loop_tells_once_and_tries_less_often_what_does_not_help() {
         }
         stop.cancel();
     };
-    tokio::join!(rig.manager.pressing(&stop), drive);
+    tokio::join!(rig.manager.relief.run(&stop), drive);
     assert_eq!(rig.shelf.ids().len(), 6);
 }

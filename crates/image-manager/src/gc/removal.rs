@@ -1,5 +1,5 @@
-//! The part of a round that removes: everything that a goal selects, or what is least missed until nothing is short, with
-//! a measurement after each image. An image that cannot be removed is told and left out; the others go on.
+//! [`Remover`]: removes everything that a goal selects, or the least missed images until nothing is short, with a
+//! measurement after each step. An image that cannot be removed is reported and left out; the others go on.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,69 +7,67 @@ use std::time::Duration;
 
 use cri_api::{Image, ImageSpec};
 
-use super::collector::{Found, ImageGcManager, State};
+use super::context::GcContext;
 use super::detect::handler;
 use super::disk::{DiskSpace, Shortage, human};
+use super::inventory::inventory;
 use super::plan::{Plan, Removal, RemovedBecause};
 use super::report::{GcError, GcReport, RemovedImage};
 use super::select::{Goal, select};
-use super::sketch::Sketch;
+use super::state_store::GcState;
+use super::survey::Survey;
 use crate::EventType;
 
-/// How many images go before the disk is measured again, where it is known what each frees.
+/// Images removed between two measurements of the disk, where layers are known.
 const BATCH: usize = 64;
 
-impl ImageGcManager {
-    /// Removes everything that a goal selects. Answers what failed.
-    pub(super) async fn remove_selected(
-        &self,
-        state: &mut State,
-        found: &mut Found,
-        goal: Goal,
-        report: &mut GcReport,
-    ) -> Vec<String> {
-        let now = self.now(found);
-        let sketch = Sketch::new(self, state, found, &BTreeSet::new());
-        let plan = select(sketch.inventory(), &found.rules, goal, now);
-        drop(sketch);
-        self.count_kept(&plan);
-        report.wanted_bytes = report.wanted_bytes.saturating_add(plan.frees);
-        let specs: Vec<ImageSpec> = plan.remove.iter().map(|removal| spec(&found.images[removal.image])).collect();
+/// Removes images of one round, and keeps its survey, its state and its report up to date.
+pub(super) struct Remover<'a> {
+    pub(super) context: &'a GcContext,
+    pub(super) state: &'a mut GcState,
+    pub(super) survey: &'a mut Survey,
+    pub(super) report: &'a mut GcReport,
+}
+
+impl Remover<'_> {
+    fn select(&self, goal: Goal, failed: &BTreeSet<String>) -> Plan {
+        let inventory = inventory(&self.context.options.keep, self.state, self.survey, failed);
+        let plan = select(&inventory, &self.survey.rules, goal, self.survey.now(self.context));
+        self.context.options.metrics.kept(plan.kept.iter().map(|kept| kept.because.word()));
+        plan
+    }
+
+    fn specs(&self, removals: &[Removal]) -> Vec<ImageSpec> {
+        removals.iter().map(|removal| spec(&self.survey.images[removal.image])).collect()
+    }
+
+    /// Removes everything that a goal selects. Returns one text for each image that could not be removed.
+    pub(super) async fn remove_selected(&mut self, goal: Goal) -> Vec<String> {
+        let plan = self.select(goal, &BTreeSet::new());
+        self.report.wanted_bytes = self.report.wanted_bytes.saturating_add(plan.frees);
         let mut failures = Vec::new();
-        let mut gone = Vec::new();
-        let results = self.images.remove_images(&specs).await;
+        let mut removed = Vec::new();
+        let results = self.context.images.remove_images(&self.specs(&plan.remove)).await;
         for (removal, result) in plan.remove.iter().zip(results) {
-            let image = &found.images[removal.image];
             match result {
                 Ok(()) => {
-                    self.removed(state, image, removal, removal.frees, report);
-                    gone.push(removal.image);
+                    self.record(removal, removal.frees);
+                    removed.push(removal.image);
                 }
-                Err(error) => {
-                    self.options.metrics.not_removed();
-                    failures.push(format!("{}: {error}", image.id));
-                }
+                Err(error) => failures.push(self.failure(removal, &error)),
             }
         }
-        found.forget(&gone);
+        self.survey.forget(&removed);
         failures
     }
 
-    /// Removes what is least missed until nothing is short, measuring as it goes.
-    pub(super) async fn free(
-        &self,
-        state: &mut State,
-        found: &mut Found,
-        path: &Path,
-        start: DiskSpace,
-        shortage: Shortage,
-        report: &mut GcReport,
-    ) -> Result<(), GcError> {
-        report.disk = Some(start);
+    /// Removes the least missed images until nothing is short, measuring the file system at `path` as it goes.
+    pub(super) async fn free(&mut self, path: &Path, start: DiskSpace, shortage: Shortage) -> Result<(), GcError> {
+        self.report.disk = Some(start);
         if shortage.is_none() {
             return Ok(());
         }
-        report.wanted_bytes = report.wanted_bytes.saturating_add(shortage.bytes);
+        self.report.wanted_bytes = self.report.wanted_bytes.saturating_add(shortage.bytes);
         let mut space = start;
         let mut freed = 0_u64;
         let mut failures = Vec::new();
@@ -79,23 +77,18 @@ impl ImageGcManager {
             inodes: (start.inodes_free + shortage.inodes).saturating_sub(space.inodes_free),
         };
         'short: while !missing(space).is_none() {
-            let now = self.now(found);
             let left = missing(space);
             // Which image has how many files nobody tells: for inodes the order counts, and the measure.
             let goal = if left.inodes > 0 { Goal::AllUnused } else { Goal::Free(left.bytes) };
-            let sketch = Sketch::new(self, state, found, &failed);
-            let plan = select(sketch.inventory(), &found.rules, goal, now);
-            drop(sketch);
-            self.count_kept(&plan);
+            let plan = self.select(goal, &failed);
             if plan.remove.is_empty() {
                 break;
             }
-            // Where it is known what each frees, the plan is what is needed, and goes in few steps.
-            let exact = found.layers.is_some() && left.inodes == 0;
-            let mut gone = Vec::new();
+            // Where layers are known, the plan is exact, and takes few steps.
+            let exact = self.survey.layers.is_some() && left.inodes == 0;
+            let mut removed = Vec::new();
             for batch in plan.remove.chunks(if exact { BATCH } else { 1 }) {
-                let specs: Vec<ImageSpec> = batch.iter().map(|removal| spec(&found.images[removal.image])).collect();
-                let results = self.images.remove_images(&specs).await;
+                let results = self.context.images.remove_images(&self.specs(batch)).await;
                 let went = batch.iter().zip(&results).filter(|(_, result)| result.is_ok());
                 let promised: u64 = went.clone().map(|(removal, _)| removal.frees).sum();
                 let all_went = went.clone().count() == batch.len();
@@ -107,10 +100,9 @@ impl ImageGcManager {
                 let mut measured = after.available.saturating_sub(space.available);
                 space = after;
                 for (removal, result) in batch.iter().zip(results) {
-                    let image = &found.images[removal.image];
                     match result {
                         Ok(()) => {
-                            let bytes = match (found.layers.is_some(), all_went) {
+                            let bytes = match (self.survey.layers.is_some(), all_went) {
                                 (true, true) => removal.frees,
                                 (true, false) => removal.frees.min(measured),
                                 (false, _) => measured,
@@ -118,24 +110,23 @@ impl ImageGcManager {
                             measured = measured.saturating_sub(bytes);
                             freed = freed.saturating_add(bytes);
                             let removal = Removal { because: RemovedBecause::Space, ..*removal };
-                            self.removed(state, image, &removal, bytes, report);
-                            gone.push(removal.image);
+                            self.record(&removal, bytes);
+                            removed.push(removal.image);
                         }
                         Err(error) => {
-                            self.options.metrics.not_removed();
-                            failures.push(format!("{}: {error}", image.id));
-                            failed.insert(image.id.clone());
+                            failures.push(self.failure(removal, &error));
+                            failed.insert(self.survey.images[removal.image].id.clone());
                         }
                     }
                 }
                 if missing(space).is_none() {
-                    found.forget(&gone);
+                    self.survey.forget(&removed);
                     break 'short;
                 }
             }
-            found.forget(&gone);
+            self.survey.forget(&removed);
         }
-        report.disk = Some(space);
+        self.report.disk = Some(space);
         if !failures.is_empty() {
             let failures = failures.join(", ");
             return Err(GcError::Removal { wanted: shortage.bytes, freed, failures });
@@ -151,18 +142,18 @@ impl ImageGcManager {
         /// What others may write at the same time.
         const NOISE: u64 = 1 << 20;
         let mut waited = Duration::ZERO;
-        let mut last = self.probe(path).await?;
+        let mut last = self.context.probe(path).await?;
         let mut quiet = 0;
         loop {
             let came = last.available > before.available || last.inodes_free > before.inodes_free;
             let all_came = exact && last.available.saturating_sub(before.available).saturating_add(NOISE) >= expected;
             let enough = if exact { 10 } else { 2 };
-            if expected == 0 || all_came || came && quiet >= enough || waited >= self.options.settle {
+            if expected == 0 || all_came || came && quiet >= enough || waited >= self.context.options.settle {
                 return Ok(last);
             }
             tokio::time::sleep(PAUSE).await;
             waited += PAUSE;
-            let space = self.probe(path).await?;
+            let space = self.context.probe(path).await?;
             quiet = if space == last { quiet + 1 } else { 0 };
             last = space;
         }
@@ -176,24 +167,28 @@ impl ImageGcManager {
             space.used_percent().max(space.inodes_used_percent()),
             human(space.capacity),
         );
-        self.tell(EventType::Warning, "FreeDiskSpaceFailed", &message);
+        self.context.record_event(EventType::Warning, "FreeDiskSpaceFailed", &message);
         GcError::NotEnough(message)
     }
 
-    fn count_kept(&self, plan: &Plan) {
-        self.options.metrics.kept(plan.kept.iter().map(|kept| kept.because.word()));
+    /// Counts a removal that failed, and words it.
+    fn failure(&self, removal: &Removal, error: &cri_api::Error) -> String {
+        self.context.options.metrics.not_removed();
+        format!("{}: {error}", self.survey.images[removal.image].id)
     }
 
-    /// An image went, which gave back so many bytes.
-    fn removed(&self, state: &mut State, image: &Image, removal: &Removal, bytes: u64, report: &mut GcReport) {
+    /// Records a removal that gave back so many bytes.
+    fn record(&mut self, removal: &Removal, bytes: u64) {
+        let image = &self.survey.images[removal.image];
         let Removal { because, protected_until, .. } = *removal;
-        state.history.remove(&image.id, handler(image));
-        self.options.metrics.removed(because, bytes);
+        self.state.history.remove(&image.id, handler(image));
+        self.context.options.metrics.removed(because, bytes);
         let protected = protected_until.is_some();
         tracing::info!(image = image.id, bytes, because = because.as_str(), protected, "image removed");
-        report.freed_bytes = report.freed_bytes.saturating_add(bytes);
+        self.report.freed_bytes = self.report.freed_bytes.saturating_add(bytes);
         let names = image.repo_tags.iter().chain(&image.repo_digests).cloned().collect();
-        report.removed.push(RemovedImage { id: image.id.clone(), names, freed_bytes: bytes, because, protected_until });
+        let removed = RemovedImage { id: image.id.clone(), names, freed_bytes: bytes, because, protected_until };
+        self.report.removed.push(removed);
     }
 }
 

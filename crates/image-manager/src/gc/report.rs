@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::disk::DiskSpace;
 use super::plan::RemovedBecause;
 use super::rules::PatternError;
-use super::state::StateError;
+use super::state_files::StateError;
 
 /// What a round did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,35 +1,54 @@
-//! Space for pulls that found none: [`MakeRoom`] as collection does it. One collection serves everybody who waits for it; it
-//! needs nothing of the puller. Pulls that are under way are known here, so that nobody removes what they bring.
+//! [`PullRoom`]: collects for pulls that found the disk full. One collection serves all pulls that wait for it, and needs
+//! nothing of the puller.
 
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use async_trait::async_trait;
+use tokio::sync::Mutex;
 
-use super::collector::ImageGcManager;
+use super::collector::Collector;
+use super::context::GcContext;
 use super::disk::{DiskSpace, Shortage};
 use super::policy::GcPolicy;
 use super::report::{GcReport, chain};
 use super::trigger::Trigger;
-use crate::make_room::{Hold, MakeRoom, Room};
+use crate::make_room::Room;
 
-/// The last collection for a pull.
+/// Collections for pulls.
+pub(super) struct PullRoom {
+    context: Arc<GcContext>,
+    collector: Arc<Collector>,
+    /// Held while a collection runs; guards the result of the last one.
+    last: Mutex<LastRoom>,
+    /// Number of collections that have ended.
+    ended: AtomicU64,
+}
+
+/// Result of the last collection for a pull.
 #[derive(Clone, Debug, Default)]
-pub(super) struct LastRoom {
-    /// How many there were.
+struct LastRoom {
+    /// Its number, counted from 1.
     number: u64,
     room: Room,
 }
 
-#[async_trait]
-impl MakeRoom for ImageGcManager {
-    async fn make_room(&self, needed: Option<u64>) -> Room {
-        let before = self.rooms.load(Ordering::Acquire);
-        let mut last = self.room.lock().await;
+impl PullRoom {
+    pub(super) fn new(context: Arc<GcContext>, collector: Arc<Collector>) -> Self {
+        Self { context, collector, last: Mutex::default(), ended: AtomicU64::new(0) }
+    }
+
+    /// Frees space for a pull; see [`MakeRoom::make_room`](crate::MakeRoom::make_room).
+    pub(super) async fn make_room(&self, needed: Option<u64>) -> Room {
+        let before = self.ended.load(Ordering::Acquire);
+        let mut last = self.last.lock().await;
         // One that ended while this pull waited for it has freed for this pull as well, if it was enough.
         if last.number > before && last.room.removed > 0 && (needed.is_none() || self.fits(needed).await) {
             return last.room.clone();
         }
-        let result = self.round(Trigger::Pull, None, |space| shortage(space, &self.options.policy, needed)).await;
+        let result = {
+            let policy = &self.context.options.policy;
+            self.collector.round(Trigger::Pull, None, |space| shortage(space, policy, needed)).await
+        };
         let (report, error) = result.unwrap_or_else(|error| (GcReport::default(), Some(error)));
         let room = Room {
             freed_bytes: report.freed_bytes,
@@ -38,20 +57,14 @@ impl MakeRoom for ImageGcManager {
             problem: error.as_ref().map(chain),
         };
         *last = LastRoom { number: last.number + 1, room: room.clone() };
-        self.rooms.store(last.number, Ordering::Release);
+        self.ended.store(last.number, Ordering::Release);
         room
     }
 
-    fn hold(&self, image: &str) -> Option<Hold> {
-        Some(self.holds.hold(image))
-    }
-}
-
-impl ImageGcManager {
-    /// Whether there is room for what a pull needs, as far as that is known.
+    /// Returns true if the file system is known to have room for the pull.
     async fn fits(&self, needed: Option<u64>) -> bool {
         let Some(needed) = needed else { return false };
-        match self.measure().await {
+        match self.context.measure_image_fs().await {
             Ok((_, space)) => space.available >= needed,
             Err(error) => {
                 tracing::debug!("whether a pull fits now is not known: {}", chain(&error));
@@ -61,8 +74,9 @@ impl ImageGcManager {
     }
 }
 
-/// What has to be freed for a pull: what it lacks, and above the high mark what collection would free anyway. Where nobody
-/// knows what it lacks: until the low mark; below that as much as there is, so that there is twice as much for it.
+/// The shortage of a pull: the bytes that it lacks, and above the high mark at least what a periodic round would free. If
+/// `needed` is not known: up to the low mark, and below that mark as many bytes as are available, so that there are twice
+/// as many.
 fn shortage(space: DiskSpace, policy: &GcPolicy, needed: Option<u64>) -> Shortage {
     match needed {
         Some(needed) => {

@@ -1,7 +1,8 @@
 //! Tests of making room for pulls.
 
 use super::*;
-use crate::gc::collector::tests::{Rig, image, policy};
+use crate::MakeRoom;
+use crate::gc::manager::tests::{Rig, image, policy};
 
 #[test]
 fn what_a_pull_lacks() {

@@ -229,12 +229,9 @@ async fn left_whole(
     };
     let Some(left) = shared.background.run(take).await? else { return Ok(None) };
     context.hub.layer(&descriptor.digest, LayerState::Unpacking);
-    let (store, busy) = (shared.store.clone(), shared.cores.work());
+    let store = shared.store.clone();
     // It ends soon after it is cancelled, and is left again then.
-    let verify = move || {
-        let _busy = busy;
-        left.verify(&|| token.is_cancelled()).map_err(|error| error::from_store(store.root(), &error))
-    };
+    let verify = move || left.verify(&|| token.is_cancelled()).map_err(|error| error::from_store(store.root(), &error));
     let found = match shared.background.run(verify).await {
         Ok(found) => found,
         Err(error) => {
@@ -281,11 +278,9 @@ async fn make(
     let hands = Hands {
         background: shared.background.clone(),
         budget: shared.budget.clone(),
-        cores: shared.cores.clone(),
         store: shared.store.clone(),
         lease,
         limits: shared.options.limits.clone(),
-        parallel_inflate: shared.options.parallel_inflate && inflate::GzipBackend::default().keeps_pace(),
         token: token.clone(),
     };
     loop {

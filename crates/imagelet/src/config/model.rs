@@ -230,8 +230,6 @@ pub(crate) struct Config {
     pub(crate) check_disk_space: bool,
     /// Whether one layer may come over several connections.
     pub(crate) parallel_ranges: bool,
-    /// Whether several cores may inflate one layer.
-    pub(crate) parallel_inflate: bool,
     pub(crate) platform: oci::Platform,
     /// `None`: every image is accepted.
     pub(crate) signature_policy: Option<PathBuf>,
@@ -340,7 +338,6 @@ impl Config {
             pull_memory: engine.memory as u64,
             check_disk_space: engine.check_disk_space,
             parallel_ranges: engine.ranges.per_blob > 1,
-            parallel_inflate: engine.parallel_inflate,
             platform: oci::Platform::host(),
             signature_policy: None,
             durability: Durability::Full,

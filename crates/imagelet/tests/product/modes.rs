@@ -1,5 +1,5 @@
 //! Every way in which a pull may go gives the same tree, entry by entry: how layers are packed, how many of them are unpacked
-//! at the same time, on how many cores, by which decompressor, by one stream or by ranges, with blobs kept or not. The
+//! at the same time, on how many cores, by one stream or by ranges, with blobs kept or not. The
 //! tree of the plain way is the one that [`super::tree`] holds against umoci and containerd.
 
 use std::path::Path;

@@ -5,7 +5,7 @@ use std::io::{self, Read as _};
 
 use super::layer::{Cancelled, Progress, STEP, Verdict, is_of_the_medium};
 use super::{Bad, BlobTarget, Depth, ProblemKind};
-use crate::open::Inner;
+use crate::store::open::Inner;
 
 impl Inner {
     pub(super) fn look_at_blob(&self, target: &BlobTarget, read: Progress<'_>, cancelled: Cancelled<'_>) -> Verdict {

@@ -8,12 +8,12 @@ use redb::WriteTransaction;
 
 use super::records::{Examination, examine};
 use super::{AllBad, CheckReport};
-use crate::db::{DbError, Records, RecordsMut};
 use crate::error::StoreError;
-use crate::open::Inner;
-use crate::records::{BlobEntry, ImageEntry, LayerEntry, LayerId, Totals, encode};
-use crate::shares::Share;
-use crate::tables::{BLOBS, BY_CHAIN_ID, BY_DIFF_ID, DOCUMENTS, IMAGES, LAYERS, SHARES};
+use crate::records::db::{DbError, Records, RecordsMut};
+use crate::records::entries::{BlobEntry, ImageEntry, LayerEntry, LayerId, Totals, encode};
+use crate::records::shares::Share;
+use crate::records::tables::{BLOBS, BY_CHAIN_ID, BY_DIFF_ID, DOCUMENTS, IMAGES, LAYERS, SHARES};
+use crate::store::open::Inner;
 
 /// A change that puts something right.
 pub(super) enum Fix {

@@ -8,9 +8,9 @@ use oci::Digest;
 use super::ProblemKind;
 use super::fix::Fix;
 use super::records::{Examiner, Row, text};
-use crate::db::{DbError, Records};
-use crate::records::{LayerEntry, LayerId};
-use crate::shares::{Set, key_of};
+use crate::records::db::{DbError, Records};
+use crate::records::entries::{LayerEntry, LayerId};
+use crate::records::shares::{Set, key_of};
 
 impl<R: Records> Examiner<'_, R> {
     /// What layers that are to go shared with one other is that one's. After this, the sets are as they are to be.

@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use oci::{Digest, Hasher};
 
-use super::{Bad, Depth, NotCompared, ProblemKind, Target};
-use crate::ingest::{Place, UnpackedLayer};
-use crate::layout;
-use crate::open::Inner;
+use super::{Bad, Depth, ProblemKind, Target};
+use crate::disk::layout;
+use crate::ingest::layer::{Place, UnpackedLayer};
+use crate::layers::compare::NotCompared;
+use crate::layers::shape::Shape;
 use crate::recipe::{self, RecipeError};
-use crate::records::LayerEntry;
-use crate::shape::Shape;
+use crate::records::entries::LayerEntry;
+use crate::store::open::Inner;
 use crate::unpack::UnpackError;
 
 /// How often progress is told.

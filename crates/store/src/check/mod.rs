@@ -6,9 +6,6 @@
 //! this one layer back, and keep their names and pins. A kept blob that is damaged only goes: its images have all they need.
 
 mod blob;
-mod compare;
-mod compare_image;
-mod disk;
 mod fix;
 mod kept;
 mod layer;
@@ -21,12 +18,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use oci::Digest;
 
-use crate::db::Records;
 use crate::error::StoreError;
-use crate::open::Store;
-use crate::records::{BlobEntry, LayerEntry, LayerId};
-pub(crate) use compare::{Compared, NotCompared, difference};
-pub(crate) use compare_image::image_difference;
+use crate::records::db::Records;
+use crate::records::entries::{BlobEntry, LayerEntry, LayerId};
+use crate::store::open::Store;
 use layer::Verdict;
 pub(crate) use layer::is_of_the_medium;
 
@@ -135,7 +130,7 @@ pub enum ProblemKind {
 }
 
 impl Problem {
-    fn new(kind: ProblemKind, subject: impl Into<String>, detail: impl Into<String>) -> Self {
+    pub(crate) fn new(kind: ProblemKind, subject: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { kind, subject: subject.into(), detail: detail.into(), images: Vec::new(), repaired: false }
     }
 }
@@ -230,7 +225,7 @@ impl Store {
         report.bytes = bytes;
         let is_settled = options.repair || report.problems.is_empty();
         if is_settled && unclean.is_some() && options.depth >= Depth::Digest {
-            let path = || self.inner.layout.path.join(crate::layout::LOCK);
+            let path = || self.inner.layout.path.join(crate::disk::layout::LOCK);
             self.inner.good_up_to(next).map_err(|source| StoreError::io("write", path(), source))?;
         }
         Ok(report)

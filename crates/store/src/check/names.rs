@@ -8,9 +8,9 @@ use redb::ReadableTable;
 use super::ProblemKind;
 use super::fix::Fix;
 use super::records::Examiner;
-use crate::db::{DbError, Records};
-use crate::records::{ImageEntry, LayerEntry, LayerId};
-use crate::tables::{BY_CHAIN_ID, BY_DIFF_ID, NAMES};
+use crate::records::db::{DbError, Records};
+use crate::records::entries::{ImageEntry, LayerEntry, LayerId};
+use crate::records::tables::{BY_CHAIN_ID, BY_DIFF_ID, NAMES};
 
 impl<R: Records> Examiner<'_, R> {
     pub(super) fn names(&mut self) -> Result<(), DbError> {

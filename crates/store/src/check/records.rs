@@ -9,10 +9,10 @@ use redb::ReadableTable;
 
 use super::fix::Fix;
 use super::{AllBad, Problem, ProblemKind};
-use crate::db::{DbError, Document, Records};
-use crate::records::{BlobEntry, ImageEntry, LayerEntry, LayerId, Totals};
-use crate::shares::{Set, Share};
-use crate::tables::{DOCUMENTS, IMAGES};
+use crate::records::db::{DbError, Document, Records};
+use crate::records::entries::{BlobEntry, ImageEntry, LayerEntry, LayerId, Totals};
+use crate::records::shares::{Set, Share};
+use crate::records::tables::{DOCUMENTS, IMAGES};
 
 /// What came out.
 #[derive(Default)]

@@ -17,7 +17,7 @@ use super::image_file::{self, ImageFailure};
 use super::mountinfo::SOURCE;
 use super::overlay::{Failure, STRING_BYTES};
 use super::points::{Point, Points};
-use crate::layout::LAYERS;
+use crate::disk::layout::LAYERS;
 use crate::view::compose::{ComposeError, compose};
 use crate::view::{Stack, View};
 

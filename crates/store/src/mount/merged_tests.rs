@@ -7,8 +7,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use super::bench::{Bench, EVERYTHING, KERNELS, mkfs};
 use super::*;
-use crate::records::LayerId;
-use crate::shape::Shape;
+use crate::layers::shape::Shape;
+use crate::records::entries::LayerId;
 use crate::view::Stack;
 
 /// Layers as they lie in a store, lowest first.
@@ -297,4 +297,4 @@ fn a_failure_while_one_image_is_composed_leaves_nothing() {
     assert!(!layers.root().join("mounts").exists());
 }
 
-const LAYERS: &str = crate::layout::LAYERS;
+const LAYERS: &str = crate::disk::layout::LAYERS;

@@ -24,12 +24,12 @@ use rustix::fs::{AtFlags, CWD, Mode};
 use rustix::mount::UnmountFlags;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::db::{Records, RecordsMut};
+use crate::disk::layout::EMPTY;
 use crate::error::StoreError;
-use crate::layout::EMPTY;
-use crate::open::{Inner, Store, is_privileged};
-use crate::records::{ImageRecord, LayerId, MountEntry};
-use crate::shape::Lower;
+use crate::layers::shape::Lower;
+use crate::records::db::{Records, RecordsMut};
+use crate::records::entries::{ImageRecord, LayerId, MountEntry};
+use crate::store::open::{Inner, Store, is_privileged};
 use crate::view::Stack;
 use image_file::ImageFailure;
 use mountinfo::Mount;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::overlay::{self, Layer, Overlay};
 use super::points::Points;
 use super::{Ways, image_file};
-use crate::layout::{self, Layout};
+use crate::disk::layout::{self, Layout};
 
 /// The file with the answer, in the store's root.
 pub(crate) const FILE: &str = "kernel";

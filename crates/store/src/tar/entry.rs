@@ -1,7 +1,5 @@
 //! [`Entry`]: one member of an archive, with the extended headers already applied.
 
-use super::sparse::Piece;
-
 /// What an entry makes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -44,6 +42,15 @@ pub(crate) struct Time {
     pub(crate) seconds: i64,
     /// Nanoseconds after them.
     pub(crate) nanos: u32,
+}
+
+/// A run of data in a sparse file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// Where it begins in the file.
+    pub(crate) offset: u64,
+    /// Its length.
+    pub(crate) len: u64,
 }
 
 /// One member. The reader fills the same value again and again, so that its buffers are used again.

@@ -1,11 +1,11 @@
 //! From a header block and what stood before it to an [`Entry`]: names, numbers, kind, size, and the maps of sparse files.
 
-use super::entry::{Entry, Kind};
+use super::entry::{Entry, Kind, Piece};
 use super::error::{TarError, shown};
 use super::header::{BLOCK, Format, Header};
 use super::pax::{self, Pax, SparseMap};
 use super::reader::{Pending, Raw, Reader};
-use super::sparse::{self, Piece};
+use super::sparse;
 
 impl Reader<'_> {
     /// Makes the entry of its header and of what came before it.

@@ -18,11 +18,10 @@ mod pax;
 mod reader;
 mod sparse;
 
-pub(crate) use entry::{Entry, Kind, Time};
+pub(crate) use entry::{Entry, Kind, Piece, Time};
 pub(crate) use error::{TarError, shown};
 pub use limits::Limits;
 pub(crate) use reader::Reader;
-pub(crate) use sparse::Piece;
 
 #[cfg(test)]
 pub(crate) mod build;

@@ -6,8 +6,8 @@ use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-use super::entry::Time;
-use super::sparse::{MapError, Piece, decimal, parse_list};
+use super::entry::{Piece, Time};
+use super::sparse::{MapError, decimal, parse_list};
 
 /// libarchive writes no padding, others do.
 const BASE64: GeneralPurpose = GeneralPurpose::new(

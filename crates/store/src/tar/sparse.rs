@@ -1,15 +1,7 @@
 //! Maps of sparse files: old GNU, and GNU's PAX versions 0.0, 0.1 and 1.0. Pure functions; the reader feeds them.
 
+use super::entry::Piece;
 use super::header::number;
-
-/// A run of data in a sparse file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
-    /// Where it begins in the file.
-    pub(crate) offset: u64,
-    /// Its length.
-    pub(crate) len: u64,
-}
 
 /// Takes the pieces of an old GNU header or extension block; stops at the first empty one.
 pub(super) fn old_pieces(fields: &[u8], out: &mut Vec<Piece>) -> Result<(), String> {

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use serde::Deserialize;
 
 use super::attributes::{Kind, Stat};
-use crate::shape::Attributes;
+use crate::layers::shape::Attributes;
 use crate::unpack::{DEFERRED, DEFERRED_BELOW};
 
 /// More than any line has: a path, and attributes up to the unpacker's limit.

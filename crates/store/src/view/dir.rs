@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::attributes::{Kind, Stat};
 use super::deferred::Deferred;
 use super::layer::{Found, is_of_overlayfs};
-use crate::layout::FS;
+use crate::disk::layout::FS;
 use crate::unpack::{self, Beneath};
 
 /// Longest list of names, and longest value, of extended attributes: the kernel's own limits.

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt as _;
 use super::attributes::Stat;
 use super::dir::DirLayer;
 use super::image::{ImageContent, ImageLayer};
-use crate::shape::Shape;
+use crate::layers::shape::Shape;
 
 /// What is at a path of a layer.
 #[derive(Clone, Copy, Debug)]

@@ -30,7 +30,7 @@ pub use error::ViewError;
 use layer::{At, Content, OpenLayer};
 pub use stack::Stack;
 
-use crate::layout::LAYERS;
+use crate::disk::layout::LAYERS;
 use crate::tar::shown;
 
 /// As many links as the kernel follows in one path.

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use oci::{Digest, Document};
 use serde::{Deserialize, Serialize};
 
-use crate::db::Records;
 use crate::error::{ResolveError, StoreError};
-use crate::layers::stack;
-use crate::lease::Lease;
-use crate::open::Store;
+use crate::layers::lookup::stack;
+use crate::layers::shape::Shape;
+use crate::maintenance::lease::Lease;
 use crate::recipe;
-use crate::records::{ImageRecord, Layer, LayerId};
-use crate::shape::Shape;
+use crate::records::db::Records;
+use crate::records::entries::{ImageRecord, Layer, LayerId};
+use crate::store::open::Store;
 
 /// The layers of one image in the order in which they hide each other, or a single layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -20,7 +20,6 @@ const LAYER_FORMATS: [(&str, LayerFormat); 3] =
 const SHARINGS: [(&str, Sharing); 3] =
     [("off", Sharing::Off), ("reflink", Sharing::Reflink), ("hardlink", Sharing::Hardlink)];
 const RANGES: [(&str, bool); 2] = [("auto", true), ("off", false)];
-const INFLATES: [(&str, bool); 2] = [("auto", true), ("off", false)];
 const LOG_FORMATS: [(&str, LogFormat); 2] = [("text", LogFormat::Text), ("json", LogFormat::Json)];
 const LOG_LEVELS: [(&str, LogLevel); 5] = [
     ("error", LogLevel::Error),
@@ -83,19 +82,6 @@ pub(super) static ROWS: &[Setting] = &[
                more, as long as there is memory; off: over one",
         apply: |c, raw| raw.choice(&RANGES).map(|v| c.parallel_ranges = v),
         show: |c| word(&RANGES, c.parallel_ranges),
-    },
-    Setting {
-        field: "parallelInflate",
-        flag: "parallel-inflate",
-        variable: "IMAGELET_PARALLEL_INFLATE",
-        short: None,
-        value_name: "auto|off",
-        list: None,
-        group: Group::Engine,
-        help: "auto: in a build with ISA-L, a large gzip layer is inflated on more than one core while there are idle ones \
-               and memory; off: on one",
-        apply: |c, raw| raw.choice(&INFLATES).map(|v| c.parallel_inflate = v),
-        show: |c| word(&INFLATES, c.parallel_inflate),
     },
     Setting {
         field: "platform",

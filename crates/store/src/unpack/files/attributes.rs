@@ -108,7 +108,7 @@ impl Unpacker<'_, Files<'_>> {
         if entry.xattrs.is_empty() {
             return Ok(None);
         }
-        let bytes = crate::accounting::bytes_on_disk(|| rustix::fs::fstat(fd));
+        let bytes = crate::records::accounting::bytes_on_disk(|| rustix::fs::fstat(fd));
         Ok(Some(bytes.map_err(|e| failed("looking at", path, e))?))
     }
 

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 
-use crate::shape::{Attributes, Below, Found};
+use crate::layers::shape::{Attributes, Below, Found};
 use crate::tar::shown;
 
 use super::super::whiteout::OPAQUE;

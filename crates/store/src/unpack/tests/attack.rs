@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::support::Layer;
-use crate::shape::Shape;
+use crate::layers::shape::Shape;
 use crate::tar::build::{Item, Tar};
 
 /// Unpacks with `OUT` in names and targets standing for the directory of the canary, by both ways of opening.

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use super::support::{Layer, xattrs};
-use crate::shape::Shape;
+use crate::layers::shape::Shape;
 use crate::tar::build::{Item, MTIME, Tar};
 use crate::unpack::UnpackError;
 

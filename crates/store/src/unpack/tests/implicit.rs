@@ -1,7 +1,7 @@
 //! Attributes of implicit directories, taken from the layers below.
 
 use super::support::Layer;
-use crate::shape::{Found, Shape};
+use crate::layers::shape::{Found, Shape};
 use crate::tar::build::{Item, Tar};
 
 /// Unpacks the layers, lowest first, patches the last one, and describes some of its paths: in every mixture of shapes.

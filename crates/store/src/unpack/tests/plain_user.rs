@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, chown};
 use serde_json::json;
 
 use super::support::{Layer, want};
-use crate::shape::Shape;
+use crate::layers::shape::Shape;
 use crate::tar::build::{Item, Tar};
 use crate::unpack::{Limits, UnpackOptions, unpack};
 

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use super::support::{Layer, picture};
-use crate::shape::Shape;
+use crate::layers::shape::Shape;
 use crate::tar::build::{Item, Tar};
 use crate::unpack::{Largest, UnpackOutcome};
 
@@ -227,7 +227,7 @@ proptest! {
             let hollow = copy.unpack(&tar).unwrap();
             prop_assert_eq!(&hollow.implicit_dirs, &outcome.implicit_dirs);
             let (there, made) = (open(&layer), open(&copy));
-            let found = crate::check::difference(there.as_fd(), made.as_fd(), &hollow.implicit_dirs, &|| false);
+            let found = crate::layers::compare::difference(there.as_fd(), made.as_fd(), &hollow.implicit_dirs, &|| false);
             prop_assert_eq!(found.unwrap(), None);
         }
     }

@@ -2,7 +2,7 @@
 //! outcome is held against the tree, and its recipe must make the archive again.
 
 use super::support::{Layer, want};
-use crate::shape::Shape;
+use crate::layers::shape::Shape;
 use crate::tar::build::{Item, Tar};
 
 struct Case {

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::mount::{MountFlags, UnmountFlags};
 
-use crate::confine::confined;
-use crate::shape::{Below, Found, Shape};
+use crate::disk::confine::confined;
+use crate::layers::shape::{Below, Found, Shape};
 use crate::tar::Limits;
 use crate::unpack::{Beneath, IMAGE, UnpackError, UnpackOptions, UnpackOutcome, unpack_beneath, unpack_image};
 

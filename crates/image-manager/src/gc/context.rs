@@ -1,0 +1,102 @@
+//! [`GcContext`]: the services, the event recorder and the options that every part of collection works with, and the
+//! questions that several parts ask of them. It remembers nothing.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cri_api::{Container, FsInfo, Image, ImageLayers, ImageService, RuntimeService, UnfinishedPulls};
+
+use super::blocking::off_thread;
+use super::disk::DiskSpace;
+use super::node_time::Moment;
+use super::options::GcOptions;
+use super::report::GcError;
+use super::select::Rules;
+use crate::events::EventRef;
+use crate::{EventRecorder, EventType};
+
+/// The node as collection sees it.
+pub(super) struct GcContext {
+    pub(super) images: Arc<dyn ImageService>,
+    pub(super) runtime: Option<Arc<dyn RuntimeService>>,
+    pub(super) events: Arc<dyn EventRecorder>,
+    pub(super) options: GcOptions,
+}
+
+fn runtime_error(what: &'static str) -> impl FnOnce(cri_api::Error) -> GcError {
+    move |source| GcError::Runtime { what, source }
+}
+
+impl GcContext {
+    pub(super) async fn list_images(&self) -> Result<Vec<Image>, GcError> {
+        self.images.list_images(None).await.map_err(runtime_error("list images"))
+    }
+
+    /// All containers; none without a runtime.
+    pub(super) async fn list_containers(&self) -> Result<Vec<Container>, GcError> {
+        match &self.runtime {
+            Some(runtime) => runtime.list_containers(None).await.map_err(runtime_error("list containers")),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// The layers of all images; `None` if the service does not report them.
+    pub(super) async fn image_layers(&self) -> Result<Option<ImageLayers>, GcError> {
+        self.images.image_layers().await.map_err(runtime_error("list the layers of images"))
+    }
+
+    pub(super) async fn image_fs_info(&self) -> Result<FsInfo, GcError> {
+        self.images.image_fs_info().await.map_err(runtime_error("ask for the image file system"))
+    }
+
+    /// Measures the image file system. Returns its mount point and its space.
+    pub(super) async fn measure_image_fs(&self) -> Result<(PathBuf, DiskSpace), GcError> {
+        let info = self.image_fs_info().await?;
+        let path = info.image_filesystems.first().map(|fs| PathBuf::from(&fs.mountpoint)).ok_or(GcError::NoImageFs)?;
+        let space = self.probe(&path).await?;
+        if space.capacity == 0 {
+            self.record_event(EventType::Warning, "InvalidDiskCapacity", &GcError::InvalidCapacity.to_string());
+            return Err(GcError::InvalidCapacity);
+        }
+        self.options.metrics.measured(space);
+        Ok((path, space))
+    }
+
+    /// Measures the file system on which `path` lies.
+    pub(super) async fn probe(&self, path: &Path) -> Result<DiskSpace, GcError> {
+        let (disk, at) = (Arc::clone(&self.options.disk), path.to_owned());
+        let space = off_thread(move || disk(&at)).await.ok_or(GcError::ShuttingDown)?;
+        space.map(DiskSpace::clamped).map_err(|source| GcError::Disk { path: path.to_owned(), source })
+    }
+
+    /// Inspects the blobs that interrupted pulls left, and sets their metric.
+    pub(super) async fn unfinished_pulls(&self) -> Option<UnfinishedPulls> {
+        let left = self.images.unfinished_pulls().await.ok().flatten();
+        self.options.metrics.unfinished(left.unwrap_or_default());
+        left
+    }
+
+    /// The selection rules of the options.
+    pub(super) fn rules(&self) -> Rules {
+        // Without a runtime no use is ever seen, so that "never used" says nothing about an image.
+        let protect_unused = self.runtime.as_ref().map_or(Duration::ZERO, |_| self.options.protect_pre_pulled);
+        Rules {
+            min_age: self.options.policy.min_age,
+            protect_unused,
+            minimum_copies: self.options.minimum_copies,
+            order: self.options.order,
+        }
+    }
+
+    /// Now, by both clocks.
+    pub(super) fn moment(&self) -> Moment {
+        let boot = self.options.boot_clock.as_ref().and_then(|clock| clock());
+        Moment { wall: (self.options.wall_clock)(), boot }
+    }
+
+    /// Records an event about the node.
+    pub(super) fn record_event(&self, kind: EventType, reason: &'static str, message: &str) {
+        self.events.record(EventRef { object: &self.options.node, kind, reason, message });
+    }
+}

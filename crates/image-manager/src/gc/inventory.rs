@@ -1,0 +1,103 @@
+//! [`inventory`]: turns a [`Survey`] into the [`Inventory`] that [`select`](super::select()) takes: which image must stay,
+//! its weight, and the bytes that its removal frees. Decides by pins, rules and uses alone.
+
+use std::collections::BTreeSet;
+
+use cri_api::Image;
+use jiff::Timestamp;
+
+use super::detect::{User, handler, name};
+use super::entry::Time;
+use super::plan::Because;
+use super::rules::{KeepRule, Known, Pattern, Says};
+use super::select::{Inventory, Item};
+use super::state_store::GcState;
+use super::survey::Survey;
+
+/// The inventory of a survey. Images in `failed` could not be removed in this round: they stay.
+pub(super) fn inventory<'a>(
+    keep: &[KeepRule],
+    state: &GcState,
+    survey: &'a Survey,
+    failed: &BTreeSet<String>,
+) -> Inventory<'a> {
+    let layers_known = survey.layers.as_ref();
+    // One id is one image, however often it is listed: a removal takes all of it.
+    let pinned: BTreeSet<(&str, &str)> =
+        survey.images.iter().filter(|image| image.pinned).map(|image| (image.id.as_str(), handler(image))).collect();
+    let items = survey.images.iter().enumerate().map(|(number, image)| {
+        let runtime_handler = handler(image);
+        let entry = state.history.entry(&image.id, runtime_handler);
+        let counts = |time: Time| time.get().map(|time| state.history.effective(time));
+        let layers = layers_known.and_then(|known| known.images.get(&image.id));
+        Item {
+            id: &image.id,
+            runtime_handler,
+            first_detected: entry.and_then(|entry| counts(entry.first_detected)).unwrap_or(Timestamp::MAX),
+            last_used: entry.and_then(|entry| counts(entry.last_used)),
+            protected_until: entry.and_then(|entry| entry.protected_until.get()),
+            must_stay: must_stay(keep, state, survey, number, failed)
+                .or_else(|| pinned.contains(&(image.id.as_str(), runtime_handler)).then_some(Because::PinnedByRuntime)),
+            weight: weight(keep, image, state.known(image)),
+            own_bytes: layers.map_or(image.size, |layers| layers.own_bytes),
+            layers: layers.map_or(&[], |layers| layers.layers.as_slice()),
+            repository: repository(image),
+        }
+    });
+    Inventory { items: items.collect(), layers: layers_known.map_or(&[], |known| known.layers.as_slice()) }
+}
+
+/// Why an image must stay whatever the goal is.
+fn must_stay(
+    keep: &[KeepRule],
+    state: &GcState,
+    survey: &Survey,
+    number: usize,
+    failed: &BTreeSet<String>,
+) -> Option<Because> {
+    let image = &survey.images[number];
+    if image.id.is_empty() {
+        // Nothing can be removed that has no name.
+        return Some(Because::CannotBeRemoved);
+    }
+    let by = match survey.detected.user(number) {
+        User::None => None,
+        User::Container(container) => survey.containers.get(container).map(name),
+        User::Sandbox => Some("pod sandboxes".to_owned()),
+        User::Volume => Some("a pod of this node".to_owned()),
+        User::Pull => Some("a pull".to_owned()),
+    };
+    if let Some(by) = by {
+        return Some(Because::InUse { by });
+    }
+    let known = state.known(image);
+    if state.pins.hold(image, known).is_some() {
+        return Some(Because::Pinned);
+    }
+    // An image of which nobody knows the labels may be one that has to stay.
+    let fits = |pattern: &Pattern| pattern.fits(image, known) || (pattern.is_of_labels() && known.labels.is_none());
+    let kept = keep.iter().find(|rule| rule.says == Says::Keep && fits(&rule.pattern));
+    if let Some(rule) = kept {
+        return Some(Because::Rule { rule: rule.pattern.to_string() });
+    }
+    failed.contains(&image.id).then_some(Because::CannotBeRemoved)
+}
+
+/// The weight of an image by the first rule that fits it; 1 without one.
+fn weight(keep: &[KeepRule], image: &Image, known: Known<'_>) -> f64 {
+    let weighs = |rule: &KeepRule| match rule.says {
+        Says::Weigh(weight) if rule.pattern.fits(image, known) => Some(weight),
+        _ => None,
+    };
+    keep.iter().find_map(weighs).unwrap_or(1.0)
+}
+
+/// The repository of an image's first name.
+fn repository(image: &Image) -> &str {
+    let Some(name) = image.repo_tags.first().or(image.repo_digests.first()) else { return "" };
+    let name = name.split_once('@').map_or(name.as_str(), |(name, _)| name);
+    match name.rsplit_once(':') {
+        Some((repository, tag)) if !tag.contains('/') => repository,
+        _ => name,
+    }
+}

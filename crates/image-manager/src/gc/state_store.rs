@@ -1,0 +1,121 @@
+//! [`StateStore`]: the usage history, the pins and the labels in memory, kept equal to [`StateFiles`]. Its lock is held for
+//! a whole round, so that rounds do not overlap.
+
+use std::path::PathBuf;
+
+use tokio::sync::{Mutex, MutexGuard};
+
+use super::blocking::off_thread;
+use super::detect::handler;
+use super::history::UsageHistory;
+use super::labels::Labels;
+use super::report::{GcError, chain};
+use super::rules::{Known, Pins};
+use super::state_files::{Stamp, StateError, StateFiles};
+
+/// The state that rounds work on.
+#[derive(Debug, Default)]
+pub(super) struct GcState {
+    loaded: bool,
+    pub(super) history: UsageHistory,
+    pub(super) pins: Pins,
+    /// Stamps of the files that this state was read from or written to.
+    usage_stamp: Option<Stamp>,
+    pins_stamp: Option<Stamp>,
+    /// Labels of images by id, where a rule asks for them. An id names its config, so they never change.
+    pub(super) labels: Labels,
+}
+
+impl GcState {
+    /// Properties of an image that the list does not hold.
+    pub(super) fn known(&self, image: &cri_api::Image) -> Known<'_> {
+        let record = self.history.entry(&image.id, handler(image));
+        Known { used_by: record.map_or("", |record| &record.used_by), labels: self.labels.get(&image.id) }
+    }
+}
+
+/// The state and its files.
+pub(super) struct StateStore {
+    /// `None`: the state lives in memory only.
+    files: Option<StateFiles>,
+    /// Guards the state; held for a whole round.
+    state: Mutex<GcState>,
+}
+
+impl StateStore {
+    pub(super) fn new(files: Option<StateFiles>) -> Self {
+        Self { files, state: Mutex::default() }
+    }
+
+    /// Locks the state. Reads its files the first time, and when another process has written them since.
+    pub(super) async fn lock(&self) -> Result<MutexGuard<'_, GcState>, GcError> {
+        let mut state = self.state.lock().await;
+        let Some(files) = self.files.clone() else { return Ok(state) };
+        let (usage_stamp, pins_stamp) = (state.usage_stamp, state.pins_stamp);
+        let read =
+            off_thread(move || Ok::<_, StateError>((files.history(usage_stamp)?, files.pins(pins_stamp)?))).await;
+        let (history, pins) = read.ok_or(GcError::ShuttingDown)??;
+        let warn = |aside: Option<PathBuf>| {
+            if let Some(aside) = aside {
+                tracing::warn!("a file of the garbage collection could not be read and is now {}", aside.display());
+            }
+        };
+        if let Some(read) = history {
+            warn(read.aside);
+            match read.state {
+                Some(theirs) if state.loaded => state.history.merge(theirs),
+                Some(theirs) => state.history = theirs,
+                None => {}
+            }
+            (state.usage_stamp, state.loaded) = (read.stamp, true);
+        }
+        if let Some(read) = pins {
+            warn(read.aside);
+            if let Some(pins) = read.state {
+                state.pins = pins;
+            }
+            state.pins_stamp = read.stamp;
+        }
+        Ok(state)
+    }
+
+    /// Stores the history. A full disk only delays that: the history stays in memory, the file on disk stays whole, and the
+    /// next round tries again.
+    pub(super) async fn save(&self, state: &mut GcState) -> Result<(), GcError> {
+        let Some(files) = self.files.clone() else { return Ok(()) };
+        // If this future is dropped before it ends, the history is read again.
+        let stamp = state.usage_stamp.take();
+        state.loaded = false;
+        let mut history = std::mem::take(&mut state.history);
+        let stored = off_thread(move || {
+            let result = files.store_history(&mut history, stamp);
+            (history, result)
+        });
+        let (history, result) = stored.await.ok_or(GcError::ShuttingDown)?;
+        (state.history, state.loaded) = (history, true);
+        match result {
+            Ok(stored) => state.usage_stamp = stored,
+            Err(error) => {
+                state.usage_stamp = stamp;
+                if !error.is_disk_full() {
+                    return Err(error.into());
+                }
+                tracing::warn!("what was seen of usage is not written down for now: {}", chain(&error.into()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes the pins in memory and on disk. Returns true if that changed anything.
+    pub(super) async fn change_pins(
+        &self,
+        change: impl FnOnce(&mut Pins) -> bool + Send + 'static,
+    ) -> Result<bool, GcError> {
+        let mut state = self.lock().await?;
+        let Some(files) = self.files.clone() else { return Ok(change(&mut state.pins)) };
+        let (changed, pins, stamp) =
+            off_thread(move || files.change_pins(change)).await.ok_or(GcError::ShuttingDown)??;
+        (state.pins, state.pins_stamp) = (pins, stamp);
+        Ok(changed)
+    }
+}

@@ -1,0 +1,310 @@
+//! [`Spool`]: the bytes of a blob as they come, from some byte on without a gap, in a file, with the digest of each piece in
+//! another one. A later pull reads it back piece by piece, up to the first that is not what it was, and goes on from there. Whether
+//! it is worth its while is for the image service to say. A blob that is to be kept and is whole ([`crate::NewBlob`]) is left as one
+//! as well, without the digests of its pieces: whoever reads it back has the digest of all of it to go by.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::Path;
+
+use oci::{Algorithm, Digest};
+use rustix::fs::{Mode, OFlags};
+use serde::{Deserialize, Serialize};
+
+use crate::content::unfinished::{Left, NEW, SPOOL, What, beside_name, written};
+use crate::disk::layout;
+use crate::error::StoreError;
+use crate::ingest::layer::Private;
+use crate::store::open::Store;
+
+/// No piece is longer, and none that was written by another program is believed to be.
+const LONGEST: usize = 4 << 20;
+/// No line is longer.
+const LINE: u64 = 1 << 10;
+/// What is whole is read back in pieces of this size.
+const PIECE: u64 = 256 << 10;
+
+/// The first line of the file of digests. Each line after it is the length of a piece and its digest.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Head {
+    pub(crate) blob: Digest,
+    pub(crate) size: u64,
+    /// The first byte of the blob that is here.
+    pub(crate) begin: u64,
+    /// All of it is here, and was found to be the right one: no line follows.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) whole: bool,
+    /// Where the blob comes from, in the words of the image service. Files of earlier versions do not say.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) origin: String,
+}
+
+/// A part of a blob, which nobody else has now. It is deleted with the value, unless it is left.
+pub struct Spool {
+    private: Private,
+    data: File,
+    sums: File,
+    blob: Digest,
+    size: u64,
+    begin: u64,
+    end: u64,
+    /// What was found in it and not read back yet.
+    back: Option<Back<BufReader<File>>>,
+}
+
+/// Lines that were there before.
+pub(crate) struct Back<L> {
+    lines: L,
+    /// Where the good ones end.
+    good: u64,
+    /// There are none, since all is here.
+    whole: bool,
+}
+
+impl Store {
+    /// Begins a spool with byte `begin` of a blob that comes from `origin`.
+    ///
+    /// # Errors
+    /// Its files could not be made.
+    pub fn new_spool(&self, blob: &Digest, size: u64, begin: u64, origin: &str) -> Result<Spool, StoreError> {
+        let mut private = self.inner.private();
+        let ingest = &self.inner.layout.ingest;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let create = |name: &str| rustix::fs::openat(ingest, name, flags, Mode::RUSR | Mode::WUSR).map(File::from);
+        let data = create(&private.name()).map_err(|error| private.failed("create", error.into()))?;
+        let sums = create(&beside_name(private.number, SPOOL));
+        let mut sums = sums.map_err(|error| private.failed("create the digests of", error.into()))?;
+        private.note_beside(SPOOL);
+        let line = Head { blob: blob.clone(), size, begin, whole: false, origin: origin.to_owned() }.line();
+        sums.write_all(&line).map_err(|error| private.failed("write the digests of", error))?;
+        Ok(Spool { private, data, sums, blob: blob.clone(), size, begin, end: begin, back: None })
+    }
+
+    /// The part of this blob that was left, if one was, and `may` says yes to its origin. What can be read back of it is to
+    /// be seen.
+    ///
+    /// # Errors
+    /// It is there and cannot be opened. It is gone then.
+    pub fn take_spool(
+        &self,
+        blob: &Digest,
+        size: u64,
+        may: &dyn Fn(&str) -> bool,
+    ) -> Result<Option<Spool>, StoreError> {
+        let fits = |what: &What| match what {
+            What::Spool { blob: of, size: long, origin } if of == blob && *long == size && may(origin) => Some(()),
+            _ => None,
+        };
+        let Some((private, ())) = self.inner.take_left(fits) else { return Ok(None) };
+        Spool::again(private).map(Some)
+    }
+}
+
+impl Spool {
+    fn again(private: Private) -> Result<Self, StoreError> {
+        let open = |name: &str| {
+            let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            Ok::<_, io::Error>(File::from(rustix::fs::openat(
+                &private.inner().layout.ingest,
+                name,
+                flags,
+                Mode::empty(),
+            )?))
+        };
+        let opened = || {
+            let (data, sums) = (open(&private.name())?, open(&beside_name(private.number, SPOOL))?);
+            let (head, back) = Back::begin(BufReader::new(sums.try_clone()?))?;
+            Ok((data, sums, head, back))
+        };
+        let (data, sums, Head { blob, size, begin, .. }, back) =
+            opened().map_err(|error| private.failed("go on with", error))?;
+        Ok(Self { private, data, sums, blob, size, begin, end: begin, back: Some(back) })
+    }
+
+    /// The first byte of the blob that is in it.
+    #[must_use]
+    pub fn begin(&self) -> u64 {
+        self.begin
+    }
+
+    /// The byte after the last one that was read back or written.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// The next piece of what was there, `None` behind the last one that is good; what comes is written behind that.
+    ///
+    /// # Errors
+    /// What is not good could not be cut off; or all should be here, and is not. Nothing may be appended then.
+    pub fn read_back(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
+        let Some(back) = &mut self.back else { return Ok(None) };
+        match back.piece(&self.data, self.end, self.size) {
+            Ok(Some(piece)) => {
+                self.end += piece.len() as u64;
+                return Ok(Some(piece));
+            }
+            Ok(None) => {}
+            // A digest for each piece is what could say how far it is good.
+            Err(error) if back.whole => return Err(self.private.failed("read", error)),
+            Err(error) => {
+                tracing::info!(blob = %self.blob, at = self.end, %error, "the rest of what a pull left is no good");
+            }
+        }
+        let good = back.good;
+        self.back = None;
+        let cut = || {
+            self.data.set_len(self.end)?;
+            self.sums.set_len(good)?;
+            (&self.sums).seek(SeekFrom::Start(good))
+        };
+        cut().map_err(|error| self.private.failed("cut off", error))?;
+        Ok(None)
+    }
+
+    /// Appends the bytes that follow, as one piece. To be called when everything was read back.
+    ///
+    /// # Errors
+    /// The disk refused it. The spool is as good as before.
+    pub fn append<'a>(&mut self, parts: impl IntoIterator<Item = &'a [u8]>) -> Result<(), StoreError> {
+        let failed = |operation| {
+            let private = &self.private;
+            move |error: io::Error| private.failed(operation, error)
+        };
+        let mut hasher = Algorithm::Sha256.hasher();
+        let mut at = self.end;
+        for part in parts {
+            self.data.write_all_at(part, at).map_err(failed("write"))?;
+            hasher.update(part);
+            at += part.len() as u64;
+        }
+        if at > self.end {
+            // A line is there whole or is none.
+            let line = format!("{} {}\n", at - self.end, hasher.finish().hex());
+            (&self.sums).write_all(line.as_bytes()).map_err(failed("write the digests of"))?;
+            self.end = at;
+        }
+        Ok(())
+    }
+
+    /// Leaves it for a later pull, if there is anything in it.
+    pub fn leave(self) {
+        let Self { private, end, begin, back, .. } = self;
+        if end == begin && back.is_none() {
+            return;
+        }
+        let inner = private.inner();
+        match find(&inner.layout.path.join(layout::INGEST), private.number) {
+            Ok(left) => inner.leave(private, left),
+            Err(error) => tracing::debug!(%error, "a part of a blob could not be left"),
+        }
+    }
+}
+
+/// Says beside a private file that it is all of this blob, whose bytes were found to be the right ones.
+pub(crate) fn note_whole(private: &mut Private, blob: &Digest, size: u64, origin: &str) -> Result<(), StoreError> {
+    let head = Head { blob: blob.clone(), size, begin: 0, whole: true, origin: origin.to_owned() };
+    let (name, new) = (beside_name(private.number, SPOOL), beside_name(private.number, NEW));
+    let ingest = &private.inner().layout.ingest;
+    layout::write_whole(ingest, &name, &new, &head.line())
+        .map_err(|error| private.failed("write the digests of", error))?;
+    private.note_beside(SPOOL);
+    Ok(())
+}
+
+/// Leaves what was noted as whole for a later pull.
+pub(crate) fn leave_whole(private: Private) {
+    let inner = private.inner();
+    match find(&inner.layout.path.join(layout::INGEST), private.number) {
+        Ok(left) => inner.leave(private, left),
+        Err(error) => tracing::debug!(%error, "a blob could not be left"),
+    }
+}
+
+impl Head {
+    fn line(&self) -> Vec<u8> {
+        let mut line = serde_json::to_vec(self).expect("plain values become JSON");
+        line.push(b'\n');
+        line
+    }
+}
+
+impl<L: BufRead> Back<L> {
+    /// Reads the first line.
+    pub(crate) fn begin(mut lines: L) -> io::Result<(Head, Self)> {
+        let (head, good) = head(&mut lines)?;
+        let whole = head.whole;
+        Ok((head, Self { lines, good, whole }))
+    }
+
+    /// The next piece, which begins at `at`.
+    pub(crate) fn piece(&mut self, data: &File, at: u64, size: u64) -> io::Result<Option<Vec<u8>>> {
+        if self.whole {
+            let length = size.saturating_sub(at).min(PIECE);
+            let mut piece = vec![0; usize::try_from(length).expect("no more than a piece")];
+            data.read_exact_at(&mut piece, at)?;
+            return Ok((!piece.is_empty()).then_some(piece));
+        }
+        let line = line(&mut self.lines)?;
+        let Some(line) = line else { return Ok(None) };
+        let bad = || io::Error::new(io::ErrorKind::InvalidData, "a line of digests that is none");
+        let (length, digest) = line.split_once(' ').ok_or_else(bad)?;
+        let length: usize = length.parse().map_err(|_| bad())?;
+        if length == 0 || length > LONGEST || length as u64 > size.saturating_sub(at) {
+            return Err(bad());
+        }
+        let mut piece = vec![0; length];
+        data.read_exact_at(&mut piece, at)?;
+        if Digest::sha256(&piece).hex() != digest {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a piece with another digest"));
+        }
+        self.good += line.len() as u64 + 1;
+        Ok(Some(piece))
+    }
+}
+
+impl fmt::Debug for Spool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Spool")
+            .field("blob", &self.blob)
+            .field("begin", &self.begin)
+            .field("end", &self.end)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A line without its end; none at the end of the file, whatever stands there without an end of line.
+fn line(lines: &mut impl BufRead) -> io::Result<Option<String>> {
+    let mut line = Vec::new();
+    lines.by_ref().take(LINE).read_until(b'\n', &mut line)?;
+    if line.pop() != Some(b'\n') {
+        return Ok(None);
+    }
+    String::from_utf8(line).map(Some).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
+}
+
+/// The first line, and where it ends.
+fn head(lines: &mut impl BufRead) -> io::Result<(Head, u64)> {
+    let line = line(lines)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+    let head: Head = serde_json::from_str(&line)?;
+    if head.begin >= head.size || (head.whole && head.begin > 0) {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    Ok((head, line.len() as u64 + 1))
+}
+
+/// Looks what a file under `ingest/` is the spool of.
+pub(crate) fn find(directory: &Path, number: u64) -> io::Result<Left> {
+    let sums = File::open(directory.join(beside_name(number, SPOOL)))?;
+    let (about, at) = (sums.metadata()?, written(&sums.metadata()?));
+    let (Head { blob, size, whole, origin, .. }, _) = head(&mut BufReader::new(sums))?;
+    let data = std::fs::symlink_metadata(directory.join(number.to_string()))?;
+    // One with another name has become a part of an image.
+    if !data.is_file() || (whole && (data.len() != size || data.nlink() > 1)) {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let bytes = (data.blocks() + about.blocks()) * 512;
+    Ok(Left { what: What::Spool { blob, size, origin }, bytes, inodes: 2, at })
+}

@@ -1,0 +1,284 @@
+//! What pulls left that came to no end, kept for a while under `ingest/` so that a later pull need not fetch it again: layers
+//! that were whole and in no image yet ([`WholeLayer`]), and blobs as far as they came ([`Spool`]). A small file beside each says
+//! what it is; nothing is synced, so nothing here is believed: a layer is held against its own stream and diff id before anybody
+//! gets it, a blob piece by piece against digests. No image and no record of the database knows of any of it.
+//!
+//! It is counted, and is the first to go: by age, by number, or all of it when somebody needs the space. [`crate::maintenance::sweep`] finds
+//! it again when the store is opened; the image service asks for it, and says what is to be left.
+
+use parking_lot::MutexGuard;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{CString, OsString};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use oci::Digest;
+use rustix::fs::{AtFlags, Dir, Timespec, Timestamps, utimensat};
+
+use crate::content::spool;
+use crate::disk::layout;
+use crate::ingest::layer::{NO_SYNC_FAILED, Private};
+use crate::ingest::whole::{self, Record as LayerRecord};
+use crate::maintenance::sweep::number;
+use crate::records::entries::Removed;
+use crate::store::open::{Inner, Store};
+
+/// What lies beside a layer and beside a spool: its number, a dot, and this.
+pub(crate) const LAYER: &str = "layer";
+pub(crate) const SPOOL: &str = "sums";
+/// A file that is being written beside one.
+pub(crate) const NEW: &str = "new";
+
+/// Nanoseconds from 1970 to 2020: no clock that somebody has set shows an earlier time.
+const UNSET: i64 = 1_577_836_800_000_000_000;
+
+/// More than so many are never kept; the oldest go first.
+const MOST: usize = 64;
+
+/// What pulls left that came to no end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unfinished {
+    /// Layers that are whole.
+    pub layers: u64,
+    /// Blobs of which a part is here.
+    pub blobs: u64,
+    /// What it takes on the disk.
+    pub bytes: u64,
+    /// How many inodes.
+    pub inodes: u64,
+}
+
+/// One thing that was left.
+#[derive(Clone, Debug)]
+pub(crate) struct Left {
+    pub(crate) what: What,
+    pub(crate) bytes: u64,
+    pub(crate) inodes: u64,
+    /// When, in nanoseconds since 1970, as the file system says.
+    pub(crate) at: i64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum What {
+    Layer(LayerRecord),
+    Spool { blob: Digest, size: u64, origin: String },
+}
+
+/// By the number under `ingest/`. Their names are busy ones, so that nobody takes them for left-overs.
+pub(crate) type Table = BTreeMap<u64, Left>;
+
+impl Store {
+    /// What there is. Nothing is measured here.
+    #[must_use]
+    pub fn unfinished(&self) -> Unfinished {
+        self.inner.left().values().fold(Unfinished::default(), |sum, left| Unfinished {
+            layers: sum.layers + u64::from(matches!(left.what, What::Layer(_))),
+            blobs: sum.blobs + u64::from(matches!(left.what, What::Spool { .. })),
+            // A record says what it likes.
+            bytes: sum.bytes.saturating_add(left.bytes),
+            inodes: sum.inodes.saturating_add(left.inodes),
+        })
+    }
+
+    /// What time it is, in nanoseconds since 1970, for what was left while the clock showed another one: with what is of the future,
+    /// and with what is of a time before any clock was set, it begins to grow old now.
+    pub fn note_clock(&self, now: i64) {
+        let mut table = self.inner.left();
+        for (number, left) in table.iter_mut().filter(|(_, left)| left.at > now || (left.at < UNSET && now >= UNSET)) {
+            left.at = now;
+            let time = Timespec { tv_sec: now.div_euclid(1_000_000_000), tv_nsec: now.rem_euclid(1_000_000_000) };
+            let times = Timestamps { last_access: time, last_modification: time };
+            let name = beside_name(*number, left.what.beside());
+            if let Err(error) = utimensat(&self.inner.layout.ingest, name, &times, AtFlags::SYMLINK_NOFOLLOW) {
+                tracing::debug!(%error, number, "the age of what a pull left is not written down");
+            }
+        }
+    }
+
+    /// The origins of everything that is left of this blob, as its pulls named them.
+    #[must_use]
+    pub fn origins_of_unfinished(&self, blob: &Digest) -> BTreeSet<String> {
+        let table = self.inner.left();
+        let of_blob = table.values().filter_map(|left| match &left.what {
+            What::Layer(record) => (record.blob == *blob).then(|| record.origin.clone()),
+            What::Spool { blob: of, origin, .. } => (of == blob).then(|| origin.clone()),
+        });
+        of_blob.collect()
+    }
+
+    /// Deletes what was left before this time (nanoseconds since 1970), or all of it. What a pull has taken up is not among it.
+    /// Needs no free space.
+    pub fn drop_unfinished(&self, before: Option<i64>) -> Removed {
+        let goes = |left: &Left| before.is_none_or(|before| left.at < before);
+        let gone: Table = {
+            let mut table = self.inner.left();
+            let numbers: Vec<u64> = table.iter().filter(|(_, left)| goes(left)).map(|(number, _)| *number).collect();
+            numbers.into_iter().filter_map(|number| table.remove_entry(&number)).collect()
+        };
+        self.inner.delete_left(gone)
+    }
+}
+
+impl Inner {
+    /// The table. Held only to look, and to put in and take out.
+    pub(crate) fn left(&self) -> MutexGuard<'_, Table> {
+        self.left.lock()
+    }
+
+    /// Keeps what somebody had to himself.
+    pub(crate) fn leave(self: &Arc<Self>, private: Private, left: Left) {
+        let number = private.leave();
+        let mut table = self.left();
+        table.insert(number, left);
+        let surplus = surplus(&mut table);
+        drop(table);
+        self.delete_left(surplus);
+    }
+
+    /// Takes out what fits.
+    pub(crate) fn take_left<T>(self: &Arc<Self>, fits: impl Fn(&What) -> Option<T>) -> Option<(Private, T)> {
+        let mut table = self.left();
+        let (number, found) = table.iter().find_map(|(number, left)| Some((*number, fits(&left.what)?)))?;
+        let beside = table.remove(&number)?.what.beside();
+        drop(table);
+        Some((Private::again(self, number, beside), found))
+    }
+
+    fn delete_left(self: &Arc<Self>, gone: Table) -> Removed {
+        let mut freed = Removed::default();
+        for (number, left) in gone {
+            freed.freed_bytes = freed.freed_bytes.saturating_add(left.bytes);
+            freed.freed_inodes = freed.freed_inodes.saturating_add(left.inodes);
+            drop(Private::again(self, number, left.what.beside()));
+        }
+        if freed.freed_bytes > 0 {
+            self.refill_reserve();
+        }
+        freed
+    }
+
+    /// Finds what was left among the names under `ingest/`. Answers the names that stay; everything else there is for nobody. Of
+    /// layers that a commit had moved there are only the records, which stay until [`Inner::bring_back`].
+    pub(crate) fn find_left(&self, names: &[OsString]) -> (BTreeSet<OsString>, Table) {
+        let (mut table, mut moved) = (Table::new(), Table::new());
+        let Some(since) = self.unfinished_since else { return (BTreeSet::new(), moved) };
+        let directory = self.layout.path.join(layout::INGEST);
+        let there: BTreeSet<u64> = names.iter().filter_map(number).collect();
+        for name in names {
+            let Some((number, beside)) = name.to_str().and_then(|name| name.split_once('.')) else { continue };
+            let Ok(number) = number.parse::<u64>() else { continue };
+            let table = match (there.contains(&number), beside) {
+                (true, _) => &mut table,
+                (false, LAYER) => &mut moved,
+                (false, _) => continue,
+            };
+            let found = match beside {
+                LAYER => whole::find(&directory, number),
+                SPOOL => spool::find(&directory, number),
+                _ => continue,
+            };
+            match found {
+                Ok(left) if left.at >= since || left.at < UNSET => drop(table.insert(number, left)),
+                Ok(_) => tracing::debug!(number, "what a pull left is too old"),
+                Err(error) => tracing::debug!(number, %error, "what a pull left cannot be used"),
+            }
+        }
+        surplus(&mut table);
+        let mut stay = BTreeSet::new();
+        for (number, left) in &table {
+            self.note_busy(&number.to_string(), true);
+            stay.insert(number.to_string().into());
+            stay.insert(beside_name(*number, left.what.beside()).into());
+        }
+        stay.extend(moved.keys().map(|number| beside_name(*number, LAYER).into()));
+        *self.left() = table;
+        (stay, moved)
+    }
+
+    /// Takes back what a commit had moved to `layers/` when it was killed: among these names, which no record of the database has,
+    /// are some of the layers whose records [`Inner::find_left`] has found. What is nobody's goes out of `strays` by that.
+    pub(crate) fn bring_back(&self, mut moved: Table, strays: &mut Vec<CString>) {
+        let ingest = &self.layout.ingest;
+        if !moved.is_empty() {
+            strays.retain(|name| {
+                let found = rustix::fs::statat(&self.layout.layers, name, AtFlags::SYMLINK_NOFOLLOW);
+                let is_it = |left: &Left| {
+                    matches!((&left.what, &found), (What::Layer(record), Ok(found)) if record.inode == found.st_ino)
+                };
+                let Some(number) = moved.iter().find(|(_, left)| is_it(left)).map(|(number, _)| *number) else { return true };
+                if let Err(error) = rustix::fs::renameat(&self.layout.layers, name, ingest, number.to_string()) {
+                    tracing::debug!(number, %error, "a layer that a commit had moved cannot be taken back");
+                    return true;
+                }
+                tracing::info!(number, "a layer of a commit that was cut off is kept for the next pull");
+                self.note_busy(&number.to_string(), true);
+                self.left().extend(moved.remove_entry(&number));
+                false
+            });
+        }
+        // Their layers are committed, or gone.
+        for number in moved.keys() {
+            let _ = rustix::fs::unlinkat(ingest, beside_name(*number, LAYER), AtFlags::empty());
+        }
+    }
+
+    /// Whether something could not be written since the store was opened: then what reads well may only be in memory.
+    pub(crate) fn has_failed_to_write(&self) -> bool {
+        self.failed_syncs.load(Ordering::Acquire) != NO_SYNC_FAILED || self.flusher.has_failed()
+    }
+}
+
+impl What {
+    fn beside(&self) -> &'static str {
+        match self {
+            Self::Layer(_) => LAYER,
+            Self::Spool { .. } => SPOOL,
+        }
+    }
+}
+
+/// Something could not be written, and nobody knows of which layer it was: none of those that are noted as whole is believed, not
+/// by another process either, which would find in memory what is not on the disk.
+pub(crate) fn forget_layers(root: &OwnedFd) -> std::io::Result<()> {
+    let ingest = layout::open_directory(root, layout::INGEST)?;
+    for entry in Dir::read_from(&ingest)? {
+        let entry = entry?;
+        if entry.file_name().to_bytes().ends_with(b".layer") {
+            rustix::fs::unlinkat(&ingest, entry.file_name(), AtFlags::empty())?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes out what is too much, the oldest first.
+pub(crate) fn surplus(table: &mut Table) -> Table {
+    let mut surplus = Table::new();
+    while table.len() > MOST {
+        let Some(oldest) = table.iter().min_by_key(|(_, left)| left.at).map(|(number, _)| *number) else { break };
+        surplus.extend(table.remove_entry(&oldest));
+    }
+    surplus
+}
+
+/// Name of the file beside one.
+pub(crate) fn beside_name(number: u64, beside: &str) -> String {
+    format!("{number}.{beside}")
+}
+
+/// When a file was last written, in nanoseconds since 1970.
+pub(crate) fn written(file: &std::fs::Metadata) -> i64 {
+    file.mtime().saturating_mul(1_000_000_000).saturating_add(file.mtime_nsec())
+}
+
+/// Reads a small file under `ingest/`, and when it was written.
+pub(crate) fn read_small(directory: &Path, name: &str, most: u64) -> std::io::Result<(Vec<u8>, i64)> {
+    use std::io::Read as _;
+    let file = std::fs::File::open(directory.join(name))?;
+    let at = written(&file.metadata()?);
+    let mut bytes = Vec::new();
+    file.take(most).read_to_end(&mut bytes)?;
+    Ok((bytes, at))
+}

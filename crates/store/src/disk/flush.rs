@@ -1,0 +1,96 @@
+//! [`Flusher`]: has what layers leave in the page cache written to the disk while more of them comes, so that the sync of a
+//! durable commit waits for little. It promises nothing: the commit syncs all the same. The ingest tells it what was written.
+
+use parking_lot::Mutex;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::content::unfinished;
+
+/// After so many bytes the next sync begins, if the one before has ended. Durable pulls of 81,000 files on a loaded machine took
+/// 29 and 26 s instead of 39 and 33 with the file system synced again and again meanwhile, and no more CPU time.
+const STEP: u64 = 64 << 20;
+/// What a file costs beside its bytes: its inode and name, in the journal and in their place.
+const FILE: u64 = 1 << 10;
+
+/// One for a store, whatever the number of layers that are unpacked at the same time.
+#[derive(Debug, Default)]
+pub(crate) struct Flusher {
+    unwritten: AtomicU64,
+    /// Some of it could not be written.
+    failed: Arc<AtomicBool>,
+    /// Guards the one thread that syncs.
+    running: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Flusher {
+    /// Whether something could not be written.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+
+    /// Notes that a file of so many bytes was written in the file system of `root`.
+    pub(crate) fn note(&self, root: &OwnedFd, bytes: u64) {
+        let bytes = bytes.saturating_add(FILE);
+        if self.unwritten.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) < STEP {
+            return;
+        }
+        let Some(mut running) = self.running.try_lock() else { return };
+        if running.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            return;
+        }
+        self.unwritten.store(0, Ordering::Relaxed);
+        // A file of its own: the kernel tells each open file once that something could not be written, and it is the commit that
+        // has to hear it.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let Ok(own) = rustix::fs::openat(root, ".", flags, Mode::empty()) else { return };
+        let failed = Arc::clone(&self.failed);
+        let sync = move || {
+            if let Err(error) = rustix::fs::syncfs(&own) {
+                tracing::debug!(%error, "an early sync failed; the commit's will tell");
+                failed.store(true, Ordering::Release);
+                // Whoever comes after this process is not told.
+                if let Err(error) = unfinished::forget_layers(&own) {
+                    tracing::warn!(%error, "what says that layers are whole stays, although something could not be written");
+                }
+            }
+        };
+        // Without a thread the commit has more to do.
+        *running = std::thread::Builder::new().name("store-flush".into()).spawn(sync).ok();
+    }
+}
+
+impl Drop for Flusher {
+    fn drop(&mut self) {
+        let running = self.running.get_mut();
+        if let Some(thread) = running.take() {
+            // It ends by itself, and has nothing to say.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_begins_when_enough_has_come_and_one_at_a_time() {
+        let top = tempfile::tempdir().expect("tempdir");
+        let root = OwnedFd::from(std::fs::File::open(top.path()).expect("opens"));
+        let flusher = Flusher::default();
+        let begun = |flusher: &Flusher| flusher.running.lock().is_some();
+        flusher.note(&root, STEP - FILE - 1);
+        assert!(!begun(&flusher));
+        flusher.note(&root, 0);
+        assert!(begun(&flusher));
+        assert_eq!(flusher.unwritten.load(Ordering::Relaxed), 0);
+        // However many come while it runs, they wait for its end, and are counted.
+        flusher.note(&root, u64::MAX / 2);
+        drop(flusher);
+    }
+}

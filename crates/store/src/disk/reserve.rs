@@ -1,0 +1,169 @@
+//! The reserve: a file of real blocks that is given up when the disk is full, so that the database can still write the
+//! transaction of a removal. Deleting must never need free space. Knows nothing of the database; [`crate::records::backend`]
+//! calls [`Reserve::give_up`] when a write finds no space, commits call [`Reserve::ensure`] first.
+
+use parking_lot::Mutex;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FallocateFlags;
+
+/// The pre-allocated file. One per open store.
+#[derive(Debug)]
+pub(crate) struct Reserve {
+    bytes: u64,
+    path: PathBuf,
+    /// Guards the file's length: giving up and refilling must not overlap. `None` until it could be made.
+    file: Mutex<Option<File>>,
+    /// Lets writes of the database fail.
+    #[cfg(test)]
+    pub(crate) fail: std::sync::atomic::AtomicBool,
+    /// How often the database was synced.
+    #[cfg(test)]
+    pub(crate) syncs: std::sync::atomic::AtomicU64,
+}
+
+impl Reserve {
+    /// Opens the file, without filling it. Where it is not there and the disk has not even an inode for it, it is made
+    /// later.
+    pub(crate) fn open(path: &Path, bytes: u64) -> io::Result<Self> {
+        let file = match open_file(path) {
+            Ok(file) => Some(file),
+            Err(error) if is_full(&error) => None,
+            Err(error) => return Err(error),
+        };
+        Ok(Self {
+            bytes,
+            path: path.to_owned(),
+            file: Mutex::new(file),
+            #[cfg(test)]
+            fail: std::sync::atomic::AtomicBool::new(false),
+            #[cfg(test)]
+            syncs: std::sync::atomic::AtomicU64::new(0),
+        })
+    }
+
+    /// Makes the reserve whole.
+    ///
+    /// # Errors
+    /// The disk has not that much space.
+    pub(crate) fn ensure(&self) -> io::Result<()> {
+        let mut file = self.file.lock();
+        let file = match &mut *file {
+            Some(file) => file,
+            missing => missing.insert(open_file(&self.path)?),
+        };
+        let metadata = file.metadata()?;
+        // A file system that compresses or copies on write may hold fewer blocks than were asked for: length decides there.
+        if metadata.len() == self.bytes && metadata.blocks() > 0 || self.bytes == 0 {
+            return Ok(());
+        }
+        match rustix::fs::fallocate(&*file, FallocateFlags::empty(), 0, self.bytes) {
+            Ok(()) => {}
+            // No such call here: zeros do as well.
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => fill(file, self.bytes)?,
+            Err(error) => {
+                // Half a reserve would be taken for a whole one.
+                file.set_len(0)?;
+                return Err(error.into());
+            }
+        }
+        if metadata.len() > self.bytes {
+            file.set_len(self.bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Makes sure that besides the reserve so many bytes are free.
+    ///
+    /// # Errors
+    /// They are not.
+    pub(crate) fn ensure_room(&self, bytes: u64) -> io::Result<()> {
+        self.ensure()?;
+        let stat = self.stat()?;
+        let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+        if free < bytes {
+            return Err(io::Error::new(
+                io::ErrorKind::StorageFull,
+                format!("{free} bytes are free, and {bytes} are needed for the records"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// How many bytes can still be written beside what the reserve lacks. `None`: the file system does not say.
+    pub(crate) fn room(&self) -> io::Result<Option<u64>> {
+        let stat = self.stat()?;
+        // Some have no size at all, for example a tmpfs without a limit.
+        if stat.f_blocks == 0 {
+            return Ok(None);
+        }
+        let file = self.file.lock();
+        let has = file.as_ref().map_or(Ok(0), |file| file.metadata().map(|metadata| metadata.len()))?;
+        let lacking = self.bytes.saturating_sub(has);
+        Ok(Some(stat.f_bavail.saturating_mul(stat.f_frsize).saturating_sub(lacking)))
+    }
+
+    /// Gives the blocks back to the file system. Says whether there were any.
+    pub(crate) fn give_up(&self) -> io::Result<bool> {
+        let mut held = self.file.lock();
+        let Some(file) = &*held else { return Ok(false) };
+        if file.metadata()?.len() == 0 {
+            return Ok(false);
+        }
+        match file.set_len(0) {
+            // A journalling file system hands freed blocks out again only after the journal's commit.
+            Ok(()) => file.sync_all()?,
+            // Where even that is written elsewhere first, a quota may let nothing be done with a file but take it away.
+            Err(error) if is_full(&error) => {
+                std::fs::remove_file(&self.path)?;
+                *held = None;
+                File::open(self.path.parent().unwrap_or(&self.path))?.sync_all()?;
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(true)
+    }
+
+    fn stat(&self) -> io::Result<rustix::fs::StatVfs> {
+        Ok(rustix::fs::statvfs(self.path.parent().unwrap_or(&self.path))?)
+    }
+}
+
+/// Whether an error is that of a disk that is full, or of a used-up quota.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+fn open_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(rustix_nofollow())
+        .open(path)
+}
+
+fn fill(file: &File, bytes: u64) -> io::Result<()> {
+    use std::os::unix::fs::FileExt;
+    let block = vec![0_u8; 64 * 1024];
+    let mut at = 0;
+    while at < bytes {
+        let wanted = usize::try_from(bytes - at).unwrap_or(block.len()).min(block.len());
+        if let Err(error) = file.write_all_at(&block[..wanted], at) {
+            file.set_len(0)?;
+            return Err(error);
+        }
+        at += wanted as u64;
+    }
+    Ok(())
+}
+
+fn rustix_nofollow() -> i32 {
+    // The flag is a small bit mask: it fits.
+    i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).expect("an open flag fits an int")
+}

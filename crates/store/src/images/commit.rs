@@ -1,0 +1,367 @@
+//! Making an image visible, in five steps: attributes of implicit directories, renames into `layers/`, one sync of the
+//! file system, one transaction, and the note in the shared layers. A kill between any two leaves an image that is
+//! absent and directories that the next open sweeps; a failure is undone at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use oci::{Digest, ImageConfig};
+use redb::WriteTransaction;
+
+use crate::content::blobs::{Linked, NewBlob, named_by, release_blobs};
+use crate::error::{CommitError, StoreError};
+use crate::images::plan::{Move, Step, has_implicit_root};
+use crate::images::remove::release_layers;
+use crate::ingest::layer::UnpackedLayer;
+use crate::maintenance::lease::Lease;
+use crate::records::db::{DbError, Document, Records, RecordsMut};
+use crate::records::digests;
+use crate::records::entries::{BlobEntry, ImageEntry, ImageRecord, Layer, LayerEntry, LayerId};
+use crate::records::images;
+use crate::records::shares::{self, Joins};
+use crate::store::open::{Durability, Inner, Store};
+
+/// What the records of an image need beside its documents: the pages that redb copies.
+pub(crate) const RECORDS_ROOM: u64 = 1 << 20;
+
+/// Where a layer of a new image comes from.
+#[derive(Clone, Debug)]
+pub enum LayerSource {
+    /// It was found in the store, through the lease of the commit.
+    Present(Layer),
+    /// It was unpacked for this image, or for another pull at the same time. Its diff id has been verified.
+    New {
+        /// The unpacked layer.
+        layer: Arc<UnpackedLayer>,
+        /// Digest of its tar stream.
+        diff_id: Digest,
+    },
+}
+
+impl LayerSource {
+    pub(crate) fn diff_id(&self) -> &Digest {
+        match self {
+            Self::Present(layer) => &layer.diff_id,
+            Self::New { diff_id, .. } => diff_id,
+        }
+    }
+}
+
+/// An image that is to become visible.
+#[derive(Clone, Debug, Default)]
+pub struct ImageCommit {
+    /// The config's bytes. Their digest is the image id.
+    pub config: Vec<u8>,
+    /// The manifest's bytes.
+    pub manifest: Vec<u8>,
+    /// Media type under which the manifest came.
+    pub manifest_media_type: String,
+    /// The indexes by which the manifest was found, the outermost first; that one is kept. Without any, the one by which the
+    /// same manifest was found earlier stays.
+    pub indexes: Vec<Vec<u8>>,
+    /// The tag that it is to have: `name:tag`.
+    pub tag: Option<String>,
+    /// The digest by which it was found: `name@digest`, which must be that of the manifest or of one of the indexes.
+    pub repo_digest: Option<String>,
+    /// Its layers, lowest first.
+    pub layers: Vec<LayerSource>,
+    /// Blobs of its layers to keep, beside those that the store has. What the manifest does not name is not kept.
+    pub blobs: Vec<Arc<NewBlob>>,
+    /// Blobs that the manifest names and of which nobody knows whether they have its layers: they are not kept with it.
+    pub unverified_blobs: BTreeSet<Digest>,
+    /// Now, in nanoseconds since 1970. Kept only when the image is new.
+    pub created_at_unix_nanos: i64,
+    /// Whether it must be kept. A pin that the image has stays.
+    pub pinned: bool,
+    /// Anything that the caller wants to find again. Replaces what was there.
+    pub annotations: BTreeMap<String, String>,
+}
+
+impl Store {
+    /// Makes an image visible, or gives an image that is there its new names. All layers that the store had must have
+    /// been found through `lease`.
+    ///
+    /// # Errors
+    /// See [`CommitError`]. The store is then as it was before.
+    pub fn commit_image(&self, lease: &Lease, commit: ImageCommit) -> Result<ImageRecord, CommitError> {
+        let id = Digest::sha256(&commit.config);
+        check_config(&id, &commit)?;
+        let tag = commit.tag.as_deref().map(images::tag_name).transpose()?;
+        let repo_digest = commit.repo_digest.as_deref().map(images::digest_name).transpose()?;
+        digests::verify(&commit, repo_digest.as_deref())?;
+
+        let inner = &self.inner;
+        inner.tidy_up();
+        let mut next_layer = inner.commit.lock();
+        // On a disk that is nearly full, what is left is for removals.
+        let documents = [&commit.config, &commit.manifest].into_iter().chain(commit.indexes.first());
+        inner.ensure_room(documents.map(|document| document.len() as u64).sum())?;
+        let steps = inner.plan(lease, &commit.layers, &mut next_layer)?;
+        inner.patch_implicit(&steps)?;
+        let moves: Vec<&Move> = steps.iter().filter_map(Step::as_move).collect();
+        let mut named = named_by(&commit.manifest, &commit.manifest_media_type);
+        named.retain(|blob| !commit.unverified_blobs.contains(blob));
+        let blobs: Vec<&NewBlob> =
+            commit.blobs.iter().map(Arc::as_ref).filter(|b| named.contains(b.digest())).collect();
+        let mut linked = Linked::new(inner, blobs, &mut next_layer)?;
+        let joins = inner.find_shares(&steps)?;
+        let mut moved = Moved::new(inner);
+        for step in &moves {
+            moved.rename(step)?;
+        }
+        if inner.durability == Durability::Full && !(moves.is_empty() && linked.is_empty()) {
+            // The names are there already, so that this makes them durable as well.
+            inner.sync_layers()?;
+            // Everything is on the disk, so that this costs the least here.
+            let youth = inner.db.youth();
+            youth.end().map_err(|source| StoreError::io("settle", &inner.layout.path, source))?;
+        }
+        inner.measure(&moves)?;
+        // From here to the leases below, a removal must not take what has just become visible.
+        let mut leases = inner.lease_table();
+        let written = inner.db.write(|transaction| {
+            let write = Write { transaction, id: &id, commit: &commit, tag, repo_digest, next_layer: *next_layer };
+            write.image(inner, &steps, &joins, &mut linked, &named)
+        });
+        if written.as_ref().is_err_and(CommitError::is_unsure) {
+            // Records without files would be worse than files without records.
+            moved.leave();
+            linked.leave();
+        }
+        let (record, released) = written?;
+        for id in &record.layers {
+            leases.orphans.remove(id);
+        }
+        for step in moved.done() {
+            let own = Lease::new(Arc::clone(inner));
+            own.hold(&mut leases, step.id);
+            lease.hold(&mut leases, step.id);
+            step.layer.note_committed(step.id, own);
+        }
+        drop(leases);
+        linked.settle(&released);
+        Ok(record)
+    }
+}
+
+impl Inner {
+    /// A write of the database that finds no space would use up the reserve: better not to begin it. The database puts
+    /// a document into a power of two of pages, and copies the pages of the records that it changes.
+    pub(crate) fn ensure_room(&self, document_bytes: u64) -> Result<(), StoreError> {
+        self.db
+            .reserve()
+            .ensure_room(2 * document_bytes + RECORDS_ROOM)
+            .map_err(|source| StoreError::io("find room in", &self.layout.path, source))
+    }
+}
+
+fn check_config(id: &Digest, commit: &ImageCommit) -> Result<(), CommitError> {
+    let config = ImageConfig::parse(&commit.config).map_err(|source| CommitError::Config { id: id.clone(), source })?;
+    if !config.rootfs.diff_ids.iter().eq(commit.layers.iter().map(LayerSource::diff_id)) {
+        return Err(CommitError::LayersMismatch {
+            id: id.clone(),
+            expected: config.rootfs.diff_ids.len(),
+            got: commit.layers.len(),
+        });
+    }
+    Ok(())
+}
+
+/// Step 2: renames, which are taken back unless the transaction comes about.
+pub(crate) struct Moved<'a> {
+    inner: &'a Inner,
+    done: Vec<&'a Move>,
+}
+
+impl<'a> Moved<'a> {
+    pub(crate) fn new(inner: &'a Inner) -> Self {
+        Self { inner, done: Vec::new() }
+    }
+
+    /// Those that were made, which are not taken back any more.
+    pub(crate) fn done(&mut self) -> Vec<&'a Move> {
+        std::mem::take(&mut self.done)
+    }
+
+    pub(crate) fn rename(&mut self, step: &'a Move) -> Result<(), StoreError> {
+        let layout = &self.inner.layout;
+        let (from, to) = (step.number.to_string(), step.id.to_string());
+        rustix::fs::renameat(&layout.ingest, from.as_str(), &layout.layers, to.as_str())
+            .map_err(|source| StoreError::io("move a layer to", layout.layer_path(step.id), source))?;
+        self.done.push(step);
+        Ok(())
+    }
+}
+
+impl Moved<'_> {
+    /// Has everything stay where it is, for the records may say so. Nobody can use it before they do.
+    pub(crate) fn leave(&mut self) {
+        for step in self.done.drain(..) {
+            step.layer.note_lost();
+        }
+        self.inner.note_untidy();
+    }
+}
+
+impl Drop for Moved<'_> {
+    fn drop(&mut self) {
+        let layout = &self.inner.layout;
+        for step in &self.done {
+            let (from, to) = (step.id.to_string(), step.number.to_string());
+            if let Err(error) = rustix::fs::renameat(&layout.layers, from.as_str(), &layout.ingest, to.as_str()) {
+                tracing::warn!(%error, layer = %step.id, "a layer could not be moved back; it is deleted later");
+                step.layer.note_lost();
+                self.inner.note_untidy();
+            }
+        }
+    }
+}
+
+/// Step 4: the transaction.
+struct Write<'a> {
+    transaction: &'a WriteTransaction,
+    id: &'a Digest,
+    commit: &'a ImageCommit,
+    tag: Option<String>,
+    repo_digest: Option<String>,
+    next_layer: u64,
+}
+
+impl Write<'_> {
+    /// The image, and the blobs that nobody has any more.
+    fn image(
+        self,
+        inner: &Inner,
+        steps: &[Step],
+        joins: &Joins,
+        blobs: &mut Linked<'_>,
+        named: &[Digest],
+    ) -> Result<(ImageRecord, Vec<BlobEntry>), CommitError> {
+        let Self { transaction, id, commit, .. } = self;
+        put_new_layers(transaction, inner, steps, joins)?;
+        transaction.put_next_layer(self.next_layer)?;
+        let before = transaction.image(id)?;
+        let layers: Vec<LayerId> = steps.iter().map(Step::id).collect();
+        let manifest_digest = Digest::sha256(&commit.manifest);
+        let (index, index_digest) = match (commit.indexes.first(), &before) {
+            (Some(index), _) => (Some(index.clone()), Some(Digest::sha256(index))),
+            (None, Some(before)) if before.manifest_digest == manifest_digest => {
+                (transaction.document(id, Document::Index)?, before.index_digest.clone())
+            }
+            (None, _) => (None, None),
+        };
+        let length = |bytes: &[u8]| bytes.len() as u64;
+        let document_bytes = length(&commit.config) + length(&commit.manifest) + index.as_deref().map_or(0, length);
+        let mut entry = ImageEntry {
+            manifest_digest,
+            manifest_media_type: commit.manifest_media_type.clone(),
+            index_digest,
+            verified_digests: BTreeSet::new(),
+            tags: before.as_ref().map(|entry| entry.tags.clone()).unwrap_or_default(),
+            repo_digests: before.as_ref().map(|entry| entry.repo_digests.clone()).unwrap_or_default(),
+            layers,
+            blobs: BTreeSet::new(),
+            document_bytes,
+            size: 0,
+            created_at_unix_nanos: before.as_ref().map_or(commit.created_at_unix_nanos, |e| e.created_at_unix_nanos),
+            pinned: commit.pinned || before.as_ref().is_some_and(|entry| entry.pinned),
+            annotations: commit.annotations.clone(),
+        };
+        // New references first, so that what both have is never without one.
+        for layer in entry.distinct_layers() {
+            let mut layer_entry = transaction.layer_of_image(layer)?;
+            layer_entry.references += 1;
+            transaction.put_layer(layer, &layer_entry)?;
+        }
+        blobs.give(transaction, &mut entry, named)?;
+        entry.size = shares::size_of(transaction, &entry)?;
+        let mut released = Vec::new();
+        if let Some(before) = &before {
+            release_layers(transaction, before)?;
+            released = release_blobs(transaction, before)?;
+        }
+        for name in [&self.tag, &self.repo_digest].into_iter().flatten() {
+            images::take_name(transaction, id, name)?;
+        }
+        entry.verified_digests = digests::verified(before.as_ref(), self.repo_digest.as_deref());
+        entry.tags.extend(self.tag);
+        entry.repo_digests.extend(self.repo_digest);
+        transaction.put_image(id, &entry)?;
+        transaction.put_document(id, Document::Config, Some(&commit.config))?;
+        transaction.put_document(id, Document::Manifest, Some(&commit.manifest))?;
+        transaction.put_document(id, Document::Index, index.as_deref())?;
+        let mut totals = transaction.totals()?;
+        totals.bytes = (totals.bytes + document_bytes).saturating_sub(before.as_ref().map_or(0, |e| e.document_bytes));
+        totals.images += u64::from(before.is_none());
+        transaction.put_totals(&totals)?;
+        Ok((images::assemble(transaction, id.clone(), entry)?, released))
+    }
+}
+
+/// The records of layers that have moved; they take the place of those that they replace.
+pub(crate) fn put_new_layers(
+    transaction: &WriteTransaction,
+    inner: &Inner,
+    steps: &[Step],
+    joins: &Joins,
+) -> Result<(), DbError> {
+    for step in steps.iter().filter_map(Step::as_move) {
+        new_layer(transaction, inner, step)?;
+        shares::join(transaction, step.id, joins.get(&step.id).map_or(&[], Vec::as_slice))?;
+        if step.replaces.is_some() {
+            resize_images(transaction, step.id)?;
+        }
+    }
+    Ok(())
+}
+
+fn new_layer(transaction: &WriteTransaction, inner: &Inner, step: &Move) -> Result<(), DbError> {
+    let mut entry = LayerEntry {
+        diff_id: step.diff_id.clone(),
+        chain_id: step.chain_id.clone(),
+        stats: step.layer.stats(),
+        shape: step.layer.shape,
+        references: 0,
+        implicit_root: has_implicit_root(&step.layer),
+        unsynced_boot: (inner.durability == Durability::Relaxed).then(|| inner.boot.clone()),
+        damaged: false,
+    };
+    if let Some(old) = step.replaces {
+        shares::leave(transaction, old)?;
+    }
+    let mut totals = transaction.totals()?;
+    totals.add_layer(&entry.stats);
+    if let Some(old) = step.replaces
+        && let Some(old_entry) = transaction.layer(old)?
+    {
+        tracing::info!(layer = %old, new = %step.id, diff_id = %step.diff_id, "a layer is replaced by a new generation");
+        entry.references = old_entry.references;
+        for (image, mut image_entry) in transaction.images()? {
+            if image_entry.layers.contains(&old) {
+                for layer in image_entry.layers.iter_mut().filter(|layer| **layer == old) {
+                    *layer = step.id;
+                }
+                transaction.put_image(&image, &image_entry)?;
+            }
+        }
+        totals.drop_layer(&old_entry.stats);
+        transaction.delete_layer(old, &old_entry)?;
+    }
+    transaction.put_layer(step.id, &entry)?;
+    transaction.put_totals(&totals)
+}
+
+/// Sums the images up that have this layer.
+fn resize_images(transaction: &WriteTransaction, layer: LayerId) -> Result<(), DbError> {
+    for (image, mut entry) in transaction.images()? {
+        if entry.layers.contains(&layer) {
+            entry.size = shares::size_of(transaction, &entry)?;
+            transaction.put_image(&image, &entry)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "commit_tests.rs"]
+mod tests;

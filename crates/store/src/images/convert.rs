@@ -1,0 +1,296 @@
+//! Layers from one shape to the other: the tar stream is built again from what the store has, unpacked into a new generation
+//! of the layer and held against the diff id; one transaction for an image's layers puts the new ones in the place of the old
+//! ones, whose files go then. A kill before it leaves the old ones, a kill after it the new ones; the next open sweeps the
+//! rest. What is mounted keeps what it shows. The image service calls it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use oci::Digest;
+
+use crate::check::is_of_the_medium;
+use crate::error::StoreError;
+use crate::images::commit::{Moved, put_new_layers};
+use crate::images::plan::{Move, Step};
+use crate::ingest::layer::{Place, UnpackedLayer};
+use crate::layers::shape::Shape;
+use crate::maintenance::lease::Lease;
+use crate::records::db::{Records, RecordsMut};
+use crate::records::entries::{ImageEntry, LayerEntry, LayerId};
+use crate::store::open::{Durability, Inner, LayerFormat, Store};
+use crate::unpack::UnpackError;
+
+/// What became of an image's layers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Conversion {
+    /// How many were converted. Those that were in the wanted shape already are not among them.
+    pub layers: u64,
+    /// What they took on the disk.
+    pub bytes_before: u64,
+    /// What they take now.
+    pub bytes_after: u64,
+    /// Inodes that they took.
+    pub inodes_before: u64,
+    /// Inodes that they take now.
+    pub inodes_after: u64,
+    /// Those that are as they were, and should not be.
+    pub left: Vec<LeftLayer>,
+}
+
+/// A layer that was left as it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftLayer {
+    /// Digest of its tar stream.
+    pub diff_id: Digest,
+    /// Why, in words.
+    pub why: String,
+}
+
+/// Why a conversion came to no end. What was converted before is.
+#[derive(Debug, thiserror::Error)]
+pub enum ConvertError {
+    /// Its caller gave it up.
+    #[error("the conversion was given up")]
+    Cancelled,
+    /// Disk or database.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A layer that is to be replaced.
+struct Old {
+    id: LayerId,
+    entry: LayerEntry,
+}
+
+/// It, and what is to take its place.
+struct New {
+    old: Old,
+    layer: Arc<UnpackedLayer>,
+}
+
+impl Store {
+    /// Converts the layers of an image to `to`, for all images that have them; `Auto` is what new layers are made into. The
+    /// space for both shapes of the image's layers must be there.
+    ///
+    /// # Errors
+    /// See [`ConvertError`]. The image is whole and as it was then.
+    pub fn convert_image(
+        &self,
+        image: &Digest,
+        to: LayerFormat,
+        cancelled: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Conversion, ConvertError> {
+        let inner = &self.inner;
+        let to = match to {
+            LayerFormat::Auto => inner.shape,
+            LayerFormat::Erofs => Shape::Erofs,
+            LayerFormat::Dir => Shape::Dir,
+        };
+        let lease = self.lease();
+        let mut done = Conversion::default();
+        let mut new = Vec::new();
+        let mounted = inner.mounted_layers()?;
+        let layers = inner.layers_to_convert(&lease, image, to)?;
+        let all = layers.len();
+        for (number, old) in layers.into_iter().enumerate() {
+            let diff_id = old.entry.diff_id.clone();
+            if let Some(target) = mounted.get(&old.id) {
+                done.left.push(LeftLayer { diff_id, why: is_mounted(target) });
+                continue;
+            }
+            match inner.convert_layer(&old, to, cancelled)? {
+                Some(layer) => {
+                    tracing::info!(%image, %diff_id, layer = number + 1, of = all, "unpacked in its new shape");
+                    new.push(New { old, layer });
+                }
+                None => {
+                    let why = "it cannot be built again from what the store has: `imagelet check --repair` and a pull \
+                               make it whole"
+                        .to_owned();
+                    done.left.push(LeftLayer { diff_id, why });
+                }
+            }
+            if cancelled() {
+                return Err(ConvertError::Cancelled);
+            }
+        }
+        if !new.is_empty() {
+            inner.put_in_place(image, &lease, new, &mut done)?;
+        }
+        Ok(done)
+    }
+}
+
+fn is_mounted(target: &std::path::Path) -> String {
+    format!("it is mounted on {}: convert it when it is unmounted", target.display())
+}
+
+impl Inner {
+    /// The layers that a mount shows, and where.
+    fn mounted_layers(&self) -> Result<BTreeMap<LayerId, PathBuf>, StoreError> {
+        let _mounting = self.mounting.lock();
+        let mounts = self.live_mounts()?.into_iter();
+        Ok(mounts.flat_map(|(target, mount)| mount.layers.into_iter().map(move |id| (id, target.clone()))).collect())
+    }
+
+    /// The layers of an image that have another shape, each once, the lowest first; leased.
+    fn layers_to_convert(&self, lease: &Lease, image: &Digest, to: Shape) -> Result<Vec<Old>, StoreError> {
+        let mut leases = self.lease_table();
+        let mut seen = BTreeSet::new();
+        let found: Vec<Old> = self.db.read(|records| {
+            let image = records.image(image)?.ok_or_else(|| StoreError::NotFound(image.clone()))?;
+            let ids = image.layers.into_iter().filter(|id| seen.insert(*id));
+            let old = |id| Ok::<_, StoreError>(Old { id, entry: records.layer_of_image(id)? });
+            ids.map(old).collect()
+        })?;
+        let found: Vec<Old> = found.into_iter().filter(|old| old.entry.shape != to).collect();
+        for old in &found {
+            lease.hold(&mut leases, old.id);
+        }
+        Ok(found)
+    }
+
+    /// The layer in its new shape, if its stream can be built again.
+    fn convert_layer(
+        self: &Arc<Self>,
+        old: &Old,
+        to: Shape,
+        cancelled: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Option<Arc<UnpackedLayer>>, ConvertError> {
+        if !self.has_layer(old.id) {
+            return Ok(None);
+        }
+        let directory = match self.layout.open_layer(old.id) {
+            Ok(directory) => directory,
+            Err(error) if is_of_the_medium(&error) => return Ok(None),
+            Err(error) => return Err(StoreError::io("open", self.layout.layer_path(old.id), error).into()),
+        };
+        match self.copy_of(&directory, old.entry.shape, to, &old.entry.diff_id, cancelled) {
+            Err(StoreError::Copy { source: UnpackError::Cancelled, .. }) => Err(ConvertError::Cancelled),
+            copied => Ok(copied?),
+        }
+    }
+
+    /// Makes the new layers those of every image that has the old ones, and deletes these.
+    fn put_in_place(
+        self: &Arc<Self>,
+        image: &Digest,
+        lease: &Lease,
+        new: Vec<New>,
+        done: &mut Conversion,
+    ) -> Result<(), StoreError> {
+        let mut next_layer = self.commit.lock();
+        self.ensure_room(0)?;
+        let entry = self.db.read(|records| records.image(image)?.ok_or_else(|| StoreError::NotFound(image.clone())))?;
+        let steps = self.conversion_steps(&entry, new, &mut next_layer, done)?;
+        let moves: Vec<&Move> = steps.iter().filter_map(Step::as_move).collect();
+        if moves.is_empty() {
+            return Ok(());
+        }
+        self.patch_implicit(&steps)?;
+        let joins = self.find_shares(&steps)?;
+        let mut moved = Moved::new(self);
+        for step in &moves {
+            moved.rename(step)?;
+        }
+        if self.durability == Durability::Full {
+            // The names are there already, so that this makes them durable as well.
+            self.sync_layers()?;
+            self.db.youth().end().map_err(|source| StoreError::io("settle", &self.layout.path, source))?;
+        }
+        self.measure(&moves)?;
+        // A check looks for directories without records, which the old ones are until they are deleted.
+        let _deleting = self.deleting.read();
+        let mounting = self.mounting.lock();
+        let mounts = self.live_mounts()?;
+        let replaced = |step: &&Move| step.replaces.expect("every one takes another's place");
+        for step in &moves {
+            if let Some((target, _)) = mounts.iter().find(|(_, mount)| mount.layers.contains(&replaced(step))) {
+                // It came between: all go back, and can be converted another time.
+                let left = |step: &&Move| LeftLayer { diff_id: step.diff_id.clone(), why: is_mounted(target) };
+                done.left.extend(moves.iter().map(left));
+                return Ok(());
+            }
+        }
+        let mut leases = self.lease_table();
+        let written = self.db.write(|transaction| {
+            let mut before = Vec::new();
+            for step in &moves {
+                before.push((replaced(step), transaction.layer_of_image(replaced(step))?));
+            }
+            put_new_layers(transaction, self, &steps, &joins)?;
+            transaction.put_next_layer(*next_layer)?;
+            let after = moves.iter().map(|step| transaction.layer_of_image(step.id));
+            Ok::<_, StoreError>((before, after.collect::<Result<Vec<_>, _>>()?))
+        });
+        if matches!(written, Err(StoreError::Unsure(_))) {
+            moved.leave();
+        }
+        let (before, after) = written?;
+        for step in moved.done() {
+            let own = Lease::new(Arc::clone(self));
+            own.hold(&mut leases, step.id);
+            lease.hold(&mut leases, step.id);
+            step.layer.note_committed(step.id, own);
+        }
+        drop((leases, mounting, next_layer));
+        let gone: Vec<LayerId> = before.iter().map(|(id, _)| *id).collect();
+        done.layers += gone.len() as u64;
+        for entry in before.iter().map(|(_, entry)| entry) {
+            done.bytes_before += entry.stats.disk_bytes;
+            done.inodes_before += entry.stats.inodes;
+        }
+        for entry in &after {
+            done.bytes_after += entry.stats.disk_bytes;
+            done.inodes_after += entry.stats.inodes;
+        }
+        if let Err(error) = self.delete_directories(&gone) {
+            tracing::warn!(%error, "layers that were converted stay in their old shape beside the new one for a while");
+        }
+        self.refill_reserve();
+        Ok(())
+    }
+
+    /// What becomes of each layer of the image: those that are converted take the place of the old ones.
+    fn conversion_steps(
+        &self,
+        image: &ImageEntry,
+        new: Vec<New>,
+        next_layer: &mut u64,
+        done: &mut Conversion,
+    ) -> Result<Vec<Step>, StoreError> {
+        let mut new: BTreeMap<LayerId, New> = new.into_iter().map(|new| (new.old.id, new)).collect();
+        let mut twins: BTreeMap<LayerId, (LayerId, u64, Shape)> = BTreeMap::new();
+        let mut steps = Vec::with_capacity(image.layers.len());
+        for id in &image.layers {
+            if let Some((id, number, shape)) = twins.get(id) {
+                steps.push(Step::Twin { id: *id, number: *number, shape: *shape });
+                continue;
+            }
+            let entry = self.db.read(|records| Ok::<_, StoreError>(records.layer_of_image(*id)?))?;
+            match new.remove(id) {
+                Some(New { layer, .. }) if entry.damaged => {
+                    let why = "it was found damaged meanwhile".to_owned();
+                    done.left.push(LeftLayer { diff_id: entry.diff_id, why });
+                    drop(layer);
+                    steps.push(Step::Use(*id, entry.shape));
+                }
+                Some(New { layer, .. }) => {
+                    let Place::Private { number, .. } = layer.place() else {
+                        return Err(StoreError::Corrupt(format!("the copy of layer {id} has another owner")));
+                    };
+                    let new_id = LayerId(*next_layer);
+                    *next_layer += 1;
+                    twins.insert(*id, (new_id, number, layer.shape));
+                    let LayerEntry { diff_id, chain_id, .. } = entry;
+                    steps.push(Step::Move(Move { id: new_id, number, layer, diff_id, chain_id, replaces: Some(*id) }));
+                }
+                None => steps.push(Step::Use(*id, entry.shape)),
+            }
+        }
+        // What is left was made for layers that the image has not got any more.
+        Ok(steps)
+    }
+}

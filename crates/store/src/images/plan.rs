@@ -1,0 +1,353 @@
+//! Before a commit: what becomes of each layer of the new image. A layer that the store has is leased and used; a new
+//! one gets a number, and learns whether its directories depend on the layers below. [`crate::images::commit`] does the rest.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use oci::{Digest, chain_id};
+
+use crate::check::is_of_the_medium;
+use crate::disk::layout;
+use crate::error::{CommitError, StoreError};
+use crate::images::commit::LayerSource;
+use crate::ingest::layer::{Place, UnpackedLayer};
+use crate::layers::shape::{Attributes, Found, Shape};
+use crate::maintenance::lease::Lease;
+use crate::records::db::Records;
+use crate::records::entries::{LayerEntry, LayerId};
+use crate::store::open::Inner;
+use crate::view::Deferred;
+
+/// What becomes of one layer.
+pub(crate) enum Step {
+    /// The store has it.
+    Use(LayerId, Shape),
+    /// It comes lower down in this very image, and gets that number there; until then it is in this private directory.
+    Twin { id: LayerId, number: u64, shape: Shape },
+    /// It gets this number.
+    Move(Move),
+}
+
+impl Step {
+    pub(crate) fn id(&self) -> LayerId {
+        match self {
+            Self::Use(id, _) | Self::Twin { id, .. } => *id,
+            Self::Move(step) => step.id,
+        }
+    }
+
+    fn shape(&self) -> Shape {
+        match self {
+            Self::Use(_, shape) | Self::Twin { shape, .. } => *shape,
+            Self::Move(step) => step.layer.shape,
+        }
+    }
+
+    pub(crate) fn as_move(&self) -> Option<&Move> {
+        match self {
+            Self::Use(..) | Self::Twin { .. } => None,
+            Self::Move(step) => Some(step),
+        }
+    }
+}
+
+/// A directory that moves from `ingest/` to `layers/`.
+pub(crate) struct Move {
+    pub(crate) id: LayerId,
+    pub(crate) number: u64,
+    pub(crate) layer: Arc<UnpackedLayer>,
+    pub(crate) diff_id: Digest,
+    /// Set when its directories depend on what is below.
+    pub(crate) chain_id: Option<Digest>,
+    /// A record of the same layer whose directory is gone.
+    pub(crate) replaces: Option<LayerId>,
+}
+
+/// One layer of the image, on its way from source to step.
+struct Wanted<'a> {
+    diff_id: &'a Digest,
+    /// The stack that ends with it.
+    chain: &'a Digest,
+    /// What has been decided for the layers below it.
+    below: &'a [Step],
+    lease: &'a Lease,
+}
+
+impl Wanted<'_> {
+    fn taken(&self) -> CommitError {
+        CommitError::LayerTaken { diff_id: self.diff_id.clone(), chain_id: self.chain.clone() }
+    }
+}
+
+/// Whether the layer has no entry for its root, which comes first of its implicit directories.
+pub(crate) fn has_implicit_root(layer: &UnpackedLayer) -> bool {
+    layer.outcome.implicit_dirs.first().is_some_and(Vec::is_empty)
+}
+
+impl Inner {
+    /// Decides for each layer, lowest first.
+    pub(crate) fn plan(
+        self: &Arc<Self>,
+        lease: &Lease,
+        sources: &[LayerSource],
+        next_layer: &mut u64,
+    ) -> Result<Vec<Step>, CommitError> {
+        let mut steps: Vec<Step> = Vec::with_capacity(sources.len());
+        let mut parent: Option<Digest> = None;
+        for source in sources {
+            let chain = chain_id(parent.as_ref(), source.diff_id());
+            let wanted = Wanted { diff_id: source.diff_id(), chain: &chain, below: &steps, lease };
+            let step = match source {
+                LayerSource::Present(layer) => self.plan_present(&wanted, layer.id, next_layer)?,
+                LayerSource::New { layer, .. } => self.plan_new(&wanted, layer, next_layer)?,
+            };
+            steps.push(step);
+            parent = Some(chain);
+        }
+        Ok(steps)
+    }
+
+    /// A layer that the caller found: it must still be there and be this one. If it does not fit the stack, a copy is
+    /// made that does.
+    fn plan_present(
+        self: &Arc<Self>,
+        wanted: &Wanted<'_>,
+        id: LayerId,
+        next_layer: &mut u64,
+    ) -> Result<Step, CommitError> {
+        let entry = {
+            let mut leases = self.lease_table();
+            let entry = self.db.read(|records| Ok::<_, StoreError>(records.layer(id)?))?;
+            let there = |entry: &LayerEntry| entry.diff_id == *wanted.diff_id && self.has_layer(id);
+            let entry = entry.filter(there).ok_or_else(|| wanted.taken())?;
+            wanted.lease.hold(&mut leases, id);
+            entry
+        };
+        if self.fits(wanted, &entry)? {
+            return Ok(Step::Use(id, entry.shape));
+        }
+        if let Some(step) = self.use_found(wanted)? {
+            return Ok(step);
+        }
+        let copy = self.copy_layer(wanted, self.layout.open_layer(id), entry.shape)?;
+        self.plan_private(wanted, &copy, next_layer)
+    }
+
+    fn plan_new(
+        self: &Arc<Self>,
+        wanted: &Wanted<'_>,
+        layer: &Arc<UnpackedLayer>,
+        next_layer: &mut u64,
+    ) -> Result<Step, CommitError> {
+        if !Arc::ptr_eq(&layer.inner, self) {
+            // Another store's.
+            return Err(wanted.taken());
+        }
+        let chain_id = self.dependence(layer, wanted)?;
+        // The same layer lower down in this very image.
+        let twins = || wanted.below.iter().filter_map(Step::as_move).filter(|twin| twin.diff_id == *wanted.diff_id);
+        if let Some(twin) = twins().find(|twin| twin.chain_id == chain_id) {
+            return Ok(Step::Twin { id: twin.id, number: twin.number, shape: twin.layer.shape });
+        }
+        // Another pull may have committed it meanwhile.
+        if let Some(step) = self.use_found(wanted)? {
+            return Ok(step);
+        }
+        let directory = match layer.place() {
+            Place::Private { number, patched_for } => {
+                let free = !twins().any(|twin| Arc::ptr_eq(&twin.layer, layer));
+                if free && (patched_for.is_none() || patched_for == chain_id) {
+                    return self.plan_private(wanted, layer, next_layer);
+                }
+                layout::open_directory(&self.layout.ingest, &number.to_string())
+            }
+            // For another stack.
+            Place::Committed(id) => self.layout.open_layer(id),
+            Place::Lost => return Err(wanted.taken()),
+        };
+        let copy = self.copy_layer(wanted, directory, layer.shape)?;
+        self.plan_private(wanted, &copy, next_layer)
+    }
+
+    /// A layer that nobody else has a claim on.
+    fn plan_private(
+        &self,
+        wanted: &Wanted<'_>,
+        layer: &Arc<UnpackedLayer>,
+        next_layer: &mut u64,
+    ) -> Result<Step, CommitError> {
+        let Place::Private { number, .. } = layer.place() else { return Err(wanted.taken()) };
+        let chain_id = self.dependence(layer, wanted)?;
+        let replaces = self.db.read(|records| {
+            Ok::<_, StoreError>(match &chain_id {
+                Some(chain_id) => records.layer_by_chain_id(chain_id)?,
+                None => records.layer_by_diff_id(wanted.diff_id)?,
+            })
+        })?;
+        let id = LayerId(*next_layer);
+        *next_layer += 1;
+        let (layer, diff_id) = (Arc::clone(layer), wanted.diff_id.clone());
+        Ok(Step::Move(Move { id, number, layer, diff_id, chain_id, replaces }))
+    }
+
+    fn copy_layer(
+        self: &Arc<Self>,
+        wanted: &Wanted<'_>,
+        directory: std::io::Result<OwnedFd>,
+        shape: Shape,
+    ) -> Result<Arc<UnpackedLayer>, CommitError> {
+        let directory = match directory {
+            Ok(directory) => directory,
+            // One that is gone meanwhile cannot be copied from.
+            Err(error) if is_of_the_medium(&error) => return Err(wanted.taken()),
+            Err(error) => return Err(StoreError::io("open a layer in", &self.layout.path, error).into()),
+        };
+        self.copy_of(&directory, shape, self.shape, wanted.diff_id, &|| false)?.ok_or_else(|| wanted.taken())
+    }
+
+    /// A layer that has become known since the caller looked.
+    fn use_found(&self, wanted: &Wanted<'_>) -> Result<Option<Step>, StoreError> {
+        let mut leases = self.lease_table();
+        let found = self.db.read(|records| self.usable_layer(records, wanted.diff_id, wanted.chain))?;
+        let Some((id, entry)) = found else { return Ok(None) };
+        if !self.fits(wanted, &entry)? {
+            return Ok(None);
+        }
+        wanted.lease.hold(&mut leases, id);
+        Ok(Some(Step::Use(id, entry.shape)))
+    }
+
+    /// Whether a layer that is there is right for this stack.
+    fn fits(&self, wanted: &Wanted<'_>, entry: &LayerEntry) -> Result<bool, StoreError> {
+        match &entry.chain_id {
+            Some(made_for) => Ok(made_for == wanted.chain),
+            None => Ok(!entry.implicit_root || self.is_on_plain_root(wanted.below)?),
+        }
+    }
+
+    /// The stack to which the layer will belong, if to one.
+    fn dependence(&self, layer: &UnpackedLayer, wanted: &Wanted<'_>) -> Result<Option<Digest>, StoreError> {
+        Ok(self.depends_on_lower(layer, wanted.below)?.then(|| wanted.chain.clone()))
+    }
+
+    /// Whether the layer's directories depend on what is below: it has paths whose parents it does not have itself. A
+    /// root without an entry counts only when the root below is not a plain one.
+    fn depends_on_lower(&self, layer: &UnpackedLayer, below: &[Step]) -> Result<bool, StoreError> {
+        match layer.outcome.implicit_dirs.as_slice() {
+            [] => Ok(false),
+            [only] if only.is_empty() => Ok(!self.is_on_plain_root(below)?),
+            _ => Ok(true),
+        }
+    }
+
+    /// Whether the root below is as a root is without a layer below.
+    fn is_on_plain_root(&self, below: &[Step]) -> Result<bool, StoreError> {
+        let Some((step, lower)) = below.split_last() else { return Ok(true) };
+        // A root that it is yet to take over is not on the disk: what it takes over is.
+        match step.as_move() {
+            Some(Move { layer, chain_id: Some(_), .. }) if has_implicit_root(layer) => self.is_on_plain_root(lower),
+            _ => self.has_plain_root(step),
+        }
+    }
+
+    fn has_plain_root(&self, step: &Step) -> Result<bool, StoreError> {
+        let directory = self.open_step(step)?;
+        let failed = |source| StoreError::io("look at", self.step_path(step), source);
+        match step.shape().find(directory.as_fd(), b"").map_err(failed)? {
+            Found::Here(mut attributes) => {
+                if let Some(deferred) = step.shape().deferred(directory.as_fd(), self.privileged).map_err(failed)? {
+                    deferred.complete(b"", &mut attributes);
+                }
+                Ok(attributes.is_plain(0, 0))
+            }
+            Found::Hidden | Found::Absent => Ok(false),
+        }
+    }
+
+    /// Step 1. Lower layers first, since an upper one may take from them what they have just got.
+    pub(crate) fn patch_implicit(&self, steps: &[Step]) -> Result<(), StoreError> {
+        let mut open = Opened { inner: self, steps, directories: BTreeMap::new() };
+        for (at, step) in steps.iter().enumerate() {
+            let Step::Move(Move { layer, chain_id: Some(chain_id), .. }) = step else { continue };
+            let own = self.open_step(step)?;
+            layer.note_patch(chain_id);
+            let below = RefCell::new(&mut open);
+            let below = |path: &[u8]| below.borrow_mut().below(at, path);
+            let (bytes, inodes) =
+                layer.shape.patch(own.as_fd(), &layer.outcome.implicit_dirs, &below, self.privileged).map_err(
+                    |source| StoreError::io("set the attributes of directories in", self.step_path(step), source),
+                )?;
+            layer.grow(bytes, inodes);
+        }
+        Ok(())
+    }
+
+    /// When everything is written and has its place: what new layers take.
+    pub(crate) fn measure(&self, moves: &[&Move]) -> Result<(), StoreError> {
+        for Move { layer, id, .. } in moves {
+            let failed =
+                |operation| move |source: io::Error| StoreError::io(operation, self.layout.layer_path(*id), source);
+            let directory = self.layout.open_layer(*id).map_err(failed("open"))?;
+            layer.measure(directory.as_fd()).map_err(failed("look at"))?;
+        }
+        Ok(())
+    }
+
+    fn step_path(&self, step: &Step) -> std::path::PathBuf {
+        match step {
+            Step::Use(id, _) => self.layout.layer_path(*id),
+            Step::Move(Move { number, .. }) | Step::Twin { number, .. } => self.layout.ingest_path(*number),
+        }
+    }
+
+    /// The layer's own directory.
+    fn open_step(&self, step: &Step) -> Result<OwnedFd, StoreError> {
+        let directory = match step {
+            Step::Use(id, _) => self.layout.open_layer(*id),
+            Step::Move(Move { number, .. }) | Step::Twin { number, .. } => {
+                layout::open_directory(&self.layout.ingest, &number.to_string())
+            }
+        };
+        directory.map_err(|source| StoreError::io("open", self.step_path(step), source))
+    }
+}
+
+/// The layers of a stack, opened when they are first looked into, and not too many at a time.
+struct Opened<'a> {
+    inner: &'a Inner,
+    steps: &'a [Step],
+    directories: BTreeMap<usize, (OwnedFd, Option<Deferred>)>,
+}
+
+impl Opened<'_> {
+    const MOST: usize = 128;
+
+    /// What shows at a path below the layer `at`.
+    fn below(&mut self, at: usize, path: &[u8]) -> std::io::Result<Option<Attributes>> {
+        for (lower, step) in self.steps[..at].iter().enumerate().rev() {
+            if !self.directories.contains_key(&lower) {
+                if self.directories.len() >= Self::MOST {
+                    self.directories.clear();
+                }
+                let directory = self.inner.open_step(step).map_err(|error| error.as_io())?;
+                let deferred = step.shape().deferred(directory.as_fd(), self.inner.privileged)?;
+                self.directories.insert(lower, (directory, deferred));
+            }
+            let (directory, deferred) = &self.directories[&lower];
+            match step.shape().find(directory.as_fd(), path)? {
+                Found::Here(mut attributes) => {
+                    if let Some(deferred) = deferred {
+                        deferred.complete(path, &mut attributes);
+                    }
+                    return Ok(Some(attributes));
+                }
+                Found::Hidden => return Ok(None),
+                Found::Absent => {}
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,409 @@
+//! Layers in the making: a private directory under `ingest/`, unpacked into, and handed to a commit. What is dropped
+//! before a commit took it is deleted. Knows nothing of images; [`crate::images::commit`] moves the directory.
+
+use parking_lot::{Mutex, MutexGuard};
+use std::ffi::CString;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufRead};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use oci::Digest;
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::content::unfinished;
+use crate::disk::confine::confined;
+use crate::disk::layout;
+use crate::disk::remove_tree;
+use crate::error::StoreError;
+use crate::layers::shape::Shape;
+use crate::maintenance::lease::Lease;
+use crate::records::entries::{LayerId, LayerStats};
+use crate::store::open::{Durability, Inner, Sharing, Store};
+use crate::unpack::{UnpackError, UnpackOptions, UnpackOutcome};
+
+impl Store {
+    /// A private directory for one layer. It vanishes with the value.
+    ///
+    /// # Errors
+    /// The directory could not be made.
+    pub fn new_layer(&self, lease: &Lease) -> Result<LayerIngest, StoreError> {
+        // The lease says that a pull is going on; a layer that is not yet in the store needs no protection.
+        let _ = lease;
+        self.inner.tidy_up();
+        self.inner.db.check_ground()?;
+        self.inner.new_layer(self.inner.shape)
+    }
+
+    /// An empty file in the store that has no name: it is gone when it is closed.
+    ///
+    /// # Errors
+    /// The file could not be made.
+    pub fn unnamed_file(&self) -> Result<File, StoreError> {
+        let (private, layout) = (self.inner.private(), &self.inner.layout);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = rustix::fs::openat(&layout.ingest, private.name(), flags, Mode::RUSR | Mode::WUSR);
+        // With the private place its name goes.
+        file.map(File::from).map_err(|error| {
+            StoreError::io("create a file", layout.ingest_path(private.number), io::Error::from(error))
+        })
+    }
+}
+
+impl Inner {
+    pub(crate) fn new_layer(self: &Arc<Self>, shape: Shape) -> Result<LayerIngest, StoreError> {
+        let since = self.failed_syncs.load(Ordering::Acquire);
+        let private = self.private();
+        let (path, name) = (self.layout.ingest_path(private.number), private.name());
+        let failed = |source: io::Error| StoreError::io("create the layer directory", &path, source);
+        rustix::fs::mkdirat(&self.layout.ingest, name.as_str(), Mode::RWXU).map_err(|e| failed(e.into()))?;
+        let directory = layout::open_directory(&self.layout.ingest, &name).map_err(failed)?;
+        shape.begin(&directory).map_err(failed)?;
+        Ok(LayerIngest { private, directory, shape, since, blob: None })
+    }
+
+    /// A name under `ingest/` that nobody else has. There is nothing yet.
+    pub(crate) fn private(self: &Arc<Self>) -> Private {
+        let number = self.next_ingest.fetch_add(1, Ordering::Relaxed);
+        // Before it is there, so that it is never taken for a left-over.
+        self.note_busy(&number.to_string(), true);
+        Private { inner: Arc::clone(self), number, beside: None, stays: false }
+    }
+
+    /// Notes that somebody works with this name under `ingest/`, or does so no more. What begins with it and a dot goes with it.
+    pub(crate) fn note_busy(&self, name: &str, busy: bool) {
+        let mut names = self.busy.lock();
+        if busy {
+            names.insert(name.to_owned());
+        } else {
+            names.remove(name);
+        }
+    }
+}
+
+/// A directory or a file under `ingest/` that is deleted when this goes.
+pub(crate) struct Private {
+    inner: Arc<Inner>,
+    pub(crate) number: u64,
+    /// How the name of the file ends that lies beside it, if one does.
+    beside: Option<&'static str>,
+    stays: bool,
+}
+
+impl Private {
+    /// What was left under this number, with the file beside it.
+    pub(crate) fn again(inner: &Arc<Inner>, number: u64, beside: &'static str) -> Self {
+        Self { inner: Arc::clone(inner), number, beside: Some(beside), stays: false }
+    }
+
+    pub(crate) fn inner(&self) -> Arc<Inner> {
+        Arc::clone(&self.inner)
+    }
+
+    pub(crate) fn beside(&self) -> Option<&'static str> {
+        self.beside
+    }
+
+    /// Notes that a file lies beside it, which goes first when it goes.
+    pub(crate) fn note_beside(&mut self, beside: &'static str) {
+        self.beside = Some(beside);
+    }
+
+    /// Nobody has it any more, and it stays.
+    pub(crate) fn leave(mut self) -> u64 {
+        self.stays = true;
+        self.number
+    }
+
+    /// Deletes the file beside it: what is there is no longer what that file says.
+    fn forget_beside(&mut self) {
+        let Some(beside) = self.beside.take() else { return };
+        let name = unfinished::beside_name(self.number, beside);
+        match rustix::fs::unlinkat(&self.inner.layout.ingest, name.as_str(), AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => {
+                tracing::warn!(%error, name, "what says what a pull had to itself stays until the next start")
+            }
+        }
+    }
+
+    pub(crate) fn name(&self) -> String {
+        self.number.to_string()
+    }
+
+    /// An error of something that was done with it.
+    pub(crate) fn failed(&self, operation: &'static str, source: io::Error) -> StoreError {
+        StoreError::io(operation, self.inner.layout.ingest_path(self.number), source)
+    }
+}
+
+impl Drop for Private {
+    fn drop(&mut self) {
+        if self.stays {
+            return;
+        }
+        self.forget_beside();
+        let text = self.number.to_string();
+        let name = CString::new(text.as_str()).expect("digits have no zero byte");
+        if let Err(error) = remove_tree::remove_tree(self.inner.layout.ingest.as_fd(), &name) {
+            tracing::warn!(%error, number = self.number, "what a pull had to itself stays for a while");
+            self.inner.note_untidy();
+        }
+        self.inner.note_busy(&text, false);
+    }
+}
+
+/// A layer that is about to be unpacked.
+pub struct LayerIngest {
+    private: Private,
+    directory: OwnedFd,
+    shape: Shape,
+    /// How many syncs had failed when it was begun.
+    since: u64,
+    /// Bytes of the blob that it comes from, and how many entries these may bring.
+    blob: Option<(u64, u64)>,
+}
+
+impl fmt::Debug for LayerIngest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LayerIngest").field("number", &self.private.number).finish_non_exhaustive()
+    }
+}
+
+impl LayerIngest {
+    /// Says that the layer comes from a blob of so many bytes, from which no more than so many entries are taken.
+    #[must_use]
+    pub fn of_blob(self, bytes: u64, entries: u64) -> Self {
+        Self { blob: Some((bytes, entries)), ..self }
+    }
+
+    /// Unpacks a tar stream, which is read to its end, trailing bytes included. File data is written from the buffers of
+    /// `tar`. `cancelled` is asked now and then. Both are called on a thread that can change nothing but this layer.
+    ///
+    /// # Errors
+    /// See [`UnpackError`]. The directory is removed then.
+    pub fn unpack(
+        self,
+        tar: &mut (dyn BufRead + Send),
+        cancelled: &(dyn Fn() -> bool + Sync),
+    ) -> Result<UnpackedLayer, UnpackError> {
+        self.unpack_with(tar, cancelled, false)
+    }
+
+    /// The same tree with files that have no content: to compare with, not to commit.
+    pub(crate) fn unpack_hollow(
+        self,
+        tar: &mut (dyn BufRead + Send),
+        cancelled: &(dyn Fn() -> bool + Sync),
+    ) -> Result<UnpackedLayer, UnpackError> {
+        self.unpack_with(tar, cancelled, true)
+    }
+
+    fn unpack_with(
+        self,
+        tar: &mut (dyn BufRead + Send),
+        cancelled: &(dyn Fn() -> bool + Sync),
+        hollow: bool,
+    ) -> Result<UnpackedLayer, UnpackError> {
+        let inner = Arc::clone(&self.private.inner);
+        let durable = inner.durability == Durability::Full && !hollow;
+        let (shape, directory) = (self.shape, self.directory.as_fd());
+        let mut limits = inner.limits.clone();
+        if let Some((bytes, entries)) = self.blob.filter(|(_, entries)| *entries < limits.entries) {
+            (limits.entries, limits.compressed) = (entries, Some(bytes));
+        }
+        let apply = || {
+            let written = |bytes: u64| inner.flusher.note(&inner.layout.root, bytes);
+            let write_back = durable.then_some(&written as &dyn Fn(u64));
+            let options =
+                UnpackOptions { limits: &limits, privileged: inner.privileged, cancelled, write_back, hollow };
+            shape.apply(tar, directory, &options)
+        };
+        let applied = confined(directory, inner.layout.root.as_fd(), apply);
+        let (outcome, mut stats) = applied.map_err(|source| UnpackError::Io {
+            operation: "starting a thread for",
+            path: "the layer".into(),
+            source,
+        })??;
+        let mut shares = false;
+        let mut apart = 0;
+        if inner.sharing != Sharing::Off && !hollow {
+            let saved = match shape {
+                Shape::Dir => inner.share_files(self.directory.as_fd(), cancelled)?,
+                Shape::Erofs => inner.share_image(self.directory.as_fd(), cancelled)?,
+            };
+            apart = saved.bytes;
+            shares = saved.bytes > 0 || saved.devices > 0;
+            stats.disk_bytes = (stats.disk_bytes + saved.list_bytes).saturating_sub(saved.bytes);
+            stats.inodes = (stats.inodes + 1).saturating_sub(saved.inodes);
+        }
+        Ok(UnpackedLayer {
+            inner,
+            outcome,
+            stats: Mutex::new(stats),
+            shape,
+            since: self.since,
+            shares,
+            apart,
+            is_left: false,
+            state: Mutex::new(State::Private(self.private, None)),
+        })
+    }
+}
+
+/// How many syncs have failed when none has.
+pub(crate) const NO_SYNC_FAILED: u64 = 0;
+
+/// An unpacked layer that no image has yet. Pulls that want the same layer share it. It is deleted when it goes, unless
+/// a commit took it: let it go on a thread that may block.
+pub struct UnpackedLayer {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) outcome: UnpackOutcome,
+    pub(crate) shape: Shape,
+    /// How many syncs had failed when it was begun.
+    since: u64,
+    /// Guards the numbers, of which those of the disk are taken once more by the commit.
+    stats: Mutex<LayerStats>,
+    /// Whether it has files of other layers. They are not in its numbers.
+    pub(crate) shares: bool,
+    /// Bytes in it that are other layers'.
+    apart: u64,
+    /// An earlier pull left it: what was unpacked now was a copy of it.
+    is_left: bool,
+    /// Guards where the directory is.
+    state: Mutex<State>,
+}
+
+/// Where an unpacked layer's directory is.
+enum State {
+    /// Under `ingest/`. With the stack for which its implicit directories were patched, if they were.
+    Private(Private, Option<Digest>),
+    /// Under `layers/`, and leased so that it stays while this layer is shared.
+    Committed(LayerId, #[expect(dead_code, reason = "held for its end")] Lease),
+    /// A commit failed half way, and the directory stays where it is.
+    Lost,
+}
+
+/// Where an unpacked layer's directory is, as a commit sees it.
+pub(crate) enum Place {
+    Private { number: u64, patched_for: Option<Digest> },
+    Committed(LayerId),
+    Lost,
+}
+
+impl UnpackedLayer {
+    /// One that was left by an earlier pull, in a store of which no sync has failed yet.
+    pub(crate) fn again(
+        inner: &Arc<Inner>,
+        private: Private,
+        outcome: UnpackOutcome,
+        stats: LayerStats,
+        shape: Shape,
+    ) -> Self {
+        Self {
+            inner: Arc::clone(inner),
+            outcome,
+            stats: Mutex::new(stats),
+            shape,
+            since: NO_SYNC_FAILED,
+            shares: false,
+            apart: 0,
+            is_left: true,
+            state: Mutex::new(State::Private(private, None)),
+        }
+    }
+
+    /// Does something with its private directory, if that is as it was unpacked.
+    pub(crate) fn with_unpatched(
+        &self,
+        work: impl FnOnce(&mut Private) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        match &mut *self.lock() {
+            State::Private(private, None) => work(private),
+            _ => Ok(()),
+        }
+    }
+
+    /// Its private directory, if that is as it was unpacked.
+    pub(crate) fn into_unpatched(self) -> Option<Private> {
+        match self.state.into_inner() {
+            State::Private(private, None) => Some(private),
+            _ => None,
+        }
+    }
+
+    /// What it holds.
+    #[must_use]
+    pub fn stats(&self) -> LayerStats {
+        *self.stats.lock()
+    }
+
+    /// Takes the size once more that the layer has on the disk: attributes of implicit directories may have made it longer, and
+    /// the file system knows it for sure when it has written it.
+    pub(crate) fn measure(&self, directory: BorrowedFd<'_>) -> io::Result<()> {
+        // Files of other layers in a tree were taken off by what was counted for each. And what is not written yet takes what was
+        // counted, as far as anybody knows.
+        let is_written = self.inner.durability == Durability::Full || self.is_left;
+        if self.shape.is_dir() && (self.shares || !is_written) {
+            return Ok(());
+        }
+        let counted = (!self.is_left).then_some(&self.outcome);
+        let (disk_bytes, inodes) = self.shape.measure(directory, counted)?;
+        let mut stats = self.stats.lock();
+        *stats = LayerStats { disk_bytes: disk_bytes.saturating_sub(self.apart), inodes, ..*stats };
+        Ok(())
+    }
+
+    /// It takes so much more than was counted.
+    pub(crate) fn grow(&self, bytes: u64, inodes: u64) {
+        let mut stats = self.stats.lock();
+        stats.disk_bytes += bytes;
+        stats.inodes += inodes;
+    }
+
+    pub(crate) fn place(&self) -> Place {
+        match &*self.lock() {
+            // The kernel takes for written what it could not write: nobody knows whether that was of this layer.
+            State::Private(..) if self.since != self.inner.failed_syncs.load(Ordering::Acquire) => Place::Lost,
+            State::Private(private, patched_for) => {
+                Place::Private { number: private.number, patched_for: patched_for.clone() }
+            }
+            State::Committed(id, _) => Place::Committed(*id),
+            State::Lost => Place::Lost,
+        }
+    }
+
+    /// Notes for which stack the implicit directories are about to be patched.
+    pub(crate) fn note_patch(&self, chain_id: &Digest) {
+        if let State::Private(private, patched_for) = &mut *self.lock() {
+            private.forget_beside();
+            *patched_for = Some(chain_id.clone());
+        }
+    }
+
+    /// Notes that the directory is now the store's.
+    pub(crate) fn note_committed(&self, id: LayerId, lease: Lease) {
+        let before = std::mem::replace(&mut *self.lock(), State::Committed(id, lease));
+        // The directory has another name now: there is nothing to delete, which deleting finds out by itself.
+        drop(before);
+    }
+
+    /// Notes that the directory is neither here nor there.
+    pub(crate) fn note_lost(&self) {
+        let before = std::mem::replace(&mut *self.lock(), State::Lost);
+        drop(before);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+}
+
+impl fmt::Debug for UnpackedLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UnpackedLayer").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,187 @@
+//! [`WholeLayer`]: a layer that was unpacked, whose blob was the right one, and that no image took. Its record says which blob it
+//! was made from and what its diff id was found to be. Before anybody gets it, its own stream is built again and compared: with
+//! that diff id, and with what is in its directory, entry by entry. Used by layer jobs of the image service.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use oci::Digest;
+use rustix::fs::AtFlags;
+use serde::{Deserialize, Serialize};
+
+use crate::content::unfinished::{LAYER, Left, NEW, What, beside_name, read_small};
+use crate::disk::layout;
+use crate::error::StoreError;
+use crate::ingest::layer::{Private, UnpackedLayer};
+use crate::layers::shape::{Found, Shape};
+use crate::records::entries::LayerStats;
+use crate::store::open::Store;
+
+/// A record has no more bytes.
+const MOST_BYTES: u64 = 16 << 10;
+
+/// What lies beside the directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(crate) blob: Digest,
+    pub(crate) size: u64,
+    pub(crate) diff_id: Digest,
+    pub(crate) shape: Shape,
+    pub(crate) stats: LayerStats,
+    /// Of the directory: it is the same wherever a commit has moved it.
+    #[serde(default)]
+    pub(crate) inode: u64,
+    /// Where the blob came from, in the words of the image service. Records of earlier versions do not say.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) origin: String,
+}
+
+/// A layer that was left, which nobody else has now. It is deleted with the value.
+pub struct WholeLayer {
+    store: Store,
+    private: Private,
+    record: Record,
+}
+
+impl Store {
+    /// The layer that was made from this blob, if one was left with a diff id of this algorithm, and `may` says yes to
+    /// its origin.
+    #[must_use]
+    pub fn take_left_layer(
+        &self,
+        blob: &Digest,
+        size: u64,
+        algorithm: oci::Algorithm,
+        may: &dyn Fn(&str) -> bool,
+    ) -> Option<WholeLayer> {
+        let fits = |what: &What| match what {
+            What::Layer(record)
+                if record.blob == *blob
+                    && record.size == size
+                    && record.diff_id.algorithm() == algorithm
+                    && may(&record.origin) =>
+            {
+                Some(record.clone())
+            }
+            _ => None,
+        };
+        let (private, record) = self.inner.take_left(fits)?;
+        Some(WholeLayer { store: self.clone(), private, record })
+    }
+}
+
+impl WholeLayer {
+    /// What its diff id was found to be.
+    #[must_use]
+    pub fn diff_id(&self) -> &Digest {
+        &self.record.diff_id
+    }
+
+    /// The layer and its diff id, if it is what it was. Reads all of it. `None`: it is not, and is gone; or `cancelled` said so,
+    /// and it is left for another time.
+    ///
+    /// # Errors
+    /// The disk refused something.
+    pub fn verify(self, cancelled: &(dyn Fn() -> bool + Sync)) -> Result<Option<(UnpackedLayer, Digest)>, StoreError> {
+        let Self { store, private, record } = self;
+        let inner = &store.inner;
+        let Record { diff_id, shape, stats, .. } = &record;
+        // What reads well may only be in memory.
+        if inner.has_failed_to_write() {
+            return Ok(None);
+        }
+        let directory = match layout::open_directory(&inner.layout.ingest, &private.name()) {
+            Ok(directory) => directory,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(private.failed("open", error)),
+        };
+        let copy = match inner.compare_with_own_stream(&directory, diff_id, *shape, cancelled) {
+            Ok(Some(copy)) => copy,
+            Ok(None) => {
+                put_back(private)?;
+                return Ok(None);
+            }
+            Err(why) => {
+                tracing::warn!(blob = %record.blob, why, "a layer that a pull left is not what it was: it is fetched again");
+                return Ok(None);
+            }
+        };
+        // A commit may have begun to change directories for its stack, and the note of it been lost with the power.
+        let failed = |error| private.failed("look at", error);
+        let deferred = shape.deferred(directory.as_fd(), inner.privileged).map_err(failed)?;
+        for path in &copy.outcome.implicit_dirs {
+            let mut found = shape.find(directory.as_fd(), path).map_err(failed)?;
+            if let (Found::Here(attributes), Some(deferred)) = (&mut found, &deferred) {
+                deferred.complete(path, attributes);
+            }
+            if !matches!(found, Found::Here(attributes) if attributes.is_plain(0, 0)) {
+                tracing::info!(blob = %record.blob, "a layer that a pull left was made fit for a stack: it is fetched again");
+                return Ok(None);
+            }
+        }
+        let stats = LayerStats { disk_bytes: stats.disk_bytes, inodes: stats.inodes, ..copy.stats() };
+        let (outcome, shape, diff_id) = (copy.outcome.clone(), *shape, diff_id.clone());
+        Ok(Some((UnpackedLayer::again(inner, private, outcome, stats, shape), diff_id)))
+    }
+}
+
+impl UnpackedLayer {
+    /// Says that its blob was the right one and what its diff id is: from now on a stop of the process does not lose it. Which
+    /// is so for layers of which the stream can be built again and that share no file with others. `origin` says where the
+    /// blob came from.
+    ///
+    /// # Errors
+    /// The record could not be written. The layer is as good as before.
+    pub fn note_whole(&self, blob: &Digest, size: u64, diff_id: &Digest, origin: &str) -> Result<(), StoreError> {
+        let stats = self.stats();
+        if self.inner.unfinished_since.is_none() || self.shares || !stats.exact || self.inner.has_failed_to_write() {
+            return Ok(());
+        }
+        let (blob, diff_id, origin) = (blob.clone(), diff_id.clone(), origin.to_owned());
+        self.with_unpatched(|private| {
+            let inode = rustix::fs::statat(&private.inner().layout.ingest, private.name(), AtFlags::SYMLINK_NOFOLLOW);
+            let inode = inode.map_err(|error| private.failed("look at", error.into()))?.st_ino;
+            write(private, &Record { blob, size, diff_id, shape: self.shape, stats, inode, origin })?;
+            private.note_beside(LAYER);
+            Ok(())
+        })
+    }
+
+    /// Leaves it for a later pull, if it was noted as whole and no commit began with it. It is deleted otherwise.
+    pub fn leave(self) {
+        let private = self.into_unpatched();
+        let Some(private) = private.filter(|private| private.beside() == Some(LAYER)) else { return };
+        if let Err(error) = put_back(private) {
+            tracing::debug!(%error, "a layer that is whole could not be left");
+        }
+    }
+}
+
+/// Leaves it for another time.
+fn put_back(private: Private) -> Result<(), StoreError> {
+    let inner = private.inner();
+    let directory = inner.layout.path.join(layout::INGEST);
+    let left = find(&directory, private.number).map_err(|error| private.failed("look at", error))?;
+    inner.leave(private, left);
+    Ok(())
+}
+
+fn write(private: &Private, record: &Record) -> Result<(), StoreError> {
+    let text = serde_json::to_vec(record).expect("plain values become JSON");
+    let (name, new) = (beside_name(private.number, LAYER), beside_name(private.number, NEW));
+    let ingest = &private.inner().layout.ingest;
+    layout::write_whole(ingest, &name, &new, &text).map_err(|error| private.failed("write the record of", error))
+}
+
+pub(crate) fn parse(bytes: &[u8]) -> io::Result<Record> {
+    Ok(serde_json::from_slice(bytes)?)
+}
+
+/// Reads the record of a directory under `ingest/`.
+pub(crate) fn find(directory: &Path, number: u64) -> io::Result<Left> {
+    let (bytes, at) = read_small(directory, &beside_name(number, LAYER), MOST_BYTES)?;
+    let record = parse(&bytes)?;
+    let (bytes, inodes) = (record.stats.disk_bytes, record.stats.inodes.saturating_add(1));
+    Ok(Left { what: What::Layer(record), bytes, inodes, at })
+}

@@ -1,0 +1,158 @@
+//! Layers that are directory trees: `fs/` in the layer's directory, as overlayfs takes it. The work is the unpacker's; here is
+//! what the seam asks for. Called by [`super::Shape`] alone.
+
+use std::collections::BTreeSet;
+use std::io::{self, BufRead};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::{Below, Found};
+use crate::disk::layout::{self, FS};
+use crate::ingest::share::LIST;
+use crate::recipe;
+use crate::records::accounting::bytes_on_disk;
+use crate::records::entries::{LayerId, LayerStats};
+use crate::unpack::{self, Beneath, DEFERRED, DEFERRED_BELOW, UnpackError, UnpackOptions, UnpackOutcome};
+
+/// What a layer's directory has beside its tree, itself included. `replaced/` is counted with the tree.
+const BESIDE: [&str; 5] = [".", recipe::FILE, DEFERRED, DEFERRED_BELOW, LIST];
+
+pub(super) fn begin(private: &OwnedFd) -> io::Result<()> {
+    let mode = Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH;
+    rustix::fs::mkdirat(private, FS, mode)?;
+    // Not less than this, whatever the umask.
+    rustix::fs::chmodat(private, FS, mode, AtFlags::empty())?;
+    Ok(())
+}
+
+pub(super) fn apply(
+    tar: &mut dyn BufRead,
+    private: BorrowedFd<'_>,
+    options: &UnpackOptions<'_>,
+) -> Result<(UnpackOutcome, LayerStats), UnpackError> {
+    let outcome = unpack::unpack(tar, private, options)?;
+    let mut stats = LayerStats {
+        entries: outcome.entries,
+        files: outcome.files,
+        content_bytes: outcome.content_bytes,
+        disk_bytes: outcome.disk_bytes,
+        inodes: outcome.inodes,
+        deferred: outcome.deferred,
+        exact: outcome.exact,
+        root_opaque: outcome.root_opaque,
+    };
+    let (bytes, inodes) =
+        beside(private).map_err(|source| UnpackError::Io { operation: "looking at", path: ".".to_owned(), source })?;
+    stats.disk_bytes += bytes;
+    stats.inodes += inodes;
+    Ok((outcome, stats))
+}
+
+/// Bytes and inodes of what is not the tree.
+fn beside(layer: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
+    let mut sum = (0, 0);
+    for name in BESIDE {
+        match bytes_on_disk(|| rustix::fs::statat(layer, name, AtFlags::SYMLINK_NOFOLLOW)) {
+            Ok(bytes) => sum = (sum.0 + bytes, sum.1 + 1),
+            // Not every layer has all of them.
+            Err(Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(sum)
+}
+
+/// Bytes and inodes that the layer takes now that it is written: those that were counted, with what lies beside the tree asked for
+/// once more. Where one of the largest files does not take what was counted for it, the disk has little room in one piece, or
+/// counts in another way: then everything is asked for. `outcome` is `None` where nothing was counted on this disk.
+pub(super) fn measure(layer: BorrowedFd<'_>, outcome: Option<&UnpackOutcome>) -> io::Result<(u64, u64)> {
+    let beneath = Beneath::default();
+    let tree = match outcome {
+        Some(outcome) if is_as_counted(&beneath, tree(layer)?.as_fd(), outcome) => (outcome.disk_bytes, outcome.inodes),
+        _ => measure_trees(&beneath, layer)?,
+    };
+    let beside = beside(layer)?;
+    Ok((tree.0 + beside.0, tree.1 + beside.1))
+}
+
+fn is_as_counted(beneath: &Beneath, fs: BorrowedFd<'_>, outcome: &UnpackOutcome) -> bool {
+    outcome.largest.files().all(|(counted, path)| {
+        // Without the right to read it, the way to it is enough.
+        let file = beneath.open(fs, path, OFlags::PATH);
+        // One that a later entry has replaced is somewhere else.
+        file.and_then(|file| bytes_on_disk(|| rustix::fs::fstat(&file))).is_ok_and(|bytes| bytes == counted)
+    })
+}
+
+/// All that lies in the trees of a layer, each inode once.
+fn measure_trees(beneath: &Beneath, layer: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
+    let (mut bytes, mut inodes) = (0, 0);
+    let mut linked = BTreeSet::new();
+    let mut todo = vec![FS.as_bytes().to_vec(), recipe::REPLACED.as_bytes().to_vec()];
+    while let Some(path) = todo.pop() {
+        let directory = match beneath.directory(layer, &path) {
+            Ok(directory) => directory,
+            // Most layers have nothing that was replaced.
+            Err(Errno::NOENT) if path == recipe::REPLACED.as_bytes() => continue,
+            Err(error) => return Err(error.into()),
+        };
+        bytes += bytes_on_disk(|| rustix::fs::fstat(&directory))?;
+        inodes += 1;
+        for entry in Dir::read_from(&directory)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            let stat = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+                todo.push([&path, &b"/"[..], name.to_bytes()].concat());
+                continue;
+            }
+            if stat.st_nlink > 1 && !linked.insert(stat.st_ino) {
+                continue;
+            }
+            bytes += bytes_on_disk(|| rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW))?;
+            inodes += 1;
+        }
+    }
+    Ok((bytes, inodes))
+}
+
+/// Answers what the layer takes more than before, in bytes and inodes: what an ordinary user cannot give is written down.
+pub(super) fn patch(
+    layer: BorrowedFd<'_>,
+    implicit: &[Vec<u8>],
+    below: Below<'_>,
+    privileged: bool,
+) -> io::Result<(u64, u64)> {
+    if privileged {
+        unpack::patch_implicit(layer, tree(layer)?.as_fd(), implicit, below, privileged)?;
+        return Ok((0, 0));
+    }
+    // An attempt before this one may have written something already.
+    let before = beside(layer)?;
+    unpack::patch_implicit(layer, tree(layer)?.as_fd(), implicit, below, privileged)?;
+    let after = beside(layer)?;
+    Ok((after.0.saturating_sub(before.0), after.1.saturating_sub(before.1)))
+}
+
+pub(super) fn find(layer: BorrowedFd<'_>, path: &[u8]) -> io::Result<Found> {
+    Ok(unpack::find(tree(layer)?.as_fd(), path)?)
+}
+
+pub(super) fn tree_path(directory: &Path) -> PathBuf {
+    directory.join(FS)
+}
+
+pub(super) fn is_there(layers: &OwnedFd, id: LayerId) -> bool {
+    super::kind_of(layers, layout::tree_of(id).as_str(), id).is_some_and(FileType::is_dir)
+}
+
+fn tree(layer: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    Ok(rustix::fs::openat(layer, FS, flags, Mode::empty())?)
+}

@@ -1,0 +1,178 @@
+//! Layers that are one EROFS file: `layer.erofs` in the layer's directory, with owners, devices and attributes as the layer has
+//! them, whoever unpacked it. The work is the unpacker's and that of the format's crate; here is what the seam asks for. Called by
+//! [`super::Shape`] alone.
+
+use std::fs::File;
+use std::io::{self, BufRead};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use erofs::{Image, InodeInfo, Kind, Nid, PatchError, ReadError, Source, WriteError};
+use rustix::fs::{AtFlags, FileType, OFlags, Timespec, Timestamps};
+
+use super::{Attributes, Below, Found};
+use crate::ingest::share::LIST;
+use crate::recipe;
+use crate::records::accounting::bytes_on_disk;
+use crate::records::entries::{LayerId, LayerStats};
+use crate::tar::shown;
+use crate::unpack::{self, IMAGE, OPAQUE, UnpackError, UnpackOptions, UnpackOutcome};
+
+/// All that a layer is on the disk: its directory, and what is in it.
+const PARTS: [&str; 3] = [".", IMAGE, recipe::FILE];
+
+pub(super) fn apply(
+    tar: &mut dyn BufRead,
+    private: BorrowedFd<'_>,
+    options: &UnpackOptions<'_>,
+) -> Result<(UnpackOutcome, LayerStats), UnpackError> {
+    let outcome = unpack::unpack_image(tar, private, options)?;
+    let (disk_bytes, inodes) = measure(private).map_err(|source| UnpackError::Io {
+        operation: "looking at",
+        path: IMAGE.to_owned(),
+        source,
+    })?;
+    let stats = LayerStats {
+        entries: outcome.entries,
+        files: outcome.files,
+        content_bytes: outcome.content_bytes,
+        disk_bytes,
+        inodes,
+        deferred: 0,
+        exact: outcome.exact,
+        root_opaque: outcome.root_opaque,
+    };
+    Ok((outcome, stats))
+}
+
+/// Bytes and inodes that the layer takes.
+pub(super) fn measure(layer: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
+    let (mut bytes, mut inodes) = (0, 0);
+    for name in PARTS {
+        bytes += bytes_on_disk(|| rustix::fs::statat(layer, name, AtFlags::SYMLINK_NOFOLLOW))?;
+        inodes += 1;
+    }
+    // Files of other layers that this one holds are no part of it by themselves.
+    match rustix::fs::statat(layer, LIST, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(_) => {
+            bytes += bytes_on_disk(|| rustix::fs::statat(layer, LIST, AtFlags::SYMLINK_NOFOLLOW))?;
+            inodes += 1;
+        }
+        Err(rustix::io::Errno::NOENT) => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok((bytes, inodes))
+}
+
+pub(super) fn patch(layer: BorrowedFd<'_>, implicit: &[Vec<u8>], below: Below<'_>) -> io::Result<()> {
+    let mut file = recipe::open_image(layer, OFlags::RDWR)?;
+    // All are found first: what is written for one may lie beyond what the reader took for the end.
+    let devices = recipe::open_devices(layer)?;
+    let image = Image::open_with(&file, devices.iter().collect())?;
+    let mut places = Vec::with_capacity(implicit.len());
+    for path in implicit {
+        // An opaque directory of the layer itself, above this one, hides everything below.
+        places.push(match walk(&image, path)? {
+            Place::Here { directory, hides_above: false } => {
+                // What it is marked with stays.
+                let mut marks = image.xattrs(&directory)?;
+                marks.retain(|(name, _)| is_mark(name));
+                Some((directory.nid, marks))
+            }
+            _ => None,
+        });
+    }
+    for (path, place) in implicit.iter().zip(places) {
+        if let Some((nid, marks)) = place
+            && let Some(attributes) = below(path)?
+        {
+            give(&mut file, nid, marks, attributes).map_err(|error| {
+                let name = if path.is_empty() { "/".into() } else { shown(path) };
+                io::Error::new(error.kind(), format!("taking over the attributes of {name:?}: {error}"))
+            })?;
+        }
+    }
+    Ok(())
+}
+
+type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Whether overlayfs keeps something of its own in attributes of this name.
+fn is_mark(name: &[u8]) -> bool {
+    name.starts_with(b"trusted.overlay.") || name.starts_with(b"user.overlay.")
+}
+
+fn give(file: &mut File, nid: Nid, marks: Xattrs, attributes: Attributes) -> io::Result<()> {
+    let Attributes { mode, uid, gid, times, mut xattrs } = attributes;
+    xattrs.retain(|(name, value)| !is_mark(name) && erofs::can_hold(name, value));
+    xattrs.extend(marks);
+    let nanos = u32::try_from(times.last_modification.tv_nsec).unwrap_or(0);
+    let mtime = (times.last_modification.tv_sec, nanos);
+    let attributes = erofs::Attributes { mode, uid, gid, mtime, xattrs };
+    erofs::patch(file, nid, &attributes).map_err(|error| match error {
+        PatchError::Read(source) | PatchError::Write(WriteError::Sink(source)) => source,
+        error => io::Error::other(error),
+    })
+}
+
+pub(super) fn find(layer: BorrowedFd<'_>, path: &[u8]) -> io::Result<Found> {
+    let image = recipe::read_image(layer)?;
+    Ok(match walk(&image, path)? {
+        Place::Here { directory, .. } => Found::Here(attributes(&image, &directory)?),
+        Place::Hidden => Found::Hidden,
+        Place::Absent => Found::Absent,
+    })
+}
+
+pub(super) fn file_path(directory: &Path) -> PathBuf {
+    directory.join(IMAGE)
+}
+
+pub(super) fn is_there(layers: &OwnedFd, id: LayerId) -> bool {
+    super::kind_of(layers, &format!("{id}/{IMAGE}"), id).is_some_and(FileType::is_file)
+}
+
+/// The way to a directory.
+enum Place {
+    /// The directory; whether one above it (the root included) is opaque.
+    Here {
+        directory: InodeInfo,
+        hides_above: bool,
+    },
+    Hidden,
+    Absent,
+}
+
+fn walk<R: Source>(image: &Image<R>, path: &[u8]) -> Result<Place, ReadError> {
+    let mut directory = image.inode(image.root())?;
+    let mut opaque = false;
+    for part in path.split(|b| *b == b'/').filter(|part| !part.is_empty()) {
+        opaque |= is_opaque(image, &directory)?;
+        let Some(entry) = image.look_up(&directory, part)? else {
+            return Ok(if opaque { Place::Hidden } else { Place::Absent });
+        };
+        let inode = image.inode(entry.nid)?;
+        if inode.kind != Kind::Directory {
+            return Ok(Place::Hidden);
+        }
+        directory = inode;
+    }
+    Ok(Place::Here { directory, hides_above: opaque })
+}
+
+fn is_opaque<R: Source>(image: &Image<R>, directory: &InodeInfo) -> Result<bool, ReadError> {
+    let has =
+        |name: &str| image.xattr(directory, name.as_bytes()).map(|value| value.is_some_and(|value| value == b"y"));
+    Ok(has(OPAQUE[0])? || has(OPAQUE[1])?)
+}
+
+fn attributes<R: Source>(image: &Image<R>, directory: &InodeInfo) -> Result<Attributes, ReadError> {
+    let time = Timespec { tv_sec: directory.mtime.0, tv_nsec: directory.mtime.1.into() };
+    Ok(Attributes {
+        mode: directory.mode,
+        uid: directory.uid,
+        gid: directory.gid,
+        times: Timestamps { last_access: time, last_modification: time },
+        xattrs: image.xattrs(directory)?,
+    })
+}

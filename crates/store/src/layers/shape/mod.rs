@@ -1,0 +1,201 @@
+//! [`Shape`]: what a layer is on the disk, and the one place where that is asked. The record of a layer says its shape; ingest,
+//! commit, mounts and checks call what stands here, and nothing above the unpacker and the mounter knows which it is.
+//!
+//! Every shape keeps to this: all that belongs to a layer lies in a directory of its own, which is made under `ingest/`, moves
+//! to `layers/` when it is committed, and is deleted as a whole. So removal, the sweep and the reserve ask no shape. The
+//! recipe lies in that directory too, and the layer's tar stream can be built again. A shape whose directories' attributes
+//! cannot be changed once it is written is written out at the latest by [`Shape::patch`], which comes before the sync.
+
+mod attributes;
+mod dir;
+mod image;
+
+use std::io::{self, BufRead, Write};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+pub(crate) use attributes::{Attributes, Found};
+use rustix::fs::{AtFlags, FileType};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::recipe::RecipeError;
+use crate::records::entries::{LayerId, LayerStats};
+use crate::unpack::{UnpackError, UnpackOptions, UnpackOutcome};
+use crate::view::Deferred;
+
+/// What a layer is on the disk. Records from before there was a choice say nothing, and mean directories.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Shape {
+    /// A directory tree as overlayfs takes it, with whiteouts and opaque directories.
+    #[default]
+    Dir,
+    /// One EROFS file.
+    Erofs,
+}
+
+/// What a layer is to the mounter: a directory, or an EROFS file that is to be mounted first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Lower {
+    /// A directory as overlayfs takes it.
+    Directory(PathBuf),
+    /// A file with an EROFS file system, in which whiteouts and opaque directories are as overlayfs takes them.
+    Image(PathBuf),
+}
+
+impl Lower {
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Self::Directory(path) | Self::Image(path) => path,
+        }
+    }
+}
+
+/// What the layers below have at a path: attributes of the directory that shows there, if one does.
+pub(crate) type Below<'a> = &'a dyn Fn(&[u8]) -> io::Result<Option<Attributes>>;
+
+impl Shape {
+    pub(crate) const ALL: [Self; 2] = [Self::Dir, Self::Erofs];
+
+    /// Whether a record need not say it.
+    pub(crate) fn is_dir(&self) -> bool {
+        *self == Self::Dir
+    }
+
+    /// Makes what an ingest needs in the private directory of a new layer.
+    pub(crate) fn begin(self, private: &OwnedFd) -> io::Result<()> {
+        match self {
+            Self::Dir => dir::begin(private),
+            // The unpacker makes its file.
+            Self::Erofs => Ok(()),
+        }
+    }
+
+    /// Applies a tar stream, which is read to its end, and counts what the layer takes on the disk, all that lies in its private
+    /// directory and that directory included.
+    pub(crate) fn apply(
+        self,
+        tar: &mut dyn BufRead,
+        private: BorrowedFd<'_>,
+        options: &UnpackOptions<'_>,
+    ) -> Result<(UnpackOutcome, LayerStats), UnpackError> {
+        match self {
+            Self::Dir => dir::apply(tar, private, options),
+            Self::Erofs => image::apply(tar, private, options),
+        }
+    }
+
+    /// Gives the layer's implicit directories the attributes that show below it. Nothing is there to be mounted before. Answers the
+    /// bytes and inodes which the layer takes more than was counted.
+    pub(crate) fn patch(
+        self,
+        layer: BorrowedFd<'_>,
+        implicit: &[Vec<u8>],
+        below: Below<'_>,
+        privileged: bool,
+    ) -> io::Result<(u64, u64)> {
+        match self {
+            Self::Dir => dir::patch(layer, implicit, below, privileged),
+            Self::Erofs => image::patch(layer, implicit, below).map(|()| (0, 0)),
+        }
+    }
+
+    /// What the layer has at a path, for what lies above it. The empty path is its root.
+    pub(crate) fn find(self, layer: BorrowedFd<'_>, path: &[u8]) -> io::Result<Found> {
+        match self {
+            Self::Dir => dir::find(layer, path),
+            Self::Erofs => image::find(layer, path),
+        }
+    }
+
+    /// What the mounter is given for the layer in `directory`.
+    pub(crate) fn lower(self, directory: &Path) -> Lower {
+        match self {
+            Self::Dir => Lower::Directory(dir::tree_path(directory)),
+            Self::Erofs => Lower::Image(image::file_path(directory)),
+        }
+    }
+
+    /// Whether a layer of this number is there, of whatever shape.
+    pub(crate) fn is_there(layers: &OwnedFd, id: LayerId) -> bool {
+        Self::ALL.iter().any(|shape| match shape {
+            Self::Dir => dir::is_there(layers, id),
+            Self::Erofs => image::is_there(layers, id),
+        })
+    }
+
+    /// Bytes and inodes of a layer that is written out, which can be more than was counted when it was applied. `outcome` says
+    /// what that was, if it was on this disk.
+    pub(crate) fn measure(self, layer: BorrowedFd<'_>, outcome: Option<&UnpackOutcome>) -> io::Result<(u64, u64)> {
+        match self {
+            Self::Dir => dir::measure(layer, outcome),
+            Self::Erofs => image::measure(layer),
+        }
+    }
+
+    /// What is said of the layer's owners and the like beside its files, where these cannot say it.
+    pub(crate) fn deferred(self, layer: BorrowedFd<'_>, privileged: bool) -> io::Result<Option<Deferred>> {
+        match self {
+            Self::Dir if !privileged => Deferred::read(layer).map(Some),
+            Self::Dir | Self::Erofs => Ok(None),
+        }
+    }
+
+    /// Writes the tar stream that the layer was made from, bit for bit. It does not hash.
+    pub(crate) fn rebuild(self, layer: BorrowedFd<'_>, out: &mut dyn Write) -> Result<(), RecipeError> {
+        match self {
+            Self::Dir | Self::Erofs => crate::recipe::rebuild(layer, out),
+        }
+    }
+
+    /// Looks whether what holds the layer's files together is in order, beside the files and the recipe.
+    pub(crate) fn verify(self, layer: BorrowedFd<'_>) -> Result<(), RecipeError> {
+        match self {
+            // The file system's business.
+            Self::Dir => Ok(()),
+            Self::Erofs => crate::recipe::check_image(layer),
+        }
+    }
+
+    /// Looks whether all is there that the stream is built from, without reading it.
+    pub(crate) fn examine(self, layer: BorrowedFd<'_>) -> Result<u64, RecipeError> {
+        self.verify(layer)?;
+        match self {
+            Self::Dir | Self::Erofs => crate::recipe::examine(layer),
+        }
+    }
+
+    /// The first difference between the layer and a copy of the same shape whose files have no content, in words. Directories
+    /// of `implicit` may differ in what they took over from layers below.
+    pub(crate) fn difference(
+        self,
+        there: BorrowedFd<'_>,
+        copy: BorrowedFd<'_>,
+        implicit: &[Vec<u8>],
+        cancelled: &dyn Fn() -> bool,
+    ) -> crate::layers::compare::Compared {
+        match self {
+            Self::Dir => crate::layers::compare::difference(there, copy, implicit, cancelled),
+            Self::Erofs => crate::layers::compare_erofs::image_difference(there, copy, implicit, cancelled),
+        }
+    }
+}
+
+/// What kind of file a layer is by this name, where it is one. One that cannot be looked at counts as missing, and that is told:
+/// whoever wants the layer brings it once more.
+fn kind_of(layers: &OwnedFd, name: &str, id: LayerId) -> Option<FileType> {
+    match rustix::fs::statat(layers, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => Some(FileType::from_raw_mode(stat.st_mode)),
+        Err(Errno::NOENT | Errno::NOTDIR) => None,
+        Err(error) => {
+            tracing::warn!(%error, layer = %id, "a layer cannot be looked at, and counts as missing");
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "shape_tests.rs"]
+mod tests;

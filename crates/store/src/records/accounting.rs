@@ -1,0 +1,141 @@
+//! What images take on the disk. Nothing is measured here: the numbers were written down when layers were committed.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use oci::Digest;
+use rustix::fs::{FileType, Stat};
+
+use crate::error::StoreError;
+use crate::images::commit::RECORDS_ROOM;
+use crate::records::db::{DbError, Records};
+use crate::records::entries::{LayerId, Totals};
+use crate::store::open::Store;
+
+/// Answer of [`Store::layers_of_images`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LayersOfImages {
+    /// Bytes on disk of each layer, and after them of each kept blob and of what sets of layers have in common, which are
+    /// shared and freed as a layer is.
+    pub layers: Vec<u64>,
+    /// Of each image: its id, bytes of its documents, and numbers of its layers and blobs, each once. The documents lie in the
+    /// database, whose file keeps its size and is used again: their removal gives nothing back to the file system.
+    pub images: Vec<(Digest, u64, Vec<u32>)>,
+}
+
+/// Whether what the file system of this directory lacks is not bytes but inodes.
+#[must_use]
+pub fn is_out_of_inodes(directory: &Path) -> bool {
+    // Some file systems make inodes as they go, and count none.
+    rustix::fs::statvfs(directory).is_ok_and(|stat| stat.f_files > 0 && stat.f_favail == 0)
+}
+
+/// How often a file is looked at that seems to take less than its bytes.
+const LOOKS: usize = 4;
+
+/// What something takes on disk, as the file system says. While it finds a place for what was only in memory until then,
+/// ext4 counts that nowhere for a moment; so a file that seems to have holes is looked at again, and the most that was seen
+/// counts.
+pub(crate) fn bytes_on_disk<E>(look: impl Fn() -> Result<Stat, E>) -> Result<u64, E> {
+    let mut most = 0;
+    for _ in 0..LOOKS {
+        let stat = look()?;
+        most = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512).max(most);
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        if !is_file || most >= u64::try_from(stat.st_size).unwrap_or(0) {
+            break;
+        }
+        std::thread::yield_now();
+    }
+    Ok(most)
+}
+
+impl Store {
+    /// Bytes that only this image has, and bytes that it shares with other images. Their sum is the image's size.
+    ///
+    /// # Errors
+    /// The database could not be read.
+    pub fn usage(&self, id: &Digest) -> Result<Option<(u64, u64)>, StoreError> {
+        self.inner.db.read(|records| {
+            let Some(entry) = records.image(id)? else { return Ok(None) };
+            let (mut unique, mut shared) = (entry.document_bytes, 0);
+            for layer in entry.distinct_layers() {
+                let layer = records.layer_of_image(layer)?;
+                *(if layer.references > 1 { &mut shared } else { &mut unique }) += layer.stats.disk_bytes;
+            }
+            let layers = entry.distinct_layers();
+            for (set, share) in records.shares()? {
+                let mut alone = set.is_subset(&layers);
+                for layer in set.intersection(&layers) {
+                    alone &= records.layer_of_image(*layer)?.references <= 1;
+                }
+                if !set.is_disjoint(&layers) {
+                    *(if alone { &mut unique } else { &mut shared }) += share.bytes;
+                }
+            }
+            for digest in &entry.blobs {
+                let Some(blob) = records.blob(digest)? else { continue };
+                *(if blob.references > 1 { &mut shared } else { &mut unique }) += blob.disk_bytes;
+            }
+            Ok(Some((unique, shared)))
+        })
+    }
+
+    /// How many bytes of layers can still be written: what the file system has free, less what the store keeps for its
+    /// records and for removals. `None`: the file system does not say.
+    ///
+    /// # Errors
+    /// The file system could not be asked.
+    pub fn room(&self) -> Result<Option<u64>, StoreError> {
+        let room = self.inner.db.reserve().room();
+        let room =
+            room.map_err(|source| StoreError::io("ask for the free space of", &self.inner.layout.path, source))?;
+        Ok(room.map(|bytes| bytes.saturating_sub(RECORDS_ROOM)))
+    }
+
+    /// What each image has, by numbers of layers, and what each layer takes on disk.
+    ///
+    /// # Errors
+    /// The database could not be read.
+    pub fn layers_of_images(&self) -> Result<LayersOfImages, StoreError> {
+        self.inner.db.read(|records| {
+            let mut found = LayersOfImages::default();
+            let mut numbers: HashMap<LayerId, u32> = HashMap::new();
+            let next =
+                |known: &Vec<u64>| u32::try_from(known.len()).map_err(|_| DbError::Corrupt("too many layers".into()));
+            for (id, entry) in records.layers()? {
+                numbers.insert(id, next(&found.layers)?);
+                found.layers.push(entry.stats.disk_bytes);
+            }
+            let mut blobs: HashMap<Digest, u32> = HashMap::new();
+            for (_, row) in records.blob_rows()? {
+                let (digest, entry) = row?;
+                blobs.insert(digest, next(&found.layers)?);
+                found.layers.push(entry.disk_bytes);
+            }
+            let mut sets = Vec::new();
+            for (set, share) in records.shares()? {
+                sets.push((set, next(&found.layers)?));
+                found.layers.push(share.bytes);
+            }
+            for (id, entry) in records.images()? {
+                // A damaged image may name a layer that has no record: that one frees nothing.
+                let layers = entry.distinct_layers();
+                let layers = layers.iter().filter_map(|layer| numbers.get(layer));
+                let own = entry.distinct_layers();
+                let sets = sets.iter().filter(|(set, _)| !set.is_disjoint(&own)).map(|(_, number)| number);
+                let parts = layers.chain(sets).chain(entry.blobs.iter().filter_map(|blob| blobs.get(blob)));
+                found.images.push((id, entry.document_bytes, parts.copied().collect()));
+            }
+            Ok(found)
+        })
+    }
+
+    /// What all images take together. One record is read, however many images there are.
+    ///
+    /// # Errors
+    /// The database could not be read.
+    pub fn totals(&self) -> Result<Totals, StoreError> {
+        self.inner.db.read(|records| Ok(records.totals()?))
+    }
+}

@@ -1,0 +1,256 @@
+//! What is written down: the records of the database and their bytes (one version byte, then JSON), and the public
+//! values made of them. No I/O. Used by every module of the store.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use oci::Digest;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::layers::shape::Shape;
+use crate::records::db::DbError;
+
+/// The format of the records, their first byte.
+const FORMAT: u8 = 1;
+
+/// The number of a layer's directory under `layers/`. Numbers are never used twice for different content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct LayerId(pub(crate) u64);
+
+impl fmt::Display for LayerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What a layer holds, counted while it was unpacked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LayerStats {
+    /// Entries of the tar stream.
+    pub entries: u64,
+    /// Regular files among them.
+    pub files: u64,
+    /// Bytes of their content.
+    pub content_bytes: u64,
+    /// Bytes on disk, the layer's own bookkeeping included.
+    pub disk_bytes: u64,
+    /// Inodes on disk, the layer's own bookkeeping included.
+    pub inodes: u64,
+    /// Entries whose owner, mode, device or attribute an ordinary user could not set.
+    pub deferred: u64,
+    /// Whether the tar stream can be built again, bit for bit.
+    pub exact: bool,
+    /// Whether it hides everything below it.
+    #[serde(default)]
+    pub root_opaque: bool,
+}
+
+/// A layer in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layer {
+    /// Its number.
+    pub id: LayerId,
+    /// Digest of its tar stream.
+    pub diff_id: Digest,
+    /// The stack for which it was made, where its directories depend on the layers below.
+    pub chain_id: Option<Digest>,
+    /// What it holds.
+    pub stats: LayerStats,
+    pub(crate) shape: Shape,
+}
+
+/// The record of a layer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LayerEntry {
+    pub(crate) diff_id: Digest,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) chain_id: Option<Digest>,
+    pub(crate) stats: LayerStats,
+    /// What it is on the disk.
+    #[serde(default, skip_serializing_if = "Shape::is_dir")]
+    pub(crate) shape: Shape,
+    /// Its root has no entry. Without a chain id it fits only where the root below is a plain one.
+    #[serde(default)]
+    pub(crate) implicit_root: bool,
+    /// How many images have it.
+    pub(crate) references: u64,
+    /// Set by relaxed durability: the boot during which it was written without a sync. After another boot it is not
+    /// trusted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) unsynced_boot: Option<String>,
+    /// It was found damaged, and its directory deleted: the images that have it are absent until a pull brings it back.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) damaged: bool,
+}
+
+impl LayerEntry {
+    pub(crate) fn layer(&self, id: LayerId) -> Layer {
+        Layer {
+            id,
+            diff_id: self.diff_id.clone(),
+            chain_id: self.chain_id.clone(),
+            stats: self.stats,
+            shape: self.shape,
+        }
+    }
+}
+
+/// The record of a blob that is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct BlobEntry {
+    /// Its file under `blobs/`. Never used twice.
+    pub(crate) number: u64,
+    pub(crate) size: u64,
+    pub(crate) disk_bytes: u64,
+    /// How many images have it.
+    pub(crate) references: u64,
+    /// As for a layer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) unsynced_boot: Option<String>,
+}
+
+/// The record of an image, without its documents.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ImageEntry {
+    pub(crate) manifest_digest: Digest,
+    pub(crate) manifest_media_type: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) index_digest: Option<Digest>,
+    /// Further digests that it was verified to have: those of earlier manifests and indexes, and of other algorithms. Records
+    /// of earlier versions have none.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) verified_digests: BTreeSet<Digest>,
+    pub(crate) tags: BTreeSet<String>,
+    pub(crate) repo_digests: BTreeSet<String>,
+    pub(crate) layers: Vec<LayerId>,
+    /// The blobs of its layers that are kept.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) blobs: BTreeSet<Digest>,
+    /// Bytes of config, manifest and index.
+    pub(crate) document_bytes: u64,
+    /// Documents, layers and kept blobs.
+    pub(crate) size: u64,
+    pub(crate) created_at_unix_nanos: i64,
+    #[serde(default)]
+    pub(crate) pinned: bool,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) annotations: BTreeMap<String, String>,
+}
+
+impl ImageEntry {
+    /// Its layers, each once.
+    pub(crate) fn distinct_layers(&self) -> BTreeSet<LayerId> {
+        self.layers.iter().copied().collect()
+    }
+}
+
+/// An image in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageRecord {
+    /// Digest of the config.
+    pub id: Digest,
+    /// The config's bytes.
+    pub config: Vec<u8>,
+    /// The manifest's bytes; of the latest pull where several manifests have this config.
+    pub manifest: Vec<u8>,
+    /// Digest of the manifest.
+    pub manifest_digest: Digest,
+    /// Media type under which the manifest came.
+    pub manifest_media_type: String,
+    /// The outermost index by which the manifest was found, if one.
+    pub index: Option<Vec<u8>>,
+    /// Digest of that index.
+    pub index_digest: Option<Digest>,
+    /// Names with a tag, in normal form.
+    pub tags: BTreeSet<String>,
+    /// Names with a digest that the image was verified to have, in normal form.
+    pub repo_digests: BTreeSet<String>,
+    /// The layers, lowest first. A layer can be there more than once.
+    pub layers: Vec<LayerId>,
+    /// The blobs of its layers that are kept.
+    pub blobs: BTreeSet<Digest>,
+    /// Bytes on disk: documents, unpacked layers and kept blobs, shared ones included.
+    pub size: u64,
+    /// When it was first committed.
+    pub created_at_unix_nanos: i64,
+    /// Whether it must be kept.
+    pub pinned: bool,
+    /// What the caller wrote down with it.
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// What the store holds in total.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Bytes on disk of all layers, kept blobs and documents.
+    pub bytes: u64,
+    /// Inodes of all layers and kept blobs.
+    pub inodes: u64,
+    /// Number of images.
+    pub images: u64,
+    /// Number of layers.
+    pub layers: u64,
+    /// Number of kept blobs.
+    #[serde(default)]
+    pub blobs: u64,
+}
+
+impl Totals {
+    pub(crate) fn add_layer(&mut self, stats: &LayerStats) {
+        self.bytes += stats.disk_bytes;
+        self.inodes += stats.inodes;
+        self.layers += 1;
+    }
+
+    pub(crate) fn drop_layer(&mut self, stats: &LayerStats) {
+        self.bytes = self.bytes.saturating_sub(stats.disk_bytes);
+        self.inodes = self.inodes.saturating_sub(stats.inodes);
+        self.layers = self.layers.saturating_sub(1);
+    }
+
+    pub(crate) fn add_blob(&mut self, entry: &BlobEntry) {
+        self.bytes += entry.disk_bytes;
+        self.inodes += 1;
+        self.blobs += 1;
+    }
+
+    pub(crate) fn drop_blob(&mut self, entry: &BlobEntry) {
+        self.bytes = self.bytes.saturating_sub(entry.disk_bytes);
+        self.inodes = self.inodes.saturating_sub(1);
+        self.blobs = self.blobs.saturating_sub(1);
+    }
+}
+
+/// What a removal gave back to the file system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// Bytes on disk. The image's documents are not among them: the database's file keeps its size.
+    pub freed_bytes: u64,
+    /// Inodes.
+    pub freed_inodes: u64,
+}
+
+/// The record of a mount.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct MountEntry {
+    pub(crate) image: Digest,
+    pub(crate) layers: Vec<LayerId>,
+    pub(crate) writable: bool,
+}
+
+pub(crate) fn encode<T: Serialize>(record: &T) -> Vec<u8> {
+    let mut bytes = vec![FORMAT];
+    serde_json::to_writer(&mut bytes, record).expect("records are plain data with text keys");
+    bytes
+}
+
+pub(crate) fn decode<T: DeserializeOwned>(what: impl fmt::Display, bytes: &[u8]) -> Result<T, DbError> {
+    match bytes.split_first() {
+        Some((&FORMAT, json)) => {
+            serde_json::from_slice(json).map_err(|error| DbError::Corrupt(format!("record of {what}: {error}")))
+        }
+        Some((format, _)) => Err(DbError::Corrupt(format!("record of {what} has the unknown format {format}"))),
+        None => Err(DbError::Corrupt(format!("record of {what} is empty"))),
+    }
+}

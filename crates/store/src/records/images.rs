@@ -1,0 +1,146 @@
+//! Images as records: listing, tags, pins. The record of an image and its documents are put together here.
+
+use std::collections::BTreeSet;
+
+use oci::{Digest, Reference};
+
+use crate::error::StoreError;
+use crate::records::db::{DbError, Document, Records, RecordsMut};
+use crate::records::entries::{ImageEntry, ImageRecord};
+use crate::store::open::{Inner, Store};
+
+impl Store {
+    /// All images, ordered by id.
+    ///
+    /// # Errors
+    /// The database could not be read.
+    pub fn images(&self) -> Result<Vec<ImageRecord>, StoreError> {
+        self.inner.db.read(|records| {
+            let images = records.images()?;
+            images.into_iter().map(|(id, entry)| Ok(assemble(records, id, entry)?)).collect()
+        })
+    }
+
+    /// The image with this id.
+    ///
+    /// # Errors
+    /// The database could not be read.
+    pub fn image(&self, id: &Digest) -> Result<Option<ImageRecord>, StoreError> {
+        self.inner.db.read(|records| Ok(load(records, id)?))
+    }
+
+    /// Gives an image one more name, which another image loses if it had it. `name` is taken in any spelling, and gets
+    /// the default tag where it has none.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], or a name that is none or has a digest.
+    pub fn tag(&self, id: &Digest, name: &str) -> Result<(), StoreError> {
+        let tag = tag_name(name)?;
+        self.inner.db.write(|transaction| {
+            let mut entry = transaction.image(id)?.ok_or_else(|| StoreError::NotFound(id.clone()))?;
+            take_name(transaction, id, &tag)?;
+            entry.tags.insert(tag);
+            Ok(transaction.put_image(id, &entry)?)
+        })
+    }
+
+    /// Says whether an image must be kept.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], or a database error.
+    pub fn set_pinned(&self, id: &Digest, pinned: bool) -> Result<(), StoreError> {
+        self.inner.db.write(|transaction| {
+            let mut entry = transaction.image(id)?.ok_or_else(|| StoreError::NotFound(id.clone()))?;
+            entry.pinned = pinned;
+            Ok(transaction.put_image(id, &entry)?)
+        })
+    }
+}
+
+impl Inner {
+    /// Reports names with a digest that their image was never verified to have, as earlier versions recorded them. What cannot
+    /// be read is left to the check.
+    pub(crate) fn report_unverified_names(&self) -> Result<(), StoreError> {
+        let rows = self.db.read(|records| Ok::<_, StoreError>(records.image_rows()?))?;
+        for (image, entry) in rows {
+            let Ok(entry) = entry else { continue };
+            let names: Vec<&str> = entry.unverified_names().map(String::as_str).collect();
+            if !names.is_empty() {
+                tracing::warn!(
+                    image,
+                    "not used: {}: the digest is not known to be the image's; pull it, or drop the name by `check --repair`",
+                    names.join(", ")
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The image with this id, documents included.
+pub(crate) fn load(records: &impl Records, id: &Digest) -> Result<Option<ImageRecord>, DbError> {
+    records.image(id)?.map(|entry| assemble(records, id.clone(), entry)).transpose()
+}
+
+pub(crate) fn assemble(records: &impl Records, id: Digest, entry: ImageEntry) -> Result<ImageRecord, DbError> {
+    let document = |kind| {
+        records.document(&id, kind)?.ok_or_else(|| DbError::Corrupt(format!("image {id} has no {kind:?} document")))
+    };
+    let (config, manifest) = (document(Document::Config)?, document(Document::Manifest)?);
+    let index = records.document(&id, Document::Index)?;
+    let may_use = |names: &BTreeSet<String>| names.iter().filter(|name| entry.may_use(name)).cloned().collect();
+    let (tags, repo_digests) = (may_use(&entry.tags), may_use(&entry.repo_digests));
+    Ok(ImageRecord {
+        id,
+        config,
+        manifest,
+        manifest_digest: entry.manifest_digest,
+        manifest_media_type: entry.manifest_media_type,
+        index,
+        index_digest: entry.index_digest,
+        tags,
+        repo_digests,
+        layers: entry.layers,
+        blobs: entry.blobs,
+        size: entry.size,
+        created_at_unix_nanos: entry.created_at_unix_nanos,
+        pinned: entry.pinned,
+        annotations: entry.annotations,
+    })
+}
+
+/// Points a name at an image, and takes it from the record of the one that had it. That image stays, with its other
+/// names or with none. The caller adds the name to the new image's record.
+pub(crate) fn take_name(transaction: &impl RecordsMut, id: &Digest, name: &str) -> Result<(), DbError> {
+    if let Some(before) = transaction.name(name)?
+        && before != *id
+        && let Some(mut entry) = transaction.image(&before)?
+    {
+        entry.tags.remove(name);
+        entry.repo_digests.remove(name);
+        transaction.put_image(&before, &entry)?;
+    }
+    transaction.put_name(name, id)
+}
+
+/// `name` in normal form, with a tag.
+pub(crate) fn tag_name(name: &str) -> Result<String, StoreError> {
+    let reference = parse(name)?;
+    if reference.digest().is_some() {
+        return Err(StoreError::UnsuitableName { name: name.to_owned(), why: "has a digest, and cannot be a tag" });
+    }
+    Ok(reference.with_default_tag().to_string())
+}
+
+/// `name` in normal form, with a digest and without a tag.
+pub(crate) fn digest_name(name: &str) -> Result<String, StoreError> {
+    let reference = parse(name)?;
+    if reference.digest().is_none() {
+        return Err(StoreError::UnsuitableName { name: name.to_owned(), why: "has no digest" });
+    }
+    Ok(reference.canonical().to_string())
+}
+
+fn parse(name: &str) -> Result<Reference, StoreError> {
+    Reference::parse(name).map_err(|source| StoreError::InvalidName { name: name.to_owned(), source })
+}

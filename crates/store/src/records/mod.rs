@@ -1,0 +1,12 @@
+//! What is written down: the database, its tables, and the rules that hold between records. It knows no directory.
+
+pub(crate) mod accounting;
+pub(crate) mod backend;
+pub(crate) mod db;
+pub(crate) mod digests;
+pub(crate) mod entries;
+pub(crate) mod images;
+pub(crate) mod resolve;
+pub(crate) mod respell;
+pub(crate) mod shares;
+pub(crate) mod tables;

@@ -1,0 +1,97 @@
+//! Which shape new layers get: what is configured, or what serves best here, and why. Decides only; what the kernel can do is asked
+//! by [`crate::mount::probe`], and only where it matters. [`crate::store::open`] calls it once.
+
+use crate::layers::shape::Shape;
+use crate::mount::probe::Support;
+use crate::store::open::{LayerFormat, Sharing};
+
+/// What layers are made into from now on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewLayers {
+    /// One of the two; never [`LayerFormat::Auto`].
+    pub format: LayerFormat,
+    /// Why, in words that follow "new ones become EROFS files: ".
+    pub why: &'static str,
+}
+
+impl Shape {
+    /// The shape of new layers. `support` is asked where nothing else decides: `None` says that the kernel cannot be asked, since
+    /// the right to mount is missing.
+    pub(crate) fn of_new_layers(
+        format: LayerFormat,
+        sharing: Sharing,
+        privileged: bool,
+        support: impl FnOnce() -> Option<Support>,
+    ) -> (Self, &'static str) {
+        match format {
+            LayerFormat::Dir => (Self::Dir, CONFIGURED),
+            LayerFormat::Erofs => (Self::Erofs, CONFIGURED),
+            // What was asked for by name counts more than what is chosen.
+            LayerFormat::Auto if sharing != Sharing::Off => {
+                (Self::Dir, "shareFiles is on, and directories share whole files")
+            }
+            LayerFormat::Auto if !privileged => {
+                (Self::Erofs, "they keep owners, devices and attributes which only root can give to files")
+            }
+            LayerFormat::Auto => match support() {
+                Some(Support::File) => (Self::Erofs, "this kernel mounts them from the file"),
+                Some(Support::Loop) => (Self::Erofs, "this kernel mounts them through loop devices"),
+                Some(Support::None) => (Self::Dir, "this kernel cannot put EROFS files on each other"),
+                // Directories could not be put on each other either, nor be given what overlayfs marks them with.
+                None => {
+                    (Self::Erofs, "the right to mount is missing (CAP_SYS_ADMIN), and they need it only to be mounted")
+                }
+            },
+        }
+    }
+}
+
+const CONFIGURED: &str = "layerFormat says so";
+
+impl NewLayers {
+    pub(crate) fn of((shape, why): (Shape, &'static str)) -> Self {
+        let format = match shape {
+            Shape::Dir => LayerFormat::Dir,
+            Shape::Erofs => LayerFormat::Erofs,
+        };
+        Self { format, why }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_decides() {
+        use LayerFormat::{Auto, Dir, Erofs};
+        let (own, user) = (true, false);
+        for (format, sharing, privileged, support, expected, word) in [
+            (Dir, Sharing::Off, own, Some(Support::File), Dir, "layerFormat"),
+            (Erofs, Sharing::Hardlink, own, Some(Support::None), Erofs, "layerFormat"),
+            (Auto, Sharing::Hardlink, user, Some(Support::File), Dir, "shareFiles"),
+            (Auto, Sharing::Reflink, own, Some(Support::File), Dir, "shareFiles"),
+            (Auto, Sharing::Off, user, Some(Support::None), Erofs, "root"),
+            (Auto, Sharing::Off, own, Some(Support::File), Erofs, "from the file"),
+            (Auto, Sharing::Off, own, Some(Support::Loop), Erofs, "loop devices"),
+            (Auto, Sharing::Off, own, Some(Support::None), Dir, "cannot"),
+            (Auto, Sharing::Off, own, None, Erofs, "CAP_SYS_ADMIN"),
+        ] {
+            let chosen = NewLayers::of(Shape::of_new_layers(format, sharing, privileged, || support));
+            assert_eq!(chosen.format, expected, "{format:?} {sharing:?} {privileged} {support:?}");
+            assert!(chosen.why.contains(word), "{chosen:?}");
+        }
+    }
+
+    #[test]
+    fn the_kernel_is_asked_only_where_nothing_else_decides() {
+        for (format, sharing, privileged) in [
+            (LayerFormat::Dir, Sharing::Off, true),
+            (LayerFormat::Erofs, Sharing::Off, true),
+            (LayerFormat::Auto, Sharing::Hardlink, true),
+            (LayerFormat::Auto, Sharing::Off, false),
+        ] {
+            Shape::of_new_layers(format, sharing, privileged, || panic!("{format:?} {sharing:?} {privileged}"));
+        }
+    }
+}
