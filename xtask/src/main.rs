@@ -10,6 +10,7 @@ mod circles;
 mod counts;
 mod deps;
 mod deps_table;
+mod index_of_rules;
 mod modules;
 mod named_tests;
 mod tidy;

@@ -9,6 +9,7 @@ use anyhow::Context as _;
 
 use crate::chore::{CHORES, Report};
 use crate::counts::{Counts, is_tests};
+use crate::index_of_rules;
 use crate::named_tests::Tests;
 use crate::tidy_rules::{self as rules, Finding};
 use crate::words;
@@ -61,7 +62,11 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Report> {
             documents.push((name, text));
         }
     }
+    let read = |file: &str| fs::read_to_string(root.join(file)).ok();
     for (name, text) in documents {
+        if name == "ARCHITECTURE.md" {
+            found.extend(index_of_rules::check(&text, &read).into_iter().map(|f| (name.clone(), f)));
+        }
         found.extend(tests.check(&text).into_iter().map(|f| (name.clone(), f)));
     }
     for text in words::check(&words_left, words::LEFT) {

