@@ -4,140 +4,20 @@
 
 mod containers;
 mod init;
+mod plan;
+mod probed;
 mod reason;
 mod reset;
 pub(crate) mod restart;
 mod sandbox;
 
-use std::collections::BTreeMap;
-use std::fmt;
-
-use cri_api::ContainerState;
-
-use crate::pod::{Container, ContainerKind, Pod};
-use crate::status::{ObservedContainer, ObservedPod};
+use crate::pod::Pod;
+use crate::status::ObservedPod;
+use plan::start;
+pub use plan::{Kill, PodActions, Reset, Start};
+pub use probed::{ProbeResult, ProbeResults, Probed};
 pub use reason::{KillReason, LeaveReason, PodReason, StartReason};
 pub use restart::{Verdict, restart_verdict};
-
-/// What a probe said last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProbeResult {
-    /// All is well.
-    Success,
-    /// It is not, often enough.
-    Failure,
-    /// Nothing yet that counts.
-    Unknown,
-}
-
-/// What the probes of one container said last; `None`: nobody asked yet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Probed {
-    /// Whether it still works.
-    pub liveness: Option<ProbeResult>,
-    /// Whether it can serve.
-    pub readiness: Option<ProbeResult>,
-    /// Whether it has come up.
-    pub startup: Option<ProbeResult>,
-}
-
-/// What probes said, by the ids of containers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ProbeResults(pub BTreeMap<String, Probed>);
-
-impl ProbeResults {
-    /// What the probes of a container said.
-    #[must_use]
-    pub fn of(&self, id: &str) -> Probed {
-        self.0.get(id).copied().unwrap_or_default()
-    }
-}
-
-/// A container that is to be started.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Start {
-    /// Its place among the containers of its kind.
-    pub index: usize,
-    /// Its name.
-    pub name: String,
-    /// Why.
-    pub reason: StartReason,
-}
-
-/// A container that is to be stopped.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kill {
-    /// Its id.
-    pub id: String,
-    /// Its name.
-    pub name: String,
-    /// What it is in its pod.
-    pub kind: ContainerKind,
-    /// Why.
-    pub reason: KillReason,
-    /// Why, for the event `Killing`.
-    pub message: String,
-}
-
-/// A container that is to be removed, so that its pod begins anew.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reset {
-    /// Its id.
-    pub id: String,
-    /// Its name.
-    pub name: String,
-    /// Whether it has to be stopped first.
-    pub kill: bool,
-}
-
-/// What a pod needs done.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PodActions {
-    /// Everything of the pod is stopped, with its sandboxes, and why.
-    pub kill_pod: Option<PodReason>,
-    /// A sandbox is made.
-    pub create_sandbox: bool,
-    /// The newest sandbox that there is.
-    pub sandbox_id: Option<String>,
-    /// The number of the sandbox that is, or will be, the newest.
-    pub attempt: u32,
-    /// Ephemeral containers to start.
-    pub ephemeral_to_start: Vec<Start>,
-    /// Init containers to start, in this order.
-    pub init_to_start: Vec<Start>,
-    /// Normal containers to start.
-    pub containers_to_start: Vec<Start>,
-    /// Containers to stop first.
-    pub containers_to_kill: Vec<Kill>,
-    /// Containers to remove, in this order, because a restart rule asks that all begin anew.
-    pub containers_to_reset: Vec<Reset>,
-}
-
-impl PodActions {
-    /// Whether there is nothing to do.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        let Self { kill_pod, create_sandbox, sandbox_id: _, attempt: _, .. } = self;
-        let lists = self.ephemeral_to_start.len()
-            + self.init_to_start.len()
-            + self.containers_to_start.len()
-            + self.containers_to_kill.len()
-            + self.containers_to_reset.len();
-        kill_pod.is_none() && !create_sandbox && lists == 0
-    }
-
-    /// A runtime that was killed may bring back one that was taken for gone: there must not be two of them.
-    fn kill_doubles(&mut self, container: &Container, kind: ContainerKind, observed: &ObservedPod) {
-        for older in observed.runs(&container.name).skip(1).filter(|run| run.state == ContainerState::Running) {
-            let message = format!("Container {} runs more than once", container.name);
-            self.kill(older, kind, KillReason::Unknown, message);
-        }
-    }
-
-    fn kill(&mut self, run: &ObservedContainer, kind: ContainerKind, reason: KillReason, message: String) {
-        self.containers_to_kill.push(Kill { id: run.id.clone(), name: run.name.clone(), kind, reason, message });
-    }
-}
 
 /// What `pod` needs done.
 #[must_use]
@@ -166,46 +46,6 @@ pub fn compute_pod_actions(pod: &Pod, observed: &ObservedPod, probes: &ProbeResu
         containers::normal_containers(pod, observed, probes, &mut actions);
     }
     actions
-}
-
-fn start(index: usize, container: &Container, reason: StartReason) -> Start {
-    Start { index, name: container.name.clone(), reason }
-}
-
-/// Whether a container is made of something else than it should be. One that nobody marked is taken as it is.
-fn changed(container: &Container, run: &ObservedContainer) -> bool {
-    run.info.hash.is_some_and(|hash| hash != crate::labels::container_hash(container))
-}
-
-/// One line an action.
-impl fmt::Display for PodActions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_empty() {
-            return f.write_str("nothing to do");
-        }
-        let mut lines = Vec::new();
-        if let Some(reason) = &self.kill_pod {
-            lines.push(format!("stop the pod: {reason}"));
-        }
-        if self.create_sandbox {
-            lines.push(format!("create a sandbox, attempt {}", self.attempt));
-        }
-        for Reset { id, name, kill } in &self.containers_to_reset {
-            lines.push(format!("{} container {name} ({id})", if *kill { "stop and remove" } else { "remove" }));
-        }
-        for Kill { id, name, message, .. } in &self.containers_to_kill {
-            lines.push(format!("stop container {name} ({id}): {message}"));
-        }
-        let starts = [
-            ("ephemeral container", &self.ephemeral_to_start),
-            ("init container", &self.init_to_start),
-            ("container", &self.containers_to_start),
-        ];
-        for (kind, starts) in starts {
-            lines.extend(starts.iter().map(|start| format!("start {kind} {}: {}", start.name, start.reason)));
-        }
-        f.write_str(&lines.join("\n"))
-    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::labels::{ContainerInfo, Owner, container_hash};
 use crate::pod::RestartPolicy;
+use crate::pod::{Container, ContainerKind};
+use crate::status::ObservedContainer;
 use crate::status::ObservedSandbox;
 
 /// A pod, what is seen of it, and what its probes said.

@@ -15,6 +15,8 @@ pub const CONFIG_HASH_ANNOTATION: &str = "kubernetes.io/config.hash";
 pub const CONFIG_SOURCE_ANNOTATION: &str = "kubernetes.io/config.source";
 /// When it was first seen.
 pub const CONFIG_SEEN_ANNOTATION: &str = "kubernetes.io/config.seen";
+/// On pods, and so on their sandboxes: the absolute path or the address of the manifest.
+pub const CONFIG_ORIGIN_ANNOTATION: &str = "imagelet.dev/config.origin";
 
 /// Where a manifest came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

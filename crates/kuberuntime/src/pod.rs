@@ -8,71 +8,40 @@
 mod container;
 mod handler;
 mod images;
+mod int_or_text;
 pub(crate) mod read;
 mod security;
 mod spec;
 mod variable;
 mod volume;
+mod words;
 mod write;
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use serde_json::Value;
 
 use crate::field::{FieldErrors, FieldPath};
 pub use container::{
     Container, ContainerKind, ContainerPort, EphemeralContainer, ExitCodeOperator, MountPropagation, Protocol,
-    RecursiveReadOnly, Resources, RestartAction, RestartRule, TerminationMessagePolicy, VolumeMount,
+    RecursiveReadOnly, Resources, RestartAction, RestartPolicy, RestartRule, TerminationMessagePolicy, VolumeMount,
 };
 pub use handler::{
     ExecAction, GrpcAction, Handler, HttpGetAction, HttpHeader, Lifecycle, Probe, Scheme, SleepAction, TcpAction,
 };
 pub use images::{ImageRole, PodImage};
+pub use int_or_text::IntOrText;
 use read::{Fields, Read};
 pub use security::{
     Capabilities, PodSecurityContext, ProcMount, Profile, ProfileKind, SeLinuxOptions, SecurityContext,
     SupplementalGroupsPolicy, Sysctl,
 };
-pub use spec::{DnsConfig, DnsOption, DnsPolicy, HostAlias, PodSpec, RestartPolicy};
+pub use spec::{DnsConfig, DnsOption, DnsPolicy, HostAlias, PodSpec};
 pub use variable::{DocumentRef, EnvFromSource, EnvSource, EnvVar, FieldRef, KeyRef, ResourceFieldRef};
 pub use volume::{
     DocumentVolume, DownwardItem, HostPathType, KeyToPath, Medium, ProjectedSource, Volume, VolumeSource,
 };
-
-/// A set of words with a default, all of them read and printed by their names.
-macro_rules! words {
-    ($(#[$doc:meta])* $name:ident { $($(#[$word_doc:meta])* $word:ident = $text:literal,)+ }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum $name { $($(#[$word_doc])* $word,)+ }
-
-        impl $name {
-            /// The name as manifests write it.
-            #[must_use]
-            pub fn as_str(self) -> &'static str {
-                match self { $(Self::$word => $text,)+ }
-            }
-        }
-
-        impl $crate::pod::read::Word for $name {
-            const WORDS: &'static [(&'static str, Self)] = &[$(($text, Self::$word),)+];
-        }
-
-        impl std::fmt::Display for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(self.as_str())
-            }
-        }
-
-        impl serde::Serialize for $name {
-            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.serialize_str(self.as_str())
-            }
-        }
-    };
-}
-pub(crate) use words;
+pub(crate) use words::words;
 
 /// A pod.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -102,31 +71,6 @@ pub struct Metadata {
     pub deletion_timestamp: Option<jiff::Timestamp>,
     /// How long it then may take to end.
     pub deletion_grace_period_seconds: Option<i64>,
-}
-
-/// A number, or the name of something that has one.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(untagged)]
-pub enum IntOrText {
-    /// A number.
-    Int(i32),
-    /// A name.
-    Text(String),
-}
-
-impl Default for IntOrText {
-    fn default() -> Self {
-        Self::Int(0)
-    }
-}
-
-impl fmt::Display for IntOrText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Int(number) => write!(f, "{number}"),
-            Self::Text(text) => f.write_str(text),
-        }
-    }
 }
 
 impl Pod {

@@ -5,72 +5,18 @@
 pub(crate) mod api;
 mod conditions;
 mod containers;
+mod input;
 mod observed;
 mod phase;
+mod time;
 
-use std::collections::BTreeMap;
-
-use jiff::Timestamp;
-
-use crate::actions::ProbeResults;
-use crate::pod::{ContainerKind, Pod};
+use crate::pod::ContainerKind;
 use crate::qos::qos_class;
-use api::{Ip, Phase, PodStatus, Waiting};
+use api::{Ip, Phase, PodStatus};
 pub(crate) use containers::CONTAINER_CREATING;
+pub use input::{PodEnd, StatusInput};
 pub use observed::{ObservedContainer, ObservedPod, ObservedSandbox};
-
-/// Everything from which a status is made.
-#[derive(Clone, Copy, Debug)]
-pub struct StatusInput<'a> {
-    /// What the pod should be.
-    pub pod: &'a Pod,
-    /// What the runtime shows of it.
-    pub observed: &'a ObservedPod,
-    /// What its probes said.
-    pub probes: &'a ProbeResults,
-    /// Why containers could not be started when it was last tried, by their names. A start that went well removes its
-    /// entry.
-    pub waiting: &'a BTreeMap<String, Waiting>,
-    /// Why the pod as a whole was ended, where somebody ended it.
-    pub ended: Option<&'a PodEnd>,
-    /// Addresses of the node.
-    pub host_ips: &'a [String],
-    /// Name of the runtime, which stands in front of ids of containers.
-    pub runtime_name: &'a str,
-    /// The status before this one.
-    pub previous: Option<&'a PodStatus>,
-    /// The time.
-    pub now: Timestamp,
-}
-
-/// Why a pod as a whole was ended.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PodEnd {
-    /// In one word: `DeadlineExceeded`, `Evicted`.
-    pub reason: String,
-    /// For people.
-    pub message: String,
-}
-
-impl PodEnd {
-    /// A pod ran longer than it may; `None` while it has not.
-    #[must_use]
-    pub fn deadline(pod: &Pod, start_time: Timestamp, now: Timestamp) -> Option<Self> {
-        let deadline = pod.spec.active_deadline_seconds?;
-        let ran = now.as_second().saturating_sub(start_time.as_second());
-        (ran >= deadline).then(|| Self {
-            reason: "DeadlineExceeded".to_owned(),
-            message: "Pod was active on the node longer than the specified deadline".to_owned(),
-        })
-    }
-}
-
-impl StatusInput<'_> {
-    /// Whether any normal container was started in this sandbox, so that all init containers had been done.
-    fn has_begun(&self) -> bool {
-        self.pod.spec.containers.iter().any(|container| self.observed.latest_here(&container.name).is_some())
-    }
-}
+use time::whole_seconds;
 
 /// The status of a pod. A pod that has succeeded or failed stays so.
 #[must_use]
@@ -107,18 +53,6 @@ pub fn pod_status(input: &StatusInput<'_>) -> PodStatus {
         ephemeral_container_statuses: ephemeral,
         qos_class: qos_class(input.pod),
     }
-}
-
-/// A time of CRI; 0 is none.
-fn time(nanoseconds: i64) -> Option<Timestamp> {
-    if nanoseconds <= 0 {
-        return None;
-    }
-    Timestamp::from_second(nanoseconds / 1_000_000_000).ok()
-}
-
-fn whole_seconds(time: Timestamp) -> Timestamp {
-    Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
 #[cfg(test)]

@@ -1,11 +1,15 @@
 //! What is told of pods: phases, conditions, states of containers with their reasons.
 
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::api::ContainerState;
+use super::api::{ContainerState, Waiting};
 use super::*;
-use crate::actions::{ProbeResult, Probed};
+use crate::actions::{ProbeResult, ProbeResults, Probed};
 use crate::labels::{ContainerInfo, Owner};
+use crate::pod::Pod;
 use cri_api::ContainerState as Seen;
 
 const NOW: i64 = 1_700_000_000;

@@ -4,13 +4,12 @@
 
 mod containers;
 mod names;
+mod once;
 mod probes;
 mod resources;
 mod security;
 mod variables;
 mod volumes;
-
-use std::collections::BTreeSet;
 
 use crate::field::{FieldErrors, FieldPath};
 use crate::pod::{DnsConfig, DnsPolicy, Metadata, Pod, PodSpec};
@@ -162,18 +161,6 @@ fn dns(config: &DnsConfig, path: &FieldPath, errors: &mut FieldErrors) {
 fn tell_name(errors: &mut FieldErrors, path: &FieldPath, name: &str, look: impl Fn(&str) -> Vec<String>) {
     if !name.is_empty() {
         tell(errors, path, name, look(name));
-    }
-}
-
-/// Names of things of which each may stand there once.
-#[derive(Default)]
-struct Once<'a>(BTreeSet<&'a str>);
-
-impl<'a> Once<'a> {
-    fn check(&mut self, errors: &mut FieldErrors, path: FieldPath, name: &'a str) {
-        if !name.is_empty() && !self.0.insert(name) {
-            errors.duplicate(path, name);
-        }
     }
 }
 

@@ -3,9 +3,10 @@
 
 use cri_api::ContainerState;
 
+use super::plan::{PodActions, changed, start};
+use super::probed::{ProbeResult, ProbeResults};
 use super::reason::{KillReason, PodReason, StartReason};
 use super::restart::{self, Verdict, restart_verdict};
-use super::{PodActions, ProbeResult, ProbeResults, changed, start};
 use crate::pod::{Container, ContainerKind, Pod};
 use crate::status::{ObservedContainer, ObservedPod};
 

@@ -4,8 +4,8 @@
 
 use cri_api::ContainerState;
 
+use super::plan::{PodActions, Reset};
 use super::restart::matching_rule;
-use super::{PodActions, Reset};
 use crate::pod::{ContainerKind, Pod, RestartAction};
 use crate::status::{ObservedContainer, ObservedPod};
 

@@ -3,8 +3,9 @@
 
 use cri_api::ContainerState;
 
+use super::plan::{PodActions, start};
 use super::reason::{PodReason, StartReason};
-use super::{PodActions, restart, start};
+use super::restart;
 use crate::pod::{Container, Pod};
 use crate::status::ObservedPod;
 

@@ -18,9 +18,9 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::files::{COMPRESSED, Turned, UNFINISHED, beside};
+use crate::blocking::on_disk;
 use crate::config::container_log_path;
 use crate::labels::{CONTAINERS, ContainerInfo, Owner};
-use crate::volumes::joined;
 use crate::volumes::place::Directory;
 
 /// How logs are rotated.
@@ -206,7 +206,7 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce(&Log) -> io::Result<T> + Send + 'static,
 ) -> Result<T, String> {
     let log = log.clone();
-    let done = joined(tokio::task::spawn_blocking(move || work(&log))).await;
+    let done = on_disk(move || work(&log)).await;
     done.unwrap_or_else(|| Err(io::Error::other("the program ends"))).map_err(|error| error.to_string())
 }
 

@@ -8,9 +8,8 @@ use serde_json::Value;
 use super::handler::{Lifecycle, Probe};
 use super::read::{self, Fields, Read, Word};
 use super::security::SecurityContext;
-use super::spec::RestartPolicy;
 use super::variable::{EnvFromSource, EnvVar};
-use super::words;
+use super::words::words;
 use crate::field::{FieldErrors, FieldPath};
 use crate::quantity::Quantity;
 
@@ -35,6 +34,18 @@ impl ContainerKind {
             Self::Normal => "containers",
             Self::Ephemeral => "ephemeralContainers",
         }
+    }
+}
+
+words! {
+    /// What becomes of a container that has ended.
+    RestartPolicy {
+        /// It is started again.
+        Always = "Always",
+        /// It is started again when it failed.
+        OnFailure = "OnFailure",
+        /// It stays ended.
+        Never = "Never",
     }
 }
 

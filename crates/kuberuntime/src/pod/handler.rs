@@ -4,8 +4,9 @@
 use serde::Serialize;
 use serde_json::Value;
 
+use super::int_or_text::IntOrText;
 use super::read::{self, Fields, Read};
-use super::{IntOrText, words};
+use super::words::words;
 use crate::field::{FieldErrors, FieldPath};
 
 words! {

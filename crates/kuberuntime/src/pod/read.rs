@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use super::int_or_text::IntOrText;
 use crate::field::{FieldErrors, FieldPath, FieldProblem};
 use crate::quantity::Quantity;
 
@@ -163,11 +164,11 @@ impl<'a> Fields<'a> {
     }
 
     /// A whole number, or a text.
-    pub(crate) fn int_or_text(&mut self, name: &'static str) -> Option<super::IntOrText> {
+    pub(crate) fn int_or_text(&mut self, name: &'static str) -> Option<IntOrText> {
         let value = self.take(name)?;
         let read = match value {
-            Value::String(text) => Some(super::IntOrText::Text(text.clone())),
-            other => other.as_i64().and_then(|number| i32::try_from(number).ok()).map(super::IntOrText::Int),
+            Value::String(text) => Some(IntOrText::Text(text.clone())),
+            other => other.as_i64().and_then(|number| i32::try_from(number).ok()).map(IntOrText::Int),
         };
         if read.is_none() {
             let value = shown(value);

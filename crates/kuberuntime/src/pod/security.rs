@@ -2,7 +2,7 @@
 //! pod's. Read by [`super::PodSpec`] and [`super::Container`].
 
 use super::read::{Fields, Read};
-use super::words;
+use super::words::words;
 
 words! {
     /// Whether a container also gets the groups that its image gives the user.

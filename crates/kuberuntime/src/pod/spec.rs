@@ -1,22 +1,10 @@
 //! [`PodSpec`] and what is of the pod as a whole. Read by [`super::Pod`].
 
-use super::container::{Container, EphemeralContainer};
+use super::container::{Container, EphemeralContainer, RestartPolicy};
 use super::read::{Fields, Read};
 use super::security::PodSecurityContext;
 use super::volume::Volume;
-use super::words;
-
-words! {
-    /// What becomes of a container that has ended.
-    RestartPolicy {
-        /// It is started again.
-        Always = "Always",
-        /// It is started again when it failed.
-        OnFailure = "OnFailure",
-        /// It stays ended.
-        Never = "Never",
-    }
-}
+use super::words::words;
 
 words! {
     /// Whom a pod asks for names.

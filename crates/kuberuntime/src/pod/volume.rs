@@ -4,7 +4,7 @@ use image_manager::PullPolicy;
 
 use super::read::{Fields, Read};
 use super::variable::{FieldRef, ResourceFieldRef};
-use super::words;
+use super::words::words;
 use crate::quantity::Quantity;
 
 words! {

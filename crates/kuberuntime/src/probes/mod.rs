@@ -4,6 +4,7 @@
 //! A probe that is waiting for its turn is one sleeping task. A container that does not run, whose startup probe has not
 //! succeeded, or that failed for good, has none.
 
+mod kind;
 mod metrics;
 mod schedule;
 mod state;
@@ -22,42 +23,14 @@ use tokio_util::task::TaskTracker;
 use crate::actions::ProbeResults;
 use crate::events::PodEvent;
 use crate::handlers::{Answer, Handlers, Target};
-use crate::pod::{Container, ContainerKind, Pod, Probe};
+use crate::pod::{Container, ContainerKind, Pod};
 use crate::status::ObservedPod;
+pub(crate) use kind::ProbeKind;
+use kind::container_at;
 pub use metrics::ProbeMetrics;
 use metrics::Series;
 use schedule::{Circumstances, first_question};
 use state::{Heard, Pods, Start};
-
-/// Which of a container's three probes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum ProbeKind {
-    Startup,
-    Liveness,
-    Readiness,
-}
-
-impl ProbeKind {
-    /// In the order in which they are looked at: what the first says decides whether the others are asked.
-    const ALL: [Self; 3] = [Self::Startup, Self::Liveness, Self::Readiness];
-
-    /// As events and metrics name it.
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Startup => "Startup",
-            Self::Liveness => "Liveness",
-            Self::Readiness => "Readiness",
-        }
-    }
-
-    fn of(self, container: &Container) -> Option<&Probe> {
-        match self {
-            Self::Startup => container.startup_probe.as_ref(),
-            Self::Liveness => container.liveness_probe.as_ref(),
-            Self::Readiness => container.readiness_probe.as_ref(),
-        }
-    }
-}
 
 /// Asks the probes of all pods. When it is dropped, nobody asks any more.
 pub struct ProbeManager {
@@ -216,14 +189,6 @@ fn ask(shared: &Arc<Shared>, tasks: &TaskTracker, start: Start, now: Instant) {
             () = question.ask_on(&shared, &tasks_of_others, &token, first) => {}
         }
     });
-}
-
-fn container_at(pod: &Pod, (kind, index): (ContainerKind, usize)) -> Option<&Container> {
-    match kind {
-        ContainerKind::Init => pod.spec.init_containers.get(index),
-        ContainerKind::Normal => pod.spec.containers.get(index),
-        ContainerKind::Ephemeral => None,
-    }
 }
 
 impl Shared {

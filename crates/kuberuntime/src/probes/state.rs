@@ -9,7 +9,7 @@ use cri_api::ContainerState;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{ProbeKind, container_at};
+use super::kind::{ProbeKind, container_at};
 use crate::actions::{ProbeResult, ProbeResults, Probed};
 use crate::handlers::Answer;
 use crate::pod::{Container, ContainerKind, Pod, Probe};

@@ -15,7 +15,9 @@ use super::disk::{self, Listing, Text, Watches};
 use super::files::{Change, Due, Files, Outcome};
 use super::inotify::{Inotify, Notice};
 use super::manifest::{Content, Expected, Reader};
-use super::{Manifest, Problem, SourceOptions, View};
+use super::options::SourceOptions;
+use super::problem::Problem;
+use super::view::{Manifest, View};
 use crate::identity::Origin;
 
 /// How soon a path is looked for again where not even the directory above it is there.

@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::MAX_MANIFEST;
 use super::files::{Ident, Listed};
 use super::inotify::Watcher;
+use super::options::MAX_MANIFEST;
 
 /// A file that was last written longer ago than this has rested. Some file systems count in whole seconds.
 const RESTED: Duration = Duration::from_secs(2);

@@ -5,50 +5,19 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use tokio::time::Instant;
 
+use super::fetch::{FetchRequest, shown};
 use super::manifest::{Content, Expected, Reader};
-use super::{MAX_MANIFEST, Manifest, Problem, SourceOptions, View};
+use super::options::{MAX_MANIFEST, SourceOptions};
+use super::problem::Problem;
+use super::view::{Manifest, View};
 use crate::identity::Origin;
 
 /// How long an answer may take, as in the kubelet.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// So many failures in a row are told, as in the kubelet.
 const TOLD: u32 = 3;
-
-/// A request. Headers may be secret: `Debug` shows none.
-#[derive(Clone)]
-pub struct FetchRequest {
-    /// Address.
-    pub url: String,
-    /// Headers, of which a name may stand there several times.
-    pub headers: Vec<(String, String)>,
-    /// The most bytes that an answer may have.
-    pub limit: usize,
-    /// How long it may take in all.
-    pub timeout: Duration,
-}
-
-impl fmt::Debug for FetchRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FetchRequest").field("url", &shown(&self.url)).finish_non_exhaustive()
-    }
-}
-
-/// Fetches the body of an answer of status 200; the error is for people, and shows no header.
-pub type Fetch = Arc<dyn Fn(FetchRequest) -> BoxFuture<'static, Result<Vec<u8>, String>> + Send + Sync>;
-
-/// Fetches over HTTP and HTTPS, with the server's certificate checked.
-pub(super) fn over_http() -> Fetch {
-    Arc::new(|request| {
-        Box::pin(async move {
-            let FetchRequest { url, headers, limit, timeout } = request;
-            let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (&**name, &**value)).collect();
-            probe::fetch(&url, &headers, limit, timeout).await.map_err(|error| error.to_string())
-        })
-    })
-}
 
 /// An address of pods.
 #[derive(Clone)]
@@ -121,14 +90,4 @@ async fn ask(
     let read = move || reader.read(Origin::Url(&url), &origin, &body, previous.as_ref());
     let read = tokio::task::spawn_blocking(read).await;
     read.unwrap_or_else(|_| Err(Problem::passing("the reader panicked")))
-}
-
-/// The address without what may be secret in it: user, password and query.
-fn shown(url: &str) -> String {
-    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let (authority, path) = rest.split_at(end);
-    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    let path = path.split(['?', '#']).next().unwrap_or_default();
-    if scheme.is_empty() { format!("{host}{path}") } else { format!("{scheme}://{host}{path}") }
 }

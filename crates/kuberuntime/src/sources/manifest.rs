@@ -7,9 +7,10 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::documents::{self, DocumentKind, DocumentObject};
-use super::{CONFIG_ORIGIN_ANNOTATION, Problem, SourceOptions};
+use super::options::SourceOptions;
+use super::problem::Problem;
 use crate::hash::fnv128a;
-use crate::identity::{CONFIG_SEEN_ANNOTATION, Origin, admit, make_static};
+use crate::identity::{CONFIG_ORIGIN_ANNOTATION, CONFIG_SEEN_ANNOTATION, Origin, admit, make_static};
 use crate::pod::{Pod, Profile, ProfileKind};
 
 /// What one manifest holds.

@@ -14,9 +14,11 @@ use image_manager::{EventRecorder, EventRef, ObjectRef};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
+use super::desired::{DesiredPods, RefusedManifest};
 use super::documents::DocumentObject;
+use super::problem::Problem;
 use super::store::DocumentStore;
-use super::{DesiredPods, Manifest, Problem, RefusedManifest, View};
+use super::view::{Manifest, View};
 use crate::events::PodEvent;
 use crate::pod::Pod;
 

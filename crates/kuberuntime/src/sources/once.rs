@@ -8,7 +8,9 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::time::Instant;
 
 use super::manifest::{Content, Expected, Reader};
-use super::{MAX_MANIFEST, Manifest, Problem, SourceOptions, View};
+use super::options::{MAX_MANIFEST, SourceOptions};
+use super::problem::Problem;
+use super::view::{Manifest, View};
 use crate::identity::Origin;
 
 /// What was read once.

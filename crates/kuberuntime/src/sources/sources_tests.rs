@@ -5,14 +5,16 @@ use parking_lot::Mutex;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use image_manager::{Event, EventRef};
+use image_manager::{Event, EventRecorder, EventRef, WallClock};
 use jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use super::*;
+use crate::pod::Pod;
 
 const SOON: Duration = Duration::from_secs(60);
 

@@ -4,7 +4,9 @@
 use jiff::Timestamp;
 
 use super::api::{ContainerStatus, Phase, PodCondition};
-use super::{ObservedPod, StatusInput};
+use super::input::StatusInput;
+use super::observed::ObservedPod;
+use super::time::whole_seconds;
 use crate::pod::{Container, Pod};
 
 /// What is said of one condition.
@@ -52,7 +54,7 @@ fn condition(input: &StatusInput<'_>, kind: &'static str, finding: Finding) -> P
     PodCondition {
         kind,
         status,
-        last_transition_time: since.unwrap_or(super::whole_seconds(input.now)),
+        last_transition_time: since.unwrap_or(whole_seconds(input.now)),
         reason: finding.reason.to_owned(),
         message: finding.message,
     }

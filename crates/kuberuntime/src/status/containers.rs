@@ -4,7 +4,9 @@
 use cri_api::ContainerState as Seen;
 
 use super::api::{ContainerState, ContainerStatus, PodStatus, Running, Terminated, Waiting};
-use super::{ObservedContainer, StatusInput};
+use super::input::StatusInput;
+use super::observed::ObservedContainer;
+use super::time::time;
 use crate::actions::{ProbeResult, Verdict, restart_verdict};
 use crate::pod::{Container, ContainerKind};
 
@@ -70,7 +72,7 @@ fn seen(
     let id = container_id(input, &run.id);
     let ran = before.is_some_and(|before| before.state.is_running() && before.container_id == id);
     let state = match run.state {
-        Seen::Running => ContainerState::Running(Running { started_at: super::time(run.started_at) }),
+        Seen::Running => ContainerState::Running(Running { started_at: time(run.started_at) }),
         Seen::Exited => ContainerState::Terminated(terminated(input, run)),
         Seen::Unknown if ran => ContainerState::Terminated(Terminated {
             exit_code: UNKNOWN_EXIT_CODE,
@@ -199,8 +201,8 @@ fn terminated(input: &StatusInput<'_>, run: &ObservedContainer) -> Terminated {
         exit_code: run.exit_code,
         reason: run.reason.clone(),
         message: run.message.clone(),
-        started_at: super::time(run.started_at),
-        finished_at: super::time(run.finished_at),
+        started_at: time(run.started_at),
+        finished_at: time(run.finished_at),
         container_id: container_id(input, &run.id),
     }
 }

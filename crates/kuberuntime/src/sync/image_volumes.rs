@@ -3,10 +3,9 @@
 
 use cri_api::{ContainerConfig, Error, VersionInfo};
 
+use super::failure::{Failure, IMAGE_VOLUME_MOUNT_FAILED, Try};
 use super::images::Ensured;
-use super::sandbox::Spot;
-use super::start::{Failure, IMAGE_VOLUME_MOUNT_FAILED, Try};
-use super::steps::PodSync;
+use super::pod_sync::{PodSync, Spot};
 use crate::pod::{Container, ImageRole, Pod, PodImage};
 
 /// Whether a runtime has mounts of images.

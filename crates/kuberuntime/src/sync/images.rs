@@ -7,8 +7,9 @@ use cri_api::PodSandboxConfig;
 use image_manager::{EnsureImageRequest, ObjectRef, PodRef};
 use tokio::time::Instant;
 
+use super::failure::Step;
+use super::pod_sync::PodSync;
 use super::prefetch::{Answer, Key};
-use super::steps::{PodSync, Step};
 use crate::actions::{LeaveReason, PodActions, Verdict, restart_verdict};
 use crate::pod::{Container, ContainerKind, ImageRole, PodImage};
 

@@ -10,7 +10,8 @@ use futures::future::join_all;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use super::{PodRuntime, PodRuntimeError, first_of, gone_is_done};
+use super::error::{PodRuntimeError, first_of, gone_is_done};
+use super::runtime::{PodRuntime, owner_of};
 use crate::actions::KillReason;
 use crate::events::PodEvent;
 use crate::handlers::Target;
@@ -168,7 +169,7 @@ pub(super) async fn kill_pod(
     observed: &ObservedPod,
     grace: Option<i64>,
 ) -> Result<(), PodRuntimeError> {
-    let owner = pod.map_or_else(|| observed.owner.clone(), super::owner_of);
+    let owner = pod.map_or_else(|| observed.owner.clone(), owner_of);
     let runs = |run: &&ObservedContainer| matches!(run.state, ContainerState::Running | ContainerState::Unknown);
     let mut victims: Vec<Victim<'_>> =
         observed.containers.iter().filter(runs).map(|run| Victim::new(pod, run, None)).collect();

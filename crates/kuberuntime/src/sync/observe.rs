@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use cri_api::{ContainerFilter, ContainerState, Error, Kind, PodSandboxFilter, RuntimeService};
 use futures::{StreamExt as _, TryStreamExt as _};
 
-use super::{PodRuntimeError, messages, on_disk};
+use super::error::PodRuntimeError;
+use super::messages;
+use crate::blocking::on_disk;
 use crate::labels::{Owner, POD_UID};
 use crate::status::{ObservedContainer, ObservedPod, ObservedSandbox};
 

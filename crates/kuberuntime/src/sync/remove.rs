@@ -6,7 +6,9 @@ use cri_api::{Error, Kind};
 use futures::future::join_all;
 use image_manager::BackoffSelector;
 
-use super::{PodRuntime, PodRuntimeError, first_of, gone_is_done, on_disk};
+use super::error::{PodRuntimeError, first_of, gone_is_done};
+use super::runtime::PodRuntime;
+use crate::blocking::on_disk;
 use crate::status::ObservedPod;
 
 /// Takes everything of a pod away.

@@ -7,25 +7,14 @@ use std::path::PathBuf;
 use cri_api::{Condition, PodSandboxConfig};
 use tokio::time::Instant;
 
-use super::on_disk;
-use super::steps::{Halt, PodSync, Step};
+use super::failure::{Halt, Step};
+use super::pod_sync::{PodSync, Spot};
+use crate::blocking::on_disk;
 use crate::config::{self, PodHostname, SandboxInput};
 use crate::events::PodEvent;
 
 /// The condition that says whether pods get a network.
 const NETWORK_READY: &str = "NetworkReady";
-
-/// A sandbox that is there.
-#[derive(Clone, Debug)]
-pub(super) struct Spot {
-    pub(super) id: String,
-    /// What it was made from.
-    pub(super) config: PodSandboxConfig,
-    /// What it is called.
-    pub(super) hostname: PodHostname,
-    /// Addresses of the pod; those of the node where it shares its network.
-    pub(super) ips: Vec<String>,
-}
 
 impl PodSync<'_> {
     /// What the sandbox of this number is, or was, made from.

@@ -4,13 +4,15 @@
 use std::path::PathBuf;
 
 use cri_api::{ContainerConfig, ContainerState, ImageSpec};
-use image_manager::{EnsureImageError, EnsuredImage};
+use image_manager::EnsuredImage;
 
+use super::failure::{Failure, Halt, IMAGE_VOLUME_MOUNT_FAILED, Not, Step, Try};
+use super::image_volumes;
 use super::images::Ensured;
 use super::kill::Victim;
-use super::sandbox::{Spot, is_reserved, make_directory};
-use super::steps::{Halt, PodSync, Step};
-use super::{image_volumes, on_disk};
+use super::pod_sync::{PodSync, Spot};
+use super::sandbox::{is_reserved, make_directory};
+use crate::blocking::on_disk;
 use crate::config::{self, ContainerInput, ImageUser};
 use crate::container_gc::link_name;
 use crate::events::PodEvent;
@@ -19,59 +21,6 @@ use crate::pod::{Container, ContainerKind, ImageRole, RecursiveReadOnly};
 use crate::restart_backoff::RestartBackoff;
 use crate::status::api::Waiting;
 use crate::volumes::MountInput;
-
-/// By this a runtime says that it could not mount an image volume.
-pub(super) const IMAGE_VOLUME_MOUNT_FAILED: &str = "ImageVolumeMountFailed";
-
-/// Why a container was not started.
-#[derive(Clone, Debug)]
-pub(super) struct Failure {
-    /// Of its waiting state.
-    reason: &'static str,
-    /// Beside it.
-    message: String,
-    /// What the event `Failed` says; `None`: another event told of it.
-    event: Option<String>,
-}
-
-impl Failure {
-    /// One whose event and waiting state say the same.
-    pub(super) fn new(reason: &'static str, message: impl Into<String>) -> Self {
-        let message = message.into();
-        Self { reason, event: Some(message.clone()), message }
-    }
-
-    pub(super) fn config(message: impl Into<String>) -> Self {
-        Self::new("CreateContainerConfigError", message)
-    }
-}
-
-/// As in the kubelet the event names the reason and the waiting state has the words.
-impl From<&EnsureImageError> for Failure {
-    fn from(error: &EnsureImageError) -> Self {
-        Self { reason: error.reason(), message: error.message(), event: Some(error.reason().to_owned()) }
-    }
-}
-
-/// Why a start goes no further.
-pub(super) enum Not {
-    Halted(Halt),
-    Started(Failure),
-}
-
-impl From<Halt> for Not {
-    fn from(halt: Halt) -> Self {
-        Self::Halted(halt)
-    }
-}
-
-impl From<Failure> for Not {
-    fn from(failure: Failure) -> Self {
-        Self::Started(failure)
-    }
-}
-
-pub(super) type Try<T = ()> = Result<T, Not>;
 
 impl PodSync<'_> {
     /// Starts a container, and tells what came of it. False: it was not started.

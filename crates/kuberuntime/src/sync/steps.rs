@@ -1,79 +1,21 @@
 //! [`PodSync`]: one sync of a pod, in the kubelet's steps: what must go is stopped, then volumes, a sandbox, and the
 //! containers whose turn it is. Decides nothing that [`compute_pod_actions`] has not. Called by [`super::PodRuntime`].
 
-use parking_lot::Mutex;
-use std::collections::BTreeMap;
-use std::time::Duration;
-
 use cri_api::ContainerState;
-use tokio_util::sync::CancellationToken;
 
+use super::error::{first_of, gone_is_done};
+use super::failure::{Halt, Step};
 use super::kill::{Victim, kill_containers, kill_pod};
-use super::sandbox::Spot;
-use super::start::Failure;
-use super::{PodCredentials, PodRuntime, SyncReport, first_of, gone_is_done, on_disk, owner_of};
+use super::pod_sync::{PodSync, Spot};
+use super::report::SyncReport;
 use crate::actions::{Kill, PodActions, ProbeResults, Reset, compute_pod_actions};
+use crate::blocking::on_disk;
 use crate::container_gc::link_name;
-use crate::documents::Documents;
 use crate::events::PodEvent;
-use crate::labels::Owner;
-use crate::pod::{ContainerKind, Pod};
-use crate::status::CONTAINER_CREATING;
-use crate::status::api::Waiting;
-use crate::status::{ObservedContainer, ObservedPod};
+use crate::pod::ContainerKind;
+use crate::status::ObservedContainer;
 
-/// Why a sync goes no further.
-#[derive(Debug)]
-pub(super) enum Halt {
-    /// It was asked to.
-    Stopped,
-    /// What failed, for people.
-    Failed(String),
-}
-
-pub(super) type Step<T = ()> = Result<T, Halt>;
-type Told<'a> = &'a (dyn Fn(&str, Option<&Waiting>) + Send + Sync);
-
-/// One sync.
-pub(super) struct PodSync<'a> {
-    pub(super) hands: &'a PodRuntime,
-    pub(super) pod: &'a Pod,
-    pub(super) owner: Owner,
-    pub(super) observed: &'a ObservedPod,
-    pub(super) report: SyncReport,
-    pub(super) documents: Documents,
-    pub(super) credentials: PodCredentials,
-    /// The image refs of image volumes, or why there is none, by the names of volumes; as far as anybody asked.
-    pub(super) image_volumes: BTreeMap<String, Result<String, Failure>>,
-    /// Guards for how long images were waited for.
-    pub(super) waited_for_images: Mutex<Duration>,
-    told: Told<'a>,
-    stop: &'a CancellationToken,
-}
-
-impl<'a> PodSync<'a> {
-    pub(super) fn new(
-        hands: &'a PodRuntime,
-        pod: &'a Pod,
-        observed: &'a ObservedPod,
-        told: Told<'a>,
-        stop: &'a CancellationToken,
-    ) -> Self {
-        Self {
-            hands,
-            pod,
-            owner: owner_of(pod),
-            observed,
-            report: SyncReport::default(),
-            documents: (hands.parts.documents)(&pod.metadata.namespace),
-            credentials: (hands.parts.credentials)(pod),
-            image_volumes: BTreeMap::new(),
-            waited_for_images: Mutex::default(),
-            told,
-            stop,
-        }
-    }
-
+impl PodSync<'_> {
     /// Does what is to be done.
     pub(super) async fn run(mut self, probes: &ProbeResults) -> SyncReport {
         let actions = compute_pod_actions(self.pod, self.observed, probes);
@@ -261,36 +203,5 @@ impl<'a> PodSync<'a> {
             self.tell_pod(&PodEvent::FailedMount(&text));
             Halt::Failed(text)
         })
-    }
-
-    /// Tells an event about the pod.
-    pub(super) fn tell_pod(&self, event: &PodEvent<'_>) {
-        self.hands.tell(&self.owner, None, event);
-    }
-
-    /// What the start of a container came to.
-    pub(super) fn came_to(&mut self, name: &str, waiting: Option<Waiting>) {
-        (self.told)(name, waiting.as_ref());
-        self.report.starts.insert(name.to_owned(), waiting);
-    }
-
-    /// A container runs, and waits for its hook; or whoever ran the hook gave it up.
-    pub(super) fn comes_up(&self, name: &str, waits: bool) {
-        let creating = Waiting { reason: CONTAINER_CREATING.to_owned(), message: String::new() };
-        (self.told)(name, waits.then_some(&creating));
-    }
-
-    /// Whether it may begin another step.
-    pub(super) fn go_on(&self) -> Step {
-        if self.stop.is_cancelled() { Err(Halt::Stopped) } else { Ok(()) }
-    }
-
-    /// Waits for something as long as nobody asks it to go no further.
-    pub(super) async fn until_stopped<T>(&self, work: impl Future<Output = T>) -> Step<T> {
-        tokio::select! {
-            biased;
-            () = self.stop.cancelled() => Err(Halt::Stopped),
-            done = work => Ok(done),
-        }
     }
 }

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::names::{label, needed, port, port_name, relative_path, tell};
-use super::{Once, probes, resources, security, variables};
+use super::once::Once;
+use super::{probes, resources, security, variables};
 use crate::field::{FieldErrors, FieldPath};
 use crate::pod::{
     Container, ContainerKind, EphemeralContainer, MountPropagation, Pod, PodSpec, Protocol, RecursiveReadOnly,

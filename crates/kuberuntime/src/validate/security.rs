@@ -1,7 +1,7 @@
 //! Rights of pods and containers. Called by [`super::validate`] and [`super::containers`].
 
-use super::Once;
-use super::names::relative_path;
+use super::names::{relative_path, tell};
+use super::once::Once;
 use crate::field::{FieldErrors, FieldPath};
 use crate::pod::{Capabilities, Container, PodSpec, ProcMount, Profile, ProfileKind, Sysctl};
 
@@ -108,7 +108,7 @@ fn profile(profile: Option<&Profile>, what: &str, path: &FieldPath, errors: &mut
             errors.required(local, format!("must be set when {what} type is Localhost"));
         }
         (Some(ProfileKind::Localhost), Some(name)) => {
-            super::tell(errors, &local, name, relative_path(name));
+            tell(errors, &local, name, relative_path(name));
         }
         (Some(_), Some(name)) => {
             errors.invalid(local, name, format!("can only be set when {what} type is Localhost"));

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::Once;
 use super::names::{config_key, file_path, label, needed, subdomain};
+use super::once::Once;
 use super::variables::{field_ref, resource_ref};
 use crate::environment::Place;
 use crate::field::{FieldErrors, FieldPath};

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use cri_api::{ImageSpec, Mount, MountPropagation};
 
+use super::layout::{VOLUMES, plugin_directory};
 use super::place::{Directory, PRIVATE, text};
-use super::setup::{VOLUMES, sort};
 use super::sub_path::{self, Stand};
 use super::{MountInput, VolumeSetupError};
 use crate::pod::{self, RecursiveReadOnly, Volume, VolumeMount, VolumeSource};
@@ -111,8 +111,8 @@ fn one(
 
 /// The directory of a volume that has one on the node.
 fn own_directory(pod: &Directory, volume: &Volume) -> Result<Directory, String> {
-    let sort = sort(&volume.source).unwrap_or_default();
-    let found = pod.child(VOLUMES).and_then(|volumes| volumes.child(sort)?.child(&volume.name));
+    let plugin = plugin_directory(&volume.source).unwrap_or_default();
+    let found = pod.child(VOLUMES).and_then(|volumes| volumes.child(plugin)?.child(&volume.name));
     found.map_err(|error| format!("volume {:?} is not there: {error}", volume.name))
 }
 

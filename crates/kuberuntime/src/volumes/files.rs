@@ -12,9 +12,9 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 
+use super::layout::VOLUMES;
 use super::place::{Directory, is_hidden};
 use super::remove::remove_tree;
-use super::setup::VOLUMES;
 use super::walk::{Links, WalkError, find, kind, look, place};
 use crate::volume_files::VolumeFiles;
 

@@ -4,8 +4,11 @@
 
 mod container;
 mod empty_dir;
+mod error;
 mod files;
 mod host_path;
+mod layout;
+mod mount_input;
 mod mountinfo;
 pub(crate) mod place;
 mod remove;
@@ -22,9 +25,12 @@ use std::sync::{Arc, Weak};
 
 use cri_api::Mount;
 
+use crate::blocking::on_disk;
 use crate::documents::Documents;
-use crate::environment::{Environment, Surroundings};
-use crate::pod::{Container, ContainerKind, Pod};
+use crate::environment::Surroundings;
+use crate::pod::Pod;
+pub use error::VolumeSetupError;
+pub use mount_input::MountInput;
 use place::{Directory, PRIVATE, one_name};
 
 /// What says that SELinux is in force.
@@ -40,65 +46,6 @@ struct Shared {
     /// Held while something is done to a pod's directory: work that nobody waits for any more must not meet what comes
     /// after it.
     busy: Mutex<BTreeMap<String, Weak<Mutex<()>>>>,
-}
-
-/// Why a pod's directories cannot be had. The words are the kubelet's where it has some; of the first one the event is
-/// `FailedMount`.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum VolumeSetupError {
-    /// A volume cannot be made.
-    #[error("MountVolume.SetUp failed for volume {volume:?} : {reason}")]
-    SetUp {
-        /// The volume.
-        volume: String,
-        /// Why.
-        reason: String,
-    },
-    /// A container cannot get its mounts.
-    #[error("{reason}")]
-    Mount {
-        /// The container.
-        container: String,
-        /// Why.
-        reason: String,
-    },
-    /// The pod's own directory cannot be made.
-    #[error("error making pod data directories: {reason}")]
-    Directory {
-        /// Why.
-        reason: String,
-    },
-    /// Something of the pod stays on the node.
-    #[error("cannot take the directory of pod {uid:?} away: {reason}")]
-    TearDown {
-        /// The pod.
-        uid: String,
-        /// Why.
-        reason: String,
-    },
-}
-
-/// What mounts of one container are made from.
-#[derive(Clone, Copy, Debug)]
-pub struct MountInput<'a> {
-    /// The pod.
-    pub pod: &'a Pod,
-    /// What the container is in it.
-    pub kind: ContainerKind,
-    /// The container.
-    pub container: &'a Container,
-    /// How many were before it: the file of its last message is its own.
-    pub restart_count: u32,
-    /// Its variables, for paths below volumes.
-    pub environment: &'a Environment,
-    /// Text of the hosts file; `None`: the runtime's own is left alone.
-    pub hosts: Option<&'a str>,
-    /// The image refs of the pod's image volumes, by the names of volumes.
-    pub image_refs: &'a BTreeMap<String, String>,
-    /// Runtime handler of the pod.
-    pub runtime_handler: &'a str,
-    /// Whether that handler can make mounts read-only with all that is mounted below them.
-    pub recursive_read_only: bool,
 }
 
 impl Volumes {
@@ -191,14 +138,14 @@ impl Volumes {
     /// The root cannot be read.
     pub async fn uids(&self) -> io::Result<Vec<String>> {
         let shared = Arc::clone(&self.0);
-        joined(tokio::task::spawn_blocking(move || {
+        on_disk(move || {
             let root = match Directory::open(&shared.root) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
                 opened => opened?,
             };
             let names = root.names()?.into_iter();
             Ok(names.filter(|name| root.child(name).is_ok()).collect())
-        }))
+        })
         .await
         .unwrap_or_else(|| Err(io::Error::other("the program ends")))
     }
@@ -212,22 +159,11 @@ impl Volumes {
     ) -> Result<T, VolumeSetupError> {
         let shared = Arc::clone(&self.0);
         let turn = shared.turn(uid);
-        let done = joined(tokio::task::spawn_blocking(move || {
+        let done = on_disk(move || {
             let _alone = turn.lock();
             work(&shared)
-        }));
+        });
         done.await.unwrap_or_else(|| Err(failed("the program ends".to_owned())))
-    }
-}
-
-/// The answer of work on a blocking thread; `None`: it was not begun, because the program ends.
-pub(crate) async fn joined<T>(work: tokio::task::JoinHandle<T>) -> Option<T> {
-    match work.await {
-        Ok(answer) => Some(answer),
-        Err(error) => match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            Err(_cancelled) => None,
-        },
     }
 }
 

@@ -2,27 +2,14 @@
 
 use rustix::fs::Gid;
 
+use super::error::VolumeSetupError;
+use super::layout::{VOLUMES, plugin_directory};
 use super::place::{Directory, PRIVATE};
-use super::{VolumeSetupError, empty_dir, files, host_path};
+use super::{empty_dir, files, host_path};
 use crate::documents::Documents;
 use crate::environment::Surroundings;
 use crate::pod::{Medium, Pod, ProjectedSource, Volume, VolumeSource};
 use crate::volume_files::volume_files;
-
-/// The directory of all volumes of a pod.
-pub(super) const VOLUMES: &str = "volumes";
-
-/// The directory of a volume's sort, by the kubelet's names; `None`: it has none on the node.
-pub(super) fn sort(source: &VolumeSource) -> Option<&'static str> {
-    match source {
-        VolumeSource::EmptyDir { .. } => Some("kubernetes.io~empty-dir"),
-        VolumeSource::ConfigMap(_) => Some("kubernetes.io~configmap"),
-        VolumeSource::Secret(_) => Some("kubernetes.io~secret"),
-        VolumeSource::DownwardApi { .. } => Some("kubernetes.io~downward-api"),
-        VolumeSource::Projected { .. } => Some("kubernetes.io~projected"),
-        VolumeSource::HostPath { .. } | VolumeSource::Image { .. } => None,
-    }
-}
 
 /// Those documents that volumes of the pod are made of: the others need not be copied.
 pub(super) fn needed(pod: &Pod, documents: &Documents) -> Documents {
@@ -83,7 +70,7 @@ fn make(
     if let VolumeSource::HostPath { path, kind } = &volume.source {
         return host_path::check(path, *kind);
     }
-    let Some(sort) = sort(&volume.source) else { return Ok(()) };
+    let Some(sort) = plugin_directory(&volume.source) else { return Ok(()) };
     let name = volume.name.as_str();
     // A document that is missing is told before anything is made. Once its files were made they outlive it, as in the
     // kubelet: containers that run have them, and one that is started again gets them.

@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::documents::{Content, Document};
+use crate::environment::Environment;
+use crate::pod::ContainerKind;
 use crate::resolve_environment;
 
 #[path = "full_disk_tests.rs"]

@@ -10,6 +10,7 @@ mod ending;
 mod health;
 mod look;
 mod metrics;
+mod options;
 mod relist;
 mod runtime_pods;
 mod shared;
@@ -17,12 +18,11 @@ mod slot;
 mod states;
 mod timing;
 mod unknown;
+mod view;
 mod worker;
 
 use parking_lot::Mutex;
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::watch;
@@ -33,106 +33,12 @@ use crate::container_gc::PodStates;
 use crate::pod::{EnvSource, Pod, ProjectedSource, VolumeSource};
 use crate::probes::ProbeManager;
 use crate::sources::DesiredPods;
-use crate::status::api::PodStatus;
 use crate::sync::PodRuntime;
 use agent::Agent;
 pub use metrics::WorkerMetrics;
+pub use options::AgentOptions;
 use shared::Shared;
-
-/// How the sync loop works.
-#[derive(Clone, Debug)]
-pub struct AgentOptions {
-    /// How often the runtime is asked for everything.
-    pub relist: Duration,
-    /// How often where its events tell what happens.
-    pub evented_relist: Duration,
-    /// Whether its events are listened to.
-    pub events: bool,
-    /// After so long without an answer the runtime counts as down.
-    pub relist_threshold: Duration,
-    /// How often a pod is looked at though nothing happened.
-    pub resync: Duration,
-    /// How long a pod waits after an error.
-    pub error_backoff: Duration,
-    /// How long a pod waits for the runtime's network.
-    pub network_backoff: Duration,
-    /// How often what should not be there is looked for.
-    pub housekeeping: Duration,
-    /// How long a sync that was cancelled may take to end before it is given up.
-    pub patience: Duration,
-    /// How long everything may take to end with the process.
-    pub shutdown: Duration,
-    /// Whether pods are ended that this program made and nobody wants any more. Not where only some pods are run beside
-    /// those of others: then only what their own manifests were before goes.
-    pub end_unknown: bool,
-    /// Decides how pods are spread over time.
-    pub seed: u64,
-    /// Where it is counted.
-    pub metrics: Arc<WorkerMetrics>,
-}
-
-impl Default for AgentOptions {
-    fn default() -> Self {
-        Self {
-            relist: Duration::from_secs(1),
-            // Not the kubelet's 300 s: runtimes lose events, for example to a second listener.
-            evented_relist: Duration::from_secs(30),
-            events: true,
-            relist_threshold: Duration::from_secs(180),
-            resync: Duration::from_secs(60),
-            error_backoff: Duration::from_secs(10),
-            network_backoff: Duration::from_secs(1),
-            housekeeping: Duration::from_secs(2),
-            patience: Duration::from_secs(120),
-            shutdown: Duration::from_secs(5),
-            end_unknown: true,
-            seed: RandomState::new().build_hasher().finish(),
-            metrics: WorkerMetrics::new(),
-        }
-    }
-}
-
-/// Where a pod is on its way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WorkerState {
-    /// It waits for an earlier pod of its name to be gone, or for the runtime to answer at all.
-    Queued,
-    /// It is kept as it should be.
-    Syncing,
-    /// It is being ended.
-    Terminating,
-    /// It has ended, and nothing of it runs.
-    Terminated,
-}
-
-impl WorkerState {
-    /// In one word.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Queued => "Queued",
-            Self::Syncing => "Syncing",
-            Self::Terminating => "Terminating",
-            Self::Terminated => "Terminated",
-        }
-    }
-}
-
-/// A pod, for people.
-#[derive(Clone, Debug)]
-pub struct PodView {
-    /// What it should be. Of one that is being deleted it says so, and of one that was found in the runtime it is what can
-    /// be said of it.
-    pub pod: Arc<Pod>,
-    /// How it is, or was when the runtime last answered.
-    pub status: PodStatus,
-    /// Where it is on its way.
-    pub state: WorkerState,
-    /// What the last look at it asked for, in words.
-    pub actions: String,
-    /// What went wrong the last time, if anything did.
-    pub error: Option<String>,
-}
+pub use view::{PodView, WorkerState};
 
 /// Keeps the pods of a node as they should be.
 pub struct PodAgent {

@@ -1,0 +1,67 @@
+//! Why a sync goes no further ([`Halt`]), and why a container was not started ([`Failure`]).
+
+use image_manager::EnsureImageError;
+
+/// Why a sync goes no further.
+#[derive(Debug)]
+pub(super) enum Halt {
+    /// It was asked to.
+    Stopped,
+    /// What failed, for people.
+    Failed(String),
+}
+
+pub(super) type Step<T = ()> = Result<T, Halt>;
+
+/// By this a runtime says that it could not mount an image volume.
+pub(super) const IMAGE_VOLUME_MOUNT_FAILED: &str = "ImageVolumeMountFailed";
+
+/// Why a container was not started.
+#[derive(Clone, Debug)]
+pub(super) struct Failure {
+    /// Of its waiting state.
+    pub(super) reason: &'static str,
+    /// Beside it.
+    pub(super) message: String,
+    /// What the event `Failed` says; `None`: another event told of it.
+    pub(super) event: Option<String>,
+}
+
+impl Failure {
+    /// One whose event and waiting state say the same.
+    pub(super) fn new(reason: &'static str, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { reason, event: Some(message.clone()), message }
+    }
+
+    pub(super) fn config(message: impl Into<String>) -> Self {
+        Self::new("CreateContainerConfigError", message)
+    }
+}
+
+/// As in the kubelet the event names the reason and the waiting state has the words.
+impl From<&EnsureImageError> for Failure {
+    fn from(error: &EnsureImageError) -> Self {
+        Self { reason: error.reason(), message: error.message(), event: Some(error.reason().to_owned()) }
+    }
+}
+
+/// Why a start goes no further.
+pub(super) enum Not {
+    Halted(Halt),
+    Started(Failure),
+}
+
+impl From<Halt> for Not {
+    fn from(halt: Halt) -> Self {
+        Self::Halted(halt)
+    }
+}
+
+impl From<Failure> for Not {
+    fn from(failure: Failure) -> Self {
+        Self::Started(failure)
+    }
+}
+
+pub(super) type Try<T = ()> = Result<T, Not>;

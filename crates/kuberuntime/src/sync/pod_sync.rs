@@ -1,0 +1,106 @@
+//! [`PodSync`]: one sync of a pod, and what all of its steps share.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use cri_api::PodSandboxConfig;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::failure::{Failure, Halt, Step};
+use super::parts::PodCredentials;
+use super::report::SyncReport;
+use super::runtime::{PodRuntime, owner_of};
+use crate::config::PodHostname;
+use crate::documents::Documents;
+use crate::events::PodEvent;
+use crate::labels::Owner;
+use crate::pod::Pod;
+use crate::status::api::Waiting;
+use crate::status::{CONTAINER_CREATING, ObservedPod};
+
+type Told<'a> = &'a (dyn Fn(&str, Option<&Waiting>) + Send + Sync);
+
+/// One sync.
+pub(super) struct PodSync<'a> {
+    pub(super) hands: &'a PodRuntime,
+    pub(super) pod: &'a Pod,
+    pub(super) owner: Owner,
+    pub(super) observed: &'a ObservedPod,
+    pub(super) report: SyncReport,
+    pub(super) documents: Documents,
+    pub(super) credentials: PodCredentials,
+    /// The image refs of image volumes, or why there is none, by the names of volumes; as far as anybody asked.
+    pub(super) image_volumes: BTreeMap<String, Result<String, Failure>>,
+    /// Guards for how long images were waited for.
+    pub(super) waited_for_images: Mutex<Duration>,
+    pub(super) told: Told<'a>,
+    pub(super) stop: &'a CancellationToken,
+}
+
+/// A sandbox that is there.
+#[derive(Clone, Debug)]
+pub(super) struct Spot {
+    pub(super) id: String,
+    /// What it was made from.
+    pub(super) config: PodSandboxConfig,
+    /// What it is called.
+    pub(super) hostname: PodHostname,
+    /// Addresses of the pod; those of the node where it shares its network.
+    pub(super) ips: Vec<String>,
+}
+
+impl<'a> PodSync<'a> {
+    pub(super) fn new(
+        hands: &'a PodRuntime,
+        pod: &'a Pod,
+        observed: &'a ObservedPod,
+        told: Told<'a>,
+        stop: &'a CancellationToken,
+    ) -> Self {
+        Self {
+            hands,
+            pod,
+            owner: owner_of(pod),
+            observed,
+            report: SyncReport::default(),
+            documents: (hands.parts.documents)(&pod.metadata.namespace),
+            credentials: (hands.parts.credentials)(pod),
+            image_volumes: BTreeMap::new(),
+            waited_for_images: Mutex::default(),
+            told,
+            stop,
+        }
+    }
+
+    /// Tells an event about the pod.
+    pub(super) fn tell_pod(&self, event: &PodEvent<'_>) {
+        self.hands.tell(&self.owner, None, event);
+    }
+
+    /// What the start of a container came to.
+    pub(super) fn came_to(&mut self, name: &str, waiting: Option<Waiting>) {
+        (self.told)(name, waiting.as_ref());
+        self.report.starts.insert(name.to_owned(), waiting);
+    }
+
+    /// A container runs, and waits for its hook; or whoever ran the hook gave it up.
+    pub(super) fn comes_up(&self, name: &str, waits: bool) {
+        let creating = Waiting { reason: CONTAINER_CREATING.to_owned(), message: String::new() };
+        (self.told)(name, waits.then_some(&creating));
+    }
+
+    /// Whether it may begin another step.
+    pub(super) fn go_on(&self) -> Step {
+        if self.stop.is_cancelled() { Err(Halt::Stopped) } else { Ok(()) }
+    }
+
+    /// Waits for something as long as nobody asks it to go no further.
+    pub(super) async fn until_stopped<T>(&self, work: impl Future<Output = T>) -> Step<T> {
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => Err(Halt::Stopped),
+            done = work => Ok(done),
+        }
+    }
+}

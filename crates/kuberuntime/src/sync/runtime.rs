@@ -1,0 +1,108 @@
+//! [`PodRuntime`] and what it keeps between two calls; what it does stands in the files beside this one.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use image_manager::{EventRef, ObjectRef};
+use parking_lot::Mutex;
+
+use super::metrics::PodMetrics;
+use super::parts::PodRuntimeParts;
+use super::prefetch::Prefetch;
+use crate::container_gc::LogDirectories;
+use crate::events::PodEvent;
+use crate::labels::Owner;
+use crate::pod::{ContainerKind, Pod};
+use crate::restart_backoff::RestartBackoff;
+
+/// The hands.
+pub struct PodRuntime {
+    pub(super) parts: PodRuntimeParts,
+    pub(super) metrics: Arc<PodMetrics>,
+    /// Images that come ahead of their turn.
+    pub(super) prefetch: Prefetch,
+    /// Guards the delays of restarts, by the uids of pods.
+    pub(super) backoff: Mutex<HashMap<String, RestartBackoff>>,
+    /// Guards the ids of containers whose end was told and whose hook was run, by the uids of pods: whoever ends them once
+    /// more, because the first time failed or took too long, does neither again.
+    pub(super) ending: Mutex<HashMap<String, HashSet<String>>>,
+    /// Guards the uids of pods that were told that there is no network for them: once is enough.
+    pub(super) without_network: Mutex<HashSet<String>>,
+}
+
+impl PodRuntime {
+    /// Works with these.
+    #[must_use]
+    pub fn new(parts: PodRuntimeParts) -> Self {
+        let prefetch = Prefetch::new(Arc::clone(&parts.images));
+        Self {
+            parts,
+            metrics: Arc::default(),
+            prefetch,
+            backoff: Mutex::default(),
+            ending: Mutex::default(),
+            without_network: Mutex::default(),
+        }
+    }
+
+    /// What it works with.
+    #[must_use]
+    pub fn parts(&self) -> &PodRuntimeParts {
+        &self.parts
+    }
+
+    /// What it counts.
+    #[must_use]
+    pub fn metrics(&self) -> &Arc<PodMetrics> {
+        &self.metrics
+    }
+
+    /// Forgets what it keeps of pods that are gone, such as delays of restarts.
+    pub fn collect(&self) {
+        let now = (self.parts.node.wall_clock)();
+        self.backoff.lock().retain(|_, backoff| {
+            backoff.collect(now);
+            !backoff.is_empty()
+        });
+    }
+
+    /// Ends the pulls that run ahead, and waits for their ends.
+    pub async fn shutdown(&self) {
+        self.prefetch.shutdown().await;
+    }
+
+    /// Forgets what it keeps of a pod.
+    pub(super) fn forget(&self, uid: &str) {
+        self.prefetch.forget(uid);
+        self.backoff.lock().remove(uid);
+        self.ending.lock().remove(uid);
+        self.without_network.lock().remove(uid);
+    }
+
+    /// Where logs are.
+    pub(super) fn logs(&self) -> LogDirectories {
+        let node = &self.parts.node;
+        LogDirectories { pods: PathBuf::from(&node.pod_logs), links: node.container_logs.as_ref().map(PathBuf::from) }
+    }
+
+    /// Tells an event about a part of a pod: a container, or, without one, the pod.
+    pub(super) fn tell(&self, owner: &Owner, part: Option<(ContainerKind, &str)>, event: &PodEvent<'_>) {
+        let field_path = part.map_or_else(String::new, |(kind, name)| format!("spec.{}{{{name}}}", kind.field()));
+        let object = ObjectRef {
+            namespace: owner.namespace.clone(),
+            name: owner.name.clone(),
+            uid: owner.uid.clone(),
+            field_path,
+        };
+        let message = event.message();
+        let (kind, reason) = (event.kind(), event.reason());
+        self.parts.events.record(EventRef { object: &object, kind, reason, message: &message });
+    }
+}
+
+/// Whose things are those of a pod.
+pub(super) fn owner_of(pod: &Pod) -> Owner {
+    let metadata = &pod.metadata;
+    Owner { uid: metadata.uid.clone(), name: metadata.name.clone(), namespace: metadata.namespace.clone() }
+}

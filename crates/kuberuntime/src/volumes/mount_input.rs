@@ -1,0 +1,29 @@
+//! [`MountInput`]: everything from which the mounts of one container are made.
+
+use std::collections::BTreeMap;
+
+use crate::environment::Environment;
+use crate::pod::{Container, ContainerKind, Pod};
+
+/// What mounts of one container are made from.
+#[derive(Clone, Copy, Debug)]
+pub struct MountInput<'a> {
+    /// The pod.
+    pub pod: &'a Pod,
+    /// What the container is in it.
+    pub kind: ContainerKind,
+    /// The container.
+    pub container: &'a Container,
+    /// How many were before it: the file of its last message is its own.
+    pub restart_count: u32,
+    /// Its variables, for paths below volumes.
+    pub environment: &'a Environment,
+    /// Text of the hosts file; `None`: the runtime's own is left alone.
+    pub hosts: Option<&'a str>,
+    /// The image refs of the pod's image volumes, by the names of volumes.
+    pub image_refs: &'a BTreeMap<String, String>,
+    /// Runtime handler of the pod.
+    pub runtime_handler: &'a str,
+    /// Whether that handler can make mounts read-only with all that is mounted below them.
+    pub recursive_read_only: bool,
+}

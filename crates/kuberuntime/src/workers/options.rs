@@ -1,0 +1,60 @@
+//! [`AgentOptions`]: the intervals and limits of the sync loop, with the kubelet's defaults where it has any.
+
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::metrics::WorkerMetrics;
+
+/// How the sync loop works.
+#[derive(Clone, Debug)]
+pub struct AgentOptions {
+    /// How often the runtime is asked for everything.
+    pub relist: Duration,
+    /// How often where its events tell what happens.
+    pub evented_relist: Duration,
+    /// Whether its events are listened to.
+    pub events: bool,
+    /// After so long without an answer the runtime counts as down.
+    pub relist_threshold: Duration,
+    /// How often a pod is looked at though nothing happened.
+    pub resync: Duration,
+    /// How long a pod waits after an error.
+    pub error_backoff: Duration,
+    /// How long a pod waits for the runtime's network.
+    pub network_backoff: Duration,
+    /// How often what should not be there is looked for.
+    pub housekeeping: Duration,
+    /// How long a sync that was cancelled may take to end before it is given up.
+    pub patience: Duration,
+    /// How long everything may take to end with the process.
+    pub shutdown: Duration,
+    /// Whether pods are ended that this program made and nobody wants any more. Not where only some pods are run beside
+    /// those of others: then only what their own manifests were before goes.
+    pub end_unknown: bool,
+    /// Decides how pods are spread over time.
+    pub seed: u64,
+    /// Where it is counted.
+    pub metrics: Arc<WorkerMetrics>,
+}
+
+impl Default for AgentOptions {
+    fn default() -> Self {
+        Self {
+            relist: Duration::from_secs(1),
+            // Not the kubelet's 300 s: runtimes lose events, for example to a second listener.
+            evented_relist: Duration::from_secs(30),
+            events: true,
+            relist_threshold: Duration::from_secs(180),
+            resync: Duration::from_secs(60),
+            error_backoff: Duration::from_secs(10),
+            network_backoff: Duration::from_secs(1),
+            housekeeping: Duration::from_secs(2),
+            patience: Duration::from_secs(120),
+            shutdown: Duration::from_secs(5),
+            end_unknown: true,
+            seed: RandomState::new().build_hasher().finish(),
+            metrics: WorkerMetrics::new(),
+        }
+    }
+}
