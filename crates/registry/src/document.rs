@@ -9,13 +9,23 @@ use oci::{Algorithm, Digest, Verifier, media_type};
 use crate::attempts::Attempts;
 use crate::error::{Cause, RegistryError};
 use crate::redact;
-use crate::repository::Fetched;
 use crate::session::{Path, Session};
 use crate::transport::{Answer, Method};
 
 const DIGEST_HEADER: HeaderName = HeaderName::from_static("docker-content-digest");
 /// Larger texts are hashed on a thread that may block.
 const HASH_HERE: usize = 128 << 10;
+
+/// A manifest or index as it came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fetched {
+    /// The very bytes.
+    pub bytes: Bytes,
+    /// `Content-Type` without parameters; empty when the registry gave none.
+    pub media_type: String,
+    /// The digest of the bytes.
+    pub digest: Digest,
+}
 
 /// A manifest or index that is wanted.
 pub(crate) struct Want<'a> {

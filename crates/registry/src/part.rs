@@ -16,23 +16,8 @@ use url::Url;
 
 use crate::bandwidth::Share;
 use crate::error::Cause;
+use crate::range_body::{Open, RangeBody, Read, read};
 use crate::spare::{Left, Spare};
-use crate::transport::next_chunk;
-
-/// An answer that brings bytes.
-pub(crate) struct Body {
-    pub(crate) response: reqwest::Response,
-    /// Bytes that come and are there already.
-    pub(crate) skip: u64,
-    /// Where what it brings ends in the blob.
-    pub(crate) until: u64,
-    /// How long the answer took to begin.
-    pub(crate) after: Duration,
-    /// Where it came from in the end, if that is another origin.
-    pub(crate) target: Option<Url>,
-    /// Whether the host does ranges.
-    pub(crate) ranges: bool,
-}
 
 /// What a part holds for as long as it has a connection or bytes.
 pub(crate) struct Held {
@@ -65,9 +50,6 @@ pub(crate) struct Part {
     /// How long the limit of bandwidth held it up.
     held_up: Duration,
 }
-
-pub(crate) type Read = BoxFuture<'static, (reqwest::Response, Result<Option<Bytes>, Cause>)>;
-pub(crate) type Open = BoxFuture<'static, Result<Body, Cause>>;
 
 enum State {
     Idle,
@@ -193,7 +175,7 @@ impl Part {
     }
 
     /// Reads from an answer that is here already.
-    pub(crate) fn read(&mut self, body: Body, idle: Duration) {
+    pub(crate) fn read(&mut self, body: RangeBody, idle: Duration) {
         self.state = State::Reading { read: read(body.response, idle), skip: body.skip, until: body.until };
     }
 
@@ -360,14 +342,6 @@ fn turn(share: Option<&Share>, bytes: &Bytes) -> BoxFuture<'static, ()> {
         if let Some(share) = share {
             share.take(length).await;
         }
-    }
-    .boxed()
-}
-
-pub(crate) fn read(mut response: reqwest::Response, idle: Duration) -> Read {
-    async move {
-        let came = next_chunk(&mut response, idle).await;
-        (response, came)
     }
     .boxed()
 }

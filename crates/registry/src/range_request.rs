@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use url::Url;
 
 use crate::error::Cause;
-use crate::part::Body;
+use crate::range_body::RangeBody;
 use crate::redact;
 use crate::session::{Path, Session};
 use crate::transport::{Answer, Method};
@@ -36,7 +36,7 @@ pub(crate) struct RangeRequest {
 }
 
 impl RangeRequest {
-    pub(crate) async fn send(self) -> Result<Body, Cause> {
+    pub(crate) async fn send(self) -> Result<RangeBody, Cause> {
         let Self { session, host, digest, size, from, end, need, whole_will_do, target } = self;
         let mut headers = HeaderMap::new();
         if from > 0 || end.is_some() {
@@ -86,7 +86,7 @@ impl RangeRequest {
         };
         let target = answer.left_origin.then(|| answer.response.url().clone());
         let after = start.elapsed();
-        Ok(Body { response: answer.response, skip: need - start_at, until, after, target, ranges })
+        Ok(RangeBody { response: answer.response, skip: need - start_at, until, after, target, ranges })
     }
 }
 

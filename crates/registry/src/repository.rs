@@ -9,20 +9,9 @@ use oci::{Descriptor, Digest, Reference, RegistryAuth};
 
 use crate::blob::BlobStream;
 use crate::client::Client;
-use crate::document::{Want, verify};
+use crate::document::{Fetched, Want, verify};
 use crate::error::{Cause, ErrorKind, Failure, RegistryError};
 use crate::session::Session;
-
-/// A manifest or index as it came.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fetched {
-    /// The very bytes.
-    pub bytes: Bytes,
-    /// `Content-Type` without parameters; empty when the registry gave none.
-    pub media_type: String,
-    /// The digest of the bytes.
-    pub digest: Digest,
-}
 
 /// One pull's session. Clones share it.
 #[derive(Clone)]
@@ -30,15 +19,17 @@ pub struct Repository {
     session: Arc<Session>,
 }
 
-impl Repository {
-    pub(crate) fn new(
-        client: Client,
-        reference: &Reference,
-        auth: Option<RegistryAuth>,
-    ) -> Result<Self, RegistryError> {
-        Ok(Self { session: Arc::new(Session::new(client, reference, auth)?) })
+impl Client {
+    /// One pull's session with the registry of `reference`. Asks the loader for the hosts, and nobody else yet.
+    ///
+    /// # Errors
+    /// Of kind [`Config`](ErrorKind::Config), when the hosts cannot be told or used.
+    pub fn repository(&self, reference: &Reference, auth: Option<RegistryAuth>) -> Result<Repository, RegistryError> {
+        Ok(Repository { session: Arc::new(Session::new(self.clone(), reference, auth)?) })
     }
+}
 
+impl Repository {
     /// The reference, with its default tag.
     #[must_use]
     pub fn reference(&self) -> &Reference {

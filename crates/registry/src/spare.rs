@@ -11,7 +11,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use crate::error::Cause;
-use crate::part::{Open, Read, read};
+use crate::range_body::{Open, Read, read};
 
 /// See the file's head.
 pub(crate) struct Spare {

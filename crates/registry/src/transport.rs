@@ -16,9 +16,10 @@ use url::Url;
 
 use crate::address::same_origin;
 use crate::bandwidth::Share;
-use crate::client::Options;
-use crate::error::{Cause, NO_ANSWER, body_message, transport_cause};
+use crate::client_error::transport_cause;
+use crate::error::{Cause, NO_ANSWER, body_message};
 use crate::namespace::HostConfig;
+use crate::options::Options;
 use crate::proxy::Proxies;
 use crate::ranges::HostRanges;
 use crate::resolve::{AtHome, Elsewhere, Home, Lookup};

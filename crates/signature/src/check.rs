@@ -8,9 +8,11 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use oci::{Digest, Reference};
 
-use crate::payload::{Payload, Shown};
+use crate::payload::{MAX_PAYLOAD, Payload, Shown};
 use crate::policy::{Rule, Signed};
-use crate::{MAX_PAYLOAD, MAX_SIGNATURE_TEXT};
+
+/// A signature whose text is longer is not looked at: the largest RSA key's has less than 1,400 characters.
+pub const MAX_SIGNATURE_TEXT: usize = 2048;
 
 /// A signature as it was found. Nothing is known of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -8,6 +8,9 @@ use oci::{Digest, Reference};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+/// A payload that is larger is not looked at. Those of cosign have some 300 bytes, and room for annotations is left.
+pub const MAX_PAYLOAD: u64 = 16 << 10;
+
 /// What cosign and containers/image write into `critical.type`.
 const TYPE: &str = "cosign container image signature";
 

@@ -10,7 +10,10 @@ use serde::de::IgnoredAny;
 use crate::identity::Identity;
 use crate::key::PublicKey;
 use crate::policy::NamedKey;
-use crate::read::{MAX_KEYS, PolicyError};
+use crate::policy_error::PolicyError;
+
+/// So many keys may stand for each other in one demand.
+pub const MAX_KEYS: usize = 64;
 
 /// A requirement as it is written, its keys not read yet.
 #[derive(Deserialize)]

@@ -8,9 +8,10 @@ use futures::future::BoxFuture;
 use tokio::time::Instant;
 use url::Url;
 
-use super::BlobStream;
+use super::stream::BlobStream;
 use crate::error::Cause;
-use crate::part::{Body, Held, Part};
+use crate::part::{Held, Part};
+use crate::range_body::RangeBody;
 use crate::range_request::RangeRequest;
 
 impl BlobStream {
@@ -159,7 +160,7 @@ impl BlobStream {
     }
 
     /// Asks for what is missing of a part.
-    fn request(&self, part: &Part, head: bool) -> BoxFuture<'static, Result<Body, Cause>> {
+    fn request(&self, part: &Part, head: bool) -> BoxFuture<'static, Result<RangeBody, Cause>> {
         self.ask(part, head, self.target.clone())
     }
 
@@ -169,7 +170,7 @@ impl BlobStream {
         part: &Part,
         whole_will_do: bool,
         target: Option<Url>,
-    ) -> BoxFuture<'static, Result<Body, Cause>> {
+    ) -> BoxFuture<'static, Result<RangeBody, Cause>> {
         let host = self.attempts.host();
         let whole = whole_will_do && self.no_ranges == Some(host);
         let ask = RangeRequest {

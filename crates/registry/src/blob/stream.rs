@@ -4,8 +4,6 @@
 //! dropping the stream ends everything. It counts bytes against the descriptor and hashes nothing: that is for the caller,
 //! who has a thread for it.
 
-mod schedule;
-
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
@@ -33,38 +31,38 @@ const TROUBLES: u32 = 3;
 
 /// A blob on its way.
 pub struct BlobStream {
-    session: Arc<Session>,
-    digest: Digest,
-    size: u64,
-    asked: String,
-    attempts: Attempts,
+    pub(super) session: Arc<Session>,
+    pub(super) digest: Digest,
+    pub(super) size: u64,
+    pub(super) asked: String,
+    pub(super) attempts: Attempts,
     /// Stretches of the blob, one after the other, from the first byte that was not handed out. The first one is the
     /// head: its bytes are handed out as they come, and its failures count.
-    parts: VecDeque<Part>,
+    pub(super) parts: VecDeque<Part>,
     /// What happened to parts and was not looked at.
     events: VecDeque<(usize, Came)>,
     /// Where the last part ends.
-    frontier: u64,
+    pub(super) frontier: u64,
     /// Bytes handed out.
-    offset: u64,
+    pub(super) offset: u64,
     /// Bytes that came since the last failure.
     since_failure: u64,
     /// This host's answers to ranges are wrong: ask it for all and skip.
-    no_ranges: Option<usize>,
-    pace: Pace,
+    pub(super) no_ranges: Option<usize>,
+    pub(super) pace: Pace,
     /// Whether the head's connection brings something.
-    watch: Watch,
+    pub(super) watch: Watch,
     /// Whether the host's answer to the head says that it does ranges.
     does_ranges: bool,
     /// Where the host redirected to, until that is refused.
-    target: Option<Url>,
+    pub(super) target: Option<Url>,
     /// Whether bytes came by more than one connection.
     ranged: bool,
     /// Bytes that came by several connections were wrong once.
     distrusted: bool,
     /// Failures of other parts than the head.
     troubles: u32,
-    finished: bool,
+    pub(super) finished: bool,
 }
 
 impl BlobStream {
@@ -350,7 +348,7 @@ impl BlobStream {
         self.pace.limit(level);
     }
 
-    fn learn(&self, learnt: Learnt) {
+    pub(super) fn learn(&self, learnt: Learnt) {
         let ranges = self.session.ranges(self.attempts.host());
         match learnt {
             Learnt::Useful(level) => ranges.useful(level, Instant::now()),
@@ -359,7 +357,7 @@ impl BlobStream {
         tracing::debug!(asked = self.asked, host = self.host(), ?learnt, "connections");
     }
 
-    fn active(&self) -> usize {
+    pub(super) fn active(&self) -> usize {
         self.parts.iter().filter(|part| part.is_active()).count()
     }
 }
