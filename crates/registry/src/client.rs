@@ -9,11 +9,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 use url::Url;
 
-use crate::bandwidth::{Bandwidth, Share};
+use crate::bandwidth::{Bandwidth, BandwidthShare};
 use crate::error::Cause;
 use crate::namespace::HostConfig;
 use crate::options::Options;
-use crate::transport::{Shared, Transport};
+use crate::transport::{Transport, TransportSettings};
 
 /// How long a host that could not be reached, or did not answer, is asked last. Without it a dead mirror would cost its
 /// timeout for every blob.
@@ -25,12 +25,12 @@ const MAX_TRANSPORTS: usize = 64;
 /// A client of any number of registries. Clones share connections.
 #[derive(Clone)]
 pub struct Client {
-    inner: Arc<Inner>,
+    inner: Arc<ClientState>,
 }
 
-struct Inner {
+struct ClientState {
     options: Options,
-    shared: Arc<Shared>,
+    shared: Arc<TransportSettings>,
     bandwidth: Option<Arc<Bandwidth>>,
     /// Connections per host, for the configuration that they were made with.
     transports: Mutex<HashMap<HostConfig, Arc<Transport>>>,
@@ -42,9 +42,9 @@ impl Client {
     /// A client that has not spoken to anybody yet.
     #[must_use]
     pub fn new(options: Options) -> Self {
-        let shared = Shared::new(&options);
+        let shared = TransportSettings::new(&options);
         let bandwidth = options.bandwidth.map(Bandwidth::new);
-        let inner = Inner {
+        let inner = ClientState {
             options,
             shared: Arc::new(shared),
             bandwidth,
@@ -59,7 +59,7 @@ impl Client {
     }
 
     /// A pull's part of the bandwidth, where that is limited.
-    pub(crate) fn share(&self) -> Option<Share> {
+    pub(crate) fn share(&self) -> Option<BandwidthShare> {
         self.inner.bandwidth.as_ref().map(Bandwidth::share)
     }
 

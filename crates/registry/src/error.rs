@@ -33,12 +33,12 @@ pub enum ErrorKind {
 #[derive(Clone, Debug)]
 pub struct RegistryError {
     asked: String,
-    failures: Vec<Failure>,
+    failures: Vec<HostFailure>,
 }
 
 /// One host's part in an error.
 #[derive(Clone, Debug)]
-pub(crate) struct Failure {
+pub(crate) struct HostFailure {
     pub(crate) host: String,
     /// It is the registry itself, whose word counts more than a mirror's.
     pub(crate) upstream: bool,
@@ -180,13 +180,13 @@ impl Cause {
 }
 
 impl RegistryError {
-    pub(crate) fn new(asked: impl Into<String>, failures: Vec<Failure>) -> Self {
+    pub(crate) fn new(asked: impl Into<String>, failures: Vec<HostFailure>) -> Self {
         Self { asked: asked.into(), failures }
     }
 
     pub(crate) fn config(asked: impl Into<String>, message: impl Into<String>) -> Self {
         let failure =
-            Failure { host: String::new(), upstream: true, attempts: 1, cause: Cause::Config(message.into()) };
+            HostFailure { host: String::new(), upstream: true, attempts: 1, cause: Cause::Config(message.into()) };
         Self::new(asked, vec![failure])
     }
 
@@ -196,7 +196,7 @@ impl RegistryError {
         self.decisive().map_or(ErrorKind::Config, |f| f.cause.kind())
     }
 
-    fn decisive(&self) -> Option<&Failure> {
+    fn decisive(&self) -> Option<&HostFailure> {
         self.failures.iter().rev().find(|f| f.upstream).or(self.failures.last())
     }
 
@@ -320,13 +320,13 @@ mod tests {
         let error = RegistryError::new(
             "resolve r.example/app:1",
             vec![
-                Failure {
+                HostFailure {
                     host: "mirror".into(),
                     upstream: false,
                     attempts: 2,
                     cause: Cause::Connect("refused".into()),
                 },
-                Failure {
+                HostFailure {
                     host: "r.example".into(),
                     upstream: true,
                     attempts: 1,

@@ -9,11 +9,12 @@ use futures::future::BoxFuture;
 use url::Url;
 
 use crate::error::Cause;
+use crate::http_client::HttpResponse;
 use crate::transport::next_chunk;
 
 /// An answer that brings bytes.
 pub(crate) struct RangeBody {
-    pub(crate) response: reqwest::Response,
+    pub(crate) response: HttpResponse,
     /// Bytes that come and are there already.
     pub(crate) skip: u64,
     /// Where what it brings ends in the blob.
@@ -26,10 +27,10 @@ pub(crate) struct RangeBody {
     pub(crate) ranges: bool,
 }
 
-pub(crate) type Read = BoxFuture<'static, (reqwest::Response, Result<Option<Bytes>, Cause>)>;
-pub(crate) type Open = BoxFuture<'static, Result<RangeBody, Cause>>;
+pub(crate) type ReadFuture = BoxFuture<'static, (HttpResponse, Result<Option<Bytes>, Cause>)>;
+pub(crate) type OpenFuture = BoxFuture<'static, Result<RangeBody, Cause>>;
 
-pub(crate) fn read(mut response: reqwest::Response, idle: Duration) -> Read {
+pub(crate) fn read(mut response: HttpResponse, idle: Duration) -> ReadFuture {
     async move {
         let came = next_chunk(&mut response, idle).await;
         (response, came)

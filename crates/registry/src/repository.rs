@@ -9,8 +9,8 @@ use oci::{Descriptor, Digest, Reference, RegistryAuth};
 
 use crate::blob::BlobStream;
 use crate::client::Client;
-use crate::document::{Fetched, Want, verify};
-use crate::error::{Cause, ErrorKind, Failure, RegistryError};
+use crate::document::{DocumentRequest, Fetched, verify};
+use crate::error::{Cause, ErrorKind, HostFailure, RegistryError};
 use crate::session::Session;
 
 /// One pull's session. Clones share it.
@@ -47,7 +47,7 @@ impl Repository {
         match (reference.digest(), reference.tag()) {
             (Some(digest), _) => {
                 let name = digest.to_string();
-                let want = Want { what: MANIFESTS, name, digest: Some(digest), size: None, by_tag: false };
+                let want = DocumentRequest { what: MANIFESTS, name, digest: Some(digest), size: None, by_tag: false };
                 self.session.document(&asked, &want).await
             }
             (None, tag) => {
@@ -79,7 +79,7 @@ impl Repository {
             return Err(too_large(asked, descriptor.size, limit));
         }
         let (name, size) = (digest.to_string(), Some(descriptor.size));
-        let want = Want { what: MANIFESTS, name, digest: Some(digest), size, by_tag: false };
+        let want = DocumentRequest { what: MANIFESTS, name, digest: Some(digest), size, by_tag: false };
         self.session.document(&asked, &want).await
     }
 
@@ -164,8 +164,8 @@ impl fmt::Debug for Repository {
 const MANIFESTS: &str = "manifests";
 
 /// What is known by a name alone.
-fn by_name(what: &'static str, name: String) -> Want<'static> {
-    Want { what, name, digest: None, size: None, by_tag: true }
+fn by_name(what: &'static str, name: String) -> DocumentRequest<'static> {
+    DocumentRequest { what, name, digest: None, size: None, by_tag: true }
 }
 
 /// A registry that says that there is nothing has answered.
@@ -179,6 +179,6 @@ fn absent(result: Result<Fetched, RegistryError>) -> Result<Option<Fetched>, Reg
 
 fn too_large(asked: String, size: u64, limit: u64) -> RegistryError {
     let cause = Cause::Content(format!("its descriptor gives {size} bytes, {limit} are allowed"));
-    let failure = Failure { host: String::new(), upstream: true, attempts: 1, cause };
+    let failure = HostFailure { host: String::new(), upstream: true, attempts: 1, cause };
     RegistryError::new(asked, vec![failure])
 }

@@ -238,6 +238,8 @@ async fn accept(
             },
         };
         state.connections.fetch_add(1, Ordering::SeqCst);
+        // Bytes that wait in the kernel are no time that a paused clock sees.
+        let _ = stream.set_nodelay(true);
         let reset = Arc::new(AtomicBool::new(false));
         let io = Io { stream, reset: Arc::clone(&reset) };
         let (state, stop, tls) = (Arc::clone(&state), stop.clone(), tls.clone());
