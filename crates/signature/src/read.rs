@@ -14,7 +14,7 @@ use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visi
 
 use crate::policy::{Policy, Requirement, Signed, host_of_scopes};
 use crate::policy_error::PolicyError;
-use crate::written::Written;
+use crate::written::RequirementText;
 
 /// Transports of containers/image beside `docker`.
 const OTHER_TRANSPORTS: [&str; 10] = [
@@ -210,7 +210,7 @@ fn check_scope(scope: &str) -> Result<(), &'static str> {
 }
 
 #[derive(Default)]
-struct Requirements(Vec<Written>);
+struct Requirements(Vec<RequirementText>);
 
 impl<'de> Deserialize<'de> for Requirements {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -250,9 +250,9 @@ impl Requirements {
         let mut requirements = Vec::with_capacity(self.0.len());
         for (at, written) in self.0.into_iter().enumerate() {
             requirements.push(match written {
-                Written::Accept => Requirement::Accept,
-                Written::Reject => Requirement::Reject,
-                Written::Signed { keys, identity } => {
+                RequirementText::Accept => Requirement::Accept,
+                RequirementText::Reject => Requirement::Reject,
+                RequirementText::Signed { keys, identity } => {
                     let keys = keys.into_iter().map(|source| source.key(place, at, read_key));
                     Requirement::Signed(Signed { keys: keys.collect::<Result<_, _>>()?, identity })
                 }
