@@ -241,11 +241,6 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
         reason: "only cri-grpc knows protobuf and gRPC",
     },
     Wrapper {
-        packages: &["reqwest"],
-        owners: &["imagelet-registry"],
-        reason: "only registry speaks HTTP as a client with anybody's registry, through proxies and with credentials",
-    },
-    Wrapper {
         packages: &["rustls", "rustls-native-certs", "tokio-rustls"],
         owners: &["imagelet-registry", "imagelet-probe"],
         reason: "TLS is registry's, and that of probes, which accept what a container shows",
@@ -263,7 +258,7 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
     Wrapper {
         packages: &["hyper"],
         owners: &["imagelet-cri-grpc", "imagelet-registry", "imagelet-probe", "imagelet"],
-        reason: "below gRPC, where the server tracks every task of its connections; below registry's tests; for probes, \
+        reason: "below gRPC, where the server tracks every task of its connections; below registry's client, and its tests; for probes, \
                  which must not reuse a connection nor follow a proxy; and for the one request that a command of the \
                  binary asks over an admin socket, or of a runtime that is to stream, where no registry is meant",
     },

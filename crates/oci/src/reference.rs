@@ -256,8 +256,8 @@ fn plain_name_end(text: &str) -> Result<usize, ReferenceError> {
         Some((first, _)) if is_domain(first) => (first.len() + 1, &text[first.len() + 1..]),
         _ => (0, text),
     };
-    let parts = Parts::split(rest)?;
-    Parts::check(parts.path.len(), parts.digest)?;
+    let parts = ReferenceParts::split(rest)?;
+    ReferenceParts::check(parts.path.len(), parts.digest)?;
     Ok(before + parts.path.len())
 }
 
@@ -296,8 +296,8 @@ impl<'a> Normal<'a> {
     }
 
     fn checked(domain: Cow<'a, str>, official: &'static str, remainder: &'a str) -> Result<Self, ReferenceError> {
-        let Parts { path, tag, digest } = Parts::split(remainder)?;
-        Parts::check(official.len() + path.len(), digest)?;
+        let ReferenceParts { path, tag, digest } = ReferenceParts::split(remainder)?;
+        ReferenceParts::check(official.len() + path.len(), digest)?;
         Ok(Self { domain, official, path, tag, digest })
     }
 
@@ -339,13 +339,13 @@ fn normal_domain(domain: &str) -> Result<Cow<'_, str>, ReferenceError> {
 }
 
 /// `path[:tag][@digest]` cut into its parts, each of which has the right form.
-struct Parts<'a> {
+struct ReferenceParts<'a> {
     path: &'a str,
     tag: Option<&'a str>,
     digest: Option<&'a str>,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> ReferenceParts<'a> {
     fn split(text: &'a str) -> Result<Self, ReferenceError> {
         let (path, rest) = text.split_at(path_end(text).ok_or(ReferenceError::Format)?);
         let (tag, rest) = match rest.strip_prefix(':') {

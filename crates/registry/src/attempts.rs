@@ -1,17 +1,17 @@
-//! [`Attempts`]: which host is asked next, and when, after a failure. A small state machine without I/O; the loops in
+//! [`HostAttempts`]: which host is asked next, and when, after a failure. A small state machine without I/O; the loops in
 //! `repository` and `blob` drive it.
 
 use std::time::Duration;
 
-use crate::error::{Cause, Failure, RegistryError};
+use crate::error::{Cause, HostFailure, RegistryError};
 use crate::retry::RetryPolicy;
 
-/// Attempts at a host that cannot be reached at all.
+/// HostAttempts at a host that cannot be reached at all.
 const UNREACHABLE_ATTEMPTS: u32 = 2;
 
 /// What to do after a failure.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum RetryStep {
     /// Ask the same host again after this wait.
     Again(Duration),
     /// Ask the next host now.
@@ -22,7 +22,7 @@ pub(crate) enum Step {
 
 /// A host as errors name it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Who<'a> {
+pub(crate) struct HostLabel<'a> {
     pub(crate) name: &'a str,
     /// It is the registry itself.
     pub(crate) upstream: bool,
@@ -30,15 +30,15 @@ pub(crate) struct Who<'a> {
 
 /// The way through the hosts of one request.
 #[derive(Debug)]
-pub(crate) struct Attempts {
+pub(crate) struct HostAttempts {
     order: Vec<usize>,
     at: usize,
     /// Failures in a row at the present host since it last made progress.
     failures: u32,
-    past: Vec<Failure>,
+    past: Vec<HostFailure>,
 }
 
-impl Attempts {
+impl HostAttempts {
     /// Hosts by index, most wanted first; at least one.
     pub(crate) fn new(order: Vec<usize>) -> Self {
         Self { order, at: 0, failures: 0, past: Vec::new() }
@@ -55,7 +55,7 @@ impl Attempts {
     }
 
     /// Takes note of a failure of the present host.
-    pub(crate) fn failed(&mut self, policy: &RetryPolicy, who: Who<'_>, cause: Cause) -> Step {
+    pub(crate) fn failed(&mut self, policy: &RetryPolicy, who: HostLabel<'_>, cause: Cause) -> RetryStep {
         self.failures += 1;
         let is_last = self.at + 1 == self.order.len();
         let budget = match is_last {
@@ -75,15 +75,20 @@ impl Attempts {
             && self.failures < budget
             && let Some(wait) = wait
         {
-            return Step::Again(wait);
+            return RetryStep::Again(wait);
         }
-        self.past.push(Failure { host: who.name.to_owned(), upstream: who.upstream, attempts: self.failures, cause });
+        self.past.push(HostFailure {
+            host: who.name.to_owned(),
+            upstream: who.upstream,
+            attempts: self.failures,
+            cause,
+        });
         if is_last {
-            return Step::End;
+            return RetryStep::End;
         }
         self.at += 1;
         self.failures = 0;
-        Step::Next
+        RetryStep::Next
     }
 
     /// The error that names every host which failed.
@@ -97,7 +102,7 @@ mod tests {
     use super::*;
     use http::StatusCode;
 
-    const WHO: Who<'static> = Who { name: "h", upstream: true };
+    const WHO: HostLabel<'static> = HostLabel { name: "h", upstream: true };
 
     fn status(code: u16, retry_after: Option<u64>) -> Cause {
         Cause::Status {
@@ -109,11 +114,11 @@ mod tests {
     }
 
     /// Waits are random, so that only what kind of step it is can be compared.
-    fn word(step: &Step) -> &'static str {
+    fn word(step: &RetryStep) -> &'static str {
         match step {
-            Step::Again(_) => "again",
-            Step::Next => "next",
-            Step::End => "end",
+            RetryStep::Again(_) => "again",
+            RetryStep::Next => "next",
+            RetryStep::End => "end",
         }
     }
 
@@ -142,7 +147,7 @@ mod tests {
             ("wrong content", 1, vec![Cause::Content("bad".into())], vec!["end"]),
         ];
         for (name, hosts, causes, want) in cases {
-            let mut attempts = Attempts::new((0..hosts).collect());
+            let mut attempts = HostAttempts::new((0..hosts).collect());
             let got: Vec<&str> = causes.into_iter().map(|c| word(&attempts.failed(&policy, WHO, c))).collect();
             assert_eq!(got, want, "{name}");
         }
@@ -151,14 +156,14 @@ mod tests {
     #[test]
     fn retry_after_is_waited_for() {
         let policy = RetryPolicy::default();
-        let mut attempts = Attempts::new(vec![0]);
-        assert_eq!(attempts.failed(&policy, WHO, status(429, Some(7))), Step::Again(Duration::from_secs(7)));
+        let mut attempts = HostAttempts::new(vec![0]);
+        assert_eq!(attempts.failed(&policy, WHO, status(429, Some(7))), RetryStep::Again(Duration::from_secs(7)));
     }
 
     #[test]
     fn progress_gives_a_new_budget() {
         let policy = RetryPolicy { attempts: 2, ..RetryPolicy::default() };
-        let mut attempts = Attempts::new(vec![0]);
+        let mut attempts = HostAttempts::new(vec![0]);
         let broken = || Cause::Transport("reset".into());
         for _ in 0..10 {
             assert_eq!(word(&attempts.failed(&policy, WHO, broken())), "again");

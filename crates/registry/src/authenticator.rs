@@ -13,7 +13,7 @@ use url::Url;
 use crate::challenge::Challenge;
 use crate::error::Cause;
 use crate::redact::{self, Secrets};
-use crate::token::{self, Wanted};
+use crate::token::{self, TokenRequest};
 use crate::transport::Transport;
 
 /// See the file's head.
@@ -25,20 +25,20 @@ pub(crate) struct Authenticator {
     scope: String,
     token_limit: u64,
     idle: Duration,
-    state: Mutex<State>,
+    state: Mutex<AuthState>,
 }
 
 #[derive(Default)]
-struct State {
+struct AuthState {
     /// Counts the headers that were made, so that a request can tell whether another one has renewed it meanwhile.
     generation: u64,
     header: Option<HeaderValue>,
-    token: Option<(Wanted, Instant)>,
+    token: Option<(TokenRequest, Instant)>,
 }
 
 /// What one request knows about its own authentication.
 #[derive(Default)]
-pub(crate) struct Round {
+pub(crate) struct AuthRound {
     generation: u64,
     /// Scopes of the token that was made for this very request.
     fresh: Option<BTreeSet<String>>,
@@ -52,7 +52,7 @@ impl Authenticator {
         token_limit: u64,
         idle: Duration,
     ) -> Result<Self, Cause> {
-        let mut state = State::default();
+        let mut state = AuthState::default();
         if let Some(credential) = credential.as_ref().filter(|c| !c.registry_token.is_empty()) {
             state.header = Some(token::bearer(&credential.registry_token)?);
         }
@@ -65,7 +65,7 @@ impl Authenticator {
         &self,
         transport: &Transport,
         secrets: &Secrets,
-        round: &mut Round,
+        round: &mut AuthRound,
     ) -> Result<Option<HeaderValue>, Cause> {
         let mut state = self.state.lock().await;
         if let Some((wanted, until)) = &state.token
@@ -85,7 +85,7 @@ impl Authenticator {
         challenges: &[Challenge],
         transport: &Transport,
         secrets: &Secrets,
-        round: &mut Round,
+        round: &mut AuthRound,
     ) -> Result<(), Cause> {
         let mut state = self.state.lock().await;
         if state.generation != round.generation {
@@ -119,10 +119,10 @@ impl Authenticator {
         &self,
         bearer: &Challenge,
         all: &[Challenge],
-        state: &mut State,
+        state: &mut AuthState,
         transport: &Transport,
         secrets: &Secrets,
-        round: &mut Round,
+        round: &mut AuthRound,
     ) -> Result<(), Cause> {
         let mut scopes: BTreeSet<String> =
             bearer.get("scope").unwrap_or_default().split_whitespace().map(str::to_owned).collect();
@@ -145,7 +145,7 @@ impl Authenticator {
         let _ = realm.set_username("");
         let _ = realm.set_password(None);
         transport.check_realm(&realm).map_err(|why| Cause::Challenge(format!("{why} ({})", redact::url(&realm))))?;
-        let wanted = Wanted { realm, service: bearer.get("service").map(str::to_owned), scopes: scopes.clone() };
+        let wanted = TokenRequest { realm, service: bearer.get("service").map(str::to_owned), scopes: scopes.clone() };
         self.renew(state, wanted, transport, secrets).await?;
         round.fresh = Some(scopes);
         Ok(())
@@ -153,8 +153,8 @@ impl Authenticator {
 
     async fn renew(
         &self,
-        state: &mut State,
-        wanted: Wanted,
+        state: &mut AuthState,
+        wanted: TokenRequest,
         transport: &Transport,
         secrets: &Secrets,
     ) -> Result<(), Cause> {

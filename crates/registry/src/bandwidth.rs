@@ -19,33 +19,33 @@ const BURST: Duration = Duration::from_millis(50);
 pub(crate) struct Bandwidth {
     /// Bytes a second.
     rate: u64,
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
 }
 
-struct State {
+struct QueueState {
     /// When what was taken so far is paid for.
     paid: Instant,
     /// How far the queue has come, in bytes of every pull that waits.
     served: u64,
     /// Who waits, in the order in which they are served: by what their pulls had before, and then by age.
-    waiting: BTreeMap<Ticket, Arc<Notify>>,
+    waiting: BTreeMap<QueuePosition, Arc<Notify>>,
     age: u64,
 }
 
-type Ticket = (u64, u64);
+type QueuePosition = (u64, u64);
 
 impl Bandwidth {
     pub(crate) fn new(rate: u64) -> Arc<Self> {
-        let state = State { paid: Instant::now(), served: 0, waiting: BTreeMap::new(), age: 0 };
+        let state = QueueState { paid: Instant::now(), served: 0, waiting: BTreeMap::new(), age: 0 };
         Arc::new(Self { rate: rate.max(1), state: Mutex::new(state) })
     }
 
     /// The part of one pull.
-    pub(crate) fn share(self: &Arc<Self>) -> Share {
-        Share { bandwidth: Arc::clone(self), had: Arc::default() }
+    pub(crate) fn share(self: &Arc<Self>) -> BandwidthShare {
+        BandwidthShare { bandwidth: Arc::clone(self), had: Arc::default() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock()
     }
 
@@ -57,19 +57,19 @@ impl Bandwidth {
 
 /// One pull's part in a [`Bandwidth`]. Clones are of the same pull.
 #[derive(Clone)]
-pub(crate) struct Share {
+pub(crate) struct BandwidthShare {
     bandwidth: Arc<Bandwidth>,
     /// Where in the queue the next piece of this pull stands.
     had: Arc<Mutex<u64>>,
 }
 
-impl fmt::Debug for Share {
+impl fmt::Debug for BandwidthShare {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Share").field("rate", &self.bandwidth.rate).finish_non_exhaustive()
     }
 }
 
-impl Share {
+impl BandwidthShare {
     /// Takes note of bytes that came, and waits for the turn after which more may be read.
     pub(crate) async fn take(&self, bytes: u64) {
         let waiting = self.queue(bytes);
@@ -90,7 +90,7 @@ impl Share {
         }
     }
 
-    fn queue(&self, bytes: u64) -> Waiting<'_> {
+    fn queue(&self, bytes: u64) -> QueueEntry<'_> {
         let mut state = self.bandwidth.state();
         let mut had = self.had.lock();
         // Who did not want anything has saved nothing up.
@@ -100,10 +100,10 @@ impl Share {
         let ticket = (start, state.age);
         let turn = Arc::new(Notify::new());
         state.waiting.insert(ticket, Arc::clone(&turn));
-        Waiting { bandwidth: &self.bandwidth, ticket, turn }
+        QueueEntry { bandwidth: &self.bandwidth, ticket, turn }
     }
 
-    fn pay(&self, ticket: Ticket, bytes: u64) {
+    fn pay(&self, ticket: QueuePosition, bytes: u64) {
         let mut state = self.bandwidth.state();
         let now = Instant::now();
         state.served = state.served.max(ticket.0);
@@ -112,13 +112,13 @@ impl Share {
 }
 
 /// A place in the queue, which is given up when this goes.
-struct Waiting<'b> {
+struct QueueEntry<'b> {
     bandwidth: &'b Bandwidth,
-    ticket: Ticket,
+    ticket: QueuePosition,
     turn: Arc<Notify>,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for QueueEntry<'_> {
     fn drop(&mut self) {
         let mut state = self.bandwidth.state();
         state.waiting.remove(&self.ticket);
@@ -137,7 +137,7 @@ mod tests {
     const RATE: u64 = 1 << 20;
 
     /// Takes pieces for so long; what was taken.
-    async fn taking(share: Share, piece: u64, until: Instant, taken: Arc<AtomicU64>) {
+    async fn taking(share: BandwidthShare, piece: u64, until: Instant, taken: Arc<AtomicU64>) {
         while Instant::now() < until {
             share.take(piece).await;
             taken.fetch_add(piece, Ordering::SeqCst);

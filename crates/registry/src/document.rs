@@ -3,22 +3,32 @@
 
 use bytes::Bytes;
 use http::header::ACCEPT;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use oci::{Algorithm, Digest, Verifier, media_type};
 
-use crate::attempts::Attempts;
+use crate::attempts::HostAttempts;
 use crate::error::{Cause, RegistryError};
 use crate::redact;
-use crate::repository::Fetched;
-use crate::session::{Path, Session};
-use crate::transport::{Answer, Method};
+use crate::session::{ApiPath, Session};
+use crate::transport::RegistryAnswer;
 
 const DIGEST_HEADER: HeaderName = HeaderName::from_static("docker-content-digest");
 /// Larger texts are hashed on a thread that may block.
 const HASH_HERE: usize = 128 << 10;
 
+/// A manifest or index as it came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fetched {
+    /// The very bytes.
+    pub bytes: Bytes,
+    /// `Content-Type` without parameters; empty when the registry gave none.
+    pub media_type: String,
+    /// The digest of the bytes.
+    pub digest: Digest,
+}
+
 /// A manifest or index that is wanted.
-pub(crate) struct Want<'a> {
+pub(crate) struct DocumentRequest<'a> {
     /// `manifests`, or `referrers` for the index of what refers to a manifest.
     pub(crate) what: &'static str,
     /// Tag or digest, as it stands in the path.
@@ -29,12 +39,12 @@ pub(crate) struct Want<'a> {
 }
 
 impl Session {
-    pub(crate) async fn document(&self, asked: &str, want: &Want<'_>) -> Result<Fetched, RegistryError> {
+    pub(crate) async fn document(&self, asked: &str, want: &DocumentRequest<'_>) -> Result<Fetched, RegistryError> {
         let order = self.order(want.by_tag);
         if order.is_empty() {
             return Err(self.nobody(asked, want.by_tag));
         }
-        let mut attempts = Attempts::new(order);
+        let mut attempts = HostAttempts::new(order);
         loop {
             match self.document_at(attempts.host(), want).await {
                 Ok(fetched) => return Ok(fetched),
@@ -47,18 +57,18 @@ impl Session {
     /// is not told.
     pub(crate) async fn probe(&self, tag: &str) -> Option<Digest> {
         let host = *self.order(true).first()?;
-        let path = Path { method: Method::Head, what: "manifests", name: tag };
+        let path = ApiPath { method: Method::HEAD, what: "manifests", name: tag };
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, manifest_accept());
         let answer = self.request(host, &path, headers).await.ok()?;
         if answer.status().is_success() { announced(&answer).ok()? } else { None }
     }
 
-    async fn document_at(&self, host: usize, want: &Want<'_>) -> Result<Fetched, Cause> {
+    async fn document_at(&self, host: usize, want: &DocumentRequest<'_>) -> Result<Fetched, Cause> {
         let options = self.client().options();
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, manifest_accept());
-        let path = Path { method: Method::Get, what: want.what, name: &want.name };
+        let path = ApiPath { method: Method::GET, what: want.what, name: &want.name };
         let answer = self.request(host, &path, headers).await?;
         if !answer.status().is_success() {
             return Err(answer.into_cause(options.limits.error_body).await);
@@ -117,7 +127,7 @@ fn check_is_json(content_type: &str, bytes: &[u8]) -> Result<(), Cause> {
 }
 
 /// The digest that the registry names in its answer's head.
-fn announced(answer: &Answer) -> Result<Option<Digest>, Cause> {
+fn announced(answer: &RegistryAnswer) -> Result<Option<Digest>, Cause> {
     let Some(value) = answer.response.headers().get(DIGEST_HEADER) else { return Ok(None) };
     let text = String::from_utf8_lossy(value.as_bytes());
     let bad = |e| Cause::Content(format!("Docker-Content-Digest {:?}: {e}", redact::text(&text, 100)));

@@ -7,8 +7,6 @@ use std::time::Duration;
 use http::StatusCode;
 
 use crate::redact;
-use crate::resolve::Refused;
-use crate::tls;
 
 /// What a caller does about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,12 +33,12 @@ pub enum ErrorKind {
 #[derive(Clone, Debug)]
 pub struct RegistryError {
     asked: String,
-    failures: Vec<Failure>,
+    failures: Vec<HostFailure>,
 }
 
 /// One host's part in an error.
 #[derive(Clone, Debug)]
-pub(crate) struct Failure {
+pub(crate) struct HostFailure {
     pub(crate) host: String,
     /// It is the registry itself, whose word counts more than a mirror's.
     pub(crate) upstream: bool,
@@ -182,13 +180,13 @@ impl Cause {
 }
 
 impl RegistryError {
-    pub(crate) fn new(asked: impl Into<String>, failures: Vec<Failure>) -> Self {
+    pub(crate) fn new(asked: impl Into<String>, failures: Vec<HostFailure>) -> Self {
         Self { asked: asked.into(), failures }
     }
 
     pub(crate) fn config(asked: impl Into<String>, message: impl Into<String>) -> Self {
         let failure =
-            Failure { host: String::new(), upstream: true, attempts: 1, cause: Cause::Config(message.into()) };
+            HostFailure { host: String::new(), upstream: true, attempts: 1, cause: Cause::Config(message.into()) };
         Self::new(asked, vec![failure])
     }
 
@@ -198,7 +196,7 @@ impl RegistryError {
         self.decisive().map_or(ErrorKind::Config, |f| f.cause.kind())
     }
 
-    fn decisive(&self) -> Option<&Failure> {
+    fn decisive(&self) -> Option<&HostFailure> {
         self.failures.iter().rev().find(|f| f.upstream).or(self.failures.last())
     }
 
@@ -241,60 +239,6 @@ impl fmt::Display for RegistryError {
 }
 
 impl std::error::Error for RegistryError {}
-
-/// The words of an HTTP client error, without its URL, and what kind of trouble it is.
-pub(crate) fn transport_cause(error: reqwest::Error) -> Cause {
-    let error = error.without_url();
-    if let Some(refused) = refusal(&error) {
-        return Cause::Redirect(refused.to_string());
-    }
-    let is_connect = error.is_connect();
-    let tls = tls_below(&error);
-    if let Some(words) = tls.and_then(tls::of_its_time) {
-        return Cause::Tls(words);
-    }
-    let is_tls = tls.is_some();
-    let mut words = error.to_string();
-    let mut source = std::error::Error::source(&error);
-    while let Some(inner) = source {
-        words = inner.to_string();
-        source = inner.source();
-    }
-    let words = redact::text(&words, 300);
-    match (is_tls, is_connect) {
-        (true, _) if words.contains("InvalidContentType") => {
-            Cause::Tls(format!("{words} (it looks like a server that speaks plain HTTP)"))
-        }
-        (true, _) => Cause::Tls(words),
-        (false, true) => Cause::Connect(words),
-        (false, false) => Cause::Transport(words),
-    }
-}
-
-/// Whether a name was not gone to, somewhere among the causes.
-fn refusal<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e Refused> {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(refused) = error.downcast_ref::<Refused>() {
-            return Some(refused);
-        }
-        next = error.source();
-    }
-    None
-}
-
-/// What TLS says somewhere among the causes. An I/O error does not name what it wraps as its source.
-fn tls_below<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e rustls::Error> {
-    if let Some(tls) = error.downcast_ref::<rustls::Error>() {
-        return Some(tls);
-    }
-    if let Some(io) = error.downcast_ref::<std::io::Error>()
-        && let Some(inner) = io.get_ref()
-    {
-        return tls_below(inner);
-    }
-    error.source().and_then(tls_below)
-}
 
 /// Code and message of a registry's JSON error body, or the start of whatever came instead. The second part tells
 /// whether the registry calls the name itself invalid.
@@ -376,13 +320,13 @@ mod tests {
         let error = RegistryError::new(
             "resolve r.example/app:1",
             vec![
-                Failure {
+                HostFailure {
                     host: "mirror".into(),
                     upstream: false,
                     attempts: 2,
                     cause: Cause::Connect("refused".into()),
                 },
-                Failure {
+                HostFailure {
                     host: "r.example".into(),
                     upstream: true,
                     attempts: 1,

@@ -25,12 +25,12 @@ pub use crate::hosts_error::HostsError;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostsFile {
     /// The root's own settings; its URL is `server`, where that is given.
-    server: Entry,
-    hosts: Vec<Entry>,
+    server: HostTable,
+    hosts: Vec<HostTable>,
 }
 
 #[derive(Clone, Default, PartialEq, Eq)]
-struct Entry {
+struct HostTable {
     /// How errors name the table.
     table: String,
     url: Option<Url>,
@@ -46,7 +46,7 @@ struct Entry {
     proxy: Option<Url>,
 }
 
-impl std::fmt::Debug for Entry {
+impl std::fmt::Debug for HostTable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let url = self.url.as_ref().map(redact::url);
         f.debug_struct("Entry").field("table", &self.table).field("url", &url).finish_non_exhaustive()
@@ -62,8 +62,8 @@ pub fn parse(text: &str) -> Result<HostsFile, HostsError> {
         line: e.span().map_or(1, |span| line_of(text, span.start)),
         message: redact::text(e.message(), 200),
     })?;
-    let cx = Context { text };
-    let mut file = HostsFile { server: Entry::default(), hosts: Vec::new() };
+    let cx = HostsParser { text };
+    let mut file = HostsFile { server: HostTable::default(), hosts: Vec::new() };
     for (key, value) in root.get_ref() {
         match key.get_ref().as_ref() {
             "server" => {
@@ -75,7 +75,7 @@ pub fn parse(text: &str) -> Result<HostsFile, HostsError> {
             "host" => {
                 for (url, table) in cx.table(value, "host")? {
                     let name = format!("host.{:?}", redact::text(url.get_ref(), 200));
-                    let mut entry = Entry { table: name.clone(), ..Entry::default() };
+                    let mut entry = HostTable { table: name.clone(), ..HostTable::default() };
                     entry.url = Some(cx.url(url, &name, url.get_ref())?);
                     for (key, value) in cx.table(table, &name)? {
                         let path = format!("{name}.{}", key.get_ref());
@@ -100,11 +100,11 @@ fn line_of(text: &str, at: usize) -> usize {
     text.as_bytes()[..at.min(text.len())].iter().filter(|b| **b == b'\n').count() + 1
 }
 
-struct Context<'t> {
+struct HostsParser<'t> {
     text: &'t str,
 }
 
-impl Context<'_> {
+impl HostsParser<'_> {
     fn key<T>(&self, at: &Spanned<T>, key: &str, message: impl Into<String>) -> HostsError {
         HostsError::Key {
             line: line_of(self.text, at.span().start),
@@ -163,7 +163,7 @@ impl Context<'_> {
     /// Takes in one setting; `false` when there is none of this name.
     fn setting(
         &self,
-        entry: &mut Entry,
+        entry: &mut HostTable,
         name: &str,
         value: &Spanned<DeValue<'_>>,
         key: &str,
@@ -352,7 +352,7 @@ impl HostsFile {
     }
 }
 
-impl Entry {
+impl HostTable {
     fn into_host(
         self,
         url: Url,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use url::Url;
 
-use crate::hosts::HostsError;
+use crate::hosts_error::HostsError;
 use crate::redact;
 
 /// How long making a connection may take, unless configured.

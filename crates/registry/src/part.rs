@@ -1,6 +1,6 @@
-//! [`Part`]: a stretch of a blob and the connection that brings it: not asked for yet, resting after a failure, opening,
+//! [`BlobPart`]: a stretch of a blob and the connection that brings it: not asked for yet, resting after a failure, opening,
 //! reading, done. It holds what came until its turn. It decides nothing: `blob` says what is opened, tried again or given
-//! up, and when; and when a connection that brings next to nothing gets a [`Spare`] beside it.
+//! up, and when; and when a connection that brings next to nothing gets a [`SpareConnection`] beside it.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -14,28 +14,14 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 use url::Url;
 
-use crate::bandwidth::Share;
+use crate::bandwidth::BandwidthShare;
 use crate::error::Cause;
-use crate::spare::{Left, Spare};
-use crate::transport::next_chunk;
-
-/// An answer that brings bytes.
-pub(crate) struct Body {
-    pub(crate) response: reqwest::Response,
-    /// Bytes that come and are there already.
-    pub(crate) skip: u64,
-    /// Where what it brings ends in the blob.
-    pub(crate) until: u64,
-    /// How long the answer took to begin.
-    pub(crate) after: Duration,
-    /// Where it came from in the end, if that is another origin.
-    pub(crate) target: Option<Url>,
-    /// Whether the host does ranges.
-    pub(crate) ranges: bool,
-}
+use crate::http_client::HttpResponse;
+use crate::range_body::{OpenFuture, RangeBody, ReadFuture, read};
+use crate::spare::{SpareConnection, SpareRemainder};
 
 /// What a part holds for as long as it has a connection or bytes.
-pub(crate) struct Held {
+pub(crate) struct RangeLease {
     /// Memory for its bytes.
     pub(crate) _memory: Box<dyn Send + Sync>,
     /// The right to a connection.
@@ -43,7 +29,7 @@ pub(crate) struct Held {
 }
 
 /// See the file's head.
-pub(crate) struct Part {
+pub(crate) struct BlobPart {
     /// The next byte to come.
     pub(crate) from: u64,
     /// The byte after its last one.
@@ -54,53 +40,50 @@ pub(crate) struct Part {
     pub(crate) queue: VecDeque<Bytes>,
     /// What came on its connection and lies behind its end.
     surplus: Option<Bytes>,
-    pub(crate) held: Option<Held>,
+    pub(crate) held: Option<RangeLease>,
     /// Failures since it last brought something.
     pub(crate) failures: u32,
-    state: State,
+    state: PartState,
     /// Another connection for the same.
-    spare: Option<Box<Spare>>,
+    spare: Option<Box<SpareConnection>>,
     /// The right to the connection, where it was a spare one.
     connection: Option<OwnedSemaphorePermit>,
     /// How long the limit of bandwidth held it up.
     held_up: Duration,
 }
 
-pub(crate) type Read = BoxFuture<'static, (reqwest::Response, Result<Option<Bytes>, Cause>)>;
-pub(crate) type Open = BoxFuture<'static, Result<Body, Cause>>;
-
-enum State {
+enum PartState {
     Idle,
     Resting(Pin<Box<Sleep>>),
     /// What is missing began at `need` when it was asked.
     Opening {
-        open: Open,
+        open: OpenFuture,
         need: u64,
     },
     Reading {
-        read: Read,
+        read: ReadFuture,
         skip: u64,
         until: u64,
     },
     /// A piece is here, and may be taken in when the limit of bandwidth lets it.
-    HeldUp {
+    Throttled {
         turn: BoxFuture<'static, ()>,
         since: Instant,
-        piece: Piece,
+        piece: ThrottledPiece,
     },
     Done,
 }
 
 /// What came, with the connection on which more comes.
-struct Piece {
-    response: reqwest::Response,
+struct ThrottledPiece {
+    response: HttpResponse,
     bytes: Bytes,
     skip: u64,
     until: u64,
 }
 
 /// What happened to a part.
-pub(crate) enum Came {
+pub(crate) enum PartEvent {
     /// Its answer began.
     Answered { after: Duration, target: Option<Url>, ranges: bool },
     /// So many bytes.
@@ -115,8 +98,8 @@ pub(crate) enum Came {
     Failed(Cause),
 }
 
-impl Part {
-    pub(crate) fn new(from: u64, end: u64, closed: bool, held: Option<Held>) -> Self {
+impl BlobPart {
+    pub(crate) fn new(from: u64, end: u64, closed: bool, held: Option<RangeLease>) -> Self {
         Self {
             from,
             end,
@@ -125,7 +108,7 @@ impl Part {
             surplus: None,
             held,
             failures: 0,
-            state: State::Idle,
+            state: PartState::Idle,
             spare: None,
             connection: None,
             held_up: Duration::ZERO,
@@ -133,21 +116,21 @@ impl Part {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        matches!(self.state, State::Idle)
+        matches!(self.state, PartState::Idle)
     }
 
     /// Whether it has, or asks for, a connection.
     pub(crate) fn is_active(&self) -> bool {
-        matches!(self.state, State::Opening { .. } | State::Reading { .. } | State::HeldUp { .. })
+        matches!(self.state, PartState::Opening { .. } | PartState::Reading { .. } | PartState::Throttled { .. })
     }
 
     pub(crate) fn is_reading(&self) -> bool {
-        matches!(self.state, State::Reading { .. } | State::HeldUp { .. })
+        matches!(self.state, PartState::Reading { .. } | PartState::Throttled { .. })
     }
 
     /// Whether bytes are expected from the network, and not kept back by a limit of our own.
     pub(crate) fn is_waiting(&self) -> bool {
-        matches!(self.state, State::Reading { .. })
+        matches!(self.state, PartState::Reading { .. })
     }
 
     /// How long the limit of bandwidth held it up since this was asked.
@@ -161,7 +144,7 @@ impl Part {
     }
 
     /// Has another connection ask for what is missing.
-    pub(crate) fn hedge(&mut self, spare: Spare) {
+    pub(crate) fn hedge(&mut self, spare: SpareConnection) {
         self.spare = Some(Box::new(spare));
     }
 
@@ -177,33 +160,35 @@ impl Part {
 
     /// Whether nothing more is to come from its connection.
     pub(crate) fn is_done(&self) -> bool {
-        matches!(self.state, State::Done)
+        matches!(self.state, PartState::Done)
     }
 
     /// How far its connection goes.
     pub(crate) fn until(&self) -> Option<u64> {
         match self.state {
-            State::Reading { until, .. } | State::HeldUp { piece: Piece { until, .. }, .. } => Some(until),
+            PartState::Reading { until, .. } | PartState::Throttled { piece: ThrottledPiece { until, .. }, .. } => {
+                Some(until)
+            }
             _ => None,
         }
     }
 
-    pub(crate) fn open(&mut self, open: Open) {
-        self.state = State::Opening { open, need: self.from };
+    pub(crate) fn open(&mut self, open: OpenFuture) {
+        self.state = PartState::Opening { open, need: self.from };
     }
 
     /// Reads from an answer that is here already.
-    pub(crate) fn read(&mut self, body: Body, idle: Duration) {
-        self.state = State::Reading { read: read(body.response, idle), skip: body.skip, until: body.until };
+    pub(crate) fn read(&mut self, body: RangeBody, idle: Duration) {
+        self.state = PartState::Reading { read: read(body.response, idle), skip: body.skip, until: body.until };
     }
 
     pub(crate) fn rest(&mut self, wait: Duration) {
-        self.state = State::Resting(Box::pin(tokio::time::sleep(wait)));
+        self.state = PartState::Resting(Box::pin(tokio::time::sleep(wait)));
     }
 
     /// Lets its connection go.
     pub(crate) fn done(&mut self) {
-        self.state = State::Done;
+        self.state = PartState::Done;
         self.surplus = None;
         self.spare = None;
         self.connection = None;
@@ -238,8 +223,8 @@ impl Part {
         cx: &mut Context<'_>,
         size: u64,
         idle: Duration,
-        share: Option<&Share>,
-    ) -> Poll<Came> {
+        share: Option<&BandwidthShare>,
+    ) -> Poll<PartEvent> {
         if let Poll::Ready(came) = self.poll_first(cx, size, idle, share) {
             return Poll::Ready(came);
         }
@@ -247,54 +232,60 @@ impl Part {
         match std::task::ready!(spare.poll(cx, self.from, idle)) {
             Ok(won) => {
                 self.connection = self.spare.take().and_then(|spare| spare.connection);
-                let piece = Piece { response: won.response, bytes: won.bytes, skip: 0, until: won.until };
+                let piece = ThrottledPiece { response: won.response, bytes: won.bytes, skip: 0, until: won.until };
                 // Taken in at the next look.
                 let (turn, since) = (turn(share, &piece.bytes), Instant::now());
-                self.state = State::HeldUp { turn, since, piece };
-                Poll::Ready(Came::Replaced)
+                self.state = PartState::Throttled { turn, since, piece };
+                Poll::Ready(PartEvent::Replaced)
             }
             Err(cause) => {
                 self.spare = None;
-                Poll::Ready(Came::SpareFailed(cause))
+                Poll::Ready(PartEvent::SpareFailed(cause))
             }
         }
     }
 
-    fn poll_first(&mut self, cx: &mut Context<'_>, size: u64, idle: Duration, share: Option<&Share>) -> Poll<Came> {
+    fn poll_first(
+        &mut self,
+        cx: &mut Context<'_>,
+        size: u64,
+        idle: Duration,
+        share: Option<&BandwidthShare>,
+    ) -> Poll<PartEvent> {
         loop {
             match &mut self.state {
-                State::Idle | State::Done => return Poll::Pending,
-                State::Resting(sleep) => {
+                PartState::Idle | PartState::Done => return Poll::Pending,
+                PartState::Resting(sleep) => {
                     std::task::ready!(sleep.as_mut().poll(cx));
-                    self.state = State::Idle;
+                    self.state = PartState::Idle;
                     // Whoever polls looks for idle parts next.
-                    return Poll::Ready(Came::Bytes(0));
+                    return Poll::Ready(PartEvent::Bytes(0));
                 }
-                State::Opening { open, need } => match std::task::ready!(open.as_mut().poll(cx)) {
+                PartState::Opening { open, need } => match std::task::ready!(open.as_mut().poll(cx)) {
                     Ok(mut body) => {
                         let (after, target, ranges) = (body.after, body.target.clone(), body.ranges);
                         // What another connection brought since.
                         body.skip += self.from - *need;
                         self.read(body, idle);
-                        return Poll::Ready(Came::Answered { after, target, ranges });
+                        return Poll::Ready(PartEvent::Answered { after, target, ranges });
                     }
                     Err(cause) => return Poll::Ready(self.broke(cause)),
                 },
-                State::Reading { read: reading, skip, until } => {
+                PartState::Reading { read: reading, skip, until } => {
                     if self.from == self.end && (*until > self.end || self.end < size) {
                         // `blob` decides whether it goes on.
                         return Poll::Pending;
                     }
                     if self.end == size && self.surplus.is_some() {
-                        return Poll::Ready(Came::TooMuch);
+                        return Poll::Ready(PartEvent::TooMuch);
                     }
                     let (response, came) = std::task::ready!(reading.as_mut().poll(cx));
                     match came {
                         Ok(Some(bytes)) => {
-                            let piece = Piece { response, bytes, skip: *skip, until: *until };
+                            let piece = ThrottledPiece { response, bytes, skip: *skip, until: *until };
                             if share.is_some() {
                                 let (turn, since) = (turn(share, &piece.bytes), Instant::now());
-                                self.state = State::HeldUp { turn, since, piece };
+                                self.state = PartState::Throttled { turn, since, piece };
                             } else if let Some(came) = self.take_in(piece, size, idle) {
                                 return Poll::Ready(came);
                             }
@@ -302,16 +293,16 @@ impl Part {
                         // All is here; how the connection ends is of no interest.
                         Ok(None) | Err(_) if self.from == self.end => {
                             self.done();
-                            return Poll::Ready(Came::Bytes(0));
+                            return Poll::Ready(PartEvent::Bytes(0));
                         }
                         Ok(None) => return Poll::Ready(self.broke(Cause::Truncated { got: self.from, size })),
                         Err(cause) => return Poll::Ready(self.broke(cause)),
                     }
                 }
-                State::HeldUp { turn, since, .. } => {
+                PartState::Throttled { turn, since, .. } => {
                     std::task::ready!(turn.as_mut().poll(cx));
                     self.held_up += since.elapsed();
-                    let State::HeldUp { piece, .. } = std::mem::replace(&mut self.state, State::Idle) else {
+                    let PartState::Throttled { piece, .. } = std::mem::replace(&mut self.state, PartState::Idle) else {
                         return Poll::Pending;
                     };
                     if let Some(came) = self.take_in(piece, size, idle) {
@@ -323,51 +314,43 @@ impl Part {
     }
 
     /// Takes in a piece, and goes on reading.
-    fn take_in(&mut self, piece: Piece, size: u64, idle: Duration) -> Option<Came> {
-        let Piece { response, mut bytes, mut skip, until } = piece;
+    fn take_in(&mut self, piece: ThrottledPiece, size: u64, idle: Duration) -> Option<PartEvent> {
+        let ThrottledPiece { response, mut bytes, mut skip, until } = piece;
         let skipped = skip.min(bytes.len() as u64);
         skip -= skipped;
         bytes.advance(usize::try_from(skipped).expect("no more than the chunk's length"));
-        self.state = State::Reading { read: read(response, idle), skip, until };
+        self.state = PartState::Reading { read: read(response, idle), skip, until };
         if bytes.is_empty() {
             return None;
         }
         if self.end == size && bytes.len() as u64 > size - self.from {
-            return Some(Came::TooMuch);
+            return Some(PartEvent::TooMuch);
         }
         self.failures = 0;
-        Some(Came::Bytes(self.push(bytes)))
+        Some(PartEvent::Bytes(self.push(bytes)))
     }
 
     /// Its connection is gone: another one that is there already goes on.
-    fn broke(&mut self, cause: Cause) -> Came {
-        self.state = State::Idle;
-        let Some(mut spare) = self.spare.take() else { return Came::Failed(cause) };
+    fn broke(&mut self, cause: Cause) -> PartEvent {
+        self.state = PartState::Idle;
+        let Some(mut spare) = self.spare.take() else { return PartEvent::Failed(cause) };
         self.connection = spare.connection.take();
         self.state = match spare.left(self.from) {
-            Left::Opening { open, need } => State::Opening { open, need },
-            Left::Reading { read, skip, until } => State::Reading { read, skip, until },
+            SpareRemainder::Opening { open, need } => PartState::Opening { open, need },
+            SpareRemainder::Reading { read, skip, until } => PartState::Reading { read, skip, until },
         };
         tracing::debug!(%cause, from = self.from, "a connection that brought next to nothing broke");
-        Came::Replaced
+        PartEvent::Replaced
     }
 }
 
 /// Waits until the limit of bandwidth lets bytes be taken in.
-fn turn(share: Option<&Share>, bytes: &Bytes) -> BoxFuture<'static, ()> {
+fn turn(share: Option<&BandwidthShare>, bytes: &Bytes) -> BoxFuture<'static, ()> {
     let (share, length) = (share.cloned(), bytes.len() as u64);
     async move {
         if let Some(share) = share {
             share.take(length).await;
         }
-    }
-    .boxed()
-}
-
-pub(crate) fn read(mut response: reqwest::Response, idle: Duration) -> Read {
-    async move {
-        let came = next_chunk(&mut response, idle).await;
-        (response, came)
     }
     .boxed()
 }

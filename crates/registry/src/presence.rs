@@ -3,12 +3,12 @@
 //! is read. Called through [`crate::Repository::has_blob`].
 
 use http::header::{CONTENT_LENGTH, CONTENT_RANGE, RANGE};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use oci::Descriptor;
 
 use crate::error::Cause;
-use crate::session::{Path, Session};
-use crate::transport::{Answer, Method};
+use crate::session::{ApiPath, Session};
+use crate::transport::RegistryAnswer;
 
 impl Session {
     /// Asks the hosts, in their order, until one says yes. An error of a host is a no.
@@ -23,7 +23,7 @@ impl Session {
 
     async fn has_blob_at(&self, host: usize, descriptor: &Descriptor) -> bool {
         let name = descriptor.digest.to_string();
-        let path = Path { method: Method::Head, what: "blobs", name: &name };
+        let path = ApiPath { method: Method::HEAD, what: "blobs", name: &name };
         // A kept connection may have ended without a word: that is asked once more.
         let mut asked = self.request(host, &path, HeaderMap::new()).await;
         if asked.as_ref().is_err_and(Cause::is_transient) {
@@ -37,7 +37,7 @@ impl Session {
         if !says_nothing || descriptor.size == 0 {
             return false;
         }
-        let path = Path { method: Method::Get, ..path };
+        let path = ApiPath { method: Method::GET, ..path };
         let headers = HeaderMap::from_iter([(RANGE, HeaderValue::from_static("bytes=0-0"))]);
         let Ok(answer) = self.request(host, &path, headers).await else { return false };
         match answer.status() {
@@ -49,12 +49,12 @@ impl Session {
 }
 
 /// `Content-Length`.
-fn length(answer: &Answer) -> Option<u64> {
+fn length(answer: &RegistryAnswer) -> Option<u64> {
     answer.response.headers().get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 /// The length of the whole in `Content-Range: bytes 0-0/LENGTH`.
-fn total(answer: &Answer) -> Option<u64> {
+fn total(answer: &RegistryAnswer) -> Option<u64> {
     let range = answer.response.headers().get(CONTENT_RANGE)?.to_str().ok()?;
     range.strip_prefix("bytes 0-0/")?.parse().ok()
 }

@@ -53,12 +53,12 @@ pub(crate) struct Proxies {
     own: Option<Url>,
     http: Option<Url>,
     https: Option<Url>,
-    never: Vec<Never>,
+    never: Vec<NoProxyEntry>,
 }
 
 /// Who is reached directly.
 #[derive(Debug, PartialEq, Eq)]
-enum Never {
+enum NoProxyEntry {
     /// Everybody.
     All,
     /// Addresses that have so many first bits in common with this one, at this port or any.
@@ -106,10 +106,6 @@ impl Proxies {
         (!direct).then_some(proxy)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.all().next().is_none()
-    }
-
     /// All that there are.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Url> {
         [&self.own, &self.http, &self.https].into_iter().flatten()
@@ -132,18 +128,18 @@ pub(crate) fn as_go_does(mut url: Url) -> Url {
 }
 
 /// One entry of the list. What makes no sense is passed over, as by everybody who reads this variable.
-fn never(text: &str) -> Option<Never> {
+fn never(text: &str) -> Option<NoProxyEntry> {
     let text = text.trim().to_ascii_lowercase();
     if text == "*" {
-        return Some(Never::All);
+        return Some(NoProxyEntry::All);
     }
     if let Some((ip, length)) = text.split_once('/') {
         let (ip, length) = (ip.parse::<IpAddr>().ok()?, length.parse::<u8>().ok()?);
         let most = if ip.is_ipv4() { 32 } else { 128 };
-        return (length <= most).then_some(Never::Network { ip, length, port: None });
+        return (length <= most).then_some(NoProxyEntry::Network { ip, length, port: None });
     }
     let bare = |text: &str| text.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().ok();
-    let whole = |ip: IpAddr, port| Never::Network { ip, length: if ip.is_ipv4() { 32 } else { 128 }, port };
+    let whole = |ip: IpAddr, port| NoProxyEntry::Network { ip, length: if ip.is_ipv4() { 32 } else { 128 }, port };
     if let Some(ip) = bare(&text) {
         return Some(whole(ip, None));
     }
@@ -159,10 +155,10 @@ fn never(text: &str) -> Option<Never> {
         return None;
     }
     let itself = !host.starts_with('.');
-    Some(Never::Domain { suffix: if itself { format!(".{host}") } else { host.to_owned() }, itself, port })
+    Some(NoProxyEntry::Domain { suffix: if itself { format!(".{host}") } else { host.to_owned() }, itself, port })
 }
 
-impl Never {
+impl NoProxyEntry {
     fn is_for(&self, url: &Url) -> bool {
         let at = |port: &Option<u16>| port.is_none_or(|port| url.port_or_known_default() == Some(port));
         match (self, url.host()) {

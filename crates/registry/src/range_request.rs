@@ -5,16 +5,16 @@
 use std::sync::Arc;
 
 use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, RANGE};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use oci::Digest;
 use tokio::time::Instant;
 use url::Url;
 
 use crate::error::Cause;
-use crate::part::Body;
+use crate::range_body::RangeBody;
 use crate::redact;
-use crate::session::{Path, Session};
-use crate::transport::{Answer, Method};
+use crate::session::{ApiPath, Session};
+use crate::transport::RegistryAnswer;
 
 /// See the file's head.
 pub(crate) struct RangeRequest {
@@ -36,16 +36,12 @@ pub(crate) struct RangeRequest {
 }
 
 impl RangeRequest {
-    pub(crate) async fn send(self) -> Result<Body, Cause> {
+    pub(crate) async fn send(self) -> Result<RangeBody, Cause> {
         let Self { session, host, digest, size, from, end, need, whole_will_do, target } = self;
         let mut headers = HeaderMap::new();
         if from > 0 || end.is_some() {
             let text = end.map_or_else(|| format!("bytes={from}-"), |end| format!("bytes={from}-{}", end - 1));
             headers.insert(RANGE, HeaderValue::try_from(text).expect("digits are a header value"));
-        }
-        if end.is_some() {
-            // A connection whose answer has just ended is put back by a task of its own: without its turn another is opened.
-            tokio::task::yield_now().await;
         }
         let start = Instant::now();
         let mut answer = None;
@@ -58,7 +54,7 @@ impl RangeRequest {
             Some(answer) => answer,
             None => {
                 let name = digest.to_string();
-                session.request(host, &Path { method: Method::Get, what: "blobs", name: &name }, headers).await?
+                session.request(host, &ApiPath { method: Method::GET, what: "blobs", name: &name }, headers).await?
             }
         };
         let (start_at, until, ranges) = match answer.status() {
@@ -86,12 +82,12 @@ impl RangeRequest {
         };
         let target = answer.left_origin.then(|| answer.response.url().clone());
         let after = start.elapsed();
-        Ok(Body { response: answer.response, skip: need - start_at, until, after, target, ranges })
+        Ok(RangeBody { response: answer.response, skip: need - start_at, until, after, target, ranges })
     }
 }
 
 /// The length that the answer announces must be the descriptor's.
-fn check_length(answer: &Answer, size: u64) -> Result<(), Cause> {
+fn check_length(answer: &RegistryAnswer, size: u64) -> Result<(), Cause> {
     let Some(length) = answer.response.headers().get(CONTENT_LENGTH) else { return Ok(()) };
     let length = length.to_str().ok().and_then(|t| t.trim().parse::<u64>().ok());
     if length == Some(size) {
@@ -107,7 +103,7 @@ fn check_length(answer: &Answer, size: u64) -> Result<(), Cause> {
 
 /// A partial answer must begin at the byte that was asked for and belong to a whole of the right size. Answers where it
 /// ends.
-fn check_range(answer: &Answer, from: u64, size: u64) -> Result<u64, String> {
+fn check_range(answer: &RegistryAnswer, from: u64, size: u64) -> Result<u64, String> {
     let value = answer.response.headers().get(CONTENT_RANGE);
     let text = value.map(|v| String::from_utf8_lossy(v.as_bytes()).into_owned()).unwrap_or_default();
     range_fits(&text, from, size)

@@ -91,7 +91,7 @@ impl Memory for Allowance {
     fn try_take(&self, bytes: usize) -> Option<Box<dyn Send + Sync>> {
         let take = |left: usize| left.checked_sub(bytes);
         self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).ok()?;
-        Some(Box::new(Taken { left: Arc::clone(&self.left), bytes }))
+        Some(Box::new(TakenBytes { left: Arc::clone(&self.left), bytes }))
     }
 }
 
@@ -101,12 +101,12 @@ impl fmt::Debug for Allowance {
     }
 }
 
-struct Taken {
+struct TakenBytes {
     left: Arc<AtomicUsize>,
     bytes: usize,
 }
 
-impl Drop for Taken {
+impl Drop for TakenBytes {
     fn drop(&mut self) {
         self.left.fetch_add(self.bytes, Ordering::SeqCst);
     }
@@ -117,11 +117,11 @@ pub(crate) struct HostRanges {
     /// One for each connection beside the first one of a blob.
     connections: Arc<Semaphore>,
     /// What was seen, and until when it counts.
-    seen: Mutex<Seen>,
+    seen: Mutex<RangeRecord>,
 }
 
 #[derive(Clone, Copy)]
-struct Seen {
+struct RangeRecord {
     /// This many connections were worth it.
     useful: u32,
     /// More than this are not, or not wanted by the host; 1 where it does not do ranges.
@@ -129,11 +129,11 @@ struct Seen {
     until: Option<Instant>,
 }
 
-const NOTHING: Seen = Seen { useful: 1, ceiling: u32::MAX, until: None };
+const UNSEEN: RangeRecord = RangeRecord { useful: 1, ceiling: u32::MAX, until: None };
 
 impl HostRanges {
     pub(crate) fn new(per_host: u32) -> Self {
-        Self { connections: Arc::new(Semaphore::new(per_host as usize)), seen: Mutex::new(NOTHING) }
+        Self { connections: Arc::new(Semaphore::new(per_host as usize)), seen: Mutex::new(UNSEEN) }
     }
 
     /// A connection more, if the host may have one.
@@ -162,10 +162,10 @@ impl HostRanges {
         seen.until = Some(now + REMEMBER);
     }
 
-    fn current(&self, now: Instant) -> MutexGuard<'_, Seen> {
+    fn current(&self, now: Instant) -> MutexGuard<'_, RangeRecord> {
         let mut seen = self.seen.lock();
         if seen.until.is_some_and(|until| now >= until) {
-            *seen = NOTHING;
+            *seen = UNSEEN;
         }
         seen
     }

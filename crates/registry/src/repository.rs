@@ -9,20 +9,9 @@ use oci::{Descriptor, Digest, Reference, RegistryAuth};
 
 use crate::blob::BlobStream;
 use crate::client::Client;
-use crate::document::{Want, verify};
-use crate::error::{Cause, ErrorKind, Failure, RegistryError};
+use crate::document::{DocumentRequest, Fetched, verify};
+use crate::error::{Cause, ErrorKind, HostFailure, RegistryError};
 use crate::session::Session;
-
-/// A manifest or index as it came.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fetched {
-    /// The very bytes.
-    pub bytes: Bytes,
-    /// `Content-Type` without parameters; empty when the registry gave none.
-    pub media_type: String,
-    /// The digest of the bytes.
-    pub digest: Digest,
-}
 
 /// One pull's session. Clones share it.
 #[derive(Clone)]
@@ -30,15 +19,17 @@ pub struct Repository {
     session: Arc<Session>,
 }
 
-impl Repository {
-    pub(crate) fn new(
-        client: Client,
-        reference: &Reference,
-        auth: Option<RegistryAuth>,
-    ) -> Result<Self, RegistryError> {
-        Ok(Self { session: Arc::new(Session::new(client, reference, auth)?) })
+impl Client {
+    /// One pull's session with the registry of `reference`. Asks the loader for the hosts, and nobody else yet.
+    ///
+    /// # Errors
+    /// Of kind [`Config`](ErrorKind::Config), when the hosts cannot be told or used.
+    pub fn repository(&self, reference: &Reference, auth: Option<RegistryAuth>) -> Result<Repository, RegistryError> {
+        Ok(Repository { session: Arc::new(Session::new(self.clone(), reference, auth)?) })
     }
+}
 
+impl Repository {
     /// The reference, with its default tag.
     #[must_use]
     pub fn reference(&self) -> &Reference {
@@ -56,7 +47,7 @@ impl Repository {
         match (reference.digest(), reference.tag()) {
             (Some(digest), _) => {
                 let name = digest.to_string();
-                let want = Want { what: MANIFESTS, name, digest: Some(digest), size: None, by_tag: false };
+                let want = DocumentRequest { what: MANIFESTS, name, digest: Some(digest), size: None, by_tag: false };
                 self.session.document(&asked, &want).await
             }
             (None, tag) => {
@@ -88,7 +79,7 @@ impl Repository {
             return Err(too_large(asked, descriptor.size, limit));
         }
         let (name, size) = (digest.to_string(), Some(descriptor.size));
-        let want = Want { what: MANIFESTS, name, digest: Some(digest), size, by_tag: false };
+        let want = DocumentRequest { what: MANIFESTS, name, digest: Some(digest), size, by_tag: false };
         self.session.document(&asked, &want).await
     }
 
@@ -173,8 +164,8 @@ impl fmt::Debug for Repository {
 const MANIFESTS: &str = "manifests";
 
 /// What is known by a name alone.
-fn by_name(what: &'static str, name: String) -> Want<'static> {
-    Want { what, name, digest: None, size: None, by_tag: true }
+fn by_name(what: &'static str, name: String) -> DocumentRequest<'static> {
+    DocumentRequest { what, name, digest: None, size: None, by_tag: true }
 }
 
 /// A registry that says that there is nothing has answered.
@@ -188,6 +179,6 @@ fn absent(result: Result<Fetched, RegistryError>) -> Result<Option<Fetched>, Reg
 
 fn too_large(asked: String, size: u64, limit: u64) -> RegistryError {
     let cause = Cause::Content(format!("its descriptor gives {size} bytes, {limit} are allowed"));
-    let failure = Failure { host: String::new(), upstream: true, attempts: 1, cause };
+    let failure = HostFailure { host: String::new(), upstream: true, attempts: 1, cause };
     RegistryError::new(asked, vec![failure])
 }

@@ -8,13 +8,17 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use futures::future::BoxFuture;
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use hyper_util::client::legacy::connect::dns::Name;
+use tower::Service;
 use url::Url;
 
 use crate::proxy::Proxies;
 use crate::target::{self, AllowedTarget};
+
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Asks for the addresses of a name.
 pub type Lookup = Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> + Send + Sync>;
@@ -31,16 +35,16 @@ pub fn system_lookup() -> Lookup {
 }
 
 /// What both resolvers of a host share.
-pub(crate) struct Home {
+pub(crate) struct HostNetwork {
     base: Url,
     lookup: Lookup,
     proxies: Arc<Proxies>,
     allowed: Arc<[AllowedTarget]>,
-    seen: Mutex<Seen>,
+    seen: Mutex<ObservedAddresses>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct ObservedAddresses {
     /// What the registry's name was found to stand for when it was last connected to.
     addresses: Vec<IpAddr>,
     /// The address that it answered from.
@@ -49,22 +53,22 @@ struct Seen {
 
 /// No address of a name may be gone to.
 #[derive(Debug)]
-pub(crate) struct Refused(pub(crate) &'static str);
+pub(crate) struct RefusedTarget(pub(crate) &'static str);
 
-impl fmt::Display for Refused {
+impl fmt::Display for RefusedTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the name leads to {}", self.0)
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for RefusedTarget {}
 
-impl Home {
+impl HostNetwork {
     pub(crate) fn new(base: Url, lookup: Lookup, proxies: Arc<Proxies>, allowed: Arc<[AllowedTarget]>) -> Self {
         Self { base, lookup, proxies, allowed, seen: Mutex::default() }
     }
 
-    fn seen(&self) -> parking_lot::MutexGuard<'_, Seen> {
+    fn seen(&self) -> parking_lot::MutexGuard<'_, ObservedAddresses> {
         self.seen.lock()
     }
 
@@ -86,17 +90,13 @@ impl Home {
         &self.proxies
     }
 
-    pub(crate) fn has_proxies(&self) -> bool {
-        !self.proxies.is_empty()
-    }
-
     /// Whether a URL that the registry names may be gone to.
     ///
     /// # Errors
     /// The reason, as a text.
-    pub(crate) fn check(&self, to: &Url, why: target::Why) -> Result<(), String> {
+    pub(crate) fn check(&self, to: &Url, why: target::TargetSource) -> Result<(), String> {
         let peer = self.seen().peer;
-        target::check(target::From { base: &self.base, peer }, to, why, &self.allowed)?;
+        target::check(target::SendingRegistry { base: &self.base, peer }, to, why, &self.allowed)?;
         // A proxy's own name must not be a way around.
         let at_proxy = to.host_str().is_some_and(|host| self.proxies.has_host(host)) && to.host() != self.base.host();
         if at_proxy && self.proxies.of(to).is_none() {
@@ -111,42 +111,56 @@ impl Home {
     }
 }
 
-/// Resolves for connections to the registry itself.
-pub(crate) struct AtHome(pub(crate) Arc<Home>);
-
-/// Resolves for connections to where it sends us.
-pub(crate) struct Elsewhere(pub(crate) Arc<Home>);
-
-fn addresses(found: Vec<IpAddr>) -> Addrs {
-    // The port is filled in by the connector.
-    Box::new(found.into_iter().map(|ip| SocketAddr::new(ip, 0)))
+/// The addresses of names for the connections of one HTTP client: to the registry itself, or to where it sends us.
+#[derive(Clone)]
+pub(crate) struct Resolver {
+    network: Arc<HostNetwork>,
+    own_origin: bool,
 }
 
-impl Resolve for AtHome {
-    fn resolve(&self, name: Name) -> Resolving {
-        let home = Arc::clone(&self.0);
-        Box::pin(async move {
-            let found = home.find(name.as_str().to_owned()).await?;
-            if home.base.host_str().is_some_and(|own| own.eq_ignore_ascii_case(name.as_str())) {
-                home.seen().addresses.clone_from(&found);
+impl Resolver {
+    pub(crate) fn new(network: Arc<HostNetwork>, own_origin: bool) -> Self {
+        Self { network, own_origin }
+    }
+
+    pub(crate) fn network(&self) -> Arc<HostNetwork> {
+        Arc::clone(&self.network)
+    }
+
+    async fn addresses(self, name: String) -> Result<Vec<IpAddr>, BoxError> {
+        let Self { network, own_origin } = self;
+        let found = network.find(name.clone()).await?;
+        if own_origin {
+            if network.base.host_str().is_some_and(|own| own.eq_ignore_ascii_case(&name)) {
+                network.seen().addresses.clone_from(&found);
             }
-            Ok(addresses(found))
-        })
+            return Ok(found);
+        }
+        if network.proxies.has_host(&name) {
+            return Ok(found);
+        }
+        let peer = network.seen().peer;
+        let from = target::SendingRegistry { base: &network.base, peer };
+        Ok(target::choose(from, &name, found, &network.allowed).map_err(RefusedTarget)?)
     }
 }
 
-impl Resolve for Elsewhere {
-    fn resolve(&self, name: Name) -> Resolving {
-        let home = Arc::clone(&self.0);
+impl Service<Name> for Resolver {
+    type Response = std::vec::IntoIter<SocketAddr>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
+        let resolver = self.clone();
         Box::pin(async move {
-            let found = home.find(name.as_str().to_owned()).await?;
-            if home.proxies.has_host(name.as_str()) {
-                return Ok(addresses(found));
-            }
-            let peer = home.seen().peer;
-            let from = target::From { base: &home.base, peer };
-            let chosen = target::choose(from, name.as_str(), found, &home.allowed).map_err(Refused)?;
-            Ok(addresses(chosen))
+            let found = resolver.addresses(name.as_str().to_owned()).await?;
+            // The port is filled in by the connector.
+            let found: Vec<_> = found.into_iter().map(|ip| SocketAddr::new(ip, 0)).collect();
+            Ok(found.into_iter())
         })
     }
 }

@@ -9,20 +9,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::header::{WARNING, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, Method};
 use oci::{Descriptor, Reference, RegistryAuth};
 use url::Url;
 
-use crate::address::{Class, class_of};
-use crate::attempts::{Attempts, Step, Who};
-use crate::authenticator::{Authenticator, Round};
-use crate::bandwidth::Share;
+use crate::attempts::{HostAttempts, HostLabel, RetryStep};
+use crate::authenticator::{AuthRound, Authenticator};
+use crate::bandwidth::BandwidthShare;
 use crate::challenge::{self, Challenge};
 use crate::client::Client;
+use crate::credential_origin::{is_for, server_host};
 use crate::error::{Cause, RegistryError};
 use crate::ranges::HostRanges;
 use crate::redact::{self, Secrets};
-use crate::transport::{Answer, Ask, Method, Transport};
+use crate::transport::{RegistryAnswer, RegistryRequest, Transport};
 
 /// How often a request may be challenged before it is given up.
 const MAX_CHALLENGES: usize = 4;
@@ -33,16 +33,16 @@ const MAX_WARNINGS: usize = 8;
 pub(crate) struct Session {
     client: Client,
     reference: Reference,
-    hosts: Vec<Host>,
+    hosts: Vec<SessionHost>,
     secrets: Secrets,
     /// This pull's part of the bandwidth, where that is limited.
-    share: Option<Share>,
+    share: Option<BandwidthShare>,
     /// Warnings that were shown already.
     warnings: Mutex<BTreeSet<String>>,
 }
 
 /// One host within a session.
-struct Host {
+struct SessionHost {
     transport: Arc<Transport>,
     authenticator: Authenticator,
     /// It failed in this session: it is asked last.
@@ -51,7 +51,7 @@ struct Host {
 
 /// What is asked of a host.
 #[derive(Clone, Debug)]
-pub(crate) struct Path<'a> {
+pub(crate) struct ApiPath<'a> {
     pub(crate) method: Method,
     /// `manifests`, `blobs` or `referrers`.
     pub(crate) what: &'static str,
@@ -59,9 +59,9 @@ pub(crate) struct Path<'a> {
     pub(crate) name: &'a str,
 }
 
-impl Host {
-    fn who(&self) -> Who<'_> {
-        Who { name: self.transport.name(), upstream: self.transport.config().upstream }
+impl SessionHost {
+    fn who(&self) -> HostLabel<'_> {
+        HostLabel { name: self.transport.name(), upstream: self.transport.config().upstream }
     }
 }
 
@@ -102,7 +102,7 @@ impl Session {
                 .map_err(|cause| fail(cause.to_string()))?;
             let transport = client.transport(config).map_err(|cause| fail(cause.to_string()))?;
             transport.proxy_secrets().for_each(|secret| secrets.add(&secret));
-            hosts.push(Host { transport, authenticator, failed: AtomicBool::new(false) });
+            hosts.push(SessionHost { transport, authenticator, failed: AtomicBool::new(false) });
         }
         let reference = reference.clone().with_default_tag();
         let share = client.share();
@@ -117,7 +117,7 @@ impl Session {
         self.client.options().retry.idle_timeout
     }
 
-    pub(crate) fn share(&self) -> Option<&Share> {
+    pub(crate) fn share(&self) -> Option<&BandwidthShare> {
         self.share.as_ref()
     }
 
@@ -129,7 +129,7 @@ impl Session {
         &self.client
     }
 
-    pub(crate) fn who(&self, host: usize) -> Who<'_> {
+    pub(crate) fn who(&self, host: usize) -> HostLabel<'_> {
         self.hosts[host].who()
     }
 
@@ -163,7 +163,12 @@ impl Session {
     ///
     /// # Errors
     /// The whole error, when nobody is left.
-    pub(crate) async fn failed(&self, attempts: &mut Attempts, cause: Cause, asked: &str) -> Result<(), RegistryError> {
+    pub(crate) async fn failed(
+        &self,
+        attempts: &mut HostAttempts,
+        cause: Cause,
+        asked: &str,
+    ) -> Result<(), RegistryError> {
         if let Some(wait) = self.failure(attempts, cause, asked)? {
             tokio::time::sleep(wait).await;
         }
@@ -176,7 +181,7 @@ impl Session {
     /// The whole error, when nobody is left.
     pub(crate) fn failure(
         &self,
-        attempts: &mut Attempts,
+        attempts: &mut HostAttempts,
         cause: Cause,
         asked: &str,
     ) -> Result<Option<Duration>, RegistryError> {
@@ -188,12 +193,12 @@ impl Session {
         }
         note_failure(host, &cause, asked);
         match attempts.failed(&self.client.options().retry, host.who(), cause) {
-            Step::Again(wait) => Ok(Some(wait)),
-            Step::Next => {
+            RetryStep::Again(wait) => Ok(Some(wait)),
+            RetryStep::Next => {
                 host.failed.store(true, Ordering::Relaxed);
                 Ok(None)
             }
-            Step::End => {
+            RetryStep::End => {
                 host.failed.store(true, Ordering::Relaxed);
                 Err(attempts.error(asked))
             }
@@ -204,27 +209,32 @@ impl Session {
     ///
     /// # Errors
     /// The whole error, when nobody is left.
-    pub(crate) fn reject(&self, attempts: &mut Attempts, cause: Cause, asked: &str) -> Result<(), RegistryError> {
+    pub(crate) fn reject(&self, attempts: &mut HostAttempts, cause: Cause, asked: &str) -> Result<(), RegistryError> {
         let cause = cause.map_text(|text| self.secrets.scrub(text));
         let host = &self.hosts[attempts.host()];
         note_failure(host, &cause, asked);
         host.failed.store(true, Ordering::Relaxed);
         match attempts.failed(&self.client.options().retry, host.who(), cause) {
-            Step::End => Err(attempts.error(asked)),
-            Step::Again(_) | Step::Next => Ok(()),
+            RetryStep::End => Err(attempts.error(asked)),
+            RetryStep::Again(_) | RetryStep::Next => Ok(()),
         }
     }
 
     /// A request to a host, with its challenges answered. The answer may be one without success.
-    pub(crate) async fn request(&self, host: usize, path: &Path<'_>, headers: HeaderMap) -> Result<Answer, Cause> {
-        let Host { transport, authenticator, .. } = &self.hosts[host];
+    pub(crate) async fn request(
+        &self,
+        host: usize,
+        path: &ApiPath<'_>,
+        headers: HeaderMap,
+    ) -> Result<RegistryAnswer, Cause> {
+        let SessionHost { transport, authenticator, .. } = &self.hosts[host];
         let url = self.url(transport, path);
-        let mut round = Round::default();
+        let mut round = AuthRound::default();
         let mut challenges_seen = 0;
         loop {
             let authorization = authenticator.current(transport, &self.secrets, &mut round).await?;
-            let ask = Ask {
-                method: path.method,
+            let ask = RegistryRequest {
+                method: path.method.clone(),
                 url: url.clone(),
                 headers: headers.clone(),
                 authorization: authorization.as_ref(),
@@ -258,14 +268,19 @@ impl Session {
 
     /// Asks for more of what a host redirected to: another origin, which is told nothing of the registry's credential,
     /// headers or client certificate. The answer may be one without success.
-    pub(crate) async fn request_at(&self, host: usize, target: &Url, headers: HeaderMap) -> Result<Answer, Cause> {
+    pub(crate) async fn request_at(
+        &self,
+        host: usize,
+        target: &Url,
+        headers: HeaderMap,
+    ) -> Result<RegistryAnswer, Cause> {
         let answer = self.hosts[host].transport.send_elsewhere(target.clone(), headers).await?;
         self.note_places(&answer);
         Ok(answer)
     }
 
     /// What stands in the query of a redirect may be a signature, which whoever it is for may tell in an error.
-    fn note_places(&self, answer: &Answer) {
+    fn note_places(&self, answer: &RegistryAnswer) {
         for place in &answer.places {
             redact::signatures(place).for_each(|text| self.secrets.add(&text));
         }
@@ -277,7 +292,7 @@ impl Session {
     }
 
     /// The distribution specification wants the registry's warnings shown, each once.
-    fn show_warnings(&self, answer: &Answer) {
+    fn show_warnings(&self, answer: &RegistryAnswer) {
         for value in answer.response.headers().get_all(WARNING) {
             let text = self.secrets.scrub(&redact::text(&String::from_utf8_lossy(value.as_bytes()), 300));
             let mut shown = self.warnings.lock();
@@ -287,7 +302,7 @@ impl Session {
         }
     }
 
-    fn url(&self, transport: &Transport, path: &Path<'_>) -> Url {
+    fn url(&self, transport: &Transport, path: &ApiPath<'_>) -> Url {
         let config = transport.config();
         let mut url = config.base.clone();
         url.set_path(&format!("{}/{}/{}/{}", config.api_root(), self.reference.path(), path.what, path.name));
@@ -300,7 +315,7 @@ impl Session {
 
 /// That a host fails is what others are there for. That it sends something else than what it was asked for, somebody should know,
 /// though the next one has it right.
-fn note_failure(host: &Host, cause: &Cause, asked: &str) {
+fn note_failure(host: &SessionHost, cause: &Cause, asked: &str) {
     let name = host.transport.name();
     match cause {
         Cause::Content(_) => tracing::warn!(host = name, %cause, asked, "a host sends what was not asked for"),
@@ -318,76 +333,6 @@ fn with_message(cause: Cause, refused: Cause) -> Cause {
     }
 }
 
-fn challenges(answer: &Answer) -> Vec<Challenge> {
+fn challenges(answer: &RegistryAnswer) -> Vec<Challenge> {
     challenge::parse(answer.response.headers().get_all(WWW_AUTHENTICATE).iter().map(HeaderValue::as_bytes))
-}
-
-/// Whether a credential is for a host: the one of its server address, or else the registry itself.
-fn is_for(auth: &RegistryAuth, upstream: bool, base: &Url) -> bool {
-    if auth.server_address.is_empty() {
-        return upstream;
-    }
-    let canonical = |host: &str| match host {
-        "docker.io" | "index.docker.io" | "registry-1.docker.io" => "docker.io".to_owned(),
-        other => other.to_ascii_lowercase(),
-    };
-    // What is for HTTPS is not for a place where everybody on the line may read it. The other way round nothing is lost.
-    let is_https = auth.server_address.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("https://"));
-    if is_https && base.scheme() == "http" && class_of(base) != Class::Loopback {
-        return false;
-    }
-    let server = server_host(&auth.server_address);
-    // What is no host in an image's name is none here: a parser of URLs takes `127.1` for an address.
-    let Ok(_) = oci::normal_host(&server) else { return false };
-    // `host:443` and `host` are the same over HTTPS, `host:80` and `host` over HTTP.
-    let Ok(server) = Url::parse(&format!("{}://{server}/", base.scheme())) else { return false };
-    let (Some(theirs), Some(own)) = (server.host_str(), base.host_str()) else { return false };
-    canonical(theirs) == canonical(own) && server.port_or_known_default() == base.port_or_known_default()
-}
-
-/// `host[:port]` of a server address, which may be a URL.
-fn server_host(address: &str) -> String {
-    let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    authority.rsplit_once('@').map_or(authority, |(_, host)| host).to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn credentials_are_for_their_host() {
-        let cases = [
-            ("", true, "https://r.example", true),
-            ("", false, "https://mirror.example", false),
-            ("r.example", true, "https://r.example", true),
-            ("r.example", true, "https://other.example", false),
-            ("https://r.example/v1/", true, "https://r.example", true),
-            ("https://r.example", true, "http://r.example:443", false),
-            ("HTTPS://r.example:5000", true, "http://r.example:5000", false),
-            ("https://127.0.0.1:5000", true, "http://127.0.0.1:5000", true),
-            ("http://r.example:5000", true, "https://r.example:5000", true),
-            ("r.example", true, "http://r.example", true),
-            ("r.example:443", true, "https://r.example", true),
-            ("r.example:5000", true, "https://r.example", false),
-            ("mirror.example", false, "https://mirror.example", true),
-            ("https://index.docker.io/v1/", true, "https://registry-1.docker.io", true),
-            ("docker.io", true, "https://registry-1.docker.io", true),
-            ("docker.io", false, "https://mirror.example", false),
-            ("127.0.0.1:5000", true, "http://127.0.0.1:5000", true),
-            ("R.Example", true, "https://r.example", true),
-            ("user@r.example", true, "https://r.example", true),
-            ("r.example", true, "https://sub.r.example", false),
-            ("///", true, "https://r.example", false),
-            ("R.example:0443", true, "https://r.example", true),
-            ("127.1:5000", true, "http://127.0.0.1:5000", false),
-            ("0x7f000001:5000", true, "http://127.0.0.1:5000", false),
-        ];
-        for (server, upstream, base, want) in cases {
-            let auth = RegistryAuth { server_address: server.into(), ..RegistryAuth::basic("u", "p") };
-            let base = Url::parse(base).expect("parses");
-            assert_eq!(is_for(&auth, upstream, &base), want, "{server:?} at {base}");
-        }
-    }
 }

@@ -1,4 +1,4 @@
-//! [`Spare`]: a second connection for a stretch whose first one brings next to nothing. It asks for what is missing at its beginning
+//! [`SpareConnection`]: a second connection for a stretch whose first one brings next to nothing. It asks for what is missing at its beginning
 //! and is of no use until it has a byte that the first one has not brought; then it takes the first one's place. `part`
 //! holds it, `blob` decides when there is one and for how long.
 
@@ -11,54 +11,55 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use crate::error::Cause;
-use crate::part::{Open, Read, read};
+use crate::http_client::HttpResponse;
+use crate::range_body::{OpenFuture, ReadFuture, read};
 
 /// See the file's head.
-pub(crate) struct Spare {
-    state: State,
+pub(crate) struct SpareConnection {
+    state: SpareState,
     pub(crate) since: Instant,
     /// The right to a connection.
     pub(crate) connection: Option<OwnedSemaphorePermit>,
 }
 
-enum State {
+enum SpareState {
     /// What is missing begins at `need`.
-    Opening { open: Open, need: u64 },
+    Opening { open: OpenFuture, need: u64 },
     /// The next byte is `at`.
-    Reading { read: Read, at: u64, until: u64 },
+    Reading { read: ReadFuture, at: u64, until: u64 },
 }
 
 /// The first bytes that the other connection has not brought.
-pub(crate) struct Won {
-    pub(crate) response: reqwest::Response,
+pub(crate) struct Overtake {
+    pub(crate) response: HttpResponse,
     pub(crate) bytes: Bytes,
     /// Where what it brings ends in the blob.
     pub(crate) until: u64,
 }
 
 /// What is left of it when the other connection broke.
-pub(crate) enum Left {
-    Opening { open: Open, need: u64 },
-    Reading { read: Read, skip: u64, until: u64 },
+pub(crate) enum SpareRemainder {
+    Opening { open: OpenFuture, need: u64 },
+    Reading { read: ReadFuture, skip: u64, until: u64 },
 }
 
-impl Spare {
-    pub(crate) fn new(open: Open, need: u64, connection: OwnedSemaphorePermit) -> Self {
-        Self { state: State::Opening { open, need }, since: Instant::now(), connection: Some(connection) }
+impl SpareConnection {
+    pub(crate) fn new(open: OpenFuture, need: u64, connection: OwnedSemaphorePermit) -> Self {
+        Self { state: SpareState::Opening { open, need }, since: Instant::now(), connection: Some(connection) }
     }
 
     /// Looks whether it has overtaken the other one, which is at `from`.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, from: u64, idle: Duration) -> Poll<Result<Won, Cause>> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, from: u64, idle: Duration) -> Poll<Result<Overtake, Cause>> {
         loop {
             match &mut self.state {
-                State::Opening { open, need } => match std::task::ready!(Pin::new(open).poll(cx)) {
+                SpareState::Opening { open, need } => match std::task::ready!(Pin::new(open).poll(cx)) {
                     Ok(body) => {
                         let at = *need - body.skip;
-                        self.state = State::Reading { read: read(body.response, idle), at, until: body.until };
+                        self.state = SpareState::Reading { read: read(body.response, idle), at, until: body.until };
                     }
                     Err(cause) => return Poll::Ready(Err(cause)),
                 },
-                State::Reading { read: reading, at, until } => {
+                SpareState::Reading { read: reading, at, until } => {
                     let (response, came) = std::task::ready!(Pin::new(&mut *reading).poll(cx));
                     let mut bytes = match came {
                         Ok(Some(bytes)) => bytes,
@@ -68,7 +69,7 @@ impl Spare {
                     let behind = from.saturating_sub(*at);
                     if bytes.len() as u64 > behind {
                         bytes.advance(usize::try_from(behind).expect("less than the piece's length"));
-                        return Poll::Ready(Ok(Won { response, bytes, until: *until }));
+                        return Poll::Ready(Ok(Overtake { response, bytes, until: *until }));
                     }
                     *at += bytes.len() as u64;
                     *reading = read(response, idle);
@@ -78,10 +79,12 @@ impl Spare {
     }
 
     /// It is all that there is now; the next byte to come is `from`.
-    pub(crate) fn left(self, from: u64) -> Left {
+    pub(crate) fn left(self, from: u64) -> SpareRemainder {
         match self.state {
-            State::Opening { open, need } => Left::Opening { open, need },
-            State::Reading { read, at, until } => Left::Reading { read, skip: from.saturating_sub(at), until },
+            SpareState::Opening { open, need } => SpareRemainder::Opening { open, need },
+            SpareState::Reading { read, at, until } => {
+                SpareRemainder::Reading { read, skip: from.saturating_sub(at), until }
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! [`Watch`]: whether the connection that holds a blob up brings so little that another one should be tried. It counts only the time
+//! [`StallWatch`]: whether the connection that holds a blob up brings so little that another one should be tried. It counts only the time
 //! in which somebody waited for its bytes, so that a slow reader does not make a connection look slow, and decides alone:
 //! times are handed in. A second connection that is no better makes it more patient, so that a slow line is left in peace.
 
@@ -26,7 +26,7 @@ const MOST: u32 = 5;
 
 /// See the file's head.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct StallWatch {
     policy: StallPolicy,
     patience: u32,
     /// Waited since the last byte.
@@ -36,7 +36,7 @@ pub(crate) struct Watch {
     bytes: u64,
 }
 
-impl Watch {
+impl StallWatch {
     pub(crate) fn new(policy: StallPolicy) -> Self {
         Self { policy, patience: 0, quiet: Duration::ZERO, waited: Duration::ZERO, bytes: 0 }
     }
@@ -108,8 +108,8 @@ mod tests {
         Duration::from_secs(n)
     }
 
-    fn watch() -> Watch {
-        Watch::new(StallPolicy { quiet: seconds(5), window: seconds(15), minimum: 1000 })
+    fn watch() -> StallWatch {
+        StallWatch::new(StallPolicy { quiet: seconds(5), window: seconds(15), minimum: 1000 })
     }
 
     #[test]

@@ -21,7 +21,7 @@ enum Allowed {
     Network(IpAddr, u8),
 }
 
-/// Why a text is no [`AllowedTarget`].
+/// TargetSource a text is no [`AllowedTarget`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("want an origin such as http://storage.example:9000 or a network such as 10.0.0.0/8")]
 pub struct AllowedTargetError;
@@ -90,7 +90,7 @@ impl AllowedTarget {
 
 /// What sends us somewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum TargetSource {
     /// A challenge names the token service, which sees a secret.
     Realm,
     /// A redirect.
@@ -100,12 +100,12 @@ pub(crate) enum Why {
 /// Who sends us: the registry's own URL, and the address that it answered from, where that is known. Behind a proxy it is not,
 /// and the registry counts as a public one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct From<'a> {
+pub(crate) struct SendingRegistry<'a> {
     pub(crate) base: &'a Url,
     pub(crate) peer: Option<IpAddr>,
 }
 
-impl From<'_> {
+impl SendingRegistry<'_> {
     fn class(&self) -> Class {
         self.peer.map_or_else(|| class_of(self.base), class_of_ip)
     }
@@ -144,8 +144,13 @@ fn fits(own: Class, to: Class) -> Result<(), &'static str> {
 ///
 /// # Errors
 /// The reason, as a text.
-pub(crate) fn check(from: From<'_>, to: &Url, why: Why, allowed: &[AllowedTarget]) -> Result<(), String> {
-    let realm = why == Why::Realm;
+pub(crate) fn check(
+    from: SendingRegistry<'_>,
+    to: &Url,
+    why: TargetSource,
+    allowed: &[AllowedTarget],
+) -> Result<(), String> {
+    let realm = why == TargetSource::Realm;
     if allowed.iter().any(|target| target.is_origin_of(to)) {
         return Ok(());
     }
@@ -165,8 +170,8 @@ pub(crate) fn check(from: From<'_>, to: &Url, why: Why, allowed: &[AllowedTarget
         None => Ok(()),
     };
     judged.map_err(|what| match why {
-        Why::Realm => format!("the token service is at {what} and the registry is not"),
-        Why::Redirect => format!("to {what}"),
+        TargetSource::Realm => format!("the token service is at {what} and the registry is not"),
+        TargetSource::Redirect => format!("to {what}"),
     })
 }
 
@@ -175,7 +180,7 @@ pub(crate) fn check(from: From<'_>, to: &Url, why: Why, allowed: &[AllowedTarget
 /// # Errors
 /// None of them may be: what the first one is, as a text.
 pub(crate) fn choose(
-    from: From<'_>,
+    from: SendingRegistry<'_>,
     name: &str,
     addresses: Vec<IpAddr>,
     allowed: &[AllowedTarget],
@@ -240,30 +245,30 @@ mod tests {
             ("https://r.example", "ftp://cdn.example/x", no("to the scheme \"ftp\"")),
         ];
         for (base, to, want) in cases {
-            let from = From { base: &u(base), peer: None };
-            assert_eq!(check(from, &u(to), Why::Redirect, &[]).err(), want, "{base} → {to}");
-            assert_eq!(check(from, &u(to), Why::Realm, &[]).is_err(), want.is_some(), "{base} → {to}");
+            let from = SendingRegistry { base: &u(base), peer: None };
+            assert_eq!(check(from, &u(to), TargetSource::Redirect, &[]).err(), want, "{base} → {to}");
+            assert_eq!(check(from, &u(to), TargetSource::Realm, &[]).is_err(), want.is_some(), "{base} → {to}");
         }
     }
 
     #[test]
     fn the_address_of_the_registry_counts_and_not_its_name() {
         let base = u("https://r.example");
-        let at = |peer: &str| From { base: &base, peer: Some(peer.parse().expect("an address")) };
+        let at = |peer: &str| SendingRegistry { base: &base, peer: Some(peer.parse().expect("an address")) };
         let private = u("https://10.1.2.3/x");
-        assert!(check(at("10.9.9.9"), &private, Why::Redirect, &[]).is_ok());
-        assert!(check(at("fd00::1"), &private, Why::Realm, &[]).is_ok());
-        assert!(check(at("203.0.113.1"), &private, Why::Redirect, &[]).is_err());
+        assert!(check(at("10.9.9.9"), &private, TargetSource::Redirect, &[]).is_ok());
+        assert!(check(at("fd00::1"), &private, TargetSource::Realm, &[]).is_ok());
+        assert!(check(at("203.0.113.1"), &private, TargetSource::Redirect, &[]).is_err());
         // A literal that is not the one it was reached at cannot be had; the peer decides all the same.
         let literal = u("https://10.0.0.2");
-        let elsewhere = From { base: &literal, peer: Some("203.0.113.1".parse().expect("an address")) };
-        assert!(check(elsewhere, &private, Why::Redirect, &[]).is_err());
+        let elsewhere = SendingRegistry { base: &literal, peer: Some("203.0.113.1".parse().expect("an address")) };
+        assert!(check(elsewhere, &private, TargetSource::Redirect, &[]).is_err());
     }
 
     #[test]
     fn what_is_allowed() {
         let base = u("https://r.example");
-        let from = From { base: &base, peer: None };
+        let from = SendingRegistry { base: &base, peer: None };
         let list = allowed(&["10.0.0.0/8", "fd00::/16", "http://storage.example:9000", "192.168.1.1"]);
         for (to, want) in [
             ("https://10.1.2.3/x", true),
@@ -277,17 +282,17 @@ mod tests {
             ("http://storage.example/x", false),
             ("http://other.example:9000/x", false),
         ] {
-            assert_eq!(check(from, &u(to), Why::Redirect, &list).is_ok(), want, "{to}");
+            assert_eq!(check(from, &u(to), TargetSource::Redirect, &list).is_ok(), want, "{to}");
         }
         let all = allowed(&["0.0.0.0/0"]);
-        assert!(check(from, &u("https://169.254.169.254/x"), Why::Redirect, &all).is_ok());
-        assert!(check(from, &u("https://[fe80::1]/x"), Why::Redirect, &all).is_err());
+        assert!(check(from, &u("https://169.254.169.254/x"), TargetSource::Redirect, &all).is_ok());
+        assert!(check(from, &u("https://[fe80::1]/x"), TargetSource::Redirect, &all).is_err());
     }
 
     #[test]
     fn names_are_judged_by_their_addresses() {
         let base = u("https://r.example");
-        let from = From { base: &base, peer: Some("203.0.113.1".parse().expect("an address")) };
+        let from = SendingRegistry { base: &base, peer: Some("203.0.113.1".parse().expect("an address")) };
         let ips = |list: &[&str]| -> Vec<IpAddr> { list.iter().map(|t| t.parse().expect("an address")).collect() };
         let get = |list: &[&str]| choose(from, "cdn.example", ips(list), &[]);
         assert_eq!(get(&["203.0.113.7", "2001:db8::1"]), Ok(ips(&["203.0.113.7", "2001:db8::1"])));
@@ -297,7 +302,7 @@ mod tests {
         assert_eq!(get(&[]), Ok(vec![]));
         let list = allowed(&["http://cdn.example:9000"]);
         assert_eq!(choose(from, "CDN.example", ips(&["10.0.0.1"]), &list), Ok(ips(&["10.0.0.1"])));
-        let near = From { base: &base, peer: Some("10.0.0.9".parse().expect("an address")) };
+        let near = SendingRegistry { base: &base, peer: Some("10.0.0.9".parse().expect("an address")) };
         assert_eq!(choose(near, "cdn.example", ips(&["10.0.0.1"]), &[]), Ok(ips(&["10.0.0.1"])));
         assert_eq!(choose(near, "cdn.example", ips(&["127.0.0.1"]), &[]), Err("this machine"));
     }

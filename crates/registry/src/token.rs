@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use base64::Engine as _;
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, Method};
 use oci::{RegistryAuth, Secret};
 use url::Url;
 use url::form_urlencoded::Serializer;
 
 use crate::error::Cause;
 use crate::redact::{self, Secrets};
-use crate::transport::{Answer, Ask, Method, Transport};
+use crate::transport::{RegistryAnswer, RegistryRequest, Transport};
 
 const CLIENT_ID: &str = "imagelet";
 /// How long a token lives that does not say it (same specification).
@@ -20,14 +20,14 @@ const DEFAULT_LIFETIME: Duration = Duration::from_secs(60);
 
 /// What a token is wanted for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct TokenRequest {
     pub(crate) realm: Url,
     pub(crate) service: Option<String>,
     pub(crate) scopes: BTreeSet<String>,
 }
 
 /// A bearer token.
-pub(crate) struct Token {
+pub(crate) struct BearerToken {
     pub(crate) value: Secret,
     pub(crate) lifetime: Duration,
 }
@@ -53,12 +53,12 @@ fn header(scheme: &str, value: &str) -> Result<HeaderValue, Cause> {
 /// Gets a token.
 pub(crate) async fn fetch(
     transport: &Transport,
-    wanted: &Wanted,
+    wanted: &TokenRequest,
     credential: Option<&RegistryAuth>,
     limit: u64,
     idle: Duration,
     secrets: &Secrets,
-) -> Result<Token, Cause> {
+) -> Result<BearerToken, Cause> {
     let user_and_password = credential.and_then(RegistryAuth::user_and_password);
     let identity = match (credential, &user_and_password) {
         (Some(c), _) if !c.identity_token.is_empty() => Some(c.identity_token.clone()),
@@ -86,7 +86,7 @@ pub(crate) async fn fetch(
 }
 
 /// The realm with service and scopes in its query.
-fn get_url(wanted: &Wanted) -> Url {
+fn get_url(wanted: &TokenRequest) -> Url {
     let mut url = wanted.realm.clone();
     {
         let mut query = url.query_pairs_mut();
@@ -100,7 +100,7 @@ fn get_url(wanted: &Wanted) -> Url {
     url
 }
 
-fn form(wanted: &Wanted, identity: Option<&Secret>, with_user: Option<&(String, Secret)>) -> String {
+fn form(wanted: &TokenRequest, identity: Option<&Secret>, with_user: Option<&(String, Secret)>) -> String {
     let mut form = Serializer::new(String::new());
     if let Some(secret) = identity {
         form.append_pair("grant_type", "refresh_token").append_pair("refresh_token", secret.expose());
@@ -123,11 +123,17 @@ async fn send(
     url: Url,
     authorization: Option<HeaderValue>,
     form: Option<String>,
-) -> Result<Answer, Cause> {
+) -> Result<RegistryAnswer, Cause> {
     let host = redact::host(&url);
-    let method = if form.is_some() { Method::Post } else { Method::Get };
-    let ask =
-        Ask { method, url, headers: HeaderMap::new(), authorization: authorization.as_ref(), form, is_token: true };
+    let method = if form.is_some() { Method::POST } else { Method::GET };
+    let ask = RegistryRequest {
+        method,
+        url,
+        headers: HeaderMap::new(),
+        authorization: authorization.as_ref(),
+        form,
+        is_token: true,
+    };
     transport.send(ask).await.map_err(|cause| match cause {
         Cause::Connect(words) => Cause::Connect(format!("token service {host}: {words}")),
         Cause::Tls(words) => Cause::Tls(format!("token service {host}: {words}")),
@@ -138,12 +144,12 @@ async fn send(
 }
 
 async fn take(
-    answer: Answer,
+    answer: RegistryAnswer,
     transport: &Transport,
     limit: u64,
     idle: Duration,
     secrets: &Secrets,
-) -> Result<Token, Cause> {
+) -> Result<BearerToken, Cause> {
     let host = answer.host.clone();
     if !answer.status().is_success() {
         return Err(refusal(&host, answer.into_cause(transport.error_body()).await));
@@ -154,7 +160,7 @@ async fn take(
         Cause::Challenge(format!("token service {host}: {why} (it came as {})", shown_type(&content_type)))
     })?;
     secrets.add(value.expose());
-    Ok(Token { value, lifetime })
+    Ok(BearerToken { value, lifetime })
 }
 
 fn shown_type(content_type: &str) -> String {
@@ -234,7 +240,7 @@ mod tests {
 
     #[test]
     fn requests() {
-        let wanted = Wanted {
+        let wanted = TokenRequest {
             realm: Url::parse("https://a.example/token?x=1").expect("parses"),
             service: Some("r.example".into()),
             scopes: ["repository:b:pull".to_owned(), "repository:a:pull".to_owned()].into(),

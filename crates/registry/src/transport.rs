@@ -6,33 +6,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, LOCATION};
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use reqwest::{Proxy, redirect};
+use http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use rustls::RootCertStore;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 use url::Url;
 
 use crate::address::same_origin;
-use crate::bandwidth::Share;
-use crate::client::Options;
-use crate::error::{Cause, NO_ANSWER, body_message, transport_cause};
+use crate::bandwidth::BandwidthShare;
+use crate::credential_origin::{RedirectChain, redirect_target};
+use crate::error::{Cause, NO_ANSWER, body_message};
+use crate::http_client::{HttpClient, HttpResponse};
 use crate::namespace::HostConfig;
+use crate::options::Options;
 use crate::proxy::Proxies;
 use crate::ranges::HostRanges;
-use crate::resolve::{AtHome, Elsewhere, Home, Lookup};
-use crate::target::{AllowedTarget, Why};
+use crate::resolve::{HostNetwork, Lookup, Resolver};
+use crate::target::{AllowedTarget, TargetSource};
 use crate::tls::WallClock;
 use crate::{redact, retry, tls};
 
 const MAX_REDIRECTS: usize = 10;
-/// Idle connections that are kept per host, and for how long.
-const POOL_IDLE: usize = 16;
-const POOL_IDLE_FOR: Duration = Duration::from_secs(30);
-
 /// What all hosts of a client have in common.
-pub(crate) struct Shared {
+pub(crate) struct TransportSettings {
     user_agent: String,
     /// Or why they cannot be used.
     proxies: Result<Arc<Proxies>, Cause>,
@@ -45,7 +42,7 @@ pub(crate) struct Shared {
     roots: OnceCell<Arc<RootCertStore>>,
 }
 
-impl Shared {
+impl TransportSettings {
     pub(crate) fn new(options: &Options) -> Self {
         Self {
             user_agent: options.user_agent.clone(),
@@ -80,23 +77,15 @@ pub(crate) struct Transport {
     config: HostConfig,
     name: String,
     headers: HeaderMap,
-    shared: Arc<Shared>,
+    shared: Arc<TransportSettings>,
     ranges: HostRanges,
-    home: Arc<Home>,
-    own: OnceCell<reqwest::Client>,
-    foreign: OnceCell<reqwest::Client>,
-}
-
-/// How something is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Method {
-    Get,
-    Head,
-    Post,
+    network: Arc<HostNetwork>,
+    own: OnceCell<HttpClient>,
+    foreign: OnceCell<HttpClient>,
 }
 
 /// A request.
-pub(crate) struct Ask<'a> {
+pub(crate) struct RegistryRequest<'a> {
     pub(crate) method: Method,
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
@@ -109,8 +98,8 @@ pub(crate) struct Ask<'a> {
 }
 
 /// An answer whose body has not been read.
-pub(crate) struct Answer {
-    pub(crate) response: reqwest::Response,
+pub(crate) struct RegistryAnswer {
+    pub(crate) response: HttpResponse,
     /// Whether it came from another origin than the one that was asked.
     pub(crate) left_origin: bool,
     /// The host that answered.
@@ -120,7 +109,7 @@ pub(crate) struct Answer {
 }
 
 impl Transport {
-    pub(crate) fn new(config: HostConfig, shared: Arc<Shared>) -> Result<Self, Cause> {
+    pub(crate) fn new(config: HostConfig, shared: Arc<TransportSettings>) -> Result<Self, Cause> {
         let mut headers = HeaderMap::new();
         for (name, value) in &config.headers {
             let bad = || Cause::Config(format!("header {:?} cannot be sent", redact::text(name, 100)));
@@ -135,9 +124,10 @@ impl Transport {
             Some(proxy) => Arc::new(Proxies::own(proxy.clone())),
             None => shared.proxies.clone()?,
         };
-        let home = Home::new(config.base.clone(), Arc::clone(&shared.lookup), proxies, Arc::clone(&shared.allowed));
-        let home = Arc::new(home);
-        Ok(Self { config, name, headers, shared, ranges, home, own: OnceCell::new(), foreign: OnceCell::new() })
+        let network =
+            HostNetwork::new(config.base.clone(), Arc::clone(&shared.lookup), proxies, Arc::clone(&shared.allowed));
+        let network = Arc::new(network);
+        Ok(Self { config, name, headers, shared, ranges, network, own: OnceCell::new(), foreign: OnceCell::new() })
     }
 
     pub(crate) fn config(&self) -> &HostConfig {
@@ -159,7 +149,7 @@ impl Transport {
 
     /// What is secret in the addresses of the proxies that stand before this host.
     pub(crate) fn proxy_secrets(&self) -> impl Iterator<Item = String> {
-        self.home.proxies().all().flat_map(redact::user_secrets)
+        self.network.proxies().all().flat_map(redact::user_secrets)
     }
 
     /// Whether a token service that this registry names may be asked, which sees a secret.
@@ -167,75 +157,66 @@ impl Transport {
     /// # Errors
     /// The reason, as a text.
     pub(crate) fn check_realm(&self, realm: &Url) -> Result<(), String> {
-        self.home.check(realm, Why::Realm)
+        self.network.check(realm, TargetSource::Realm)
     }
 
     /// Sends, follows redirects, and gives back the first answer that is none.
-    pub(crate) async fn send(&self, ask: Ask<'_>) -> Result<Answer, Cause> {
+    pub(crate) async fn send(&self, ask: RegistryRequest<'_>) -> Result<RegistryAnswer, Cause> {
         self.follow(ask, false).await
     }
 
     /// The same for a URL at another origin, to which this host redirected before: as if it had done so just now.
-    pub(crate) async fn send_elsewhere(&self, url: Url, headers: HeaderMap) -> Result<Answer, Cause> {
-        let ask = Ask { method: Method::Get, url, headers, authorization: None, form: None, is_token: false };
+    pub(crate) async fn send_elsewhere(&self, url: Url, headers: HeaderMap) -> Result<RegistryAnswer, Cause> {
+        let ask =
+            RegistryRequest { method: Method::GET, url, headers, authorization: None, form: None, is_token: false };
         self.follow(ask, true).await
     }
 
-    async fn follow(&self, ask: Ask<'_>, mut left_origin: bool) -> Result<Answer, Cause> {
+    async fn follow(&self, ask: RegistryRequest<'_>, left_origin: bool) -> Result<RegistryAnswer, Cause> {
         let first = ask.url.clone();
         let mut url = ask.url;
         let mut places = if left_origin { vec![first.clone()] } else { Vec::new() };
+        let mut chain = RedirectChain::new(&self.config.base, first.clone(), left_origin);
         for _ in 0..=MAX_REDIRECTS {
-            let at_home = !left_origin && same_origin(&url, &self.config.base);
-            let client = self.client(at_home).await?;
+            let secrets = chain.secrets(&url);
             let mut headers = ask.headers.clone();
             headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-            if at_home {
+            if secrets.of_host {
                 for (name, value) in &self.headers {
                     headers.append(name.clone(), value.clone());
                 }
             }
-            if let Some(authorization) = ask.authorization
-                && !left_origin
+            if secrets.authorization
+                && let Some(authorization) = ask.authorization
             {
                 headers.insert(AUTHORIZATION, authorization.clone());
             }
-            let mut request = match ask.method {
-                Method::Get => client.get(url.clone()),
-                Method::Head => client.head(url.clone()),
-                Method::Post => client.post(url.clone()),
-            };
-            if let Some(form) = &ask.form {
+            if ask.form.is_some() {
                 headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
-                request = request.body(form.clone());
             }
+            // The client certificate is in the client for the host's own origin.
+            let client = self.client(secrets.of_host).await?;
             let wait = self.shared.idle_timeout + self.config.dial_timeout;
-            let response = match tokio::time::timeout(wait, request.headers(headers).send()).await {
-                Ok(Ok(response)) => response,
-                Ok(Err(error)) if error.is_connect() && error.is_timeout() => {
-                    let words = format!("no connection within {} s", self.config.dial_timeout.as_secs_f64());
-                    return Err(self.failed(Cause::Connect(words), &url, ask.is_token));
-                }
-                Ok(Err(error)) => return Err(self.failed(transport_cause(error), &url, ask.is_token)),
+            let form = ask.form.clone().unwrap_or_default().into();
+            let sent = client.send(ask.method.clone(), &url, headers, form);
+            let response = match tokio::time::timeout(wait, sent).await {
+                Ok(sent) => sent.map_err(|cause| self.failed(cause, &url, ask.is_token))?,
                 Err(_) => return Err(Cause::Idle { after: wait, what: NO_ANSWER }),
             };
-            if at_home {
-                self.home.answered(response.remote_addr());
+            if secrets.of_host {
+                self.network.answered(response.peer());
             }
             // Where a redirect leads, the path may be a signature.
-            let path = if url == first && !left_origin { url.path() } else { "…" };
+            let path = if url == first && !chain.left_origin() { url.path() } else { "…" };
             tracing::debug!(host = redact::host(&url), path, status = response.status().as_u16(), "answer");
-            let Some(next) = redirect_target(&response, &url)? else {
-                return Ok(Answer { response, left_origin, host: redact::host(&url), places });
+            let Some(next) = redirect_target(response.status(), response.headers(), &url)? else {
+                let left_origin = chain.left_origin();
+                return Ok(RegistryAnswer { response, left_origin, host: redact::host(&url), places });
             };
-            let why = if ask.is_token { Why::Realm } else { Why::Redirect };
-            let checked = self.home.check(&next, why);
+            let why = if ask.is_token { TargetSource::Realm } else { TargetSource::Redirect };
+            let checked = self.network.check(&next, why);
             checked.map_err(|why| Cause::Redirect(format!("{why} ({})", redact::origin(&next))))?;
-            left_origin |= !same_origin(&first, &next);
-            let keeps_method = matches!(response.status().as_u16(), 307 | 308);
-            if ask.form.is_some() && (left_origin || !keeps_method) {
-                return Err(Cause::Redirect(format!("the credential was not sent on to {}", redact::origin(&next))));
-            }
+            chain.follow(response.status(), &next, ask.form.is_some())?;
             places.push(next.clone());
             url = next;
         }
@@ -247,7 +228,7 @@ impl Transport {
         // The registry is the one that is named; a token service is named by who asks it.
         let elsewhere = !is_token && !same_origin(url, &self.config.base);
         let there = if elsewhere { format!("redirected to {}: ", redact::host(url)) } else { String::new() };
-        let by = self.home.proxy_of(url).map(|proxy| format!(" (by the proxy {})", redact::host(proxy)));
+        let by = self.network.proxy_of(url).map(|proxy| format!(" (by the proxy {})", redact::host(proxy)));
         match cause {
             Cause::Redirect(words) if is_token => {
                 Cause::Challenge(format!("the token service is not asked: {words} ({})", redact::url(url)))
@@ -260,65 +241,28 @@ impl Transport {
         }
     }
 
-    async fn client(&self, at_home: bool) -> Result<&reqwest::Client, Cause> {
-        let cell = if at_home { &self.own } else { &self.foreign };
-        cell.get_or_try_init(|| self.build(at_home)).await
+    async fn client(&self, own_origin: bool) -> Result<&HttpClient, Cause> {
+        let cell = if own_origin { &self.own } else { &self.foreign };
+        cell.get_or_try_init(|| self.build(own_origin)).await
     }
 
-    async fn build(&self, at_home: bool) -> Result<reqwest::Client, Cause> {
+    async fn build(&self, own_origin: bool) -> Result<HttpClient, Cause> {
         // A host in plain HTTP needs no certificates as long as it does not send us elsewhere.
         let base = &self.config.base;
         let is_secure = |url: &Url| url.scheme() == "https";
-        let roots = if at_home && !is_secure(base) && !self.home.proxy_of(base).is_some_and(is_secure) {
+        let roots = if own_origin && !is_secure(base) && !self.network.proxy_of(base).is_some_and(is_secure) {
             Arc::new(RootCertStore::empty())
         } else {
             self.shared.roots().await
         };
         let bad = |message: String| Cause::Config(format!("TLS settings of {}: {message}", self.name));
-        let tls = tls::client_config(&self.config.tls, &roots, at_home, &self.shared.wall_clock).map_err(bad)?;
-        let mut builder = reqwest::Client::builder()
-            .tls_backend_preconfigured(tls)
-            .http1_only()
-            .redirect(redirect::Policy::none())
-            .referer(false)
-            .no_proxy()
-            .user_agent(&self.shared.user_agent)
-            .connect_timeout(self.config.dial_timeout)
-            .pool_max_idle_per_host(POOL_IDLE)
-            .pool_idle_timeout(POOL_IDLE_FOR)
-            .tcp_keepalive(Duration::from_secs(30));
-        builder = if at_home {
-            builder.dns_resolver(Arc::new(AtHome(Arc::clone(&self.home))))
-        } else {
-            builder.dns_resolver(Arc::new(Elsewhere(Arc::clone(&self.home))))
-        };
-        if self.home.has_proxies() {
-            let home = Arc::clone(&self.home);
-            builder = builder.proxy(Proxy::custom(move |url| home.proxy_of(url).cloned()));
-        }
-        builder.build().map_err(|e| Cause::Config(format!("HTTP client: {}", transport_cause(e))))
+        let tls = tls::client_config(&self.config.tls, &roots, own_origin, &self.shared.wall_clock).map_err(bad)?;
+        let resolver = Resolver::new(Arc::clone(&self.network), own_origin);
+        HttpClient::new(resolver, tls, &self.shared.user_agent, self.config.dial_timeout)
     }
 }
 
-/// Where a redirect leads, without the user information that would become a credential.
-fn redirect_target(response: &reqwest::Response, at: &Url) -> Result<Option<Url>, Cause> {
-    if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
-        return Ok(None);
-    }
-    let location = response.headers().get(LOCATION).map(|l| String::from_utf8_lossy(l.as_bytes()).into_owned());
-    let Some(location) = location else {
-        return Err(Cause::Redirect(format!("{} without a Location", response.status().as_u16())));
-    };
-    let mut next = at
-        .join(&location)
-        .map_err(|_| Cause::Redirect(format!("Location is no URL ({})", redact::text(&location, 100))))?;
-    let _ = next.set_username("");
-    let _ = next.set_password(None);
-    next.set_fragment(None);
-    Ok(Some(next))
-}
-
-impl Answer {
+impl RegistryAnswer {
     /// Media type as the answer says it.
     pub(crate) fn content_type(&self) -> String {
         let value = self.response.headers().get(CONTENT_TYPE);
@@ -330,7 +274,12 @@ impl Answer {
     }
 
     /// The whole body, or an error when it is larger than `limit`.
-    pub(crate) async fn body(mut self, limit: u64, idle: Duration, share: Option<&Share>) -> Result<Bytes, Cause> {
+    pub(crate) async fn body(
+        mut self,
+        limit: u64,
+        idle: Duration,
+        share: Option<&BandwidthShare>,
+    ) -> Result<Bytes, Cause> {
         let too_large = || Cause::Content(format!("the answer is larger than the {limit} bytes that are allowed"));
         let announced = self.response.content_length();
         if announced.is_some_and(|n| n > limit) {
@@ -391,9 +340,9 @@ impl Answer {
 }
 
 /// The next piece of a body, which must come within `idle`.
-pub(crate) async fn next_chunk(response: &mut reqwest::Response, idle: Duration) -> Result<Option<Bytes>, Cause> {
+pub(crate) async fn next_chunk(response: &mut HttpResponse, idle: Duration) -> Result<Option<Bytes>, Cause> {
     match tokio::time::timeout(idle, response.chunk()).await {
-        Ok(chunk) => chunk.map_err(transport_cause),
+        Ok(chunk) => chunk,
         Err(_) => Err(Cause::Idle { after: idle, what: "in the middle of the transfer" }),
     }
 }

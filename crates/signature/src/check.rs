@@ -8,9 +8,11 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use oci::{Digest, Reference};
 
-use crate::payload::{Payload, Shown};
+use crate::payload::{MAX_PAYLOAD, Payload, QuotedExcerpt};
 use crate::policy::{Rule, Signed};
-use crate::{MAX_PAYLOAD, MAX_SIGNATURE_TEXT};
+
+/// A signature whose text is longer is not looked at: the largest RSA key's has less than 1,400 characters.
+pub const MAX_SIGNATURE_TEXT: usize = 2048;
 
 /// A signature as it was found. Nothing is known of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -33,12 +35,12 @@ pub struct Check {
     /// For each demand of a signature whether it is met.
     met: Vec<bool>,
     offered: usize,
-    reasons: BTreeMap<Reason, usize>,
+    reasons: BTreeMap<RefusalReason, usize>,
 }
 
 /// Why a signature does not count, what comes nearest to one that does first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Reason {
+enum RefusalReason {
     Identity(String),
     Digest(String),
     Payload(String),
@@ -63,7 +65,7 @@ impl Check {
             if *met {
                 continue;
             }
-            match look(signed, self.image.as_ref(), &self.digests, signature) {
+            match verify(signed, self.image.as_ref(), &self.digests, signature) {
                 Ok(()) => (*met, is_new) = (true, true),
                 Err(reason) => *self.reasons.entry(reason).or_default() += 1,
             }
@@ -74,7 +76,7 @@ impl Check {
     /// Notes a signature that could not be looked at, and why.
     pub fn pass_over(&mut self, why: &'static str) {
         self.offered += 1;
-        *self.reasons.entry(Reason::Unreadable(why)).or_default() += 1;
+        *self.reasons.entry(RefusalReason::Unreadable(why)).or_default() += 1;
     }
 
     /// Whether every demand is met.
@@ -95,9 +97,11 @@ impl Check {
         let mut words = Vec::new();
         for (reason, times) in self.reasons.iter().take(MAX_REASONS) {
             let words_of_it = match reason {
-                Reason::Identity(text) | Reason::Digest(text) | Reason::Payload(text) => text.as_str(),
-                Reason::Key => "it was not made with the key",
-                Reason::Unreadable(text) => text,
+                RefusalReason::Identity(text) | RefusalReason::Digest(text) | RefusalReason::Payload(text) => {
+                    text.as_str()
+                }
+                RefusalReason::Key => "it was not made with the key",
+                RefusalReason::Unreadable(text) => text,
             };
             words.push(if *times > 1 { format!("{words_of_it} ({times} times)") } else { words_of_it.to_owned() });
         }
@@ -109,31 +113,37 @@ impl Check {
 }
 
 /// Whether a signature is one that is demanded.
-fn look(demanded: &Signed, image: Option<&Reference>, digests: &[Digest], signature: &Signature) -> Result<(), Reason> {
+fn verify(
+    demanded: &Signed,
+    image: Option<&Reference>,
+    digests: &[Digest],
+    signature: &Signature,
+) -> Result<(), RefusalReason> {
     if signature.signature.len() > MAX_SIGNATURE_TEXT {
-        return Err(Reason::Unreadable("it is longer than any signature"));
+        return Err(RefusalReason::Unreadable("it is longer than any signature"));
     }
     if signature.payload.len() as u64 > MAX_PAYLOAD {
-        return Err(Reason::Unreadable("its payload is larger than is looked at"));
+        return Err(RefusalReason::Unreadable("its payload is larger than is looked at"));
     }
-    let bytes = BASE64_STANDARD.decode(&signature.signature).map_err(|_| Reason::Unreadable("it is not in base64"))?;
+    let bytes =
+        BASE64_STANDARD.decode(&signature.signature).map_err(|_| RefusalReason::Unreadable("it is not in base64"))?;
     if !demanded.keys.iter().any(|named| named.key.verifies(&signature.payload, &bytes)) {
-        return Err(Reason::Key);
+        return Err(RefusalReason::Key);
     }
     // From here on the words are those of somebody who has the key.
-    let payload = Payload::parse(&signature.payload).map_err(Reason::Payload)?;
+    let payload = Payload::parse(&signature.payload).map_err(RefusalReason::Payload)?;
     if !digests.contains(&payload.digest) {
-        return Err(Reason::Digest(format!("it is for {}, which is another image", payload.digest)));
+        return Err(RefusalReason::Digest(format!("it is for {}, which is another image", payload.digest)));
     }
     let Some(image) = image else {
-        return Err(Reason::Identity("the image has no name that it could be for".to_owned()));
+        return Err(RefusalReason::Identity("the image has no name that it could be for".to_owned()));
     };
     if !demanded.identity.accepts(image, &payload.reference) {
         let (rule, hint) = (demanded.identity.name(), demanded.identity.hint(image, &payload.reference));
         let name = payload.reference.to_string();
-        return Err(Reason::Identity(format!(
+        return Err(RefusalReason::Identity(format!(
             "it is for the name {}, which {rule} does not accept{hint}",
-            Shown(&name)
+            QuotedExcerpt(&name)
         )));
     }
     Ok(())

@@ -31,7 +31,7 @@ pub enum KeyError {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum KeyAlgorithm {
     P256,
     P384,
     Ed25519,
@@ -41,7 +41,7 @@ enum Kind {
 /// A public key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PublicKey {
-    kind: Kind,
+    kind: KeyAlgorithm,
     /// The point, or the `RSAPublicKey`, as it stands in the key's bit string.
     bytes: Vec<u8>,
 }
@@ -101,18 +101,18 @@ impl PublicKey {
         let unsupported = |what: &str| Err(KeyError::Unsupported(what.to_owned()));
         let kind = match oid {
             EC => match element(parameters, OID) {
-                Some((P256, [])) if bytes.len() == 65 && bytes[0] == 4 => Kind::P256,
-                Some((P384, [])) if bytes.len() == 97 && bytes[0] == 4 => Kind::P384,
+                Some((P256, [])) if bytes.len() == 65 && bytes[0] == 4 => KeyAlgorithm::P256,
+                Some((P384, [])) if bytes.len() == 97 && bytes[0] == 4 => KeyAlgorithm::P384,
                 Some((P256 | P384, [])) => return unsupported("its point is not given in full"),
                 _ => return unsupported("its elliptic curve is another one"),
             },
-            ED25519 if parameters.is_empty() && bytes.len() == 32 => Kind::Ed25519,
+            ED25519 if parameters.is_empty() && bytes.len() == 32 => KeyAlgorithm::Ed25519,
             RSA if matches!(element(parameters, NULL), Some(([], []))) || parameters.is_empty() => {
                 let bits = modulus_bits(bytes).ok_or(KeyError::Damaged)?;
                 if !(2048..=8192).contains(&bits) {
                     return Err(KeyError::Unsupported(format!("it is an RSA key of {bits} bits")));
                 }
-                Kind::Rsa
+                KeyAlgorithm::Rsa
             }
             ED25519 | RSA => return Err(KeyError::Damaged),
             _ => return unsupported("its algorithm is another one"),
@@ -127,11 +127,11 @@ impl PublicKey {
             UnparsedPublicKey::new(algorithm, &self.bytes).verify(message, signature).is_ok()
         };
         match self.kind {
-            Kind::P256 => fits(&signature::ECDSA_P256_SHA256_ASN1),
+            KeyAlgorithm::P256 => fits(&signature::ECDSA_P256_SHA256_ASN1),
             // cosign hashed with SHA-256 for every curve before it chose the hash by the curve.
-            Kind::P384 => fits(&signature::ECDSA_P384_SHA256_ASN1) || fits(&signature::ECDSA_P384_SHA384_ASN1),
-            Kind::Ed25519 => fits(&signature::ED25519),
-            Kind::Rsa => fits(&signature::RSA_PKCS1_2048_8192_SHA256),
+            KeyAlgorithm::P384 => fits(&signature::ECDSA_P384_SHA256_ASN1) || fits(&signature::ECDSA_P384_SHA384_ASN1),
+            KeyAlgorithm::Ed25519 => fits(&signature::ED25519),
+            KeyAlgorithm::Rsa => fits(&signature::RSA_PKCS1_2048_8192_SHA256),
         }
     }
 }

@@ -21,13 +21,13 @@ fn signature(text: &[u8]) -> Vec<u8> {
 
 #[test]
 fn keys_and_their_signatures() {
-    let keys: [(&[u8], &[u8], Kind); 6] = [
-        (data!("p256.pub"), data!("p256.sig"), Kind::P256),
-        (data!("p384.pub"), data!("p384.sig"), Kind::P384),
-        (data!("p384.pub"), data!("p384-sha384.sig"), Kind::P384),
-        (data!("ed25519.pub"), data!("ed25519.sig"), Kind::Ed25519),
-        (data!("rsa2048.pub"), data!("rsa2048.sig"), Kind::Rsa),
-        (data!("rsa3072.pub"), data!("rsa3072.sig"), Kind::Rsa),
+    let keys: [(&[u8], &[u8], KeyAlgorithm); 6] = [
+        (data!("p256.pub"), data!("p256.sig"), KeyAlgorithm::P256),
+        (data!("p384.pub"), data!("p384.sig"), KeyAlgorithm::P384),
+        (data!("p384.pub"), data!("p384-sha384.sig"), KeyAlgorithm::P384),
+        (data!("ed25519.pub"), data!("ed25519.sig"), KeyAlgorithm::Ed25519),
+        (data!("rsa2048.pub"), data!("rsa2048.sig"), KeyAlgorithm::Rsa),
+        (data!("rsa3072.pub"), data!("rsa3072.sig"), KeyAlgorithm::Rsa),
     ];
     for (pem, good, kind) in keys {
         let key = PublicKey::from_pem(pem).expect("a key");

@@ -17,17 +17,15 @@ mod identity;
 mod key;
 mod payload;
 mod policy;
+mod policy_error;
 mod read;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod written;
 
-pub use check::{Check, Signature};
+pub use check::{Check, MAX_SIGNATURE_TEXT, Signature};
 pub use key::{KeyError, PublicKey};
+pub use payload::MAX_PAYLOAD;
 pub use policy::{Demand, Policy, Rule, Scope};
-pub use read::{MAX_KEYS, PolicyError};
-
-/// A payload that is larger is not looked at. Those of cosign have some 300 bytes, and room for annotations is left.
-pub const MAX_PAYLOAD: u64 = 16 << 10;
-/// A signature whose text is longer is not looked at: the largest RSA key's has less than 1,400 characters.
-pub const MAX_SIGNATURE_TEXT: usize = 2048;
+pub use policy_error::PolicyError;
+pub use written::MAX_KEYS;

@@ -8,6 +8,9 @@ use oci::{Digest, Reference};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+/// A payload that is larger is not looked at. Those of cosign have some 300 bytes, and room for annotations is left.
+pub const MAX_PAYLOAD: u64 = 16 << 10;
+
 /// What cosign and containers/image write into `critical.type`.
 const TYPE: &str = "cosign container image signature";
 
@@ -22,7 +25,7 @@ pub(crate) struct Payload {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Document {
+struct PayloadText {
     critical: Critical,
     #[serde(default, rename = "optional")]
     _optional: Option<IgnoredAny>,
@@ -31,21 +34,21 @@ struct Document {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Critical {
-    identity: Identity,
-    image: Image,
+    identity: PayloadIdentity,
+    image: PayloadImage,
     r#type: String,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Identity {
+struct PayloadIdentity {
     #[serde(rename = "docker-reference")]
     docker_reference: String,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Image {
+struct PayloadImage {
     #[serde(rename = "docker-manifest-digest")]
     docker_manifest_digest: String,
 }
@@ -56,26 +59,25 @@ impl Payload {
     /// # Errors
     /// What is wrong with it. It is signed, so that its words may be shown.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, String> {
-        let document: Document =
+        let document: PayloadText =
             serde_json::from_slice(bytes).map_err(|error| format!("its payload cannot be read: {error}"))?;
         let Critical { identity, image, r#type } = document.critical;
         if r#type != TYPE {
-            return Err(format!("its payload is of the type {}", Shown(&r#type)));
+            return Err(format!("its payload is of the type {}", QuotedExcerpt(&r#type)));
         }
         let reference = Reference::parse(&identity.docker_reference)
-            .map_err(|error| format!("its payload names {}: {error}", Shown(&identity.docker_reference)))?;
-        let digest = image
-            .docker_manifest_digest
-            .parse()
-            .map_err(|error| format!("its payload has the digest {}: {error}", Shown(&image.docker_manifest_digest)))?;
+            .map_err(|error| format!("its payload names {}: {error}", QuotedExcerpt(&identity.docker_reference)))?;
+        let digest = image.docker_manifest_digest.parse().map_err(|error| {
+            format!("its payload has the digest {}: {error}", QuotedExcerpt(&image.docker_manifest_digest))
+        })?;
         Ok(Self { reference, digest })
     }
 }
 
 /// A text from a payload within a message: quoted, and no longer than a line bears.
-pub(crate) struct Shown<'a>(pub(crate) &'a str);
+pub(crate) struct QuotedExcerpt<'a>(pub(crate) &'a str);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for QuotedExcerpt<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const MAX: usize = 200;
         match self.0.char_indices().nth(MAX) {

@@ -13,10 +13,8 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use crate::policy::{Policy, Requirement, Signed, host_of_scopes};
-use crate::written::Written;
-
-/// So many keys may stand for each other in one demand.
-pub const MAX_KEYS: usize = 64;
+use crate::policy_error::PolicyError;
+use crate::written::RequirementText;
 
 /// Transports of containers/image beside `docker`.
 const OTHER_TRANSPORTS: [&str; 10] = [
@@ -34,26 +32,6 @@ const OTHER_TRANSPORTS: [&str; 10] = [
 
 /// Stands between the parts of a place within the texts of errors that pass through the JSON reader.
 const MARK: char = '\u{1f}';
-
-/// What is wrong with a policy, and where.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}{}{message}", place_text(.place), line_text(.line))]
-pub struct PolicyError {
-    /// The part of it, as `transports.docker."r.example"[0].keyPath`; empty where it is the whole.
-    pub place: String,
-    /// Line and column, where they are known.
-    pub line: Option<(usize, usize)>,
-    /// What is wrong.
-    pub message: String,
-}
-
-fn place_text(place: &str) -> String {
-    if place.is_empty() { String::new() } else { format!("{place}: ") }
-}
-
-fn line_text(line: &Option<(usize, usize)>) -> String {
-    line.map(|(line, column)| format!("line {line}, column {column}: ")).unwrap_or_default()
-}
 
 impl Policy {
     /// Reads a policy. `read_key` brings the contents of a key's file by its path, or says why it cannot.
@@ -232,7 +210,7 @@ fn check_scope(scope: &str) -> Result<(), &'static str> {
 }
 
 #[derive(Default)]
-struct Requirements(Vec<Written>);
+struct Requirements(Vec<RequirementText>);
 
 impl<'de> Deserialize<'de> for Requirements {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -272,9 +250,9 @@ impl Requirements {
         let mut requirements = Vec::with_capacity(self.0.len());
         for (at, written) in self.0.into_iter().enumerate() {
             requirements.push(match written {
-                Written::Accept => Requirement::Accept,
-                Written::Reject => Requirement::Reject,
-                Written::Signed { keys, identity } => {
+                RequirementText::Accept => Requirement::Accept,
+                RequirementText::Reject => Requirement::Reject,
+                RequirementText::Signed { keys, identity } => {
                     let keys = keys.into_iter().map(|source| source.key(place, at, read_key));
                     Requirement::Signed(Signed { keys: keys.collect::<Result<_, _>>()?, identity })
                 }

@@ -117,7 +117,7 @@ fn what_is_wrong_is_named_with_its_place() {
             "{{\"default\":[{{\"type\":\"reject\"}}],\"transports\":{{\"docker\":{{\"{scope}\":[{{\"type\":\"reject\"}}]}}}}}}"
         )
     };
-    let many = format!(", \"keyPaths\": [{}]", vec!["\"/k.pub\""; MAX_KEYS + 1].join(","));
+    let many = format!(", \"keyPaths\": [{}]", vec!["\"/k.pub\""; crate::MAX_KEYS + 1].join(","));
     let cases: Vec<(String, &str, &str)> = vec![
         (String::new(), "line 1", "EOF"),
         ("[]".into(), "line 1", "an object with default and transports"),

@@ -10,12 +10,15 @@ use serde::de::IgnoredAny;
 use crate::identity::Identity;
 use crate::key::PublicKey;
 use crate::policy::NamedKey;
-use crate::read::{MAX_KEYS, PolicyError};
+use crate::policy_error::PolicyError;
+
+/// So many keys may stand for each other in one demand.
+pub const MAX_KEYS: usize = 64;
 
 /// A requirement as it is written, its keys not read yet.
 #[derive(Deserialize)]
-#[serde(try_from = "Raw")]
-pub(crate) enum Written {
+#[serde(try_from = "RawRequirement")]
+pub(crate) enum RequirementText {
     Accept,
     Reject,
     Signed { keys: Vec<KeySource>, identity: Identity },
@@ -28,7 +31,7 @@ pub(crate) enum KeySource {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Raw {
+struct RawRequirement {
     r#type: String,
     key_type: Option<String>,
     key_path: Option<String>,
@@ -54,10 +57,10 @@ struct RawIdentity {
     signed_prefix: Option<String>,
 }
 
-impl TryFrom<Raw> for Written {
+impl TryFrom<RawRequirement> for RequirementText {
     type Error = String;
 
-    fn try_from(raw: Raw) -> Result<Self, String> {
+    fn try_from(raw: RawRequirement) -> Result<Self, String> {
         let kind = raw.r#type.as_str();
         if kind == "signedBy" {
             return Err("type \"signedBy\" (GPG) is not supported: sign with cosign, and say sigstoreSigned".into());

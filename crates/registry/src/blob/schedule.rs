@@ -8,9 +8,10 @@ use futures::future::BoxFuture;
 use tokio::time::Instant;
 use url::Url;
 
-use super::BlobStream;
+use super::stream::BlobStream;
 use crate::error::Cause;
-use crate::part::{Body, Held, Part};
+use crate::part::{BlobPart, RangeLease};
+use crate::range_body::RangeBody;
 use crate::range_request::RangeRequest;
 
 impl BlobStream {
@@ -26,7 +27,7 @@ impl BlobStream {
         if self.parts.is_empty() {
             // The next stretch is the head at once; where there is no memory, or nobody else, it is all the rest.
             let part = (self.pace.level() > 1).then(|| self.further()).flatten();
-            let part = part.unwrap_or_else(|| Part::new(self.frontier, self.size, false, None));
+            let part = part.unwrap_or_else(|| BlobPart::new(self.frontier, self.size, false, None));
             self.frontier = part.end;
             self.parts.push_back(part);
         }
@@ -138,7 +139,7 @@ impl BlobStream {
     }
 
     /// The next stretch, with memory for its bytes and the right to a connection.
-    fn further(&self) -> Option<Part> {
+    fn further(&self) -> Option<BlobPart> {
         let left = self.size - self.frontier;
         let chunk = self.pace.chunk();
         let length = if left < chunk + chunk / 2 { left } else { chunk };
@@ -148,8 +149,8 @@ impl BlobStream {
         let mut length = length;
         loop {
             if let Some(memory) = client.memory.try_take(usize::try_from(length).ok()?) {
-                let held = Held { _memory: memory, connection: Some(connection) };
-                return Some(Part::new(self.frontier, self.frontier + length, true, Some(held)));
+                let held = RangeLease { _memory: memory, connection: Some(connection) };
+                return Some(BlobPart::new(self.frontier, self.frontier + length, true, Some(held)));
             }
             if length <= least {
                 return None;
@@ -159,17 +160,17 @@ impl BlobStream {
     }
 
     /// Asks for what is missing of a part.
-    fn request(&self, part: &Part, head: bool) -> BoxFuture<'static, Result<Body, Cause>> {
+    fn request(&self, part: &BlobPart, head: bool) -> BoxFuture<'static, Result<RangeBody, Cause>> {
         self.ask(part, head, self.target.clone())
     }
 
     /// The same at `target`, or by way of the host.
     pub(super) fn ask(
         &self,
-        part: &Part,
+        part: &BlobPart,
         whole_will_do: bool,
         target: Option<Url>,
-    ) -> BoxFuture<'static, Result<Body, Cause>> {
+    ) -> BoxFuture<'static, Result<RangeBody, Cause>> {
         let host = self.attempts.host();
         let whole = whole_will_do && self.no_ranges == Some(host);
         let ask = RangeRequest {

@@ -16,10 +16,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::faults::Fault;
 use super::line::Transfer;
-use super::server::{Auth, Content, Inner, RequestLog};
+use super::request_log::RequestLog;
+use super::state::{Auth, Content, RegistryState};
 use super::tokens;
 
-pub(super) type Body = BoxBody<Bytes, io::Error>;
+pub(super) type AnswerBody = BoxBody<Bytes, io::Error>;
 
 const PIECE: usize = 64 << 10;
 
@@ -33,29 +34,29 @@ enum Piece {
     Fail,
 }
 
-/// What was found, before a fault is worked into it.
-struct Found {
+/// A stored manifest, index or blob, before a fault is worked into it.
+struct StoredDocument {
     content_type: String,
     digest: Option<Digest>,
     bytes: Bytes,
 }
 
 pub(super) async fn answer(
-    inner: &Arc<Inner>,
+    state: &Arc<RegistryState>,
     request: &RequestLog,
     reset: &Arc<AtomicBool>,
-) -> Result<Response<Body>, io::Error> {
+) -> Result<Response<AnswerBody>, io::Error> {
     let path = request.path.as_str();
     let is_token = path == "/token";
-    if !is_token && let Some(refusal) = refuse(inner, request) {
+    if !is_token && let Some(refusal) = refuse(state, request) {
         return Ok(refusal);
     }
     let whole = format!("{path}?{}", request.query);
-    let fault = inner.faults.take(&whole);
+    let fault = state.faults.take(&whole);
     match &fault {
         Some(Fault::Status { code, headers, body }) => return Ok(status(*code, headers, body)),
         Some(Fault::Drop) => return Err(io::Error::other("dropped on demand")),
-        Some(Fault::Hang) => inner.faults.gate().cancelled().await,
+        Some(Fault::Hang) => state.faults.gate().cancelled().await,
         Some(Fault::Html) => {
             let body = "<!DOCTYPE html>\n<html><title>Please sign in</title></html>";
             return Ok(status(200, &[("content-type".into(), "text/html; charset=utf-8".into())], body));
@@ -66,26 +67,26 @@ pub(super) async fn answer(
         _ => {}
     }
     if is_token {
-        let Some(Auth::Token(auth)) = &inner.options.auth else { return Ok(status(404, &[], "")) };
-        let (code, body) = inner.tokens.answer(auth, request);
+        let Some(Auth::Token(auth)) = &state.options.auth else { return Ok(status(404, &[], "")) };
+        let (code, body) = state.tokens.answer(auth, request);
         return Ok(status(code, &[("content-type".into(), "application/json".into())], &body));
     }
     let rest = path.split_once("/v2/").map_or(path.trim_start_matches('/'), |(_, rest)| rest);
     if rest.is_empty() {
         return Ok(status(200, &[], "{}"));
     }
-    match find(inner, rest) {
+    match find(state, rest) {
         Ok(found) => {
             let mut transfer = None;
             if rest.contains("/blobs/") {
-                tokio::time::sleep(inner.traffic.line().latency).await;
-                match inner.traffic.begin() {
+                tokio::time::sleep(state.traffic.line().latency).await;
+                match state.traffic.begin() {
                     Ok(begun) => transfer = Some(begun),
                     Err(0) => return Err(io::Error::other("too many at once")),
                     Err(code) => return Ok(status(code, &[], "")),
                 }
             }
-            Ok(content(inner, request, reset, found, fault, transfer))
+            Ok(content(state, request, reset, found, fault, transfer))
         }
         Err(code) => {
             let body = json!({ "errors": [{ "code": code, "message": format!("{code} for {rest}") }] }).to_string();
@@ -95,10 +96,10 @@ pub(super) async fn answer(
 }
 
 /// The 401 for a request that may not read.
-fn refuse(inner: &Inner, request: &RequestLog) -> Option<Response<Body>> {
+fn refuse(state: &RegistryState, request: &RequestLog) -> Option<Response<AnswerBody>> {
     let given = request.authorization().unwrap_or_default();
     let mut challenges = Vec::new();
-    match inner.options.auth.as_ref()? {
+    match state.options.auth.as_ref()? {
         Auth::Basic { user, password } => {
             if given == tokens::basic(user, password) {
                 return None;
@@ -114,7 +115,7 @@ fn refuse(inner: &Inner, request: &RequestLog) -> Option<Response<Body>> {
             let scope = format!("repository:{repository}:pull");
             if let Some(token) = given.strip_prefix("Bearer ")
                 && auth.accepts_tokens
-                && (auth.registry_token.as_deref() == Some(token) || inner.tokens.is_good(token, &scope))
+                && (auth.registry_token.as_deref() == Some(token) || state.tokens.is_good(token, &scope))
             {
                 return None;
             }
@@ -124,7 +125,7 @@ fn refuse(inner: &Inner, request: &RequestLog) -> Option<Response<Body>> {
             {
                 return None;
             }
-            let own = format!("{}/token", inner.url());
+            let own = format!("{}/token", state.url());
             let realm = auth.realm.as_deref().unwrap_or(&own);
             let scope = auth.challenge_scope.as_deref().unwrap_or(&scope);
             let error = if given.is_empty() { "" } else { ",error=\"invalid_token\"" };
@@ -141,8 +142,8 @@ fn refuse(inner: &Inner, request: &RequestLog) -> Option<Response<Body>> {
 }
 
 /// What `name/manifests/reference` or `name/blobs/digest` stands for, or the code of the error.
-fn find(inner: &Inner, rest: &str) -> Result<Found, &'static str> {
-    let content = inner.content.lock();
+fn find(state: &RegistryState, rest: &str) -> Result<StoredDocument, &'static str> {
+    let content = state.content.lock();
     if let Some((repository, name)) = rest.rsplit_once("/manifests/") {
         let digest = match name.parse::<Digest>() {
             Ok(digest) => digest,
@@ -150,10 +151,10 @@ fn find(inner: &Inner, rest: &str) -> Result<Found, &'static str> {
         };
         let (content_type, bytes) =
             content.manifests.get(&(repository.to_owned(), digest.clone())).cloned().ok_or("MANIFEST_UNKNOWN")?;
-        return Ok(Found { content_type, digest: Some(digest), bytes });
+        return Ok(StoredDocument { content_type, digest: Some(digest), bytes });
     }
     if let Some((repository, name)) = rest.rsplit_once("/referrers/") {
-        return Ok(Found {
+        return Ok(StoredDocument {
             content_type: media_type::OCI_INDEX.into(),
             digest: None,
             bytes: referrers(&content, repository, name)?,
@@ -162,7 +163,7 @@ fn find(inner: &Inner, rest: &str) -> Result<Found, &'static str> {
     let (repository, name) = rest.rsplit_once("/blobs/").ok_or("NAME_UNKNOWN")?;
     let digest: Digest = name.parse().map_err(|_| "DIGEST_INVALID")?;
     let bytes = content.blobs.get(&(repository.to_owned(), digest.clone())).cloned().ok_or("BLOB_UNKNOWN")?;
-    Ok(Found { content_type: "application/octet-stream".into(), digest: Some(digest), bytes })
+    Ok(StoredDocument { content_type: "application/octet-stream".into(), digest: Some(digest), bytes })
 }
 
 /// The index of the manifests whose subject this is. Without any it is a registry that knows of no such lists.
@@ -185,13 +186,13 @@ fn referrers(content: &Content, repository: &str, subject: &str) -> Result<Bytes
 }
 
 fn content(
-    inner: &Inner,
+    state: &RegistryState,
     request: &RequestLog,
     reset: &Arc<AtomicBool>,
-    found: Found,
+    found: StoredDocument,
     fault: Option<Fault>,
     transfer: Option<Transfer>,
-) -> Response<Body> {
+) -> Response<AnswerBody> {
     let mut bytes = found.bytes;
     match &fault {
         Some(Fault::Corrupt) => {
@@ -240,11 +241,17 @@ fn content(
         builder = builder.header("content-length", bytes.len());
     }
     let size = transfer.as_ref().map_or(PIECE, |transfer| transfer.piece(PIECE));
-    let pieces = if request.method == "HEAD" { Vec::new() } else { pieces(inner, bytes, fault.as_ref(), reset, size) };
-    builder.body(stream(pieces, Arc::clone(&inner.sent), transfer)).expect("headers are our own")
+    let pieces = if request.method == "HEAD" { Vec::new() } else { pieces(state, bytes, fault.as_ref(), reset, size) };
+    builder.body(stream(pieces, Arc::clone(&state.sent), transfer)).expect("headers are our own")
 }
 
-fn pieces(inner: &Inner, bytes: Bytes, fault: Option<&Fault>, reset: &Arc<AtomicBool>, size: usize) -> Vec<Piece> {
+fn pieces(
+    state: &RegistryState,
+    bytes: Bytes,
+    fault: Option<&Fault>,
+    reset: &Arc<AtomicBool>,
+    size: usize,
+) -> Vec<Piece> {
     let cut = |bytes: &Bytes, size: usize| -> Vec<Piece> {
         (0..bytes.len()).step_by(size).map(|at| Piece::Data(bytes.slice(at..bytes.len().min(at + size)))).collect()
     };
@@ -269,7 +276,7 @@ fn pieces(inner: &Inner, bytes: Bytes, fault: Option<&Fault>, reset: &Arc<Atomic
         Some(Fault::HangAfter { after }) => {
             let after = bytes.len().min(*after);
             let mut out = cut(&bytes.slice(..after), size);
-            out.push(Piece::Gate(inner.faults.gate()));
+            out.push(Piece::Gate(state.faults.gate()));
             out.extend(cut(&bytes.slice(after..), size));
             out
         }
@@ -280,7 +287,7 @@ fn pieces(inner: &Inner, bytes: Bytes, fault: Option<&Fault>, reset: &Arc<Atomic
     }
 }
 
-fn stream(pieces: Vec<Piece>, sent: Arc<AtomicU64>, transfer: Option<Transfer>) -> Body {
+fn stream(pieces: Vec<Piece>, sent: Arc<AtomicU64>, transfer: Option<Transfer>) -> AnswerBody {
     let state = (pieces.into_iter(), sent, transfer);
     let stream = futures::stream::unfold(state, |(mut pieces, sent, mut transfer)| async move {
         loop {
@@ -313,7 +320,7 @@ fn parse_range(text: &str) -> Option<(usize, Option<usize>)> {
     Some((start.parse().ok()?, end))
 }
 
-fn status(code: u16, headers: &[(String, String)], body: &str) -> Response<Body> {
+fn status(code: u16, headers: &[(String, String)], body: &str) -> Response<AnswerBody> {
     let mut builder = Response::builder().status(code).header("content-length", body.len());
     for (name, value) in headers {
         builder = builder.header(name, value);
@@ -322,6 +329,6 @@ fn status(code: u16, headers: &[(String, String)], body: &str) -> Response<Body>
     builder.body(stream(body, Arc::default(), None)).expect("headers are our own")
 }
 
-fn redirect(location: &str) -> Response<Body> {
+fn redirect(location: &str) -> Response<AnswerBody> {
     status(307, &[("location".to_owned(), location.to_owned())], "")
 }

@@ -4,22 +4,12 @@ use bytes::Bytes;
 use oci::{Descriptor, Digest, Platform, Reference, media_type};
 use serde_json::{Map, Value, json};
 
-use super::layer::BuiltLayer;
-
-/// Whose media types an image has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kind {
-    /// OCI image specification.
-    #[default]
-    Oci,
-    /// Docker schema 2.
-    Docker,
-}
+use super::layer::{BuiltLayer, ImageFormat};
 
 /// Collects what makes an image.
 #[derive(Clone, Debug)]
 pub struct ImageBuilder {
-    kind: Kind,
+    kind: ImageFormat,
     platform: Platform,
     layers: Vec<BuiltLayer>,
     run: Map<String, Value>,
@@ -67,7 +57,7 @@ impl ImageBuilder {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            kind: Kind::Oci,
+            kind: ImageFormat::Oci,
             platform: Platform::host().normalized(),
             layers: Vec::new(),
             run: Map::new(),
@@ -96,7 +86,7 @@ impl ImageBuilder {
     /// Docker's media types.
     #[must_use]
     pub fn docker(mut self) -> Self {
-        self.kind = Kind::Docker;
+        self.kind = ImageFormat::Docker;
         self
     }
 
@@ -206,8 +196,8 @@ impl ImageBuilder {
         let config = to_bytes(&Value::Object(config));
 
         let (manifest_type, config_type) = match self.kind {
-            Kind::Oci => (media_type::OCI_MANIFEST, media_type::OCI_CONFIG),
-            Kind::Docker => (media_type::DOCKER_MANIFEST, media_type::DOCKER_CONFIG),
+            ImageFormat::Oci => (media_type::OCI_MANIFEST, media_type::OCI_CONFIG),
+            ImageFormat::Docker => (media_type::DOCKER_MANIFEST, media_type::DOCKER_CONFIG),
         };
         let config_type = self.config_media_type.as_deref().unwrap_or(config_type);
         let config_descriptor = Descriptor::new(config_type, Digest::sha256(&config), config.len() as u64);

@@ -5,8 +5,17 @@ use std::io::Write as _;
 use bytes::Bytes;
 use oci::{Descriptor, Digest, media_type};
 
-use super::image::Kind;
 use super::tar::{self, Entry, EntryKind};
+
+/// The specification whose media types an image has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ImageFormat {
+    /// OCI image specification.
+    #[default]
+    Oci,
+    /// Docker schema 2.
+    Docker,
+}
 
 /// How a layer's blob is compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -216,19 +225,19 @@ impl BuiltLayer {
             compression,
             media_type,
         };
-        layer.descriptor = layer.descriptor_as(Kind::Oci);
+        layer.descriptor = layer.descriptor_as(ImageFormat::Oci);
         layer
     }
 
     /// The layer's descriptor with the types of an image of this kind.
-    pub(super) fn descriptor_as(&self, kind: Kind) -> Descriptor {
+    pub(super) fn descriptor_as(&self, kind: ImageFormat) -> Descriptor {
         let usual = match (kind, self.compression) {
-            (Kind::Oci, Compression::Plain) => media_type::OCI_LAYER,
-            (Kind::Oci, Compression::Gzip) => media_type::OCI_LAYER_GZIP,
-            (Kind::Oci, Compression::Zstd) => media_type::OCI_LAYER_ZSTD,
-            (Kind::Docker, Compression::Plain) => "application/vnd.docker.image.rootfs.diff.tar",
-            (Kind::Docker, Compression::Gzip) => media_type::DOCKER_LAYER_GZIP,
-            (Kind::Docker, Compression::Zstd) => "application/vnd.docker.image.rootfs.diff.tar.zstd",
+            (ImageFormat::Oci, Compression::Plain) => media_type::OCI_LAYER,
+            (ImageFormat::Oci, Compression::Gzip) => media_type::OCI_LAYER_GZIP,
+            (ImageFormat::Oci, Compression::Zstd) => media_type::OCI_LAYER_ZSTD,
+            (ImageFormat::Docker, Compression::Plain) => "application/vnd.docker.image.rootfs.diff.tar",
+            (ImageFormat::Docker, Compression::Gzip) => media_type::DOCKER_LAYER_GZIP,
+            (ImageFormat::Docker, Compression::Zstd) => "application/vnd.docker.image.rootfs.diff.tar.zstd",
         };
         let media_type = self.media_type.as_deref().unwrap_or(usual);
         Descriptor::new(media_type, self.descriptor.digest.clone(), self.descriptor.size)

@@ -2,16 +2,15 @@
 //! of what was asked and with [`Faults`].
 
 use parking_lot::{Mutex, MutexGuard};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, RANGE};
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
@@ -23,99 +22,17 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use super::answer::{self, Body};
+use super::answer::{self, AnswerBody};
 use super::faults::Faults;
 use super::image::{BuiltImage, BuiltIndex};
-use super::line::{Line, Traffic};
-use super::tls::{TestTls, server_config};
-use super::tokens::{TokenAuth, Tokens};
-
-/// Who may read.
-#[derive(Clone, Debug)]
-pub enum Auth {
-    /// Basic authentication.
-    Basic {
-        /// User name.
-        user: String,
-        /// Password.
-        password: String,
-    },
-    /// Bearer tokens from the registry's own token service at `/token`.
-    Token(TokenAuth),
-}
-
-/// How a test registry is set up.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// TLS.
-    pub tls: TestTls,
-    /// Authentication; without it everybody may read.
-    pub auth: Option<Auth>,
-}
-
-/// One request as it came.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RequestLog {
-    /// Method.
-    pub method: String,
-    /// Path without query.
-    pub path: String,
-    /// Query, empty for none.
-    pub query: String,
-    /// Headers, names in lower case.
-    pub headers: Vec<(String, String)>,
-    /// Body, for token requests.
-    pub body: String,
-    /// Status of the answer; 0 when there was none.
-    pub status: u16,
-}
-
-impl RequestLog {
-    /// A header's value.
-    #[must_use]
-    pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
-    }
-
-    /// `Range`.
-    #[must_use]
-    pub fn range(&self) -> Option<&str> {
-        self.header(RANGE.as_str())
-    }
-
-    /// `Authorization`.
-    #[must_use]
-    pub fn authorization(&self) -> Option<&str> {
-        self.header(AUTHORIZATION.as_str())
-    }
-}
-
-/// What is stored.
-#[derive(Debug, Default)]
-pub(super) struct Content {
-    /// Per repository and tag.
-    pub(super) tags: BTreeMap<(String, String), Digest>,
-    /// Per repository and digest: media type and bytes.
-    pub(super) manifests: BTreeMap<(String, Digest), (String, Bytes)>,
-    pub(super) blobs: BTreeMap<(String, Digest), Bytes>,
-}
-
-pub(super) struct Inner {
-    pub(super) addr: SocketAddr,
-    pub(super) options: Options,
-    pub(super) content: Mutex<Content>,
-    pub(super) faults: Faults,
-    pub(super) tokens: Tokens,
-    /// Shared with the bodies that are on their way.
-    pub(super) sent: Arc<AtomicU64>,
-    pub(super) traffic: Arc<Traffic>,
-    requests: Mutex<Vec<RequestLog>>,
-    connections: AtomicUsize,
-}
+use super::line::Line;
+use super::request_log::RequestLog;
+use super::state::{Content, Options, RegistryState};
+use super::tls::server_config;
 
 /// A registry on loopback; it ends when it is dropped.
 pub struct TestRegistry {
-    inner: Arc<Inner>,
+    state: Arc<RegistryState>,
     _stop: DropGuard,
 }
 
@@ -125,12 +42,12 @@ impl TestRegistry {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
         let addr = listener.local_addr().expect("a bound socket has an address");
         let tls = server_config(options.tls).map(tokio_rustls::TlsAcceptor::from);
-        let inner = Arc::new(Inner {
+        let state = Arc::new(RegistryState {
             addr,
             options,
             content: Mutex::default(),
             faults: Faults::default(),
-            tokens: Tokens::default(),
+            tokens: Default::default(),
             sent: Arc::default(),
             traffic: Arc::default(),
             requests: Mutex::default(),
@@ -138,9 +55,9 @@ impl TestRegistry {
         });
         let token = CancellationToken::new();
         let tracker = TaskTracker::new();
-        let accept = accept(listener, tls, Arc::clone(&inner), token.clone(), tracker.clone());
+        let accept = accept(listener, tls, Arc::clone(&state), token.clone(), tracker.clone());
         tracker.spawn(accept);
-        Self { inner, _stop: token.drop_guard() }
+        Self { state, _stop: token.drop_guard() }
     }
 
     /// A plain registry that everybody may read.
@@ -151,19 +68,19 @@ impl TestRegistry {
     /// Its address.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
-        self.inner.addr
+        self.state.addr
     }
 
     /// `127.0.0.1:PORT`: the domain of its images.
     #[must_use]
     pub fn host(&self) -> String {
-        self.inner.addr.to_string()
+        self.state.addr.to_string()
     }
 
     /// `http://127.0.0.1:PORT`, or `https`.
     #[must_use]
     pub fn url(&self) -> String {
-        self.inner.url()
+        self.state.url()
     }
 
     /// Stores an image under this tag; its manifest's digest.
@@ -223,13 +140,13 @@ impl TestRegistry {
     /// What it shall do wrong.
     #[must_use]
     pub fn faults(&self) -> &Faults {
-        &self.inner.faults
+        &self.state.faults
     }
 
     /// What it was asked, in the order in which the answers began.
     #[must_use]
     pub fn requests(&self) -> Vec<RequestLog> {
-        self.inner.requests.lock().clone()
+        self.state.requests.lock().clone()
     }
 
     /// The requests whose path contains this text.
@@ -240,29 +157,29 @@ impl TestRegistry {
 
     /// Empties the log.
     pub fn clear_requests(&self) {
-        self.inner.requests.lock().clear();
+        self.state.requests.lock().clear();
     }
 
     /// Bytes of bodies that were sent.
     #[must_use]
     pub fn bytes_sent(&self) -> u64 {
-        self.inner.sent.load(Ordering::SeqCst)
+        self.state.sent.load(Ordering::SeqCst)
     }
 
     /// How blobs come from now on.
     pub fn set_line(&self, line: Line) {
-        self.inner.traffic.set(line);
+        self.state.traffic.set(line);
     }
 
     /// The most blobs, or parts of blobs, that were on their way at once.
     #[must_use]
     pub fn peak_transfers(&self) -> usize {
-        self.inner.traffic.peak()
+        self.state.traffic.peak()
     }
 
     /// Waits until so many blobs, or parts of blobs, are on their way.
     pub async fn until_transfers(&self, now: usize) {
-        self.inner.traffic.until(now).await;
+        self.state.traffic.until(now).await;
     }
 
     /// What hangs goes on, once the registry has noticed that nobody reads any of it: no byte more is sent.
@@ -274,18 +191,18 @@ impl TestRegistry {
     /// Connections that were accepted.
     #[must_use]
     pub fn connections(&self) -> usize {
-        self.inner.connections.load(Ordering::SeqCst)
+        self.state.connections.load(Ordering::SeqCst)
     }
 
     /// Tokens given out so far are good no longer.
     pub fn revoke_tokens(&self) {
-        self.inner.tokens.revoke();
+        self.state.tokens.revoke();
     }
 
     /// Tokens given out so far.
     #[must_use]
     pub fn issued_tokens(&self) -> Vec<String> {
-        self.inner.tokens.issued()
+        self.state.tokens.issued()
     }
 
     /// Repositories that have something.
@@ -295,7 +212,7 @@ impl TestRegistry {
     }
 
     fn content(&self) -> MutexGuard<'_, Content> {
-        self.inner.content.lock()
+        self.state.content.lock()
     }
 }
 
@@ -305,17 +222,10 @@ impl std::fmt::Debug for TestRegistry {
     }
 }
 
-impl Inner {
-    pub(super) fn url(&self) -> String {
-        let scheme = if self.options.tls == TestTls::Off { "http" } else { "https" };
-        format!("{scheme}://{}", self.addr)
-    }
-}
-
 async fn accept(
     listener: TcpListener,
     tls: Option<tokio_rustls::TlsAcceptor>,
-    inner: Arc<Inner>,
+    state: Arc<RegistryState>,
     stop: CancellationToken,
     tracker: TaskTracker,
 ) {
@@ -327,18 +237,20 @@ async fn accept(
                 Err(_) => continue,
             },
         };
-        inner.connections.fetch_add(1, Ordering::SeqCst);
+        state.connections.fetch_add(1, Ordering::SeqCst);
+        // Bytes that wait in the kernel are no time that a paused clock sees.
+        let _ = stream.set_nodelay(true);
         let reset = Arc::new(AtomicBool::new(false));
         let io = Io { stream, reset: Arc::clone(&reset) };
-        let (inner, stop, tls) = (Arc::clone(&inner), stop.clone(), tls.clone());
+        let (state, stop, tls) = (Arc::clone(&state), stop.clone(), tls.clone());
         tracker.spawn(async move {
             let served = async {
                 match tls {
-                    None => serve(io, inner, reset).await,
+                    None => serve(io, state, reset).await,
                     Some(tls) => {
                         // A client that does not like the certificate goes away here.
                         if let Ok(io) = tls.accept(io).await {
-                            serve(io, inner, reset).await;
+                            serve(io, state, reset).await;
                         }
                     }
                 }
@@ -351,17 +263,17 @@ async fn accept(
     }
 }
 
-async fn serve<I: AsyncRead + AsyncWrite + Unpin>(io: I, inner: Arc<Inner>, reset: Arc<AtomicBool>) {
-    let service = service_fn(|request| handle(request, Arc::clone(&inner), Arc::clone(&reset)));
+async fn serve<I: AsyncRead + AsyncWrite + Unpin>(io: I, state: Arc<RegistryState>, reset: Arc<AtomicBool>) {
+    let service = service_fn(|request| handle(request, Arc::clone(&state), Arc::clone(&reset)));
     // Broken connections are what it is for.
     let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(io), service).await;
 }
 
 async fn handle(
     request: Request<Incoming>,
-    inner: Arc<Inner>,
+    state: Arc<RegistryState>,
     reset: Arc<AtomicBool>,
-) -> Result<Response<Body>, io::Error> {
+) -> Result<Response<AnswerBody>, io::Error> {
     let (parts, body) = request.into_parts();
     let body = body.collect().await.map(|b| b.to_bytes()).unwrap_or_default();
     let headers = parts
@@ -378,14 +290,14 @@ async fn handle(
         status: 0,
     };
     let at = {
-        let mut requests = inner.requests.lock();
+        let mut requests = state.requests.lock();
         requests.push(log.clone());
         requests.len() - 1
     };
-    let answer = answer::answer(&inner, &log, &reset).await;
+    let answer = answer::answer(&state, &log, &reset).await;
     let status = answer.as_ref().map_or(0, |a| a.status().as_u16());
     // The log may have been emptied meanwhile.
-    if let Some(entry) = inner.requests.lock().get_mut(at) {
+    if let Some(entry) = state.requests.lock().get_mut(at) {
         entry.status = status;
     }
     answer

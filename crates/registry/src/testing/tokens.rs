@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use base64::Engine as _;
 use serde_json::json;
 
-use super::server::RequestLog;
+use super::request_log::RequestLog;
 
 /// How the token service behaves.
 #[derive(Clone, Debug)]

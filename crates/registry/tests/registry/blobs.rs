@@ -182,7 +182,7 @@ async fn when_all_is_here_the_end_is_of_no_interest() {
     assert_eq!(registry.requests().len(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_transfer_that_stands_still_is_resumed() {
     let (registry, blob) = with_blob().await;
     let mut retry = quick();
@@ -194,7 +194,7 @@ async fn a_transfer_that_stands_still_is_resumed() {
     registry.faults().release();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_slow_transfer_is_left_alone() {
     let (registry, blob) = with_blob().await;
     let mut retry = quick();

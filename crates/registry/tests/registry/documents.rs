@@ -257,12 +257,12 @@ async fn a_name_that_the_registry_calls_invalid() {
     assert_eq!(error.kind(), ErrorKind::InvalidReference);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn retry_after_is_waited_for() {
     let registry = TestRegistry::open().await;
     registry.push("app", "1", &ImageBuilder::tiny("a"));
     registry.faults().once("/manifests/", Fault::rate_limited("1"));
-    let started = std::time::Instant::now();
+    let started = tokio::time::Instant::now();
     repository(&registry, "app:1").resolve().await.expect("resolves");
     assert!(started.elapsed() >= std::time::Duration::from_secs(1), "{:?}", started.elapsed());
 }
@@ -287,7 +287,7 @@ async fn nobody_there() {
     assert!(error.to_string().contains(&format!("{gone}: cannot connect: Connection refused")), "{error}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_does_not_come() {
     let registry = TestRegistry::open().await;
     registry.push("app", "1", &ImageBuilder::tiny("a"));

@@ -31,6 +31,7 @@ impl Babbler {
             let mut connections = tokio::task::JoinSet::new();
             while let Ok((mut stream, _)) = listener.accept().await {
                 let count = Arc::clone(&count);
+                stream.set_nodelay(true).expect("a socket of our own");
                 connections.spawn(async move {
                     let mut request = Vec::new();
                     while !request.ends_with(b"\r\n\r\n") {
@@ -101,7 +102,7 @@ async fn bodies_without_end() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_drips_is_given_up() {
     let pause = Some(Duration::from_millis(100));
     // Something comes all the time.

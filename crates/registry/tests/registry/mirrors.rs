@@ -189,7 +189,7 @@ async fn black_hole() -> (std::net::SocketAddr, impl Sized) {
     (address, (listener, queue))
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_dead_mirror_costs_its_dial_timeout_once() {
     let upstream = TestRegistry::open().await;
     upstream.push("app", "1", &ImageBuilder::tiny("a"));
@@ -211,7 +211,7 @@ async fn a_dead_mirror_costs_its_dial_timeout_once() {
     assert_eq!(text.matches("no connection within 0.3 s").count(), 1, "{text}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_silent_mirror_is_waited_for_once() {
     let (mirror, upstream, mut hosts) = two().await;
     upstream.push("app", "1", &ImageBuilder::tiny("a"));

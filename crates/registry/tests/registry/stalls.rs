@@ -1,4 +1,4 @@
-//! Connections that bring next to nothing: replaced, and only where that is better.
+//! Connections that bring next to nothing: replaced, and only where that is better. The time is not real.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ async fn fetched(client: &Client, registry: &TestRegistry, blob: &Descriptor) ->
 
 const LONG: Duration = Duration::from_secs(60);
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_stands_still_is_replaced_before_it_is_given_up() {
     let (registry, blob) = with_blob().await;
     registry.faults().once("/blobs/", Fault::HangAfter { after: 100_000 });
@@ -41,7 +41,7 @@ async fn what_stands_still_is_replaced_before_it_is_given_up() {
     registry.faults().release();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_drips_is_replaced() {
     let (registry, blob) = with_blob().await;
     // It would take five minutes, and something comes all the time.
@@ -51,7 +51,7 @@ async fn what_drips_is_replaced() {
     assert!(asked[1].starts_with("bytes=") && asked[1].ends_with('-'), "{asked:?}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_slow_line_is_left_in_peace() {
     let (registry, blob) = with_blob().await;
     registry.set_line(Line { rate: Some(100_000), ..Line::default() });
@@ -62,7 +62,7 @@ async fn a_slow_line_is_left_in_peace() {
     assert!(registry.bytes_sent() < at_least_sent * 2, "{} bytes", registry.bytes_sent());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn without_ranges_there_is_nothing_to_replace_it_with() {
     let (registry, blob) = with_blob().await;
     registry.faults().once("/blobs/", Fault::NoAcceptRanges);
@@ -71,7 +71,7 @@ async fn without_ranges_there_is_nothing_to_replace_it_with() {
     assert_eq!(asked, ["-"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_second_connection_goes_on_when_the_first_breaks() {
     let (registry, blob) = with_blob().await;
     registry.faults().once("/blobs/", Fault::HangAfter { after: 100_000 });
@@ -84,7 +84,7 @@ async fn the_second_connection_goes_on_when_the_first_breaks() {
     registry.faults().release();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_reader_that_takes_its_time_is_no_stall() {
     let (registry, blob) = with_blob().await;
     let client = client(1_000_000, LONG);

@@ -4,8 +4,6 @@
 //! dropping the stream ends everything. It counts bytes against the descriptor and hashes nothing: that is for the caller,
 //! who has a thread for it.
 
-mod schedule;
-
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
@@ -17,14 +15,14 @@ use oci::{Descriptor, Digest};
 use tokio::time::Instant;
 use url::Url;
 
-use crate::attempts::Attempts;
-use crate::error::{Cause, Failure, RegistryError};
+use crate::attempts::HostAttempts;
+use crate::error::{Cause, HostFailure, RegistryError};
 use crate::pace::{Learnt, Pace};
-use crate::part::{Came, Part};
+use crate::part::{BlobPart, PartEvent};
 use crate::redact;
 use crate::session::Session;
-use crate::spare::Spare;
-use crate::stall::Watch;
+use crate::spare::SpareConnection;
+use crate::stall::StallWatch;
 
 /// This much since the last failure counts as progress, which makes the retry budget whole again.
 const PROGRESS: u64 = 64 << 10;
@@ -33,38 +31,38 @@ const TROUBLES: u32 = 3;
 
 /// A blob on its way.
 pub struct BlobStream {
-    session: Arc<Session>,
-    digest: Digest,
-    size: u64,
-    asked: String,
-    attempts: Attempts,
+    pub(super) session: Arc<Session>,
+    pub(super) digest: Digest,
+    pub(super) size: u64,
+    pub(super) asked: String,
+    pub(super) attempts: HostAttempts,
     /// Stretches of the blob, one after the other, from the first byte that was not handed out. The first one is the
     /// head: its bytes are handed out as they come, and its failures count.
-    parts: VecDeque<Part>,
+    pub(super) parts: VecDeque<BlobPart>,
     /// What happened to parts and was not looked at.
-    events: VecDeque<(usize, Came)>,
+    events: VecDeque<(usize, PartEvent)>,
     /// Where the last part ends.
-    frontier: u64,
+    pub(super) frontier: u64,
     /// Bytes handed out.
-    offset: u64,
+    pub(super) offset: u64,
     /// Bytes that came since the last failure.
     since_failure: u64,
     /// This host's answers to ranges are wrong: ask it for all and skip.
-    no_ranges: Option<usize>,
-    pace: Pace,
+    pub(super) no_ranges: Option<usize>,
+    pub(super) pace: Pace,
     /// Whether the head's connection brings something.
-    watch: Watch,
+    pub(super) watch: StallWatch,
     /// Whether the host's answer to the head says that it does ranges.
     does_ranges: bool,
     /// Where the host redirected to, until that is refused.
-    target: Option<Url>,
+    pub(super) target: Option<Url>,
     /// Whether bytes came by more than one connection.
     ranged: bool,
     /// Bytes that came by several connections were wrong once.
     distrusted: bool,
     /// Failures of other parts than the head.
     troubles: u32,
-    finished: bool,
+    pub(super) finished: bool,
 }
 
 impl BlobStream {
@@ -79,13 +77,13 @@ impl BlobStream {
             return Err(session.nobody(&asked, false));
         }
         let pace = Pace::new(session.client().options().ranges.clone(), Instant::now());
-        let watch = Watch::new(session.client().options().stall.clone());
+        let watch = StallWatch::new(session.client().options().stall.clone());
         let mut stream = Self {
             session,
             digest: descriptor.digest.clone(),
             size: descriptor.size,
             asked,
-            attempts: Attempts::new(order),
+            attempts: HostAttempts::new(order),
             parts: VecDeque::new(),
             events: VecDeque::new(),
             frontier: 0,
@@ -137,7 +135,7 @@ impl BlobStream {
             }
             if let Some(bytes) = self.parts.front_mut().and_then(|head| head.queue.pop_front()) {
                 self.offset += bytes.len() as u64;
-                let held_up = self.parts.front_mut().map(Part::take_held_up).unwrap_or_default();
+                let held_up = self.parts.front_mut().map(BlobPart::take_held_up).unwrap_or_default();
                 self.pace.waited(entered.elapsed().saturating_sub(held_up));
                 return Ok(Some(bytes));
             }
@@ -184,13 +182,13 @@ impl BlobStream {
     fn begin(&mut self) {
         self.events.clear();
         self.parts.clear();
-        self.parts.push_back(Part::new(self.offset.min(self.size), self.size, false, None));
+        self.parts.push_back(BlobPart::new(self.offset.min(self.size), self.size, false, None));
         self.frontier = self.size;
     }
 
     /// Waits until something happens to any part, and takes it in; or until the head brought next to nothing for too long.
     async fn happen(&mut self) -> Result<(), RegistryError> {
-        let is_watched = |stream: &Self| stream.parts.front().is_some_and(Part::is_waiting);
+        let is_watched = |stream: &Self| stream.parts.front().is_some_and(BlobPart::is_waiting);
         if !is_watched(self) {
             poll_fn(|cx| if self.poll_parts(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
             return self.settle();
@@ -222,7 +220,7 @@ impl BlobStream {
     fn settle(&mut self) -> Result<(), RegistryError> {
         while let Some((n, came)) = self.events.pop_front() {
             match came {
-                Came::Bytes(bytes) => {
+                PartEvent::Bytes(bytes) => {
                     self.pace.came(bytes);
                     self.since_failure += bytes;
                     self.ranged |= n > 0 && bytes > 0;
@@ -230,15 +228,15 @@ impl BlobStream {
                         self.watch.came(bytes);
                     }
                 }
-                Came::Replaced => {
+                PartEvent::Replaced => {
                     tracing::debug!(asked = self.asked, host = self.host(), at = self.parts[n].from, "replaced");
                     self.watch.replaced();
                 }
-                Came::SpareFailed(cause) => {
+                PartEvent::SpareFailed(cause) => {
                     tracing::debug!(asked = self.asked, host = self.host(), %cause, "a second connection failed");
                     self.watch.in_vain();
                 }
-                Came::Answered { after, target, ranges } => {
+                PartEvent::Answered { after, target, ranges } => {
                     if n == 0 {
                         self.does_ranges = ranges;
                         self.watch.begin();
@@ -249,10 +247,10 @@ impl BlobStream {
                         self.pace.limit(1);
                     }
                 }
-                Came::TooMuch if n == 0 => return Err(self.too_long()),
-                Came::TooMuch => self.trouble(n, Cause::Range("a range that goes on behind the blob".into())),
-                Came::Failed(cause) if n == 0 => self.head_failed(cause)?,
-                Came::Failed(cause) => self.trouble(n, cause),
+                PartEvent::TooMuch if n == 0 => return Err(self.too_long()),
+                PartEvent::TooMuch => self.trouble(n, Cause::Range("a range that goes on behind the blob".into())),
+                PartEvent::Failed(cause) if n == 0 => self.head_failed(cause)?,
+                PartEvent::Failed(cause) => self.trouble(n, cause),
             }
         }
         Ok(())
@@ -286,7 +284,7 @@ impl BlobStream {
         );
         // The registry may know of another place that has it.
         let open = self.ask(&self.parts[0], from == 0 && !self.parts[0].closed, None);
-        self.parts[0].hedge(Spare::new(open, from, connection));
+        self.parts[0].hedge(SpareConnection::new(open, from, connection));
         self.watch.begin();
     }
 
@@ -296,7 +294,7 @@ impl BlobStream {
         self.finished = true;
         let cause = Cause::Content(format!("more than the {} bytes that the descriptor gives", self.size));
         let who = self.session.who(self.attempts.host());
-        let failure = Failure { host: who.name.to_owned(), upstream: who.upstream, attempts: 1, cause };
+        let failure = HostFailure { host: who.name.to_owned(), upstream: who.upstream, attempts: 1, cause };
         RegistryError::new(&*self.asked, vec![failure])
     }
 
@@ -350,7 +348,7 @@ impl BlobStream {
         self.pace.limit(level);
     }
 
-    fn learn(&self, learnt: Learnt) {
+    pub(super) fn learn(&self, learnt: Learnt) {
         let ranges = self.session.ranges(self.attempts.host());
         match learnt {
             Learnt::Useful(level) => ranges.useful(level, Instant::now()),
@@ -359,7 +357,7 @@ impl BlobStream {
         tracing::debug!(asked = self.asked, host = self.host(), ?learnt, "connections");
     }
 
-    fn active(&self) -> usize {
+    pub(super) fn active(&self) -> usize {
         self.parts.iter().filter(|part| part.is_active()).count()
     }
 }

@@ -1,0 +1,76 @@
+//! [`Cause`]s of errors of the HTTP client: refused names, TLS failures, failures to connect and broken transfers are told
+//! apart here, and their texts pass through [`redact`]. The transport calls it.
+
+use std::error::Error;
+use std::io;
+
+use crate::connector::DialTimeout;
+use crate::error::Cause;
+use crate::redact;
+use crate::resolve::RefusedTarget;
+use crate::tls;
+
+/// Converts an error of the HTTP client.
+pub(crate) fn cause(error: &(dyn Error + 'static), is_connect: bool) -> Cause {
+    if let Some(refused) = refusal(error) {
+        return Cause::Redirect(refused.to_string());
+    }
+    let tls = tls_below(error);
+    if let Some(words) = tls.and_then(tls::of_its_time) {
+        return Cause::Tls(words);
+    }
+    let is_tls = tls.is_some();
+    let mut words = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        words = inner.to_string();
+        source = inner.source();
+    }
+    let words = redact::text(&words, 300);
+    match (is_tls, is_connect) {
+        (true, _) if words.contains("InvalidContentType") => {
+            Cause::Tls(format!("{words} (it looks like a server that speaks plain HTTP)"))
+        }
+        (true, _) => Cause::Tls(words),
+        (false, true) => Cause::Connect(words),
+        (false, false) => Cause::Transport(words),
+    }
+}
+
+/// Returns the refusal of a name's addresses among the sources of an error.
+fn refusal<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e RefusedTarget> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(refused) = error.downcast_ref::<RefusedTarget>() {
+            return Some(refused);
+        }
+        next = error.source();
+    }
+    None
+}
+
+/// Returns the TLS error among the sources of an error. An I/O error does not name the error that it wraps as its source.
+fn tls_below<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e rustls::Error> {
+    if let Some(tls) = error.downcast_ref::<rustls::Error>() {
+        return Some(tls);
+    }
+    if let Some(io) = error.downcast_ref::<io::Error>()
+        && let Some(inner) = io.get_ref()
+    {
+        return tls_below(inner);
+    }
+    error.source().and_then(tls_below)
+}
+
+/// Returns true if a connection took too long to be made, by our own limit or the system's.
+pub(crate) fn is_timeout(error: &(dyn Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let by_system = |io: &io::Error| io.kind() == io::ErrorKind::TimedOut;
+        if error.is::<DialTimeout>() || error.downcast_ref().is_some_and(by_system) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
+}

@@ -1,0 +1,219 @@
+//! To which origin secrets go: the pull's credential, a token made of it, and a host's configured headers and client
+//! certificate. [`is_for`] decides which hosts of a namespace get the credential; [`RedirectChain::secrets`] decides what is
+//! left of them after redirects. Where a registry may send us at all is the rule of [`crate::target`]. Pure: `session` and
+//! `transport` ask.
+
+use http::header::LOCATION;
+use http::{HeaderMap, StatusCode};
+use oci::RegistryAuth;
+use url::Url;
+
+use crate::address::{Class, class_of, same_origin};
+use crate::error::Cause;
+use crate::redact;
+
+/// A request and the redirects that answered it so far.
+pub(crate) struct RedirectChain<'a> {
+    /// The registry host's own URL.
+    base: &'a Url,
+    /// The URL that was asked first: the registry's, or its token service's.
+    first: Url,
+    left_origin: bool,
+}
+
+/// The secrets that travel with one request of a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TravellingSecrets {
+    /// The host's configured headers and client certificate.
+    pub(crate) of_host: bool,
+    /// `Authorization`.
+    pub(crate) authorization: bool,
+}
+
+impl<'a> RedirectChain<'a> {
+    /// A chain that begins at `first`. `left_origin` is true where the host redirected to that URL before, as if it had done
+    /// so just now.
+    pub(crate) fn new(base: &'a Url, first: Url, left_origin: bool) -> Self {
+        Self { base, first, left_origin }
+    }
+
+    /// Returns the secrets that travel to `url`, the next of the chain.
+    ///
+    /// `Authorization` goes to the origin that was asked first. A host's configured headers and client certificate go to the
+    /// host's own origin. After the first redirect to another origin nothing of either travels any more, not even where a
+    /// later redirect leads back. An origin is scheme, host and port, as browsers have it.
+    pub(crate) fn secrets(&self, url: &Url) -> TravellingSecrets {
+        TravellingSecrets {
+            of_host: !self.left_origin && same_origin(url, self.base),
+            authorization: !self.left_origin,
+        }
+    }
+
+    /// Returns true if a redirect led to another origin.
+    pub(crate) fn left_origin(&self) -> bool {
+        self.left_origin
+    }
+
+    /// Takes a redirect to `next`.
+    ///
+    /// # Errors
+    /// [`Cause::Redirect`], when a form with a credential would be sent to another origin, or by another method.
+    pub(crate) fn follow(&mut self, status: StatusCode, next: &Url, has_form: bool) -> Result<(), Cause> {
+        self.left_origin |= !same_origin(&self.first, next);
+        let keeps_method = matches!(status.as_u16(), 307 | 308);
+        if has_form && (self.left_origin || !keeps_method) {
+            return Err(Cause::Redirect(format!("the credential was not sent on to {}", redact::origin(next))));
+        }
+        Ok(())
+    }
+}
+
+/// Returns the place that an answer redirects to, without the user information that would become a credential.
+///
+/// # Errors
+/// [`Cause::Redirect`], when the answer is a redirect and names no place.
+pub(crate) fn redirect_target(status: StatusCode, headers: &HeaderMap, at: &Url) -> Result<Option<Url>, Cause> {
+    if !matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
+        return Ok(None);
+    }
+    let location = headers.get(LOCATION).map(|l| String::from_utf8_lossy(l.as_bytes()).into_owned());
+    let Some(location) = location else {
+        return Err(Cause::Redirect(format!("{} without a Location", status.as_u16())));
+    };
+    let mut next = at
+        .join(&location)
+        .map_err(|_| Cause::Redirect(format!("Location is no URL ({})", redact::text(&location, 100))))?;
+    let _ = next.set_username("");
+    let _ = next.set_password(None);
+    next.set_fragment(None);
+    Ok(Some(next))
+}
+
+/// Returns true if a credential may be sent to a host: to the one of its server address, or, where it has none, to the registry
+/// itself (`upstream`) and none of its mirrors. A credential whose address says HTTPS is sent over plain HTTP to loopback alone.
+pub(crate) fn is_for(auth: &RegistryAuth, upstream: bool, base: &Url) -> bool {
+    if auth.server_address.is_empty() {
+        return upstream;
+    }
+    let canonical = |host: &str| match host {
+        "docker.io" | "index.docker.io" | "registry-1.docker.io" => "docker.io".to_owned(),
+        other => other.to_ascii_lowercase(),
+    };
+    // What is for HTTPS is not for a place where everybody on the line may read it. The other way round nothing is lost.
+    let is_https = auth.server_address.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("https://"));
+    if is_https && base.scheme() == "http" && class_of(base) != Class::Loopback {
+        return false;
+    }
+    let server = server_host(&auth.server_address);
+    // What is no host in an image's name is none here: a parser of URLs takes `127.1` for an address.
+    let Ok(_) = oci::normal_host(&server) else { return false };
+    // `host:443` and `host` are the same over HTTPS, `host:80` and `host` over HTTP.
+    let Ok(server) = Url::parse(&format!("{}://{server}/", base.scheme())) else { return false };
+    let (Some(theirs), Some(own)) = (server.host_str(), base.host_str()) else { return false };
+    canonical(theirs) == canonical(own) && server.port_or_known_default() == base.port_or_known_default()
+}
+
+/// Returns `host[:port]` of a server address, which may be a URL.
+pub(crate) fn server_host(address: &str) -> String {
+    let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    authority.rsplit_once('@').map_or(authority, |(_, host)| host).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn u(text: &str) -> Url {
+        Url::parse(text).expect("parses")
+    }
+
+    #[test]
+    fn secrets_after_redirects() {
+        const BASE: &str = "https://r.example";
+        let (all, none) = (Some((true, true)), Some((false, false)));
+        // The URL that is asked first, where redirects lead, and what travels there; none where a form is not sent on.
+        let cases: [(&str, &[(u16, &str)], _, _); 12] = [
+            (BASE, &[], all, all),
+            (BASE, &[(307, "https://r.example/other")], all, all),
+            (BASE, &[(307, "https://r.example:443/other")], all, all),
+            (BASE, &[(302, "https://r.example/other")], all, None),
+            (BASE, &[(307, "https://cdn.example/x")], none, None),
+            (BASE, &[(307, "https://sub.r.example/x")], none, None),
+            (BASE, &[(307, "http://r.example/x")], none, None),
+            (BASE, &[(307, "https://r.example:444/x")], none, None),
+            (BASE, &[(307, "https://cdn.example/x"), (307, "https://r.example/back")], none, None),
+            // A token service is no place for what is configured for the registry.
+            ("https://auth.example", &[], Some((false, true)), Some((false, true))),
+            ("https://auth.example", &[(308, "https://auth.example/v2")], Some((false, true)), Some((false, true))),
+            ("https://auth.example", &[(308, BASE)], none, None),
+        ];
+        for (first, redirects, without_form, with_form) in cases {
+            for (has_form, want) in [(false, without_form), (true, with_form)] {
+                let base = u(BASE);
+                let mut chain = RedirectChain::new(&base, u(first), false);
+                let mut at = u(first);
+                let mut followed = Ok(());
+                for (status, next) in redirects {
+                    at = u(next);
+                    let status = StatusCode::from_u16(*status).expect("valid");
+                    followed = followed.and_then(|()| chain.follow(status, &at, has_form));
+                }
+                let TravellingSecrets { of_host, authorization } = chain.secrets(&at);
+                let got = followed.ok().map(|()| (of_host, authorization));
+                assert_eq!(got, want, "{first} {redirects:?}, form: {has_form}");
+            }
+        }
+        let base = u(BASE);
+        let elsewhere = RedirectChain::new(&base, u("https://cdn.example/x"), true);
+        assert_eq!(elsewhere.secrets(&base), TravellingSecrets { of_host: false, authorization: false });
+    }
+
+    #[test]
+    fn targets_have_no_user_information() {
+        let at = u("https://r.example/v2/");
+        let target = |location: &str| {
+            let headers = HeaderMap::from_iter([(LOCATION, location.parse().expect("a header"))]);
+            redirect_target(StatusCode::FOUND, &headers, &at).map(|target| target.map(String::from))
+        };
+        assert_eq!(target("//u:p@cdn.example/x?y#z").ok(), Some(Some("https://cdn.example/x?y".into())));
+        assert!(target("https://[").is_err());
+        assert!(redirect_target(StatusCode::FOUND, &HeaderMap::new(), &at).is_err());
+        assert!(redirect_target(StatusCode::OK, &HeaderMap::new(), &at).is_ok_and(|target| target.is_none()));
+    }
+
+    #[test]
+    fn credentials_are_for_their_host() {
+        let cases = [
+            ("", true, "https://r.example", true),
+            ("", false, "https://mirror.example", false),
+            ("r.example", true, "https://r.example", true),
+            ("r.example", true, "https://other.example", false),
+            ("https://r.example/v1/", true, "https://r.example", true),
+            ("https://r.example", true, "http://r.example:443", false),
+            ("HTTPS://r.example:5000", true, "http://r.example:5000", false),
+            ("https://127.0.0.1:5000", true, "http://127.0.0.1:5000", true),
+            ("http://r.example:5000", true, "https://r.example:5000", true),
+            ("r.example", true, "http://r.example", true),
+            ("r.example:443", true, "https://r.example", true),
+            ("r.example:5000", true, "https://r.example", false),
+            ("mirror.example", false, "https://mirror.example", true),
+            ("https://index.docker.io/v1/", true, "https://registry-1.docker.io", true),
+            ("docker.io", true, "https://registry-1.docker.io", true),
+            ("docker.io", false, "https://mirror.example", false),
+            ("127.0.0.1:5000", true, "http://127.0.0.1:5000", true),
+            ("R.Example", true, "https://r.example", true),
+            ("user@r.example", true, "https://r.example", true),
+            ("r.example", true, "https://sub.r.example", false),
+            ("///", true, "https://r.example", false),
+            ("R.example:0443", true, "https://r.example", true),
+            ("127.1:5000", true, "http://127.0.0.1:5000", false),
+            ("0x7f000001:5000", true, "http://127.0.0.1:5000", false),
+        ];
+        for (server, upstream, base, want) in cases {
+            let auth = RegistryAuth { server_address: server.into(), ..RegistryAuth::basic("u", "p") };
+            let base = u(base);
+            assert_eq!(is_for(&auth, upstream, &base), want, "{server:?} at {base}");
+        }
+    }
+}

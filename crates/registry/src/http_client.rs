@@ -1,0 +1,140 @@
+//! [`HttpClient`]: HTTP/1.1 requests over kept connections, for one registry host or for the origins that it redirects to. One
+//! request, one answer: no redirect is followed and nothing is tried again, but for a kept connection that had ended. The
+//! `transport` has two of them for each host.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, PROXY_AUTHORIZATION, USER_AGENT};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Body as _, Incoming};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::ClientConfig;
+use url::Url;
+
+use crate::client_error;
+use crate::connector::{PeerAddress, RegistryConnector, proxy_for};
+use crate::error::Cause;
+use crate::resolve::{HostNetwork, Resolver};
+use crate::sockets::{Sockets, TRANSFER, Transfer};
+
+/// Idle connections that are kept per origin, and for how long.
+const POOL_IDLE: usize = 16;
+const POOL_IDLE_FOR: Duration = Duration::from_secs(30);
+
+/// See the file's head.
+pub(crate) struct HttpClient {
+    client: Client<RegistryConnector, Full<Bytes>>,
+    sockets: Sockets,
+    network: Arc<HostNetwork>,
+    user_agent: HeaderValue,
+    dial_timeout: Duration,
+}
+
+/// An answer; its transfer counts until the end of its body, or until it is dropped.
+pub(crate) struct HttpResponse {
+    inner: http::Response<Incoming>,
+    url: Url,
+    transfer: Option<Arc<Transfer>>,
+}
+
+impl HttpClient {
+    /// # Errors
+    /// [`Cause::Config`], when the user agent is no header value.
+    pub(crate) fn new(
+        resolver: Resolver,
+        tls: ClientConfig,
+        user_agent: &str,
+        dial_timeout: Duration,
+    ) -> Result<Self, Cause> {
+        let user_agent = HeaderValue::try_from(user_agent)
+            .map_err(|_| Cause::Config("HTTP client: the user agent is no header value".into()))?;
+        let (network, sockets) = (resolver.network(), Sockets::default());
+        let connector = RegistryConnector::new(resolver, tls, user_agent.clone(), dial_timeout, sockets.clone());
+        let client = Client::builder(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .pool_timer(TokioTimer::new())
+            .pool_max_idle_per_host(POOL_IDLE)
+            .pool_idle_timeout(POOL_IDLE_FOR)
+            .build(connector);
+        Ok(Self { client, sockets, network, user_agent, dial_timeout })
+    }
+
+    /// Sends a request and returns the answer when its head is here.
+    ///
+    /// # Errors
+    /// [`Cause`], without the URL in its text.
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        url: &Url,
+        mut headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<HttpResponse, Cause> {
+        let bad = || Cause::Transport("the URL cannot be requested".into());
+        let uri: Uri = url[..url::Position::AfterQuery].parse().map_err(|_| bad())?;
+        headers.entry(ACCEPT).or_insert(HeaderValue::from_static("*/*"));
+        headers.entry(USER_AGENT).or_insert_with(|| self.user_agent.clone());
+        // To a proxy that tunnels or speaks SOCKS the connector shows it.
+        if url.scheme() == "http"
+            && let Some(proxy) = proxy_for(&self.network, &uri)
+            && let Some(auth) = proxy.basic_auth()
+        {
+            headers.insert(PROXY_AUTHORIZATION, auth.clone());
+        }
+        let mut request = http::Request::new(Full::new(body));
+        (*request.method_mut(), *request.uri_mut(), *request.headers_mut()) = (method, uri, headers);
+        let transfer = self.sockets.transfer(&url.origin().ascii_serialization());
+        match TRANSFER.scope(Arc::downgrade(&transfer), self.client.request(request)).await {
+            Ok(inner) => Ok(HttpResponse { inner, url: url.clone(), transfer: Some(transfer) }),
+            Err(error) if error.is_connect() && client_error::is_timeout(&error) => {
+                Err(Cause::Connect(format!("no connection within {} s", self.dial_timeout.as_secs_f64())))
+            }
+            Err(error) => Err(client_error::cause(&error, error.is_connect())),
+        }
+    }
+}
+
+impl HttpResponse {
+    pub(crate) fn status(&self) -> StatusCode {
+        self.inner.status()
+    }
+
+    pub(crate) fn headers(&self) -> &HeaderMap {
+        self.inner.headers()
+    }
+
+    /// The URL that was asked.
+    pub(crate) fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// The address that answered, which may be a proxy's.
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        self.inner.extensions().get::<PeerAddress>().and_then(|peer| peer.0)
+    }
+
+    /// The length of the body, where its head gives one.
+    pub(crate) fn content_length(&self) -> Option<u64> {
+        self.inner.body().size_hint().exact()
+    }
+
+    /// The next piece of the body.
+    ///
+    /// # Errors
+    /// [`Cause`], when the connection broke.
+    pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, Cause> {
+        while let Some(frame) = self.inner.body_mut().frame().await {
+            let frame = frame.map_err(|error| client_error::cause(&error, false))?;
+            if let Ok(bytes) = frame.into_data() {
+                return Ok(Some(bytes));
+            }
+        }
+        self.transfer = None;
+        Ok(None)
+    }
+}
