@@ -6,13 +6,14 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-never}
 figures=target/long-figures.txt
+processes=(--skip ::child --skip testdisk_server) # what other tests start
 
 suite() { # suite PACKAGE BINARY FILTER   runs tests and keeps the lines of their figures
   local log=target/long-output.txt result=0
   if cargo nextest --version >/dev/null 2>&1; then
-    cargo nextest run --locked --profile long -p "$1" --test "$2" "$3" 2>&1 | tee "$log" || result=1
+    cargo nextest run --locked --profile long --run-ignored all -p "$1" --test "$2" "$3" 2>&1 | tee "$log" || result=1
   else
-    cargo test --locked -p "$1" --test "$2" "$3" -- --nocapture 2>&1 | tee "$log" || result=1
+    cargo test --locked -p "$1" --test "$2" "$3" -- --nocapture --include-ignored "${processes[@]}" 2>&1 | tee "$log" || result=1
   fi
   grep -E ' cuts tried| kills| faults;| left out| seen, ' "$log" | sed 's/^ *//' >>"$figures" || true
   return "$result"

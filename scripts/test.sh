@@ -7,7 +7,7 @@ export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-never}
 summary=target/test-summary.txt
 mkdir -p target
 rm -f "$summary"
-[ "$(id -u)" -eq 0 ] || echo "test.sh: not root: the product tests that mount or start containerd will fail"
+[ "$(id -u)" -eq 0 ] || echo "test.sh: not root: the tests that mount or start containerd will fail (cargo test leaves them out)"
 
 free=$(df --output=avail -BG . | tr -dc '0-9\n' | tail -1) # a full disk ends a build in strange ways: say so before
 [ "$free" -ge 12 ] || echo "test.sh: only $free GiB are free here; the build and the tests take about 12"
@@ -54,14 +54,26 @@ deny() { # licences, bans, sources; advisories where the database can be reached
   fi
 }
 
-tests() { # all tests; the runner's closing lines are kept for whoever calls this script
+slowest() { # the tests that took the longest, and what all took together
+  local times=target/test-times.txt
+  sed -n 's/.*<testcase name="\([^"]*\)" classname="\([^"]*\)".* time="\([0-9.]*\)".*/\3 \2 \1/p' target/nextest/default/junit.xml | sort -rn >"$times"
+  awk 'NR <= 20 { print } { sum += $1 } END { printf "%d s in %d tests; all times stand in target/test-times.txt\n", sum, NR }' "$times"
+}
+
+# What .config/nextest.toml leaves out.
+left_out=(--skip ::child --skip testdisk_server --skip each_sync_is_missed_elsewhere)
+
+tests() { # all tests, those too that plain cargo test shows as ignored; the runner's closing lines are kept for whoever calls this script
   local log=target/test-output.txt result=0
+  # Many tests wait for daemons, so that twice as many as there are cores keep these busy.
+  export NEXTEST_TEST_THREADS=${NEXTEST_TEST_THREADS:-$(($(nproc) * 2))}
   if cargo nextest --version >/dev/null 2>&1; then
-    cargo nextest run --locked --workspace --status-level slow --final-status-level slow 2>&1 | tee "$log" || result=1
+    cargo nextest run --locked --workspace --run-ignored all --status-level slow --final-status-level slow 2>&1 | tee "$log" || result=1
     # From the last rule on: the summary, and the names of what failed. One program: a pipe into one that ends early can break.
     awk '/^(─)+$/ { kept = "" } { kept = kept $0 "\n" } END { printf "%s", kept }' "$log" >"$summary"
+    slowest
   else
-    cargo test --locked --workspace --no-fail-fast 2>&1 | tee "$log" || result=1
+    cargo test --locked --workspace --no-fail-fast -- --include-ignored "${left_out[@]}" 2>&1 | tee "$log" || result=1
     grep -E '^test result:|^error: [0-9]+ target' "$log" >"$summary" || true
     awk '/^test result:/ { p += $4; f += $6; i += $8 } END { printf "all test binaries together: %d passed; %d failed; %d ignored\n", p, f, i }' "$log" >>"$summary"
   fi

@@ -60,7 +60,7 @@ impl Disk {
             reason = "a disk is served by a process of its own, so that it can be killed"
         )]
         let server = Command::new(std::env::current_exe()?)
-            .args([SERVER_TEST, "--exact", "--nocapture"])
+            .args([SERVER_TEST, "--exact", "--ignored", "--nocapture"])
             .env(ASKED, format!("{} {}", content.path().display(), record.path().display()))
             .stdin(Stdio::from(fuse))
             .stdout(Stdio::null())

@@ -7,6 +7,7 @@ fn flushes(events: &[Event]) -> usize {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn what_is_synced_is_in_the_record_before_its_flush() {
     for (kind, bytes) in [(Kind::Ext4, 64 << 20), (Kind::Xfs, 300 << 20)] {
         let disk = Disk::new(kind, bytes).expect("a disk");
@@ -37,6 +38,7 @@ fn what_is_synced_is_in_the_record_before_its_flush() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn it_fails_where_and_when_it_is_told() {
     let disk = Disk::new(Kind::Ext4NoJournal, 64 << 20).expect("a disk");
     let mounted = disk.mount().expect("mounts");

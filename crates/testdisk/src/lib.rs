@@ -37,16 +37,17 @@ pub use fault::{EIO, ENOSPC, Fault, Op};
 pub use image::{Image, SECTOR};
 pub use mounted::{Kind, Mounted};
 pub use record::Event;
-pub use server::{SERVER_TEST, serve_if_asked};
+pub use server::{SERVER_TEST, serve_as_asked};
 
 /// Makes this test binary able to serve disks: to be called once, in its crate root.
 #[macro_export]
 macro_rules! serve {
     () => {
-        /// The process that serves a disk. In an ordinary run nobody asks for one.
+        /// The process that serves a disk.
         #[test]
+        #[ignore = "a process of other tests, which start it: scripts/test.sh"]
         fn testdisk_server() {
-            $crate::serve_if_asked();
+            $crate::serve_as_asked();
         }
     };
 }

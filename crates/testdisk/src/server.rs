@@ -30,13 +30,13 @@ const CONTROL_INODE: INodeNo = INodeNo(3);
 /// Nothing changes but by us.
 const FOR_EVER: Duration = Duration::from_secs(1 << 20);
 
-/// Serves a disk until nobody has it any more, if the environment asks for it; `/dev/fuse` is then the standard input.
+/// Serves the disk that the environment asks for until nobody has it any more; `/dev/fuse` is the standard input.
 ///
 /// # Panics
-/// The disk cannot be served.
-pub fn serve_if_asked() {
+/// No disk is asked for, or it cannot be served.
+pub fn serve_as_asked() {
     #[expect(clippy::disallowed_methods, reason = "a test that asks for a disk tells its server by the environment")]
-    let Ok(asked) = std::env::var(ASKED) else { return };
+    let asked = std::env::var(ASKED).expect("started by a disk");
     serve(&asked).expect("the disk is served");
 }
 

@@ -135,12 +135,13 @@ async fn what_came_before_a_restart_is_not_fetched_again() {
 const ROOT: &str = "IMAGELET_ENGINE_RESUME_ROOT";
 const NAME: &str = "IMAGELET_ENGINE_RESUME_NAME";
 
-/// The process that is killed. In an ordinary run there is no root, and it has nothing to do.
+/// The process that is killed.
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "a process of other tests, which start it: scripts/test.sh"]
 async fn child() {
     #[expect(clippy::disallowed_methods, reason = "the parent test tells its child by the environment")]
-    let (root, name) = (std::env::var_os(ROOT).map(PathBuf::from), std::env::var(NAME));
-    let (Some(root), Ok(name)) = (root, name) else { return };
+    let [root, name] = [ROOT, NAME].map(|name| std::env::var(name).expect("started by another test"));
+    let root = PathBuf::from(root);
     let (name, words) = name.split_once(' ').expect("name and format");
     let format = if words.starts_with("erofs") { LayerFormat::Erofs } else { LayerFormat::Dir };
     let options = EngineOptions { keep_blobs: words.ends_with("keep"), ..keeping(&root, Resume::Always, format) };
@@ -169,7 +170,7 @@ async fn what_came_before_a_kill_is_not_fetched_again() {
             let program = std::env::current_exe().expect("a test is a program");
             #[expect(clippy::disallowed_methods, reason = "a kill needs a process of its own")]
             let mut child = Command::new(program)
-                .args(["resuming::child", "--exact", "--nocapture"])
+                .args(["resuming::child", "--exact", "--ignored", "--nocapture"])
                 .env(ROOT, &root)
                 .env(NAME, name)
                 .stdout(Stdio::piped())
@@ -423,6 +424,7 @@ async fn it_is_kept_for_a_day_and_goes_when_asked() {
 
 /// What could not be written may be in memory all the same, where another process finds it: it does not believe it.
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root: scripts/test.sh"]
 async fn after_a_failed_sync_nobody_takes_up_what_was_whole() {
     let disk = testdisk::Disk::new(testdisk::Kind::Ext4, 96 << 20).expect("a disk: this test needs root");
     let mounted = disk.mount().expect("mounts");

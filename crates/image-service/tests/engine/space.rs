@@ -106,6 +106,7 @@ async fn the_check_can_be_switched_off() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root: scripts/test.sh"]
 async fn layers_that_are_here_need_no_room() {
     let disk = SmallDisk::new(16);
     let node = Node::with(|options| {
@@ -136,6 +137,7 @@ async fn layers_that_are_here_need_no_room() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root: scripts/test.sh"]
 async fn pulls_in_flight_count() {
     let disk = SmallDisk::new(24);
     let node = Node::with(|options| {
@@ -165,6 +167,7 @@ async fn pulls_in_flight_count() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root: scripts/test.sh"]
 async fn what_runs_out_of_space_leaves_nothing_and_tells_what_it_needs() {
     let disk = SmallDisk::new(24);
     let node = Node::with(|options| {
@@ -232,6 +235,7 @@ async fn a_slow_line_and_a_long_unpacking_are_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root: scripts/test.sh"]
 async fn a_quota_on_a_disk_with_space_is_named_and_what_is_needed_must_come_free() {
     for format in [store::LayerFormat::Dir, store::LayerFormat::Erofs] {
         let disk = Quota::new(32);

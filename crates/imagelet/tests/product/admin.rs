@@ -38,6 +38,7 @@ fn get(socket: &Path, target: &str, accept: &str) -> String {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn an_agent_counts_what_it_serves() {
     let s = Scene::new();
     let (name, _) = s.push_file("admin/one:1", "a", vec![7_u8; 1 << 20]);
@@ -83,6 +84,7 @@ fn an_agent_counts_what_it_serves() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn an_agent_keeps_no_back_off_and_says_so() {
     let s = Scene::new();
     let _agent = s.imagelet.serve(&s.scratch.join("cri.sock"));
@@ -96,6 +98,7 @@ fn an_agent_keeps_no_back_off_and_says_so() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn where_nobody_answers_the_line_says_who_would() {
     let scratch = Scratch::new();
     let imagelet = Imagelet::on(&scratch.join("store"));
@@ -118,6 +121,7 @@ fn where_nobody_answers_the_line_says_who_would() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn the_socket_of_a_killed_agent_is_replaced_and_that_of_a_living_one_left() {
     let s = Scene::new();
     let admin = s.scratch.directory("run").join("admin.sock");
@@ -140,6 +144,7 @@ fn the_socket_of_a_killed_agent_is_replaced_and_that_of_a_living_one_left() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn metrics_over_tcp_are_a_matter_of_the_configuration() {
     let s = Scene::new();
     let imagelet = s.imagelet.clone().global("--metrics-address", "127.0.0.1:0");
@@ -161,6 +166,7 @@ fn metrics_over_tcp_are_a_matter_of_the_configuration() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn details_say_how_long_things_took() {
     let s = Scene::new();
     let (name, _) = s.push_file("admin/spans:1", "a", "a");
@@ -182,6 +188,7 @@ fn details_say_how_long_things_took() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn who_waits_pulls_as_soon_as_back_off_is_forgotten() {
     let s = Scene::new();
     let name = s.registry.name("admin/late:1");

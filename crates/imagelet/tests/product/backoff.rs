@@ -71,6 +71,7 @@ fn pod(image: &str) -> Pod<'_> {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_registry_that_says_when_is_left_alone_until_somebody_resets_it() {
     let runtime = runtime();
     let scratch = Scratch::new();
@@ -102,6 +103,7 @@ fn a_registry_that_says_when_is_left_alone_until_somebody_resets_it() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn explain_tells_whom_the_agent_lets_wait() {
     let scratch = Scratch::new();
     let runtime = runtime();
@@ -124,6 +126,7 @@ fn explain_tells_whom_the_agent_lets_wait() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_command_that_nobody_repeats_waits_as_the_registry_asks() {
     let scratch = Scratch::new();
     let runtime = runtime();
@@ -137,6 +140,7 @@ fn a_command_that_nobody_repeats_waits_as_the_registry_asks() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_registry_that_is_not_there_is_waited_for() {
     let scratch = Scratch::new();
     let runtime = runtime();
@@ -177,6 +181,7 @@ fn listen(socket: OwnedFd, target: String) {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_password_that_becomes_good_and_an_image_that_is_pushed_are_waited_for() {
     let s = Scene::new();
     s.push_file("guarded/app:1", "data", "guarded");
@@ -217,6 +222,7 @@ fn a_password_that_becomes_good_and_an_image_that_is_pushed_are_waited_for() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_corrected_hosts_file_ends_the_wait() {
     let scratch = Scratch::new();
     let runtime = runtime();

@@ -89,6 +89,7 @@ impl Scene {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn names_that_do_not_parse() {
     let s = Scene::new();
     for name in ["a/UPPER:1", "a/b:", "a@sha256:12", "-x/y", "a/b:tag with blank", "http://host/a", ":1", "a//b"] {
@@ -100,6 +101,7 @@ fn names_that_do_not_parse() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn manifests_that_hold_no_pod() {
     let s = Scene::new();
     let cases = [
@@ -131,6 +133,7 @@ fn manifests_that_hold_no_pod() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn wrong_usage_and_wrong_configuration() {
     let s = Scene::new();
     for args in [&["pull"][..], &["no-such-command"], &["images", "-o", "xml"], &["ensure"]] {
@@ -150,6 +153,7 @@ fn wrong_usage_and_wrong_configuration() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn registries_that_cannot_be_reached() {
     let s = Scene::new();
     let closed = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("it has one");
@@ -160,6 +164,7 @@ fn registries_that_cannot_be_reached() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn registries_that_fail() {
     let s = Scene::new();
     s.refused_with_fault(69, &["500"], "/manifests/", Fault::status(500));
@@ -172,6 +177,7 @@ fn registries_that_fail() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn registries_that_lie() {
     let s = Scene::new();
     for pattern in ["layer", "config"] {
@@ -189,6 +195,7 @@ fn registries_that_lie() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn content_that_contradicts_itself() {
     let s = Scene::new();
     let good = LayerBuilder::new().file("a", "x");
@@ -211,6 +218,7 @@ fn content_that_contradicts_itself() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn media_types_and_platforms_that_are_not_for_us() {
     let s = Scene::new();
     let (media_type, bytes) = (
@@ -231,6 +239,7 @@ fn media_types_and_platforms_that_are_not_for_us() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn sockets_that_are_none() {
     let s = Scene::new();
     let file = s.scratch.join("file.sock");
@@ -254,6 +263,7 @@ fn sockets_that_are_none() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn roots_that_are_not_ours() {
     let s = Scene::new();
     let version = s.scratch.join("store/version");

@@ -52,6 +52,7 @@ fn long_file(path: &Path, mebibytes: usize) {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_large_image_in_a_small_cgroup() {
     let s = Scene::shaped(FORMAT);
     let layer = |name: &str, sizes: &[usize], small: usize, packing| {
@@ -122,6 +123,7 @@ fn push_ten(s: &Scene) -> Vec<Image> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 async fn ten_pulls_at_once_share_it_and_none_starves() {
     let s = Scene::shaped(FORMAT);
     let images = push_ten(&s);

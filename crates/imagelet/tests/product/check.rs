@@ -176,6 +176,7 @@ fn overwrite(path: &Path, at: usize, bytes: &[u8]) {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_store_that_nobody_touched_is_sound() {
     let w = Workshop::new();
     w.is_sound();
@@ -185,6 +186,7 @@ fn a_store_that_nobody_touched_is_sound() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_flipped_byte_makes_one_image_absent() {
     let w = Workshop::new();
     w.flip("left/file");
@@ -192,6 +194,7 @@ fn a_flipped_byte_makes_one_image_absent() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_flipped_byte_of_a_shared_layer_makes_all_its_images_absent() {
     let w = Workshop::new();
     w.flip("base/file");
@@ -199,6 +202,7 @@ fn a_flipped_byte_of_a_shared_layer_makes_all_its_images_absent() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_deleted_file_makes_its_image_absent() {
     let w = Workshop::new();
     fs::remove_file(w.file("right/file")).expect("remove a file");
@@ -207,6 +211,7 @@ fn a_deleted_file_makes_its_image_absent() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn what_has_no_content_is_looked_at_file_by_file() {
     let w = Workshop::new();
     if FORMAT == "dir" {
@@ -222,6 +227,7 @@ fn what_has_no_content_is_looked_at_file_by_file() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_truncated_file_makes_its_image_absent() {
     let w = Workshop::new();
     fs::File::options().write(true).open(w.file("right/file")).and_then(|f| f.set_len(100)).expect("truncate");
@@ -229,6 +235,7 @@ fn a_truncated_file_makes_its_image_absent() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_layer_that_is_gone_makes_its_image_absent() {
     let w = Workshop::new();
     fs::remove_dir_all(w.s.scratch.join("store/layers").join(w.layer("left/file"))).expect("remove a layer");
@@ -236,6 +243,7 @@ fn a_layer_that_is_gone_makes_its_image_absent() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_damaged_document_makes_its_image_absent() {
     let w = Workshop::new();
     let database = w.s.scratch.join("store/meta.redb");
@@ -251,6 +259,7 @@ fn a_damaged_document_makes_its_image_absent() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_directory_that_nobody_knows_is_swept() {
     let w = Workshop::new();
     // Beneath an agent that runs: what opens the store sweeps anyway.
@@ -269,6 +278,7 @@ fn a_directory_that_nobody_knows_is_swept() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn what_was_written_last_before_a_kill_is_looked_at_by_the_next() {
     let w = Workshop::new();
     w.s.imagelet.ok(&["rmi", &w.names[0]]);

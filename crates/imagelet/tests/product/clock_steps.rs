@@ -28,6 +28,7 @@ fn by(clock: &Clock, imagelet: &Imagelet) -> Imagelet {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_clock_that_is_set_at_any_moment_makes_nothing_half_and_nothing_fail() {
     let s = Scene::on_a_disk();
     let layer = |n: usize| {
@@ -105,6 +106,7 @@ impl Drop for End<'_> {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn under_an_agent_a_clock_makes_no_image_older_or_younger() {
     let s = Scene::on_a_disk();
     let clock = Clock::new(&s.scratch);

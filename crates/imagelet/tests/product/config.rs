@@ -85,6 +85,7 @@ impl Guarded {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn secrets_come_with_the_manifests_or_lie_in_a_directory() {
     let g = Guarded::new();
     let names = "  imagePullSecrets: [{name: wrong}, {name: right}]\n";
@@ -127,6 +128,7 @@ fn secrets_come_with_the_manifests_or_lie_in_a_directory() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_bad_secret_is_named_and_not_shown() {
     let g = Guarded::new();
     let text = g.pod("") + "apiVersion: v1\nkind: Secret\nmetadata: {name: x}\ndata: {a: 'gr33n-h0rse!'}\n";
@@ -137,6 +139,7 @@ fn a_bad_secret_is_named_and_not_shown() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn the_nodes_docker_configuration_is_for_pods_and_for_pull() {
     let g = Guarded::new();
     g.imagelet.fails(77, &["pull", &g.name]);
@@ -162,6 +165,7 @@ fn the_nodes_docker_configuration_is_for_pods_and_for_pull() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_kubelets_file_is_taken_and_its_origin_is_shown() {
     let s = Scene::new();
     let file = s.scratch.join("kubelet.yaml");
@@ -211,6 +215,7 @@ fn a_kubelets_file_is_taken_and_its_origin_is_shown() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn waiting_ends_when_the_image_comes_or_the_time_is_over() {
     let s = Scene::new();
     let text = format!(
@@ -252,6 +257,7 @@ fn waiting_ends_when_the_image_comes_or_the_time_is_over() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_provider_gets_the_token_of_the_pods_account() {
     let g = Guarded::new();
     let programs = g.scene.scratch.directory("programs");

@@ -177,6 +177,7 @@ fn serve(imagelet: &Imagelet, published: &Published) -> (String, Daemon) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 async fn the_embedded_engine_behind_its_own_socket_conforms() {
     let published = Published::start().await;
     let hosts = published.hosts().display().to_string();
@@ -198,6 +199,7 @@ async fn the_embedded_engine_behind_its_own_socket_conforms() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 async fn debians_containerd_conforms() {
     let published = Published::start().await;
     let containerd = Containerd::start(&published.gate.host());
@@ -215,6 +217,7 @@ async fn debians_containerd_conforms() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 async fn imagelet_in_front_of_containerd_conforms() {
     let published = Published::start().await;
     let containerd = Containerd::start(&published.gate.host());

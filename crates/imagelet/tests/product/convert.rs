@@ -24,6 +24,7 @@ fn shapes(s: &Scene) -> (usize, usize) {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn images_become_erofs_files_and_directories_again() {
     let mut s = Scene::new();
     s.imagelet = s.imagelet.global("--layer-format", "dir");
@@ -79,6 +80,7 @@ const ROUNDS: usize = 16;
 const SEED: u64 = 0x1DEA_2026_1124;
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn kills_in_the_middle_lose_nothing() {
     let s = Scene::new();
     let layer = |number: usize| {
@@ -145,6 +147,7 @@ fn kills_in_the_middle_lose_nothing() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_disk_without_room_for_both_shapes_keeps_what_it_has() {
     let s = Scene::new();
     let disk = LoopFs::ext4(64).mount(&s.scratch, "small");

@@ -165,6 +165,7 @@ fn fetched(requests: &[String]) -> BTreeMap<&str, usize> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 async fn two_hundred_pods_pull_twenty_images_once_each() {
     let s = Scene::new();
     let names = push_images(&s);
@@ -180,6 +181,7 @@ async fn two_hundred_pods_pull_twenty_images_once_each() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 async fn two_hundred_pods_pull_twenty_images_once_each_through_containerd() {
     let s = Scene::new();
     let names = push_images(&s);
@@ -270,6 +272,7 @@ fn broke_off(s: &Scene) {
 }
 
 #[tokio::test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 async fn the_last_of_twenty_waiters_is_served() {
     let (s, gate, name) = long_image().await;
     let waiters = Waiters::gather(engine(&s.scratch.join("library")).await, &name, &gate).await;
@@ -277,6 +280,7 @@ async fn the_last_of_twenty_waiters_is_served() {
 }
 
 #[tokio::test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 async fn when_all_have_left_the_traffic_stops_within_a_second() {
     let (s, gate, name) = long_image().await;
     let root = s.scratch.join("library");
@@ -290,6 +294,7 @@ async fn when_all_have_left_the_traffic_stops_within_a_second() {
 }
 
 #[tokio::test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 async fn the_last_of_twenty_waiters_is_served_through_containerd() {
     let (s, gate, name) = long_image().await;
     let running = Containerd::start(&gate.host());
@@ -299,6 +304,7 @@ async fn the_last_of_twenty_waiters_is_served_through_containerd() {
 }
 
 #[tokio::test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 async fn when_all_have_left_containerds_traffic_stops_within_a_second() {
     let (s, gate, name) = long_image().await;
     let running = Containerd::start(&gate.host());

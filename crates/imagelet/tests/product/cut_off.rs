@@ -44,6 +44,7 @@ fn whole(root: &Path, directory: &str, context: &str) -> usize {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_kill_at_any_moment_gives_nobody_a_right() {
     let s = Scene::new();
     s.push_file("cut/app:1", "data", "the keeper's own\n".repeat(100));

@@ -69,6 +69,7 @@ impl SlowRegistry {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_pull_that_stands_still_is_given_up() {
     let slow = SlowRegistry::new();
     slow.gate.hold_answers_after(1 << 20);
@@ -78,6 +79,7 @@ fn a_pull_that_stands_still_is_given_up() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_pull_that_takes_too_long_is_given_up() {
     let slow = SlowRegistry::new();
     slow.gate.slow_answers(1 << 20);
@@ -90,6 +92,7 @@ fn a_pull_that_takes_too_long_is_given_up() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_pull_that_trickles_is_given_up() {
     let slow = SlowRegistry::new();
     slow.gate.slow_answers(100 << 10);

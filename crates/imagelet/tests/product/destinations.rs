@@ -68,6 +68,7 @@ echo all of it
 "#;
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn what_is_no_regular_file_is_written_to_and_stays() {
     let s = Scene::new();
     let tree = s.scratch.directory("tree");

@@ -20,6 +20,7 @@ fn manifest(s: &Scene, name: &str, text: &str) -> String {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn every_example_works_against_a_registry_that_has_its_images() {
     let mut seen = 0;
     let mut paths: Vec<PathBuf> = fs::read_dir(repository().join("examples"))
@@ -54,6 +55,7 @@ fn every_example_works_against_a_registry_that_has_its_images() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn every_kind_and_every_place_of_an_image_counts() {
     let s = Scene::new();
     let names =
@@ -92,6 +94,7 @@ fn every_kind_and_every_place_of_an_image_counts() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_second_ensure_does_nothing() {
     let s = Scene::new();
     s.push_file("twice/fixed:1", "a", "fixed");
@@ -107,6 +110,7 @@ fn a_second_ensure_does_nothing() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn policies_hold_and_one_failure_stops_no_other() {
     let s = Scene::new();
     s.push_file("policy/there:1", "a", "there");
@@ -131,6 +135,7 @@ fn policies_hold_and_one_failure_stops_no_other() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn explain_touches_nothing() {
     let s = Scene::new();
     let (name, _) = s.push_file("explain/it:1", "a", "x");
@@ -154,6 +159,7 @@ fn explain_touches_nothing() {
 
 /// A digest in a pod's manifest stands for what has it, also where an archive says otherwise and no registry is asked.
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_pod_pinned_to_a_digest_gets_nothing_else() {
     let s = Scene::new();
     let [wanted, other] = ["wanted", "other"].map(|text| s.layout.image(&[s.file_layer("a", text, Packing::Gzip)]));

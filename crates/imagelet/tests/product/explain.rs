@@ -27,6 +27,7 @@ fn manifest(s: &Scene, image: &str) -> String {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn where_nothing_is_nothing_appears() {
     let s = Scene::new();
     let (name, _) = s.push_file("explained/app:1", "a", "a");
@@ -42,6 +43,7 @@ fn where_nothing_is_nothing_appears() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn what_is_there_stays_as_it_is() {
     let s = Scene::new();
     let (name, _) = s.push_file("explained/app:1", "a", "a");

@@ -384,31 +384,37 @@ fn check_told(context: &str, fault: Fault, stdout: &str, stderr: &str) {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn faults_of_pulls() {
     try_each(&[PULL]);
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn faults_of_pulls_for_pods() {
     try_each(&[ENSURE]);
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn faults_of_removals_and_collections() {
     try_each(&[RMI, GC]);
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn faults_of_conversions() {
     try_each(&[CONVERT]);
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn faults_of_mounts() {
     try_each(&[MOUNT, UNMOUNT]);
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn faults_of_readers_and_checks() {
     try_each(&[CAT, LS, CHECK]);
 }

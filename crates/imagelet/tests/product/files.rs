@@ -20,6 +20,7 @@ fn json(text: &str) -> Vec<Value> {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_copy_of_an_image_is_what_a_mount_shows() {
     let s = Scene::new();
     let layers = nasty::layers(&s.scratch, &s.layout, Packing::Gzip);
@@ -70,6 +71,7 @@ fn a_copy_of_an_image_is_what_a_mount_shows() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn files_are_listed_written_and_copied() {
     let s = Scene::new();
     let tree = s.scratch.directory("tree");
@@ -141,6 +143,7 @@ fn files_are_listed_written_and_copied() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn an_agent_keeps_what_is_read_of_its_images() {
     let s = Scene::new();
     let content = crate::support::random::noise_of("large", 8 << 20);
@@ -170,6 +173,7 @@ fn an_agent_keeps_what_is_read_of_its_images() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn an_ordinary_user_reads_without_a_mount() {
     let s = Scene::new();
     let tree = s.scratch.directory("tree");
@@ -209,6 +213,7 @@ fn reads_without_a_mount(home: &Home, i: &Imagelet, name: &str) {
 /// Names of files and texts of a config may be anything. A terminal gets none of what would drive it, whatever the form, and
 /// documents lose nothing of it.
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn nothing_of_an_image_drives_a_terminal() {
     let s = Scene::new();
     let evil = "c1\u{9b}31m\u{85}-del\u{7f}-esc\u{1b}[31m-dir\u{202e}\u{2066}\u{61c}\u{200e}-end";

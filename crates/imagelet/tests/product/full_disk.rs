@@ -9,6 +9,7 @@ use crate::support::scene::Scene;
 use crate::support::{Imagelet, Packing};
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_pull_that_does_not_fit_leaves_the_store_as_it_was() {
     let s = Scene::shaped(FORMAT);
     let disk = LoopFs::ext4(64).mount(&s.scratch, "small");
@@ -32,6 +33,7 @@ fn a_pull_that_does_not_fit_leaves_the_store_as_it_was() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_pull_that_cannot_fit_fetches_nothing() {
     let s = Scene::shaped(FORMAT);
     let disk = LoopFs::ext4(64).mount(&s.scratch, "small");
@@ -79,21 +81,25 @@ fn removal_works(disk: LoopFs, full: Full) {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn removal_works_on_an_ext4_with_no_byte_free() {
     removal_works(LoopFs::ext4(64), Full::OfBytes);
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn removal_works_on_an_xfs_with_no_byte_free() {
     removal_works(LoopFs::xfs(320), Full::OfBytes);
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn removal_works_on_an_ext4_with_no_inode_free() {
     removal_works(LoopFs::ext4(64).inodes(500), Full::OfInodes);
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn removal_works_on_an_xfs_with_no_inode_free() {
     removal_works(LoopFs::xfs(320).inodes(2000), Full::OfInodes);
 }

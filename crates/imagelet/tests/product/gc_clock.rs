@@ -26,6 +26,7 @@ fn of(imagelet: &Imagelet, name: &str) -> String {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_restart_does_not_make_old_images_young_nor_young_ones_old() {
     let (s, imagelet) = scene();
     let later = |seconds: i64| imagelet.clone().later(seconds);
@@ -54,6 +55,7 @@ fn a_restart_does_not_make_old_images_young_nor_young_ones_old() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn the_first_look_of_all_finds_old_images_old() {
     let (s, imagelet) = scene();
     let (name, _) = s.push_file("clock/first:1", "a", "first");
@@ -64,6 +66,7 @@ fn the_first_look_of_all_finds_old_images_old() {
 
 /// The clock of a node that has no battery, and those behind which 32 bits, unsigned ones and 64 bits of nanoseconds end.
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn images_come_and_grow_old_at_whatever_time_it_is() {
     let (s, imagelet) = scene();
     let now = std::fs::metadata(s.scratch.path()).and_then(|about| about.modified()).expect("a time");
@@ -83,6 +86,7 @@ fn images_come_and_grow_old_at_whatever_time_it_is() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_clock_that_is_set_makes_no_image_older_or_younger() {
     let (s, imagelet) = scene();
     let (name, _) = s.push_file("clock/one:1", "a", "one");
@@ -102,6 +106,7 @@ fn a_clock_that_is_set_makes_no_image_older_or_younger() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn images_go_at_their_maximum_age_and_not_before() {
     let (s, imagelet) = scene();
     let imagelet = imagelet.global("--image-maximum-gc-age", "168h");
@@ -123,6 +128,7 @@ fn images_go_at_their_maximum_age_and_not_before() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn what_was_pulled_ahead_of_its_use_goes_last_for_as_long_as_was_said() {
     let (s, _) = scene();
     // Where nobody runs containers, nothing is ahead of its use.
@@ -144,6 +150,7 @@ fn what_was_pulled_ahead_of_its_use_goes_last_for_as_long_as_was_said() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn what_was_off_for_a_month_comes_back_with_its_history() {
     let (s, imagelet) = scene();
     let (name, _) = s.push_file("clock/one:1", "a", "one");

@@ -24,6 +24,7 @@ fn json_of(imagelet: &Imagelet, args: &[&str]) -> Value {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn every_format_says_what_goes_and_why_the_rest_stays() {
     let s = Scene::on_a_disk();
     let (old, old_image) = s.push_file("gc/old:1", "a", vec![1_u8; 300_000]);
@@ -100,6 +101,7 @@ fn every_format_says_what_goes_and_why_the_rest_stays() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn wrong_words_are_refused() {
     let s = Scene::new();
     let usage = [
@@ -141,6 +143,7 @@ fn wrong_words_are_refused() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn an_agent_answers_for_its_store_and_shows_what_is_pinned() {
     let s = Scene::on_a_disk();
     let imagelet = immediate(&s.imagelet);
@@ -173,6 +176,7 @@ fn an_agent_answers_for_its_store_and_shows_what_is_pinned() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn an_agent_that_collects_must_know_the_containers() {
     let s = Scene::new();
     let listen = format!("unix://{}", s.scratch.join("cri.sock").display());

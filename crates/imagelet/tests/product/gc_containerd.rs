@@ -110,16 +110,19 @@ fn measured(disk: LoopFs) {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn on_ext4_what_containerd_frees_is_measured() {
     measured(LoopFs::ext4(2048));
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn on_xfs_what_containerd_frees_is_measured() {
     measured(LoopFs::xfs(2048));
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_containerd_without_a_byte_is_freed() {
     let h = Harbour::new(LoopFs::ext4(256), 2, 30);
     let pod = h.pods.run("web", &h.s.registry.name(USED));

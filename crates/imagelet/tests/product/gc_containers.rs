@@ -71,6 +71,7 @@ fn mounted(of: &BTreeSet<String>) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 async fn what_pods_leave_behind_is_collected_and_what_runs_is_not() {
     let stage = Stage::new().await;
     let service = &stage.service;
@@ -151,6 +152,7 @@ async fn what_pods_leave_behind_is_collected_and_what_runs_is_not() {
 
 /// A runtime that is killed and comes back: one round fails, the next one does its work, and what ran still runs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 async fn a_collection_survives_its_runtime() {
     let mut stage = Stage::new().await;
     let pod = stage.pod("web", 0);
@@ -185,6 +187,7 @@ async fn a_collection_survives_its_runtime() {
 
 /// `imagelet gc containers`: it knows no source of pods, so that only what the policy has too much of goes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 async fn the_command_collects_what_is_too_much() {
     let stage = Stage::new().await;
     let pod = stage.pod("web", 0);

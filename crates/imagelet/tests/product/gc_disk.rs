@@ -127,11 +127,13 @@ fn between_the_marks(disk: LoopFs) {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn an_ext4_is_collected_between_the_marks() {
     between_the_marks(LoopFs::ext4(2048));
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn an_xfs_is_collected_between_the_marks() {
     between_the_marks(LoopFs::xfs(2048));
 }
@@ -166,11 +168,13 @@ fn to_the_byte(disk: LoopFs) {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn on_ext4_what_is_promised_is_freed() {
     to_the_byte(LoopFs::ext4(2048));
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn on_xfs_what_is_promised_is_freed() {
     to_the_byte(LoopFs::xfs(2048));
 }

@@ -89,21 +89,25 @@ fn a_command_frees(disk: LoopFs, full: Full) {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_command_frees_an_ext4_without_a_byte() {
     a_command_frees(LoopFs::ext4(64), Full::Bytes);
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_command_frees_an_xfs_without_a_byte() {
     a_command_frees(LoopFs::xfs(320), Full::Bytes);
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_command_frees_an_ext4_without_an_inode() {
     a_command_frees(LoopFs::ext4(64).inodes(500), Full::Inodes);
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_command_frees_an_xfs_without_an_inode() {
     a_command_frees(LoopFs::xfs(320).inodes(2000), Full::Inodes);
 }
@@ -123,16 +127,19 @@ fn an_agent_frees(disk: LoopFs, full: Full) {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn an_agent_frees_an_ext4_without_a_byte() {
     an_agent_frees(LoopFs::ext4(64), Full::Bytes);
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn an_agent_frees_an_xfs_without_an_inode() {
     an_agent_frees(LoopFs::xfs(320).inodes(2000), Full::Inodes);
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_pull_on_a_full_disk_has_room_made_for_it() {
     let f = FullDisk::new(LoopFs::ext4(64), Full::Bytes, 0);
     let (name, id) = push_noise(&f.s, "full/third:1", 8 << 20);
@@ -146,6 +153,7 @@ fn a_pull_on_a_full_disk_has_room_made_for_it() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_pull_that_nothing_makes_room_for_says_how_much_was_needed() {
     let f = FullDisk::new(LoopFs::ext4(64), Full::AllButAMebibyte, 2);
     let (name, _) = push_noise(&f.s, "full/third:1", 8 << 20);
@@ -170,6 +178,7 @@ fn a_pull_that_nothing_makes_room_for_says_how_much_was_needed() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_clients_pull_on_a_full_disk_has_the_agent_make_room() {
     let s = Scene::shaped(FORMAT);
     let disk = LoopFs::ext4(64).mount(&s.scratch, "disk");
@@ -186,6 +195,7 @@ fn a_clients_pull_on_a_full_disk_has_the_agent_make_room() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn what_was_pulled_a_moment_ago_is_freed_when_nothing_else_is_left() {
     let s = Scene::shaped(FORMAT);
     let disk = LoopFs::ext4(96).mount(&s.scratch, "disk");
@@ -223,6 +233,7 @@ fn what_was_pulled_a_moment_ago_is_freed_when_nothing_else_is_left() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn what_was_pulled_ahead_leaves_a_full_disk_by_each_way_of_collecting() {
     for args in [&["gc"][..], &["gc", "--all-unused"], &["gc", "--older-than", "1m"]] {
         let s = Scene::shaped(FORMAT);
@@ -252,6 +263,7 @@ fn pod_of(s: &Scene, images: &[&str]) -> String {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_pull_takes_no_image_of_its_own_pod() {
     let f = FullDisk::new(LoopFs::ext4(64), Full::AllButAMebibyte, 0);
     let (third, id) = push_noise(&f.s, "full/third:1", 8 << 20);

@@ -48,6 +48,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn thirty_kills_leave_a_store_that_is_sound() {
     let mut s = Scene::on_a_disk();
     s.imagelet = s.imagelet.clone().hasty();

@@ -22,6 +22,7 @@ fn hosts_file(s: &Scene, host: &str, text: &str) -> String {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_registry_with_tls_and_a_password() {
     let s = Scene::new();
     let (_, image) = s.push_file("guarded/one:1", "a", "one");
@@ -68,6 +69,7 @@ fn a_registry_with_tls_and_a_password() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_mirror_is_asked_first_and_the_registry_when_it_has_not() {
     let s = Scene::new();
     let mirror = DockerRegistry::start(&s.scratch.join("mirror"));
@@ -91,6 +93,7 @@ fn a_mirror_is_asked_first_and_the_registry_when_it_has_not() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_broken_hosts_file_is_an_error_that_names_its_line() {
     let s = Scene::new();
     let (name, _) = s.push_file("any/one:1", "a", "one");
@@ -147,6 +150,7 @@ fn forward(mut near: TcpStream, to: &str, log: &Mutex<Vec<String>>) -> Option<()
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn https_goes_through_the_proxy_of_the_environment() {
     let s = Scene::new();
     let (_, image) = s.push_file("guarded/one:1", "a", "one");

@@ -37,11 +37,13 @@ fn interrupted(how: Signal, code: i32) {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn ctrl_c_ends_a_pull_at_once() {
     interrupted(Signal::INT, 130);
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn sigterm_ends_a_pull_at_once() {
     interrupted(Signal::TERM, 143);
 }

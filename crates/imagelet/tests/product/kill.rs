@@ -132,6 +132,7 @@ fn from_environment(name: &str) -> Option<u64> {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn fifty_kills_leave_images_whole_or_absent() {
     let s = Scene::on_a_disk();
     let layers: Vec<images::Layer> = (0..5).map(|n| layer(&s, n)).collect();

@@ -113,6 +113,7 @@ fn asked(s: &Scene, image: &Image, from: usize) -> Vec<usize> {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn in_any_order_layers_give_the_same_tree() {
     let s = Scene::new();
     let stack = Stack::new(&s);
@@ -148,6 +149,7 @@ fn in_any_order_layers_give_the_same_tree() {
 /// below. With `max_concurrent_unpacks` of 2 and more (from containerd 2.2 on) it hands layers to its applier
 /// without what is below. The applier of Debian's containerd is the same, and is handed the same mounts here.
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn containerds_layers_without_their_parents_are_wrong() {
     let s = Scene::new();
     let stack = Stack::new(&s);
@@ -231,6 +233,7 @@ fn applied_alone(s: &Scene, daemon: &Containerd, image: &Image, kind: &str) -> T
 /// A whiteout in a directory that no layer below has. No builder writes one; overlayfs looks for whiteouts only where layers
 /// meet, and lists this one. See `docs/differences.md`.
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_whiteout_that_hides_nothing_is_listed_and_not_found_as_in_containerd() {
     let s = Scene::new();
     let (base, above) = (s.scratch.directory("base"), s.scratch.directory("above"));

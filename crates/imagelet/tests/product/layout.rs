@@ -30,6 +30,7 @@ fn serve(layout: &Path) -> (Daemon, String) {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_served_layout_is_a_registry_for_imagelet_and_for_skopeo() {
     let s = Scene::new();
     let image = two_layers(&s);
@@ -55,6 +56,7 @@ fn a_served_layout_is_a_registry_for_imagelet_and_for_skopeo() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_served_layout_cannot_be_written_and_a_directory_that_is_none_is_refused() {
     let s = Scene::new();
     let image = two_layers(&s);
@@ -73,6 +75,7 @@ fn a_served_layout_cannot_be_written_and_a_directory_that_is_none_is_refused() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn what_is_imported_is_what_a_pull_gives() {
     let s = Scene::new();
     let image = two_layers(&s);
@@ -102,6 +105,7 @@ fn what_is_imported_is_what_a_pull_gives() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn what_is_exported_is_read_by_skopeo_and_umoci_and_comes_back_the_same() {
     let s = Scene::new();
     let image = two_layers(&s);
@@ -165,6 +169,7 @@ fn what_is_exported_is_read_by_skopeo_and_umoci_and_comes_back_the_same() {
 
 /// What an archive is called is its author's word; a digest in it is held against what is there.
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn an_import_by_the_digest_of_another_image_is_refused() {
     let s = Scene::new();
     let own = two_layers(&s);

@@ -163,21 +163,25 @@ fn of_memory(it: It, mebibytes: &[u64]) {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_pull_with_few_threads() {
     of_threads(Ground::pull, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 40]);
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_collection_with_few_threads() {
     of_threads(Ground::collect, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 40]);
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_pull_with_few_descriptors() {
     through_prlimit(Ground::pull, &[8, 10, 12, 14, 16, 18, 20, 24, 28, 32, 64], "nofile", "Too many open files");
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_collection_with_few_descriptors() {
     through_prlimit(
         Ground::collect,
@@ -188,6 +192,7 @@ fn a_collection_with_few_descriptors() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_pull_with_short_files() {
     through_prlimit(Ground::pull, &[0, 1000, 100_000, 900_000, 1 << 20, 64 << 20], "fsize", "File too large");
 }
@@ -195,27 +200,32 @@ fn a_pull_with_short_files() {
 const ADDRESSES: [u64; 11] = [60, 80, 100, 120, 140, 160, 200, 250, 300, 400, 4000];
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_pull_with_few_addresses() {
     through_prlimit(Ground::pull, &ADDRESSES.map(|mebibytes| mebibytes << 20), "as", "");
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_collection_with_few_addresses() {
     through_prlimit(Ground::collect, &ADDRESSES.map(|mebibytes| mebibytes << 20), "as", "");
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_pull_with_little_memory() {
     of_memory(Ground::pull, &[3, 4, 5, 6, 8, 10, 14, 20, 64]);
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_collection_with_little_memory() {
     of_memory(Ground::collect, &[2, 3, 4, 5, 6, 7, 8, 10, 14, 64]);
 }
 
 /// Clients that take every descriptor which an agent may have.
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn an_agent_that_runs_out_of_descriptors_goes_on_when_it_has_some() {
     let g = Ground::new();
     let prlimit = tool("prlimit").get_program().display().to_string();

@@ -17,6 +17,7 @@ fn imagelet(stage: &Stage) -> Imagelet {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 async fn logs_are_shown() {
     let stage = Stage::new().await;
     let mut pod = stage.pod("web", 0);
@@ -67,6 +68,7 @@ async fn logs_are_shown() {
 /// Every line arrives once and in order, at one who follows and at one who comes later, while the log is rotated as often as
 /// possible.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 async fn no_line_is_lost_when_logs_are_rotated() {
     let stage = Stage::new().await;
     let mut pod = stage.pod("web", 0);
@@ -111,6 +113,7 @@ async fn no_line_is_lost_when_logs_are_rotated() {
 
 /// Only so many files of a log are kept, and the command shows what is left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 async fn a_log_keeps_its_number_of_files() {
     let stage = Stage::new().await;
     let mut pod = stage.pod("web", 0);

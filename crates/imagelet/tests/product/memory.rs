@@ -11,6 +11,7 @@ use crate::support::process::{Daemon, eventually, signal, tool};
 use crate::support::scene::Scene;
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn no_core_file_is_written() {
     let s = Scene::new();
     let socket = s.scratch.join("cri.sock");

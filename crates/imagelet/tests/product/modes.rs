@@ -99,6 +99,7 @@ fn same_in_every_mode(s: &Scene, matrix: &[(Packing, &[Mode])], layers: impl Fn(
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn an_image_with_everything() {
     let s = Scene::new();
     let plain = &LAYERS[..1];
@@ -121,6 +122,7 @@ fn an_image_with_everything() {
 
 /// A layer that is long enough to be fetched by ranges and to be inflated by several threads.
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_long_layer() {
     let s = Scene::new();
     let tree = s.scratch.directory("long");

@@ -46,6 +46,7 @@ fn pressure_comes_and_goes(disk: LoopFs, fill: impl Fn(&std::path::Path, Space) 
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_disk_without_bytes_is_under_pressure_for_a_while() {
     pressure_comes_and_goes(
         LoopFs::ext4(64),
@@ -55,6 +56,7 @@ fn a_disk_without_bytes_is_under_pressure_for_a_while() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_disk_without_inodes_is_under_pressure_for_a_while() {
     pressure_comes_and_goes(
         LoopFs::ext4(64).inodes(1000),
@@ -64,6 +66,7 @@ fn a_disk_without_inodes_is_under_pressure_for_a_while() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_disk_that_has_room_shows_its_images_the_largest_first() {
     let s = Scene::new();
     let disk = LoopFs::ext4(256).mount(&s.scratch, "disk");
@@ -102,6 +105,7 @@ fn a_disk_that_has_room_shows_its_images_the_largest_first() {
 
 /// On the store itself and through the agent that has it.
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn what_interrupted_pulls_left_is_shown_wherever_space_is() {
     let s = Scene::new();
     let (name, _) = s.push_file("status/one:1", "a", "one");

@@ -4,7 +4,6 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -130,6 +129,7 @@ fn is_gone(pid: &str) -> bool {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_credential_provider_brings_the_image() {
     let w = Workshop::new();
     let imagelet = w.with_providers(&[w.good_provider("carpenter")]);
@@ -148,6 +148,7 @@ fn a_credential_provider_brings_the_image() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn providers_that_fail_are_told_and_stop_nobody() {
     let w = Workshop::new();
     w.program("mute", &format!("echo {SPILLED}; echo nothing good"));
@@ -176,28 +177,28 @@ fn providers_that_fail_are_told_and_stop_nobody() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_provider_that_hangs_is_ended_with_the_command() {
     let w = Workshop::new();
     w.program("sleeper", "echo $$ > $notes/sleeper\nexec sleep 1000");
-    let imagelet = w.with_providers(&[w.provider("sleeper")]);
+    // Its own time would be up long after the test's patience.
+    let imagelet = w.with_providers(&[w.provider("sleeper")]).global("--credential-provider-timeout", "10m");
     let mut ensure = imagelet.spawn(&["ensure", "-f", &w.pod()]);
     eventually("the provider is started", || !w.note("sleeper").is_empty());
-    let from = Instant::now();
     signal(ensure.id(), rustix::process::Signal::TERM);
     let status = crate::support::cli::end_of(&mut ensure);
     assert_eq!(status.code(), Some(143), "{status}");
-    assert!(from.elapsed() < Duration::from_secs(3), "it took {:?}", from.elapsed());
     eventually("the provider ends with the command", || is_gone(&w.note("sleeper")));
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_provider_that_hangs_is_ended_when_its_time_is_up() {
     let w = Workshop::new();
     w.program("sleeper", "echo $$ > $notes/sleeper\nexec sleep 1000");
     let imagelet = w.with_providers(&[w.provider("sleeper")]).global("--credential-provider-timeout", "300ms");
-    let from = Instant::now();
     let done = imagelet.run(&["ensure", "-f", &w.pod()]);
-    assert!(from.elapsed() < Duration::from_secs(10), "it took {:?}", from.elapsed());
+    assert!(done.stderr.contains("no answer within 300ms"), "its own time ends it:\n{}", done.stderr);
     assert_eq!(done.code, Some(1), "{}", done.stderr);
     assert!(done.stderr.contains("ErrImagePull") && done.stderr.contains("sleeper"), "{}", done.stderr);
     assert!(is_gone(&w.note("sleeper")), "the provider is ended when its time is up");
@@ -209,6 +210,7 @@ fn a_provider_that_hangs_is_ended_when_its_time_is_up() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_broken_provider_configuration_is_refused_at_once() {
     let scratch = Scratch::new();
     let programs = scratch.directory("programs");
@@ -239,6 +241,7 @@ fn helper(w: &Workshop, name: &str, body: &str) {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_docker_credential_helper_brings_the_image() {
     let w = Workshop::new();
     let answer = json!({"ServerURL": w.registry.host, "Username": USER, "Secret": PASSWORD});
@@ -253,6 +256,7 @@ fn a_docker_credential_helper_brings_the_image() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_store_for_everything_and_a_helper_that_has_nothing() {
     let w = Workshop::new();
     helper(&w, "none", "echo 'credentials not found in native keychain'; exit 1");
@@ -269,6 +273,7 @@ fn a_store_for_everything_and_a_helper_that_has_nothing() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn helpers_that_hang_or_print_garbage_are_told_and_stop_nobody() {
     let w = Workshop::new();
     helper(&w, "garbage", &format!("echo '{{{SPILLED}'"));
@@ -277,9 +282,8 @@ fn helpers_that_hang_or_print_garbage_are_told_and_stop_nobody() {
         let imagelet = w
             .with_docker_config(&json!({"credHelpers": {w.registry.host.clone(): name}}))
             .global("--credential-helper-timeout", "300ms");
-        let from = Instant::now();
         let done = imagelet.run(&["--log-level", "trace", "ensure", "-f", &w.pod()]);
-        assert!(from.elapsed() < Duration::from_secs(10), "it took {:?}", from.elapsed());
+        assert_eq!(done.stderr.contains("no answer within 300ms"), hangs, "its own time ends it:\n{}", done.stderr);
         assert_eq!(done.code, Some(1), "{}", done.stderr);
         assert!(done.stderr.contains("ErrImagePull") && done.stderr.contains(name), "{}", done.stderr);
         tells_no_secret(&done.stderr);

@@ -19,6 +19,7 @@ fn busybox(s: &Scene) -> (Image, String) {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn busybox_is_listed_as_cri_wants_it_and_runs() {
     let s = Scene::new();
     let (image, name) = busybox(&s);
@@ -42,6 +43,7 @@ fn busybox_is_listed_as_cri_wants_it_and_runs() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_writable_mount_leaves_the_image_as_it_was() {
     let s = Scene::new();
     let (_, name) = busybox(&s);
@@ -61,6 +63,7 @@ fn a_writable_mount_leaves_the_image_as_it_was() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_debian_root_file_system_runs_python() {
     let s = Scene::new();
     let tar = images::debian_tar();
@@ -76,6 +79,7 @@ fn a_debian_root_file_system_runs_python() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn memory_does_not_grow_with_a_layer() {
     let s = Scene::new();
     let peaks: Vec<u64> = [4_u64, 512]
@@ -93,6 +97,7 @@ fn memory_does_not_grow_with_a_layer() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn sixty_layers_stack_in_order() {
     let s = Scene::new();
     let layers: Vec<Layer> = (1..=60)
@@ -118,6 +123,7 @@ fn sixty_layers_stack_in_order() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_layer_that_is_here_is_not_fetched_again() {
     let s = Scene::new();
     let first = s.file_layer("a", "one\n", Packing::Gzip);
@@ -137,6 +143,7 @@ fn a_layer_that_is_here_is_not_fetched_again() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn packing_does_not_matter_and_layers_are_stored_once() {
     let s = Scene::new();
     let layers = |packing| [s.file_layer("a", "one\n", packing), s.file_layer("b/c", "two\n", packing)];
@@ -153,6 +160,7 @@ fn packing_does_not_matter_and_layers_are_stored_once() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn an_index_gives_the_platform_of_this_machine() {
     let s = Scene::new();
     let ours = s.layout.image(&[s.file_layer("mine", "yes\n", Packing::Gzip)]);
@@ -171,6 +179,7 @@ fn an_index_gives_the_platform_of_this_machine() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn removal_gives_back_what_no_other_image_uses() {
     let s = Scene::new();
     let shared = s.file_layer("shared", "s".repeat(100_000), Packing::Gzip);

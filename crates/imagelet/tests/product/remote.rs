@@ -7,6 +7,7 @@ use crate::support::scene::Scene;
 use crate::support::{Containerd, Imagelet};
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn ensure_images_inspect_rmi_and_df_through_containerd() {
     let s = Scene::new();
     let (name, image) = s.push_file("remote/one:1", "a", "one");
@@ -36,6 +37,7 @@ fn ensure_images_inspect_rmi_and_df_through_containerd() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn imagelet_stands_between_a_client_and_containerd() {
     let s = Scene::new();
     let (name, image) = s.push_file("between/one:1", "a", "one");

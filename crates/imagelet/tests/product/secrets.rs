@@ -87,6 +87,7 @@ impl Seen {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn no_output_and_no_file_tells_a_password() {
     let s = Scene::new();
     let images = ["secret", "rotated", "node-file", "helper", "provider", "variable", "refused"];
@@ -208,6 +209,7 @@ fn no_output_and_no_file_tells_a_password() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn an_agent_tells_no_password() {
     let s = Scene::new();
     s.push_file("quiet/variable:1", "data", "variable");
@@ -246,6 +248,7 @@ const REGISTRY_TOKEN: &str = "registry-of-dogsbane";
 const SIGNATURE: &str = "signature-of-baneberry";
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn no_output_and_no_file_tells_a_token() {
     for (user, password) in [TOKEN_USER, PROXY_USER] {
         secrets::note(user, password);
@@ -351,6 +354,7 @@ fn no_output_and_no_file_tells_a_token() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn the_watch_over_all_tests_finds_what_it_looks_for() {
     use std::panic::catch_unwind;
     let s = Scene::new();

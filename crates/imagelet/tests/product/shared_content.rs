@@ -61,6 +61,7 @@ impl Scene {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_copy_of_a_manifest_brings_nothing_through_any_way_in() {
     for format in ["dir", "erofs"] {
         let s = Scene::new(format);
@@ -94,6 +95,7 @@ fn a_copy_of_a_manifest_brings_nothing_through_any_way_in() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn where_all_pods_may_have_all_images_nobody_is_asked() {
     let s = Scene::new("erofs");
     s.registry.clear_requests();

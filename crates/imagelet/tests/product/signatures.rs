@@ -99,6 +99,7 @@ impl Scene {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_policy_holds_for_every_way_to_name_an_image() {
     for format in ["dir", "erofs"] {
         let s = Scene::new();
@@ -140,6 +141,7 @@ fn a_policy_holds_for_every_way_to_name_an_image() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn no_spelling_of_a_host_evades_a_policy() {
     let s = Scene::new();
     let imagelet = s.imagelet("store");
@@ -188,6 +190,7 @@ fn openssl(args: &[&str]) {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn only_what_is_signed_comes_to_the_disk() {
     let s = Scene::new();
     let imagelet = s.imagelet("store");
@@ -244,6 +247,7 @@ fn only_what_is_signed_comes_to_the_disk() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_policy_that_cannot_be_used_ends_the_program() {
     let s = Scene::new();
     let (name, _) = s.push("1");

@@ -85,6 +85,7 @@ fn on_terminal(args: &str, endpoint: &str, steps: &[(&str, &str)]) -> (Option<i3
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 async fn commands_run_in_containers() {
     let entered = Entered::new().await;
     let Entered { stage, imagelet, .. } = &entered;
@@ -132,6 +133,7 @@ async fn commands_run_in_containers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 async fn people_attach_to_processes() {
     let entered = Entered::new().await;
     let script = "while read line; do echo got $line; echo not $line >&2; done; echo end; exit 4";
@@ -149,6 +151,7 @@ async fn people_attach_to_processes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 async fn ports_are_forwarded() {
     let entered = Entered::new().await;
     // Pods of this stage have the node's network: a port that nobody has.

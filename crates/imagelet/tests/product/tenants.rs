@@ -116,11 +116,13 @@ fn blobs(asked: &[Access]) -> usize {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn what_one_tenant_brought_is_not_the_others() {
     not_the_others(&Estate::new());
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn what_one_tenant_brought_to_containerd_is_not_the_others() {
     not_the_others(&Estate::on_containerd());
 }
@@ -169,6 +171,7 @@ fn not_the_others(e: &Estate) {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn tenants_that_come_at_the_same_time_get_what_is_theirs() {
     let e = Estate::new();
     let mut manifests = Manifests::new();
@@ -203,6 +206,7 @@ fn tenants_that_come_at_the_same_time_get_what_is_theirs() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_pull_that_was_cut_off_before_its_record_leaves_doubt() {
     let e = Estate::new();
     // The image is there, and the intent to pull it: what a kill between commit and record leaves.
@@ -221,6 +225,7 @@ fn a_pull_that_was_cut_off_before_its_record_leaves_doubt() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn an_image_that_a_person_pulled_is_for_those_who_prove_that_they_may_have_it() {
     let e = Estate::new();
     let creds = format!("{}:{}", RED.0, RED.1);
@@ -242,6 +247,7 @@ fn an_image_that_a_person_pulled_is_for_those_who_prove_that_they_may_have_it() 
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn the_same_credential_in_another_secret_is_known() {
     let e = Estate::new();
     granted(e.ensure(Some(RED_TENANT), "IfNotPresent"));
@@ -251,6 +257,7 @@ fn the_same_credential_in_another_secret_is_known() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_secret_that_rotates_keeps_its_images_and_a_revoked_one_gets_no_new_ones() {
     let e = Estate::new();
     granted(e.ensure(Some(RED_TENANT), "IfNotPresent"));
@@ -289,11 +296,13 @@ fn a_secret_that_rotates_keeps_its_images_and_a_revoked_one_gets_no_new_ones() {
 
 /// What stands in a manifest under the namespace, name and uid of another tenant's secret.
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_wrong_password_under_the_right_name_gets_nothing() {
     wrong_under_the_right_name(&Estate::new());
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_wrong_password_under_the_right_name_gets_nothing_from_containerd() {
     wrong_under_the_right_name(&Estate::on_containerd());
 }
@@ -311,6 +320,7 @@ fn wrong_under_the_right_name(e: &Estate) {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn explain_tells_who_would_be_verified_and_asks_nobody() {
     let e = Estate::new();
     granted(e.ensure(Some(RED_TENANT), "IfNotPresent"));
@@ -331,6 +341,7 @@ fn explain_tells_who_would_be_verified_and_asks_nobody() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn policies_of_verification() {
     let e = Estate::new();
     granted(e.ensure(Some(RED_TENANT), "IfNotPresent"));

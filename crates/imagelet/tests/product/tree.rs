@@ -66,6 +66,7 @@ pub(crate) fn compared(ours: &Tree, theirs: &Tree) -> Vec<String> {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn everything_that_layers_can_hold_comes_out_as_elsewhere() {
     need_root();
     let scratch = Scratch::new();
@@ -100,6 +101,7 @@ fn everything_that_layers_can_hold_comes_out_as_elsewhere() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_debian_root_file_system_comes_out_as_elsewhere() {
     need_root();
     let scratch = Scratch::new();
@@ -116,6 +118,7 @@ fn a_debian_root_file_system_comes_out_as_elsewhere() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_zstd_layer_comes_out_as_in_containerd() {
     need_root();
     let scratch = Scratch::new();

@@ -34,6 +34,7 @@ fn privileged_image(s: &Scene) -> (String, Image) {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn an_ordinary_user_pulls_lists_and_removes() {
     let s = Scene::shaped(FORMAT);
     let (name, image) = privileged_image(&s);
@@ -63,6 +64,7 @@ fn an_ordinary_user_pulls_lists_and_removes() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn what_an_ordinary_user_exports_is_whole_for_root() {
     let s = Scene::shaped(FORMAT);
     let (name, image) = privileged_image(&s);

@@ -196,6 +196,7 @@ async fn a_kill_in_the_middle_of_compressing_loses_nothing() {
 
 /// A disk of so few bytes that nothing can be compressed.
 #[tokio::test]
+#[ignore = "needs root: scripts/test.sh"]
 async fn a_full_disk_keeps_no_log_from_being_rotated() {
     assert!(rustix::process::geteuid().is_root(), "this test mounts a disk: run it as root");
     let bench = bench();

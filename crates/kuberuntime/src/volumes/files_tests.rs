@@ -144,6 +144,7 @@ fn files_that_cannot_be_there_are_told() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn a_group_can_read_everything() {
     assert!(rustix::process::geteuid().is_root(), "this test gives files away: run it as root");
     let place = volume();

@@ -23,6 +23,7 @@ fn grow(bench: &Bench, options: &str) {
 }
 
 #[tokio::test]
+#[ignore = "needs root: scripts/test.sh"]
 async fn files_run_out_at_each_step() {
     let volumes = json!([
         {"name": "scratch", "emptyDir": {}}, {"name": "login", "secret": {"secretName": "login"}},
@@ -59,6 +60,7 @@ async fn files_run_out_at_each_step() {
 }
 
 #[tokio::test]
+#[ignore = "needs root: scripts/test.sh"]
 async fn what_containers_see_stays_when_there_is_no_room_for_more() {
     let mut bench = bench();
     disk(&bench, "size=256k");

@@ -126,6 +126,7 @@ fn mode(path: &Path) -> (u32, u32) {
 }
 
 #[tokio::test]
+#[ignore = "needs root: scripts/test.sh"]
 async fn every_sort_of_volume_is_made_and_taken_away() {
     let bench = bench();
     let host = bench.directory("host");
@@ -205,6 +206,7 @@ async fn every_sort_of_volume_is_made_and_taken_away() {
 }
 
 #[tokio::test]
+#[ignore = "needs root: scripts/test.sh"]
 async fn what_is_there_is_kept_over_a_restart() {
     let mut bench = bench();
     let volumes = json!([
@@ -239,6 +241,7 @@ async fn what_is_there_is_kept_over_a_restart() {
 }
 
 #[tokio::test]
+#[ignore = "needs root: scripts/test.sh"]
 async fn volumes_belong_to_the_group_of_the_pod() {
     let bench = bench();
     let host = bench.directory("host");
@@ -258,6 +261,7 @@ async fn volumes_belong_to_the_group_of_the_pod() {
 }
 
 #[tokio::test]
+#[ignore = "needs root: scripts/test.sh"]
 async fn documents_change_and_come_late() {
     let mut bench = bench();
     let volumes = json!([
@@ -299,6 +303,7 @@ async fn documents_change_and_come_late() {
 }
 
 #[tokio::test]
+#[ignore = "needs root: scripts/test.sh"]
 async fn paths_of_the_node_are_what_their_type_says() {
     let bench = bench();
     let directory = bench.directory("directory");
@@ -346,6 +351,7 @@ async fn paths_of_the_node_are_what_their_type_says() {
 }
 
 #[tokio::test]
+#[ignore = "needs root: scripts/test.sh"]
 async fn parts_of_volumes_stay_what_they_were_when_they_were_looked_at() {
     let bench = bench();
     let host = bench.directory("host");
@@ -401,6 +407,7 @@ async fn parts_of_volumes_stay_what_they_were_when_they_were_looked_at() {
 
 /// The tree of a node as it usually is: shared, so that what is mounted or unmounted in one place is in another.
 #[tokio::test]
+#[ignore = "needs root: scripts/test.sh"]
 async fn what_is_the_nodes_is_neither_unmounted_nor_deleted() {
     let bench = bench();
     let shared = bench.directory("shared");
@@ -428,6 +435,7 @@ async fn what_is_the_nodes_is_neither_unmounted_nor_deleted() {
 }
 
 #[tokio::test]
+#[ignore = "needs root: scripts/test.sh"]
 async fn mounts_upon_mounts_all_go() {
     let bench = bench();
     let pod = pod(json!([{"name": "scratch", "emptyDir": {}}]), None, json!({}));
@@ -455,6 +463,7 @@ async fn mounts_upon_mounts_all_go() {
 
 /// A mount that cannot be unmounted: its path was changed by the container, so that it leads elsewhere.
 #[tokio::test]
+#[ignore = "needs root: scripts/test.sh"]
 async fn what_stays_mounted_stays_untouched() {
     let bench = bench();
     let host = bench.directory("host/inner");
@@ -482,6 +491,7 @@ async fn what_stays_mounted_stays_untouched() {
 }
 
 #[tokio::test]
+#[ignore = "needs root: scripts/test.sh"]
 async fn a_link_in_place_of_a_directory_leads_nobody_out() {
     let bench = bench();
     let pod = pod(json!([{"name": "scratch", "emptyDir": {}}]), None, json!({}));
@@ -507,6 +517,7 @@ async fn a_link_in_place_of_a_directory_leads_nobody_out() {
 }
 
 #[tokio::test]
+#[ignore = "needs root: scripts/test.sh"]
 async fn trees_of_any_depth_go() {
     let bench = bench();
     let pod = pod(json!([{"name": "scratch", "emptyDir": {}}]), None, json!({}));
@@ -525,6 +536,7 @@ async fn trees_of_any_depth_go() {
 }
 
 #[tokio::test]
+#[ignore = "needs root: scripts/test.sh"]
 async fn no_uid_leads_out() {
     let bench = bench();
     let precious = bench.directory("precious");
@@ -540,6 +552,7 @@ async fn no_uid_leads_out() {
 }
 
 #[tokio::test]
+#[ignore = "needs root: scripts/test.sh"]
 async fn files_of_containers() {
     let bench = bench();
     let pod = pod(json!([]), None, json!({}));
@@ -569,6 +582,7 @@ async fn files_of_containers() {
 }
 
 #[tokio::test]
+#[ignore = "needs root: scripts/test.sh"]
 async fn read_only_with_all_that_is_below() {
     let bench = bench();
     let with = |mount: Value| {
@@ -614,6 +628,7 @@ fn without_rights<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn what_cannot_be_unmounted_is_not_deleted() {
     let bench = bench();
     let host = bench.directory("host");
@@ -631,6 +646,7 @@ fn what_cannot_be_unmounted_is_not_deleted() {
 
 /// Without the right to mount it is told what is missing, and nothing is left to others that must not be.
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn who_may_not_mount_is_told() {
     let bench = bench();
     let volumes = json!([

@@ -24,6 +24,7 @@ fn compare(shape: Shape, there: &File, copy: &File) -> Compared {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn what_cannot_be_read_is_no_difference() {
     for shape in Shape::ALL {
         let (layer, copy) = layers(shape);
@@ -40,6 +41,7 @@ fn what_cannot_be_read_is_no_difference() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn a_recipe_that_is_gone_is_told_of_the_one_that_lacks_it() {
     let (layer, copy) = layers(Shape::Erofs);
     let [there, copied] = [&layer, &copy].map(|layer| File::open(layer.path()).unwrap());

@@ -163,6 +163,7 @@ fn story(middle: Shape) -> Layers {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn one_image_shows_what_overlayfs_shows() {
     for middle in [Shape::Erofs, Shape::Dir] {
         let layers = story(middle);
@@ -207,6 +208,7 @@ fn one_image_shows_what_overlayfs_shows() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn layers_of_images_are_put_into_one_from_a_number_on() {
     let layers = story(Shape::Erofs);
     let writable = layers.root().join("writable");
@@ -240,6 +242,7 @@ fn layers_of_images_are_put_into_one_from_a_number_on() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn more_layers_than_overlayfs_takes() {
     // As most programs begin.
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
@@ -268,6 +271,7 @@ fn more_layers_than_overlayfs_takes() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn a_failure_while_one_image_is_composed_leaves_nothing() {
     let ways = Ways { many: 2, ..EVERYTHING };
     let layers = story(Shape::Erofs);

@@ -23,6 +23,7 @@ fn mixed(bench: &Bench) -> [Lower; 3] {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn image_files_and_directories_lie_on_each_other_on_every_kernel() {
     let bench = Bench::new();
     let layers = mixed(&bench);
@@ -48,6 +49,7 @@ fn image_files_and_directories_lie_on_each_other_on_every_kernel() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn one_image_file_is_mounted_alone_and_written_on() {
     use std::os::unix::fs::PermissionsExt;
     let bench = Bench::new();
@@ -74,6 +76,7 @@ fn one_image_file_is_mounted_alone_and_written_on() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn more_image_files_than_the_kernel_takes_layers() {
     let bench = Bench::new();
     let plain = bench.image(&bench.tree("plain", &[("d/plain", Some("plain"))]));
@@ -93,6 +96,7 @@ fn more_image_files_than_the_kernel_takes_layers() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn a_failure_at_any_step_leaves_nothing() {
     let bench = Bench::new();
     let good = mixed(&bench);
@@ -128,6 +132,7 @@ fn a_failure_at_any_step_leaves_nothing() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn what_a_killed_process_left_is_swept() {
     let bench = Bench::new();
     let [Lower::Image(image), ..] = mixed(&bench) else { panic!("an image file") };

@@ -47,6 +47,7 @@ impl Drop for Bench {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn the_old_way_takes_many_layers_and_any_path() {
     let bench = Bench::new(100);
     let overlay = bench.overlay();
@@ -56,6 +57,7 @@ fn the_old_way_takes_many_layers_and_any_path() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn the_old_way_can_be_written_to() {
     let bench = Bench::new(1);
     let (upper, work) = (bench.top.path().join("upper"), bench.top.path().join("work"));
@@ -69,6 +71,7 @@ fn the_old_way_can_be_written_to() {
 
 /// Both ways are asked for one layer more than they can take, and for as many as they can.
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn more_layers_than_the_kernel_takes_are_put_together_and_too_many_are_told() {
     let old = Ways { new_overlay: false, ..Ways::default() };
     for (ways, most) in [(Ways::default(), 2 * MOST - 1), (old, 2 * MOST_CLASSIC - 1)] {
@@ -89,6 +92,7 @@ fn more_layers_than_the_kernel_takes_are_put_together_and_too_many_are_told() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn layers_beyond_the_kernels_number_can_be_written_on() {
     let bench = Bench::new(MOST + 10);
     let (upper, work) = (bench.top.path().join("upper"), bench.top.path().join("work"));
@@ -108,6 +112,7 @@ fn make_whiteout(path: &Path) {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn what_the_kernel_says_is_passed_on() {
     let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC).expect("root may do this");
     let error = fsconfig_set_string(&context, "nonsense", "x").expect_err("no such option");
@@ -117,6 +122,7 @@ fn what_the_kernel_says_is_passed_on() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn one_layer_is_not_enough() {
     let bench = Bench::new(1);
     let Err(NewError::Failed(failure)) = mount_new(&bench.overlay(), &bench.target, Ways::default()) else {

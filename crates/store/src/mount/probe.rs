@@ -201,6 +201,7 @@ mod tests {
 
     /// The machines that tests run on have a kernel of this decade.
     #[test]
+    #[ignore = "needs root: scripts/test.sh"]
     fn the_answer_is_found_kept_and_asked_for_again_with_another_kernel() {
         assert!(rustix::process::geteuid().is_root(), "this test mounts: run it as root");
         let root = tempfile::tempdir().expect("tempdir");
@@ -234,6 +235,7 @@ mod tests {
 
     /// Without a file for the probe there is no answer about the kernel, and none is kept.
     #[test]
+    #[ignore = "needs root: scripts/test.sh"]
     fn a_disk_that_is_full_is_not_what_the_kernel_can() {
         assert!(rustix::process::geteuid().is_root(), "this test mounts: run it as root");
         let root = tempfile::tempdir().expect("tempdir");

@@ -27,6 +27,7 @@ fn is_damaged(layer: &Layer, with: &str) {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn a_layer_without_a_recipe() {
     let layer = unpacked();
     fs::remove_file(layer.path().join(FILE)).unwrap();
@@ -34,6 +35,7 @@ fn a_layer_without_a_recipe() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn files_that_are_not_what_they_were() {
     let layer = unpacked();
     let file = layer.fs().join("d/f");
@@ -53,6 +55,7 @@ fn files_that_are_not_what_they_were() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn recipes_that_are_not_what_they_were() {
     let layer = unpacked();
     let path = layer.path().join(FILE);
@@ -89,6 +92,7 @@ fn recipes_that_are_not_what_they_were() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn a_full_output_is_named() {
     struct Full;
     impl Write for Full {
@@ -105,6 +109,7 @@ fn a_full_output_is_named() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn moves_count_from_their_time_on() {
     let layer = Layer::new();
     let dir = File::open(layer.path()).unwrap();

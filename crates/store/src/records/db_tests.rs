@@ -45,6 +45,7 @@ fn get(db: &Db, key: &str) -> Option<usize> {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn a_failed_write_leaves_the_last_state_and_a_handle_that_works() {
     let disk = SmallDisk::new("size=4m");
     std::fs::write(disk.path.join("filler"), vec![1; 500_000]).expect("fits");
@@ -67,6 +68,7 @@ fn a_failed_write_leaves_the_last_state_and_a_handle_that_works() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn the_reserve_is_what_a_write_on_a_full_disk_uses() {
     let disk = SmallDisk::new("size=8m");
     let db = disk.db(1 << 20).expect("opens");
@@ -123,6 +125,7 @@ fn a_damaged_file_is_an_error_and_no_panic() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn an_act_that_refuses_changes_nothing() {
     let disk = SmallDisk::new("size=8m");
     let db = disk.db(0).expect("opens");

@@ -56,6 +56,7 @@ fn check(store: &Store) {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn what_layers_take_is_counted_where_files_are_in_many_pieces() {
     let disk = in_pieces();
     let root = disk.path.join("store");

@@ -21,6 +21,7 @@ fn names(record: &ImageRecord) -> Vec<&str> {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn an_image_is_there_with_all_it_has() {
     let (_top, store) = store();
     let image = Image::new("one", &[plain_layer("a", b"aaa"), plain_layer("b", &[7; 10_000])]);
@@ -150,6 +151,7 @@ fn shared_layers_are_there_once() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn a_layer_that_comes_twice_counts_once_and_on_top() {
     let (_top, store) = store();
     let (a, b) = (plain_layer("a", b"aaa"), plain_layer("b", b"bbb"));
@@ -165,6 +167,7 @@ fn a_layer_that_comes_twice_counts_once_and_on_top() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn layers_below_an_opaque_root_are_not_stacked() {
     let (_top, store) = store();
     let hiding = Tar::default().directory("./", 0o755).file(".wh..wh..opq", b"").file("only", b"x");
@@ -252,6 +255,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn implicit_directories_look_like_those_below() {
     let (_top, store) = store();
     let one = Image::new("one", &[base(0o1777), upper()]).pull(&store, "docker.io/library/a:1");
@@ -269,6 +273,7 @@ fn implicit_directories_look_like_those_below() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn implicit_directories_of_a_middle_layer_reach_the_top() {
     let (_top, store) = store();
     let top = Tar::default().directory("./", 0o755).file("d/top", b"top");
@@ -278,6 +283,7 @@ fn implicit_directories_of_a_middle_layer_reach_the_top() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn a_layer_of_one_stack_is_copied_for_another() {
     let (_top, store) = store();
     let (one, two) = (Image::new("one", &[base(0o1777), upper()]), Image::new("two", &[base(0o700), upper()]));
@@ -310,6 +316,7 @@ fn a_layer_of_one_stack_is_copied_for_another() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn a_layer_that_cannot_be_copied_must_be_unpacked_again() {
     let (_top, store) = store();
     let (one, two) = (Image::new("one", &[base(0o1777), upper()]), Image::new("two", &[base(0o700), upper()]));
@@ -344,6 +351,7 @@ fn a_layer_that_cannot_be_copied_must_be_unpacked_again() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn one_unpacked_layer_twice_in_an_image_fits_both_places() {
     let (_top, store) = store();
     let image = Image::new("one", &[base(0o1777), upper(), base(0o700), upper()]);
@@ -358,6 +366,7 @@ fn one_unpacked_layer_twice_in_an_image_fits_both_places() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn what_a_layer_replaces_in_itself_is_counted() {
     let (_top, store) = store();
     let twice = plain_layer("a", &[1; 100_000])
@@ -373,6 +382,7 @@ fn what_a_layer_replaces_in_itself_is_counted() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn a_root_without_an_entry_depends_only_on_a_root_that_is_not_plain() {
     let (_top, store) = store();
     let upper = Tar::default().directory("d/", 0o755).file("d/upper", b"upper");
@@ -465,6 +475,7 @@ fn an_unpacking_that_fails_leaves_nothing() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn a_layers_tree_can_be_read_by_all_whatever_the_umask() {
     let (_top, store) = store();
     let tar = Tar::default().file("f", b"x");

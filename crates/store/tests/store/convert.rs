@@ -86,6 +86,7 @@ impl Drop for Bench {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn an_image_looks_the_same_in_the_other_shape_and_back() {
     let bench = Bench::new();
     let (store, mnt) = (&bench.store, bench.mnt());
@@ -128,6 +129,7 @@ fn an_image_looks_the_same_in_the_other_shape_and_back() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn a_shared_layer_is_converted_for_every_image_that_has_it() {
     let bench = Bench::new();
     let store = &bench.store;
@@ -149,6 +151,7 @@ fn a_shared_layer_is_converted_for_every_image_that_has_it() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn what_is_mounted_stays_and_is_told() {
     let bench = Bench::new();
     let (store, mnt) = (&bench.store, bench.mnt());
@@ -167,6 +170,7 @@ fn what_is_mounted_stays_and_is_told() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn what_is_damaged_or_given_up_stays_as_it_is() {
     let bench = Bench::new();
     let store = &bench.store;
@@ -190,6 +194,7 @@ fn what_is_damaged_or_given_up_stays_as_it_is() {
 
 /// Killed anywhere, the old layers or the new ones are there: what lies beside them is swept.
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn an_interrupted_conversion_loses_nothing() {
     let bench = Bench::new();
     let image = stack().pull(&bench.store, "docker.io/library/a:1");

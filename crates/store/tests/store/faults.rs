@@ -330,12 +330,13 @@ const WORKS: &[Work] = &[
     },
 ];
 
-/// Runs in the process whose calls fail. In an ordinary run there is no root, and it has nothing to do.
+/// Runs in the process whose calls fail.
 #[test]
+#[ignore = "a process of other tests, which start it: scripts/test.sh"]
 fn child() {
     #[expect(clippy::disallowed_methods, reason = "the parent test tells its child by the environment")]
     let variable = |name| std::env::var(name).ok();
-    let (Some(root), Some(work)) = (variable(ROOT), variable(WORK)) else { return };
+    let [root, work] = [ROOT, WORK].map(|name| variable(name).expect("started by another test"));
     writeln!(std::io::stdout(), "READY").expect("the parent reads");
     std::io::stdin().lock().read_line(&mut String::new()).expect("the parent says that it traces");
     let all = variable("IMAGELET_FAULTS").is_some_and(|value| value == "all");
@@ -506,7 +507,7 @@ fn fail_at_every_step(work: &str) {
     let program = std::env::current_exe().expect("a test is a program");
     #[expect(clippy::disallowed_methods, reason = "only another process can be traced")]
     let mut child = Command::new(program)
-        .args([&format!("{module}::child"), "--exact", "--nocapture", "--test-threads=1"])
+        .args([&format!("{module}::child"), "--exact", "--ignored", "--nocapture", "--test-threads=1"])
         .env(ROOT, &root)
         .env(WORK, work)
         .stdin(Stdio::piped())
@@ -532,21 +533,25 @@ fn fail_at_every_step(work: &str) {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn every_step_of_a_mount_may_fail() {
     fail_at_every_step("mount");
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn every_step_of_a_writable_mount_may_fail() {
     fail_at_every_step("writable mount");
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn every_step_of_a_mount_of_many_layers_may_fail() {
     fail_at_every_step("mount of many");
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn every_step_of_an_unmount_may_fail() {
     fail_at_every_step("unmount");
 }

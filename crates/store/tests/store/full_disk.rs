@@ -8,6 +8,7 @@ use super::crash;
 use super::support::{Image, LoopDisk, check_accounts, in_directories, list, options, plain_layer};
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn removal_works_on_a_disk_without_a_free_block() {
     let disk = LoopDisk::ext4(96 << 20);
     let root = disk.path.join("store");
@@ -40,6 +41,7 @@ fn removal_works_on_a_disk_without_a_free_block() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn a_pull_onto_a_full_disk_changes_nothing() {
     let disk = LoopDisk::ext4(64 << 20);
     let store =
@@ -73,6 +75,7 @@ fn a_pull_onto_a_full_disk_changes_nothing() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn a_pull_leaves_the_reserve_to_removals() {
     let disk = LoopDisk::ext4(64 << 20);
     let options = OpenOptions { reserve_bytes: 2 << 20, ..options() };
@@ -87,6 +90,7 @@ fn a_pull_leaves_the_reserve_to_removals() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn unpacking_onto_a_full_disk_leaves_nothing() {
     let disk = LoopDisk::ext4(32 << 20);
     let store =
@@ -113,6 +117,7 @@ fn empty_it(disk: &LoopDisk, images: usize) {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn without_any_space_and_without_a_reserve_a_killed_store_opens_and_removes() {
     for keep_reserve_file in [true, false] {
         let disk = LoopDisk::ext4(64 << 20);
@@ -145,6 +150,7 @@ fn without_any_space_and_without_a_reserve_a_killed_store_opens_and_removes() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn without_an_inode_a_killed_store_opens_and_removes() {
     let disk = LoopDisk::with_inodes(64 << 20, 200);
     let root = disk.path.join("store");

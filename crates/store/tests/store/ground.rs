@@ -70,6 +70,7 @@ impl Drop for Mounted {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn disks_of_every_kind_hold_a_store() {
     for (program, bytes, options) in [
         ("mkfs.ext4", 64 << 20, &["-q", "-O", "^has_journal"][..]),
@@ -83,6 +84,7 @@ fn disks_of_every_kind_hold_a_store() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn a_file_system_in_memory_holds_a_store() {
     let top = tempfile::tempdir().expect("tempdir");
     let memory = Mounted::new("tmpfs", "test", &top.path().join("tmpfs"), "size=64m");
@@ -91,6 +93,7 @@ fn a_file_system_in_memory_holds_a_store() {
 
 /// Where a node's disk is an overlay itself, as in a container.
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn an_overlay_holds_a_store_or_says_why_not() {
     let top = tempfile::tempdir_in("/dev/shm").expect("a tmpfs");
     for name in ["lower", "upper", "work"] {
@@ -117,6 +120,7 @@ fn refused(error: &OpenError, kind: &str, word: &str) {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn what_has_no_attributes_is_refused_for_trees() {
     let top = tempfile::tempdir().expect("tempdir");
     let memory = Mounted::new("ramfs", "test", &top.path().join("ramfs"), "");
@@ -131,6 +135,7 @@ fn what_has_no_attributes_is_refused_for_trees() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn directories_of_several_file_systems_are_refused() {
     let top = tempfile::tempdir().expect("tempdir");
     let root = top.path().join("store");
@@ -141,6 +146,7 @@ fn directories_of_several_file_systems_are_refused() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn what_can_only_be_read_is_refused_in_one_line() {
     let disk = LoopDisk::ext4(32 << 20);
     let root = disk.path.join("store");
@@ -155,6 +161,7 @@ fn what_can_only_be_read_is_refused_in_one_line() {
 
 /// As ext4 does it by itself when it finds an error: from one moment on nothing can be written.
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn a_disk_that_becomes_read_only_loses_nothing() {
     let disk = LoopDisk::ext4(64 << 20);
     let root = disk.path.join("store");
@@ -182,6 +189,7 @@ fn a_disk_that_becomes_read_only_loses_nothing() {
 
 /// The whole device is gone from one moment on, as when a cable is pulled.
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn a_disk_that_is_gone_loses_nothing() {
     for disk in [LoopDisk::ext4(64 << 20), LoopDisk::xfs(320 << 20)] {
         let root = disk.path.join("store");
@@ -206,6 +214,7 @@ fn a_disk_that_is_gone_loses_nothing() {
 
 /// At every number of free bytes a pull ends well, or is as if it had not been.
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn a_pull_at_each_size_of_a_disk() {
     let disk = LoopDisk::ext4(32 << 20);
     let root = disk.path.join("store");
@@ -245,6 +254,7 @@ fn a_pull_at_each_size_of_a_disk() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn who_takes_the_store_away_is_told() {
     let top = tempfile::tempdir().expect("tempdir");
     let (root, aside) = (top.path().join("store"), top.path().join("aside"));
@@ -359,6 +369,7 @@ fn records_that_are_gone_or_damaged_are_refused_and_nothing_is_deleted() {
 
 /// A file that cannot be deleted keeps nothing else from going, and goes with the next removal after it can.
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn what_cannot_be_deleted_goes_when_it_can() {
     let disk = LoopDisk::ext4(32 << 20);
     let root = disk.path.join("store");

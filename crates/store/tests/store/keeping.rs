@@ -248,6 +248,7 @@ fn a_store_from_before_there_were_blobs_opens() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn blobs_need_no_space_to_go() {
     let disk = LoopDisk::ext4(64 << 20);
     let root = disk.path.join("store");

@@ -33,6 +33,7 @@ impl Drop for Bench {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn layers_lie_on_each_other() {
     let bench = Bench::new();
     let image = Image::new(
@@ -62,6 +63,7 @@ fn layers_lie_on_each_other() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn any_number_of_layers() {
     for count in [0, 1, 2, 60, 300] {
         let bench = Bench::new();
@@ -92,6 +94,7 @@ fn any_number_of_layers() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn a_writable_tree_has_the_roots_looks() {
     use std::os::unix::fs::PermissionsExt;
     let bench = Bench::new();
@@ -104,6 +107,7 @@ fn a_writable_tree_has_the_roots_looks() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn a_mounted_image_is_not_removed() {
     let bench = Bench::new();
     let base = plain_layer("a", b"aaa");
@@ -129,6 +133,7 @@ fn a_mounted_image_is_not_removed() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn a_mount_is_known_after_a_reopening() {
     let mut bench = Bench::new();
     let image = Image::new("one", &[plain_layer("a", b"aaa")]).pull(&bench.store, "docker.io/library/a:1");
@@ -142,6 +147,7 @@ fn a_mount_is_known_after_a_reopening() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn only_what_is_ours_is_unmounted_and_nothing_is_covered() {
     let bench = Bench::new();
     let image = Image::new("one", &[plain_layer("a", b"aaa")]).pull(&bench.store, "docker.io/library/a:1");
@@ -159,6 +165,7 @@ fn only_what_is_ours_is_unmounted_and_nothing_is_covered() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn a_mount_that_fails_is_not_recorded() {
     let bench = Bench::new();
     let image = Image::new("one", &[plain_layer("a", b"a"), plain_layer("b", b"b")]);
@@ -172,6 +179,7 @@ fn a_mount_that_fails_is_not_recorded() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn layers_of_an_ordinary_user_lie_on_each_other_too() {
     let bench = Bench::new();
     let root = bench.top.path().join("ordinary");
@@ -201,6 +209,7 @@ fn layers_of_an_ordinary_user_lie_on_each_other_too() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn directories_can_be_mounted_without_a_store() {
     let bench = Bench::new();
     let layers: Vec<PathBuf> = ["one", "two"].iter().map(|name| bench.top.path().join(name)).collect();
@@ -214,6 +223,7 @@ fn directories_can_be_mounted_without_a_store() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn a_foreign_mount_in_the_store_is_neither_crossed_nor_an_obstacle() {
     let bench = Bench::new();
     let root = bench.top.path().join("another");

@@ -68,6 +68,7 @@ fn lives_on(root: &Path, options: &OpenOptions, images: &[Image]) {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn a_copy_of_a_store_on_another_disk_is_a_store() {
     let disk = LoopDisk::ext4_with(64 << 20, &["-b", "4096"]);
     let others = [

@@ -205,6 +205,7 @@ fn mounted(store: &Store, image: &Image, order: &[usize], threads: usize, target
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn any_order_and_number_of_threads_gives_what_the_specification_says() {
     assert!(rustix::process::geteuid().is_root(), "this test mounts: run it as root");
     let top = tempfile::tempdir().expect("tempdir");

@@ -26,6 +26,7 @@ fn check(store: &Store, image: &Image) {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn an_image_whose_commit_was_answered_survives() {
     let disk = LoopDisk::ext4(96 << 20);
     let options = || OpenOptions { reserve_bytes: 1 << 20, ..options() };

@@ -40,6 +40,7 @@ fn pictures(store: &Store, count: u8) -> Vec<Image> {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn a_pull_into_a_used_up_quota_changes_nothing_and_removals_work() {
     let (disk, part) = limited(32 << 20);
     let root = part.join("store");

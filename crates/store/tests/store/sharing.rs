@@ -128,6 +128,7 @@ fn a_layer_that_is_replaced_leaves_what_it_shared() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn a_file_has_only_so_many_links() {
     let disk = LoopDisk::ext4(64 << 20);
     let store = open(&disk.path.join("store"), Sharing::Hardlink);
@@ -147,6 +148,7 @@ fn a_file_has_only_so_many_links() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn blocks_are_shared_where_the_file_system_can() {
     let disk = LoopDisk::ext4(32 << 20);
     let root = disk.path.join("store");

@@ -80,6 +80,7 @@ fn alike(own: u64) -> Tar {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn blocks_that_another_layer_has_are_taken_from_there() {
     let (top, store) = store();
     let mut images: Vec<ImageRecord> = (1..4).map(|n| pull(&store, &format!("i{n}"), alike(n))).collect();
@@ -169,6 +170,7 @@ fn blocks_that_are_damaged_damage_every_layer_that_has_them() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn the_file_system_shares_blocks_of_images() {
     let disk = LoopDisk::xfs(400 << 20);
     let store = open(&disk.path.join("store"), Sharing::Reflink);

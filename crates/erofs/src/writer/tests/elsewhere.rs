@@ -118,6 +118,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 10, ..ProptestConfig::default() })]
 
     #[test]
+    #[ignore = "needs root: scripts/test.sh"]
     fn any_tree_comes_back_by_reference(steps in prop::collection::vec(step(), 0..80), count in 1_u16..5) {
         let dir = tempfile::tempdir().unwrap();
         let (file, path) = image(&dir);
@@ -127,6 +128,7 @@ proptest! {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn files_of_every_length_by_reference() {
     let dir = tempfile::tempdir().unwrap();
     let (mut builder, path) = builder(&dir);
@@ -158,6 +160,7 @@ fn files_of_every_length_by_reference() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn an_image_of_images_refers_to_what_they_refer_to() {
     let dir = tempfile::tempdir().unwrap();
     let (mut builder, path) = builder(&dir);
@@ -209,6 +212,7 @@ fn what_is_not_there_is_refused() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn a_reader_wants_the_very_devices() {
     let dir = tempfile::tempdir().unwrap();
     let (mut builder, path) = builder(&dir);
@@ -237,6 +241,7 @@ fn a_reader_wants_the_very_devices() {
 
 /// A second image with the same files is told to take their blocks from the first.
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn a_finished_image_takes_blocks_from_another() {
     let dir = tempfile::tempdir().unwrap();
     let lengths = [1, 4095, 4096, 4097, 12_288, 70_000, 524_289];

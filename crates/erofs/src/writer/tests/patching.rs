@@ -14,6 +14,7 @@ fn nid(path: &std::path::Path, name: &str) -> Nid {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn attributes_that_come_later() {
     let dir = tempfile::tempdir().unwrap();
     let (file, path) = image(&dir);
@@ -66,6 +67,7 @@ fn attributes_that_come_later() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn what_has_no_room_stays_as_it_is() {
     let dir = tempfile::tempdir().unwrap();
     let (file, path) = image(&dir);

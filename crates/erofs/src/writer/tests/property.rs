@@ -131,6 +131,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
     #[test]
+    #[ignore = "needs root: scripts/test.sh"]
     fn any_tree_comes_back(steps in prop::collection::vec(step(), 0..120)) {
         let dir = tempfile::tempdir().unwrap();
         let (file, path) = image(&dir);
@@ -143,6 +144,7 @@ proptest! {
 
 /// Many directories, names and links, with memory for some hundred of them: everything is put aside.
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn what_is_put_aside_is_found_again() {
     let dir = tempfile::tempdir().unwrap();
     let build = |sink: File, memory| {

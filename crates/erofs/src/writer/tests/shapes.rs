@@ -10,6 +10,7 @@ pub(super) fn builder(dir: &tempfile::TempDir) -> (Builder<std::fs::File>, std::
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn nothing_but_a_root() {
     let dir = tempfile::tempdir().unwrap();
     let (builder, path) = builder(&dir);
@@ -19,6 +20,7 @@ fn nothing_but_a_root() {
 
 /// Lengths around blocks, where tails stand beside their inode or do not, with and without something between.
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn files_of_every_length_around_blocks() {
     let dir = tempfile::tempdir().unwrap();
     let (mut builder, path) = builder(&dir);
@@ -46,6 +48,7 @@ fn attributes_of_links(n: usize) -> Attributes {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn names_of_every_length_and_of_any_bytes() {
     let dir = tempfile::tempdir().unwrap();
     let (mut builder, path) = builder(&dir);
@@ -65,6 +68,7 @@ fn names_of_every_length_and_of_any_bytes() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn a_directory_of_a_hundred_thousand() {
     let dir = tempfile::tempdir().unwrap();
     let (mut builder, path) = builder(&dir);
@@ -87,6 +91,7 @@ fn a_directory_of_a_hundred_thousand() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn holes_take_no_space() {
     let dir = tempfile::tempdir().unwrap();
     let (mut builder, path) = builder(&dir);
@@ -119,6 +124,7 @@ fn holes_take_no_space() {
 
 /// A file that is not said to have holes gets its zeros.
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn zeros_that_were_announced_as_data() {
     let dir = tempfile::tempdir().unwrap();
     let (mut builder, path) = builder(&dir);
@@ -138,6 +144,7 @@ fn zeros_that_were_announced_as_data() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn extended_attributes_up_to_the_limits() {
     let dir = tempfile::tempdir().unwrap();
     let (mut builder, path) = builder(&dir);
@@ -201,6 +208,7 @@ fn equal_attributes_are_shared() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn deep_trees() {
     let dir = tempfile::tempdir().unwrap();
     let (mut builder, path) = builder(&dir);
@@ -213,6 +221,7 @@ fn deep_trees() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn what_is_replaced_or_removed_is_gone() {
     let dir = tempfile::tempdir().unwrap();
     let (mut builder, path) = builder(&dir);
@@ -244,6 +253,7 @@ fn what_is_replaced_or_removed_is_gone() {
 
 /// More than a compact inode can say needs an inode that can.
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn many_names() {
     let dir = tempfile::tempdir().unwrap();
     let (mut builder, path) = builder(&dir);

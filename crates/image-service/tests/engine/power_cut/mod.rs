@@ -94,22 +94,26 @@ fn survives(setting: &Setting, quick: usize, promise: Promise) {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn directories_on_ext4() {
     let setting = Setting { sharing: Sharing::Hardlink, ..setting(EXT4, LayerFormat::Dir) };
     survives(&setting, QUICK, Promise::Durable);
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn images_on_ext4() {
     survives(&Setting { keep_blobs: true, ..setting(EXT4, LayerFormat::Erofs) }, QUICK, Promise::Durable);
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn directories_on_xfs() {
     survives(&Setting { keep_blobs: true, ..setting(XFS, LayerFormat::Dir) }, QUICK, Promise::Durable);
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn images_on_xfs() {
     survives(&setting(XFS, LayerFormat::Erofs), QUICK, Promise::Durable);
 }
@@ -120,6 +124,7 @@ fn relaxed(disk: (Kind, u64), format: LayerFormat) -> Setting {
 
 /// Pulls that are interrupted and gone on with, and files that layers share: links to one inode, or devices of one another.
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn resumed_pulls_and_linked_files_on_ext4() {
     for format in [LayerFormat::Dir, LayerFormat::Erofs] {
         let setting = Setting { sharing: Sharing::Hardlink, resume: Resume::Always, ..setting(EXT4, format) };
@@ -129,6 +134,7 @@ fn resumed_pulls_and_linked_files_on_ext4() {
 
 /// The same with blocks that files share.
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn resumed_pulls_and_shared_blocks_on_xfs() {
     for format in [LayerFormat::Dir, LayerFormat::Erofs] {
         let setting = Setting { sharing: Sharing::Reflink, resume: Resume::Always, ..setting(XFS, format) };
@@ -138,6 +144,7 @@ fn resumed_pulls_and_shared_blocks_on_xfs() {
 
 /// With layers that outlive the cut as far as they were written by chance.
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn resumed_pulls_that_are_relaxed() {
     let setting = Setting { resume: Resume::Always, ..relaxed(EXT4, LayerFormat::Dir) };
     survives(&setting, QUICK_MORE, Promise::Settled);
@@ -145,6 +152,7 @@ fn resumed_pulls_that_are_relaxed() {
 
 /// An image of many layers, whose mount is of one that is composed for it.
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn mounts_of_one_image() {
     survives(&Setting { mounts: true, ..setting(EXT4, LayerFormat::Erofs) }, QUICK_MORE, Promise::Durable);
 }
@@ -152,17 +160,20 @@ fn mounts_of_one_image() {
 /// What was pulled with `durability: relaxed` may be gone after a cut, unless the store was closed in order since; what is
 /// there is whole all the same.
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn relaxed_directories() {
     survives(&relaxed(EXT4, LayerFormat::Dir), QUICK_RELAXED, Promise::Settled);
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn relaxed_images() {
     survives(&relaxed(XFS, LayerFormat::Erofs), QUICK_RELAXED, Promise::Settled);
 }
 
 /// The judge can find fault: with what relaxed durability does not promise, and with a disk that takes flushes and does nothing.
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn what_is_lost_is_seen() {
     let record = work::record(&relaxed(EXT4, LayerFormat::Dir));
     let cuts = cuts::some(&record, QUICK_RELAXED);

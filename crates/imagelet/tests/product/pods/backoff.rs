@@ -5,6 +5,7 @@ use serde_json::json;
 use crate::support::node::{Node, container_status, full, restarts};
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_container_that_keeps_ending_waits_ten_and_twenty_seconds() {
     let node = Node::new();
     let mut container = node

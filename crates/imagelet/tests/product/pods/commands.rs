@@ -9,6 +9,7 @@ use crate::support::network::get;
 use crate::support::node::{FOREVER, Node, full, is, restarts};
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn logs_exec_and_port_forward_reach_the_containers_of_a_pod() {
     let node = Node::with(&json!({"crashLoopBackOff": {"maxContainerRestartPeriod": "1s"}}));
     fs::write(node.out().join("runs"), "").expect("write a file");

@@ -12,6 +12,7 @@ use crate::support::network::{NODE_IP, get};
 use crate::support::node::Node;
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn the_look_for_what_is_left_sees_what_is_there() {
     let node = Node::idle(&json!({}));
     assert_eq!(node.left(), Vec::<String>::new());
@@ -67,6 +68,7 @@ fn the_look_for_what_is_left_sees_what_is_there() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_root_that_ran_pods_becomes_a_store() {
     let mut node = Node::idle(&json!({}));
     let root = node.scene.scratch.join("root");

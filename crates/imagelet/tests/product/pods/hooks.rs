@@ -55,6 +55,7 @@ fn at(lines: &[String], word: &str) -> f64 {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn hooks_come_in_their_order_and_within_the_grace_period() {
     let node = Node::new();
     // Before the hook after the start, the container itself may say something or not: the hook waits for it.
@@ -117,6 +118,7 @@ fn hooks_come_in_their_order_and_within_the_grace_period() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_hook_after_the_start_that_fails_or_hangs_is_told_and_ends_with_the_pod() {
     let node = Node::new();
     let failing = json!({"postStart": exec("echo tried >> /out/failing; exit 4")});

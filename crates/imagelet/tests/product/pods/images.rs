@@ -19,6 +19,7 @@ fn pod_of(node: &Node, name: &str, image: &str, policy: &str) -> Value {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_pull_that_fails_backs_off_and_recovers_when_the_registry_comes_back() {
     let mut node = Node::new();
     let image = idle_image(&node.scene, &[node.scene.file_layer("late", "late", crate::support::Packing::Gzip)]);
@@ -48,6 +49,7 @@ fn a_pull_that_fails_backs_off_and_recovers_when_the_registry_comes_back() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn each_reason_why_a_container_does_not_start_is_told_and_goes_with_its_cause() {
     let node = Node::new();
     let never = node.scene.registry.name("team/never:1");
@@ -103,6 +105,7 @@ fn each_reason_why_a_container_does_not_start_is_told_and_goes_with_its_cause() 
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_private_image_comes_with_the_pods_secret_and_no_other() {
     let node = Node::new();
     let image = idle_image(&node.scene, &[node.scene.file_layer("private", "private", crate::support::Packing::Gzip)]);
@@ -160,6 +163,7 @@ fn a_private_image_comes_with_the_pods_secret_and_no_other() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn an_image_volume_is_refused_where_the_runtime_has_none() {
     let node = Node::new();
     let mut container = node.container("main", FOREVER);

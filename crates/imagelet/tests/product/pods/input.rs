@@ -19,6 +19,7 @@ fn but(node: &Node, name: &str, change: impl FnOnce(&mut Value)) -> Value {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn what_is_no_pod_is_refused_by_its_place_and_nothing_else_is_touched() {
     let node = Node::new();
     node.write("good.json", &good(&node, "good"));
@@ -76,6 +77,7 @@ fn what_is_no_pod_is_refused_by_its_place_and_nothing_else_is_touched() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_manifest_that_is_written_in_pieces_is_never_a_deletion() {
     let node = Node::new();
     let manifest = node.scene.scratch.join("manifests/web.json");

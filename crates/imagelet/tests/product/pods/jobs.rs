@@ -18,6 +18,7 @@ fn job(node: &Node, name: &str, policy: &str, script: &str) -> Value {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_pod_that_has_ended_says_how_and_is_not_started_again() {
     let mut node = Node::with(&json!({"crashLoopBackOff": {"maxContainerRestartPeriod": "1s"}}));
     node.write("good.json", &job(&node, "good", "Never", "echo ran >> /out/good; exit 0"));
@@ -55,6 +56,7 @@ fn a_pod_that_has_ended_says_how_and_is_not_started_again() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn one_shot_runs_a_pod_to_its_end_and_answers_with_it() {
     let node = Node::idle(&json!({"staticPodPath": "", "crashLoopBackOff": {"maxContainerRestartPeriod": "1s"}}));
     let run = |manifest: &Value| node.imagelet.run_with_input(&["run", "-f", "-"], &manifest.to_string());

@@ -15,6 +15,7 @@ fn http(path: &str) -> Value {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn what_is_not_live_starts_again_and_what_is_not_ready_is_told() {
     let node = Node::with(&json!({"crashLoopBackOff": {"maxContainerRestartPeriod": "2s"}}));
     let serve = "mkdir /tmp/w; touch /tmp/w/live /tmp/w/ready; exec httpd -f -p 8080 -h /tmp/w";
@@ -66,6 +67,7 @@ fn what_is_not_live_starts_again_and_what_is_not_ready_is_told() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_pod_that_has_not_come_up_is_waited_for_and_every_kind_of_probe_asks() {
     let node = Node::new();
     // It listens after two seconds; until then nothing but the startup probe asks.

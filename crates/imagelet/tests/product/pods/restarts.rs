@@ -34,6 +34,7 @@ fn runs(node: &Node) -> Vec<Ran> {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn another_imagelet_adopts_what_runs() {
     let mut node = Node::with(&json!({"crashLoopBackOff": {"maxContainerRestartPeriod": "1s"}}));
     node.write("stateful.json", &stateful(&node));
@@ -74,6 +75,7 @@ fn another_imagelet_adopts_what_runs() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_runtime_that_goes_and_comes_back_loses_no_pod() {
     let mut node = Node::new();
     node.write("stateful.json", &stateful(&node));
@@ -113,6 +115,7 @@ fn a_runtime_that_goes_and_comes_back_loses_no_pod() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_runtime_that_is_not_there_yet_is_waited_for() {
     let mut node = Node::idle(&json!({}));
     node.write("web.json", &good(&node, "web"));

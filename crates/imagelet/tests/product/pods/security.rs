@@ -22,6 +22,7 @@ fn status(node: &Node, of: &str, name: &str) -> String {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_process_has_the_rights_that_its_pod_says() {
     let node = Node::new();
     let strict = with(
@@ -81,6 +82,7 @@ fn limit(node: &Node, id: &str, version_1: (&str, &str), version_2: &str) -> Str
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn limits_reach_the_cgroups_and_whoever_takes_too_much_is_killed() {
     let node = Node::with(&json!({"crashLoopBackOff": {"maxContainerRestartPeriod": "1s"}}));
     let resources = json!({"requests": {"cpu": "100m"}, "limits": {"cpu": "200m", "memory": "32Mi"}});
@@ -106,6 +108,7 @@ fn limits_reach_the_cgroups_and_whoever_takes_too_much_is_killed() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_pod_may_have_the_nodes_namespaces() {
     let node = Node::new();
     let spec = |more: Value| {

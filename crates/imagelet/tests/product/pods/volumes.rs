@@ -21,6 +21,7 @@ fn secret(name: &str, key: &str, value: &str) -> Value {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn variables_come_from_literals_documents_and_the_pod_itself() {
     let node = Node::idle(&json!({}));
     node.document("all.json", &config_map("all", json!({"COLOUR": "green"})));
@@ -82,6 +83,7 @@ fn variables_come_from_literals_documents_and_the_pod_itself() {
 }
 
 #[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn volumes_of_every_kind_are_there_and_go_with_the_pod() {
     let node = Node::new();
     let host = node.out().join("host");

@@ -29,6 +29,7 @@ fn attack(name: &str, make: impl Fn(&str) -> Tar, want: Result<(), &str>) {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn names_that_climb() {
     let leads_out = Err("leads out of the layer");
     attack("..", |_| Tar::new().file("../outside/canary", "dead"), leads_out);
@@ -43,6 +44,7 @@ fn names_that_climb() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn symbolic_links_as_parents() {
     let cases: &[(&str, &str)] =
         &[("climbing", "../../outside"), ("deep", "x/../../../../outside"), ("absolute", "OUT")];
@@ -69,6 +71,7 @@ fn symbolic_links_as_parents() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn directories_swapped_for_links() {
     // Directories are cached by descriptor: the swap must count for what comes after it.
     let swap = |out: &str| Tar::new().dir("d").file("d/a", "1").symlink("d", out);
@@ -89,6 +92,7 @@ fn directories_swapped_for_links() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn final_links_are_not_followed() {
     let link = |out: &str| Tar::new().symlink("l", format!("{out}/canary"));
     attack("file over a link", |out| link(out).file("l", "dead"), Ok(()));
@@ -102,6 +106,7 @@ fn final_links_are_not_followed() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn the_root_stays_a_directory() {
     attack(
         "link",
@@ -120,6 +125,7 @@ fn the_root_stays_a_directory() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn whiteouts_stay_in_their_directory() {
     attack("..", |_| Tar::new().dir("a").file("a/.wh...", ""), Err("leads out of its directory"));
     attack(".", |_| Tar::new().file(".wh..", ""), Err("leads out of its directory"));
@@ -129,6 +135,7 @@ fn whiteouts_stay_in_their_directory() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn attributes_that_would_reach_other_layers() {
     for name in [
         "trusted.overlay.opaque",
@@ -152,6 +159,7 @@ fn attributes_that_would_reach_other_layers() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn huge_names_end_in_limits() {
     let limit = Err("over the limit of");
     attack("one name", |_| Tar::new().file("n".repeat(256), ""), limit);
@@ -169,6 +177,7 @@ fn huge_names_end_in_limits() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn a_parent_that_is_no_directory() {
     attack("file", |_| Tar::new().file("a", "").file("a/b", ""), Err("needs it to be a directory"));
     attack("fifo", |_| Tar::new().item(&Item::new(b'6', "a")).file("a/b/c", ""), Err("needs it to be a directory"));
@@ -182,6 +191,7 @@ fn a_parent_that_is_no_directory() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn who_swaps_directories_for_links_meanwhile_gets_nothing() {
     // CVE-2025-47290. Without the second wall, so that it is the first one that holds.
     let mut tar = Tar::new();
@@ -219,6 +229,7 @@ fn who_swaps_directories_for_links_meanwhile_gets_nothing() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn links_that_something_else_puts_into_the_store_are_refused() {
     // Nothing but this process writes there; if something does, descriptors must not lead out.
     for stepwise in [false, true] {

@@ -16,6 +16,7 @@ fn times(path: &Path) -> ((i64, i64), (i64, i64)) {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn times_of_everything_with_nanoseconds() {
     let layer = Layer::new();
     let at: &[(&str, &[u8])] = &[("mtime", b"1600000000.123456789"), ("atime", b"1600000001.5")];
@@ -65,6 +66,7 @@ fn times_of_everything_with_nanoseconds() {
 const CAPABILITY: &[u8] = b"\x01\0\0\x02\0\x20\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn extended_attributes_and_capabilities() {
     let tar = Tar::new()
         .pax(&[("SCHILY.xattr.security.capability", CAPABILITY), ("SCHILY.xattr.user.a", b"\0\xff")])
@@ -95,6 +97,7 @@ fn extended_attributes_and_capabilities() {
 
 /// As with containerd, layers may have what the kernel goes by where SELinux, IMA and EVM are in force; `trusted.*` they may not.
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn labels_and_signatures_are_as_the_layer_has_them() {
     let labels: &[(&str, &[u8])] = &[
         ("SCHILY.xattr.security.selinux", b"system_u:object_r:container_file_t:s0\0"),
@@ -125,6 +128,7 @@ fn labels_and_signatures_are_as_the_layer_has_them() {
 
 /// What the kernel does with attributes of files, images do as well.
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn attributes_that_are_not_taken_as_they_are() {
     // u::rwx, g::r-x, o::---: a mode says it.
     let base: &[u8] = &[&ACL[..12], &ACL[20..28], &ACL[36..]].concat();
@@ -172,6 +176,7 @@ fn attributes_that_are_not_taken_as_they_are() {
 const ACL: &[u8] = b"\x02\0\0\0\x01\0\x07\0\xff\xff\xff\xff\x02\0\x07\0\x07\0\0\0\x04\0\x05\0\xff\xff\xff\xff\x10\0\x07\0\xff\xff\xff\xff\x20\0\0\0\xff\xff\xff\xff";
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn access_control_lists() {
     let both: &[(&str, &[u8])] =
         &[("SCHILY.xattr.system.posix_acl_access", ACL), ("SCHILY.xattr.system.posix_acl_default", ACL)];
@@ -203,6 +208,7 @@ fn access_control_lists() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn what_the_store_s_own_directory_has_is_not_inherited() {
     let layer = Layer::new();
     fs::set_permissions(layer.fs(), fs::Permissions::from_mode(0o2777)).unwrap();
@@ -217,6 +223,7 @@ fn what_the_store_s_own_directory_has_is_not_inherited() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn sparse_files_stay_sparse() {
     let tar = Tar::new()
         .pax(&[("GNU.sparse.size", b"10000000"), ("GNU.sparse.map", b"0,3,5000000,2"), ("GNU.sparse.name", b"s")])
@@ -264,6 +271,7 @@ pub(super) fn usage(path: &Path) -> (u64, u64) {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn accounting_is_what_a_walk_finds() {
     let layer = Layer::new();
     let mut tar = Tar::new();
@@ -298,6 +306,7 @@ fn accounting_is_what_a_walk_finds() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn a_caller_who_gives_up_is_heard() {
     for shape in Shape::ALL {
         let layer = Layer::of(shape);
@@ -322,6 +331,7 @@ fn a_caller_who_gives_up_is_heard() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn directories_are_limited() {
     for shape in Shape::ALL {
         let mut layer = Layer::of(shape);

@@ -40,6 +40,7 @@ fn dir(path: &str, mode: u32, uid: u64) -> Item {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn everything_is_taken_over() {
     let low = Tar::new()
         .item(&dir("./", 0o750, 1))
@@ -57,6 +58,7 @@ fn everything_is_taken_over() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn the_topmost_layer_that_has_it_counts() {
     let layers = [
         Tar::new().item(&dir("a", 0o701, 1)).item(&dir("b", 0o701, 1)),
@@ -68,6 +70,7 @@ fn the_topmost_layer_that_has_it_counts() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn what_hides_the_directory_below_hides_its_attributes() {
     let low = || Tar::new().item(&dir("a", 0o701, 1)).item(&dir("a/b", 0o701, 1));
     let top = || Tar::new().file("a/b/f", "");
@@ -95,6 +98,7 @@ fn what_hides_the_directory_below_hides_its_attributes() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn an_opaque_directory_of_the_layer_itself() {
     let low = || Tar::new().item(&dir("a", 0o701, 1)).item(&dir("a/b", 0o701, 1));
     let opaque = "trusted.overlay.opaque=y";
@@ -106,6 +110,7 @@ fn an_opaque_directory_of_the_layer_itself() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn links_in_lower_layers_lead_nowhere() {
     for shape in Shape::ALL {
         let low = Layer::of(shape);
@@ -118,6 +123,7 @@ fn links_in_lower_layers_lead_nowhere() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn more_than_fits_beside_an_inode_is_taken_over() {
     let value = vec![b'v'; 3000];
     let xattrs: [(&str, &[u8]); 2] = [("SCHILY.xattr.user.a", &value), ("SCHILY.xattr.user.b", b"1")];

@@ -49,6 +49,7 @@ const TREE: &[(&str, &str)] = &[
 ];
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn what_cannot_be_made_is_recorded() {
     let layer = Layer::plain();
     let tar = layer_of_everything(b"\x01").end();
@@ -72,6 +73,7 @@ fn what_cannot_be_made_is_recorded() {
 
 /// In an image everything is as it is where root unpacks.
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn an_image_lacks_nothing() {
     let (root, mut plain) = (Layer::of(Shape::Erofs), Layer::of(Shape::Erofs));
     plain.privileged = false;
@@ -98,6 +100,7 @@ fn an_image_lacks_nothing() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn root_records_nothing() {
     let layer = Layer::new();
     let outcome = layer.unpack(&Tar::new().item(&Item::new(b'0', "f").owner(5, 6).mode(0)).end()).unwrap();
@@ -109,6 +112,7 @@ const CHILD: &str = "IMAGELET_TEST_PLAIN_USER";
 
 /// The same, as a real ordinary user: this test runs itself again as nobody.
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn as_nobody() {
     #[expect(clippy::disallowed_methods, reason = "how the test tells its child from itself")]
     let child = std::env::var_os(CHILD);

@@ -184,6 +184,7 @@ fn any_item() -> impl Strategy<Value = Tar> {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn a_mount_shows_what_the_specification_says() {
     let low = Layer::new();
     let below = below();
@@ -202,6 +203,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
+    #[ignore = "needs root: scripts/test.sh"]
     fn every_archive_that_unpacks_can_be_rebuilt(
         items in prop::collection::vec(any_item(), 0..14), trailing in 0..2000_usize, privileged: bool, stepwise: bool
     ) {
@@ -233,6 +235,7 @@ proptest! {
     }
 
     #[test]
+    #[ignore = "needs root: scripts/test.sh"]
     fn both_shapes_are_the_same_tree(items in prop::collection::vec(any_item(), 0..20)) {
         let tar = items.into_iter().fold(Tar::new(), |tar, item| tar.raw(&item.bytes)).end();
         let [dir, image] = Shape::ALL.map(Layer::of);
@@ -259,6 +262,7 @@ proptest! {
 
     /// Bytes that were an archive before something happened to them.
     #[test]
+    #[ignore = "needs root: scripts/test.sh"]
     fn damaged_archives_do_no_harm(
         items in prop::collection::vec(any_item(), 1..6), changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)
     ) {

@@ -40,6 +40,7 @@ fn check(cases: &[Case]) {
 const OPAQUE: &str = "dir 0755 trusted.overlay.opaque=y";
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn plain_things() {
     check(&[
         Case { name: "nothing at all", tar: Tar::new(), tree: &[], implicit: &[""] },
@@ -112,6 +113,7 @@ fn plain_things() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn later_entries_win() {
     check(&[
         Case {
@@ -178,6 +180,7 @@ fn later_entries_win() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn parents_through_symbolic_links() {
     check(&[
         Case {
@@ -234,6 +237,7 @@ fn parents_through_symbolic_links() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn whiteouts() {
     check(&[
         Case {
@@ -346,6 +350,7 @@ fn whiteouts() {
 }
 
 #[test]
+#[ignore = "needs root: scripts/test.sh"]
 fn an_opaque_root_is_reported() {
     for shape in Shape::ALL {
         let layer = Layer::of(shape);

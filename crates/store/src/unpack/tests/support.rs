@@ -236,7 +236,7 @@ pub(crate) fn run_again_as_nobody(test: &str, variable: &str, directory: &Path) 
     let copy = directory.join("test-program");
     fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
     let status = std::process::Command::new(&copy)
-        .args(["--exact", test, "--nocapture"])
+        .args(["--exact", test, "--include-ignored", "--nocapture"])
         .env(variable, directory)
         .current_dir("/")
         .uid(65534)
