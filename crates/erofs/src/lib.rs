@@ -16,7 +16,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 pub use crate::patch::{PatchError, patch};
-pub use crate::reader::{Checked, DirEntry, Entries, Extent, Image, InodeInfo, ReadError, Spot, Xattr};
+pub use crate::reader::{Checked, DirEntry, Entries, Extent, Reader, InodeInfo, ReadError, Spot, Xattr};
 pub use crate::refer::{DEVICES_MOST, Moved, refer};
 pub use crate::writer::{Device, Dir, Entry, Inode, Options, Place, Special, WriteError, Writer, Written};
 

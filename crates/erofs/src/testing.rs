@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::io;
 
 use crate::format::{BLOCK, superblock};
-use crate::{Image, Kind, ReadError, Source};
+use crate::{Reader, Kind, ReadError, Source};
 
 /// Directories and entries of them that one exercise looks at: what is behind them is like what is before.
 const MOST: usize = 2000;
@@ -77,7 +77,7 @@ pub fn exercise_with(bytes: &[u8], devices: &[Vec<u8>]) -> Exercised {
     let source = Counted { bytes, read: Cell::new(0) };
     let devices: Vec<_> = devices.iter().map(|bytes| Counted { bytes, read: Cell::new(0) }).collect();
     let mut exercised = Exercised::default();
-    let image = match Image::open_with(&source, devices.iter().collect()) {
+    let image = match Reader::open_with(&source, devices.iter().collect()) {
         Ok(image) => image,
         Err(error) => {
             assert!(!error.to_string().is_empty());
@@ -93,7 +93,7 @@ pub fn exercise_with(bytes: &[u8], devices: &[Vec<u8>]) -> Exercised {
 }
 
 /// Reads every inode that can be reached. Goes on behind an error, and answers the first one.
-fn walk<R: Source>(image: &Image<R>, inodes: &mut u64) -> Result<(), ReadError> {
+fn walk<R: Source>(image: &Reader<R>, inodes: &mut u64) -> Result<(), ReadError> {
     let mut first = Ok(());
     let mut note = |error: ReadError| {
         if first.is_ok() {

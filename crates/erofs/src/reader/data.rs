@@ -1,6 +1,6 @@
 //! Where an inode's data is, and reading it: whole blocks, a tail behind the inode, chunks with holes.
 
-use super::{Image, InodeInfo, ReadError, Spot};
+use super::{Reader, InodeInfo, ReadError, Spot};
 use crate::format::chunk::{self, INDEX};
 use crate::format::inode::Layout;
 use crate::format::{BLOCK, BLOCK_BITS, NO_BLOCK, u16_at, u32_at};
@@ -43,7 +43,7 @@ impl Chunks {
     }
 }
 
-impl<R: Source> Image<R> {
+impl<R: Source> Reader<R> {
     /// Reads a file's bytes from `offset` on: as many as the buffer takes, fewer only at the file's end. Holes are zeros.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! Further devices of an image: what its table says of them, held against what was given. Addresses of blocks are looked up here,
 //! whichever way they name a device.
 
-use super::{Image, ReadError};
+use super::{Reader, ReadError};
 use crate::Source;
 use crate::format::superblock::{self, Superblock};
 use crate::format::{BLOCK_BITS, device};
@@ -95,7 +95,7 @@ impl<R: Source> Devices<R> {
     }
 }
 
-impl<R: Source> Image<R> {
+impl<R: Source> Reader<R> {
     /// How many further devices it has.
     #[must_use]
     pub fn devices(&self) -> u16 {

@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 
-use super::{Image, InodeInfo, ReadError};
+use super::{Reader, InodeInfo, ReadError};
 use crate::format::BLOCK;
 use crate::format::dirent::{self, LENGTH, NAME_MAX, RawDirent};
 use crate::{Kind, Nid, Source};
@@ -67,7 +67,7 @@ impl Block {
 
 /// What a directory holds, in the order of bytes, itself and its parent left out.
 pub struct Entries<'a, R> {
-    image: &'a Image<R>,
+    image: &'a Reader<R>,
     dir: InodeInfo,
     block: Option<Block>,
     /// Which block comes next, and which entry of the one that is here.
@@ -126,7 +126,7 @@ impl<R: Source> Entries<'_, R> {
     }
 }
 
-impl<R: Source> Image<R> {
+impl<R: Source> Reader<R> {
     /// What a directory holds.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! [`Image`]: an image read without mounting it: inodes, names, data, extended attributes; and a check of all of it.
+//! [`Reader`]: an image read without mounting it: inodes, names, data, extended attributes; and a check of all of it.
 //!
 //! Nothing in the file is believed. Every place is held against the file's end before it is read, no number from the file makes
 //! anything larger than a few hundred kilobytes (lists of shared attributes: 16 MiB), and no call reads more than it answers, but for one
@@ -44,7 +44,7 @@ const NANOS: u32 = 1_000_000_000;
 
 /// An image.
 #[derive(Debug)]
-pub struct Image<R> {
+pub struct Reader<R> {
     source: R,
     size: u64,
     superblock: Superblock,
@@ -88,7 +88,7 @@ impl InodeInfo {
     }
 }
 
-impl<R: Source> Image<R> {
+impl<R: Source> Reader<R> {
     /// Looks at the superblock: whether this is an image that can be read here, and whether the superblock is whole.
     ///
     /// # Errors

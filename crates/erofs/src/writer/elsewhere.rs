@@ -7,7 +7,7 @@ use super::output::Output;
 use super::{Inode, Writer};
 use crate::format::inode::{Layout, RawInode};
 use crate::format::{BLOCK, NO_BLOCK, SLOT, chunk, device, superblock};
-use crate::{Attributes, Extent, Image, InodeInfo, Kind, Nid, Sink, Source, Spot};
+use crate::{Attributes, Extent, Reader, InodeInfo, Kind, Nid, Sink, Source, Spot};
 
 const BLOCK_BYTES: u64 = BLOCK as u64;
 /// Chunks that a file has at most.
@@ -161,7 +161,7 @@ impl<S: Sink> Writer<S> {
     /// As of [`Self::file_at`]; that image cannot be read.
     pub fn file_of<R: Source>(
         &mut self,
-        image: &Image<R>,
+        image: &Reader<R>,
         file: &InodeInfo,
         attributes: &Attributes,
         devices: &[Device],
@@ -193,7 +193,7 @@ impl<S: Sink> Writer<S> {
     /// A short file of another image, as it is there.
     fn copy<R: Source>(
         &mut self,
-        image: &Image<R>,
+        image: &Reader<R>,
         file: &InodeInfo,
         attributes: &Attributes,
     ) -> Result<Inode, WriteError> {

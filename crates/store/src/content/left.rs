@@ -8,9 +8,21 @@ use std::path::Path;
 use oci::Digest;
 use serde::{Deserialize, Serialize};
 
-use crate::content::private::{LAYER, SPOOL, beside_name};
 use crate::disk::layer::Shape;
 use crate::records::entries::LayerStats;
+
+/// What lies beside a layer and beside a spool: its number, a dot, and this.
+pub(crate) const LAYER: &str = "layer";
+
+pub(crate) const SPOOL: &str = "sums";
+
+/// A file that is being written beside one.
+pub(crate) const NEW: &str = "new";
+
+/// Name of the file beside one.
+pub(crate) fn beside_name(number: u64, beside: &str) -> String {
+    format!("{number}.{beside}")
+}
 
 /// One thing that was left.
 #[derive(Clone, Debug)]

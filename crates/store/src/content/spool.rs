@@ -12,9 +12,9 @@ use std::sync::Arc;
 use oci::{Algorithm, Digest};
 use rustix::fs::{Mode, OFlags};
 
-use crate::content::left::What;
+use crate::content::left::{NEW, SPOOL, What, beside_name};
 use crate::content::part::Content;
-use crate::content::private::{NEW, Private, SPOOL, beside_name};
+use crate::content::private::Private;
 use crate::content::spool_head::{self, Head};
 use crate::disk::layout;
 use crate::error::StoreError;

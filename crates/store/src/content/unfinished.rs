@@ -14,9 +14,9 @@ use oci::Digest;
 use parking_lot::MutexGuard;
 use rustix::fs::{AtFlags, Timespec, Timestamps, utimensat};
 
-use crate::content::left::{self, Left, What};
+use crate::content::left::{self, LAYER, Left, SPOOL, What, beside_name};
 use crate::content::part::{Content, LeftTable};
-use crate::content::private::{LAYER, Private, SPOOL, beside_name};
+use crate::content::private::Private;
 use crate::content::spool_head;
 use crate::disk::layout::{self, number};
 use crate::records::entries::Removed;

@@ -115,7 +115,7 @@ impl LayerIngest {
         if ingests.sharing != Sharing::Off && !hollow {
             let saved = match shape {
                 Shape::Dir => ingests.share_files(self.directory.as_fd(), cancelled)?,
-                Shape::Erofs => ingests.share_image(self.directory.as_fd(), cancelled)?,
+                Shape::Erofs => ingests.share_erofs(self.directory.as_fd(), cancelled)?,
             };
             apart = saved.bytes;
             shares = saved.bytes > 0 || saved.devices > 0;

@@ -1,6 +1,6 @@
 //! Loop devices, for kernels that mount EROFS from a block device only. A device is read-only and goes by itself when nothing
 //! has it open any more: neither a failure, nor a crash, nor an unmount leaves one behind. Called by
-//! [`super::image_file`] alone. With unsafe code, since these requests have no safe wrapper.
+//! [`super::erofs_file`] alone. With unsafe code, since these requests have no safe wrapper.
 #![expect(unsafe_code, reason = "two ioctl requests that rustix knows only as numbers, each of which is argued for")]
 
 use std::ffi::c_void;

@@ -6,8 +6,9 @@
 //! while the overlay is put together: it holds them, and loop devices where they need some, until it is unmounted, by
 //! whatever process. Many layers are put into one image first (`merged`), which is mounted by itself where nothing is written.
 
+mod erofs_file;
+mod failure;
 mod fuse;
-mod image_file;
 mod loop_device;
 mod merged;
 mod mountinfo;
@@ -19,9 +20,10 @@ pub(crate) mod probe;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use image_file::ImageFailure;
+use erofs_file::ErofsFailure;
+use failure::Failure;
 use mountinfo::Mount;
-use overlay::{Failure, Layer, Overlay};
+use overlay::{Layer, Overlay};
 use points::Points;
 use rustix::fs::{AtFlags, CWD, Mode};
 use rustix::mount::UnmountFlags;
@@ -144,7 +146,7 @@ impl Default for Ways {
 pub fn mount(layers: &[PathBuf], target: &Path, writable: Option<&Path>) -> Result<(), MountError> {
     let target = absolute(target)?;
     let lower = |path: &PathBuf| {
-        if path.is_file() { Lower::Image(path.clone()) } else { Lower::Directory(path.clone()) }
+        if path.is_file() { Lower::Erofs(path.clone()) } else { Lower::Directory(path.clone()) }
     };
     let layers: Vec<Lower> = layers.iter().map(lower).collect();
     let assembly = Assembly { userxattr: !is_privileged(), points: None, compose: None, ways: Ways::default() };
@@ -186,7 +188,7 @@ struct Assembly<'a> {
 }
 
 /// What came of an attempt to put layers into one image.
-enum OneImage {
+enum MergedErofs {
     /// It is mounted where it should be.
     Done,
     /// It is to be put below something.
@@ -210,19 +212,19 @@ impl Assembly<'_> {
         }
         allow_files(stack.len());
         if self.is_many(&stack) {
-            match self.one_image(target, writable.is_none()).map_err(failed)? {
-                OneImage::Done => return Ok(()),
-                OneImage::Below(layer) => return self.put_together(vec![layer], &stack, target, writable),
-                OneImage::Not => {}
+            match self.merged_erofs(target, writable.is_none()).map_err(failed)? {
+                MergedErofs::Done => return Ok(()),
+                MergedErofs::Below(layer) => return self.put_together(vec![layer], &stack, target, writable),
+                MergedErofs::Not => {}
             }
         }
-        let opened: Result<Vec<Layer>, ImageFailure> = stack.iter().map(|layer| self.open(layer)).collect();
+        let opened: Result<Vec<Layer>, ErofsFailure> = stack.iter().map(|layer| self.open(layer)).collect();
         let lower = match opened {
             Ok(lower) => lower,
-            Err(ImageFailure::Failed(failure)) => return Err(failed(failure)),
+            Err(ErofsFailure::Failed(failure)) => return Err(failed(failure)),
             Err(refusal) => {
                 check_fuse(refusal, stack.len(), target)?;
-                if let ([Lower::Image(only)], None) = (stack.as_slice(), writable) {
+                if let ([Lower::Erofs(only)], None) = (stack.as_slice(), writable) {
                     return fuse::mount(only, target).map_err(failed);
                 }
                 stack.iter().map(|layer| self.open_by_fuse(layer)).collect::<Result<_, _>>().map_err(failed)?
@@ -233,25 +235,25 @@ impl Assembly<'_> {
 
     /// Whether the layers are better put into one image.
     fn is_many(&self, stack: &[&Lower]) -> bool {
-        let all_images = stack.iter().all(|layer| matches!(layer, Lower::Image(_)));
-        stack.len() > overlay::MOST_IN_TWO || all_images && stack.len() >= self.ways.many
+        let all_erofs = stack.iter().all(|layer| matches!(layer, Lower::Erofs(_)));
+        stack.len() > overlay::MOST_IN_TWO || all_erofs && stack.len() >= self.ways.many
     }
 
     /// Composes one image. `alone`: nothing is to be put on it.
-    fn one_image(&self, target: &Path, alone: bool) -> Result<OneImage, Failure> {
-        let (Some((root, stack)), Some(points)) = (self.compose, self.points) else { return Ok(OneImage::Not) };
+    fn merged_erofs(&self, target: &Path, alone: bool) -> Result<MergedErofs, Failure> {
+        let (Some((root, stack)), Some(points)) = (self.compose, self.points) else { return Ok(MergedErofs::Not) };
         let merged = match merged::mount(root, stack, points, self.ways) {
             Ok(merged) => merged,
-            Err(ImageFailure::Failed(failure)) => return Err(failure),
+            Err(ErofsFailure::Failed(failure)) => return Err(failure),
             Err(refusal) => {
                 tracing::debug!(?refusal, "the layers are not put into one image");
-                return Ok(OneImage::Not);
+                return Ok(MergedErofs::Not);
             }
         };
         if !alone {
-            return Ok(OneImage::Below(Layer::Mounted(merged.mounted)));
+            return Ok(MergedErofs::Below(Layer::Mounted(merged.mounted)));
         }
-        Ok(merged.attach(target)?.map_or(OneImage::Done, |mounted| OneImage::Below(Layer::Mounted(mounted))))
+        Ok(merged.attach(target)?.map_or(MergedErofs::Done, |mounted| MergedErofs::Below(Layer::Mounted(mounted))))
     }
 
     /// Puts layers, the topmost first, on each other: those of the stack, or one image with all of them.
@@ -276,10 +278,10 @@ impl Assembly<'_> {
     }
 
     /// A layer as overlayfs takes it.
-    fn open(&self, layer: &Lower) -> Result<Layer, ImageFailure> {
+    fn open(&self, layer: &Lower) -> Result<Layer, ErofsFailure> {
         match layer {
             Lower::Directory(path) => Ok(Layer::At(path.clone())),
-            Lower::Image(path) => image_file::mount(path, self.ways).map(Layer::Mounted),
+            Lower::Erofs(path) => erofs_file::mount(path, self.ways).map(Layer::Mounted),
         }
     }
 
@@ -287,7 +289,7 @@ impl Assembly<'_> {
     fn open_by_fuse(&self, layer: &Lower) -> Result<Layer, Failure> {
         let path = match layer {
             Lower::Directory(path) => return Ok(Layer::At(path.clone())),
-            Lower::Image(path) => path,
+            Lower::Erofs(path) => path,
         };
         let points = self.points.ok_or_else(|| Failure {
             operation: "find a place in the store to mount a layer for",
@@ -323,15 +325,15 @@ fn allow_files(layers: usize) {
 }
 
 /// Whether so many layers can be mounted by erofsfuse, since the kernel has refused one.
-fn check_fuse(refusal: ImageFailure, layers: usize, target: &Path) -> Result<(), MountError> {
+fn check_fuse(refusal: ErofsFailure, layers: usize, target: &Path) -> Result<(), MountError> {
     let target = || target.to_owned();
     let needs = |why, source| Err(MountError::NeedsFuse { target: target(), why, source });
     match refusal {
-        ImageFailure::NoErofs(source) if !fuse::is_installed() => Err(MountError::NoErofs { target: target(), source }),
-        ImageFailure::NotPermitted(source) if !fuse::is_installed() => {
+        ErofsFailure::NoErofs(source) if !fuse::is_installed() => Err(MountError::NoErofs { target: target(), source }),
+        ErofsFailure::NotPermitted(source) if !fuse::is_installed() => {
             needs("EROFS layers need root (CAP_SYS_ADMIN), or the program erofsfuse", source)
         }
-        ImageFailure::NoErofs(source) | ImageFailure::NotPermitted(source)
+        ErofsFailure::NoErofs(source) | ErofsFailure::NotPermitted(source)
             if layers > 1 && !overlay::is_permitted() =>
         {
             let why = "more than one layer needs root (CAP_SYS_ADMIN), or a user namespace of your own: \

@@ -16,6 +16,7 @@ use rustix::mount::{
 };
 
 use super::Ways;
+use super::failure::Failure;
 use super::mountinfo::SOURCE;
 use super::points::{Point, Points};
 
@@ -78,25 +79,6 @@ pub(super) struct Overlay<'a> {
     pub(super) userxattr: bool,
     /// Where mounts may be put meanwhile.
     pub(super) points: Option<&'a Points>,
-}
-
-/// What failed, and what the kernel had to say about it.
-#[derive(Debug)]
-pub(super) struct Failure {
-    pub(super) operation: &'static str,
-    pub(super) source: io::Error,
-}
-
-impl Failure {
-    /// Something that was done to something else than the target.
-    pub(super) fn at(operation: &'static str, path: &Path, error: Errno) -> Self {
-        Self { operation, source: error.into() }.naming(path)
-    }
-
-    pub(super) fn naming(self, path: &Path) -> Self {
-        let text = format!("{}: {}", path.display(), self.source);
-        Self { operation: self.operation, source: io::Error::new(self.source.kind(), text) }
-    }
 }
 
 fn failed(operation: &'static str) -> impl Fn(Errno) -> Failure {

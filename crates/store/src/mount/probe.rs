@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::overlay::{self, Layer, Overlay};
 use super::points::Points;
-use super::{Ways, image_file};
+use super::{Ways, erofs_file};
 use crate::disk::layout::{self, Layout};
 
 /// The file with the answer, in the store's root.
@@ -121,16 +121,16 @@ fn is_of_the_kernel(error: &io::Error) -> bool {
 
 /// Puts two layers on each other and looks whether the upper one hides what it should.
 fn attempt(layout: &Layout, points: &Points, ways: Ways) -> io::Result<bool> {
-    let failed = |failure: overlay::Failure| io::Error::new(failure.source.kind(), failure.source);
+    let failed = |failure: super::failure::Failure| io::Error::new(failure.source.kind(), failure.source);
     let mut lower = Vec::new();
     for bytes in [upper_image()?, lower_image()?] {
         let file = unnamed(layout, &bytes)?;
-        match image_file::mount_open(&file, Path::new(IMAGE), &[], ways) {
+        match erofs_file::mount_open(&file, Path::new(IMAGE), &[], ways) {
             Ok(mounted) => lower.push(Layer::Mounted(mounted)),
-            Err(image_file::ImageFailure::NoErofs(source) | image_file::ImageFailure::NotPermitted(source)) => {
+            Err(erofs_file::ErofsFailure::NoErofs(source) | erofs_file::ErofsFailure::NotPermitted(source)) => {
                 return Err(source);
             }
-            Err(image_file::ImageFailure::Failed(failure)) => return Err(failed(failure)),
+            Err(erofs_file::ErofsFailure::Failed(failure)) => return Err(failed(failure)),
         }
     }
     let point = points.empty().map_err(failed)?;

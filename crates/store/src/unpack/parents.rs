@@ -5,9 +5,8 @@
 use std::io;
 
 use super::error::{UnpackError, failed, refused};
-use super::form::{Form, There};
+use super::form::{Form, There, Unpacker};
 use super::tree::{Id, ROOT};
-use super::unpacker::Unpacker;
 
 /// What a parent is looked up for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

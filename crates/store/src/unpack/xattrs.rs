@@ -4,11 +4,9 @@
 
 use std::io;
 
-use crate::tar::{Entry, shown};
-
 use super::error::{UnpackError, failed};
-use super::form::Form;
-use super::unpacker::Unpacker;
+use super::form::{Form, Unpacker};
+use crate::tar::{Entry, shown};
 
 pub(super) const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 pub(super) const ACCESS_ACL: &[u8] = b"system.posix_acl_access";

@@ -11,9 +11,10 @@ pub(crate) mod compose;
 pub mod copy;
 mod deferred;
 mod dir;
+mod erofs;
 mod error;
-mod image;
 mod layer;
+mod layer_node;
 pub(crate) mod stack;
 
 use std::collections::BTreeMap;

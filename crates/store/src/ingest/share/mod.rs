@@ -7,7 +7,7 @@
 //! the first write, and everything else in this crate only reads committed layers.
 
 mod clone_range;
-mod image;
+mod erofs;
 mod same;
 
 use std::collections::BTreeMap;
@@ -152,9 +152,9 @@ impl Ingests {
     /// Whether both are files, or both rows of blocks. Of rows those that are not alike are not tried.
     fn are_of_a_kind(&self, own: &Listed, other: &Listed, is_alike: bool) -> bool {
         match other.path.as_slice() {
-            image::OWN => own.path == image::OWN && is_alike,
-            image::ELSEWHERE => own.path == image::OWN && is_alike && self.sharing == Sharing::Hardlink,
-            _ => own.path != image::OWN,
+            erofs::OWN => own.path == erofs::OWN && is_alike,
+            erofs::ELSEWHERE => own.path == erofs::OWN && is_alike && self.sharing == Sharing::Hardlink,
+            _ => own.path != erofs::OWN,
         }
     }
 

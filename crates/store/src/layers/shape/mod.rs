@@ -7,7 +7,7 @@
 //! cannot be changed once it is written is written out at the latest by [`Shape::patch`], which comes before the sync.
 
 mod dir;
-mod image;
+mod erofs;
 
 use std::io::{self, BufRead, Write};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -28,14 +28,14 @@ pub(crate) enum Lower {
     /// A directory as overlayfs takes it.
     Directory(PathBuf),
     /// A file with an EROFS file system, in which whiteouts and opaque directories are as overlayfs takes them.
-    Image(PathBuf),
+    Erofs(PathBuf),
 }
 
 impl Lower {
     /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         match self {
-            Self::Directory(path) | Self::Image(path) => path,
+            Self::Directory(path) | Self::Erofs(path) => path,
         }
     }
 }
@@ -60,7 +60,7 @@ impl Shape {
     ) -> Result<(UnpackOutcome, LayerStats), UnpackError> {
         match self {
             Self::Dir => dir::apply(tar, private, options),
-            Self::Erofs => image::apply(tar, private, options),
+            Self::Erofs => erofs::apply(tar, private, options),
         }
     }
 
@@ -75,7 +75,7 @@ impl Shape {
     ) -> io::Result<(u64, u64)> {
         match self {
             Self::Dir => dir::patch(layer, implicit, below, privileged),
-            Self::Erofs => image::patch(layer, implicit, below).map(|()| (0, 0)),
+            Self::Erofs => erofs::patch(layer, implicit, below).map(|()| (0, 0)),
         }
     }
 
@@ -83,7 +83,7 @@ impl Shape {
     pub(crate) fn find(self, layer: BorrowedFd<'_>, path: &[u8]) -> io::Result<Found> {
         match self {
             Self::Dir => dir::find(layer, path),
-            Self::Erofs => image::find(layer, path),
+            Self::Erofs => erofs::find(layer, path),
         }
     }
 
@@ -91,7 +91,7 @@ impl Shape {
     pub(crate) fn lower(self, directory: &Path) -> Lower {
         match self {
             Self::Dir => Lower::Directory(dir::tree_path(directory)),
-            Self::Erofs => Lower::Image(image::file_path(directory)),
+            Self::Erofs => Lower::Erofs(erofs::file_path(directory)),
         }
     }
 
@@ -99,7 +99,7 @@ impl Shape {
     pub(crate) fn is_there(layers: &OwnedFd, id: LayerId) -> bool {
         Self::ALL.iter().any(|shape| match shape {
             Self::Dir => dir::is_there(layers, id),
-            Self::Erofs => image::is_there(layers, id),
+            Self::Erofs => erofs::is_there(layers, id),
         })
     }
 
@@ -108,7 +108,7 @@ impl Shape {
     pub(crate) fn measure(self, layer: BorrowedFd<'_>, outcome: Option<&UnpackOutcome>) -> io::Result<(u64, u64)> {
         match self {
             Self::Dir => dir::measure(layer, outcome),
-            Self::Erofs => image::measure(layer),
+            Self::Erofs => erofs::measure(layer),
         }
     }
 
@@ -132,7 +132,7 @@ impl Shape {
         match self {
             // The file system's business.
             Self::Dir => Ok(()),
-            Self::Erofs => crate::recipe::check_image(layer),
+            Self::Erofs => crate::recipe::check_erofs(layer),
         }
     }
 
@@ -155,7 +155,7 @@ impl Shape {
     ) -> crate::layers::compare::Compared {
         match self {
             Self::Dir => crate::layers::compare::difference(there, copy, implicit, cancelled),
-            Self::Erofs => crate::layers::compare_erofs::image_difference(there, copy, implicit, cancelled),
+            Self::Erofs => crate::layers::compare_erofs::erofs_difference(there, copy, implicit, cancelled),
         }
     }
 }

@@ -13,8 +13,8 @@ use rustix::fs::{AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFla
 use rustix::io::Errno;
 
 use super::super::error::{UnpackError, failed};
+use super::super::form::Unpacker;
 use super::super::tree::{Id, ROOT, Tree};
-use super::super::unpacker::Unpacker;
 use super::super::xattrs::{ACCESS_ACL, DEFAULT_ACL, NOT_HELD, WRONG_KIND, failed_xattr, is_foreign};
 use super::Files;
 use super::deferred::Line;
