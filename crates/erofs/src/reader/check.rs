@@ -5,12 +5,12 @@
 use std::collections::{HashMap, HashSet};
 
 use super::ranges::Ranges;
-use super::{Reader, InodeInfo, ReadError};
+use super::{InodeInfo, ReadError, Reader};
 use crate::format::inode::Layout;
 use crate::format::superblock;
 use crate::{Kind, Nid, Source};
 
-/// What a check has found.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     /// Inodes that have names.

@@ -51,12 +51,12 @@ pub struct Reader<R> {
     devices: Devices<R>,
 }
 
-/// What an inode is, without its content and its extended attributes.
+/// The attributes of an inode, without its content and its extended attributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InodeInfo {
-    /// Its number.
+    /// The number.
     pub nid: Nid,
-    /// What it is.
+    /// The kind.
     pub kind: Kind,
     /// Permission bits with set-user-id, set-group-id and sticky: 12 bits.
     pub mode: u32,
@@ -76,7 +76,7 @@ pub struct InodeInfo {
 }
 
 impl InodeInfo {
-    /// Whether it hides a name of the layers below, as overlayfs has it.
+    /// Returns true if it hides a name of the layers below, as overlayfs has it.
     #[must_use]
     pub fn is_whiteout(&self) -> bool {
         self.kind == Kind::Char && self.device == (0, 0)

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Reader, InodeInfo, ReadError};
+use super::{InodeInfo, ReadError, Reader};
 use crate::Source;
 use crate::format::inode::RawInode;
 use crate::format::xattr::{self, AREA_HEADER, HEADER, RawXattr};

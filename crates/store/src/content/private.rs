@@ -56,7 +56,7 @@ pub(crate) struct Private {
 }
 
 impl Private {
-    /// What was left under this number, with the file beside it.
+    /// Takes over what was left under this number, with the file beside it.
     pub(crate) fn again(content: &Arc<Content>, number: u64, beside: &'static str) -> Self {
         Self { content: Arc::clone(content), number, beside: Some(beside), stays: false }
     }

@@ -52,7 +52,7 @@ impl Ingests {
 }
 
 impl WholeLayer {
-    /// What its diff id was found to be.
+    /// The diff id that was found.
     #[must_use]
     pub fn diff_id(&self) -> &Digest {
         &self.record.diff_id

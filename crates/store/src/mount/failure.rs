@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rustix::io::Errno;
 
-/// What failed, and what the kernel had to say about it.
+/// A failed operation, with the error of the kernel.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) operation: &'static str,

@@ -12,7 +12,7 @@ use super::mountinfo::SOURCE;
 
 const PROGRAM: &str = "erofsfuse";
 
-/// Whether the program is there. An answer of any kind says so.
+/// Returns true if the program is there. An answer of any kind says so.
 pub(super) fn is_installed() -> bool {
     run(PROGRAM, &["--version".as_ref()]).is_ok()
 }

@@ -16,7 +16,7 @@ use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter, ioctl};
 const CONTROL: &str = "/dev/loop-control";
 /// Others take devices too: how often another free one is asked for.
 const ATTEMPTS: usize = 64;
-/// What EROFS files are made of.
+/// Bytes of an EROFS block.
 const BLOCK_BYTES: u32 = 4096;
 
 /// `LOOP_CTL_GET_FREE` (linux/loop.h).
@@ -81,7 +81,7 @@ unsafe impl Ioctl for GetFree {
 pub(super) struct LoopDevice {
     /// Where it is.
     pub(super) path: PathBuf,
-    /// What keeps it.
+    /// The descriptor that keeps it.
     _open: OwnedFd,
 }
 

@@ -26,7 +26,7 @@ use crate::view::{Stack, View};
 pub(super) struct Merged {
     /// The mount.
     pub(super) mounted: OwnedFd,
-    /// Its source names us, so that it can be told from others.
+    /// The source names us, so that it can be told from others.
     is_named: bool,
 }
 

@@ -54,7 +54,7 @@ pub enum MountError {
     NotPermitted {
         /// Where it should have been mounted.
         target: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The user may not mount what the image's layers are.
@@ -65,9 +65,9 @@ pub enum MountError {
     NeedsFuse {
         /// Where it should have been mounted.
         target: PathBuf,
-        /// What would help.
+        /// The remedy.
         why: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The kernel mounts no EROFS file, by whatever way.
@@ -78,7 +78,7 @@ pub enum MountError {
     NoErofs {
         /// Where it should have been mounted.
         target: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// There is a mount of ours already.
@@ -93,7 +93,7 @@ pub enum MountError {
         /// The place.
         target: PathBuf,
     },
-    /// What is mounted there is not an image.
+    /// A mount that is no image.
     #[error("what is mounted on {} is not an image, but {kind} from {}", target.display(), found.display())]
     NotOurs {
         /// The place.
@@ -106,11 +106,11 @@ pub enum MountError {
     /// The system refused something.
     #[error("{operation} {}", path.display())]
     Io {
-        /// What was done.
+        /// The operation.
         operation: &'static str,
         /// To what.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The database could not be read or written.
@@ -118,7 +118,7 @@ pub enum MountError {
     Store(#[from] StoreError),
 }
 
-/// What the mounter makes use of: everything, but in tests of what other kernels lack.
+/// The features of the kernel that the mounter uses: all of them, but in tests of what other kernels lack.
 #[derive(Clone, Copy, Debug)]
 struct Ways {
     /// EROFS from a file (Linux 6.12).
@@ -187,11 +187,11 @@ struct Assembly<'a> {
     ways: Ways,
 }
 
-/// What came of an attempt to put layers into one image.
+/// The result of an attempt to merge layers into one EROFS file.
 enum MergedErofs {
-    /// It is mounted where it should be.
+    /// Mounted where it should be.
     Done,
-    /// It is to be put below something.
+    /// To be put below something.
     Below(Layer),
     /// Not here: the kernel or the user's rights are against it.
     Not,
@@ -233,7 +233,7 @@ impl Assembly<'_> {
         self.put_together(lower, &stack, target, writable)
     }
 
-    /// Whether the layers are better put into one image.
+    /// Returns true if the layers are better put into one image.
     fn is_many(&self, stack: &[&Lower]) -> bool {
         let all_erofs = stack.iter().all(|layer| matches!(layer, Lower::Erofs(_)));
         stack.len() > overlay::MOST_IN_TWO || all_erofs && stack.len() >= self.ways.many
@@ -324,7 +324,7 @@ fn allow_files(layers: usize) {
     }
 }
 
-/// Whether so many layers can be mounted by erofsfuse, since the kernel has refused one.
+/// Refuses layers that erofsfuse cannot mount, since the kernel has refused one.
 fn check_fuse(refusal: ErofsFailure, layers: usize, target: &Path) -> Result<(), MountError> {
     let target = || target.to_owned();
     let needs = |why, source| Err(MountError::NeedsFuse { target: target(), why, source });

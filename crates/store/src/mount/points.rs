@@ -19,7 +19,7 @@ pub(crate) const DIRECTORY: &str = "mounts";
 /// The image, by a name that shows in the table of mounts.
 pub(super) const IMAGE: &str = SOURCE;
 
-/// What names spill to, beside it.
+/// The file beside it to which names spill.
 pub(super) const SPILL: &str = "names";
 
 /// Files that are made there on the way to a mount.

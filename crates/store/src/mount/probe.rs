@@ -41,7 +41,7 @@ struct Answer {
     erofs: Support,
 }
 
-/// What this kernel can do, from the store's own note where it has one; `None` where the right to mount is missing. Never fails:
+/// Returns what this kernel can do, from the store's own note where it has one; `None` where the right to mount is missing. Never fails:
 /// what could not be tried cannot be used either. Nobody mounts in the store meanwhile.
 pub(crate) fn support(layout: &Layout) -> Option<Support> {
     let (release, place) = (release(), place(layout));
@@ -76,10 +76,10 @@ fn place(layout: &Layout) -> String {
     format!("{:x}:{:x}", kind.map_or(0, |stat| stat.f_type), id.map_or(0, |stat| stat.f_fsid))
 }
 
-/// What came of the attempts.
+/// The result of the attempts.
 struct Attempts {
     erofs: Support,
-    /// Whether it would come out the same another time.
+    /// True if it would come out the same another time.
     holds: bool,
 }
 
@@ -110,7 +110,7 @@ fn ask(layout: &Layout) -> Option<Attempts> {
     Some(Attempts { erofs: Support::None, holds })
 }
 
-/// Whether an error says what the kernel can, and not how the machine is at the moment.
+/// Returns true if an error says what the kernel can, and not how the machine is at the moment.
 fn is_of_the_kernel(error: &io::Error) -> bool {
     use io::ErrorKind::{OutOfMemory, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, ResourceBusy, StorageFull};
     !matches!(

@@ -14,7 +14,7 @@ pub enum RecipeError {
     /// The recipe, or a file that it needs, is not what it was.
     #[error("the layer is damaged: {what}")]
     Damaged {
-        /// What is wrong.
+        /// The fault.
         what: String,
     },
     /// A system call failed.
@@ -29,7 +29,7 @@ pub enum RecipeError {
 }
 
 impl RecipeError {
-    /// Whether it is the layer that is damaged, and not the system that lacks something.
+    /// Returns true if it is the layer that is damaged, and not the system that lacks something.
     pub(crate) fn is_of_the_medium(&self) -> bool {
         match self {
             Self::Missing | Self::Damaged { .. } => true,

@@ -7,7 +7,7 @@ use super::{UnpackOptions, UnpackOutcome};
 use crate::recipe::Writer;
 use crate::tar::{Entry, Reader};
 
-/// One layer in the making.
+/// A layer in the making.
 pub(super) struct Unpacker<'a, F: Form> {
     pub(super) options: &'a UnpackOptions<'a>,
     pub(super) tree: Tree<F::Node>,
@@ -22,7 +22,7 @@ pub(super) struct Unpacker<'a, F: Form> {
     pub(super) warned_xattr: bool,
 }
 
-/// What stands at a name and is no known directory.
+/// An entry that is no known directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum There {
     Whiteout,
@@ -33,7 +33,7 @@ pub(super) enum There {
 /// The files of a directory, or an image. Functions that make something take away what is in its place, and tell the tree, because
 /// the later entry of a path wins; those that end in `_if_free` leave it alone instead.
 pub(super) trait Form: Sized {
-    /// What it knows of each directory.
+    /// The form's data of each directory.
     type Node;
 
     /// Looks at a name in a directory, without following it.

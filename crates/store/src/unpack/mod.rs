@@ -36,9 +36,9 @@ use crate::tar::Reader;
 /// How to unpack.
 #[derive(Clone, Copy)]
 pub struct UnpackOptions<'a> {
-    /// What the layer may hold at most.
+    /// Limits of one layer.
     pub limits: &'a Limits,
-    /// Whether owners, devices and privileged attributes can be set. If not, they are recorded in `deferred.jsonl`. An image has
+    /// True if owners, devices and privileged attributes can be set. If not, they are recorded in `deferred.jsonl`. An image has
     /// them in any case.
     pub privileged: bool,
     /// Asked before every entry and between pieces of big files.
@@ -50,7 +50,7 @@ pub struct UnpackOptions<'a> {
     pub hollow: bool,
 }
 
-/// What was unpacked.
+/// Counts of what was unpacked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnpackOutcome {
     /// Entries of the archive, meta headers not counted.

@@ -10,7 +10,7 @@ use crate::recipe::Writer;
 use crate::tar::{Entry, Kind, Reader, shown};
 
 impl<'a, F: Form> Unpacker<'a, F> {
-    /// One for a layer that has nothing but its root yet.
+    /// An unpacker for a layer that has nothing but its root yet.
     pub(super) fn new(form: F, root: F::Node, recipe: Writer, options: &'a UnpackOptions<'a>) -> Self {
         Self {
             options,

@@ -82,7 +82,7 @@ impl<F: Form> Unpacker<'_, F> {
         Ok(())
     }
 
-    /// Whether a whiteout stands at a name. Costs nothing while the layer has none.
+    /// Returns true if a whiteout stands at a name. Costs nothing while the layer has none.
     pub(super) fn has_whiteout(&mut self, dir: Id, leaf: &[u8]) -> Result<bool, UnpackError> {
         Ok(self.whiteouts > 0 && F::look(self, dir, leaf)? == Some(There::Whiteout))
     }

@@ -31,9 +31,9 @@ pub(crate) enum ComposeError {
     /// The image could not be written, or cannot hold something.
     #[error("compose an image: {path}")]
     Write {
-        /// What was written.
+        /// Bytes, blocks and inodes of the written file.
         path: String,
-        /// What is wrong.
+        /// The fault.
         source: WriteError,
     },
 }

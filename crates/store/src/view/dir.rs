@@ -23,7 +23,7 @@ const XATTR_MOST: usize = 64 << 10;
 pub(super) struct DirLayer {
     fs: OwnedFd,
     beneath: Beneath,
-    /// What is said of owners and the like; `None` where the files say it themselves.
+    /// Recorded owners and the like; `None` where the files have them.
     deferred: Option<Deferred>,
 }
 
@@ -35,7 +35,7 @@ impl DirLayer {
         Ok(Self { fs, beneath: Beneath::default(), deferred })
     }
 
-    /// What is at a path. The empty path is the root.
+    /// Looks up a path. The empty path is the root.
     pub(super) fn find(&self, path: &[u8]) -> io::Result<Option<LayerNode>> {
         let stat = match self.reach(path) {
             Ok(fd) => rustix::fs::fstat(&fd)?,

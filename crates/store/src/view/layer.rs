@@ -41,7 +41,7 @@ impl OpenLayer {
         }
     }
 
-    /// What a directory has under a name. `path` is that of the name.
+    /// Looks up a name in a directory. `path` is that of the name.
     pub(super) fn child(&self, dir: At<'_>, name: &[u8]) -> io::Result<Option<LayerNode>> {
         match self {
             Self::Dir(layer) => layer.find(&super::join(dir.path, name)),
@@ -56,7 +56,7 @@ impl OpenLayer {
         }
     }
 
-    /// Whether nothing of the layers below shows in a directory.
+    /// Returns true if nothing of the layers below shows in a directory.
     pub(super) fn is_opaque(&self, dir: At<'_>) -> io::Result<bool> {
         match self {
             Self::Dir(layer) => layer.is_opaque(dir.path),

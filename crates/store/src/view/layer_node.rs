@@ -2,7 +2,7 @@
 
 use super::attributes::Stat;
 
-/// What is at a path of a layer.
+/// A file of a layer, found by its path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LayerNode {
     pub(super) stat: Stat,
@@ -10,7 +10,7 @@ pub(super) struct LayerNode {
     pub(super) nid: u64,
 }
 
-/// Whether overlayfs keeps something of its own in attributes of this name.
+/// Returns true if overlayfs keeps something of its own in attributes of this name.
 pub(super) fn is_of_overlayfs(name: &[u8]) -> bool {
     name.starts_with(b"trusted.overlay.") || name.starts_with(b"user.overlay.")
 }

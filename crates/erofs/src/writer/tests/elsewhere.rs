@@ -10,7 +10,7 @@ use super::mounted::{check, check_elsewhere, fsck_with, image};
 use super::property::{play, step};
 use super::shapes::builder;
 use crate::testing::{exercise_with, mutate, numbers};
-use crate::{Attributes, Device, Dir, Reader, InodeInfo, Kind, Options, Place, ReadError, Special, WriteError, Writer};
+use crate::{Attributes, Device, Dir, InodeInfo, Kind, Options, Place, ReadError, Reader, Special, WriteError, Writer};
 use proptest::prelude::*;
 
 /// Writes the tree of an image once more, its files by reference.

@@ -355,7 +355,7 @@ fn walk(file: &File, cancelled: &dyn Fn() -> bool) -> io::Result<(Vec<Own>, Vec<
     Ok((own, rows))
 }
 
-/// What a block is like. Always the same number for the same bytes; that other bytes have others is likely, and nothing depends on it.
+/// Returns a hash of a block. Always the same number for the same bytes; that other bytes have others is likely, and nothing depends on it.
 fn begin(block: &[u8; FIRST]) -> u64 {
     block.as_chunks::<8>().0.iter().fold(0x9e37_79b9_7f4a_7c15, |state: u64, bytes| {
         (state ^ u64::from_le_bytes(*bytes)).wrapping_mul(0xff51_afd7_ed55_8ccd).rotate_left(29)

@@ -97,7 +97,7 @@ pub(super) fn patch(layer: BorrowedFd<'_>, implicit: &[Vec<u8>], below: Below<'_
 
 type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Whether overlayfs keeps something of its own in attributes of this name.
+/// Returns true if overlayfs keeps something of its own in attributes of this name.
 fn is_mark(name: &[u8]) -> bool {
     name.starts_with(b"trusted.overlay.") || name.starts_with(b"user.overlay.")
 }

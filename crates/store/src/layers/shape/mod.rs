@@ -22,7 +22,7 @@ use crate::records::entries::LayerStats;
 use crate::unpack::{Below, Found, UnpackError, UnpackOptions, UnpackOutcome};
 use crate::view::Deferred;
 
-/// What a layer is to the mounter: a directory, or an EROFS file that is to be mounted first.
+/// A lower layer for the mounter: a directory, or an EROFS file that is to be mounted first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Lower {
     /// A directory as overlayfs takes it.
@@ -79,7 +79,7 @@ impl Shape {
         }
     }
 
-    /// What the layer has at a path, for what lies above it. The empty path is its root.
+    /// Looks up a path in the layer, for the layers above it. The empty path is its root.
     pub(crate) fn find(self, layer: BorrowedFd<'_>, path: &[u8]) -> io::Result<Found> {
         match self {
             Self::Dir => dir::find(layer, path),
@@ -87,7 +87,7 @@ impl Shape {
         }
     }
 
-    /// What the mounter is given for the layer in `directory`.
+    /// Returns the lower layer that the mounter takes for the layer in `directory`.
     pub(crate) fn lower(self, directory: &Path) -> Lower {
         match self {
             Self::Dir => Lower::Directory(dir::tree_path(directory)),
@@ -95,7 +95,7 @@ impl Shape {
         }
     }
 
-    /// Whether a layer of this number is there, of whatever shape.
+    /// Returns true if a layer of this number is there, of whatever shape.
     pub(crate) fn is_there(layers: &OwnedFd, id: LayerId) -> bool {
         Self::ALL.iter().any(|shape| match shape {
             Self::Dir => dir::is_there(layers, id),
@@ -112,7 +112,7 @@ impl Shape {
         }
     }
 
-    /// What is said of the layer's owners and the like beside its files, where these cannot say it.
+    /// Reads the owners and the like that are recorded beside the layer's files, where the files cannot have them.
     pub(crate) fn deferred(self, layer: BorrowedFd<'_>, privileged: bool) -> io::Result<Option<Deferred>> {
         match self {
             Self::Dir if !privileged => Deferred::read(layer).map(Some),
@@ -160,7 +160,7 @@ impl Shape {
     }
 }
 
-/// What kind of file a layer is by this name, where it is one. One that cannot be looked at counts as missing, and that is told:
+/// Returns the type of a layer's file by this name. A layer that cannot be looked at counts as missing, and that is logged:
 /// whoever wants the layer brings it once more.
 fn kind_of(layers: &OwnedFd, name: &str, id: LayerId) -> Option<FileType> {
     match rustix::fs::statat(layers, name, AtFlags::SYMLINK_NOFOLLOW) {

@@ -52,12 +52,12 @@ pub(super) struct ErofsForm<'a> {
     whiteouts: HashSet<Nid>,
 }
 
-/// What is known of a directory.
+/// A directory of the tree.
 pub(super) struct InImage {
     dir: Dir,
     /// The last whiteout that was made in it, in the log.
     last_whiteout: Option<u64>,
-    /// Its default access control list is one that no directory can have; said at the end, because a later entry may have
+    /// The default access control list is one that no directory can have; said at the end, because a later entry may have
     /// another.
     bad_default_acl: Option<Errno>,
 }

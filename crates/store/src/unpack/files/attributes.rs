@@ -260,7 +260,7 @@ impl Unpacker<'_, Files<'_>> {
     }
 }
 
-/// What `st_blocks` says, in bytes.
+/// Bytes by `st_blocks`.
 pub(super) fn bytes_on_disk(stat: &rustix::fs::Stat) -> u64 {
     u64::try_from(stat.st_blocks).unwrap_or_default() * 512
 }
