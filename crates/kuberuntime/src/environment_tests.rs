@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::Quantity;
+use oci::Quantity;
 
 fn pod(container: Value) -> Pod {
     let mut container = container;

@@ -46,7 +46,7 @@ pub fn container_hash(container: &Container) -> u64 {
 /// The key under which restarts of a container are counted against each other.
 #[must_use]
 pub fn backoff_key(pod: &Pod, container: &Container) -> String {
-    let amounts = |map: &BTreeMap<String, crate::Quantity>| -> Value {
+    let amounts = |map: &BTreeMap<String, oci::Quantity>| -> Value {
         map.iter().map(|(name, quantity)| (name.clone(), Value::from(quantity.to_string()))).collect()
     };
     let (metadata, resources) = (&pod.metadata, &container.resources);
@@ -290,7 +290,7 @@ mod tests {
         let key = backoff_key(&base, &base.spec.containers[0]);
         container.command = vec!["x".into()];
         assert_eq!(container_hash(container), container_hash(&base.spec.containers[0]));
-        container.resources.limits.insert("cpu".into(), crate::Quantity::milli(5));
+        container.resources.limits.insert("cpu".into(), oci::Quantity::milli(5));
         assert_eq!(container_hash(container), container_hash(&base.spec.containers[0]));
         assert_ne!(backoff_key(&base, container), key);
         container.image = "app:2".into();

@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::{FieldProblem, Quantity, set_defaults};
+use crate::{FieldProblem, set_defaults};
+use oci::Quantity;
 
 /// A manifest in YAML.
 fn yaml(text: &str) -> Value {

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use cri_api::{HugepageLimit, LinuxContainerResources};
+use oci::Quantity;
 
 use crate::pod::{Container, Pod};
 use crate::qos::oom_score_adj;
-use crate::quantity::Quantity;
 
 /// The least and the most that a weight can be.
 const SHARES: std::ops::RangeInclusive<i64> = 2..=262_144;

@@ -3,8 +3,9 @@
 
 use std::fmt::Write as _;
 
+use oci::Quantity;
+
 use crate::pod::{Container, Pod, ResourceFieldRef};
-use crate::quantity::Quantity;
 
 /// A field of a pod that variables and files may show.
 #[derive(Clone, Debug, PartialEq, Eq)]

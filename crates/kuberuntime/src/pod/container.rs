@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use image_manager::PullPolicy;
+use oci::Quantity;
 use serde_json::Value;
 
 use super::handler::{Lifecycle, Probe};
@@ -11,7 +12,6 @@ use super::security::SecurityContext;
 use super::variable::{EnvFromSource, EnvVar};
 use super::words::words;
 use crate::field::{FieldErrors, FieldPath};
-use crate::quantity::Quantity;
 
 words! {
     /// What a container is in its pod.

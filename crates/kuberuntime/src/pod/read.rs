@@ -4,11 +4,11 @@
 
 use std::collections::BTreeMap;
 
+use oci::Quantity;
 use serde_json::{Map, Value};
 
 use super::int_or_text::IntOrText;
 use crate::field::{FieldErrors, FieldPath, FieldProblem};
-use crate::quantity::Quantity;
 
 /// A type that an object of a manifest becomes.
 pub(crate) trait Read {
@@ -49,7 +49,7 @@ fn nothing<T: Read>() -> T {
 }
 
 /// A value in one line; what could be long or secret is not shown.
-fn shown(value: &Value) -> String {
+pub(super) fn shown(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
         Value::Bool(value) => value.to_string(),
@@ -303,7 +303,7 @@ fn quantity(value: &Value, path: FieldPath, errors: &mut FieldErrors) -> Option<
             return None;
         }
     };
-    text.parse().map_err(|error: crate::quantity::QuantityError| errors.invalid(path, &text, error.to_string())).ok()
+    text.parse().map_err(|error: oci::QuantityError| errors.invalid(path, &text, error.to_string())).ok()
 }
 
 fn is_empty(value: &Value) -> bool {

@@ -3,8 +3,9 @@
 
 use std::fmt;
 
+use oci::Quantity;
+
 use super::read::{Fields, Read};
-use crate::quantity::Quantity;
 
 /// A variable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

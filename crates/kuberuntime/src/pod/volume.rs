@@ -1,11 +1,11 @@
 //! [`Volume`]: what a container can see beside its image. Read by [`super::PodSpec`].
 
 use image_manager::PullPolicy;
+use oci::Quantity;
 
 use super::read::{Fields, Read};
 use super::variable::{FieldRef, ResourceFieldRef};
 use super::words::words;
-use crate::quantity::Quantity;
 
 words! {
     /// What must be at a path of the node.

@@ -1,11 +1,12 @@
 //! Variables of a container, and references to what the pod knows of itself. Called by [`super::containers`] and
 //! [`super::volumes`].
 
+use oci::Quantity;
+
 use super::names::{config_key, needed, subdomain, tell, variable};
 use crate::environment::{ContainerAmount, Place, PodField};
 use crate::field::{FieldErrors, FieldPath};
 use crate::pod::{Container, EnvSource, FieldRef, KeyRef, Pod, PodSpec, ResourceFieldRef};
-use crate::quantity::Quantity;
 
 /// `env` and `envFrom`.
 pub(super) fn variables(pod: &Pod, container: &Container, path: &FieldPath, errors: &mut FieldErrors) {

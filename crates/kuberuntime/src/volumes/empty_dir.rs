@@ -5,6 +5,7 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::AsFd as _;
 
+use oci::Quantity;
 use rustix::fs::{Gid, Mode};
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
@@ -14,7 +15,6 @@ use super::remove::remove_tree;
 use super::walk::{by_descriptor, mount_id};
 use crate::environment::Surroundings;
 use crate::pod::{Container, Pod};
-use crate::quantity::Quantity;
 
 /// Mode of an empty directory: who may do what in it is the pod's affair.
 const MODE: u32 = 0o777;
