@@ -14,7 +14,7 @@ use super::look::Looker;
 use super::metrics::Working;
 use super::relist::Relist;
 use super::shared::Shared;
-use super::slot::Slot;
+use super::slot::{EndOrder, Slot};
 use super::timing::Jitter;
 use super::unknown::{Verdict, judge};
 use super::worker::Worker;
@@ -114,15 +114,15 @@ impl Agent {
             match table.slots.get(uid) {
                 Some(slot) if is_of(&slot.owner, pod) => slot.should_be(pod),
                 // Another name under the same uid: what has the old one goes first.
-                Some(slot) => slot.end(None),
+                Some(slot) => slot.end(EndOrder::default()),
                 None if closing.is_none() => added.push(pod),
                 None => {}
             }
         }
         for (uid, slot) in &table.slots {
             match closing {
-                Some(grace) => slot.end(grace),
-                None if !desired.pods.contains_key(uid) && !is_held(slot, &desired) => slot.end(None),
+                Some(order) => slot.end(order),
+                None if !desired.pods.contains_key(uid) && !is_held(slot, &desired) => slot.end(EndOrder::default()),
                 None => {}
             }
         }

@@ -57,20 +57,20 @@ impl Worker {
             // A sandbox that is not ready may still hold an address, until it is stopped.
             return Ok(true);
         }
-        let grace = orders.end.flatten();
+        let order = orders.end.unwrap_or_default();
         let shorter = async {
             loop {
                 if self.orders.changed().await.is_err() {
                     std::future::pending::<()>().await;
                 }
-                let asked = self.orders.borrow_and_update().end.flatten();
-                if asked.is_some_and(|asked| grace.is_none_or(|grace| asked < grace)) {
+                let newer = self.orders.borrow_and_update().end;
+                if newer.is_some_and(|newer| newer.is_shorter_than(order)) {
                     return;
                 }
             }
         };
         tokio::select! {
-            ended = shared.runtime.end_pod(orders.pod.as_deref(), &observed, grace) => ended?,
+            ended = shared.runtime.end_pod(orders.pod.as_deref(), &observed, order.grace) => ended?,
             () = shorter => return Ok(false),
             never = self.looker.keep_looking() => match never {},
         }

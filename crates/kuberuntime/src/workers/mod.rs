@@ -38,6 +38,7 @@ use agent::Agent;
 pub use metrics::WorkerMetrics;
 pub use options::AgentOptions;
 use shared::Shared;
+use slot::EndOrder;
 pub use view::{PodView, WorkerState};
 
 /// Keeps the pods of a node as they should be.
@@ -122,7 +123,7 @@ impl PodAgent {
     pub async fn end_all(&self, grace: Option<i64>) {
         let mut changes = self.changes();
         let mut working = self.working.subscribe();
-        self.shared.closing.send_replace(Some(grace));
+        self.shared.closing.send_replace(Some(EndOrder { grace }));
         loop {
             changes.mark_unchanged();
             if self.shared.table().slots.is_empty() {

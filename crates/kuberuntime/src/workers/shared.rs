@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::board::Board;
 use super::health::Health;
 use super::runtime_pods::RuntimePods;
-use super::slot::Slot;
+use super::slot::{EndOrder, Slot};
 use super::{AgentOptions, WorkerState};
 use crate::labels::Owner;
 use crate::probes::ProbeManager;
@@ -35,8 +35,8 @@ pub(super) struct Shared {
     pub(super) open: watch::Sender<bool>,
     /// Name of the runtime, in front of the ids of containers.
     pub(super) runtime_name: OnceLock<String>,
-    /// Everything ends, within so many seconds where somebody said it.
-    pub(super) closing: watch::Sender<Option<Option<i64>>>,
+    /// The order to end all pods, once it is given.
+    pub(super) closing: watch::Sender<Option<EndOrder>>,
     /// A worker is gone.
     pub(super) left: Notify,
     /// Guards which pods have a worker.

@@ -18,13 +18,27 @@ use crate::pod::Pod;
 use crate::status::api::Waiting;
 use crate::status::{ObservedPod, PodEnd};
 
+/// An order to end a pod and to remove it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct EndOrder {
+    /// Seconds that all containers have together; `None`: the pod's own grace period.
+    pub(super) grace: Option<i64>,
+}
+
+impl EndOrder {
+    /// Returns true if this order leaves less time than `other`.
+    pub(super) fn is_shorter_than(self, other: Self) -> bool {
+        self.grace.is_some_and(|grace| other.grace.is_none_or(|other| grace < other))
+    }
+}
+
 /// What a worker is to do.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Orders {
     /// What its pod should be; `None`: nobody knows, it was found in the runtime.
     pub(super) pod: Option<Arc<Pod>>,
-    /// It is to be ended and removed, within so many seconds where somebody said it.
-    pub(super) end: Option<Option<i64>>,
+    /// The order to end its pod, if there is one.
+    pub(super) end: Option<EndOrder>,
 }
 
 /// One pod.
@@ -92,7 +106,7 @@ impl Age {
 impl Slot {
     /// Of a pod that should be here, or of one that was found.
     pub(super) fn new(owner: Owner, pod: Option<Arc<Pod>>, sequence: u64, now: Instant) -> Self {
-        let end = pod.is_none().then_some(None);
+        let end = pod.is_none().then(EndOrder::default);
         let face = Face {
             state: if end.is_some() { WorkerState::Terminating } else { WorkerState::Queued },
             observed: None,
@@ -155,17 +169,13 @@ impl Slot {
     }
 
     /// It is to be ended and removed; a shorter time than one that was given before goes before that.
-    pub(super) fn end(&self, grace: Option<i64>) {
+    pub(super) fn end(&self, order: EndOrder) {
         let changed = self.orders.send_if_modified(|orders| {
-            let shorter = match (orders.end, grace) {
-                (None, _) | (Some(None), Some(_)) => true,
-                (Some(Some(old)), Some(new)) => new < old,
-                (Some(_), None) => false,
-            };
-            if shorter {
-                orders.end = Some(grace);
+            let counts = orders.end.is_none_or(|earlier| order.is_shorter_than(earlier));
+            if counts {
+                orders.end = Some(order);
             }
-            shorter
+            counts
         });
         if changed {
             self.cancel_sync();
@@ -225,8 +235,8 @@ mod tests {
         let orders = slot.orders();
         let mut asked = Vec::new();
         for grace in [None, Some(20), Some(30), None, Some(5)] {
-            slot.end(grace);
-            asked.push(orders.borrow().end.flatten());
+            slot.end(EndOrder { grace });
+            asked.push(orders.borrow().end.and_then(|order| order.grace));
         }
         assert_eq!(asked, [None, Some(20), Some(20), Some(20), Some(5)]);
         // It comes back only as another one.
