@@ -1,6 +1,6 @@
 //! Objects from manifests: which images a Pod, or the pod template of a workload, needs and under which policy, and the
-//! Secrets and ServiceAccounts that it may name. Strict where a mistake would mean that an image is forgotten: unknown
-//! kinds, missing images, names that stand twice. Pulls nothing, leaves image names to whoever pulls, and never shows
+//! Secrets and ServiceAccounts that it may name. Pods are read by [`kuberuntime::pod::Workload`]; what stands here is the
+//! place of each object in its file. Pulls nothing, leaves image names to whoever pulls, and never shows
 //! what is in a Secret. Called by `ensure`, `explain` and the secrets directory.
 
 mod place;
@@ -12,22 +12,11 @@ use std::fmt;
 
 use credentials::{PullSecret, ServiceAccount};
 use image_manager::PullPolicy;
+use kuberuntime::pod::WORKLOAD_KINDS;
 
 use crate::yaml::{self, Node, Position, Value};
 use place::Place;
 pub(crate) use secret::unknown_account;
-
-/// Kinds that hold a pod: the API versions in which they came, and the way to the pod.
-const KINDS: [(&str, &[&str], &[&str]); 8] = [
-    ("Pod", &["v1"], &[]),
-    ("ReplicationController", &["v1"], &["spec", "template"]),
-    ("Deployment", &["apps/v1", "apps/v1beta1", "apps/v1beta2", "extensions/v1beta1"], &["spec", "template"]),
-    ("ReplicaSet", &["apps/v1", "apps/v1beta2", "extensions/v1beta1"], &["spec", "template"]),
-    ("StatefulSet", &["apps/v1", "apps/v1beta1", "apps/v1beta2"], &["spec", "template"]),
-    ("DaemonSet", &["apps/v1", "apps/v1beta2", "extensions/v1beta1"], &["spec", "template"]),
-    ("Job", &["batch/v1"], &["spec", "template"]),
-    ("CronJob", &["batch/v1", "batch/v1beta1"], &["spec", "jobTemplate", "spec", "template"]),
-];
 
 /// What to do with objects that hold no pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +83,7 @@ pub(crate) enum Role {
 }
 
 impl Role {
-    /// The field of the spec.
+    /// Field of the spec.
     fn field(self) -> &'static str {
         match self {
             Self::Volume => "volumes",
@@ -292,19 +281,18 @@ impl Place<'_> {
         others: OtherKinds,
         pods: &mut Vec<Pod>,
     ) -> Result<(), ManifestError> {
-        match KINDS.iter().find(|(name, ..)| *name == kind) {
-            Some((_, versions, way)) if versions.contains(&version) => pods.push(self.pod(node, kind, way)?),
+        match WORKLOAD_KINDS.into_iter().find(|known| known.name == kind) {
+            Some(known) if known.versions.contains(&version) => pods.push(self.pod(node, known)?),
             _ if others == OtherKinds::Skip => {}
-            Some((_, versions, _)) => {
-                let known = versions.join(", ");
+            Some(known) => {
+                let known = known.versions.join(", ");
                 return self.error(node, format!("{kind} of {version} is not known, only of {known}"));
             }
             None => {
-                let known: Vec<&str> = KINDS.iter().map(|(name, ..)| *name).collect();
                 let message = format!(
                     "kind {kind} ({version}) holds no pod; known: {}, Secret, ServiceAccount, List (--skip-other-kinds \
                      passes over others)",
-                    known.join(", ")
+                    WORKLOAD_KINDS.map(|known| known.name).join(", ")
                 );
                 return self.error(node, message);
             }

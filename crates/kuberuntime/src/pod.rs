@@ -15,6 +15,7 @@ mod spec;
 mod variable;
 mod volume;
 mod words;
+mod workload;
 mod write;
 
 use std::collections::BTreeMap;
@@ -42,6 +43,7 @@ pub use volume::{
     DocumentVolume, DownwardItem, HostPathType, KeyToPath, Medium, ProjectedSource, Volume, VolumeSource,
 };
 pub(crate) use words::words;
+pub use workload::{WORKLOAD_KINDS, Workload, WorkloadError, WorkloadKind};
 
 /// A pod.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -84,6 +84,19 @@ impl Place<'_> {
     }
 }
 
+/// The node of this path (`spec.containers[1].image`), or the last one on the way to it.
+pub(super) fn at<'n>(node: &'n Node, path: &str) -> &'n Node {
+    let (step, rest) = match path.strip_prefix('[') {
+        Some(path) => path.split_once(']').unwrap_or((path, "")),
+        None => path.split_at(path.find(['.', '[']).unwrap_or(path.len())),
+    };
+    let next = match &node.value {
+        Value::List(list) => step.parse::<usize>().ok().and_then(|index| list.get(index)),
+        _ => node.get(step),
+    };
+    next.map_or(node, |next| at(next, rest.strip_prefix('.').unwrap_or(rest)))
+}
+
 /// A uid for an object that has none: the same object gives the same uid, so that records and logs can be compared.
 pub(super) fn made_uid(kind: &str, namespace: &str, name: &str) -> String {
     let digest = oci::Digest::sha256(format!("{kind}\0{namespace}\0{name}").as_bytes());
