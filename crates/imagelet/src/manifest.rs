@@ -18,7 +18,7 @@ use crate::yaml::{self, Node, Position, Value};
 use place::Place;
 pub(crate) use secret::unknown_account;
 
-/// What to do with objects that hold no pod.
+/// Treatment of objects that hold no pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OtherKinds {
     Refuse,
@@ -72,7 +72,7 @@ impl Pod {
     }
 }
 
-/// What an image is needed for.
+/// Role of an image in its pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Role {
@@ -94,7 +94,7 @@ impl Role {
     }
 }
 
-/// One need for one image.
+/// An image that a pod needs, and the container or volume that needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PodImage {
     pub(crate) role: Role,
@@ -137,7 +137,7 @@ pub(crate) struct AccountObject {
     pub(crate) pull_secrets: Vec<String>,
 }
 
-/// What manifests hold.
+/// Objects of manifests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Objects {
     pub(crate) pods: Vec<Pod>,
@@ -224,7 +224,7 @@ pub(crate) fn check(objects: &Objects) -> Result<(), ManifestError> {
     }
 }
 
-/// What a file is read for.
+/// Objects that a file may hold.
 #[derive(Clone, Copy, Debug)]
 enum Expected {
     Pods(OtherKinds),

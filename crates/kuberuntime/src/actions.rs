@@ -19,7 +19,7 @@ pub use probed::{ProbeResult, ProbeResults, Probed};
 pub use reason::{KillReason, LeaveReason, PodReason, StartReason};
 pub use restart::{Verdict, restart_verdict};
 
-/// What `pod` needs done.
+/// Computes everything that `pod` needs done.
 #[must_use]
 pub fn compute_pod_actions(pod: &Pod, observed: &ObservedPod, probes: &ProbeResults) -> PodActions {
     let sandbox = sandbox::look(pod, observed);

@@ -144,12 +144,12 @@ impl Owner {
     }
 }
 
-/// What stands on a container.
+/// Facts about a container that its labels and annotations keep.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContainerInfo {
     /// Name of the container.
     pub name: String,
-    /// What it is in its pod.
+    /// Kind of the container in its pod.
     pub kind: Option<ContainerKind>,
     /// The hash of what it was made of.
     pub hash: Option<u64>,
@@ -157,13 +157,13 @@ pub struct ContainerInfo {
     pub restart_count: u32,
     /// The file of its last message.
     pub termination_message_path: String,
-    /// Whether the end of its log stands for that message when it failed.
+    /// True if the end of the log stands for the termination message of a container that failed.
     pub falls_back_to_logs: bool,
     /// Seconds to end that its pod's deletion gave.
     pub deletion_grace_period: Option<i64>,
     /// Seconds to end that its pod gave.
     pub termination_grace_period: Option<i64>,
-    /// What is done before it is stopped.
+    /// Hook to run before the container is stopped.
     pub pre_stop: Option<Handler>,
     /// The ports that it names.
     pub ports: Vec<ContainerPort>,

@@ -52,7 +52,8 @@ impl RestartBackoff {
         Self { longest, entries: HashMap::new() }
     }
 
-    /// Whether a container that is to be started has to wait. When it has not, its next delay is longer.
+    /// Returns the wait of a container that is to be started, or `None` if it may start now; then its next delay is
+    /// longer.
     pub fn check(
         &mut self,
         pod: &Pod,
@@ -92,7 +93,7 @@ impl RestartBackoff {
         None
     }
 
-    /// Whether [`Self::check`] would make it wait. Changes nothing.
+    /// Returns true if [`Self::check`] would make the container wait. Changes nothing.
     #[must_use]
     pub fn waits(&self, pod: &Pod, container: &Container, observed: &ObservedPod, now: Timestamp) -> bool {
         let key = backoff_key(pod, container);
@@ -114,7 +115,7 @@ impl RestartBackoff {
         self.entries.len()
     }
 
-    /// Whether it knows none.
+    /// Returns true if there are no delays.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()

@@ -14,9 +14,9 @@ const MODE: i32 = 0o644;
 /// A file of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeFile {
-    /// Its mode, before the group of the volume adds to it.
+    /// Mode, before the group of the volume adds to it.
     pub mode: u32,
-    /// What is in it.
+    /// Content of the file.
     pub content: Content,
 }
 
@@ -59,7 +59,7 @@ pub enum VolumeError {
     NoField {
         /// The volume.
         volume: String,
-        /// What.
+        /// The document or key.
         what: String,
     },
     /// A key of a document that cannot be a path.
@@ -72,7 +72,7 @@ pub enum VolumeError {
     },
 }
 
-/// What the files of one volume are made from.
+/// Input from which the files of one volume are made.
 struct Maker<'a> {
     pod: &'a Pod,
     volume: &'a str,

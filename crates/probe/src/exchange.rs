@@ -18,7 +18,7 @@ use url::Url;
 
 use crate::dial::{dial, plain};
 
-/// What is sent, and how far the answer is followed.
+/// A request, and how far its redirects are followed.
 pub(crate) struct Exchange<'a> {
     /// Where to: `http` or `https`, with a host.
     pub(crate) url: &'a Url,
@@ -47,7 +47,7 @@ pub(crate) struct Reply {
 #[derive(Debug)]
 pub(crate) struct NoReply {
     pub(crate) text: String,
-    /// What should be TLS is not.
+    /// True if the server does not speak TLS where it should.
     pub(crate) not_tls: bool,
 }
 
@@ -127,7 +127,7 @@ impl Exchange<'_> {
     }
 }
 
-/// Whether the other side began with something that no TLS record begins with.
+/// Returns true if the server began with bytes that no TLS record begins with.
 fn speaks_no_tls(error: &std::io::Error) -> bool {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     matches!(inner, Some(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType)))

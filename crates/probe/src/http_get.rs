@@ -18,7 +18,7 @@ const MAX_REDIRECTS: usize = 10;
 /// A request.
 #[derive(Clone, Copy, Debug)]
 pub struct HttpGet<'a> {
-    /// Whether it goes over TLS.
+    /// True for HTTPS.
     pub tls: bool,
     /// Name or address.
     pub host: &'a str,
@@ -28,7 +28,7 @@ pub struct HttpGet<'a> {
     pub path: &'a str,
     /// Headers. `Host` says another one than `host`; an empty `Accept` or `User-Agent` is not sent at all.
     pub headers: &'a [(&'a str, &'a str)],
-    /// What asks, for `User-Agent`: `probe` or `lifecycle`.
+    /// Purpose of the request, for `User-Agent`: `probe` or `lifecycle`.
     pub purpose: &'a str,
     /// How long all of it may take; `None`: the caller sees to that.
     pub timeout: Option<Duration>,
@@ -120,7 +120,7 @@ async fn follow(get: &HttpGet<'_>, address: &str, head_seen: &AtomicBool) -> Res
     Err(NoReply::from(format!("stopped after {MAX_REDIRECTS} redirects")))
 }
 
-/// Whether an answer with this status leads to where its `Location` says.
+/// Returns true if an answer of this status is a redirect to its `Location`.
 pub(crate) fn is_redirect(status: StatusCode) -> bool {
     matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
 }

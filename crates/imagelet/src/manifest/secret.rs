@@ -15,7 +15,7 @@ use crate::yaml::{Node, Value};
 /// The keys that pull secrets have; what is behind them must be text.
 const PULL_KEYS: [&str; 2] = [".dockerconfigjson", ".dockercfg"];
 
-/// What objects are called.
+/// Namespace, name and uid of an object.
 struct Named {
     namespace: String,
     name: String,

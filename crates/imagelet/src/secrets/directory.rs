@@ -10,7 +10,7 @@ use std::path::Path;
 use crate::manifest::{self, ManifestError, Objects};
 use crate::yaml::MAX_BYTES;
 
-/// What a directory holds, and a line for each thing that is not as it should be.
+/// Objects of a directory, and a line for each problem in it.
 #[derive(Debug, Default)]
 pub(crate) struct Read {
     pub(crate) objects: Objects,
@@ -63,7 +63,7 @@ impl Read {
         }
     }
 
-    /// One line for each object that stands there more than once: the first counts.
+    /// A line for the first object that stands there more than once: the first one counts.
     pub(crate) fn duplicates(&self) -> Option<String> {
         self.objects.duplicate().map(|error| format!("{error}; the first counts"))
     }

@@ -9,7 +9,7 @@ use super::restart;
 use crate::pod::{Container, Pod};
 use crate::status::ObservedPod;
 
-/// What is to be said of a pod's sandboxes.
+/// State of a pod's sandboxes.
 pub(super) struct Look {
     /// The newest one.
     pub(super) id: Option<String>,

@@ -25,7 +25,7 @@ pub(crate) enum PodField {
     PodIps,
 }
 
-/// What is known only while the pod runs, and of the node.
+/// Facts about a pod that are known only while it runs, and facts about its node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Surroundings {
     /// Name of the node.
@@ -163,7 +163,7 @@ impl ContainerAmount {
         known.then(|| Self { side, resource: resource.to_owned() })
     }
 
-    /// Whether it is counted in cores.
+    /// Returns true if the resource is counted in cores.
     pub(crate) fn is_cores(&self) -> bool {
         self.resource == "cpu"
     }
@@ -186,8 +186,8 @@ impl ContainerAmount {
     }
 }
 
-/// What a resource reference of `container`, or of the container that it names, comes to. `None`: there is no such
-/// container or resource, which validation has refused.
+/// Amount that a resource reference stands for, of `container` or of the container that it names. `None` if there is no
+/// such container or resource, which validation refuses.
 pub(crate) fn amount(
     pod: &Pod,
     container: Option<&Container>,

@@ -2,14 +2,14 @@
 
 use probe::Outcome;
 
-/// What one question came to.
+/// Outcome of one question of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// All is well.
     Success,
     /// All is well, but somebody should read what was said.
     Warning,
-    /// It is not.
+    /// The container does not work.
     Failure,
     /// The question itself could not be asked; it counts for nothing.
     Unknown,

@@ -14,7 +14,7 @@ const MAX_OUTPUT: usize = 10 << 10;
 /// A runtime that says this much too late that a program took too long did not look at the program.
 const RUNTIME_LATE: Duration = Duration::from_secs(30);
 
-/// What a question came to, and whether it is worth asking it again at once.
+/// Outcome of a program, and whether it is worth asking again at once.
 pub(super) struct Asked {
     pub(super) answer: Answer,
     pub(super) text: String,
@@ -82,7 +82,7 @@ pub(super) fn expanded(command: &[String], env: &[EnvVar]) -> Vec<String> {
     command.iter().map(|word| expand(word, value_of)).collect()
 }
 
-/// What a program wrote: its output, and then its errors.
+/// Output of a program, followed by its error output.
 fn shown(output: &ExecSyncOutput) -> String {
     let mut text = limited(&output.stdout);
     let room = MAX_OUTPUT.saturating_sub(output.stdout.len());

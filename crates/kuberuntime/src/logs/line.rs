@@ -11,9 +11,9 @@ const DIGITS: usize = 9;
 pub(super) struct Line<'a> {
     /// When, as written.
     pub(super) time: &'a str,
-    /// Whether the container's line goes on.
+    /// True if the container's line goes on in the next one.
     pub(super) partial: bool,
-    /// What the container wrote, without the end of the line.
+    /// Text that the container wrote, without the end of the line.
     pub(super) text: &'a [u8],
 }
 

@@ -21,7 +21,7 @@ const LONGEST_LINE: usize = 1 << 20;
 /// How often files are looked for that get other names meanwhile.
 const MOST_TRIES: usize = 5;
 
-/// What is asked for.
+/// Selection of lines of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogOptions {
     /// Only so many lines, the last ones.
@@ -34,7 +34,7 @@ pub struct LogOptions {
     pub limit_bytes: Option<u64>,
 }
 
-/// What a step came to.
+/// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogStep {
     /// Everything that there is was written; more may come.
@@ -52,14 +52,14 @@ pub struct LogReader {
     now: Option<Segment>,
     /// The beginning of a line whose end was not written yet.
     begun: Vec<u8>,
-    /// Whether what is written next begins a line.
+    /// True if the text that is written next begins a line.
     new_line: bool,
-    /// Whether the last line with a time was young enough.
+    /// True if the last line with a time was recent enough.
     young: bool,
     written: u64,
     /// The log was turned away, and was still written to a step ago.
     turned: bool,
-    /// What was turned away last before the file that is read.
+    /// The file that was rotated last before the file that is read.
     known: Option<String>,
     buffer: Vec<u8>,
 }
@@ -69,7 +69,7 @@ struct Segment {
     source: Source,
     /// Lines that nobody asked for.
     skip: u64,
-    /// Whether it may still grow.
+    /// True if the file may still grow.
     live: bool,
 }
 

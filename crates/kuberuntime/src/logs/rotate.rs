@@ -49,14 +49,14 @@ impl LogRotationOptions {
     }
 }
 
-/// What a look came to.
+/// Result of a round of rotation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RotationReport {
     /// Ids of containers whose logs were turned away.
     pub rotated: Vec<String>,
     /// Ids of containers whose logs were missing, and that the runtime made anew.
     pub reopened: Vec<String>,
-    /// What failed, for people.
+    /// Failures, for people.
     pub errors: Vec<String>,
 }
 
@@ -75,7 +75,7 @@ struct Log {
     names: [String; 3],
 }
 
-/// What was done about one log.
+/// Action on one log.
 enum Done {
     Nothing,
     Rotated,

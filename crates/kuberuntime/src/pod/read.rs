@@ -16,7 +16,7 @@ pub(crate) trait Read {
     fn read(fields: &mut Fields<'_>) -> Self;
 }
 
-/// One of a fixed set of words.
+/// A fixed set of words, with a value for each.
 pub(crate) trait Word: Sized + Copy + 'static {
     /// All of them.
     const WORDS: &'static [(&'static str, Self)];
@@ -42,7 +42,7 @@ pub(crate) fn object<T: Read>(value: &Value, path: FieldPath, errors: &mut Field
     Some(read)
 }
 
-/// What stands in a list for an entry that is no map, so that those behind it keep their numbers.
+/// Value for an entry of a list that is not a map, so that those behind it keep their index.
 fn nothing<T: Read>() -> T {
     let (map, mut errors) = (Map::new(), FieldErrors::default());
     T::read(&mut Fields { path: FieldPath::default(), map: &map, known: Vec::new(), errors: &mut errors })
@@ -85,7 +85,7 @@ impl<'a> Fields<'a> {
         self.errors.invalid_plain(path, value, detail);
     }
 
-    /// Whether the field is there, without taking it.
+    /// Returns true if the field is set, without taking it.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.map.get(name).is_some_and(|value| !value.is_null())
     }
@@ -177,7 +177,7 @@ impl<'a> Fields<'a> {
         read
     }
 
-    /// One word of a fixed set; empty counts as absent.
+    /// A word of a fixed set; an empty text counts as absent.
     pub(crate) fn word<T: Word>(&mut self, name: &'static str) -> Option<T> {
         let text = self.text(name).filter(|text| !text.is_empty())?;
         if let Some((_, word)) = T::WORDS.iter().find(|(word, _)| *word == text) {

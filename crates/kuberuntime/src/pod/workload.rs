@@ -112,7 +112,7 @@ pub struct Workload {
 pub struct WorkloadError {
     /// The field of the object that is wrong, or that lacks something.
     pub field: FieldPath,
-    /// One line for people, which names the field where it has a name.
+    /// Message in one line for people, with the field's name where the field has one.
     pub message: String,
 }
 

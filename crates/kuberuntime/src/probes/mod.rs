@@ -51,7 +51,7 @@ struct Shared {
     pods: Mutex<Pods>,
 }
 
-/// One probe of one container that runs.
+/// A probe of a container that runs.
 struct Question {
     pod: Arc<Pod>,
     container: (ContainerKind, usize),
@@ -84,7 +84,7 @@ impl ProbeManager {
         Self { shared: Arc::new(shared), tasks: TaskTracker::new(), _stop: stop.drop_guard() }
     }
 
-    /// What is counted about probes.
+    /// Metrics of probes.
     #[must_use]
     pub fn metrics(&self) -> Arc<ProbeMetrics> {
         Arc::clone(&self.shared.metrics)
@@ -116,7 +116,7 @@ impl ProbeManager {
         }
     }
 
-    /// What the probes of a pod said last, by containers' ids.
+    /// Last results of a pod's probes, by the ids of containers.
     #[must_use]
     pub fn results(&self, uid: &str) -> ProbeResults {
         self.shared.lock().results(uid)

@@ -26,7 +26,7 @@ pub(super) struct Start {
     pub(super) age: Duration,
 }
 
-/// What an answer came to.
+/// Effect of an answer.
 #[derive(Default)]
 pub(super) struct Heard {
     /// The result is another one than before.
@@ -68,15 +68,15 @@ struct Since {
     age: Duration,
 }
 
-/// One probe of a run.
+/// A probe of one run.
 struct State {
     probe: Probe,
     result: ProbeResult,
-    /// What was said last, and how often in a row.
+    /// Last result, and its number in a row.
     streak: Option<(ProbeResult, i32)>,
-    /// Who asks.
+    /// Task that asks.
     asking: Option<Asking>,
-    /// It has said what it had to say, or the container is being ended because of it.
+    /// True if the probe has given its result, or its container is being ended because of it.
     held: bool,
 }
 
@@ -251,7 +251,7 @@ impl Pods {
         self.by_uid.get(uid)?.ip.clone()
     }
 
-    /// What the probes of a pod said last.
+    /// Last results of a pod's probes.
     pub(super) fn results(&self, uid: &str) -> ProbeResults {
         let Some(entry) = self.by_uid.get(uid) else { return ProbeResults::default() };
         let probed = |run: &Run| {

@@ -29,7 +29,7 @@ struct Directory<'a> {
     options: &'a SourceOptions,
     inotify: Option<Inotify>,
     watches: Watches,
-    /// Whether the path is a directory; otherwise it is, or was, a file of its own.
+    /// True if the path is a directory; otherwise it is, or was, a single file.
     is_directory: bool,
     files: Files<Content, Problem>,
     /// When the next list is due.
@@ -285,7 +285,7 @@ impl Directory<'_> {
     }
 }
 
-/// What a notice means for a file. It may be several things, in the order in which they count.
+/// Changes that a notice stands for, in the order in which they count.
 fn changes(flags: ReadFlags) -> impl Iterator<Item = Change> {
     let table = [
         (ReadFlags::CREATE, Change::Created),
@@ -299,13 +299,13 @@ fn changes(flags: ReadFlags) -> impl Iterator<Item = Change> {
     table.into_iter().filter(move |(flag, _)| flags.contains(*flag)).map(|(_, change)| change)
 }
 
-/// What editors keep beside a file, and no file is a link to.
+/// Returns true for the swap files of editors, to which no file is a link.
 fn is_swap(name: &OsStr) -> bool {
     let extension = Path::new(name).extension().and_then(OsStr::to_str);
     extension.is_some_and(|extension| matches!(extension, "swp" | "swx" | "swo"))
 }
 
-/// One file, and the mode of it where it holds a secret that everybody can read.
+/// Reads a file. Returns its mode as well if it holds a secret and everybody can read it.
 fn read_one(reader: &Reader, path: &Path, good: Option<&Arc<Content>>) -> (Outcome<Content, Problem>, Option<u32>) {
     let (ident, bytes, open) = match disk::read(path) {
         Text::Read(ident, bytes, open) => (ident, bytes, open),

@@ -28,10 +28,10 @@ pub(super) struct Watches {
     pub(super) parent: Option<i32>,
 }
 
-/// What is at a path.
+/// Files at a path.
 pub(super) struct Listing {
     pub(super) watches: Watches,
-    /// Whether the path is a directory; `None`: it is not there.
+    /// True if the path is a directory; `None` if it is absent.
     pub(super) is_directory: Option<bool>,
     /// The files by name; one that stands for itself has none.
     pub(super) files: io::Result<BTreeMap<OsString, Listed>>,
@@ -81,7 +81,7 @@ fn entries(directory: &Path, now: Timestamp) -> io::Result<BTreeMap<OsString, Li
     Ok(files)
 }
 
-/// Whether a name is none of ours: somebody's temporary file, or the machinery of a mounted volume.
+/// Returns true for names that are ignored: temporary files, and the machinery of a mounted volume.
 pub(super) fn is_hidden(name: &OsStr) -> bool {
     name.as_bytes().starts_with(b".")
 }
@@ -110,14 +110,14 @@ fn ident(metadata: &Metadata) -> Ident {
     }
 }
 
-/// Whether everybody can enter the directory of a file: otherwise its own permissions do not matter.
+/// Returns true if everybody can enter the directory of a file: otherwise the file's own permissions do not matter.
 pub(super) fn is_open(path: &Path) -> bool {
     path.parent().and_then(|parent| std::fs::metadata(parent).ok()).is_none_or(|metadata| metadata.mode() & 0o001 != 0)
 }
 
-/// What reading one file gave.
+/// Result of reading a file.
 pub(super) enum Text {
-    /// Its bytes, and whether everybody can read it.
+    /// Content of the file, and its mode if everybody can read it.
     Read(Ident, Vec<u8>, Option<u32>),
     /// Why it cannot be used.
     Unusable(Option<Ident>, String),

@@ -18,7 +18,7 @@ const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 /// How long a file may be written before that is told.
 const LONG: Duration = Duration::from_secs(10);
 
-/// What tells one state of a file from another.
+/// Attributes that tell one state of a file from another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ident {
     pub(super) device: u64,
@@ -38,37 +38,37 @@ impl Ident {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Listed {
     pub(super) ident: Ident,
-    /// Whether it was last written so long ago that nobody is likely to be writing it.
+    /// True if the last write is so long ago that nobody is likely to be writing.
     pub(super) rested: bool,
 }
 
 /// Something that happened to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// It is new.
+    /// The file is new.
     Created,
     /// Somebody writes it.
     Modified,
     /// Somebody has written it.
     Closed,
-    /// It was moved here as a whole.
+    /// A complete file was moved here.
     MovedIn,
-    /// It was deleted, or moved away.
+    /// The file was deleted, or moved away.
     Gone,
-    /// Its permissions are others.
+    /// The permissions changed.
     Attributes,
 }
 
-/// What reading a file gave.
+/// Result of reading a file.
 #[derive(Clone, Debug)]
 pub(super) enum Outcome<T, P> {
-    /// It is good.
+    /// The content is valid.
     Good(Ident, Arc<T>),
-    /// It is not.
+    /// The content is not valid, or cannot be read.
     Bad(Option<Ident>, P),
-    /// It is not there.
+    /// The file is absent.
     Absent,
-    /// It is a directory, and no concern of ours.
+    /// A directory, which is ignored.
     Directory,
 }
 
@@ -79,26 +79,26 @@ pub(super) struct Due {
     generation: u64,
 }
 
-/// What is known of one file.
+/// State of one file.
 #[derive(Debug)]
 pub(super) struct Entry<T, P> {
     /// When it was first seen.
     pub(super) since: Instant,
-    /// What was last good in it.
+    /// Last valid content.
     pub(super) good: Option<Arc<T>>,
-    /// What is wrong with it now, and since when.
+    /// The present problem, and the time since which it lasts.
     problem: Option<(P, Instant)>,
     /// Since when somebody is writing it.
     writing: Option<Instant>,
-    /// Whether it was read at all, or is being written: then nothing more of it will be known soon.
+    /// True if the file was read at all, or is being written: then nothing more can be known soon.
     known: bool,
     generation: u64,
     read_at: Option<Instant>,
     /// When it is taken for gone, if it does not come back.
     missing: Option<Instant>,
-    /// What it looked like when it began to rest.
+    /// Attributes of the file when it began to rest.
     unproven: Option<Ident>,
-    /// What it looked like when it was read.
+    /// Attributes of the file when it was read.
     seen: Option<Ident>,
 }
 
@@ -125,17 +125,17 @@ impl<T, P> Entry<T, P> {
         }
     }
 
-    /// Whether it may say something that is not known.
+    /// Returns true if the file may hold something that is not known.
     pub(super) fn is_held(&self) -> bool {
         self.good.is_none()
     }
 
-    /// What is wrong with it, once that has lasted for `quiet`.
+    /// The file's problem, once it has lasted for `quiet`.
     pub(super) fn problem(&self, now: Instant, quiet: Duration) -> Option<&P> {
         self.problem.as_ref().filter(|(_, since)| *since + quiet <= now).map(|(problem, _)| problem)
     }
 
-    /// Whether it is being written, and that takes long.
+    /// Returns true if the file has been written for long.
     pub(super) fn is_written_long(&self, now: Instant) -> bool {
         self.writing.is_some_and(|since| since + LONG <= now)
     }
@@ -161,12 +161,12 @@ impl<T, P: PartialEq> Files<T, P> {
         self.entries.iter().map(|(name, entry)| (name.as_os_str(), entry))
     }
 
-    /// What was last good in a file.
+    /// Last valid content of a file.
     pub(super) fn good(&self, name: &OsStr) -> Option<Arc<T>> {
         self.entries.get(name)?.good.clone()
     }
 
-    /// Whether all that can be known is known.
+    /// Returns true if all that can be known is known.
     pub(super) fn is_known(&self) -> bool {
         self.entries.values().all(|entry| entry.known)
     }
@@ -216,7 +216,7 @@ impl<T, P: PartialEq> Files<T, P> {
         }
     }
 
-    /// What is there now. `switched`: links were pointed elsewhere as a whole.
+    /// Takes a listing. `switched`: links were pointed elsewhere as a whole.
     pub(super) fn listed(&mut self, found: &BTreeMap<OsString, Listed>, switched: bool, now: Instant) {
         let gone: Vec<OsString> = self.entries.keys().filter(|name| !found.contains_key(*name)).cloned().collect();
         for name in gone {
@@ -263,7 +263,7 @@ impl<T, P: PartialEq> Files<T, P> {
         }
     }
 
-    /// What is to be read now.
+    /// Files to be read now.
     pub(super) fn due(&self, now: Instant) -> Vec<Due> {
         let due = self.entries.iter().filter(|(_, entry)| entry.read_at.or(entry.missing).is_some_and(|at| at <= now));
         due.map(|(name, entry)| Due { name: name.clone(), generation: entry.generation }).collect()
@@ -280,7 +280,7 @@ impl<T, P: PartialEq> Files<T, P> {
         times.flatten().min()
     }
 
-    /// What reading a file gave. It counts only if nothing happened to the file since it was due.
+    /// Takes the result of reading a file. It counts only if nothing happened to the file since it was due.
     pub(super) fn read(&mut self, due: &Due, outcome: Outcome<T, P>, now: Instant) {
         let later = now + self.quiet;
         let Some(entry) = self.entries.get_mut(&due.name).filter(|entry| entry.generation == due.generation) else {

@@ -33,12 +33,12 @@ pub(super) struct Merge {
     events: Arc<dyn EventRecorder>,
 }
 
-/// What all views come to.
+/// Result of merging all views.
 #[derive(Default)]
 struct Merged {
     desired: DesiredPods,
     documents: Vec<Arc<DocumentObject>>,
-    /// What is to be told of what was refused, in the order of `desired.refused`.
+    /// How each refusal is to be reported, in the order of `desired.refused`.
     words: Vec<Word>,
     /// When it may come to something else although no source told anything.
     again: Option<Instant>,
@@ -152,7 +152,7 @@ impl Merge {
     }
 }
 
-/// Whether nobody could tell one from the other: pods are the same where they are the same object.
+/// Returns true if both are the same to every reader: pods are the same if they are the same object.
 fn is_same(a: &DesiredPods, b: &DesiredPods) -> bool {
     let pods = a.pods.len() == b.pods.len()
         && a.pods.iter().zip(&b.pods).all(|((left, one), (right, other))| left == right && Arc::ptr_eq(one, other));
@@ -180,7 +180,7 @@ impl Merged {
     }
 }
 
-/// What all views come to at this moment.
+/// Merges all views at this moment.
 fn merge(views: &[View], now: Instant, quiet: Duration) -> Merged {
     let mut merged = Merged::default();
     merged.desired.ready = views.iter().all(|view| view.ready);

@@ -9,7 +9,7 @@ use super::observed::ObservedPod;
 use super::time::whole_seconds;
 use crate::pod::{Container, Pod};
 
-/// What is said of one condition.
+/// Status, reason and message of one condition.
 struct Finding {
     holds: bool,
     reason: &'static str,

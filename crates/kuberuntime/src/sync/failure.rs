@@ -5,9 +5,9 @@ use image_manager::EnsureImageError;
 /// Why a sync goes no further.
 #[derive(Debug)]
 pub(super) enum Halt {
-    /// It was asked to.
+    /// A stop was requested.
     Stopped,
-    /// What failed, for people.
+    /// A step failed, with the reason for people.
     Failed(String),
 }
 
@@ -23,12 +23,12 @@ pub(super) struct Failure {
     pub(super) reason: &'static str,
     /// Beside it.
     pub(super) message: String,
-    /// What the event `Failed` says; `None`: another event told of it.
+    /// Message of the event `Failed`; `None` where another event reported the failure.
     pub(super) event: Option<String>,
 }
 
 impl Failure {
-    /// One whose event and waiting state say the same.
+    /// A failure whose event and waiting state have the same message.
     pub(super) fn new(reason: &'static str, message: impl Into<String>) -> Self {
         let message = message.into();
         Self { reason, event: Some(message.clone()), message }

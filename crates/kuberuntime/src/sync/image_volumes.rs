@@ -8,13 +8,13 @@ use super::images::Ensured;
 use super::pod_sync::{PodSync, Spot};
 use crate::pod::{Container, ImageRole, Pod, PodImage};
 
-/// Whether a runtime has mounts of images.
+/// Support of a runtime for image volumes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Takes {
     Yes,
     /// And who says so.
     No(String),
-    /// It must show the mount.
+    /// Unknown: the container has to show the mount.
     NotKnown,
 }
 

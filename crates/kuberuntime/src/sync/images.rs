@@ -13,7 +13,7 @@ use super::prefetch::{Answer, Key};
 use crate::actions::{LeaveReason, PodActions, Verdict, restart_verdict};
 use crate::pod::{Container, ContainerKind, ImageRole, PodImage};
 
-/// What became of a request, and whether it was made ahead, so that the image may have gone since.
+/// Result of a request. An image that was requested ahead may have gone since.
 pub(super) struct Ensured {
     pub(super) answer: Answer,
     pub(super) ahead: bool,

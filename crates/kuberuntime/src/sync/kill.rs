@@ -26,7 +26,7 @@ pub(super) struct Victim<'a> {
     pub(super) id: &'a str,
     pub(super) name: &'a str,
     pub(super) kind: ContainerKind,
-    /// What is done before it is stopped.
+    /// Hook to run before the stop.
     pub(super) hook: Option<&'a Handler>,
     /// The ports that the hook may name.
     pub(super) ports: &'a [ContainerPort],
@@ -34,7 +34,7 @@ pub(super) struct Victim<'a> {
     pub(super) grace: i64,
     /// Of its event; empty: the pod ends.
     pub(super) message: &'a str,
-    /// It waits for those of lower steps.
+    /// Turn: those of lower steps are stopped before.
     pub(super) step: usize,
 }
 

@@ -86,8 +86,8 @@ fn last_of_log(bytes: &[u8], cut: bool) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// What a process wrote in a line of CRI's format (`TIME STREAM TAGS TEXT`), and whether it ended the line; `None`: it is
-/// no such line.
+/// Text of a line of CRI's log format (`TIME STREAM TAGS TEXT`), and whether the line ends there; `None` for a line of
+/// another form.
 fn text_of(line: &[u8]) -> Option<(&[u8], bool)> {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let mut parts = line.splitn(4, |byte| *byte == b' ');

@@ -15,7 +15,7 @@ use crate::status::{ObservedContainer, ObservedPod, ObservedSandbox};
 /// So many statuses of a pod are asked for at once.
 const AT_ONCE: usize = 16;
 
-/// What the runtime shows of the pod of this uid.
+/// Asks the runtime for the state of the pod of this uid.
 pub(super) async fn observe(runtime: &dyn RuntimeService, uid: &str) -> Result<ObservedPod, PodRuntimeError> {
     let labels = BTreeMap::from([(POD_UID.to_owned(), uid.to_owned())]);
     let sandboxes = PodSandboxFilter { labels: labels.clone(), ..PodSandboxFilter::default() };

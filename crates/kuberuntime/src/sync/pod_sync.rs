@@ -21,7 +21,7 @@ use crate::status::{CONTAINER_CREATING, ObservedPod};
 
 type Told<'a> = &'a (dyn Fn(&str, Option<&Waiting>) + Send + Sync);
 
-/// One sync.
+/// One sync of a pod.
 pub(super) struct PodSync<'a> {
     pub(super) hands: &'a PodRuntime,
     pub(super) pod: &'a Pod,
@@ -42,9 +42,9 @@ pub(super) struct PodSync<'a> {
 #[derive(Clone, Debug)]
 pub(super) struct Spot {
     pub(super) id: String,
-    /// What it was made from.
+    /// Config that the sandbox was made from.
     pub(super) config: PodSandboxConfig,
-    /// What it is called.
+    /// Host name of the pod.
     pub(super) hostname: PodHostname,
     /// Addresses of the pod; those of the node where it shares its network.
     pub(super) ips: Vec<String>,
@@ -78,7 +78,7 @@ impl<'a> PodSync<'a> {
         self.hands.tell(&self.owner, None, event);
     }
 
-    /// What the start of a container came to.
+    /// Records the outcome of a container's start.
     pub(super) fn came_to(&mut self, name: &str, waiting: Option<Waiting>) {
         (self.told)(name, waiting.as_ref());
         self.report.starts.insert(name.to_owned(), waiting);
@@ -90,7 +90,7 @@ impl<'a> PodSync<'a> {
         (self.told)(name, waits.then_some(&creating));
     }
 
-    /// Whether it may begin another step.
+    /// Fails if a stop was requested.
     pub(super) fn go_on(&self) -> Step {
         if self.stop.is_cancelled() { Err(Halt::Stopped) } else { Ok(()) }
     }

@@ -11,7 +11,7 @@ use image_manager::{EnsureImageError, EnsureImageRequest, EnsuredImage, ImageMan
 use tokio::sync::watch;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
-/// What became of a request.
+/// Result of a request.
 pub(super) type Answer = Result<EnsuredImage, EnsureImageError>;
 
 /// Which request of a pod.

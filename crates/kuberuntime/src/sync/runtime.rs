@@ -46,13 +46,13 @@ impl PodRuntime {
         }
     }
 
-    /// What it works with.
+    /// Services and facts that pods are run with.
     #[must_use]
     pub fn parts(&self) -> &PodRuntimeParts {
         &self.parts
     }
 
-    /// What it counts.
+    /// Metrics of syncs.
     #[must_use]
     pub fn metrics(&self) -> &Arc<PodMetrics> {
         &self.metrics

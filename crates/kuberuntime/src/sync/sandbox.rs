@@ -17,7 +17,7 @@ use crate::events::PodEvent;
 const NETWORK_READY: &str = "NetworkReady";
 
 impl PodSync<'_> {
-    /// What the sandbox of this number is, or was, made from.
+    /// Config of the sandbox with this attempt number.
     pub(super) fn sandbox_config(&self, attempt: u32) -> Result<(PodSandboxConfig, PodHostname), String> {
         let (pod, node) = (self.pod, &self.hands.parts().node);
         let hostname = config::pod_hostname(pod, &node.cluster_dns.domain).map_err(|error| error.to_string())?;
@@ -109,7 +109,7 @@ impl PodSync<'_> {
     }
 }
 
-/// Whether the runtime has given the name away that was asked for.
+/// Returns true if the runtime has reserved the requested name for another sandbox or container.
 pub(super) fn is_reserved(error: &cri_api::Error) -> bool {
     error.message().contains("reserved")
 }

@@ -60,7 +60,7 @@ impl PodSync<'_> {
         }
     }
 
-    /// Whether it has to wait because it keeps ending.
+    /// Returns true if the container has to wait because it keeps ending.
     fn waits(&mut self, kind: ContainerKind, container: &Container) -> bool {
         let node = &self.hands.parts().node;
         let now = (node.wall_clock)();
@@ -131,7 +131,7 @@ impl PodSync<'_> {
         run.map(|run| run.id.clone()).ok_or_else(|| Failure::config(format!("unable to find target container {name}")))
     }
 
-    /// What it is made of, but for its number and its mounts.
+    /// Input of the container's config, except for its number and its mounts.
     fn input(
         &self,
         spot: &Spot,
@@ -245,7 +245,8 @@ impl PodSync<'_> {
         Ok(config::container_config(self.pod, kind, container, input))
     }
 
-    /// Whether the pod's handler can make mounts read-only all the way down; asked only where the container wants it.
+    /// Returns true if the pod's handler can make mounts read-only all the way down; asked only where the container
+    /// wants it.
     async fn recursive_read_only(&self, container: &Container) -> Result<bool, Failure> {
         let wants = |wish| matches!(wish, RecursiveReadOnly::IfPossible | RecursiveReadOnly::Enabled);
         if !container.volume_mounts.iter().any(|mount| mount.recursive_read_only.is_some_and(wants)) {
@@ -296,7 +297,7 @@ impl PodSync<'_> {
         }
     }
 
-    /// Its hook; a container whose hook fails is ended.
+    /// Runs the postStart hook; a container whose hook fails is ended.
     async fn post_start(&self, spot: &Spot, kind: ContainerKind, container: &Container, id: &str) -> Try {
         let Some(hook) = &container.lifecycle.post_start else { return Ok(()) };
         let target = Target::new(container, id, spot.ips.first().map(String::as_str));

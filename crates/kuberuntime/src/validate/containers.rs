@@ -200,7 +200,7 @@ fn restart(kind: ContainerKind, container: &Container, path: &FieldPath, errors:
     }
 }
 
-/// What a container for debugging cannot have, and the container that it looks at.
+/// Checks fields that an ephemeral container cannot have, and the container that it targets.
 fn only_ephemeral(spec: &PodSpec, ephemeral: &EphemeralContainer, path: &FieldPath, errors: &mut FieldErrors) {
     let container = &ephemeral.container;
     let resources = &container.resources;

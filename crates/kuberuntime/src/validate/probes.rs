@@ -4,7 +4,7 @@ use super::names::{port, port_name, tell};
 use crate::field::{FieldErrors, FieldPath};
 use crate::pod::{Container, ContainerKind, Handler, IntOrText, Probe};
 
-/// What a handler is for, which decides what it can be.
+/// Use of a handler, which decides about its allowed forms.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Use {
     Probe,

@@ -28,7 +28,7 @@ const UNFINISHED: &str = "..unfinished";
 const DIRECTORY: u32 = 0o755;
 /// Directories on the way to a file.
 const MOST_DEEP: usize = 100;
-/// What a group gains that a volume is given to: containers cannot write there.
+/// Bits of the mode that a volume with a group gains: containers cannot write there.
 const OF_GROUP: u32 = 0o440;
 const OF_GROUP_DIRECTORY: u32 = 0o2550;
 
@@ -37,7 +37,7 @@ pub(super) fn root_mode(group: Option<Gid>) -> u32 {
     if group.is_some() { DIRECTORY | OF_GROUP_DIRECTORY } else { DIRECTORY }
 }
 
-/// Whether a volume of a pod has files.
+/// Returns true if a volume of a pod has its files.
 pub(super) fn stands(pod: &Directory, sort: &str, name: &str) -> bool {
     let volume = pod.child(VOLUMES).and_then(|volumes| volumes.child(sort)?.child(name));
     volume.is_ok_and(|volume| matches!(current(&volume), Ok(Some(data)) if volume.child(&data).is_ok()))
@@ -93,7 +93,7 @@ fn is_same(volume: &Directory, name: &str, files: &VolumeFiles, group: Option<Gi
     Ok(count(&directory, files.len() + 1)? == files.len())
 }
 
-/// Whether a file holds these bytes. It has their length.
+/// Returns true if a file of the same length holds these bytes.
 fn holds(found: &std::os::fd::OwnedFd, bytes: &[u8]) -> io::Result<bool> {
     let path = super::walk::by_descriptor(found.as_fd());
     let file = std::fs::File::from(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?);

@@ -33,7 +33,7 @@ pub use error::VolumeSetupError;
 pub use mount_input::MountInput;
 use place::{Directory, PRIVATE, one_name};
 
-/// What says that SELinux is in force.
+/// Exists where SELinux is in force.
 const SELINUX: &str = "/sys/fs/selinux/enforce";
 
 /// The directories of pods.
@@ -41,7 +41,7 @@ pub struct Volumes(Arc<Shared>);
 
 struct Shared {
     root: PathBuf,
-    /// Whether what is made here is relabelled for containers.
+    /// True if new files are relabelled for containers.
     relabel: bool,
     /// Held while something is done to a pod's directory: work that nobody waits for any more must not meet what comes
     /// after it.

@@ -22,11 +22,11 @@ pub(super) struct Stand<'a> {
     pub(super) container: &'a str,
     /// Which of the container's mounts it is for.
     pub(super) number: usize,
-    /// Whether what the container mounts in it is to be seen on the node.
+    /// True if mounts that the container makes in it are to be seen on the node.
     pub(super) both_ways: bool,
 }
 
-/// What is at `path` of a volume. A directory that is missing is made with the rights of the volume's own.
+/// Opens `path` of a volume. Missing directories are made with the mode of the volume's own.
 pub(super) fn open(volume: BorrowedFd<'_>, path: &str) -> Result<OwnedFd, String> {
     let mode = rustix::fs::fstat(volume).map_err(|error| std::io::Error::from(error).to_string())?.st_mode;
     let make = Some(Mode::from_raw_mode(mode & 0o7777));

@@ -28,7 +28,7 @@ use crate::status::api::Phase;
 /// Directories of pods are listed at least so often.
 const DIRECTORIES: Duration = Duration::from_secs(60);
 
-/// One run of the sync loop.
+/// A run of the sync loop.
 pub(super) struct Agent {
     shared: Arc<Shared>,
     crew: Crew,
@@ -285,12 +285,12 @@ impl Drop for Broken {
     }
 }
 
-/// Whether a pod has succeeded or failed.
+/// Returns true if a pod has succeeded or failed.
 pub(super) fn is_over(view: &PodView) -> bool {
     matches!(view.status.phase, Phase::Succeeded | Phase::Failed)
 }
 
-/// Whether the manifest of a pod is there and cannot be read now.
+/// Returns true if the manifest of a pod is there and cannot be read now.
 fn is_held(slot: &Slot, desired: &DesiredPods) -> bool {
     let origin = slot.pod().and_then(|pod| pod.metadata.annotations.get(CONFIG_ORIGIN_ANNOTATION).cloned());
     origin.is_some_and(|origin| desired.held.contains(&origin))
@@ -301,7 +301,7 @@ fn told_order(pod: &Pod) -> (Option<String>, String, String) {
     (metadata.annotations.get(CONFIG_SEEN_ANNOTATION).cloned(), metadata.namespace.clone(), metadata.name.clone())
 }
 
-/// Whether a pod has this name.
+/// Returns true if a pod has this namespace and name.
 fn is_of(owner: &Owner, pod: &Pod) -> bool {
     (&owner.name, &owner.namespace) == (&pod.metadata.name, &pod.metadata.namespace)
 }

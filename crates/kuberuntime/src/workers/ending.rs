@@ -45,7 +45,7 @@ impl Worker {
         Way::On
     }
 
-    /// Whether nothing of the pod runs any more.
+    /// Ends the pod; returns true if nothing of it runs any more.
     async fn end_once(&mut self) -> Result<bool, PodRuntimeError> {
         let (shared, slot) = (Arc::clone(&self.looker.shared), Arc::clone(&self.looker.slot));
         let orders = self.orders.borrow_and_update().clone();

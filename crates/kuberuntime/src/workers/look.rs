@@ -153,7 +153,7 @@ fn first_start(mut status: PodStatus, face: &mut Face, now: Timestamp) -> PodSta
     status
 }
 
-/// What can be said of a pod that nobody knows: what is there of it.
+/// A pod without manifest, made of what the runtime shows of it.
 pub(super) fn found(owner: &crate::labels::Owner, observed: Option<&ObservedPod>) -> Pod {
     let mut pod = Pod::default();
     pod.metadata.uid.clone_from(&owner.uid);

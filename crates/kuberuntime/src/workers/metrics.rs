@@ -23,7 +23,7 @@ const START: [f64; 25] = [
 
 type Label = [(&'static str, &'static str); 1];
 
-/// What a worker does.
+/// Kind of a worker's operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     /// The first sync of a pod.
@@ -32,7 +32,7 @@ pub(super) enum Work {
     Update,
     /// Any other one.
     Sync,
-    /// Its end.
+    /// The end of the pod.
     Kill,
 }
 

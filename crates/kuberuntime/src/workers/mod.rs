@@ -88,7 +88,7 @@ impl PodAgent {
         self.shared.board.changes()
     }
 
-    /// Whether the runtime answers, or did half a minute ago, and its last list is not too old.
+    /// Checks that the runtime answers, or did half a minute ago, and that its last list is recent enough.
     ///
     /// # Errors
     /// What is wrong, for people.
@@ -96,7 +96,7 @@ impl PodAgent {
         self.shared.health.check(Instant::now())
     }
 
-    /// What container collection wants to know.
+    /// States of pods for container collection.
     #[must_use]
     pub fn states(&self) -> Arc<dyn PodStates> {
         Arc::clone(&self.shared) as Arc<dyn PodStates>
@@ -174,7 +174,7 @@ impl Drop for Working<'_> {
     }
 }
 
-/// Whether a pod needs ConfigMaps or Secrets.
+/// Returns true if a pod needs ConfigMaps or Secrets.
 fn names_documents(pod: &Pod) -> bool {
     let volumes = pod.spec.volumes.iter().any(|volume| match &volume.source {
         VolumeSource::ConfigMap(_) | VolumeSource::Secret(_) => true,

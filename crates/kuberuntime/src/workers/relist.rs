@@ -34,7 +34,7 @@ pub(super) struct Relist {
 
 /// The events of the runtime, as far as it has them.
 enum Events {
-    /// It has none, or they are not to be relied on.
+    /// The runtime has no events, or they are not reliable.
     Never,
     /// They are asked for at that time.
     Closed(Instant),
@@ -42,7 +42,7 @@ enum Events {
     Open { stream: ContainerEvents, since: Instant, missed: u32 },
 }
 
-/// What makes one ask.
+/// Reason for a list.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Why {
     Timer,

@@ -19,14 +19,14 @@ pub(super) struct RuntimePod {
     pub(super) owner: Owner,
     /// Where its manifest is, on pods that this program made; `None`: somebody else's.
     pub(super) origin: Option<String>,
-    /// Its sandboxes, and whether they are ready.
+    /// Sandboxes by id, and whether they are ready.
     pub(super) sandboxes: BTreeMap<String, bool>,
-    /// Its containers.
+    /// Containers by id.
     pub(super) containers: BTreeMap<String, ContainerState>,
 }
 
 impl RuntimePod {
-    /// Whether this is just what a look at the pod has shown.
+    /// Returns true if `observed` shows the same state.
     pub(super) fn is_seen(&self, observed: &ObservedPod) -> bool {
         let sandbox = |id: &str| self.sandboxes.get(id).copied();
         let container = |id: &str| self.containers.get(id).copied();
@@ -44,7 +44,7 @@ pub(super) struct RuntimePods {
     pub(super) pods: HashMap<String, Arc<RuntimePod>>,
 }
 
-/// What a list shows of one thing.
+/// State of a sandbox or container in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Sandbox(bool),

@@ -20,7 +20,7 @@ use crate::probes::ProbeManager;
 use crate::sources::DesiredPods;
 use crate::sync::PodRuntime;
 
-/// What everybody here works with.
+/// State that the loop, the workers and the relist share.
 pub(super) struct Shared {
     pub(super) runtime: Arc<PodRuntime>,
     pub(super) probes: Arc<ProbeManager>,
@@ -28,10 +28,10 @@ pub(super) struct Shared {
     pub(super) options: AgentOptions,
     pub(super) board: Board,
     pub(super) health: Health,
-    /// What the runtime showed last; `None`: it has not answered yet.
+    /// Last state of the runtime; `None` before its first answer.
     pub(super) seen: watch::Sender<Option<Arc<RuntimePods>>>,
-    /// Whether what the runtime showed first was looked through: before that no pod is begun, because what was found may
-    /// stand in its way.
+    /// True once the first state of the runtime was examined. Before that no pod is started, because a pod that was
+    /// found may stand in its way.
     pub(super) open: watch::Sender<bool>,
     /// Name of the runtime, in front of the ids of containers.
     pub(super) runtime_name: OnceLock<String>,
@@ -63,7 +63,7 @@ impl Table {
         slot
     }
 
-    /// Whether a pod had a worker not long ago.
+    /// Returns true if a pod had a worker not long ago.
     pub(super) fn was_here(&self, uid: &str) -> bool {
         self.gone.contains_key(uid)
     }
@@ -82,7 +82,7 @@ impl Table {
         self.gone.retain(|_, gone| asked <= *gone);
     }
 
-    /// Whether a pod that the last lists show is known to be gone since.
+    /// Returns true if a pod of the last lists is known to be gone since.
     pub(super) fn is_gone(&self, uid: &str) -> bool {
         self.gone.get(uid).is_some_and(|gone| self.asked.is_none_or(|asked| asked <= *gone))
     }
@@ -150,7 +150,7 @@ impl Shared {
         &self.runtime.parts().node.around.host_ips
     }
 
-    /// What the runtime showed last.
+    /// Last state of the runtime.
     pub(super) fn last_seen(&self) -> Option<Arc<RuntimePods>> {
         self.seen.borrow().clone()
     }

@@ -32,16 +32,16 @@ impl EndOrder {
     }
 }
 
-/// What a worker is to do.
+/// Orders for a worker.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Orders {
-    /// What its pod should be; `None`: nobody knows, it was found in the runtime.
+    /// The pod as it should be; `None` for a pod that was found in the runtime and that no source has.
     pub(super) pod: Option<Arc<Pod>>,
     /// The order to end its pod, if there is one.
     pub(super) end: Option<EndOrder>,
 }
 
-/// One pod.
+/// A pod with a worker.
 pub(super) struct Slot {
     pub(super) owner: Owner,
     /// Those that were told earlier have a lower one.
@@ -53,7 +53,7 @@ pub(super) struct Slot {
     pub(super) wake: Notify,
     /// The next look is to be followed by a whole sync, whatever it shows.
     whole: AtomicBool,
-    /// It had its turn: it may have something in the runtime.
+    /// True once the pod had its turn: it may have something in the runtime.
     pub(super) begun: AtomicBool,
     /// Guards what cancels the sync that runs.
     running: Mutex<CancellationToken>,
@@ -61,7 +61,7 @@ pub(super) struct Slot {
     face: Mutex<Face>,
 }
 
-/// What is known of a pod.
+/// Last known state of the pod.
 #[derive(Debug)]
 pub(super) struct Face {
     pub(super) state: WorkerState,
@@ -69,13 +69,13 @@ pub(super) struct Face {
     pub(super) observed: Option<Arc<ObservedPod>>,
     /// Why containers wait whose start was tried.
     pub(super) waiting: BTreeMap<String, Waiting>,
-    /// What was told last.
+    /// The published view.
     pub(super) view: Option<Arc<PodView>>,
     /// Why it was ended as a whole.
     pub(super) ended: Option<PodEnd>,
-    /// What went wrong the last time.
+    /// Last failure.
     pub(super) error: Option<String>,
-    /// What the last look asked for.
+    /// Actions that the last observation asked for.
     pub(super) actions: String,
     /// The pod as it is told while it is being deleted.
     pub(super) ending: Option<Arc<Pod>>,
@@ -86,7 +86,7 @@ pub(super) struct Face {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Age {
     start: Timestamp,
-    /// Its age when it was first looked at here.
+    /// Age of the pod when this process first observed it.
     before: SignedDuration,
     since: Instant,
 }
@@ -143,17 +143,17 @@ impl Slot {
         self.face().state
     }
 
-    /// What its pod should be.
+    /// The pod as it should be.
     pub(super) fn pod(&self) -> Option<Arc<Pod>> {
         self.orders.borrow().pod.clone()
     }
 
-    /// Whether it is to be ended and removed.
+    /// Returns true if the pod is to be ended and removed.
     pub(super) fn is_ending(&self) -> bool {
         self.orders.borrow().end.is_some()
     }
 
-    /// Its pod should be `pod` from now on. What was being done for another one is given up.
+    /// Sets the pod that should run. A sync for another one is cancelled.
     pub(super) fn should_be(&self, pod: &Arc<Pod>) {
         let changed = self.orders.send_if_modified(|orders| {
             let same = |old: &Arc<Pod>| Arc::ptr_eq(old, pod) || old == pod;
@@ -168,7 +168,7 @@ impl Slot {
         }
     }
 
-    /// It is to be ended and removed; a shorter time than one that was given before goes before that.
+    /// Orders the end of the pod. An order that leaves more time than an earlier one does not count.
     pub(super) fn end(&self, order: EndOrder) {
         let changed = self.orders.send_if_modified(|orders| {
             let counts = orders.end.is_none_or(|earlier| order.is_shorter_than(earlier));
@@ -190,7 +190,7 @@ impl Slot {
         self.wake.notify_one();
     }
 
-    /// Whether a whole sync is wanted; asked once.
+    /// Returns true once if a whole sync was requested.
     pub(super) fn take_whole(&self) -> bool {
         self.whole.swap(false, Ordering::AcqRel)
     }
@@ -208,7 +208,7 @@ impl Slot {
         self.running.lock().cancel();
     }
 
-    /// Whether the last look showed just this, so that there is nothing new in it.
+    /// Returns true if the last observation showed the same state.
     pub(super) fn has_seen(&self, pod: Option<&Arc<RuntimePod>>) -> bool {
         let face = self.face();
         let Some(observed) = &face.observed else { return false };

@@ -13,7 +13,7 @@ use crate::sync::SyncReport;
 /// The reason of a container that waits out its back-off, which is no error: when it ends is known.
 const CRASH_LOOP: &str = "CrashLoopBackOff";
 
-/// What follows a sync.
+/// Time of the next sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// Another one at once: there is something new to do.
@@ -22,12 +22,12 @@ pub(super) enum Next {
     After(Duration),
 }
 
-/// What was left to do after a sync.
+/// Work that is left after a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Left {
     /// Nothing.
     Nothing,
-    /// What had just been done.
+    /// Only the work that had just been done.
     TheSame,
     /// Something else.
     More,
@@ -64,7 +64,7 @@ pub(super) fn next_look(
     }
 }
 
-/// Whether anything went wrong beside containers that wait out their back-off.
+/// Returns true if anything failed, apart from containers that wait out their back-off.
 fn has_failed(report: &SyncReport) -> bool {
     let mut waits = report.starts.values().flatten();
     !report.errors.is_empty() || waits.any(|waiting| waiting.reason != CRASH_LOOP)

@@ -5,24 +5,24 @@
 use super::runtime_pods::RuntimePod;
 use crate::sources::{CONFIG_ORIGIN_ANNOTATION, DesiredPods};
 
-/// What is done about a pod.
+/// Treatment of a pod that has no worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It should be here.
+    /// A source wants the pod.
     Wanted,
     /// Another program made it: it is not touched.
     Foreign,
-    /// Its manifest is there and cannot be read now: it is not touched.
+    /// The pod's manifest is there and cannot be read now: the pod is left as it is.
     Held,
     /// A source that has not told yet may want it.
     TooEarly,
-    /// Its own manifest makes another pod of its name now: it is ended and removed.
+    /// The pod's own manifest makes another pod of the same name now: the pod is ended and removed.
     Replaced,
     /// Nobody wants it: it is ended and removed.
     Orphan,
 }
 
-/// What is done about a pod that has no worker.
+/// Decides about a pod that has no worker.
 pub(super) fn judge(pod: &RuntimePod, desired: &DesiredPods) -> Verdict {
     if desired.pods.contains_key(&pod.owner.uid) {
         return Verdict::Wanted;
@@ -37,7 +37,7 @@ pub(super) fn judge(pod: &RuntimePod, desired: &DesiredPods) -> Verdict {
     if desired.ready { Verdict::Orphan } else { Verdict::TooEarly }
 }
 
-/// Whether its very manifest says another pod of its name now: no source is late with it.
+/// Returns true if the pod's own manifest says another pod of the same name now: no source is late with it.
 fn is_replaced(pod: &RuntimePod, origin: &str, desired: &DesiredPods) -> bool {
     desired.pods.values().map(|other| &other.metadata).any(|other| {
         other.name == pod.owner.name

@@ -28,9 +28,9 @@ pub(super) struct Worker {
     /// Nothing new is begun.
     pub(super) stop: CancellationToken,
     pub(super) jitter: Jitter,
-    /// What is told as the kind of the next sync.
+    /// Kind of the next sync, for metrics.
     work: Work,
-    /// Whether it was told that all of the pod runs.
+    /// True once the first start of the whole pod was counted.
     has_started: bool,
     /// For how long its first start waited for images.
     pulled: Duration,
@@ -41,13 +41,13 @@ pub(super) struct Worker {
 /// More syncs do not follow each other at once: something may end as fast as it is started.
 const IN_A_ROW: u32 = 10;
 
-/// What became of a sync.
+/// Result of a sync.
 enum Outcome {
-    /// It is looked at again.
+    /// The pod is observed again.
     Next(Next),
     /// There was nothing to do, and no whole sync was asked for.
     Rest,
-    /// It has ended, or has to end, and stays so.
+    /// The pod has ended, or has to end, and stays so.
     Over,
 }
 
@@ -226,7 +226,7 @@ impl Worker {
         Outcome::Next(next)
     }
 
-    /// One sync, during which looks go on. One that was cancelled and does not come to its end is given up.
+    /// Runs a sync, during which the pod is observed. A sync that was cancelled and does not end is abandoned.
     async fn do_sync(&self, pod: &Arc<Pod>, observed: &ObservedPod) -> SyncReport {
         let (shared, slot) = (&self.looker.shared, &self.looker.slot);
         let stop = self.stop.child_token();
@@ -247,7 +247,7 @@ impl Worker {
         }
     }
 
-    /// Whether the pod has succeeded or failed, or ran for longer than it may.
+    /// Returns true if the pod has succeeded or failed, or ran for longer than it may.
     fn is_over(&mut self, pod: &Pod) -> bool {
         let mut face = self.looker.slot.face();
         let phase = face.view.as_ref().map(|view| view.status.phase);
