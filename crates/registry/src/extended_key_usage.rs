@@ -14,11 +14,23 @@ const SERVER_AUTH: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x01];
 
 /// Whether servers may show this certificate: it says nothing of usages, or names this one.
 pub(crate) fn is_for_servers(certificate: &[u8]) -> bool {
-    usages(certificate).is_some_and(|usages| usages.is_none_or(|usages| names(usages, SERVER_AUTH)))
+    match usages(certificate) {
+        Some(Usages::Any) => true,
+        Some(Usages::Listed(list)) => names(list, SERVER_AUTH),
+        None => false,
+    }
 }
 
-/// The list of usages, if there is one; nothing where the certificate is not understood.
-fn usages(certificate: &[u8]) -> Option<Option<&[u8]>> {
+/// What a certificate may be used for.
+enum Usages<'a> {
+    /// The certificate has no list of usages.
+    Any,
+    /// The elements of the list.
+    Listed(&'a [u8]),
+}
+
+/// The usages of a certificate; `None` for a certificate that is not understood.
+fn usages(certificate: &[u8]) -> Option<Usages<'_>> {
     let (body, _) = expect(certificate, SEQUENCE)?;
     let (mut fields, _) = expect(body, SEQUENCE)?;
     while !fields.is_empty() {
@@ -38,12 +50,12 @@ fn usages(certificate: &[u8]) -> Option<Option<&[u8]>> {
                         (tag, content, _) = next(value)?;
                     }
                     let list = (tag == OCTETS).then_some(content)?;
-                    return Some(Some(expect(list, SEQUENCE)?.0));
+                    return Some(Usages::Listed(expect(list, SEQUENCE)?.0));
                 }
             }
         }
     }
-    Some(None)
+    Some(Usages::Any)
 }
 
 fn names(mut list: &[u8], wanted: &[u8]) -> bool {
