@@ -1,6 +1,6 @@
-//! What a certificate says its key may be used for: whether servers may show it. The TLS library looks at this only after it has
-//! taken the certificate for no authority's, and tells nobody; so the one that is both is looked at here, by the same rule. It reads
-//! DER that was parsed before, and refuses what it does not understand. Called by [`crate::tls`].
+//! Reads from a certificate whether servers may show it (extended key usage). The TLS library checks this only after it
+//! has refused an authority's certificate as a server's; [`crate::tls`], which accepts one that is configured, checks
+//! it here by the same rule. Reads DER that was parsed before, and refuses what it does not understand.
 
 const SEQUENCE: u8 = 0x30;
 const OBJECT: u8 = 0x06;
@@ -12,7 +12,7 @@ const EXTENDED_KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x25];
 /// 1.3.6.1.5.5.7.3.1
 const SERVER_AUTH: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x01];
 
-/// Whether servers may show this certificate: it says nothing of usages, or names this one.
+/// Returns true if servers may show this certificate: its extension names them, or there is none.
 pub(crate) fn is_for_servers(certificate: &[u8]) -> bool {
     match usages(certificate) {
         Some(Usages::Any) => true,
