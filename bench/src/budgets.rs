@@ -17,7 +17,7 @@ const DURABLE: f64 = 3.0;
 const EROFS_APP: (f64, f64) = (5.0, 0.25);
 /// podman over imagelet on app.
 const PODMAN: f64 = 5.0;
-/// What the plain build must reach of the ratios.
+/// Part of the ratios that the plain build must reach.
 const PLAIN_PART: f64 = 0.7;
 /// imagelet's CPU over containerd's.
 const CPU: f64 = 0.45;
@@ -26,7 +26,7 @@ const PEAK: f64 = 64.0;
 /// A pull of what is present, the whole process, in milliseconds.
 const WARM: f64 = 10.0;
 
-/// One budget, and how a run stands to it.
+/// A budget, and how a run stands to it.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Standing {
     pub(crate) image: String,

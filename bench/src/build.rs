@@ -55,7 +55,7 @@ fn cargo(root: &Path, features: &[&str]) -> anyhow::Result<PathBuf> {
     Ok(root.join("target/release/imagelet"))
 }
 
-/// Whether a manifest has the feature.
+/// Returns true if a manifest has the feature.
 fn has_feature(manifest: &str) -> bool {
     let features = manifest.lines().skip_while(|line| line.trim() != "[features]").skip(1);
     let mut features = features.take_while(|line| !line.starts_with('['));

@@ -11,7 +11,7 @@ use crate::measure::{Took, measured};
 use crate::proc;
 use crate::session::program;
 
-/// What imagelet makes of a layer on the disk.
+/// Form of a layer on the disk, as imagelet makes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     Dir,
@@ -29,7 +29,7 @@ impl Format {
     }
 }
 
-/// One way to bring an image onto the disk.
+/// A way to bring an image onto the disk.
 pub(crate) enum Engine {
     /// This project's own, one process for a pull.
     Imagelet { binary: PathBuf, durable: bool, format: Format },
@@ -63,7 +63,7 @@ impl Engine {
         })
     }
 
-    /// Whether it runs in every round: the two that the budgets compare, and our own.
+    /// Returns true for the engines that run in every round: the two that the budgets compare, and our own.
     pub(crate) fn always(&self) -> bool {
         matches!(self, Self::Imagelet { .. } | Self::ContainerdCri { .. })
     }

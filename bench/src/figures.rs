@@ -1,8 +1,8 @@
-//! What was measured, and what is made of it: medians, ratios, one row for each engine and image. Pure.
+//! Samples and the figures made of them: medians, ratios, one row for each engine and image. Pure.
 
 use serde::Serialize;
 
-/// One pull by one engine.
+/// A pull by one engine.
 #[derive(Debug, Clone)]
 pub(crate) struct Sample {
     pub(crate) engine: String,
@@ -28,7 +28,7 @@ pub(crate) struct Row {
     pub(crate) cpu_s: f64,
     pub(crate) peak_mib: f64,
     pub(crate) sync_s: f64,
-    /// Its wall time over imagelet's; none where imagelet did not run.
+    /// Wall time over imagelet's; none where imagelet did not run.
     pub(crate) ratio: Option<f64>,
     /// Not a field of the JSON: what the registry used of the CPU.
     #[serde(skip)]
@@ -53,7 +53,7 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// One row for each engine and image that has samples, in the order of the two lists.
+/// A row for each engine and image that has samples, in the order of the two lists.
 pub(crate) fn rows(samples: &[Sample], images: &[String], engines: &[String]) -> Vec<Row> {
     let mut rows = Vec::new();
     for image in images {

@@ -16,7 +16,7 @@ use anyhow::{Context as _, bail};
 /// The first argument with which this program makes files; the list and the directory come behind it.
 pub(crate) const WRITE_TREE: &str = "--as-writer";
 
-/// One entry: kind (`f`, `d`, `l`, `h`), size or nothing, seconds of its time, name, what it links to.
+/// An entry: kind (`f`, `d`, `l`, `h`), size or nothing, seconds of its time, name, what it links to.
 #[derive(Debug, PartialEq, Eq)]
 struct Entry {
     kind: char,
@@ -26,7 +26,7 @@ struct Entry {
     target: String,
 }
 
-/// What a list holds.
+/// Totals of a list.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub(crate) entries: u64,

@@ -1,4 +1,4 @@
-//! What all engines are measured on: a disk with a journal, a registry on loopback with the corpus, Debian's containerd.
+//! The ground on which all engines are measured: a disk with a journal, a registry on loopback with the corpus, Debian's containerd.
 //!
 //! The disk is a file on a loop device: without a journal, ext4 does not reuse fresh inodes, and every round is slower than the last.
 //! It measures nothing; `engines.rs` and the other parts do, through what is public here.

@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 
 use crate::session::{Session, program};
 
-/// What a program took.
+/// Time and memory that a program took.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub(crate) struct Took {
     /// Seconds.
@@ -20,13 +20,13 @@ pub(crate) struct Took {
 }
 
 impl Took {
-    /// One program after the other.
+    /// Measures of programs that ran one after the other.
     pub(crate) fn then(self, next: Self) -> Self {
         Self { wall: self.wall + next.wall, cpu: self.cpu + next.cpu, peak: self.peak.max(next.peak) }
     }
 }
 
-/// What a program took, and what it said.
+/// Time and memory of a program, and its output.
 pub(crate) struct Measured {
     pub(crate) took: Took,
     pub(crate) stderr: String,

@@ -41,7 +41,7 @@ measures the engines; with some of these, only those parts.
   --profile            shares of the stages and the top lines of a profile, by perf
   --everything         all parts, with --memory 64M";
 
-/// What is to be measured, and how.
+/// The images, engines and parts to measure, and how.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Options {
     /// Images, in the corpus' order.
@@ -58,13 +58,13 @@ pub(crate) struct Options {
     pub(crate) corpus: Option<PathBuf>,
     /// Where the figures go as JSON.
     pub(crate) json: Option<PathBuf>,
-    /// Whether docs/performance.md is written.
+    /// True if docs/performance.md is written.
     pub(crate) docs: bool,
     /// The parts that are measured.
     pub(crate) parts: Parts,
 }
 
-/// What is measured.
+/// Parts of the benchmark.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Parts {
     pub(crate) engines: bool,
@@ -76,7 +76,7 @@ pub(crate) struct Parts {
     pub(crate) memory: Option<u64>,
 }
 
-/// What the command line asks for.
+/// Meaning of a command line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
     Help,

@@ -1,4 +1,4 @@
-//! What is measured of imagelet alone: ten pulls at once in one process, a pull in little memory, a pull of what is present.
+//! Measurements of imagelet alone: ten pulls at once in one process, a pull in little memory, a pull of what is present.
 
 use std::fmt::Write as _;
 use std::fs;

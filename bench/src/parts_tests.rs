@@ -1,4 +1,4 @@
-//! What is read out of imagelet's words, the registry's log and the kernel's counters.
+//! Tests of the readers of imagelet's output, the registry's log and the kernel's counters.
 
 use super::*;
 

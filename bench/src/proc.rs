@@ -1,4 +1,4 @@
-//! What the kernel says of processes and mounts, read from the text of `/proc`. It sends no signal and unmounts nothing.
+//! Processes and mounts, as the kernel shows them in `/proc`. Sends no signal and unmounts nothing.
 
 use std::fs;
 use std::path::Path;
@@ -35,7 +35,7 @@ impl Stat {
         Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    /// Whether it has not ended.
+    /// Returns true if the process has not ended.
     pub(crate) fn runs(self) -> bool {
         !matches!(self.state, 'Z' | 'X')
     }

@@ -98,7 +98,7 @@ const STAGES: &[(&str, &str)] = &[
     ("reqwest", "network"),
 ];
 
-/// What a profile says.
+/// Shares of the stages in a profile.
 #[derive(Debug, Default, PartialEq)]
 struct Shares {
     samples: usize,

@@ -78,7 +78,7 @@ pub(crate) fn floors(lab: &Lab, images: &[String]) -> anyhow::Result<Floors> {
     Ok(floors)
 }
 
-/// What asking containerd over CRI costs by itself: the middle of five.
+/// Cost of a CRI request to containerd by itself: the median of five.
 fn client(lab: &Lab, imagelet: &Path, containerd: &Containerd) -> anyhow::Result<measure::Took> {
     let ask = || measure::measured(&lab.session, engines::cri(lab, imagelet, &containerd.socket).arg("images"), None);
     let mut took = (0..5).map(|_| Ok(ask()?.took)).collect::<anyhow::Result<Vec<_>>>()?;
@@ -86,7 +86,7 @@ fn client(lab: &Lab, imagelet: &Path, containerd: &Containerd) -> anyhow::Result
     Ok(took[2])
 }
 
-/// One pull into an empty store, and the store empty again.
+/// A pull into an empty store, and the store empty again.
 fn one(lab: &Lab, containerd: Option<&Containerd>, name: &str, engine: &Engine, image: &str) -> anyhow::Result<Sample> {
     engine.empty(lab, containerd)?;
     lab.settle()?;

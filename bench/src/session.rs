@@ -1,4 +1,4 @@
-//! What a run leaves behind nothing of: a directory for small files, one in memory, the processes it starts, its mounts and control groups.
+//! Resources of a run, of which nothing is left at its end: a directory for small files, one in memory, the processes it starts, its mounts and control groups.
 //!
 //! A *janitor*, this very program once more, waits at the end of a pipe which closes when the run ends in whatever way, by a kill
 //! too. Then it ends the processes by their ids, takes the mounts away and removes the directories. It knows nothing of engines.
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Where programs are looked for: not where the caller's shell does, so that runs are alike.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// One run.
+/// A run.
 pub(crate) struct Session {
     /// Small files, sockets, logs.
     pub(crate) work: PathBuf,
@@ -73,8 +73,8 @@ impl Session {
         Ok(session)
     }
 
-    /// Tells the janitor of something that it is to take away.
-    fn tell(&self, line: &str) -> anyhow::Result<()> {
+    /// Has the janitor take something away at the end.
+    fn register(&self, line: &str) -> anyhow::Result<()> {
         let mut word = self.word.lock();
         let word = word.as_mut().context("the janitor was sent away")?;
         writeln!(word, "{line}").context("tell the janitor")
@@ -85,14 +85,14 @@ impl Session {
         let name = command.get_program().to_string_lossy().into_owned();
         let child = command.spawn().with_context(|| format!("start {name}"))?;
         if let Some(stat) = Stat::of(child.id()) {
-            self.tell(&format!("process {} {}", child.id(), stat.started))?;
+            self.register(&format!("process {} {}", child.id(), stat.started))?;
         }
         Ok(child)
     }
 
     /// Has a directory of control groups removed at the end.
     pub(crate) fn remove_at_end(&self, group: &Path) -> anyhow::Result<()> {
-        self.tell(&format!("group {}", group.display()))
+        self.register(&format!("group {}", group.display()))
     }
 
     /// Runs a program to its end; its standard output. Its words are in the error when it fails.
@@ -162,7 +162,7 @@ fn listen(said: impl Read, sign: &str, sender: &mpsc::Sender<(bool, String)>) {
     }
 }
 
-/// Whether this program may do what a run needs.
+/// Returns true if this program runs as root, as a run needs.
 pub(crate) fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt as _;
     fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)

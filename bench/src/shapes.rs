@@ -19,7 +19,7 @@ const SHOWN: &[&str] = &["base", "app", "ml"];
 /// How often each is done.
 const ROUNDS: usize = 3;
 
-/// What one shape took: seconds.
+/// Seconds that one shape took.
 #[derive(Default)]
 struct Took {
     removal: Vec<f64>,
@@ -99,7 +99,7 @@ fn one(lab: &Lab, binary: &Path, image: &str, format: Format) -> anyhow::Result<
     Ok(took)
 }
 
-/// What containerd takes to remove an image that it pulled over CRI.
+/// Seconds that containerd takes to remove an image that it pulled over CRI.
 fn containerds_removal(lab: &Lab, containerd: &Containerd, client: &Path, image: &str) -> anyhow::Result<f64> {
     let engine = Engine::ContainerdCri { client: client.to_owned() };
     let mut took = Vec::new();

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::figures::Row;
 use crate::floor::Floor;
 
-/// One table for each image: engines, ratios, floor.
+/// A table for each image: engines, ratios, floor.
 pub(crate) fn engines(rows: &[Row], floors: &[(String, Floor)], cores: usize) -> String {
     let mut out = String::new();
     let mut images: Vec<&str> = rows.iter().map(|r| r.image.as_str()).collect();

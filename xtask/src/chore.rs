@@ -15,6 +15,6 @@ pub(crate) struct Report {
     pub(crate) failures: Vec<String>,
     /// Each deserves a second look.
     pub(crate) warnings: Vec<String>,
-    /// One line of what was looked at, so that a check of nothing is seen.
+    /// A line of what was looked at, so that a check of nothing is seen.
     pub(crate) seen: String,
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 /// The circles of a crate with these files, each as its edges: `from -> to: names`.
-fn told(files: &[(&str, &str)]) -> Vec<Vec<String>> {
+fn circles_of(files: &[(&str, &str)]) -> Vec<Vec<String>> {
     let sources: Sources = files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
     let line = |((from, to), names): (&(String, String), &BTreeSet<String>)| {
         format!("{from} -> {to}: {}", names.iter().map(String::as_str).collect::<Vec<_>>().join(", "))
@@ -17,7 +17,7 @@ const B_NEEDS_A: (&str, &str) = ("b.rs", "use crate::a::A;\npub struct B(A);\npu
 
 /// A crate of `a.rs`, which needs what is given, and `b.rs`, which needs `a.rs`.
 fn a_and_b(a: &str) -> Vec<Vec<String>> {
-    told(&[LIB, ("a.rs", &format!("{a}\npub struct A;\n")), B_NEEDS_A])
+    circles_of(&[LIB, ("a.rs", &format!("{a}\npub struct A;\n")), B_NEEDS_A])
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn what_no_code_of_the_product_needs_ties_nothing() {
 
 #[test]
 fn a_re_export_leads_to_the_file_that_defines_the_name() {
-    let found = told(&[
+    let found = circles_of(&[
         ("lib.rs", "mod a;\nmod b;\npub use b::B;\npub use a::deep::A;\n"),
         ("a.rs", "pub(crate) mod deep;\n"),
         ("a/deep.rs", "use crate::B;\npub struct A(B);\n"),
@@ -85,16 +85,16 @@ fn a_re_export_leads_to_the_file_that_defines_the_name() {
 fn a_parent_is_a_file_like_the_others() {
     let child = ("part.rs", "use super::Shared;\npub(crate) fn run(_: Shared) {}\n");
     let parent = "mod part;\npub struct Shared;\n";
-    assert_eq!(told(&[("lib.rs", parent), child]), Vec::<Vec<String>>::new(), "a declaration is no need");
+    assert_eq!(circles_of(&[("lib.rs", parent), child]), Vec::<Vec<String>>::new(), "a declaration is no need");
     let uses = format!("{parent}fn f() {{ part::run(Shared); }}\n");
-    assert_eq!(told(&[("lib.rs", &uses), child]), [["lib.rs -> part.rs: run", "part.rs -> lib.rs: Shared"]]);
+    assert_eq!(circles_of(&[("lib.rs", &uses), child]), [["lib.rs -> part.rs: run", "part.rs -> lib.rs: Shared"]]);
     let below = [("lib.rs", "mod a;\n"), ("a/mod.rs", uses.as_str()), ("a/part.rs", child.1)];
-    assert_eq!(told(&below), [["a/mod.rs -> a/part.rs: run", "a/part.rs -> a/mod.rs: Shared"]]);
+    assert_eq!(circles_of(&below), [["a/mod.rs -> a/part.rs: run", "a/part.rs -> a/mod.rs: Shared"]]);
 }
 
 #[test]
 fn a_module_and_a_function_may_share_a_name() {
-    let found = told(&[
+    let found = circles_of(&[
         ("lib.rs", "mod a;\nmod b;\npub(crate) use a::a;\n"),
         ("a.rs", "use crate::b::b;\npub(crate) fn a() { b() }\n"),
         ("b.rs", "pub(crate) fn b() { crate::a() }\n"),
@@ -104,7 +104,7 @@ fn a_module_and_a_function_may_share_a_name() {
 
 #[test]
 fn a_circle_is_as_long_as_it_is() {
-    let found = told(&[
+    let found = circles_of(&[
         ("lib.rs", "mod a;\nmod b;\nmod c;\nmod d;\n"),
         ("a.rs", "use crate::b::B;\npub struct A;\n"),
         ("b.rs", "use crate::c::C;\nuse crate::d::D;\npub struct B;\n"),

@@ -14,7 +14,7 @@ const FILES_OF_TESTS: &[&str] = &["tests.rs", "testing.rs", "test_support.rs"];
 /// A file with more lines is counted as long.
 const LONG: usize = 300;
 
-/// What was counted.
+/// Counts of the whole tree.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     product: usize,

@@ -132,7 +132,7 @@ fn check(metadata: &Metadata, borders: &[Border], wrappers: &[Wrapper]) -> Vec<S
     found
 }
 
-/// One declared dependency against its crate's border and the wrappers.
+/// Checks a declared dependency against its crate's border and the wrappers.
 fn direct(
     package: &Package,
     dependency: &Dependency,
@@ -203,7 +203,7 @@ fn reach(metadata: &Metadata, from: &Package, forbidden: &str) -> Option<Vec<Str
     None
 }
 
-/// Whether a package names `to` as a normal dependency only where an optional feature brings it.
+/// Returns true if a package names `to` as a normal dependency only where an optional feature brings it.
 fn only_optional(package: &Package, to: &str) -> bool {
     let mut normal = package.dependencies.iter().filter(|d| d.name == to && d.kind.is_none()).peekable();
     normal.peek().is_some() && normal.all(|d| d.optional)

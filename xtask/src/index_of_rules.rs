@@ -46,7 +46,7 @@ pub(crate) fn check(document: &str, read: &dyn Fn(&str) -> Option<String>) -> Ve
     findings
 }
 
-/// What stands in backticks, if that is all.
+/// Returns the text in backticks if the cell holds nothing else.
 fn code(cell: &str) -> Option<&str> {
     cell.strip_prefix('`')?.strip_suffix('`').filter(|inner| !inner.is_empty() && !inner.contains('`'))
 }

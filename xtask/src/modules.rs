@@ -25,7 +25,7 @@ pub(crate) struct Tree {
     modules: Vec<Module>,
 }
 
-/// One module: a file, or a `mod x { … }` inside of one.
+/// A module: a file, or a `mod x { … }` inside of one.
 #[derive(Debug, Default)]
 struct Module {
     file: String,
@@ -39,7 +39,7 @@ struct Module {
     paths: BTreeSet<Segments>,
 }
 
-/// One name that a `use` brings.
+/// A name that a `use` brings.
 #[derive(Debug)]
 struct Use {
     path: Segments,
@@ -49,14 +49,14 @@ struct Use {
     re_export: bool,
 }
 
-/// What a path leads to.
+/// The module or item that a path leads to.
 #[derive(Debug, Clone)]
 enum Target {
     Module(usize),
     Item { module: usize, name: String },
 }
 
-/// One file needs another: the names that it takes from there.
+/// Pairs of a file and another that it needs, with the names that it takes from there.
 pub(crate) type Edges = BTreeMap<(String, String), BTreeSet<String>>;
 
 impl Tree {

@@ -7,7 +7,7 @@ const LINES: (usize, usize) = (400, 600);
 /// The same for files of tests.
 const LINES_OF_TESTS: (usize, usize) = (800, 1200);
 
-/// What must not stand in Rust sources, and what to do instead. Put together so that this file does not hold them.
+/// Texts that must not stand in Rust sources, and the reason. Put together so that this file does not hold them.
 const NOT_IN_RUST: &[(&str, &str)] = &[
     (concat!("#[", "allow("), "an exception is an expect attribute with a reason"),
     (concat!("#![", "allow("), "an exception is an expect attribute with a reason"),
@@ -20,7 +20,7 @@ const NOT_IN_RUST: &[(&str, &str)] = &[
 const IGNORE: &str = "#[ignore";
 const COMMANDS: &[&str] = &["scripts/test.sh\"]", "scripts/test-long.sh\"]"];
 
-/// What must stand nowhere: paths that exist on one machine only.
+/// Texts that must stand nowhere: paths that exist on one machine only.
 const NOWHERE: &[(&str, &str)] = &[
     (concat!("/wo", "rk/"), "a path of somebody's machine"),
     (concat!("/ro", "ot/"), "a path of somebody's machine"),
@@ -28,14 +28,14 @@ const NOWHERE: &[(&str, &str)] = &[
     (concat!("../sha", "red"), "the project needs nothing beside itself"),
 ];
 
-/// One broken habit.
+/// A broken habit.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     /// Line, counted from 1.
     pub(crate) line: Option<usize>,
-    /// Whether it breaks the build.
+    /// True if the finding breaks the build.
     pub(crate) fails: bool,
-    /// What is wrong.
+    /// The fault.
     pub(crate) text: String,
 }
 

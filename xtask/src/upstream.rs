@@ -23,7 +23,7 @@ const HEAD: &str = "# The kubelet's test cases, and ours\n\n\
     mirrors it. A case that does not apply says why. Written by `cargo xtask upstream` from `docs/upstream/` and the tests'\n\
     sources; `cargo xtask tidy` fails when it is not up to date, and when a case has neither a test nor a reason.\n";
 
-/// One case upstream.
+/// A case upstream.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Case {
     package: String,
@@ -50,9 +50,9 @@ struct Marker {
     line: usize,
 }
 
-/// What lists and sources say together.
+/// The page and the faults that follow from lists and sources.
 #[derive(Debug, Default)]
-struct Found {
+struct Generated {
     page: String,
     problems: Vec<String>,
     seen: String,
@@ -65,7 +65,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Report> {
     Ok(Report { failures: found.problems, warnings: Vec::new(), seen: found.seen })
 }
 
-/// What is wrong with lists, markers and page; writes nothing.
+/// Returns the faults of lists, markers and page; writes nothing.
 pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     let mut found = find(root)?;
     let there = fs::read_to_string(root.join(PAGE)).unwrap_or_default();
@@ -75,7 +75,7 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     Ok(found.problems)
 }
 
-fn find(root: &Path) -> anyhow::Result<Found> {
+fn find(root: &Path) -> anyhow::Result<Generated> {
     let mut listed = Vec::new();
     let mut problems = Vec::new();
     let mut lists: Vec<PathBuf> = match fs::read_dir(root.join(LISTS)) {
@@ -182,7 +182,7 @@ fn function_name(line: &str) -> Option<&str> {
     (plain && !name.is_empty()).then_some(name)
 }
 
-fn join(listed: &[Listed], markers: &[Marker], mut problems: Vec<String>) -> Found {
+fn join(listed: &[Listed], markers: &[Marker], mut problems: Vec<String>) -> Generated {
     let mut ours: BTreeMap<&Case, BTreeSet<&str>> = BTreeMap::new();
     for marker in markers {
         if listed.iter().any(|listed| listed.case == marker.case) {
@@ -224,7 +224,7 @@ fn join(listed: &[Listed], markers: &[Marker], mut problems: Vec<String>) -> Fou
     }
     let _ = write!(page, "\n{} cases: {mirrored} mirrored, {apart} do not apply.\n", listed.len());
     let seen = format!("{} upstream cases, {mirrored} mirrored, {apart} do not apply", listed.len());
-    Found { page, problems, seen }
+    Generated { page, problems, seen }
 }
 
 /// A case in a cell: patterns with stars stay as they are.
@@ -242,7 +242,7 @@ mod tests {
                           (\"upstream: images/TestA/x/y:*\", 2),\n    ];\n}\n\n// upstream: images/TestB\n#[tokio::test]\n\
                           async fn b() {}\n// speaks of \"upstream: images/TestZ/none\"\n";
 
-    fn found(list: &str, source: &str) -> Found {
+    fn found(list: &str, source: &str) -> Generated {
         let (mut listed, mut markers, mut problems) = (Vec::new(), Vec::new(), Vec::new());
         read_list("images", list, &mut listed, &mut problems);
         read_markers("crates/a/src/t.rs", source, &mut markers, &mut problems);
