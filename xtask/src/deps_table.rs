@@ -296,5 +296,5 @@ pub(crate) const FILES_IN_CIRCLES: &[(&str, usize)] = &[
     ("imagelet-image-service", 21),
     ("imagelet-oci", 3),
     ("imagelet-single-flight", 2),
-    ("imagelet-store", 33),
+    ("imagelet-store", 25),
 ];

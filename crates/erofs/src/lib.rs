@@ -16,7 +16,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 pub use crate::patch::{PatchError, patch};
-pub use crate::reader::{Checked, DirEntry, Entries, Extent, Image, InodeInfo, ReadError, Spot, Xattr};
+pub use crate::reader::{Checked, DirEntry, Entries, Extent, InodeInfo, ReadError, Reader, Spot, Xattr};
 pub use crate::refer::{DEVICES_MOST, Moved, refer};
 pub use crate::writer::{Device, Dir, Entry, Inode, Options, Place, Special, WriteError, Writer, Written};
 
@@ -28,7 +28,7 @@ pub trait Sink {
     /// Writes at the end. The writer hands over long pieces (some hundred KiB, whole blocks): no buffer is needed below.
     ///
     /// # Errors
-    /// What the writing says; the writer is of no use after that.
+    /// The error of the sink; the writer is of no use after it.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
     /// Writes where something was appended before, or, when an image is patched, at its very end.
@@ -38,12 +38,12 @@ pub trait Sink {
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 }
 
-/// What an image is read from.
+/// The source of an image's bytes.
 pub trait Source {
     /// Reads at a place: fewer bytes than asked for only at the end.
     ///
     /// # Errors
-    /// What the reading says.
+    /// The error of the source.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
 
     /// Bytes in all.
@@ -137,7 +137,7 @@ impl<S: Source + ?Sized> Source for &S {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Nid(pub u64);
 
-/// What an inode is.
+/// The kind of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A regular file.
@@ -156,7 +156,7 @@ pub enum Kind {
     Socket,
 }
 
-/// What an inode has beside its kind, its content and its names.
+/// The attributes of an inode beside its kind, its content and its names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// Permission bits with set-user-id, set-group-id and sticky: 12 bits.
@@ -172,14 +172,14 @@ pub struct Attributes {
 }
 
 impl Attributes {
-    /// What a directory has that nobody said anything of: 0755, 0:0, the beginning of 1970.
+    /// The attributes of a directory without an entry: 0755, 0:0, the beginning of 1970.
     #[must_use]
     pub fn implicit() -> Self {
         Self { mode: 0o755, ..Self::default() }
     }
 }
 
-/// Whether an inode of an image can have this extended attribute: the name begins with `user.`, `trusted.` or `security.` and
+/// Returns true if an inode of an image can have this extended attribute: the name begins with `user.`, `trusted.` or `security.` and
 /// goes on for 1 to 255 bytes, or is one of the two of access control lists, and the value has at most 65,535 bytes.
 #[must_use]
 pub fn can_hold(name: &[u8], value: &[u8]) -> bool {

@@ -18,7 +18,7 @@ pub enum PatchError {
     /// The image cannot be read.
     #[error("cannot read the image")]
     Read(#[source] io::Error),
-    /// It cannot be written, or the attributes have no place in it.
+    /// The file cannot be written, or the attributes have no place in it.
     #[error(transparent)]
     Write(#[from] WriteError),
     /// No image of this writer, or no directory with room.

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::io;
 
 use crate::format::{BLOCK, superblock};
-use crate::{Image, Kind, ReadError, Source};
+use crate::{Kind, ReadError, Reader, Source};
 
 /// Directories and entries of them that one exercise looks at: what is behind them is like what is before.
 const MOST: usize = 2000;
@@ -32,10 +32,10 @@ impl Source for Counted<'_> {
     }
 }
 
-/// What came of an exercise.
+/// The result of an exercise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exercised {
-    /// Whether the image was taken for a good one.
+    /// True if the image was taken for a good one.
     pub good: bool,
     /// Bytes that the check has read.
     pub by_check: u64,
@@ -46,7 +46,7 @@ pub struct Exercised {
 /// A parser with what it has to keep, by its name.
 pub type Harness = (&'static str, fn(&[u8]));
 
-/// What the reader has to keep, for libFuzzer (`fuzz/` at the top of the repository).
+/// The promises of the reader, for libFuzzer (`fuzz/` at the top of the repository).
 pub const HARNESSES: &[Harness] = &[("erofs", fuzzed)];
 
 fn fuzzed(bytes: &[u8]) {
@@ -77,7 +77,7 @@ pub fn exercise_with(bytes: &[u8], devices: &[Vec<u8>]) -> Exercised {
     let source = Counted { bytes, read: Cell::new(0) };
     let devices: Vec<_> = devices.iter().map(|bytes| Counted { bytes, read: Cell::new(0) }).collect();
     let mut exercised = Exercised::default();
-    let image = match Image::open_with(&source, devices.iter().collect()) {
+    let image = match Reader::open_with(&source, devices.iter().collect()) {
         Ok(image) => image,
         Err(error) => {
             assert!(!error.to_string().is_empty());
@@ -93,7 +93,7 @@ pub fn exercise_with(bytes: &[u8], devices: &[Vec<u8>]) -> Exercised {
 }
 
 /// Reads every inode that can be reached. Goes on behind an error, and answers the first one.
-fn walk<R: Source>(image: &Image<R>, inodes: &mut u64) -> Result<(), ReadError> {
+fn walk<R: Source>(image: &Reader<R>, inodes: &mut u64) -> Result<(), ReadError> {
     let mut first = Ok(());
     let mut note = |error: ReadError| {
         if first.is_ok() {

@@ -1,6 +1,6 @@
 //! Objects from manifests: which images a Pod, or the pod template of a workload, needs and under which policy, and the
-//! Secrets and ServiceAccounts that it may name. Strict where a mistake would mean that an image is forgotten: unknown
-//! kinds, missing images, names that stand twice. Pulls nothing, leaves image names to whoever pulls, and never shows
+//! Secrets and ServiceAccounts that it may name. Pods are read by [`kuberuntime::pod::Workload`]; what stands here is the
+//! place of each object in its file. Pulls nothing, leaves image names to whoever pulls, and never shows
 //! what is in a Secret. Called by `ensure`, `explain` and the secrets directory.
 
 mod place;
@@ -12,24 +12,13 @@ use std::fmt;
 
 use credentials::{PullSecret, ServiceAccount};
 use image_manager::PullPolicy;
+use kuberuntime::pod::WORKLOAD_KINDS;
 
 use crate::yaml::{self, Node, Position, Value};
-use place::Place;
+use place::ManifestDocument;
 pub(crate) use secret::unknown_account;
 
-/// Kinds that hold a pod: the API versions in which they came, and the way to the pod.
-const KINDS: [(&str, &[&str], &[&str]); 8] = [
-    ("Pod", &["v1"], &[]),
-    ("ReplicationController", &["v1"], &["spec", "template"]),
-    ("Deployment", &["apps/v1", "apps/v1beta1", "apps/v1beta2", "extensions/v1beta1"], &["spec", "template"]),
-    ("ReplicaSet", &["apps/v1", "apps/v1beta2", "extensions/v1beta1"], &["spec", "template"]),
-    ("StatefulSet", &["apps/v1", "apps/v1beta1", "apps/v1beta2"], &["spec", "template"]),
-    ("DaemonSet", &["apps/v1", "apps/v1beta2", "extensions/v1beta1"], &["spec", "template"]),
-    ("Job", &["batch/v1"], &["spec", "template"]),
-    ("CronJob", &["batch/v1", "batch/v1beta1"], &["spec", "jobTemplate", "spec", "template"]),
-];
-
-/// What to do with objects that hold no pod.
+/// Treatment of objects that hold no pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OtherKinds {
     Refuse,
@@ -38,7 +27,7 @@ pub(crate) enum OtherKinds {
 
 /// Where an object was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Source {
+pub(crate) struct ObjectOrigin {
     /// File name as given; `-` is standard input.
     pub(crate) file: String,
     /// Number of the document in the file; empty ones are not counted.
@@ -47,7 +36,7 @@ pub(crate) struct Source {
     pub(crate) line: u64,
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for ObjectOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: document {}", shown(&self.file), self.line, self.document)
     }
@@ -60,7 +49,7 @@ fn shown(file: &str) -> &str {
 /// A pod, or what a workload makes pods from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pod {
-    pub(crate) source: Source,
+    pub(crate) source: ObjectOrigin,
     pub(crate) kind: String,
     pub(crate) namespace: String,
     pub(crate) name: String,
@@ -83,7 +72,7 @@ impl Pod {
     }
 }
 
-/// What an image is needed for.
+/// Role of an image in its pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Role {
@@ -94,7 +83,7 @@ pub(crate) enum Role {
 }
 
 impl Role {
-    /// The field of the spec.
+    /// Field of the spec.
     fn field(self) -> &'static str {
         match self {
             Self::Volume => "volumes",
@@ -105,7 +94,7 @@ impl Role {
     }
 }
 
-/// One need for one image.
+/// An image that a pod needs, and the container or volume that needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PodImage {
     pub(crate) role: Role,
@@ -135,20 +124,20 @@ impl PodImage {
 /// A Secret, with the place where it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SecretObject {
-    pub(crate) source: Source,
+    pub(crate) source: ObjectOrigin,
     pub(crate) secret: PullSecret,
 }
 
 /// A ServiceAccount, with the place where it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AccountObject {
-    pub(crate) source: Source,
+    pub(crate) source: ObjectOrigin,
     pub(crate) account: ServiceAccount,
     /// `imagePullSecrets`, by name and in their order.
     pub(crate) pull_secrets: Vec<String>,
 }
 
-/// What manifests hold.
+/// Objects of manifests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Objects {
     pub(crate) pods: Vec<Pod>,
@@ -175,7 +164,7 @@ impl Objects {
     }
 
     /// Kind, namespace, name and place of every object.
-    fn keys(&self) -> impl Iterator<Item = (&str, &str, &str, &Source)> {
+    fn keys(&self) -> impl Iterator<Item = (&str, &str, &str, &ObjectOrigin)> {
         let pods = self.pods.iter().map(|p| (p.kind.as_str(), p.namespace.as_str(), p.name.as_str(), &p.source));
         let secrets = self.secrets.iter().map(|s| ("Secret", &*s.secret.namespace, &*s.secret.name, &s.source));
         let accounts = self.accounts.iter();
@@ -194,7 +183,7 @@ pub(crate) enum ManifestError {
     #[error("there is no pod in any of the manifests")]
     NoPod,
     #[error("{at}: {message}")]
-    Object { at: Source, message: String },
+    Object { at: ObjectOrigin, message: String },
 }
 
 /// The objects of one file, at least one.
@@ -219,7 +208,7 @@ fn read(file: &str, text: &str, expected: Expected) -> Result<Objects, ManifestE
     })?;
     let mut objects = Objects::default();
     for (index, node) in documents.iter().enumerate() {
-        let place = Place { file, document: index + 1 };
+        let place = ManifestDocument { file, document: index + 1 };
         place.object(node, None, expected, &mut objects)?;
     }
     Ok(objects)
@@ -235,7 +224,7 @@ pub(crate) fn check(objects: &Objects) -> Result<(), ManifestError> {
     }
 }
 
-/// What a file is read for.
+/// Objects that a file may hold.
 #[derive(Clone, Copy, Debug)]
 enum Expected {
     Pods(OtherKinds),
@@ -245,7 +234,7 @@ enum Expected {
 /// Kind and API version that the objects of a typed list (`PodList`) have without saying so.
 type Inherited<'a> = Option<(&'a str, &'a str)>;
 
-impl Place<'_> {
+impl ManifestDocument<'_> {
     /// Reads an object, or the objects of a list.
     fn object(
         &self,
@@ -292,19 +281,18 @@ impl Place<'_> {
         others: OtherKinds,
         pods: &mut Vec<Pod>,
     ) -> Result<(), ManifestError> {
-        match KINDS.iter().find(|(name, ..)| *name == kind) {
-            Some((_, versions, way)) if versions.contains(&version) => pods.push(self.pod(node, kind, way)?),
+        match WORKLOAD_KINDS.into_iter().find(|known| known.name == kind) {
+            Some(known) if known.versions.contains(&version) => pods.push(self.pod(node, known)?),
             _ if others == OtherKinds::Skip => {}
-            Some((_, versions, _)) => {
-                let known = versions.join(", ");
+            Some(known) => {
+                let known = known.versions.join(", ");
                 return self.error(node, format!("{kind} of {version} is not known, only of {known}"));
             }
             None => {
-                let known: Vec<&str> = KINDS.iter().map(|(name, ..)| *name).collect();
                 let message = format!(
                     "kind {kind} ({version}) holds no pod; known: {}, Secret, ServiceAccount, List (--skip-other-kinds \
                      passes over others)",
-                    known.join(", ")
+                    WORKLOAD_KINDS.map(|known| known.name).join(", ")
                 );
                 return self.error(node, message);
             }

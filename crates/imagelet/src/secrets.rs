@@ -14,23 +14,23 @@ pub(crate) use directory::read as read_directory;
 pub(crate) use tokens::TokenDirectory;
 
 /// By namespace and name.
-type Key = (String, String);
+type ObjectKey = (String, String);
 
 /// Secrets and accounts by name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SecretStore {
-    secrets: BTreeMap<Key, PullSecret>,
-    accounts: BTreeMap<Key, (ServiceAccount, Vec<String>)>,
+    secrets: BTreeMap<ObjectKey, PullSecret>,
+    accounts: BTreeMap<ObjectKey, (ServiceAccount, Vec<String>)>,
 }
 
-/// What a pod's names stand for.
+/// The pull secrets and the account of one pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Resolved {
-    /// Its pull secrets, those that were found, in its order.
+    /// Pull secrets that were found, in the pod's order.
     pub(crate) secrets: Vec<PullSecret>,
     /// The names of those that were not.
     pub(crate) missing: Vec<String>,
-    /// Its account.
+    /// Account of the pod.
     pub(crate) account: Option<ServiceAccount>,
 }
 
@@ -46,8 +46,8 @@ impl SecretStore {
         }
     }
 
-    /// What the names in `pod` stand for, in its namespace. As the admission of service accounts has it, a pod that
-    /// lists no pull secrets has those of its account.
+    /// Resolves the names in `pod`, in its namespace. As in the admission of service accounts, a pod that lists no pull
+    /// secrets has those of its account.
     pub(crate) fn resolve(&self, pod: &Pod) -> Resolved {
         self.resolve_names(&pod.namespace, &pod.service_account, &pod.pull_secrets, |_| None)
     }

@@ -26,7 +26,7 @@ pub(crate) struct Node {
     pub(crate) value: Value,
 }
 
-/// What a node holds.
+/// Value of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
     Null,
@@ -46,7 +46,7 @@ impl Node {
 }
 
 impl Value {
-    /// What it is, without showing it.
+    /// Name of the type, without the value.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -102,7 +102,7 @@ pub(crate) fn documents(text: &str) -> Result<Vec<Node>, YamlError> {
     })
 }
 
-/// One document as JSON, for readers that have types of their own. The error is for people.
+/// A single document as JSON, for readers that have types of their own. The error is for people.
 pub(crate) fn json(text: &str) -> Result<serde_json::Value, String> {
     let at = |e: YamlError| e.position.map_or(e.message.clone(), |p| format!("line {}: {}", p.line, e.message));
     let mut documents = documents(text).map_err(at)?;

@@ -2,12 +2,12 @@
 //! it twice changes nothing. Called by [`crate::admit`] before validation.
 
 use image_manager::PullPolicy;
+use oci::Quantity;
 
 use crate::pod::{
     Container, DnsPolicy, EnvSource, FieldRef, Handler, Pod, Probe, ProjectedSource, ResourceFieldRef, RestartPolicy,
     Scheme, TerminationMessagePolicy, VolumeSource,
 };
-use crate::quantity::Quantity;
 
 /// The priority classes that every cluster has.
 const CLASSES: [(&str, i32); 2] = [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];

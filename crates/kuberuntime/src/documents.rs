@@ -15,7 +15,7 @@ pub struct Documents {
     pub secrets: BTreeMap<String, Document>,
 }
 
-/// One ConfigMap or Secret.
+/// Data of a ConfigMap or Secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Document {
     /// `data`, by key.
@@ -30,13 +30,13 @@ impl Document {
         self.data.iter().chain(&self.binary)
     }
 
-    /// What a key holds, as a file.
+    /// Content of a key, as a file.
     pub(crate) fn file(&self, key: &str) -> Option<&Content> {
         self.data.get(key).or_else(|| self.binary.get(key))
     }
 }
 
-/// What a key of a document holds. Its `Debug` shows nothing, and its memory is wiped when it goes.
+/// Content of a key of a ConfigMap or Secret. `Debug` shows nothing of it, and its memory is wiped on drop.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Content(Vec<u8>);
 

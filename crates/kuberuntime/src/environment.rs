@@ -11,7 +11,7 @@ use oci::Secret;
 use crate::documents::{Content, Document, Documents};
 use crate::pod::{Container, DocumentRef, EnvSource, KeyRef, Pod};
 pub use downward::Surroundings;
-pub(crate) use downward::{ContainerAmount, Place, PodField, amount};
+pub(crate) use downward::{ContainerAmount, FieldUse, PodField, amount};
 pub use expand::expand;
 pub(crate) use expand::names as names_in;
 
@@ -19,7 +19,7 @@ pub(crate) use expand::names as names_in;
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     variables: Vec<(String, Secret)>,
-    /// What was left out, for an event.
+    /// Keys that were left out, for an event.
     pub skipped: Vec<SkippedKeys>,
 }
 
@@ -66,7 +66,7 @@ pub enum EnvironmentError {
         /// Namespace and name.
         document: String,
     },
-    /// What a key holds is no text.
+    /// The content of a key is not UTF-8 text.
     #[error("key {key} in {kind} {document} is not text in UTF-8")]
     NotText {
         /// The key.
@@ -157,7 +157,7 @@ pub fn resolve(
         let value = match &variable.source {
             EnvSource::Literal(text) => Some(Secret::new(expand(text, |name| environment.get(name)))),
             EnvSource::Field(field) => {
-                let read = PodField::parse(&field.field_path, Place::Variable);
+                let read = PodField::parse(&field.field_path, FieldUse::Variable);
                 Some(Secret::new(read.ok_or_else(|| cannot(&field.field_path))?.value(pod, around)))
             }
             EnvSource::Resource(reference) => {
@@ -244,7 +244,7 @@ fn whole(
     Ok(())
 }
 
-/// One key of a document; `None`: it is not there, and need not be.
+/// The content of a key of a document; `None` if it is absent and optional.
 fn one(
     kind: Kind,
     documents: &Documents,
@@ -260,7 +260,7 @@ fn one(
     }
 }
 
-/// Whether a text can name a variable: printable ASCII without `=`.
+/// Returns true if a text can name a variable: printable ASCII without `=`.
 pub(crate) fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| (0x20..0x7f).contains(&b) && b != b'=')
 }

@@ -12,13 +12,13 @@ pub enum PodEvent<'a> {
     Started,
     /// A container could not be made or started.
     Failed(&'a str),
-    /// Its hook after the start failed.
+    /// The postStart hook failed.
     FailedPostStartHook,
-    /// Its hook before the stop failed.
+    /// The preStop hook failed.
     FailedPreStopHook,
-    /// It has to wait before it is started again: the message of [`crate::RestartWait`].
+    /// The start is delayed: the message of [`crate::RestartWait`].
     BackOff(&'a str),
-    /// It is stopped; the message of its kill, or none where the whole pod is stopped.
+    /// The container is stopped. The message is that of its kill, empty where the whole pod is stopped.
     Killing {
         /// The container.
         container: &'a str,
@@ -29,14 +29,14 @@ pub enum PodEvent<'a> {
     Unhealthy {
         /// `Liveness`, `Readiness` or `Startup`.
         probe: &'a str,
-        /// What it said.
+        /// Output of the probe.
         output: &'a str,
     },
     /// A probe succeeded with a warning: which one, and what it said.
     ProbeWarning {
         /// `Liveness`, `Readiness` or `Startup`.
         probe: &'a str,
-        /// What it said.
+        /// Output of the probe.
         output: &'a str,
     },
     /// A probe could not be asked: which one, and why.
@@ -58,7 +58,7 @@ pub enum PodEvent<'a> {
     FailedValidation {
         /// Namespace and name.
         pod: &'a str,
-        /// What is wrong.
+        /// The validation errors.
         errors: &'a str,
     },
     /// Keys of a document are no names of variables: the text of [`crate::SkippedKeys`].
@@ -68,7 +68,7 @@ pub enum PodEvent<'a> {
 }
 
 impl PodEvent<'_> {
-    /// Whether it went as it should.
+    /// Type of the event.
     #[must_use]
     pub fn kind(&self) -> EventType {
         match self {

@@ -38,7 +38,7 @@ impl FieldPath {
         &self.0
     }
 
-    /// Whether `other` is this place, or one inside of it.
+    /// Returns true if `other` is this field, or a field inside of it.
     #[must_use]
     pub fn holds(&self, other: &Self) -> bool {
         let Some(rest) = other.0.strip_prefix(&self.0) else { return false };
@@ -52,24 +52,24 @@ impl fmt::Display for FieldPath {
     }
 }
 
-/// What is wrong with a field.
+/// Problem of a field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FieldProblem {
-    /// It is missing.
+    /// The field is missing.
     #[error("Required value{}", after(.detail))]
     Required {
         /// More; may be empty.
         detail: String,
     },
-    /// It is not what it must be.
+    /// The value is not allowed.
     #[error("Invalid value: {value}{}", after(.detail))]
     Invalid {
         /// The value as shown: text in quotes.
         value: String,
-        /// What it must be.
+        /// Values that are allowed.
         detail: String,
     },
-    /// It is none of those that there are.
+    /// The value is not one of the supported ones.
     #[error("Unsupported value: {value:?}{}", choices(.supported))]
     Unsupported {
         /// The value.
@@ -77,25 +77,25 @@ pub enum FieldProblem {
         /// Those that there are.
         supported: Vec<String>,
     },
-    /// It stands there twice.
+    /// The value stands in its list twice.
     #[error("Duplicate value: {value:?}")]
     Duplicate {
         /// The value.
         value: String,
     },
-    /// It must not be set here.
+    /// The field must not be set here.
     #[error("Forbidden: {detail}")]
     Forbidden {
         /// Why.
         detail: String,
     },
-    /// It names what is not there.
+    /// The value names something that does not exist.
     #[error("Not found: {value:?}")]
     NotFound {
         /// The name.
         value: String,
     },
-    /// It has too many characters.
+    /// The value is too long.
     #[error("Too long: may not be more than {max} bytes")]
     TooLong {
         /// The limit.
@@ -131,13 +131,13 @@ fn hint(closest: &Option<String>) -> String {
     closest.as_ref().map(|name| format!("; did you mean {name:?}?")).unwrap_or_default()
 }
 
-/// One thing that is wrong, and where.
+/// A field and its problem.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct FieldError {
     /// Where.
     pub field: FieldPath,
-    /// What.
+    /// The problem.
     pub problem: FieldProblem,
 }
 
@@ -151,7 +151,7 @@ impl FieldErrors {
         self.0.iter()
     }
 
-    /// Whether nothing is wrong.
+    /// Returns true if there are no errors.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

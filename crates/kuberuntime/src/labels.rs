@@ -1,4 +1,4 @@
-//! What is written on sandboxes and containers so that they can be known again, by this program after a restart and by any
+//! Labels and annotations by which sandboxes and containers are recognised, by this program after a restart and by any
 //! tool that knows the kubelet: its labels and annotations, both ways. Calls no runtime. Called when containers are made
 //! and when statuses are read.
 
@@ -46,7 +46,7 @@ pub fn container_hash(container: &Container) -> u64 {
 /// The key under which restarts of a container are counted against each other.
 #[must_use]
 pub fn backoff_key(pod: &Pod, container: &Container) -> String {
-    let amounts = |map: &BTreeMap<String, crate::Quantity>| -> Value {
+    let amounts = |map: &BTreeMap<String, oci::Quantity>| -> Value {
         map.iter().map(|(name, quantity)| (name.clone(), Value::from(quantity.to_string()))).collect()
     };
     let (metadata, resources) = (&pod.metadata, &container.resources);
@@ -136,20 +136,26 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Reads labels; `None`: it is not of a pod, and none of our business.
+    /// Reads labels; `None` if they are not those of a pod.
     #[must_use]
     pub fn from_labels(labels: &Map) -> Option<Self> {
         let get = |key: &str| labels.get(key).filter(|value| !value.is_empty()).cloned();
         Some(Self { uid: get(POD_UID)?, name: get(POD_NAME)?, namespace: get(POD_NAMESPACE)? })
     }
+
+    /// The owner of everything that is made for a pod.
+    pub(crate) fn of(pod: &Pod) -> Self {
+        let metadata = &pod.metadata;
+        Self { uid: metadata.uid.clone(), name: metadata.name.clone(), namespace: metadata.namespace.clone() }
+    }
 }
 
-/// What stands on a container.
+/// Facts about a container that its labels and annotations keep.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContainerInfo {
     /// Name of the container.
     pub name: String,
-    /// What it is in its pod.
+    /// Kind of the container in its pod.
     pub kind: Option<ContainerKind>,
     /// The hash of what it was made of.
     pub hash: Option<u64>,
@@ -157,13 +163,13 @@ pub struct ContainerInfo {
     pub restart_count: u32,
     /// The file of its last message.
     pub termination_message_path: String,
-    /// Whether the end of its log stands for that message when it failed.
+    /// True if the end of the log stands for the termination message of a container that failed.
     pub falls_back_to_logs: bool,
     /// Seconds to end that its pod's deletion gave.
     pub deletion_grace_period: Option<i64>,
     /// Seconds to end that its pod gave.
     pub termination_grace_period: Option<i64>,
-    /// What is done before it is stopped.
+    /// Hook to run before the container is stopped.
     pub pre_stop: Option<Handler>,
     /// The ports that it names.
     pub ports: Vec<ContainerPort>,
@@ -290,7 +296,7 @@ mod tests {
         let key = backoff_key(&base, &base.spec.containers[0]);
         container.command = vec!["x".into()];
         assert_eq!(container_hash(container), container_hash(&base.spec.containers[0]));
-        container.resources.limits.insert("cpu".into(), crate::Quantity::milli(5));
+        container.resources.limits.insert("cpu".into(), oci::Quantity::milli(5));
         assert_eq!(container_hash(container), container_hash(&base.spec.containers[0]));
         assert_ne!(backoff_key(&base, container), key);
         container.image = "app:2".into();

@@ -19,7 +19,6 @@ pub mod logs;
 pub mod pod;
 pub mod probes;
 mod qos;
-mod quantity;
 mod restart_backoff;
 pub mod sources;
 mod status;
@@ -45,7 +44,6 @@ pub use identity::{
     CONFIG_HASH_ANNOTATION, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, Origin, admit, make_static,
 };
 pub use qos::{QosClass, oom_score_adj, qos_class};
-pub use quantity::{Quantity, QuantityError, QuantityFormat};
 pub use restart_backoff::{RestartBackoff, RestartWait};
 pub use status::api::{
     ContainerState, ContainerStatus, Ip, Phase, PodCondition, PodStatus, Running, Terminated, Waiting,

@@ -15,6 +15,7 @@ mod spec;
 mod variable;
 mod volume;
 mod words;
+mod workload;
 mod write;
 
 use std::collections::BTreeMap;
@@ -42,17 +43,18 @@ pub use volume::{
     DocumentVolume, DownwardItem, HostPathType, KeyToPath, Medium, ProjectedSource, Volume, VolumeSource,
 };
 pub(crate) use words::words;
+pub use workload::{WORKLOAD_KINDS, Workload, WorkloadError, WorkloadKind};
 
 /// A pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pod {
-    /// What names it.
+    /// Metadata.
     pub metadata: Metadata,
-    /// What it is.
+    /// Spec.
     pub spec: PodSpec,
 }
 
-/// What names an object.
+/// Metadata of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {
     /// Name.
@@ -121,7 +123,7 @@ impl Pod {
         self.all_containers().find(|(_, container)| container.name == name)
     }
 
-    /// Whether it shares the node's network.
+    /// Returns true if the pod shares the node's network.
     #[must_use]
     pub fn host_network(&self) -> bool {
         self.spec.host_network

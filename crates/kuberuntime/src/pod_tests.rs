@@ -1,11 +1,12 @@
-//! What of a manifest becomes what of the model, and what is refused on the way.
+//! The model that manifests are read into, and the fields that are refused.
 
 use image_manager::PullPolicy;
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::{FieldProblem, Quantity, set_defaults};
+use crate::{FieldProblem, set_defaults};
+use oci::Quantity;
 
 /// A manifest in YAML.
 fn yaml(text: &str) -> Value {
@@ -98,7 +99,7 @@ spec:
 status: {phase: Running}
 "#;
 
-/// What `LARGE` does not have.
+/// Fields that `LARGE` does not have.
 const RARE: &str = r#"
 apiVersion: v1
 kind: Pod

@@ -1,8 +1,9 @@
 //! Quality of service: the class of a pod, and what it means for its containers when memory runs out. Pure; the sums are
 //! the kubelet's. Called when a container is made and when a status is told.
 
+use oci::Quantity;
+
 use crate::pod::{Container, Pod, words};
-use crate::quantity::Quantity;
 
 words! {
     /// How safe a pod is when the node runs out of something.

@@ -22,11 +22,11 @@ const FORGET: SignedDuration = SignedDuration::from_secs(600);
 #[derive(Clone, Debug)]
 pub struct RestartBackoff {
     longest: Duration,
-    entries: HashMap<String, Entry>,
+    entries: HashMap<String, RestartDelay>,
 }
 
 #[derive(Clone, Debug)]
-struct Entry {
+struct RestartDelay {
     delay: Duration,
     /// When the delay was set.
     updated: Timestamp,
@@ -52,7 +52,8 @@ impl RestartBackoff {
         Self { longest, entries: HashMap::new() }
     }
 
-    /// Whether a container that is to be started has to wait. When it has not, its next delay is longer.
+    /// Returns the wait of a container that is to be started, or `None` if it may start now; then its next delay is
+    /// longer.
     pub fn check(
         &mut self,
         pod: &Pod,
@@ -63,7 +64,7 @@ impl RestartBackoff {
         let run = observed.runs(&container.name).find(|run| run.state == ContainerState::Exited)?;
         let ended = Timestamp::from_nanosecond(run.finished_at.into()).unwrap_or(now);
         let first = FIRST.min(self.longest);
-        let entry = self.entries.entry(backoff_key(pod, container)).or_insert_with(|| Entry {
+        let entry = self.entries.entry(backoff_key(pod, container)).or_insert_with(|| RestartDelay {
             delay: Duration::ZERO,
             updated: now,
             seen: None,
@@ -92,7 +93,7 @@ impl RestartBackoff {
         None
     }
 
-    /// Whether [`Self::check`] would make it wait. Changes nothing.
+    /// Returns true if [`Self::check`] would make the container wait. Changes nothing.
     #[must_use]
     pub fn waits(&self, pod: &Pod, container: &Container, observed: &ObservedPod, now: Timestamp) -> bool {
         let key = backoff_key(pod, container);
@@ -114,7 +115,7 @@ impl RestartBackoff {
         self.entries.len()
     }
 
-    /// Whether it knows none.
+    /// Returns true if there are no delays.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()

@@ -30,7 +30,7 @@ pub fn orphan_grace_period(info: &ContainerInfo) -> i64 {
     info.deletion_grace_period.or(info.termination_grace_period).unwrap_or(MINIMUM_GRACE_PERIOD).max(0)
 }
 
-/// What is left of a grace period after a hook took so many seconds: never less than the least.
+/// Seconds that are left of a grace period after a hook took `hook` seconds, never less than the minimum.
 #[must_use]
 pub fn after_hook(grace_period: i64, hook: i64) -> i64 {
     grace_period.saturating_sub(hook).max(MINIMUM_GRACE_PERIOD)

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use crate::documents::{Content, Document, Documents};
-use crate::environment::{Place, PodField, Surroundings, amount};
+use crate::environment::{FieldUse, PodField, Surroundings, amount};
 use crate::pod::{DocumentVolume, DownwardItem, Pod, ProjectedSource, VolumeSource};
 
 /// Mode where nobody says one.
@@ -14,9 +14,9 @@ const MODE: i32 = 0o644;
 /// A file of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeFile {
-    /// Its mode, before the group of the volume adds to it.
+    /// Mode, before the group of the volume adds to it.
     pub mode: u32,
-    /// What is in it.
+    /// Content of the file.
     pub content: Content,
 }
 
@@ -59,7 +59,7 @@ pub enum VolumeError {
     NoField {
         /// The volume.
         volume: String,
-        /// What.
+        /// The document or key.
         what: String,
     },
     /// A key of a document that cannot be a path.
@@ -72,7 +72,7 @@ pub enum VolumeError {
     },
 }
 
-/// What the files of one volume are made from.
+/// Input from which the files of one volume are made.
 struct Maker<'a> {
     pod: &'a Pod,
     volume: &'a str,
@@ -155,7 +155,7 @@ impl Maker<'_> {
     fn downward(&mut self, items: &[DownwardItem], mode: Option<i32>) -> Result<(), VolumeError> {
         for item in items {
             let text = match (&item.field_ref, &item.resource_field_ref) {
-                (Some(field), _) => PodField::parse(&field.field_path, Place::File)
+                (Some(field), _) => PodField::parse(&field.field_path, FieldUse::File)
                     .map(|read| read.value(self.pod, self.around))
                     .ok_or_else(|| self.no_field(&field.field_path))?,
                 (None, Some(reference)) => {

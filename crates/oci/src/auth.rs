@@ -1,5 +1,5 @@
-//! Secrets on their way to a registry. Nothing here can be printed or serialised; who may have which credential is
-//! decided elsewhere.
+//! Credentials for a registry, and [`Secret`], which can be neither printed nor serialised. Who may use which
+//! credential is decided in `credentials`.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use zeroize::Zeroize as _;
 pub struct Secret(String);
 
 impl Secret {
-    /// Takes the text over.
+    /// Wraps a text.
     #[must_use]
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
@@ -24,7 +24,7 @@ impl Secret {
         &self.0
     }
 
-    /// Whether there is nothing to hide.
+    /// Returns true if it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -43,7 +43,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// One credential for one pull, with the fields of CRI's `AuthConfig`.
+/// The credential of one pull, with the fields of CRI's `AuthConfig`.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct RegistryAuth {
     /// User name; may be empty.
@@ -67,7 +67,7 @@ impl RegistryAuth {
         Self { username: username.into(), password: Secret::new(password), ..Self::default() }
     }
 
-    /// Whether no secret is in it, so that the pull is anonymous.
+    /// Returns true if it has no secret, so that the pull is anonymous.
     #[must_use]
     pub fn is_anonymous(&self) -> bool {
         self.username.is_empty()

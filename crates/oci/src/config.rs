@@ -1,4 +1,5 @@
-//! [`ImageConfig`]: what the image id is the digest of. Only what the node reads is typed; the rest survives.
+//! [`ImageConfig`]: the document whose digest is the image id. Only the fields that a node reads are typed; the rest
+//! survives a round trip.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::manifest::null_as_default;
 use crate::{Digest, Platform};
 
-/// Why bytes are not an image config.
+/// The reason why bytes are not an image config.
 #[derive(Debug, thiserror::Error)]
 #[error("not an image config: {0}")]
 pub struct ConfigError(#[from] serde_json::Error);
@@ -21,7 +22,7 @@ pub struct ImageConfig {
     /// Operating system, architecture and variant.
     #[serde(flatten)]
     pub platform: Platform,
-    /// How to run it.
+    /// The defaults for running it.
     #[serde(default, deserialize_with = "null_as_default")]
     pub config: RunConfig,
     /// The layers by diff id.

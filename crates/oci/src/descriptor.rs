@@ -1,4 +1,4 @@
-//! [`Descriptor`]: what points at content. Fields that we do not know survive a round trip.
+//! [`Descriptor`]: digest, size and media type of content. Unknown fields survive a round trip.
 
 use std::collections::BTreeMap;
 

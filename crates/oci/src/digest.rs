@@ -1,5 +1,5 @@
-//! [`Digest`]: `algorithm:hex`, checked when it is made, so that a digest can be put into a path or a URL without
-//! another look. Also the hasher and the verifier for streams.
+//! [`Digest`]: `algorithm:hex`, checked when it is made, so that it can be put into a path or a URL without another
+//! check. Also the hasher and the verifier for streams.
 
 use std::fmt;
 use std::str::FromStr;
@@ -31,7 +31,7 @@ impl Algorithm {
         }
     }
 
-    /// How many hex digits follow the colon.
+    /// The number of hex digits after the colon.
     #[must_use]
     pub fn hex_len(self) -> usize {
         match self {
@@ -64,7 +64,7 @@ impl Algorithm {
     }
 }
 
-/// Why a text is no digest. The words are those of the peers.
+/// The reason why a text is no digest, in the words of other implementations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DigestError {
     /// Not of the form `algorithm:hex`, or the hex has upper-case or foreign characters.
@@ -104,7 +104,7 @@ impl Digest {
         &self.hex
     }
 
-    /// Whether `text` is a digest, for those who do not need one made.
+    /// Checks a digest without making one.
     pub(crate) fn check(text: &str) -> Result<(), DigestError> {
         split(text).map(|_| ())
     }
@@ -201,7 +201,7 @@ impl Hasher {
     }
 }
 
-/// What a verifier found wrong.
+/// A mismatch between content and descriptor.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VerifyError {
     /// More bytes came than the descriptor says.

@@ -1,5 +1,5 @@
-//! What the parsers of this crate have to keep, whatever comes: run by libFuzzer (`fuzz/` at the top of the repository), and over the
-//! committed corpora by a test. Compiled for tests and with the feature `fuzzing` only.
+//! Invariants of this crate's parsers for any input: run by libFuzzer (`fuzz/` at the top of the repository), and over
+//! the committed corpora by a test. Compiled for tests and with the feature `fuzzing` only.
 
 use crate::{
     Digest, Document, ImageConfig, Platform, Reference, apply_default_tag, bare_name, media_type, parse_image_name,
@@ -12,7 +12,7 @@ pub type Harness = (&'static str, fn(&[u8]));
 pub const HARNESSES: &[Harness] =
     &[("reference", reference), ("digest", digest), ("manifest", manifest), ("index", index), ("config", config)];
 
-/// What can be read is written so that it is read as the same; the three ways to look at a name agree.
+/// A name that can be read is written so that it reads the same; the three ways to parse a name agree.
 fn reference(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let name = parse_image_name(&text);
@@ -55,7 +55,7 @@ const TYPES: &[Option<&str>] = &[
     Some("application/json"),
 ];
 
-/// One text is one kind of document, under whatever type it came (CVE-2021-41190); and it survives being written.
+/// A text is one kind of document, under whatever type it came (CVE-2021-41190); and it survives being written.
 fn manifest(bytes: &[u8]) {
     let mut first: Option<Document> = None;
     for declared in TYPES {

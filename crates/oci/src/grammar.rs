@@ -1,16 +1,16 @@
-//! The grammar of references, part by part, each one pass over the bytes. It makes no values and tells no reasons; the
-//! parsers of references and digests call it.
+//! The grammar of references, part by part, each in one pass over the bytes. Returns positions, no values and no
+//! reasons; the parsers of references and digests call it.
 
 const MAX_TAG: usize = 128;
 
-/// What a byte may be a part of.
+/// The classes of a byte, as bits.
 const LOWER_OR_DIGIT: u8 = 1;
 const UPPER: u8 = 1 << 1;
 const LOWER_HEX: u8 = 1 << 2;
 const UPPER_HEX: u8 = 1 << 3;
 /// Anywhere in a tag but at its beginning.
 const IN_TAG: u8 = 1 << 4;
-/// What no first component of a path has, but a domain.
+/// Bytes that only a domain has, and no first component of a path.
 const IN_DOMAIN: u8 = 1 << 5;
 const NOT_ASCII: u8 = 1 << 6;
 
@@ -106,8 +106,9 @@ fn is_port(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// Where the path at the beginning of `text` ends, behind which tag and digest stand: components between slashes, runs of
-/// lower-case letters and digits, joined by `.`, `_`, `__` or any number of `-`. `None`: there is no such path.
+/// Returns the end of the path at the beginning of `text`, behind which tag and digest stand: components between
+/// slashes, runs of lower-case letters and digits, joined by `.`, `_`, `__` or any number of `-`. `None`: there is no
+/// such path.
 pub(crate) fn path_end(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -130,7 +131,7 @@ pub(crate) fn path_end(text: &str) -> Option<usize> {
     }
 }
 
-/// What stands before the first slash, and how it looks; `None`: there is no slash.
+/// Returns the text before the first slash, and its form; `None`: there is no slash.
 pub(crate) fn first_component(text: &str) -> Option<(&str, FirstComponent)> {
     let bytes = text.as_bytes();
     let (mut at, mut classes) = (0, 0);
@@ -146,7 +147,7 @@ pub(crate) fn first_component(text: &str) -> Option<(&str, FirstComponent)> {
     Some((&text[..at], looks))
 }
 
-/// How the part before the first slash looks.
+/// The form of the text before the first slash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FirstComponent {
     /// With a dot, a colon or an upper-case letter, as only a domain may have them.

@@ -1,6 +1,7 @@
-//! [`normal_host`]: the one normal form of a registry's host, by which names, rules, credentials and directories are compared. It
-//! asks no resolver: two names of one machine are two hosts. Called by the parser of references, and by whatever reads hosts
-//! from elsewhere: scopes of signature policies, locations of credentials, patterns of images, names of directories.
+//! [`normal_host`]: the one normal form of a registry's host, by which names, rules, credentials and directories are
+//! compared. Asks no resolver: two names of one machine are two hosts. Called by the parser of references, and by every
+//! reader of hosts from elsewhere: scopes of signature policies, locations of credentials, patterns of images, names of
+//! directories.
 
 use std::borrow::Cow;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -11,7 +12,7 @@ use crate::grammar::is_domain;
 const HTTPS: &str = "443";
 const LOCALHOST: &str = "localhost";
 
-/// Why a host has no normal form. The host itself is named by the caller.
+/// The reason why a host has no normal form. The caller names the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostError {
     /// The grammar does not fit.
@@ -20,7 +21,8 @@ pub enum HostError {
     /// No port, or none that there is.
     #[error("the port is no number from 1 to 65535")]
     Port,
-    /// What some programs take for an IPv4 address, and others for a name: `127.1`, `0x7f.1`, `2130706433`, `0177.0.0.1`.
+    /// A text that some programs take for an IPv4 address, and others for a name: `127.1`, `0x7f.1`, `2130706433`,
+    /// `0177.0.0.1`.
     #[error("a host that ends in a number must be an IPv4 address of four decimal numbers without leading zeros")]
     Ipv4,
     /// In brackets stands no address.
@@ -52,7 +54,7 @@ pub fn is_loopback_host(host: &str) -> bool {
         || name.parse().is_ok_and(|address: Ipv4Addr| address.is_loopback())
 }
 
-/// The same as [`normal_host`] of what the grammar calls a domain.
+/// Returns [`normal_host`] of a text that the grammar accepts as a domain.
 pub(crate) fn normal(text: &str) -> Result<Cow<'_, str>, HostError> {
     let (name, port) = split_port(text);
     let port = port.map(normal_port).transpose()?;

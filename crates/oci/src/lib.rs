@@ -17,6 +17,7 @@ mod host;
 mod manifest;
 pub mod media_type;
 mod platform;
+mod quantity;
 mod reference;
 pub mod text;
 
@@ -27,6 +28,7 @@ pub use digest::{Algorithm, Digest, DigestError, Hasher, Verifier, VerifyError, 
 pub use host::{HostError, is_loopback_host, normal_host, normal_port};
 pub use manifest::{Document, Index, Manifest, ManifestError};
 pub use platform::{Platform, PlatformError};
+pub use quantity::{Quantity, QuantityError, QuantityFormat, parse_bytes, show_bytes};
 pub use reference::{
     ImageName, ImageNameError, Reference, ReferenceError, apply_default_tag, bare_name, parse_image_name,
     trim_tag_and_digest,

@@ -24,7 +24,7 @@ pub struct Manifest {
     /// The layers, lowest first.
     #[serde(deserialize_with = "null_as_default")]
     pub layers: Vec<Descriptor>,
-    /// What this manifest is about.
+    /// The manifest that this one is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<Descriptor>,
     /// Annotations.
@@ -67,7 +67,7 @@ where
     Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// Why bytes are not a manifest or an index that can be used.
+/// The reason why bytes are no manifest or index that can be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
     /// Not JSON, or JSON of another shape.

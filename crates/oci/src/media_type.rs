@@ -1,4 +1,4 @@
-//! Media types that a node meets, and what they mean to it. Parameters such as `; charset=utf-8` are ignored.
+//! Media types of manifests, indexes, configs and layers. Parameters such as `; charset=utf-8` are ignored.
 
 /// OCI image manifest.
 pub const OCI_MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
@@ -25,7 +25,7 @@ pub const DOCKER_SCHEMA1_SIGNED: &str = "application/vnd.docker.distribution.man
 /// Docker schema 1 manifest.
 pub const DOCKER_SCHEMA1: &str = "application/vnd.docker.distribution.manifest.v1+json";
 
-/// What is asked for when a manifest is resolved, most wanted first.
+/// The types that are asked for when a manifest is resolved, most wanted first.
 pub const MANIFEST_ACCEPT: [&str; 4] = [OCI_INDEX, OCI_MANIFEST, DOCKER_INDEX, DOCKER_MANIFEST];
 
 /// The type without its parameters and in lower case.
@@ -34,33 +34,33 @@ pub fn essence(media_type: &str) -> String {
     media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// Whether the type is one of an image manifest.
+/// Returns true if the type is one of an image manifest.
 #[must_use]
 pub fn is_manifest(media_type: &str) -> bool {
     matches!(essence(media_type).as_str(), OCI_MANIFEST | DOCKER_MANIFEST)
 }
 
-/// Whether the type is one of an index (manifest list).
+/// Returns true if the type is one of an index (manifest list).
 #[must_use]
 pub fn is_index(media_type: &str) -> bool {
     matches!(essence(media_type).as_str(), OCI_INDEX | DOCKER_INDEX)
 }
 
-/// Whether the type is Docker's schema 1, which is not supported.
+/// Returns true if the type is Docker's schema 1, which is not supported.
 #[must_use]
 pub fn is_schema1(media_type: &str) -> bool {
     matches!(essence(media_type).as_str(), DOCKER_SCHEMA1 | DOCKER_SCHEMA1_SIGNED)
 }
 
-/// Whether the type is one of an image config. `application/octet-stream` stands there because an old registry
+/// Returns true if the type is one of an image config. `application/octet-stream` is accepted because an old registry
 /// wrote it into manifests that are otherwise whole.
 #[must_use]
 pub fn is_config(media_type: &str) -> bool {
     matches!(essence(media_type).as_str(), OCI_CONFIG | DOCKER_CONFIG | "application/octet-stream")
 }
 
-/// Whether the type is one of a file system layer that can be unpacked. The compression is told by the blob's magic
-/// bytes, not by this type.
+/// Returns true if the type is one of a file system layer that can be unpacked. The blob's magic bytes tell the
+/// compression, not this type.
 #[must_use]
 pub fn is_layer(media_type: &str) -> bool {
     let essence = essence(media_type);

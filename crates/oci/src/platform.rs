@@ -1,4 +1,4 @@
-//! [`Platform`]: normal forms, and which manifests of an index can run here, best first.
+//! [`Platform`]: its normal form, and the order in which a node prefers the manifests of an index.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,7 +21,7 @@ pub struct Platform {
     pub variant: Option<String>,
 }
 
-/// Why a text is no platform.
+/// The reason why a text is no platform.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid platform {0:?}: want os/architecture[/variant], for example linux/arm64")]
 pub struct PlatformError(String);
@@ -82,7 +82,7 @@ impl Platform {
         Self::new(&os, &architecture, &variant)
     }
 
-    /// What a node of this platform can run, best first: amd64 vN down to v1 and then 386, arm v8 down to v5,
+    /// The platforms that a node of this one can run, best first: amd64 vN down to v1 and then 386, arm v8 down to v5,
     /// arm64 vX.Y downwards and then arm v8 and below.
     #[must_use]
     pub fn runnable(&self) -> Vec<Self> {
@@ -123,7 +123,7 @@ impl Platform {
         }
     }
 
-    /// How well `other` runs here: 0 is best, `None` is not at all.
+    /// The rank of `other` among the platforms that run here: 0 is best, `None` does not run.
     #[must_use]
     pub fn rank(&self, other: &Self) -> Option<usize> {
         let other = other.normalized();

@@ -1,6 +1,6 @@
-//! [`Reference`]: an image name in the docker-normalised grammar, and the three spellings which the kubelet makes of
-//! one: [`parse_image_name`] (normal form), [`apply_default_tag`] (what CRI is sent) and [`trim_tag_and_digest`] (keys
-//! of credential mappings). Error texts are those of the peers, because people search for them.
+//! [`Reference`]: an image name in the docker-normalised grammar, and the kubelet's three spellings of one:
+//! [`parse_image_name`] (normal form), [`apply_default_tag`] (as sent to CRI) and [`trim_tag_and_digest`] (keys of
+//! credential mappings). Error texts are those of docker and containerd, because people search for them.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -16,7 +16,7 @@ const OFFICIAL_PREFIX: &str = "library/";
 const DEFAULT_TAG: &str = "latest";
 const MAX_PATH: usize = 255;
 
-/// Why a text is no reference.
+/// The reason why a text is no reference.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReferenceError {
     /// The grammar does not fit.
@@ -25,13 +25,13 @@ pub enum ReferenceError {
     /// The repository has upper-case letters.
     #[error("invalid reference format: repository name ({0}) must be lowercase")]
     Uppercase(String),
-    /// The same, found by the plain parser, which does not know where the repository begins.
+    /// A capital letter in a repository, found by the plain parser, which does not know where the repository begins.
     #[error("repository name must be lowercase")]
     PlainUppercase,
     /// 64 hex digits could be an image id.
     #[error("invalid repository name ({0}), cannot specify 64-byte hexadecimal strings")]
     Identifier(String),
-    /// Nothing there.
+    /// The text is empty.
     #[error("repository name must have at least one component")]
     Empty,
     /// The path is longer than 255 characters.
@@ -42,7 +42,7 @@ pub enum ReferenceError {
     Host {
         /// The host as it was given.
         host: String,
-        /// What is wrong with it.
+        /// The fault of the host.
         why: HostError,
     },
     /// The digest is not one.
@@ -56,7 +56,7 @@ pub enum ReferenceError {
 pub struct ImageNameError {
     /// The text as it was given.
     pub name: String,
-    /// What is wrong with it.
+    /// The fault of the name.
     pub source: ReferenceError,
 }
 
@@ -182,7 +182,7 @@ impl FromStr for Reference {
     }
 }
 
-/// What the kubelet makes of an image name.
+/// An image name as the kubelet reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageName {
     /// Domain and path in normal form.

@@ -1,5 +1,5 @@
-//! Text of foreign origin on its way to a terminal or into a log: which characters are shown, and what stands for the others.
-//! The one place that decides it. Called by whatever words an error or writes for people.
+//! Foreign text on its way to a terminal or into a log: the only place that decides which characters are shown, and
+//! what replaces the others. Called wherever an error or a table is worded for people.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;

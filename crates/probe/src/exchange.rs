@@ -1,4 +1,4 @@
-//! One request over HTTP/1.1 on a connection of its own, which is closed after the answer. Knows no redirects and no
+//! A request over HTTP/1.1 on a connection of its own, which is closed after the answer. Knows no redirects and no
 //! meaning of a status. Called by the probe and by the fetch.
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use url::Url;
 
 use crate::dial::{dial, plain};
 
-/// What is sent, and how far the answer is followed.
+/// A request, and how far its redirects are followed.
 pub(crate) struct Exchange<'a> {
     /// Where to: `http` or `https`, with a host.
     pub(crate) url: &'a Url,
@@ -47,7 +47,7 @@ pub(crate) struct Reply {
 #[derive(Debug)]
 pub(crate) struct NoReply {
     pub(crate) text: String,
-    /// What should be TLS is not.
+    /// True if the server does not speak TLS where it should.
     pub(crate) not_tls: bool,
 }
 
@@ -95,17 +95,17 @@ impl Exchange<'_> {
             .max_buf_size(MAX_HEAD)
             .handshake(TokioIo::new(stream))
             .await
-            .map_err(|error| told(&error))?;
+            .map_err(|error| error_text(&error))?;
         let (limit, head_seen) = (self.limit, self.head_seen);
         let answer = async move {
-            let response = sender.send_request(request).await.map_err(|error| told(&error))?;
+            let response = sender.send_request(request).await.map_err(|error| error_text(&error))?;
             head_seen.store(true, Ordering::Relaxed);
             let location = response.headers().get(LOCATION);
             let location = location.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
             let (status, mut incoming) = (response.status(), response.into_body());
             let (mut body, mut cut) = (Vec::new(), false);
             while let Some(frame) = incoming.frame().await {
-                let frame = frame.map_err(|error| told(&error))?;
+                let frame = frame.map_err(|error| error_text(&error))?;
                 let Some(data) = frame.data_ref() else { continue };
                 let room = limit - body.len();
                 body.extend_from_slice(&data[..data.len().min(room)]);
@@ -127,14 +127,14 @@ impl Exchange<'_> {
     }
 }
 
-/// Whether the other side began with something that no TLS record begins with.
+/// Returns true if the server began with bytes that no TLS record begins with.
 fn speaks_no_tls(error: &std::io::Error) -> bool {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     matches!(inner, Some(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType)))
 }
 
 /// hyper's words with those of what caused them.
-fn told(error: &hyper::Error) -> String {
+fn error_text(error: &hyper::Error) -> String {
     if error.is_incomplete_message() {
         return "EOF".to_owned();
     }

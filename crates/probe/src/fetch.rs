@@ -128,7 +128,7 @@ async fn follow(
     Err(FetchError::NoAnswer { url: public(&first), reason: format!("more than {MAX_REDIRECTS} redirects") })
 }
 
-/// What goes to the origin of `url` alone.
+/// Headers that are sent to the origin of `url` alone.
 fn request_headers(url: &Url, given: &[(&str, &str)]) -> Result<HeaderMap, String> {
     let mut headers = plain_headers();
     let mut own = HeaderMap::new();
@@ -189,7 +189,7 @@ fn public(url: &Url) -> String {
     format!("{}{}", url.origin().ascii_serialization(), url.path())
 }
 
-/// What can be shown of text that is no URL.
+/// The part of a text that is no URL which can be shown.
 fn before_query(text: &str) -> String {
     let text = text.split(['?', '#']).next().unwrap_or_default();
     match text.rsplit_once('@') {

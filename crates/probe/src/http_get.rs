@@ -10,7 +10,7 @@ use url::Url;
 
 use crate::dial::join;
 use crate::exchange::{Exchange, NoReply, Reply};
-use crate::{MAX_BODY, Outcome, Said, tls};
+use crate::{MAX_BODY, ProbeOutcome, ProbeReply, tls};
 
 /// As many redirects as are followed on one host.
 const MAX_REDIRECTS: usize = 10;
@@ -18,7 +18,7 @@ const MAX_REDIRECTS: usize = 10;
 /// A request.
 #[derive(Clone, Copy, Debug)]
 pub struct HttpGet<'a> {
-    /// Whether it goes over TLS.
+    /// True for HTTPS.
     pub tls: bool,
     /// Name or address.
     pub host: &'a str,
@@ -28,7 +28,7 @@ pub struct HttpGet<'a> {
     pub path: &'a str,
     /// Headers. `Host` says another one than `host`; an empty `Accept` or `User-Agent` is not sent at all.
     pub headers: &'a [(&'a str, &'a str)],
-    /// What asks, for `User-Agent`: `probe` or `lifecycle`.
+    /// Purpose of the request, for `User-Agent`: `probe` or `lifecycle`.
     pub purpose: &'a str,
     /// How long all of it may take; `None`: the caller sees to that.
     pub timeout: Option<Duration>,
@@ -54,18 +54,19 @@ pub struct GetError {
 }
 
 /// Asks as a probe does: a status from 200 to 399 is good, and a redirect to elsewhere is good with a warning.
-pub async fn ask_http(get: &HttpGet<'_>) -> Said {
+pub async fn ask_http(get: &HttpGet<'_>) -> ProbeReply {
     let HttpReply { status, body } = match http_get(get).await {
         Ok(reply) => reply,
-        Err(error) => return Said::failure(error.text),
+        Err(error) => return ProbeReply::failure(error.text),
     };
     match status {
-        200..300 => Said::success(body),
-        300..400 => {
-            Said { outcome: Outcome::Warning, text: format!("Probe terminated redirects, Response body: {body}") }
-        }
+        200..300 => ProbeReply::success(body),
+        300..400 => ProbeReply {
+            outcome: ProbeOutcome::Warning,
+            text: format!("Probe terminated redirects, Response body: {body}"),
+        },
         // The body stays out of it: events are read by more people than the server was made for.
-        _ => Said::failure(format!("HTTP probe failed with statuscode: {status}")),
+        _ => ProbeReply::failure(format!("HTTP probe failed with statuscode: {status}")),
     }
 }
 
@@ -120,7 +121,7 @@ async fn follow(get: &HttpGet<'_>, address: &str, head_seen: &AtomicBool) -> Res
     Err(NoReply::from(format!("stopped after {MAX_REDIRECTS} redirects")))
 }
 
-/// Whether an answer with this status leads to where its `Location` says.
+/// Returns true if an answer of this status is a redirect to its `Location`.
 pub(crate) fn is_redirect(status: StatusCode) -> bool {
     matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
 }

@@ -19,33 +19,33 @@ pub use grpc::grpc;
 pub use http_get::{GetError, HttpGet, HttpReply, ask_http, http_get};
 pub use tcp::tcp;
 
-/// What a question came to.
+/// Outcome of one question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ProbeOutcome {
     /// All is well.
     Success,
     /// All is well, but somebody should know about the text.
     Warning,
-    /// It is not.
+    /// The container does not work.
     Failure,
 }
 
 /// An answer, with what was said, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
-    /// What it came to.
-    pub outcome: Outcome,
-    /// What was said; may be empty, and holds at most [`MAX_BODY`] bytes of somebody else's text.
+pub struct ProbeReply {
+    /// Outcome of the question.
+    pub outcome: ProbeOutcome,
+    /// Text of the answer; may be empty, and holds at most [`MAX_BODY`] bytes of somebody else's text.
     pub text: String,
 }
 
-impl Said {
+impl ProbeReply {
     fn success(text: impl Into<String>) -> Self {
-        Self { outcome: Outcome::Success, text: text.into() }
+        Self { outcome: ProbeOutcome::Success, text: text.into() }
     }
 
     fn failure(text: impl Into<String>) -> Self {
-        Self { outcome: Outcome::Failure, text: text.into() }
+        Self { outcome: ProbeOutcome::Failure, text: text.into() }
     }
 }
 

@@ -1,5 +1,5 @@
-//! What kind of address something has, and who can be behind it. It judges addresses and the literal hosts of URLs; what a name
-//! leads to is found in [`crate::resolve`], and what follows from it in [`crate::target`].
+//! Classes of network addresses, by who can be behind them. Judges addresses and the literal hosts of URLs;
+//! [`crate::resolve`] finds the addresses of names, and [`crate::target`] decides what follows.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -8,7 +8,7 @@ use url::{Host, Url};
 /// Classes of addresses, by who can be behind them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// Anybody.
+    /// Reachable by anybody.
     Public,
     /// A private network.
     Private,
@@ -37,7 +37,7 @@ pub(crate) fn class_of(url: &Url) -> Class {
     }
 }
 
-/// Whether a name stands for this machine whatever a resolver says.
+/// Returns true if a name stands for this machine whatever a resolver says.
 pub(crate) fn is_localhost(name: &str) -> bool {
     let name = name.trim_end_matches('.').to_ascii_lowercase();
     name == "localhost" || name.ends_with(".localhost")
@@ -109,7 +109,7 @@ fn embedded_v4(ip: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
-/// Whether both URLs have the same scheme, host and port.
+/// Returns true if both URLs have the same scheme, host and port.
 pub(crate) fn same_origin(a: &Url, b: &Url) -> bool {
     a.scheme() == b.scheme() && a.host() == b.host() && a.port_or_known_default() == b.port_or_known_default()
 }

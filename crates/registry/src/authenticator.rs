@@ -1,5 +1,5 @@
-//! [`Authenticator`]: the credential of one pull at one host, and what it was turned into. Answers challenges, keeps
-//! the token for the rest of the pull, renews it before it ends, and lets one request at a time do so.
+//! [`Authenticator`]: the credential of one pull at one host, and the token made of it. Answers challenges, keeps the
+//! token for the rest of the pull, renews it before it ends, and lets one request at a time do so.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,12 +16,12 @@ use crate::redact::{self, Secrets};
 use crate::token::{self, TokenRequest};
 use crate::transport::Transport;
 
-/// See the file's head.
+/// The credential of one pull at one host, and the header that it was turned into.
 pub(crate) struct Authenticator {
     credential: Option<RegistryAuth>,
     /// The host that the pull's credential is for, where that is not this one.
     withheld_for: Option<String>,
-    /// What a token must be good for, where the challenge does not say.
+    /// The scope that a token needs, where the challenge names none.
     scope: String,
     token_limit: u64,
     idle: Duration,
@@ -36,7 +36,7 @@ struct AuthState {
     token: Option<(TokenRequest, Instant)>,
 }
 
-/// What one request knows about its own authentication.
+/// The part of the authentication that belongs to one request.
 #[derive(Default)]
 pub(crate) struct AuthRound {
     generation: u64,
@@ -60,7 +60,7 @@ impl Authenticator {
         Ok(Self { credential, withheld_for, scope, token_limit, idle, state: Mutex::new(state) })
     }
 
-    /// What to send now, if anything.
+    /// Returns the header to send now, renewed where its token is about to end.
     pub(crate) async fn current(
         &self,
         transport: &Transport,

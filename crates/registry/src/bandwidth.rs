@@ -1,7 +1,7 @@
-//! [`Bandwidth`]: how many bytes a second a client takes in altogether, shared among pulls: each pull that wants bytes gets the same,
-//! whatever number of connections it has (start-time fair queueing, with debt instead of tokens: what came is paid for by
-//! the time until the next piece may come). Whoever is held up does not read from its connection, so that TCP slows the
-//! sender down. Without a limit nothing of this is asked. `part` and `transport` ask after each piece.
+//! [`Bandwidth`]: the bytes a second that a client takes in, shared equally among the pulls that want bytes, whatever
+//! number of connections each has (start-time fair queueing, with debt instead of tokens: bytes are paid for by the
+//! time until the next piece may come). A pull that has to wait does not read from its connection, so that TCP slows
+//! the sender down. Without a limit none of this runs. `part` and `transport` call it after each piece.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -23,11 +23,11 @@ pub(crate) struct Bandwidth {
 }
 
 struct QueueState {
-    /// When what was taken so far is paid for.
+    /// The time at which everything taken so far is paid for.
     paid: Instant,
     /// How far the queue has come, in bytes of every pull that waits.
     served: u64,
-    /// Who waits, in the order in which they are served: by what their pulls had before, and then by age.
+    /// The entries in the order in which they are served: by what their pulls had before, and then by age.
     waiting: BTreeMap<QueuePosition, Arc<Notify>>,
     age: u64,
 }
@@ -55,11 +55,11 @@ impl Bandwidth {
     }
 }
 
-/// One pull's part in a [`Bandwidth`]. Clones are of the same pull.
+/// The share of one pull in a [`Bandwidth`]. Clones belong to the same pull.
 #[derive(Clone)]
 pub(crate) struct BandwidthShare {
     bandwidth: Arc<Bandwidth>,
-    /// Where in the queue the next piece of this pull stands.
+    /// Position in the queue of the next piece of this pull.
     had: Arc<Mutex<u64>>,
 }
 
@@ -70,7 +70,7 @@ impl fmt::Debug for BandwidthShare {
 }
 
 impl BandwidthShare {
-    /// Takes note of bytes that came, and waits for the turn after which more may be read.
+    /// Records bytes that came, and waits for the turn after which more may be read.
     pub(crate) async fn take(&self, bytes: u64) {
         let waiting = self.queue(bytes);
         loop {
@@ -136,7 +136,7 @@ mod tests {
 
     const RATE: u64 = 1 << 20;
 
-    /// Takes pieces for so long; what was taken.
+    /// Takes pieces until a time, and counts their bytes.
     async fn taking(share: BandwidthShare, piece: u64, until: Instant, taken: Arc<AtomicU64>) {
         while Instant::now() < until {
             share.take(piece).await;

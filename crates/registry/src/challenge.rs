@@ -1,8 +1,8 @@
-//! `WWW-Authenticate`, parsed as registries write it, which is not always as the standard wants it: several challenges
-//! in one header or in several, quoted strings, values with characters that should have been quoted. Foreign input:
-//! whatever comes, it answers with a list, never with a panic.
+//! Parser of `WWW-Authenticate` as registries write it, which is not always as the standard wants it: several
+//! challenges in one header or in several, quoted strings, values with characters that should have been quoted. Foreign
+//! input: returns a list for any input, and never panics.
 
-/// One challenge.
+/// A challenge of a `WWW-Authenticate` header (RFC 9110, section 11.6.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Challenge {
     /// The scheme in lower case.

@@ -1,4 +1,4 @@
-//! [`Client`]: what lasts longer than a pull: connection pools, and the memory of hosts that could not be reached.
+//! [`Client`]: the state that outlives a pull: connection pools, and the hosts that could not be reached.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;

@@ -42,7 +42,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> ByteStream for T {}
 
 type BoxByteStream = Box<dyn ByteStream>;
 
-/// See the file's head.
+/// Opens the sockets of one HTTP client.
 #[derive(Clone)]
 pub(crate) struct RegistryConnector {
     tcp: HttpConnector<Resolver>,

@@ -1,14 +1,13 @@
-//! Manifests and indexes: asked for by name, taken whole, checked for what they are. What they say is not read here:
-//! that is for `oci`.
+//! Manifests and indexes: requested by name, taken whole, checked for digest, size and being JSON. `oci` reads them.
 
 use bytes::Bytes;
 use http::header::ACCEPT;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use oci::{Algorithm, Digest, Verifier, media_type};
 
-use crate::attempts::HostAttempts;
 use crate::error::{Cause, RegistryError};
 use crate::redact;
+use crate::retry::HostAttempts;
 use crate::session::{ApiPath, Session};
 use crate::transport::RegistryAnswer;
 

@@ -1,5 +1,5 @@
-//! [`RegistryError`]: what was asked, of which host, and what came of it, for every host that was tried, in one line
-//! without a secret. Callers act on [`ErrorKind`] alone.
+//! [`RegistryError`]: the request, and the failure of every host that was tried, in one line without a secret. Callers
+//! act on [`ErrorKind`] alone.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use http::StatusCode;
 
 use crate::redact;
 
-/// What a caller does about an error.
+/// The kinds of errors that a caller treats differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
     /// The registry has no such repository, tag, manifest or blob.
@@ -21,7 +21,7 @@ pub enum ErrorKind {
     RateLimited,
     /// Network, TLS or server trouble; later it may work.
     Unavailable,
-    /// What came is not what was asked for: digest, size, type, HTML.
+    /// The content is not the requested one: digest, size, type, HTML.
     InvalidContent,
     /// The registry calls the name itself invalid.
     InvalidReference,
@@ -29,24 +29,24 @@ pub enum ErrorKind {
     Config,
 }
 
-/// Why a request to a registry failed.
+/// A failed request to a registry, with the failure of every host that was asked.
 #[derive(Clone, Debug)]
 pub struct RegistryError {
     asked: String,
     failures: Vec<HostFailure>,
 }
 
-/// One host's part in an error.
+/// The failure of one host.
 #[derive(Clone, Debug)]
 pub(crate) struct HostFailure {
     pub(crate) host: String,
-    /// It is the registry itself, whose word counts more than a mirror's.
+    /// True for the registry itself, whose word counts more than a mirror's.
     pub(crate) upstream: bool,
     pub(crate) attempts: u32,
     pub(crate) cause: Cause,
 }
 
-/// What went wrong at one host. Texts in it have been through [`redact`].
+/// The cause of a failure at one host. Its texts have been through [`redact`].
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum Cause {
     /// An answer with a status that is no success.
@@ -64,7 +64,7 @@ pub(crate) enum Cause {
     /// The connection broke, or what came was no HTTP.
     #[error("transfer broke off: {0}")]
     Transport(String),
-    /// Nothing came for too long.
+    /// No byte came within the idle timeout.
     #[error("no answer within {} s ({what})", .after.as_secs_f64())]
     Idle { after: Duration, what: &'static str },
     /// The body ended before its size was reached.
@@ -87,7 +87,7 @@ pub(crate) enum Cause {
     Config(String),
 }
 
-/// What was waited for where not even the head of an answer came.
+/// The wait for the head of an answer, as [`Cause::Idle`] names it.
 pub(crate) const NO_ANSWER: &str = "waiting for the answer";
 
 fn status_text(status: StatusCode) -> String {
@@ -130,18 +130,7 @@ impl Cause {
         }
     }
 
-    /// Whether the same request may well succeed when it is made again.
-    pub(crate) fn is_transient(&self) -> bool {
-        match self {
-            Self::Status { status, .. } => {
-                matches!(status.as_u16(), 408 | 429 | 499 | 500 | 502 | 503 | 504 | 520..=524)
-            }
-            Self::Connect(_) | Self::Transport(_) | Self::Idle { .. } | Self::Truncated { .. } | Self::Range(_) => true,
-            _ => false,
-        }
-    }
-
-    /// The same with every text that came from outside changed by `f`.
+    /// Returns the same cause, with every text that came from outside changed by `f`.
     pub(crate) fn map_text(self, f: impl Fn(&str) -> String) -> Self {
         match self {
             Self::Status { status, message, retry_after, name_invalid } => {
@@ -158,16 +147,6 @@ impl Cause {
             Self::Config(t) => Self::Config(f(&t)),
             same @ (Self::Idle { .. } | Self::Truncated { .. }) => same,
         }
-    }
-
-    /// Whether the host was not reached at all.
-    pub(crate) fn is_unreachable(&self) -> bool {
-        matches!(self, Self::Connect(_))
-    }
-
-    /// Whether there is nobody, or somebody who says nothing: others would wait as long in vain.
-    pub(crate) fn is_dead(&self) -> bool {
-        self.is_unreachable() || matches!(self, Self::Idle { what: NO_ANSWER, .. })
     }
 
     /// The wait that the host asked for.
@@ -190,7 +169,7 @@ impl RegistryError {
         Self::new(asked, vec![failure])
     }
 
-    /// What a caller should do about it. Where several hosts failed the registry itself decides, or else the last one.
+    /// The kind of the error. Where several hosts failed the registry itself decides, or else the last one.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.decisive().map_or(ErrorKind::Config, |f| f.cause.kind())

@@ -1,6 +1,6 @@
-//! What a certificate says its key may be used for: whether servers may show it. The TLS library looks at this only after it has
-//! taken the certificate for no authority's, and tells nobody; so the one that is both is looked at here, by the same rule. It reads
-//! DER that was parsed before, and refuses what it does not understand. Called by [`crate::tls`].
+//! Reads from a certificate whether servers may show it (extended key usage). The TLS library checks this only after it
+//! has refused an authority's certificate as a server's; [`crate::tls`], which accepts one that is configured, checks
+//! it here by the same rule. Reads DER that was parsed before, and refuses what it does not understand.
 
 const SEQUENCE: u8 = 0x30;
 const OBJECT: u8 = 0x06;
@@ -12,13 +12,25 @@ const EXTENDED_KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x25];
 /// 1.3.6.1.5.5.7.3.1
 const SERVER_AUTH: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x01];
 
-/// Whether servers may show this certificate: it says nothing of usages, or names this one.
+/// Returns true if servers may show this certificate: its extension names them, or there is none.
 pub(crate) fn is_for_servers(certificate: &[u8]) -> bool {
-    usages(certificate).is_some_and(|usages| usages.is_none_or(|usages| names(usages, SERVER_AUTH)))
+    match usages(certificate) {
+        Some(Usages::Any) => true,
+        Some(Usages::Listed(list)) => names(list, SERVER_AUTH),
+        None => false,
+    }
 }
 
-/// The list of usages, if there is one; nothing where the certificate is not understood.
-fn usages(certificate: &[u8]) -> Option<Option<&[u8]>> {
+/// What a certificate may be used for.
+enum Usages<'a> {
+    /// The certificate has no list of usages.
+    Any,
+    /// The elements of the list.
+    Listed(&'a [u8]),
+}
+
+/// The usages of a certificate; `None` for a certificate that is not understood.
+fn usages(certificate: &[u8]) -> Option<Usages<'_>> {
     let (body, _) = expect(certificate, SEQUENCE)?;
     let (mut fields, _) = expect(body, SEQUENCE)?;
     while !fields.is_empty() {
@@ -38,12 +50,12 @@ fn usages(certificate: &[u8]) -> Option<Option<&[u8]>> {
                         (tag, content, _) = next(value)?;
                     }
                     let list = (tag == OCTETS).then_some(content)?;
-                    return Some(Some(expect(list, SEQUENCE)?.0));
+                    return Some(Usages::Listed(expect(list, SEQUENCE)?.0));
                 }
             }
         }
     }
-    Some(None)
+    Some(Usages::Any)
 }
 
 fn names(mut list: &[u8], wanted: &[u8]) -> bool {

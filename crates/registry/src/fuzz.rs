@@ -1,5 +1,5 @@
-//! What the parsers of this crate have to keep, whatever comes: run by libFuzzer (`fuzz/` at the top of the repository), and over the
-//! committed corpora by a test. Compiled for tests and with the feature `fuzzing` only.
+//! Invariants of this crate's parsers for any input: run by libFuzzer (`fuzz/` at the top of the repository), and over
+//! the committed corpora by a test. Compiled for tests and with the feature `fuzzing` only.
 
 use crate::{AllowedTarget, challenge, hosts, range_request, redact, token};
 
@@ -60,7 +60,7 @@ fn content_range(bytes: &[u8]) {
     }
 }
 
-/// What is shown of a stranger's text is short, one line, without control characters, and has no token in it.
+/// The excerpt of a stranger's text is short, one line, without control characters, and has no token in it.
 fn redact(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let shown = redact::text(&text, 200);

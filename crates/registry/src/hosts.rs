@@ -31,7 +31,7 @@ pub struct HostsFile {
 
 #[derive(Clone, Default, PartialEq, Eq)]
 struct HostTable {
-    /// How errors name the table.
+    /// Name of the table in errors.
     table: String,
     url: Option<Url>,
     capabilities: Option<Capabilities>,
@@ -42,7 +42,7 @@ struct HostTable {
     headers: Vec<(String, String)>,
     override_path: bool,
     dial_timeout: Option<Duration>,
-    /// It may have a password in it.
+    /// The proxy's URL, which may have a password in it.
     proxy: Option<Url>,
 }
 
@@ -160,7 +160,7 @@ impl HostsParser<'_> {
         Err(self.key(at, key, bad))
     }
 
-    /// Takes in one setting; `false` when there is none of this name.
+    /// Takes in one setting. Returns false when there is none of this name.
     fn setting(
         &self,
         entry: &mut HostTable,

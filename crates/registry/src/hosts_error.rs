@@ -1,9 +1,9 @@
-//! [`HostsError`]: why the hosts of a registry cannot be told, with the line, key or file that is to blame. The parser in
-//! `hosts` makes most of them; loaders outside add the file.
+//! [`HostsError`]: an error in the configuration of a registry's hosts, with its line, key or file. The parser in
+//! `hosts` makes most of them; loaders outside of this crate add the file.
 
 use std::io;
 
-/// Why the hosts of a registry cannot be told.
+/// An error in the configuration of a registry's hosts.
 #[derive(Debug, thiserror::Error)]
 pub enum HostsError {
     /// The text is no TOML.
@@ -11,7 +11,7 @@ pub enum HostsError {
     Syntax {
         /// Line, from 1.
         line: usize,
-        /// What the parser says.
+        /// The TOML parser's message.
         message: String,
     },
     /// A key is unknown, or its value is of no use.
@@ -21,7 +21,7 @@ pub enum HostsError {
         line: usize,
         /// The key with its tables, for example `host."https://m.example".ca`.
         key: String,
-        /// What is wrong with it.
+        /// The fault, as a text.
         message: String,
     },
     /// A file that the text names cannot be read or used.
@@ -31,7 +31,7 @@ pub enum HostsError {
         key: String,
         /// The path as it stands in the text.
         path: String,
-        /// What is wrong with it.
+        /// The fault, as a text.
         message: String,
     },
     /// The domain is not `host[:port]`.
@@ -43,9 +43,9 @@ pub enum HostsError {
     /// A loader could not read a file or directory.
     #[error("{path}: {source}")]
     Read {
-        /// What it was.
+        /// The file or directory.
         path: String,
-        /// Why.
+        /// The I/O error.
         source: io::Error,
     },
     /// An error with the file that it is in.
@@ -59,7 +59,7 @@ pub enum HostsError {
 }
 
 impl HostsError {
-    /// The same error, with the path of the file that it is about.
+    /// Wraps the error with the path of the file that it is about.
     #[must_use]
     pub fn in_file(self, path: impl Into<String>) -> Self {
         Self::In { path: path.into(), source: Box::new(self) }

@@ -26,7 +26,7 @@ use crate::sockets::{Sockets, TRANSFER, Transfer};
 const POOL_IDLE: usize = 16;
 const POOL_IDLE_FOR: Duration = Duration::from_secs(30);
 
-/// See the file's head.
+/// An HTTP/1.1 client with a connection pool, for one host or for the origins that it redirects to.
 pub(crate) struct HttpClient {
     client: Client<RegistryConnector, Full<Bytes>>,
     sockets: Sockets,
@@ -136,5 +136,71 @@ impl HttpResponse {
         }
         self.transfer = None;
         Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::header::RANGE;
+
+    use super::*;
+    use crate::namespace::{DIAL_TIMEOUT, TlsConfig};
+    use crate::resolve::system_lookup;
+    use crate::testing::TestRegistry;
+
+    /// Tasks that ask one after the other, each as soon as it has the last byte of its answer before.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn sockets_are_no_more_than_the_transfers_at_once() {
+        const TASKS: usize = 4;
+        const SIZE: usize = 1 << 20;
+        let registry = TestRegistry::open().await;
+        let blob = registry.push_blob("app", vec![7; SIZE]);
+        let base = Url::parse(&registry.url()).expect("a URL");
+        let network = HostNetwork::new(base.clone(), system_lookup(), Arc::default(), Arc::new([]));
+        let tls = crate::tls::client_config(
+            &TlsConfig::default(),
+            &rustls::RootCertStore::empty(),
+            true,
+            &crate::system_clock(),
+        );
+        let resolver = Resolver::new(Arc::new(network), true);
+        let client = Arc::new(HttpClient::new(resolver, tls.expect("valid"), "test", DIAL_TIMEOUT).expect("valid"));
+        let url = base.join(&format!("/v2/app/blobs/{}", blob.digest)).expect("a URL");
+        let get = async |client: &HttpClient, url: &Url, range: &'static str| {
+            let headers = HeaderMap::from_iter([(RANGE, HeaderValue::from_static(range))]);
+            client.send(Method::GET, url, headers, Bytes::new()).await.expect("answers")
+        };
+        let read = async |mut response: HttpResponse, length: usize| {
+            let mut got = 0;
+            while got < length {
+                got += response.chunk().await.expect("comes").expect("not all").len();
+            }
+        };
+        // Answers that nobody reads yet keep their sockets.
+        let mut open = Vec::new();
+        for _ in 0..TASKS {
+            open.push(get(&client, &url, "bytes=0-").await);
+        }
+        for response in open {
+            read(response, SIZE).await;
+        }
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..TASKS {
+            let (client, url) = (Arc::clone(&client), url.clone());
+            tasks.spawn(async move {
+                for _ in 0..100 {
+                    read(get(&client, &url, "bytes=1000-1999").await, 1000).await;
+                }
+            });
+        }
+        tasks.join_all().await;
+        assert_eq!(registry.connections(), TASKS);
+        // An answer that is dropped before its end ends its socket, which is closed before the next is opened.
+        for _ in 0..10 {
+            let sent = client.send(Method::GET, &url, HeaderMap::new(), Bytes::new());
+            drop(sent.await.expect("answers"));
+        }
+        assert!(registry.connections() <= TASKS + 10, "{} connections", registry.connections());
+        assert_eq!(registry.requests().len(), TASKS * 101 + 10);
     }
 }

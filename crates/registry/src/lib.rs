@@ -8,7 +8,6 @@
 //! The embedded image service calls it; the feature `testing` adds a registry with faults and a builder of small images.
 
 mod address;
-mod attempts;
 mod authenticator;
 mod bandwidth;
 mod blob;

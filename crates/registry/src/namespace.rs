@@ -1,5 +1,5 @@
-//! [`Namespace`]: which hosts stand for a registry domain, in order of preference, and how each is spoken to. Plain
-//! values; where they come from is told in [`crate::hosts`] and by the caller's loader.
+//! [`Namespace`]: the hosts of a registry domain in order of preference, with the settings of each, and the defaults
+//! for a domain without configuration. Plain values; [`crate::hosts`] and the caller's loader make them.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::redact;
 /// How long making a connection may take, unless configured.
 pub(crate) const DIAL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a host may be asked for.
+/// The operations that a host may be used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Capabilities {
     /// Content by digest.
@@ -29,14 +29,14 @@ impl Default for Capabilities {
     }
 }
 
-/// How TLS is done with a host.
+/// The TLS settings of a host.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct TlsConfig {
     /// Certificate authorities beside the system's, each a PEM text of one or more certificates.
     pub ca_pem: Vec<Vec<u8>>,
     /// Client certificate chains and their keys, PEM.
     pub client_identity_pem: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Whether any certificate will do.
+    /// True if any certificate is accepted.
     pub skip_verify: bool,
 }
 
@@ -55,19 +55,19 @@ impl fmt::Debug for TlsConfig {
 pub struct HostConfig {
     /// `scheme://host[:port][/prefix]`; see [`HostConfig::api_root`].
     pub base: Url,
-    /// What it may be asked for.
+    /// The operations that it may be used for.
     pub capabilities: Capabilities,
     /// TLS settings; of no meaning for plain HTTP.
     pub tls: TlsConfig,
     /// Headers that go with every request to this origin. Their values are treated as secrets.
     pub headers: Vec<(String, String)>,
-    /// Whether `base` is the whole prefix already, without `/v2` after it.
+    /// True if `base` is the whole prefix already, without `/v2` after it.
     pub override_path: bool,
     /// How long making a connection may take.
     pub dial_timeout: Duration,
     /// The proxy for this host and for where it sends us, whatever the environment says. It may have a password in it.
     pub proxy: Option<Url>,
-    /// Whether this is the registry itself: it gets the pull's credential and no `ns` parameter.
+    /// True for the registry itself, which gets the pull's credential and no `ns` parameter.
     pub upstream: bool,
 }
 
@@ -117,7 +117,7 @@ impl fmt::Debug for HostConfig {
     }
 }
 
-/// What stands for one registry domain: hosts in order of preference, mirrors first, the registry itself last.
+/// The hosts of one registry domain in order of preference: mirrors first, the registry itself last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Namespace {
     /// The hosts.

@@ -35,10 +35,10 @@ impl Default for Limits {
     }
 }
 
-/// How a client behaves.
+/// The settings of a client.
 #[derive(Clone)]
 pub struct Options {
-    /// Who stands for a domain.
+    /// Returns the hosts of a domain.
     pub namespaces: NamespaceLoader,
     /// `User-Agent`.
     pub user_agent: String,
@@ -54,11 +54,12 @@ pub struct Options {
     pub stall: StallPolicy,
     /// Bytes a second that all pulls take in together at most.
     pub bandwidth: Option<u64>,
-    /// Where registries may send us to though it is in plain HTTP or at an address that they are not near to.
+    /// Targets of redirects and token services that are allowed though they are in plain HTTP or near this machine and
+    /// not near the registry.
     pub allowed_targets: Vec<AllowedTarget>,
-    /// Who is asked for the addresses of names.
+    /// Resolves names to addresses.
     pub lookup: Lookup,
-    /// What time it is, for certificates.
+    /// The clock by which certificates are judged.
     pub wall_clock: WallClock,
     /// Where the bytes of ranges wait for their turn: a range is only asked for when its bytes may be held.
     pub memory: Arc<dyn Memory>,

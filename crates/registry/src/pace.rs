@@ -1,8 +1,7 @@
-//! [`Pace`]: over how many connections a blob is fetched, by what its line showed. Pure: bytes, waits and times go in, a
-//! number comes out. It goes up only while whoever reads waits for bytes, stays up only where that brought more of them,
-//! and comes down where it did not (twice, since one window may be noise), where the host does not want it, or where the
-//! reader is the slower one.
-//! `blob` drives it.
+//! [`Pace`]: over how many connections a blob is fetched, by the speed of its line. Pure: bytes, waits and times go in,
+//! a number comes out. The number goes up only while the reader waits for bytes, stays up only where that brought more
+//! of them, and comes down where it did not (twice, since one window may be noise), where the host refuses more, or
+//! where the reader is slower than the line. `blob` drives it.
 
 use std::time::Duration;
 
@@ -14,21 +13,21 @@ use crate::ranges::RangePolicy;
 const WAITS: f64 = 0.6;
 /// The reader hardly waits: connections beyond the first only fill memory.
 const BUSY: f64 = 0.1;
-/// What twice the connections must bring to be kept; twice as much would be all that they can.
+/// Twice the connections are kept if they bring so many times the bytes; twice as much would be all that they can.
 const GAIN: f64 = 1.3;
-/// What is left must take at least so many windows.
+/// The rest of the blob must take at least so many windows for another connection to be worth it.
 const WORTH: f64 = 2.0;
 
-/// See the file's head.
+/// The number of connections of one blob, and the measurements that it follows from.
 #[derive(Debug)]
 pub(crate) struct Pace {
     policy: RangePolicy,
     level: u32,
     /// The number of connections before, and what they brought.
     before: Option<(u32, f64)>,
-    /// One window has shown that more connections bring nothing.
+    /// True once a window has shown that more connections bring nothing.
     doubted: bool,
-    /// It is not raised again for this blob.
+    /// True if the level is not raised again for this blob.
     settled: bool,
     /// The first window after a change is not judged.
     settling: bool,
@@ -43,7 +42,7 @@ pub(crate) struct Pace {
     each: f64,
 }
 
-/// What a judgement says about the host.
+/// A finding about the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Learnt {
     /// So many connections are worth it.
@@ -94,15 +93,15 @@ impl Pace {
         self.first_byte = if self.first_byte.is_zero() { after } else { (self.first_byte * 3 + after) / 4 };
     }
 
-    /// What the host made of it: it does not want more than so many.
+    /// Limits the level for the rest of the blob: the host wants no more connections.
     pub(crate) fn limit(&mut self, level: u32) {
         self.level = self.level.min(level.max(1));
         self.settled = true;
         (self.before, self.doubted) = (None, false);
     }
 
-    /// How much one range asks for: enough that waiting for its answer to begin weighs little, and no more, since it has
-    /// to be held.
+    /// Returns the bytes of one range: enough that waiting for its answer to begin weighs little, and no more, since it
+    /// has to be held.
     pub(crate) fn chunk(&self) -> u64 {
         let (least, most) = self.policy.chunk;
         let time = (self.first_byte * 8).max(Duration::from_millis(100)).as_secs_f64();

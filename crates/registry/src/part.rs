@@ -1,6 +1,6 @@
-//! [`BlobPart`]: a stretch of a blob and the connection that brings it: not asked for yet, resting after a failure, opening,
-//! reading, done. It holds what came until its turn. It decides nothing: `blob` says what is opened, tried again or given
-//! up, and when; and when a connection that brings next to nothing gets a [`SpareConnection`] beside it.
+//! [`BlobPart`]: a stretch of a blob and its connection: idle, resting after a failure, opening, reading, done. Holds
+//! the bytes until their turn. Decides nothing: `blob` says what is opened, tried again or given up, and when; and when
+//! a connection that brings next to nothing gets a [`SpareConnection`] beside it.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -20,7 +20,7 @@ use crate::http_client::HttpResponse;
 use crate::range_body::{OpenFuture, RangeBody, ReadFuture, read};
 use crate::spare::{SpareConnection, SpareRemainder};
 
-/// What a part holds for as long as it has a connection or bytes.
+/// The memory and the permit that a part holds for as long as it has a connection or bytes.
 pub(crate) struct RangeLease {
     /// Memory for its bytes.
     pub(crate) _memory: Box<dyn Send + Sync>,
@@ -28,17 +28,17 @@ pub(crate) struct RangeLease {
     pub(crate) connection: Option<OwnedSemaphorePermit>,
 }
 
-/// See the file's head.
+/// A stretch of a blob, with its connection and the bytes that wait for their turn.
 pub(crate) struct BlobPart {
     /// The next byte to come.
     pub(crate) from: u64,
     /// The byte after its last one.
     pub(crate) end: u64,
-    /// Whether it is asked for with its end.
+    /// True if it is asked for with its end.
     pub(crate) closed: bool,
-    /// What came and was not taken.
+    /// Bytes that arrived and were not taken.
     pub(crate) queue: VecDeque<Bytes>,
-    /// What came on its connection and lies behind its end.
+    /// Bytes that its connection brought from behind its end.
     surplus: Option<Bytes>,
     pub(crate) held: Option<RangeLease>,
     /// Failures since it last brought something.
@@ -48,14 +48,14 @@ pub(crate) struct BlobPart {
     spare: Option<Box<SpareConnection>>,
     /// The right to the connection, where it was a spare one.
     connection: Option<OwnedSemaphorePermit>,
-    /// How long the limit of bandwidth held it up.
+    /// Time for which the limit of bandwidth held it up.
     held_up: Duration,
 }
 
 enum PartState {
     Idle,
     Resting(Pin<Box<Sleep>>),
-    /// What is missing began at `need` when it was asked.
+    /// The missing bytes began at `need` when they were asked for.
     Opening {
         open: OpenFuture,
         need: u64,
@@ -69,12 +69,12 @@ enum PartState {
     Throttled {
         turn: BoxFuture<'static, ()>,
         since: Instant,
-        piece: ThrottledPiece,
+        piece: Box<ThrottledPiece>,
     },
     Done,
 }
 
-/// What came, with the connection on which more comes.
+/// Bytes that arrived, with the connection on which more will.
 struct ThrottledPiece {
     response: HttpResponse,
     bytes: Bytes,
@@ -82,17 +82,17 @@ struct ThrottledPiece {
     until: u64,
 }
 
-/// What happened to a part.
+/// An event of a part.
 pub(crate) enum PartEvent {
-    /// Its answer began.
+    /// The head of its answer is here.
     Answered { after: Duration, target: Option<Url>, ranges: bool },
-    /// So many bytes.
+    /// So many bytes arrived.
     Bytes(u64),
-    /// Its second connection took the place of the first.
+    /// The second connection took the place of the first.
     Replaced,
-    /// Its second connection came to nothing.
+    /// The second connection failed.
     SpareFailed(Cause),
-    /// More bytes than the blob has.
+    /// More bytes than the blob has arrived.
     TooMuch,
     /// Something broke.
     Failed(Cause),
@@ -119,7 +119,7 @@ impl BlobPart {
         matches!(self.state, PartState::Idle)
     }
 
-    /// Whether it has, or asks for, a connection.
+    /// Returns true if it has, or asks for, a connection.
     pub(crate) fn is_active(&self) -> bool {
         matches!(self.state, PartState::Opening { .. } | PartState::Reading { .. } | PartState::Throttled { .. })
     }
@@ -128,47 +128,46 @@ impl BlobPart {
         matches!(self.state, PartState::Reading { .. } | PartState::Throttled { .. })
     }
 
-    /// Whether bytes are expected from the network, and not kept back by a limit of our own.
+    /// Returns true if bytes are expected from the network, and not kept back by our own limit.
     pub(crate) fn is_waiting(&self) -> bool {
         matches!(self.state, PartState::Reading { .. })
     }
 
-    /// How long the limit of bandwidth held it up since this was asked.
+    /// Returns, and resets, the time for which the limit of bandwidth held it up.
     pub(crate) fn take_held_up(&mut self) -> Duration {
         std::mem::take(&mut self.held_up)
     }
 
-    /// Since when there is a second connection.
+    /// Returns the time at which the second connection was asked for.
     pub(crate) fn spare_since(&self) -> Option<Instant> {
         self.spare.as_ref().map(|spare| spare.since)
     }
 
-    /// Has another connection ask for what is missing.
+    /// Adds a second connection that asks for the missing bytes.
     pub(crate) fn hedge(&mut self, spare: SpareConnection) {
         self.spare = Some(Box::new(spare));
     }
 
-    /// Lets the second connection go.
+    /// Drops the second connection.
     pub(crate) fn drop_spare(&mut self) {
         self.spare = None;
     }
 
-    /// Whether nothing of it is here, and no answer has begun.
+    /// Returns true if it begins at `start`, none of its bytes are here, and no answer has begun.
     pub(crate) fn is_untouched(&self, start: u64) -> bool {
         self.from == start && self.queue.is_empty() && !self.is_reading() && !self.is_done()
     }
 
-    /// Whether nothing more is to come from its connection.
+    /// Returns true if its connection is done.
     pub(crate) fn is_done(&self) -> bool {
         matches!(self.state, PartState::Done)
     }
 
-    /// How far its connection goes.
+    /// Returns the position at which its connection ends.
     pub(crate) fn until(&self) -> Option<u64> {
-        match self.state {
-            PartState::Reading { until, .. } | PartState::Throttled { piece: ThrottledPiece { until, .. }, .. } => {
-                Some(until)
-            }
+        match &self.state {
+            PartState::Reading { until, .. } => Some(*until),
+            PartState::Throttled { piece, .. } => Some(piece.until),
             _ => None,
         }
     }
@@ -186,7 +185,7 @@ impl BlobPart {
         self.state = PartState::Resting(Box::pin(tokio::time::sleep(wait)));
     }
 
-    /// Lets its connection go.
+    /// Drops its connections and the permits of them.
     pub(crate) fn done(&mut self) {
         self.state = PartState::Done;
         self.surplus = None;
@@ -197,13 +196,13 @@ impl BlobPart {
         }
     }
 
-    /// Takes over what lies behind it.
+    /// Moves its end behind the following stretch. Returns the number of bytes of it that are here already.
     pub(crate) fn extend(&mut self, end: u64) -> u64 {
         self.end = end;
         self.surplus.take().map_or(0, |bytes| self.push(bytes))
     }
 
-    /// Takes bytes in up to the end; the rest waits behind it.
+    /// Queues bytes up to its end and keeps the rest as surplus. Returns the number queued.
     fn push(&mut self, mut bytes: Bytes) -> u64 {
         let room = usize::try_from(self.end - self.from).unwrap_or(usize::MAX);
         if bytes.len() > room {
@@ -217,7 +216,7 @@ impl BlobPart {
         came
     }
 
-    /// Looks whether something happened. `size` is the blob's, after which nothing may come.
+    /// Polls its connections for an event. `size` is the blob's, after which nothing may come.
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -232,7 +231,8 @@ impl BlobPart {
         match std::task::ready!(spare.poll(cx, self.from, idle)) {
             Ok(won) => {
                 self.connection = self.spare.take().and_then(|spare| spare.connection);
-                let piece = ThrottledPiece { response: won.response, bytes: won.bytes, skip: 0, until: won.until };
+                let piece =
+                    Box::new(ThrottledPiece { response: won.response, bytes: won.bytes, skip: 0, until: won.until });
                 // Taken in at the next look.
                 let (turn, since) = (turn(share, &piece.bytes), Instant::now());
                 self.state = PartState::Throttled { turn, since, piece };
@@ -285,7 +285,7 @@ impl BlobPart {
                             let piece = ThrottledPiece { response, bytes, skip: *skip, until: *until };
                             if share.is_some() {
                                 let (turn, since) = (turn(share, &piece.bytes), Instant::now());
-                                self.state = PartState::Throttled { turn, since, piece };
+                                self.state = PartState::Throttled { turn, since, piece: Box::new(piece) };
                             } else if let Some(came) = self.take_in(piece, size, idle) {
                                 return Poll::Ready(came);
                             }
@@ -305,7 +305,7 @@ impl BlobPart {
                     let PartState::Throttled { piece, .. } = std::mem::replace(&mut self.state, PartState::Idle) else {
                         return Poll::Pending;
                     };
-                    if let Some(came) = self.take_in(piece, size, idle) {
+                    if let Some(came) = self.take_in(*piece, size, idle) {
                         return Poll::Ready(came);
                     }
                 }
@@ -313,7 +313,7 @@ impl BlobPart {
         }
     }
 
-    /// Takes in a piece, and goes on reading.
+    /// Queues the bytes of a piece, and reads on.
     fn take_in(&mut self, piece: ThrottledPiece, size: u64, idle: Duration) -> Option<PartEvent> {
         let ThrottledPiece { response, mut bytes, mut skip, until } = piece;
         let skipped = skip.min(bytes.len() as u64);
@@ -330,7 +330,7 @@ impl BlobPart {
         Some(PartEvent::Bytes(self.push(bytes)))
     }
 
-    /// Its connection is gone: another one that is there already goes on.
+    /// Replaces a connection that broke by the second one, where there is one.
     fn broke(&mut self, cause: Cause) -> PartEvent {
         self.state = PartState::Idle;
         let Some(mut spare) = self.spare.take() else { return PartEvent::Failed(cause) };

@@ -1,6 +1,6 @@
-//! Proxies: what the usual variables say, and which proxy, if any, a URL is asked for through. The rules are those of Go's
-//! `httpproxy`, by which containerd, docker and the kubelet go: hosts, domains, addresses and networks, with ports or without. It
-//! connects to nobody; the `transport` asks.
+//! Proxies: the settings of the usual variables, and the proxy, if any, through which a URL is requested. The rules are
+//! those of Go's `httpproxy`, which containerd, docker and the kubelet use: hosts, domains, addresses and networks,
+//! with ports or without. Connects to nothing; `connector` asks.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -56,14 +56,14 @@ pub(crate) struct Proxies {
     never: Vec<NoProxyEntry>,
 }
 
-/// Who is reached directly.
+/// An entry of `NO_PROXY`: destinations that are reached directly.
 #[derive(Debug, PartialEq, Eq)]
 enum NoProxyEntry {
-    /// Everybody.
+    /// Every destination.
     All,
     /// Addresses that have so many first bits in common with this one, at this port or any.
     Network { ip: IpAddr, length: u8, port: Option<u16> },
-    /// What ends with this, which begins with a dot, and where `itself` also the name without the dot.
+    /// Names that end with this suffix, which begins with a dot, and where `itself` also the name without the dot.
     Domain { suffix: String, itself: bool, port: Option<u16> },
 }
 
@@ -87,7 +87,8 @@ impl Proxies {
         })
     }
 
-    /// One for everything, this machine included: somebody has written down that this host is behind it.
+    /// Returns settings with one proxy for everything, this machine included: an administrator has written down that
+    /// this host is behind it.
     pub(crate) fn own(proxy: Url) -> Self {
         Self { own: Some(proxy), ..Self::default() }
     }
@@ -106,12 +107,12 @@ impl Proxies {
         (!direct).then_some(proxy)
     }
 
-    /// All that there are.
+    /// Returns all proxies.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Url> {
         [&self.own, &self.http, &self.https].into_iter().flatten()
     }
 
-    /// Whether a proxy is at this host.
+    /// Returns true if a proxy is at this host.
     pub(crate) fn has_host(&self, host: &str) -> bool {
         self.all().filter_map(Url::host_str).any(|name| name.eq_ignore_ascii_case(host))
     }
@@ -127,7 +128,7 @@ pub(crate) fn as_go_does(mut url: Url) -> Url {
     url
 }
 
-/// One entry of the list. What makes no sense is passed over, as by everybody who reads this variable.
+/// Parses an entry of `NO_PROXY`. An entry that makes no sense is passed over, as Go does.
 fn never(text: &str) -> Option<NoProxyEntry> {
     let text = text.trim().to_ascii_lowercase();
     if text == "*" {
@@ -178,7 +179,7 @@ impl NoProxyEntry {
     }
 }
 
-/// Whether two addresses have their first bits in common.
+/// Returns true if the first bits of two addresses are the same.
 fn shares(a: IpAddr, b: IpAddr, length: u8) -> bool {
     match (a, b) {
         (IpAddr::V4(a), IpAddr::V4(b)) => {

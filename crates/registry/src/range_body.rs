@@ -17,13 +17,13 @@ pub(crate) struct RangeBody {
     pub(crate) response: HttpResponse,
     /// Bytes that come and are there already.
     pub(crate) skip: u64,
-    /// Where what it brings ends in the blob.
+    /// End in the blob of the bytes that it brings.
     pub(crate) until: u64,
     /// How long the answer took to begin.
     pub(crate) after: Duration,
-    /// Where it came from in the end, if that is another origin.
+    /// The URL that answered, if that is at another origin.
     pub(crate) target: Option<Url>,
-    /// Whether the host does ranges.
+    /// True if the host does ranges.
     pub(crate) ranges: bool,
 }
 

@@ -1,6 +1,6 @@
-//! [`RangeRequest`]: one request for a stretch of a blob, or all of it, and what its answer is worth: the right range, the
-//! whole, or a refusal. Where the host redirected to another origin before, that one is asked directly, and the host again
-//! where it refuses. `blob` makes it and decides what follows.
+//! [`RangeRequest`]: one request for a stretch of a blob, or all of it, and the judgement of its answer: the right
+//! range, the whole, or a refusal. Where the host redirected to another origin before, that one is asked directly, and
+//! the host again where it refuses. `blob` makes it and decides what follows.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::redact;
 use crate::session::{ApiPath, Session};
 use crate::transport::RegistryAnswer;
 
-/// See the file's head.
+/// A request for a stretch of a blob, or for all of it.
 pub(crate) struct RangeRequest {
     pub(crate) session: Arc<Session>,
     pub(crate) host: usize,
@@ -29,9 +29,9 @@ pub(crate) struct RangeRequest {
     pub(crate) end: Option<u64>,
     /// The first byte that is missing: bytes before it are skipped.
     pub(crate) need: u64,
-    /// Whether an answer with the whole blob is taken.
+    /// True if an answer with the whole blob is accepted.
     pub(crate) whole_will_do: bool,
-    /// Another origin, to which the host redirected.
+    /// The URL at another origin to which the host redirected before.
     pub(crate) target: Option<Url>,
 }
 

@@ -1,6 +1,6 @@
-//! What fetching one blob by several ranges is allowed to take: [`RangePolicy`], the [`Memory`] that bytes wait in before
-//! their turn, and [`HostRanges`], what a host has shown about ranges and how many connections it has at present. It
-//! decides nothing about a blob (see `pace`) and asks nobody. `blob` and the client use it.
+//! Limits for fetching one blob by several ranges: [`RangePolicy`], the [`Memory`] in which bytes wait for their turn,
+//! and [`HostRanges`], the permits for connections to a host and the record of what it has shown. Decides nothing about
+//! a blob (see `pace`) and asks no host. `blob` and the client use it.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
@@ -45,7 +45,7 @@ impl Default for RangePolicy {
 }
 
 impl RangePolicy {
-    /// One connection for each blob, always.
+    /// A policy of one connection for each blob, always.
     #[must_use]
     pub fn off() -> Self {
         Self { per_blob: 1, ..Self::default() }
@@ -55,7 +55,7 @@ impl RangePolicy {
 /// Memory that the process can spare. Whoever holds what came out of it may hold so many bytes; dropping it gives them
 /// back.
 pub trait Memory: Send + Sync {
-    /// So many bytes, if they can be spared at this moment. It never waits.
+    /// Takes so many bytes, if they can be spared at this moment. Never waits.
     fn try_take(&self, bytes: usize) -> Option<Box<dyn Send + Sync>>;
 }
 
@@ -65,7 +65,7 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// What is used where nothing else is said.
+    /// The bytes of [`Allowance::default`].
     pub const DEFAULT: usize = 16 << 20;
 
     /// So many bytes.
@@ -74,7 +74,7 @@ impl Allowance {
         Self { left: Arc::new(AtomicUsize::new(bytes)) }
     }
 
-    /// Bytes that nobody holds.
+    /// Returns the bytes that nobody holds.
     #[must_use]
     pub fn left(&self) -> usize {
         self.left.load(Ordering::SeqCst)
@@ -112,11 +112,11 @@ impl Drop for TakenBytes {
     }
 }
 
-/// One host, as far as ranges go.
+/// The range connections of one host.
 pub(crate) struct HostRanges {
-    /// One for each connection beside the first one of a blob.
+    /// Permits for connections beside the first one of each blob.
     connections: Arc<Semaphore>,
-    /// What was seen, and until when it counts.
+    /// The record of what the host has shown, and until when it counts.
     seen: Mutex<RangeRecord>,
 }
 
@@ -124,7 +124,7 @@ pub(crate) struct HostRanges {
 struct RangeRecord {
     /// This many connections were worth it.
     useful: u32,
-    /// More than this are not, or not wanted by the host; 1 where it does not do ranges.
+    /// The most connections that are worth it, or that the host accepts; 1 where it does not do ranges.
     ceiling: u32,
     until: Option<Instant>,
 }
@@ -141,20 +141,20 @@ impl HostRanges {
         Arc::clone(&self.connections).try_acquire_owned().ok()
     }
 
-    /// How many connections are known to be worth it, and how many are the most.
+    /// Returns the number of connections known to be worth it, and the most.
     pub(crate) fn seen(&self, now: Instant) -> (u32, u32) {
         let seen = self.current(now);
         (seen.useful, seen.ceiling)
     }
 
-    /// So many connections were worth it.
+    /// Records that so many connections were worth it.
     pub(crate) fn useful(&self, level: u32, now: Instant) {
         let mut seen = self.current(now);
         seen.useful = level;
         seen.until = Some(now + REMEMBER);
     }
 
-    /// More than so many are not.
+    /// Records that more than so many are not.
     pub(crate) fn ceiling(&self, level: u32, now: Instant) {
         let mut seen = self.current(now);
         seen.ceiling = level.max(1);

@@ -1,6 +1,6 @@
-//! What may be shown of a URL and of a stranger's text. Every word that leaves this crate in an error or a log goes
-//! through here: queries and user information of URLs are cut, known secrets and things that look like tokens are
-//! replaced, control characters become spaces, and length is capped.
+//! Redaction: what errors and logs show of URLs and of foreign text. Every word that leaves this crate in an error or a
+//! log goes through here: queries and user information of URLs are cut, known secrets and things that look like tokens
+//! are replaced, control characters become spaces, and the length is limited.
 
 use parking_lot::Mutex;
 
@@ -8,7 +8,7 @@ use base64::Engine as _;
 use oci::{RegistryAuth, Secret};
 use url::Url;
 
-/// What stands for something that was taken out.
+/// Stands for text that was taken out.
 const GONE: &str = "…";
 /// Secrets shorter than this are not searched for: replacing them would eat ordinary words.
 const SHORTEST: usize = 4;
@@ -35,7 +35,7 @@ pub(crate) fn origin(url: &Url) -> String {
     }
 }
 
-/// What is secret in a URL's user information, as it stands there, as it is meant, and as a header has it.
+/// Returns the secrets of a URL's user information: as written, percent-decoded, and as a `Basic` header has them.
 pub(crate) fn user_secrets(url: &Url) -> Vec<String> {
     let Some(written) = url.password() else { return Vec::new() };
     // A form's rules, without those that user information has not.
@@ -51,7 +51,7 @@ pub(crate) fn user_secrets(url: &Url) -> Vec<String> {
 /// Shorter ones are words and numbers.
 const SHORTEST_SIGNATURE: usize = 12;
 
-/// What may be secret in the query of a place that we were sent to: all of it, and each value, as it is meant.
+/// Returns the parts of a redirect's query that may be signatures: all of it, and each value, percent-decoded.
 pub(crate) fn signatures(url: &Url) -> impl Iterator<Item = String> {
     let values = url.query_pairs().map(|(_, value)| value.into_owned());
     url.query().map(str::to_owned).into_iter().chain(values).filter(|text| text.len() >= SHORTEST_SIGNATURE)
@@ -86,7 +86,7 @@ pub(crate) fn text(text: &str, max: usize) -> String {
     cap(&out, max)
 }
 
-/// One word: URLs lose user information and query, a JSON web token goes.
+/// Cleans one word: URLs lose user information and query, a JSON web token goes.
 fn word(word: &str) -> String {
     let mut rest = word;
     let mut out = String::new();

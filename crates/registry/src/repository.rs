@@ -1,4 +1,4 @@
-//! [`Repository`]: what callers see of a session: resolve a name, fetch manifests and small blobs whole and verified,
+//! [`Repository`]: the callers' view of a session: resolve a name, fetch manifests and small blobs whole and verified,
 //! open streams of large ones.
 
 use std::fmt;
@@ -13,14 +13,14 @@ use crate::document::{DocumentRequest, Fetched, verify};
 use crate::error::{Cause, ErrorKind, HostFailure, RegistryError};
 use crate::session::Session;
 
-/// One pull's session. Clones share it.
+/// The session of one pull. Clones share it.
 #[derive(Clone)]
 pub struct Repository {
     session: Arc<Session>,
 }
 
 impl Client {
-    /// One pull's session with the registry of `reference`. Asks the loader for the hosts, and nobody else yet.
+    /// Opens a session with the registry of `reference` for one pull. Asks the loader for the hosts, and no host yet.
     ///
     /// # Errors
     /// Of kind [`Config`](ErrorKind::Config), when the hosts cannot be told or used.
@@ -83,8 +83,8 @@ impl Repository {
         self.session.document(&asked, &want).await
     }
 
-    /// What another tag of the same repository stands for, as [`resolve`](Self::resolve) answers it; `None` where the
-    /// repository has no such tag.
+    /// Resolves another tag of the same repository as [`resolve`](Self::resolve) does; `None` where the repository has
+    /// no such tag.
     ///
     /// # Errors
     /// [`RegistryError`], when it is not known whether there is one.
@@ -144,7 +144,8 @@ impl Repository {
         self.blob_from(descriptor, 0).await
     }
 
-    /// The same from some byte on, for who has what comes before it. A host that does no ranges is asked for all of it.
+    /// Opens a blob at a byte, for callers that have what comes before. A host that does no ranges is asked for all of
+    /// it.
     ///
     /// # Errors
     /// [`RegistryError`].
@@ -160,10 +161,10 @@ impl fmt::Debug for Repository {
     }
 }
 
-/// What stands in the path of manifests.
+/// The path component of manifests.
 const MANIFESTS: &str = "manifests";
 
-/// What is known by a name alone.
+/// A request for a document that is known by its name alone.
 fn by_name(what: &'static str, name: String) -> DocumentRequest<'static> {
     DocumentRequest { what, name, digest: None, size: None, by_tag: true }
 }

@@ -1,7 +1,7 @@
-//! Names to addresses, for the connections of one host: to the registry itself, whose addresses are remembered so that it is known
-//! where an answer came from, and to places that it sends us to, of whose addresses only those are used that it may send us to. Since
-//! this is what the connection is made with, a name that leads elsewhere the second time gains nothing. Names of proxies are
-//! the administrator's. The `transport` makes both.
+//! Addresses of names, for the connections of one host: to the registry itself, whose addresses are remembered so that
+//! it is known where an answer came from, and to targets that it sends us to, of whose addresses only those are used
+//! that [`crate::target`] allows. Since the connection is made with these very addresses, a name that resolves
+//! otherwise the second time gains nothing. `transport` makes both resolvers.
 
 use parking_lot::Mutex;
 use std::fmt;
@@ -16,7 +16,7 @@ use tower::Service;
 use url::Url;
 
 use crate::proxy::Proxies;
-use crate::target::{self, AllowedTarget};
+use crate::target::{AllowedTarget, SendingRegistry, TargetSource};
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -34,7 +34,7 @@ pub fn system_lookup() -> Lookup {
     })
 }
 
-/// What both resolvers of a host share.
+/// The network around one registry host: its resolver, its proxies, and the targets that it may send us to.
 pub(crate) struct HostNetwork {
     base: Url,
     lookup: Lookup,
@@ -45,7 +45,7 @@ pub(crate) struct HostNetwork {
 
 #[derive(Default)]
 struct ObservedAddresses {
-    /// What the registry's name was found to stand for when it was last connected to.
+    /// The addresses of the registry's name when it was last connected to.
     addresses: Vec<IpAddr>,
     /// The address that it answered from.
     peer: Option<IpAddr>,
@@ -90,19 +90,17 @@ impl HostNetwork {
         &self.proxies
     }
 
-    /// Whether a URL that the registry names may be gone to.
+    /// Judges a URL that the registry names, by its text: see [`SendingRegistry::check`].
     ///
     /// # Errors
     /// The reason, as a text.
-    pub(crate) fn check(&self, to: &Url, why: target::TargetSource) -> Result<(), String> {
+    pub(crate) fn check(&self, to: &Url, why: TargetSource) -> Result<(), String> {
+        self.registry().check(to, why)
+    }
+
+    fn registry(&self) -> SendingRegistry<'_> {
         let peer = self.seen().peer;
-        target::check(target::SendingRegistry { base: &self.base, peer }, to, why, &self.allowed)?;
-        // A proxy's own name must not be a way around.
-        let at_proxy = to.host_str().is_some_and(|host| self.proxies.has_host(host)) && to.host() != self.base.host();
-        if at_proxy && self.proxies.of(to).is_none() {
-            return Err("to a proxy".into());
-        }
-        Ok(())
+        SendingRegistry { base: &self.base, peer, allowed: &self.allowed, proxies: &self.proxies }
     }
 
     async fn find(&self, name: String) -> io::Result<Vec<IpAddr>> {
@@ -136,12 +134,7 @@ impl Resolver {
             }
             return Ok(found);
         }
-        if network.proxies.has_host(&name) {
-            return Ok(found);
-        }
-        let peer = network.seen().peer;
-        let from = target::SendingRegistry { base: &network.base, peer };
-        Ok(target::choose(from, &name, found, &network.allowed).map_err(RefusedTarget)?)
+        Ok(network.registry().choose(&name, found).map_err(RefusedTarget)?)
     }
 }
 

@@ -1,6 +1,5 @@
-//! [`Session`]: one pull's hosts, with the credential for each, and the way of a request: which host is asked in which
-//! order, how its challenges are answered, and what is kept of failures. `repository`, `document` and `blob` ask
-//! through it.
+//! [`Session`]: the hosts of one pull, with the credential for each, and the way of a request: the order of hosts, the
+//! answers to their challenges, and the record of failures. `repository`, `document` and `blob` ask through it.
 
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -13,7 +12,6 @@ use http::{HeaderMap, HeaderValue, Method};
 use oci::{Descriptor, Reference, RegistryAuth};
 use url::Url;
 
-use crate::attempts::{HostAttempts, HostLabel, RetryStep};
 use crate::authenticator::{AuthRound, Authenticator};
 use crate::bandwidth::BandwidthShare;
 use crate::challenge::{self, Challenge};
@@ -22,6 +20,7 @@ use crate::credential_origin::{is_for, server_host};
 use crate::error::{Cause, RegistryError};
 use crate::ranges::HostRanges;
 use crate::redact::{self, Secrets};
+use crate::retry::{HostAttempts, HostLabel, RetryStep};
 use crate::transport::{RegistryAnswer, RegistryRequest, Transport};
 
 /// How often a request may be challenged before it is given up.
@@ -29,7 +28,7 @@ const MAX_CHALLENGES: usize = 4;
 /// Warnings of a registry that are shown in one pull.
 const MAX_WARNINGS: usize = 8;
 
-/// See the file's head.
+/// The hosts of one pull, with the credential for each.
 pub(crate) struct Session {
     client: Client,
     reference: Reference,
@@ -41,15 +40,15 @@ pub(crate) struct Session {
     warnings: Mutex<BTreeSet<String>>,
 }
 
-/// One host within a session.
+/// A host within a session.
 struct SessionHost {
     transport: Arc<Transport>,
     authenticator: Authenticator,
-    /// It failed in this session: it is asked last.
+    /// True if it failed in this session, so that it is asked last.
     failed: AtomicBool,
 }
 
-/// What is asked of a host.
+/// The part of a request's path behind the repository, and the method.
 #[derive(Clone, Debug)]
 pub(crate) struct ApiPath<'a> {
     pub(crate) method: Method,
@@ -159,7 +158,7 @@ impl Session {
         RegistryError::config(asked, format!("no host of {} has the capability {needed}", self.reference.domain()))
     }
 
-    /// Takes note of a failure, and waits where the same host is to be asked again.
+    /// Records a failure, and waits where the same host is to be asked again.
     ///
     /// # Errors
     /// The whole error, when nobody is left.
@@ -175,7 +174,7 @@ impl Session {
         Ok(())
     }
 
-    /// Takes note of a failure: the wait after which the same host is to be asked again, or `None` for another one.
+    /// Records a failure. Returns the wait after which the same host is to be asked again, or `None` for another one.
     ///
     /// # Errors
     /// The whole error, when nobody is left.
@@ -279,14 +278,14 @@ impl Session {
         Ok(answer)
     }
 
-    /// What stands in the query of a redirect may be a signature, which whoever it is for may tell in an error.
+    /// Remembers the queries of redirects as secrets: they may be signatures, which the target may repeat in an error.
     fn note_places(&self, answer: &RegistryAnswer) {
         for place in &answer.places {
             redact::signatures(place).for_each(|text| self.secrets.add(&text));
         }
     }
 
-    /// What is known of a host's ranges.
+    /// Returns what is known of a host's ranges.
     pub(crate) fn ranges(&self, host: usize) -> &HostRanges {
         self.hosts[host].transport.ranges()
     }
@@ -323,7 +322,7 @@ fn note_failure(host: &SessionHost, cause: &Cause, asked: &str) {
     }
 }
 
-/// What the registry said with its 401 belongs to the reason why that was the end.
+/// Adds the message of the registry's 401 to the reason why that was the end.
 fn with_message(cause: Cause, refused: Cause) -> Cause {
     match (cause, refused) {
         (Cause::Unauthenticated(words), Cause::Status { message, .. }) if !message.is_empty() => {

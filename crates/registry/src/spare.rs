@@ -1,6 +1,6 @@
-//! [`SpareConnection`]: a second connection for a stretch whose first one brings next to nothing. It asks for what is missing at its beginning
-//! and is of no use until it has a byte that the first one has not brought; then it takes the first one's place. `part`
-//! holds it, `blob` decides when there is one and for how long.
+//! [`SpareConnection`]: a second connection for a stretch whose first one brings next to nothing. It asks for the bytes
+//! that are missing when it is opened, and replaces the first connection as soon as it has a byte that the first one
+//! has not brought. `part` holds it, `blob` decides when there is one and for how long.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -14,7 +14,7 @@ use crate::error::Cause;
 use crate::http_client::HttpResponse;
 use crate::range_body::{OpenFuture, ReadFuture, read};
 
-/// See the file's head.
+/// A second connection for a stretch of a blob.
 pub(crate) struct SpareConnection {
     state: SpareState,
     pub(crate) since: Instant,
@@ -23,7 +23,7 @@ pub(crate) struct SpareConnection {
 }
 
 enum SpareState {
-    /// What is missing begins at `need`.
+    /// The missing bytes begin at `need`.
     Opening { open: OpenFuture, need: u64 },
     /// The next byte is `at`.
     Reading { read: ReadFuture, at: u64, until: u64 },
@@ -33,11 +33,11 @@ enum SpareState {
 pub(crate) struct Overtake {
     pub(crate) response: HttpResponse,
     pub(crate) bytes: Bytes,
-    /// Where what it brings ends in the blob.
+    /// End in the blob of the bytes that it brings.
     pub(crate) until: u64,
 }
 
-/// What is left of it when the other connection broke.
+/// The state of the second connection when the first one broke.
 pub(crate) enum SpareRemainder {
     Opening { open: OpenFuture, need: u64 },
     Reading { read: ReadFuture, skip: u64, until: u64 },
@@ -48,7 +48,7 @@ impl SpareConnection {
         Self { state: SpareState::Opening { open, need }, since: Instant::now(), connection: Some(connection) }
     }
 
-    /// Looks whether it has overtaken the other one, which is at `from`.
+    /// Polls it. Ready when it has overtaken the first connection, which is at `from`.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, from: u64, idle: Duration) -> Poll<Result<Overtake, Cause>> {
         loop {
             match &mut self.state {
@@ -78,7 +78,7 @@ impl SpareConnection {
         }
     }
 
-    /// It is all that there is now; the next byte to come is `from`.
+    /// Makes it the only connection; the next byte to come is `from`.
     pub(crate) fn left(self, from: u64) -> SpareRemainder {
         match self.state {
             SpareState::Opening { open, need } => SpareRemainder::Opening { open, need },

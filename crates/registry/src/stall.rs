@@ -1,13 +1,14 @@
-//! [`StallWatch`]: whether the connection that holds a blob up brings so little that another one should be tried. It counts only the time
-//! in which somebody waited for its bytes, so that a slow reader does not make a connection look slow, and decides alone:
-//! times are handed in. A second connection that is no better makes it more patient, so that a slow line is left in peace.
+//! [`StallWatch`]: decides whether the connection that holds a blob up brings so little that another one should be
+//! tried. Counts only the time in which the reader waited for its bytes, so that a slow reader does not make a
+//! connection look slow. Pure: times are handed in. A second connection that is no better makes it more patient, so
+//! that a slow line is left alone.
 
 use std::time::Duration;
 
 /// When a connection that brings next to nothing is replaced. The old one goes on until the new one has overtaken it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StallPolicy {
-    /// Nothing came for so long.
+    /// Longest time without a byte.
     pub quiet: Duration,
     /// Or less than `minimum` bytes a second came in so long.
     pub window: Duration,
@@ -21,17 +22,17 @@ impl Default for StallPolicy {
     }
 }
 
-/// It gets no more patient than two to the power of this.
+/// The patience is at most doubled so many times.
 const MOST: u32 = 5;
 
-/// See the file's head.
+/// The time waited for one connection, and the bytes that it brought.
 #[derive(Debug)]
 pub(crate) struct StallWatch {
     policy: StallPolicy,
     patience: u32,
-    /// Waited since the last byte.
+    /// Time waited since the last byte.
     quiet: Duration,
-    /// Waited in this window, and what came in it.
+    /// Time waited in this window.
     waited: Duration,
     bytes: u64,
 }
@@ -41,7 +42,7 @@ impl StallWatch {
         Self { policy, patience: 0, quiet: Duration::ZERO, waited: Duration::ZERO, bytes: 0 }
     }
 
-    /// Another connection, or another stretch of the blob: what was seen is of no interest.
+    /// Starts again for another connection, or another stretch of the blob.
     pub(crate) fn begin(&mut self) {
         (self.quiet, self.waited, self.bytes) = (Duration::ZERO, Duration::ZERO, 0);
     }
@@ -69,7 +70,7 @@ impl StallWatch {
         self.patient(self.policy.window)
     }
 
-    /// Whether another connection is worth a try. At the end of a window the next one begins.
+    /// Returns true if another connection is worth a try. At the end of a window the next one begins.
     pub(crate) fn is_stalled(&mut self) -> bool {
         if self.quiet >= self.patient(self.policy.quiet) {
             return true;
@@ -83,13 +84,13 @@ impl StallWatch {
         slow
     }
 
-    /// Another connection is no better, or cannot be had.
+    /// Records that another connection is no better, or cannot be had.
     pub(crate) fn in_vain(&mut self) {
         self.patience = (self.patience + 1).min(MOST);
         self.begin();
     }
 
-    /// Another connection is better.
+    /// Records that another connection is better.
     pub(crate) fn replaced(&mut self) {
         self.patience = 0;
         self.begin();

@@ -1,7 +1,8 @@
-//! Where a registry may send us: to a token service that it names, and by redirects. A hostile one would send us to places
-//! that it cannot reach itself, this machine, the node's private network, a cloud's metadata service, and so these are only gone
-//! to from registries that are there as well, or where [`AllowedTarget`]s say so. Pure: texts of URLs are judged here before a
-//! request, the addresses of names by [`crate::resolve`] when the connection is made, with the same rule.
+//! Where a registry may send us: to a token service that it names, and by redirects. A hostile one would name places
+//! that it cannot reach itself (this machine, the node's private network, a cloud's metadata service), and so these are
+//! reached only from registries that are there as well, or where an [`AllowedTarget`] says so. Pure. The one rule is in
+//! [`SendingRegistry`]: [`SendingRegistry::check`] judges the text of a URL before a request,
+//! [`SendingRegistry::choose`] the addresses of a name when the connection is made.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -10,6 +11,7 @@ use std::str::FromStr;
 use url::Url;
 
 use crate::address::{Class, class_of, class_of_ip, is_localhost, literal, same_origin};
+use crate::proxy::Proxies;
 
 /// A place that registries may send us to whatever the rules say: an origin, or all addresses of a network.
 #[derive(Clone, PartialEq, Eq)]
@@ -21,7 +23,7 @@ enum Allowed {
     Network(IpAddr, u8),
 }
 
-/// TargetSource a text is no [`AllowedTarget`].
+/// The reason why a text is no [`AllowedTarget`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("want an origin such as http://storage.example:9000 or a network such as 10.0.0.0/8")]
 pub struct AllowedTargetError;
@@ -68,7 +70,7 @@ impl AllowedTarget {
         matches!(&self.0, Allowed::Origin(origin) if same_origin(origin, url))
     }
 
-    /// Whether a name that is about to be connected to is that of an allowed origin.
+    /// Returns true if a name that is about to be connected to is that of an allowed origin.
     fn is_host(&self, name: &str) -> bool {
         matches!(&self.0, Allowed::Origin(origin) if origin.host_str().is_some_and(|h| h.eq_ignore_ascii_case(name)))
     }
@@ -88,7 +90,7 @@ impl AllowedTarget {
     }
 }
 
-/// What sends us somewhere.
+/// The message by which a registry sends us somewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TargetSource {
     /// A challenge names the token service, which sees a secret.
@@ -97,12 +99,14 @@ pub(crate) enum TargetSource {
     Redirect,
 }
 
-/// Who sends us: the registry's own URL, and the address that it answered from, where that is known. Behind a proxy it is not,
-/// and the registry counts as a public one.
-#[derive(Clone, Copy, Debug)]
+/// The registry that sends us: its URL, and the address that it answered from, where that is known. Behind a proxy it
+/// is not, and the registry counts as a public one.
+#[derive(Clone, Copy)]
 pub(crate) struct SendingRegistry<'a> {
     pub(crate) base: &'a Url,
     pub(crate) peer: Option<IpAddr>,
+    pub(crate) allowed: &'a [AllowedTarget],
+    pub(crate) proxies: &'a Proxies,
 }
 
 impl SendingRegistry<'_> {
@@ -110,12 +114,12 @@ impl SendingRegistry<'_> {
         self.peer.map_or_else(|| class_of(self.base), class_of_ip)
     }
 
-    /// Whether an address may be gone to.
+    /// Decides whether an address may be connected to.
     ///
     /// # Errors
     /// What it is, as a text.
-    fn may_reach(&self, ip: IpAddr, allowed: &[AllowedTarget]) -> Result<(), &'static str> {
-        if allowed.iter().any(|target| target.has(ip)) {
+    fn may_reach(&self, ip: IpAddr) -> Result<(), &'static str> {
+        if self.allowed.iter().any(|target| target.has(ip)) {
             return Ok(());
         }
         // The registry's own address, whatever it is: it is there already.
@@ -125,10 +129,74 @@ impl SendingRegistry<'_> {
         }
         fits(self.class(), class_of_ip(ip))
     }
+
+    /// Decides whether a URL that the registry names may be requested, as far as its text tells: HTTPS, or plain HTTP where
+    /// the registry itself is that; no address that the registry is not near to; and no proxy, whose name would be a way
+    /// around.
+    ///
+    /// # Errors
+    /// The reason, as a text.
+    pub(crate) fn check(&self, to: &Url, why: TargetSource) -> Result<(), String> {
+        self.check_address(to, why)?;
+        let at_proxy = to.host_str().is_some_and(|host| self.proxies.has_host(host)) && to.host() != self.base.host();
+        if at_proxy && self.proxies.of(to).is_none() { Err("to a proxy".into()) } else { Ok(()) }
+    }
+
+    fn check_address(&self, to: &Url, why: TargetSource) -> Result<(), String> {
+        let realm = why == TargetSource::Realm;
+        if self.allowed.iter().any(|target| target.is_origin_of(to)) {
+            return Ok(());
+        }
+        match (to.scheme(), self.base.scheme()) {
+            ("https", _) | ("http", "http") => {}
+            ("http", _) if realm => return Err("the token service is plain HTTP while the registry is HTTPS".into()),
+            ("http", _) => return Err("from HTTPS to plain HTTP".into()),
+            (other, _) if realm => return Err(format!("the token service has the scheme {other:?}")),
+            (other, _) => return Err(format!("to the scheme {other:?}")),
+        }
+        if to.host().is_none() {
+            return Err(if realm { "the token service has no host" } else { "to a URL without a host" }.into());
+        }
+        let judged = match literal(to) {
+            Some(ip) => self.may_reach(ip),
+            None if class_of(to) == Class::Loopback => fits(self.class(), Class::Loopback),
+            None => Ok(()),
+        };
+        judged.map_err(|what| match why {
+            TargetSource::Realm => format!("the token service is at {what} and the registry is not"),
+            TargetSource::Redirect => format!("to {what}"),
+        })
+    }
+
+    /// Returns the addresses of a name that may be connected to, of those that it has: the same rule as for URLs, at the
+    /// moment of the connection. Names of proxies are the administrator's.
+    ///
+    /// # Errors
+    /// None of them may be: what the first one is, as a text.
+    pub(crate) fn choose(&self, name: &str, addresses: Vec<IpAddr>) -> Result<Vec<IpAddr>, &'static str> {
+        let is_allowed = self.allowed.iter().any(|target| target.is_host(name));
+        if is_localhost(name) || is_allowed || self.proxies.has_host(name) {
+            // What is called so was judged by its text.
+            return Ok(addresses);
+        }
+        let mut refused = None;
+        let mut chosen = Vec::with_capacity(addresses.len());
+        for ip in addresses {
+            match self.may_reach(ip) {
+                Ok(()) => chosen.push(ip),
+                Err(what) => refused = refused.or(Some(what)),
+            }
+        }
+        match refused {
+            Some(what) if chosen.is_empty() => Err(what),
+            _ => Ok(chosen),
+        }
+    }
 }
 
-/// Whether a registry of one class may send to an address of another: to its own, and to what anybody may reach. One on
-/// loopback may be the end of a tunnel, and so has no more to say about the network around than any other.
+/// Decides whether a registry of one class may send to an address of another: to its own class, and to public
+/// addresses. A registry on loopback may be the end of a tunnel, and so says no more about the network around than any
+/// other.
 fn fits(own: Class, to: Class) -> Result<(), &'static str> {
     match to {
         Class::Public => Ok(()),
@@ -139,76 +207,20 @@ fn fits(own: Class, to: Class) -> Result<(), &'static str> {
     }
 }
 
-/// Whether a URL that a registry names may be gone to, as far as its text tells: HTTPS, or plain HTTP where the registry itself
-/// is that, and no address that the registry is not near to.
-///
-/// # Errors
-/// The reason, as a text.
-pub(crate) fn check(
-    from: SendingRegistry<'_>,
-    to: &Url,
-    why: TargetSource,
-    allowed: &[AllowedTarget],
-) -> Result<(), String> {
-    let realm = why == TargetSource::Realm;
-    if allowed.iter().any(|target| target.is_origin_of(to)) {
-        return Ok(());
-    }
-    match (to.scheme(), from.base.scheme()) {
-        ("https", _) | ("http", "http") => {}
-        ("http", _) if realm => return Err("the token service is plain HTTP while the registry is HTTPS".into()),
-        ("http", _) => return Err("from HTTPS to plain HTTP".into()),
-        (other, _) if realm => return Err(format!("the token service has the scheme {other:?}")),
-        (other, _) => return Err(format!("to the scheme {other:?}")),
-    }
-    if to.host().is_none() {
-        return Err(if realm { "the token service has no host" } else { "to a URL without a host" }.into());
-    }
-    let judged = match literal(to) {
-        Some(ip) => from.may_reach(ip, allowed),
-        None if class_of(to) == Class::Loopback => fits(from.class(), Class::Loopback),
-        None => Ok(()),
-    };
-    judged.map_err(|what| match why {
-        TargetSource::Realm => format!("the token service is at {what} and the registry is not"),
-        TargetSource::Redirect => format!("to {what}"),
-    })
-}
-
-/// The addresses of a name that may be connected to, of those that it has.
-///
-/// # Errors
-/// None of them may be: what the first one is, as a text.
-pub(crate) fn choose(
-    from: SendingRegistry<'_>,
-    name: &str,
-    addresses: Vec<IpAddr>,
-    allowed: &[AllowedTarget],
-) -> Result<Vec<IpAddr>, &'static str> {
-    if is_localhost(name) || allowed.iter().any(|target| target.is_host(name)) {
-        // What is called so was judged by its text.
-        return Ok(addresses);
-    }
-    let mut refused = None;
-    let mut chosen = Vec::with_capacity(addresses.len());
-    for ip in addresses {
-        match from.may_reach(ip, allowed) {
-            Ok(()) => chosen.push(ip),
-            Err(what) => refused = refused.or(Some(what)),
-        }
-    }
-    match refused {
-        Some(what) if chosen.is_empty() => Err(what),
-        _ => Ok(chosen),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use super::*;
+    use crate::proxy::ProxySettings;
 
     fn u(text: &str) -> Url {
         Url::parse(text).expect("parses")
+    }
+
+    fn from<'a>(base: &'a Url, peer: Option<&str>, allowed: &'a [AllowedTarget]) -> SendingRegistry<'a> {
+        static NONE: LazyLock<Proxies> = LazyLock::new(Proxies::default);
+        SendingRegistry { base, peer: peer.map(|ip| ip.parse().expect("an address")), allowed, proxies: &NONE }
     }
 
     fn allowed(texts: &[&str]) -> Vec<AllowedTarget> {
@@ -245,30 +257,29 @@ mod tests {
             ("https://r.example", "ftp://cdn.example/x", no("to the scheme \"ftp\"")),
         ];
         for (base, to, want) in cases {
-            let from = SendingRegistry { base: &u(base), peer: None };
-            assert_eq!(check(from, &u(to), TargetSource::Redirect, &[]).err(), want, "{base} → {to}");
-            assert_eq!(check(from, &u(to), TargetSource::Realm, &[]).is_err(), want.is_some(), "{base} → {to}");
+            let base = u(base);
+            let from = from(&base, None, &[]);
+            assert_eq!(from.check(&u(to), TargetSource::Redirect).err(), want, "{base} → {to}");
+            assert_eq!(from.check(&u(to), TargetSource::Realm).is_err(), want.is_some(), "{base} → {to}");
         }
     }
 
     #[test]
     fn the_address_of_the_registry_counts_and_not_its_name() {
         let base = u("https://r.example");
-        let at = |peer: &str| SendingRegistry { base: &base, peer: Some(peer.parse().expect("an address")) };
+        let at = |peer: &'static str| from(&base, Some(peer), &[]);
         let private = u("https://10.1.2.3/x");
-        assert!(check(at("10.9.9.9"), &private, TargetSource::Redirect, &[]).is_ok());
-        assert!(check(at("fd00::1"), &private, TargetSource::Realm, &[]).is_ok());
-        assert!(check(at("203.0.113.1"), &private, TargetSource::Redirect, &[]).is_err());
+        assert!(at("10.9.9.9").check(&private, TargetSource::Redirect).is_ok());
+        assert!(at("fd00::1").check(&private, TargetSource::Realm).is_ok());
+        assert!(at("203.0.113.1").check(&private, TargetSource::Redirect).is_err());
         // A literal that is not the one it was reached at cannot be had; the peer decides all the same.
         let literal = u("https://10.0.0.2");
-        let elsewhere = SendingRegistry { base: &literal, peer: Some("203.0.113.1".parse().expect("an address")) };
-        assert!(check(elsewhere, &private, TargetSource::Redirect, &[]).is_err());
+        assert!(from(&literal, Some("203.0.113.1"), &[]).check(&private, TargetSource::Redirect).is_err());
     }
 
     #[test]
     fn what_is_allowed() {
         let base = u("https://r.example");
-        let from = SendingRegistry { base: &base, peer: None };
         let list = allowed(&["10.0.0.0/8", "fd00::/16", "http://storage.example:9000", "192.168.1.1"]);
         for (to, want) in [
             ("https://10.1.2.3/x", true),
@@ -282,29 +293,49 @@ mod tests {
             ("http://storage.example/x", false),
             ("http://other.example:9000/x", false),
         ] {
-            assert_eq!(check(from, &u(to), TargetSource::Redirect, &list).is_ok(), want, "{to}");
+            assert_eq!(from(&base, None, &list).check(&u(to), TargetSource::Redirect).is_ok(), want, "{to}");
         }
         let all = allowed(&["0.0.0.0/0"]);
-        assert!(check(from, &u("https://169.254.169.254/x"), TargetSource::Redirect, &all).is_ok());
-        assert!(check(from, &u("https://[fe80::1]/x"), TargetSource::Redirect, &all).is_err());
+        assert!(from(&base, None, &all).check(&u("https://169.254.169.254/x"), TargetSource::Redirect).is_ok());
+        assert!(from(&base, None, &all).check(&u("https://[fe80::1]/x"), TargetSource::Redirect).is_err());
     }
 
     #[test]
     fn names_are_judged_by_their_addresses() {
         let base = u("https://r.example");
-        let from = SendingRegistry { base: &base, peer: Some("203.0.113.1".parse().expect("an address")) };
+        let far = from(&base, Some("203.0.113.1"), &[]);
         let ips = |list: &[&str]| -> Vec<IpAddr> { list.iter().map(|t| t.parse().expect("an address")).collect() };
-        let get = |list: &[&str]| choose(from, "cdn.example", ips(list), &[]);
+        let get = |list: &[&str]| far.choose("cdn.example", ips(list));
         assert_eq!(get(&["203.0.113.7", "2001:db8::1"]), Ok(ips(&["203.0.113.7", "2001:db8::1"])));
         assert_eq!(get(&["10.0.0.1", "203.0.113.7"]), Ok(ips(&["203.0.113.7"])), "only what may be reached is left");
         assert_eq!(get(&["169.254.169.254"]), Err("a link-local or special address"));
         assert_eq!(get(&["::ffff:127.0.0.1"]), Err("this machine"));
         assert_eq!(get(&[]), Ok(vec![]));
         let list = allowed(&["http://cdn.example:9000"]);
-        assert_eq!(choose(from, "CDN.example", ips(&["10.0.0.1"]), &list), Ok(ips(&["10.0.0.1"])));
-        let near = SendingRegistry { base: &base, peer: Some("10.0.0.9".parse().expect("an address")) };
-        assert_eq!(choose(near, "cdn.example", ips(&["10.0.0.1"]), &[]), Ok(ips(&["10.0.0.1"])));
-        assert_eq!(choose(near, "cdn.example", ips(&["127.0.0.1"]), &[]), Err("this machine"));
+        assert_eq!(
+            SendingRegistry { allowed: &list, ..far }.choose("CDN.example", ips(&["10.0.0.1"])),
+            Ok(ips(&["10.0.0.1"]))
+        );
+        let near = from(&base, Some("10.0.0.9"), &[]);
+        assert_eq!(near.choose("cdn.example", ips(&["10.0.0.1"])), Ok(ips(&["10.0.0.1"])));
+        assert_eq!(near.choose("cdn.example", ips(&["127.0.0.1"])), Err("this machine"));
+    }
+
+    #[test]
+    fn a_proxy_is_no_target() {
+        let settings = ProxySettings {
+            http: Some("http://proxy.example:3128".into()),
+            no_proxy: Some("direct.example,proxy.example".into()),
+            ..ProxySettings::default()
+        };
+        let (proxies, base) = (Proxies::new(&settings).expect("valid"), u("http://r.example"));
+        let list = allowed(&["http://proxy.example:3128"]);
+        let from = SendingRegistry { proxies: &proxies, ..from(&base, Some("203.0.113.1"), &list) };
+        assert_eq!(from.check(&u("http://proxy.example:3128/x"), TargetSource::Redirect), Err("to a proxy".into()));
+        assert_eq!(from.check(&u("http://direct.example/x"), TargetSource::Redirect), Ok(()));
+        let private: Vec<IpAddr> = vec!["10.0.0.1".parse().expect("an address")];
+        assert_eq!(from.choose("proxy.example", private.clone()), Ok(private.clone()));
+        assert!(from.choose("direct.example", private).is_err());
     }
 
     proptest::proptest! {

@@ -19,7 +19,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use crate::extended_key_usage::is_for_servers;
 use crate::namespace::TlsConfig;
 
-/// What time it is, for certificates.
+/// The clock by which certificates are judged.
 pub type WallClock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
 
 /// The machine's own.
@@ -45,7 +45,8 @@ impl fmt::Debug for TimeOfDay {
     }
 }
 
-/// What there is to say of a certificate whose time it is not by this machine's clock, which starts in 1970 where nothing has set it.
+/// Returns words for a certificate that is not valid at this time by this machine's clock, which starts in 1970 where
+/// nothing has set it.
 pub(crate) fn of_its_time(error: &rustls::Error) -> Option<String> {
     let rustls::Error::InvalidCertificate(why) = error else { return None };
     let (what, limit, now) = match why {
@@ -79,7 +80,7 @@ pub(crate) fn system_roots() -> RootCertStore {
     roots
 }
 
-/// Whether chain and key can be used together.
+/// Checks that chain and key can be used together.
 ///
 /// # Errors
 /// What is wrong, as a text.
@@ -175,7 +176,8 @@ struct OrTheSame {
     given: Vec<CertificateDer<'static>>,
 }
 
-/// Whether an authority's certificate was shown as a server's, and nothing else was found wrong before. Times are looked at first.
+/// Returns true if an authority's certificate was shown as a server's and nothing else was found wrong before. Times
+/// are checked first.
 fn is_authority_as_server(error: &rustls::Error) -> bool {
     let rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(source))) = error else { return false };
     matches!(source.downcast_ref::<webpki::Error>(), Some(webpki::Error::CaUsedAsEndEntity))

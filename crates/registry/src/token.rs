@@ -1,5 +1,5 @@
-//! Asks a token service for a bearer token (distribution specification, "Token Authentication"): OAuth2 by POST where
-//! there is a secret, with a fall-back to GET and Basic for the services that know no OAuth2; GET without a secret.
+//! Requests bearer tokens from a token service (distribution specification, "Token Authentication"): OAuth2 by POST
+//! where there is a secret, with a fall-back to GET and Basic for services that know no OAuth2; GET without a secret.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::redact::{self, Secrets};
 use crate::transport::{RegistryAnswer, RegistryRequest, Transport};
 
 const CLIENT_ID: &str = "imagelet";
-/// How long a token lives that does not say it (same specification).
+/// Lifetime of a token whose answer names none (same specification).
 const DEFAULT_LIFETIME: Duration = Duration::from_secs(60);
 
-/// What a token is wanted for.
+/// The request for a token: whom to ask, and for which scopes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TokenRequest {
     pub(crate) realm: Url,

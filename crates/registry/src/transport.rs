@@ -1,6 +1,5 @@
-//! [`Transport`]: requests to one host, redirects included. It decides what travels with a request: credentials, client
-//! certificates and configured headers to the origin that they are for, and nothing of them after the first redirect to
-//! another one. It knows no challenge and does not try again.
+//! [`Transport`]: requests to one host, redirects included, with the secrets that [`crate::credential_origin`] allows.
+//! Answers no challenge and does not retry.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +27,7 @@ use crate::tls::WallClock;
 use crate::{redact, retry, tls};
 
 const MAX_REDIRECTS: usize = 10;
-/// What all hosts of a client have in common.
+/// The settings that all hosts of a client share.
 pub(crate) struct TransportSettings {
     user_agent: String,
     /// Or why they cannot be used.
@@ -72,7 +71,7 @@ impl TransportSettings {
     }
 }
 
-/// One host's connections.
+/// The connections to one host.
 pub(crate) struct Transport {
     config: HostConfig,
     name: String,
@@ -93,18 +92,18 @@ pub(crate) struct RegistryRequest<'a> {
     pub(crate) authorization: Option<&'a HeaderValue>,
     /// A form to post, which has secrets in it.
     pub(crate) form: Option<String>,
-    /// Whether this goes to a token service, so that every hop must be one that may see a secret.
+    /// True for a request to a token service: every hop must be one that may see a secret.
     pub(crate) is_token: bool,
 }
 
 /// An answer whose body has not been read.
 pub(crate) struct RegistryAnswer {
     pub(crate) response: HttpResponse,
-    /// Whether it came from another origin than the one that was asked.
+    /// True if it came from another origin than the one that was asked.
     pub(crate) left_origin: bool,
     /// The host that answered.
     pub(crate) host: String,
-    /// Where it was redirected to. The queries may be signatures.
+    /// The targets of redirects. Their queries may be signatures.
     pub(crate) places: Vec<Url>,
 }
 
@@ -138,7 +137,7 @@ impl Transport {
         &self.name
     }
 
-    /// What is known of this host's ranges.
+    /// Returns what is known of this host's ranges.
     pub(crate) fn ranges(&self) -> &HostRanges {
         &self.ranges
     }
@@ -147,12 +146,12 @@ impl Transport {
         self.shared.error_body
     }
 
-    /// What is secret in the addresses of the proxies that stand before this host.
+    /// Returns the secrets in the addresses of the proxies before this host.
     pub(crate) fn proxy_secrets(&self) -> impl Iterator<Item = String> {
         self.network.proxies().all().flat_map(redact::user_secrets)
     }
 
-    /// Whether a token service that this registry names may be asked, which sees a secret.
+    /// Decides whether a token service that this registry names, which sees a secret, may be asked.
     ///
     /// # Errors
     /// The reason, as a text.
@@ -165,7 +164,7 @@ impl Transport {
         self.follow(ask, false).await
     }
 
-    /// The same for a URL at another origin, to which this host redirected before: as if it had done so just now.
+    /// Sends to a URL at another origin, to which this host redirected before: as if it had done so just now.
     pub(crate) async fn send_elsewhere(&self, url: Url, headers: HeaderMap) -> Result<RegistryAnswer, Cause> {
         let ask =
             RegistryRequest { method: Method::GET, url, headers, authorization: None, form: None, is_token: false };

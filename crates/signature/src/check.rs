@@ -1,6 +1,5 @@
-//! [`Check`]: whether the signatures that were found meet what a policy demands of an image. They are offered one by one, as
-//! they come, so that nobody fetches more of them than are needed. A signature's bytes are verified before its payload is
-//! read.
+//! [`Check`]: compares the signatures of an image with the demands of a policy. Signatures are offered one by one, so
+//! that no more of them are fetched than are needed. A signature's bytes are verified before its payload is read.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +22,7 @@ pub struct Signature {
     pub signature: String,
 }
 
-/// So many different reasons are told.
+/// Different reasons that are reported at most.
 const MAX_REASONS: usize = 3;
 
 /// A check of one image by one rule.
@@ -38,7 +37,7 @@ pub struct Check {
     reasons: BTreeMap<RefusalReason, usize>,
 }
 
-/// Why a signature does not count, what comes nearest to one that does first.
+/// The reason why a signature does not count; those nearest to one that does come first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum RefusalReason {
     Identity(String),
@@ -57,7 +56,7 @@ impl Check {
         Self { rule, image, digests, met, offered: 0, reasons: BTreeMap::new() }
     }
 
-    /// Looks at one more signature. Answers whether it met a demand that was not met before.
+    /// Offers one more signature. Returns true if it met a demand that was not met before.
     pub fn offer(&mut self, signature: &Signature) -> bool {
         self.offered += 1;
         let mut is_new = false;
@@ -79,19 +78,19 @@ impl Check {
         *self.reasons.entry(RefusalReason::Unreadable(why)).or_default() += 1;
     }
 
-    /// Whether every demand is met.
+    /// Returns true if every demand is met.
     #[must_use]
     pub fn is_met(&self) -> bool {
         self.met.iter().all(|met| *met)
     }
 
-    /// How many signatures were offered or passed over.
+    /// The number of signatures that were offered or passed over.
     #[must_use]
     pub fn offered(&self) -> usize {
         self.offered
     }
 
-    /// Why those that were offered do not count, the most telling reason first; empty where none was offered.
+    /// The reasons why the offered signatures do not count, the most telling first; empty where none was offered.
     #[must_use]
     pub fn reasons(&self) -> String {
         let mut words = Vec::new();
@@ -112,7 +111,7 @@ impl Check {
     }
 }
 
-/// Whether a signature is one that is demanded.
+/// Verifies that a signature meets a demand.
 fn verify(
     demanded: &Signed,
     image: Option<&Reference>,

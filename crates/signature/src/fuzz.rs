@@ -1,5 +1,5 @@
-//! What the parsers of this crate have to keep, whatever comes: run by libFuzzer (`fuzz/` at the top of the repository), and over the
-//! committed corpora by a test. Compiled for tests and with the feature `fuzzing` only.
+//! Invariants of this crate's parsers for any input: run by libFuzzer (`fuzz/` at the top of the repository), and over
+//! the committed corpora by a test. Compiled for tests and with the feature `fuzzing` only.
 
 use oci::Reference;
 

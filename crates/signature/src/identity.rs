@@ -1,9 +1,9 @@
-//! [`Identity`]: which name a signature must be for, given the name of the image that is asked for. The rules, and their
+//! [`Identity`]: the rule by which the name in a signature must match the name of the image. The rules, and their
 //! names, are those of `containers-policy.json(5)`; the digest is compared elsewhere.
 
 use oci::Reference;
 
-/// See the file's head.
+/// The rule by which the signed name must match the image's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Identity {
     /// The very reference.
@@ -21,7 +21,7 @@ pub(crate) enum Identity {
 }
 
 impl Identity {
-    /// Whether a signature for `signed` is one for `asked`, which has a tag or a digest.
+    /// Returns true if a signature for `signed` counts for `asked`, which has a tag or a digest.
     pub(crate) fn accepts(&self, asked: &Reference, signed: &Reference) -> bool {
         match self {
             Self::MatchExact => is_full(asked) && signed == asked,
@@ -51,7 +51,7 @@ impl Identity {
         }
     }
 
-    /// What to do where a signature names the right repository and no tag, as cosign's do.
+    /// Returns the advice for a signature that names the right repository and no tag, as cosign's do.
     pub(crate) fn hint(&self, asked: &Reference, signed: &Reference) -> &'static str {
         let wants_tag = matches!(self, Self::MatchExact | Self::MatchRepoDigestOrExact | Self::Remap { .. });
         if wants_tag && !is_full(signed) && signed.repository() == asked.repository() {

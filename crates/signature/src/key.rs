@@ -1,13 +1,13 @@
-//! [`PublicKey`]: a key of the policy, from PEM (`PUBLIC KEY`, the form that cosign and openssl write), and whether it made
-//! a signature. The kinds of keys are those that `cosign generate-key-pair` and key management services have; what is
-//! none of them is refused when the policy is read, not when an image is pulled.
+//! [`PublicKey`]: a key of the policy, from PEM (`PUBLIC KEY`, the form that cosign and openssl write), and the
+//! verification of signatures by it. The algorithms are those of `cosign generate-key-pair` and of key management
+//! services; another one is refused when the policy is read, not when an image is pulled.
 
 use std::fmt;
 
 use ring::signature::{self, UnparsedPublicKey, VerificationAlgorithm};
 use rustls_pki_types::pem::{PemObject as _, SectionKind};
 
-/// Why a key cannot be used.
+/// The reason why a key cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// No public key in PEM.
@@ -120,7 +120,7 @@ impl PublicKey {
         Ok(Self { kind, bytes: bytes.to_vec() })
     }
 
-    /// Whether this key made the signature of this message.
+    /// Returns true if this key made the signature of this message.
     #[must_use]
     pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         let fits = |algorithm: &'static dyn VerificationAlgorithm| {

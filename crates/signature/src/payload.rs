@@ -1,6 +1,6 @@
-//! [`Payload`]: what a signature says, in the format called simple signing (`containers-signature(5)`, cosign's
-//! `SIGNATURE_SPEC`). It is read only after the signature over its bytes was found good, and then strictly: a part that is
-//! said to be critical and is not known here makes the whole of no use.
+//! [`Payload`]: the signed statement, in the format called simple signing (`containers-signature(5)`, cosign's
+//! `SIGNATURE_SPEC`). It is read only after the signature over its bytes was verified, and then strictly: an unknown
+//! field in `critical` makes it invalid.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use serde::de::IgnoredAny;
 /// A payload that is larger is not looked at. Those of cosign have some 300 bytes, and room for annotations is left.
 pub const MAX_PAYLOAD: u64 = 16 << 10;
 
-/// What cosign and containers/image write into `critical.type`.
+/// The `critical.type` that cosign and containers/image write.
 const TYPE: &str = "cosign container image signature";
 
 /// A payload that could be read.

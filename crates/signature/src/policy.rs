@@ -1,6 +1,6 @@
-//! [`Policy`]: what is demanded of which image. A policy is a map from scopes to demands; the longest scope that an image's
-//! name lies in decides, and nothing else does: demands of a shorter one are not added. How a policy is written is told by
-//! [`crate::read`], how a demand is met by [`crate::check`].
+//! [`Policy`]: the demands on images. A policy is a map from scopes to demands; the longest scope that contains an
+//! image's name decides alone: demands of a shorter one are not added. [`crate::read`] parses a policy,
+//! [`crate::check`] verifies that a demand is met.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use oci::Reference;
 use crate::identity::Identity;
 use crate::key::PublicKey;
 
-/// What a policy's file says, with the keys that it names.
+/// The content of a policy's file, with the keys that it names.
 #[derive(Clone, Debug)]
 pub struct Policy {
     pub(crate) default: Arc<[Requirement]>,
@@ -19,7 +19,7 @@ pub struct Policy {
     pub(crate) scopes: BTreeMap<String, Arc<[Requirement]>>,
 }
 
-/// One demand. All of a scope's must be met.
+/// A demand. All of a scope's must be met.
 #[derive(Clone, Debug)]
 pub(crate) enum Requirement {
     Accept,
@@ -41,7 +41,7 @@ pub(crate) struct NamedKey {
     pub(crate) key: PublicKey,
 }
 
-/// What is demanded of one image, and by which scope.
+/// The demands on one image, and the scope that they come from.
 #[derive(Clone, Debug)]
 pub struct Rule {
     scope: Scope,
@@ -57,19 +57,19 @@ pub enum Scope {
     Default,
 }
 
-/// What must be done for an image.
+/// The consequence of a rule for an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Demand {
-    /// Nothing.
+    /// The image is accepted.
     Nothing,
-    /// It is refused whatever it brings.
+    /// The image is refused, whatever signatures it has.
     Refused,
-    /// It must have signatures.
+    /// The image must have signatures.
     Signatures,
 }
 
 impl Policy {
-    /// What is demanded of an image by its name. The name must be in its normal form and have a tag or a digest.
+    /// Returns the rule for an image by its name. The name must be in its normal form and have a tag or a digest.
     #[must_use]
     pub fn rule(&self, image: &Reference) -> Rule {
         for scope in scopes_of(image) {
@@ -80,7 +80,7 @@ impl Policy {
         self.unnamed()
     }
 
-    /// What is demanded of an image that has no name, as one from an archive may.
+    /// Returns the rule for an image that has no name, as one from an archive may.
     #[must_use]
     pub fn unnamed(&self) -> Rule {
         match self.scopes.get("") {
@@ -97,7 +97,7 @@ impl Rule {
         &self.scope
     }
 
-    /// What it comes to.
+    /// Returns the consequence of the rule.
     #[must_use]
     pub fn demand(&self) -> Demand {
         if self.requirements.iter().any(|requirement| matches!(requirement, Requirement::Reject)) {

@@ -1,6 +1,6 @@
 //! [`PolicyError`]: a fault of a policy's text and its place there. The reader in `read` and `written` makes it.
 
-/// What is wrong with a policy, and where.
+/// A fault of a policy, and its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{}{message}", place_text(.place), line_text(.line))]
 pub struct PolicyError {
@@ -8,7 +8,7 @@ pub struct PolicyError {
     pub place: String,
     /// Line and column, where they are known.
     pub line: Option<(usize, usize)>,
-    /// What is wrong.
+    /// The fault, as a text.
     pub message: String,
 }
 

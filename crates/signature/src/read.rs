@@ -48,7 +48,7 @@ impl Policy {
     }
 }
 
-/// Takes an error of the JSON reader apart.
+/// Splits an error of the JSON reader into place and message.
 fn of_json(error: &serde_json::Error) -> PolicyError {
     let (line, column) = (error.line(), error.column());
     let text = error.to_string();

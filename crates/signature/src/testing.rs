@@ -18,7 +18,7 @@ pub const ANNOTATION: &str = "dev.cosignproject.cosign/signature";
 /// Type of a manifest that refers to an image and holds signatures of it.
 pub const ARTIFACT_TYPE: &str = "application/vnd.dev.cosign.artifact.sig.v1+json";
 
-/// What stands before the point in the `SubjectPublicKeyInfo` of a key on P-256.
+/// The bytes before the point in the `SubjectPublicKeyInfo` of a key on P-256.
 const P256_INFO: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
     0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,

@@ -1,4 +1,4 @@
-//! One requirement of a policy as it is written: its fields, which of them go together, and what is not supported. The keys are
+//! One requirement of a policy's text: its fields, which of them go together, and what is not supported. The keys are
 //! read afterwards. Part of [`crate::read`].
 
 use base64::Engine as _;
@@ -12,7 +12,7 @@ use crate::key::PublicKey;
 use crate::policy::NamedKey;
 use crate::policy_error::PolicyError;
 
-/// So many keys may stand for each other in one demand.
+/// Keys that may stand for each other in one demand, at most.
 pub const MAX_KEYS: usize = 64;
 
 /// A requirement as it is written, its keys not read yet.

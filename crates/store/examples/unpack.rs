@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use imagelet_store::unpack::{Limits, UnpackOptions, unpack, unpack_image};
+use imagelet_store::unpack::{Limits, UnpackOptions, unpack, unpack_erofs};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let erofs = arguments.next().is_some_and(|form| form == "erofs");
     let mut tar = BufReader::with_capacity(256 << 10, File::open(tar)?);
     let begin = Instant::now();
-    let unpack = if erofs { unpack_image } else { unpack };
+    let unpack = if erofs { unpack_erofs } else { unpack };
     let unpacked = unpack(&mut tar, layer.as_fd(), &options);
     let took = begin.elapsed();
     let outcome = unpacked.inspect_err(|_| drop(writeln!(io::stdout(), "refused after {took:?}")))?;

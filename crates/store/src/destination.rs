@@ -69,7 +69,7 @@ fn parent(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// What a process has open. Of this process it is the same open file, whose place and rights count: a socket cannot be opened
+/// A file that a process has open. Of this process it is the same open file, whose place and rights count: a socket cannot be opened
 /// once more, and in a regular file what was written before stays.
 fn of_process(link: &Path, cancelled: &dyn Fn() -> bool) -> io::Result<File> {
     let metadata = std::fs::metadata(link)?;

@@ -85,7 +85,7 @@ pub enum OpenError {
     Damaged {
         /// The database's file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// Files are to be shared in a way that the file system does not have.
@@ -95,17 +95,17 @@ pub enum OpenError {
         root: PathBuf,
         /// `reflink` or `hardlink`.
         way: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The disk refused something.
     #[error("{operation} {}", path.display())]
     Io {
-        /// What was done.
+        /// The operation.
         operation: &'static str,
         /// To what.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The database could not be opened or read, or its records do not make sense.
@@ -121,17 +121,17 @@ fn holder(pid: Option<u32>, socket: Option<&Path>) -> String {
     }
 }
 
-/// What went wrong in an operation on an open store.
+/// An error of an operation on an open store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The disk refused something.
     #[error("{operation} {}", path.display())]
     Io {
-        /// What was done.
+        /// The operation.
         operation: &'static str,
         /// To what.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The database refused something.
@@ -162,7 +162,7 @@ pub enum StoreError {
     InvalidName {
         /// The text.
         name: String,
-        /// What is wrong with it.
+        /// The fault.
         source: ReferenceError,
     },
     /// A name of a kind that does not fit here.
@@ -170,7 +170,7 @@ pub enum StoreError {
     UnsuitableName {
         /// The text.
         name: String,
-        /// What would fit.
+        /// The kind of name that fits.
         why: &'static str,
     },
     /// A layer could not be unpacked once more from what the store has of it.
@@ -178,7 +178,7 @@ pub enum StoreError {
     Copy {
         /// The layer.
         diff_id: Digest,
-        /// What is wrong.
+        /// The fault.
         source: crate::unpack::UnpackError,
     },
     /// The tar stream of a layer could not be built again.
@@ -186,12 +186,12 @@ pub enum StoreError {
     Export {
         /// The layer.
         diff_id: Digest,
-        /// What is wrong.
+        /// The fault.
         source: crate::recipe::RecipeError,
     },
 }
 
-/// What a read or a write of the database can end with.
+/// An error of reading or writing the database.
 #[derive(Debug)]
 pub(crate) enum DbError {
     Redb(Box<redb::Error>),
@@ -276,7 +276,7 @@ impl StoreError {
         io::Error::new(kind, text)
     }
 
-    /// Whether the disk is full, or the user's share of it.
+    /// Returns true if the disk is full, or the user's share of it.
     #[must_use]
     pub fn is_disk_full(&self) -> bool {
         let source = match self {
@@ -320,7 +320,7 @@ pub enum CommitError {
     Config {
         /// Digest of the bytes.
         id: Digest,
-        /// What is wrong with them.
+        /// The fault.
         source: oci::ConfigError,
     },
     /// A name with a digest that is none of the image's.
@@ -349,12 +349,12 @@ fn all(digests: &[Digest]) -> String {
 }
 
 impl CommitError {
-    /// Whether the image may be there all the same.
+    /// Returns true if the image may be there all the same.
     pub(crate) fn is_unsure(&self) -> bool {
         matches!(self, Self::Store(StoreError::Unsure(_)))
     }
 
-    /// Whether the disk is full.
+    /// Returns true if the disk is full.
     #[must_use]
     pub fn is_disk_full(&self) -> bool {
         matches!(self, Self::Store(error) if error.is_disk_full())

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt as _;
 use crate::content::{left, spool};
 use crate::disk::layer::Shape;
 use crate::tar::{Entry, Kind, Limits, Reader};
-use crate::unpack::{UnpackOptions, unpack_image};
+use crate::unpack::{UnpackOptions, unpack_erofs};
 
 /// A parser with what it has to keep, by its name.
 pub type Harness = (&'static str, fn(&[u8]));
@@ -122,15 +122,15 @@ fn layer(bytes: &[u8]) {
     let limits = limits();
     let options =
         UnpackOptions { limits: &limits, privileged: false, cancelled: &|| false, write_back: None, hollow: false };
-    let outcome = match unpack_image(&mut &sealed[..], opened.as_fd(), &options) {
+    let outcome = match unpack_erofs(&mut &sealed[..], opened.as_fd(), &options) {
         Ok(outcome) => outcome,
         Err(error) => {
             assert!(error.to_string().len() < 8192, "{error}");
             return;
         }
     };
-    let image = File::open(directory.path().join(crate::unpack::IMAGE)).expect("there is an image");
-    erofs::Image::open(image).expect("opens").check().expect("is whole");
+    let image = File::open(directory.path().join(crate::unpack::EROFS_FILE)).expect("there is an image");
+    erofs::Reader::open(image).expect("opens").check().expect("is whole");
     if outcome.exact {
         let mut again = Vec::new();
         crate::recipe::rebuild(opened.as_fd(), &mut again).expect("is made again");

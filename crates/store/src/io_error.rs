@@ -2,12 +2,12 @@
 
 use std::io;
 
-/// Whether an error is that of a disk that is full, or of a used-up quota.
+/// Returns true if an error is that of a disk that is full, or of a used-up quota.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Whether a failed read says that the data is lost, and not that the system lacks something.
+/// Returns true if a failed read says that the data is lost, and not that the system lacks something.
 pub(crate) fn is_of_the_medium(error: &io::Error) -> bool {
     use rustix::io::Errno;
     // Garbage where the recipe's compressed bytes were is told without a number.

@@ -16,7 +16,7 @@ pub enum Durability {
     Relaxed,
 }
 
-/// Whether files that several layers have are stored once. Only layers that were unpacked while it was on take part.
+/// The way in which files that several layers have are stored once. Only layers that were unpacked while it was on take part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sharing {
     /// Every layer has its own.
@@ -28,13 +28,13 @@ pub enum Sharing {
     Hardlink,
 }
 
-/// What a layer is made into when it is unpacked. Layers that are there stay what they are: a store holds both.
+/// The format of layers that are unpacked from now on. Layers that are there stay what they are: a store holds both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LayerFormat {
-    /// What serves best here, as the store finds out: [`Store::new_layers`] says what that is.
+    /// The best format for this machine, as the store finds out: [`Store::new_layers`] says what that is.
     #[default]
     Auto,
-    /// One EROFS file.
+    /// A EROFS file.
     Erofs,
     /// A directory tree.
     Dir,
@@ -47,15 +47,15 @@ pub struct OpenOptions {
     pub agent_socket: Option<PathBuf>,
     /// How sure a commit is.
     pub durability: Durability,
-    /// What one layer may hold at most.
+    /// Limits of one layer.
     pub limits: Limits,
-    /// Whether owners, devices and `trusted.*` attributes can be set. `None`: they can as user 0 of the machine.
+    /// True if owners, devices and `trusted.*` attributes can be set. `None`: they can as user 0 of the machine.
     pub privileged: Option<bool>,
     /// Size of the file that is given up when the disk is full, so that removal always works.
     pub reserve_bytes: u64,
-    /// Whether files that several layers have are stored once.
+    /// The way in which files that several layers have are stored once.
     pub sharing: Sharing,
-    /// What layers are made into.
+    /// The format of new layers.
     pub layer_format: LayerFormat,
     /// This boot of the machine, by whatever name. `None`: as the kernel names it. What was not synced is trusted within one.
     pub boot: Option<String>,

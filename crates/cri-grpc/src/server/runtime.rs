@@ -187,13 +187,16 @@ pub(super) async fn run<T>(
     subject: &str,
     call: impl Future<Output = cri_api::Result<T>> + Send,
 ) -> Result<T, Status> {
-    let mut log = CallLog { name, subject, start: Instant::now(), outcome: None };
+    let mut log = CallLog { name, subject, start: Instant::now(), outcome: CallOutcome::ClientGone };
     let outcome = tokio::select! {
         biased;
         () = end.cancelled() => Err(Status::unavailable(format!("{name}: the server is shutting down"))),
         answer = call => answer.map_err(|error| to_status(&error)),
     };
-    log.outcome = Some(outcome.as_ref().err().map(|status| format!("{:?}: {}", status.code(), status.message())));
+    log.outcome = match &outcome {
+        Ok(_) => CallOutcome::Done,
+        Err(status) => CallOutcome::Failed(format!("{:?}: {}", status.code(), status.message())),
+    };
     outcome
 }
 
@@ -202,16 +205,24 @@ struct CallLog<'a> {
     name: &'static str,
     subject: &'a str,
     start: Instant,
-    /// `None`: dropped before it ended. `Some(None)`: done.
-    outcome: Option<Option<String>>,
+    outcome: CallOutcome,
+}
+
+/// The end of a call.
+enum CallOutcome {
+    /// Dropped before it ended.
+    ClientGone,
+    Done,
+    /// Answered with this error.
+    Failed(String),
 }
 
 impl Drop for CallLog<'_> {
     fn drop(&mut self) {
         let outcome = match &self.outcome {
-            None => "the client went away",
-            Some(None) => "done",
-            Some(Some(error)) => error,
+            CallOutcome::ClientGone => "the client went away",
+            CallOutcome::Done => "done",
+            CallOutcome::Failed(error) => error,
         };
         let millis = self.start.elapsed().as_millis();
         tracing::debug!(call = self.name, subject = self.subject, millis, outcome);

@@ -10,7 +10,7 @@ pub(crate) const ADDRESS: usize = 4;
 /// Bytes of an address with a device. They stand at a multiple of it.
 pub(crate) const INDEX: usize = 8;
 
-/// What stands in the inode for chunks of this length.
+/// The chunk format in the inode, for chunks of this length.
 pub(crate) fn form(bits: u8) -> u32 {
     u32::from(bits & BITS_MAX)
 }

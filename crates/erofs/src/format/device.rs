@@ -8,7 +8,7 @@ pub(crate) const LENGTH: usize = 128;
 /// Bytes of what says which device is meant. Nobody looks at it here, but the kernel wants something there.
 pub(crate) const TAG: usize = 64;
 
-/// One device.
+/// A device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Device {
     pub(crate) tag: [u8; TAG],

@@ -15,7 +15,7 @@ pub(crate) struct RawDirent {
     pub(crate) nid: u64,
     /// Where in the block its name begins.
     pub(crate) name_at: u16,
-    /// What `readdir` tells.
+    /// The type as `readdir` reports it.
     pub(crate) kind: u8,
 }
 

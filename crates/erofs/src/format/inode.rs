@@ -25,7 +25,7 @@ pub(crate) enum Layout {
 pub(crate) struct RawInode {
     pub(crate) extended: bool,
     pub(crate) layout: Layout,
-    /// What is to be made of the length of the extended attributes: `xattr::area`.
+    /// The encoded length of the extended attributes: `xattr::area`.
     pub(crate) xattr_count: u16,
     /// Type and permission bits.
     pub(crate) mode: u16,
@@ -79,7 +79,7 @@ impl RawInode {
         }
     }
 
-    /// What stands at the beginning of `from`, `None` if it is too short or no layout that is known here.
+    /// Decodes the inode at the start of `from`: `None` if it is too short or no layout that is known here.
     pub(crate) fn decode(from: &[u8]) -> Option<Self> {
         let format = u16::from_le_bytes(from.get(..2)?.try_into().ok()?);
         let extended = format & 1 == 1;

@@ -4,7 +4,7 @@ use super::{BLOCK, crc32c, u16_at, u32_at, u64_at};
 
 /// Where it begins.
 pub(crate) const OFFSET: usize = 1024;
-/// Its bytes.
+/// The bytes.
 pub(crate) const LENGTH: usize = 128;
 /// Where the writer puts the root: right behind it, so that its number fits into 16 bits.
 pub(crate) const ROOT_AT: u64 = (OFFSET + LENGTH) as u64;
@@ -19,7 +19,7 @@ pub(crate) const INCOMPAT_CHUNKED: u32 = 0x4;
 /// There is a table of further devices.
 pub(crate) const INCOMPAT_DEVICES: u32 = 0x8;
 
-/// Its fields that an uncompressed image uses. Everything else is zero when it is encoded.
+/// The fields that an uncompressed image uses. Everything else is zero when it is encoded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Superblock {
     pub(crate) magic: u32,
@@ -30,7 +30,7 @@ pub(crate) struct Superblock {
     pub(crate) root_nid: u16,
     /// Inodes in all.
     pub(crate) inodes: u64,
-    /// What compact inodes have as their time.
+    /// The time of compact inodes.
     pub(crate) time: (i64, u32),
     /// Blocks in all.
     pub(crate) blocks: u32,
@@ -50,7 +50,7 @@ pub(crate) struct Superblock {
 }
 
 impl Superblock {
-    /// Its bytes, with the checksum that is in the value.
+    /// The bytes, with the checksum that is in the value.
     pub(crate) fn encode(&self) -> [u8; LENGTH] {
         let mut to = [0; LENGTH];
         to[0..4].copy_from_slice(&self.magic.to_le_bytes());
@@ -73,7 +73,7 @@ impl Superblock {
         to
     }
 
-    /// What stands in its bytes.
+    /// Decodes the bytes of a superblock.
     pub(crate) fn decode(from: &[u8; LENGTH]) -> Self {
         Self {
             magic: u32_at(from, 0),

@@ -41,7 +41,7 @@ pub(crate) fn prefix(index: u8) -> Option<&'static [u8]> {
     PREFIXES.iter().find(|(number, _)| *number == index).map(|(_, prefix)| *prefix)
 }
 
-/// Whether the prefix of a number is a whole name.
+/// Returns true if the prefix of a number is a whole name.
 pub(crate) fn is_whole(index: u8) -> bool {
     matches!(index, 2 | 3)
 }
@@ -105,7 +105,7 @@ impl<'a> Attribute<'a> {
         self.head.len()
     }
 
-    /// Whether the other one has the same name.
+    /// Returns true if the other one has the same name.
     pub(crate) fn is_named_as(&self, other: &Self) -> bool {
         (self.head.index, self.name) == (other.head.index, other.name)
     }

@@ -5,12 +5,12 @@
 use std::collections::{HashMap, HashSet};
 
 use super::ranges::Ranges;
-use super::{Image, InodeInfo, ReadError};
+use super::{InodeInfo, ReadError, Reader};
 use crate::format::inode::Layout;
 use crate::format::superblock;
 use crate::{Kind, Nid, Source};
 
-/// What a check has found.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     /// Inodes that have names.
@@ -24,7 +24,7 @@ pub struct Checked {
 }
 
 struct Check<'a, R> {
-    image: &'a Image<R>,
+    image: &'a Reader<R>,
     claimed: Ranges,
     /// Inodes with several names: how many they say, and how many were found.
     linked: HashMap<Nid, (u32, u32)>,
@@ -34,7 +34,7 @@ struct Check<'a, R> {
     left: Vec<(Nid, Nid)>,
 }
 
-impl<R: Source> Image<R> {
+impl<R: Source> Reader<R> {
     /// Checks all of the image but the content of files.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Where an inode's data is, and reading it: whole blocks, a tail behind the inode, chunks with holes.
 
-use super::{Image, InodeInfo, ReadError, Spot};
+use super::{InodeInfo, ReadError, Reader, Spot};
 use crate::format::chunk::{self, INDEX};
 use crate::format::inode::Layout;
 use crate::format::{BLOCK, BLOCK_BITS, NO_BLOCK, u16_at, u32_at};
@@ -25,7 +25,7 @@ pub struct Extent {
 pub(super) struct Chunks {
     /// log2 of a chunk in bytes.
     pub(super) bits: u32,
-    /// Whether addresses have the longer form.
+    /// True if addresses have the longer form.
     indexes: bool,
     /// Where they stand.
     pub(super) map: u64,
@@ -43,7 +43,7 @@ impl Chunks {
     }
 }
 
-impl<R: Source> Image<R> {
+impl<R: Source> Reader<R> {
     /// Reads a file's bytes from `offset` on: as many as the buffer takes, fewer only at the file's end. Holes are zeros.
     ///
     /// # Errors
@@ -239,7 +239,7 @@ impl<R: Source> Image<R> {
         }))
     }
 
-    /// What a file has at `offset`, which is before its end.
+    /// Returns the extent of a file at `offset`, which is before its end.
     fn piece(&self, file: &InodeInfo, offset: u64) -> Result<Extent, ReadError> {
         let place = self.place(file.nid).ok_or_else(|| ReadError::damaged("an inode of another image"))?;
         let left = file.size - offset;

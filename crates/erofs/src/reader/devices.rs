@@ -1,7 +1,7 @@
 //! Further devices of an image: what its table says of them, held against what was given. Addresses of blocks are looked up here,
 //! whichever way they name a device.
 
-use super::{Image, ReadError};
+use super::{ReadError, Reader};
 use crate::Source;
 use crate::format::superblock::{self, Superblock};
 use crate::format::{BLOCK_BITS, device};
@@ -95,7 +95,7 @@ impl<R: Source> Devices<R> {
     }
 }
 
-impl<R: Source> Image<R> {
+impl<R: Source> Reader<R> {
     /// How many further devices it has.
     #[must_use]
     pub fn devices(&self) -> u16 {
@@ -138,7 +138,7 @@ impl<R: Source> Image<R> {
         Spot { device: 0, offset: u64::from(block) << BLOCK_BITS }
     }
 
-    /// Whether so many bytes are there.
+    /// Returns true if so many bytes are there.
     pub(super) fn holds(&self, spot: Spot, length: u64) -> Result<bool, ReadError> {
         let size = self.size_of(spot.device)?;
         Ok(spot.offset.checked_add(length).is_some_and(|end| end <= size))

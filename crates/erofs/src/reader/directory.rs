@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 
-use super::{Image, InodeInfo, ReadError};
+use super::{InodeInfo, ReadError, Reader};
 use crate::format::BLOCK;
 use crate::format::dirent::{self, LENGTH, NAME_MAX, RawDirent};
 use crate::{Kind, Nid, Source};
@@ -13,13 +13,13 @@ use crate::{Kind, Nid, Source};
 pub struct DirEntry {
     /// The name.
     pub name: Vec<u8>,
-    /// What has it.
+    /// The inode.
     pub nid: Nid,
-    /// What that is, as the directory says.
+    /// The kind, as the directory says.
     pub kind: Kind,
 }
 
-/// One block of a directory, whose form is right.
+/// A block of a directory, whose form is right.
 struct Block {
     bytes: Box<[u8; BLOCK]>,
     length: usize,
@@ -41,7 +41,7 @@ impl Block {
         rest.split(|byte| *byte == 0).next().unwrap_or_default()
     }
 
-    /// Whether every name lies in the block, behind the one before, and is one.
+    /// Verifies that every name lies in the block, behind the one before, and is valid.
     fn is_right(&self) -> Result<(), &'static str> {
         let mut before = self.count * LENGTH;
         for index in 0..self.count {
@@ -65,9 +65,9 @@ impl Block {
     }
 }
 
-/// What a directory holds, in the order of bytes, itself and its parent left out.
+/// The entries of a directory in the order of bytes, without itself and its parent.
 pub struct Entries<'a, R> {
-    image: &'a Image<R>,
+    image: &'a Reader<R>,
     dir: InodeInfo,
     block: Option<Block>,
     /// Which block comes next, and which entry of the one that is here.
@@ -126,17 +126,17 @@ impl<R: Source> Entries<'_, R> {
     }
 }
 
-impl<R: Source> Image<R> {
-    /// What a directory holds.
+impl<R: Source> Reader<R> {
+    /// Lists a directory.
     ///
     /// # Errors
-    /// It is no directory; the iterator answers with [`ReadError`] once and ends where the directory is damaged.
+    /// No directory; the iterator answers with [`ReadError`] once and ends where the directory is damaged.
     pub fn entries(&self, dir: &InodeInfo) -> Result<Entries<'_, R>, ReadError> {
         must_be_directory(dir)?;
         Ok(Entries { image: self, dir: dir.clone(), block: None, next: (0, 0), last: None, failed: false })
     }
 
-    /// What has a name in a directory, without reading all of it. `.` and `..` are names here.
+    /// Looks up a name in a directory, without reading all of it. `.` and `..` are names here.
     ///
     /// # Errors
     /// See [`ReadError`]; it is no directory.
@@ -168,7 +168,7 @@ impl<R: Source> Image<R> {
         Ok(None)
     }
 
-    /// What is at a path of names joined by slashes, from the root on; empty names and `.` count for nothing, `..` is a name that
+    /// Looks up a path of names joined by slashes, from the root on; empty names and `.` count for nothing, `..` is a name that
     /// leads up. No symbolic link is followed.
     ///
     /// # Errors

@@ -8,16 +8,16 @@ pub enum ReadError {
     /// Where the image comes from.
     #[error("cannot read the image")]
     Source(#[source] io::Error),
-    /// It is something else.
+    /// Something else.
     #[error("this is no EROFS image")]
     NotErofs,
-    /// It is an image of a kind that is not read here.
+    /// An image of a kind that is not read here.
     #[error("the image uses {feature}, which is not supported")]
     Unsupported {
-        /// What it uses.
+        /// The feature.
         feature: String,
     },
-    /// It contradicts itself.
+    /// The image contradicts itself.
     #[error("the image is damaged: {what}")]
     Damaged {
         /// Where, and what is wrong.
@@ -35,7 +35,7 @@ impl ReadError {
     }
 }
 
-/// Whoever reads files by the image has this one error to tell.
+/// For readers of files: one error for all.
 impl From<ReadError> for io::Error {
     fn from(error: ReadError) -> Self {
         match error {

@@ -1,4 +1,4 @@
-//! [`Image`]: an image read without mounting it: inodes, names, data, extended attributes; and a check of all of it.
+//! [`Reader`]: an image read without mounting it: inodes, names, data, extended attributes; and a check of all of it.
 //!
 //! Nothing in the file is believed. Every place is held against the file's end before it is read, no number from the file makes
 //! anything larger than a few hundred kilobytes (lists of shared attributes: 16 MiB), and no call reads more than it answers, but for one
@@ -44,19 +44,19 @@ const NANOS: u32 = 1_000_000_000;
 
 /// An image.
 #[derive(Debug)]
-pub struct Image<R> {
+pub struct Reader<R> {
     source: R,
     size: u64,
     superblock: Superblock,
     devices: Devices<R>,
 }
 
-/// What an inode is, without its content and its extended attributes.
+/// The attributes of an inode, without its content and its extended attributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InodeInfo {
-    /// Its number.
+    /// The number.
     pub nid: Nid,
-    /// What it is.
+    /// The kind.
     pub kind: Kind,
     /// Permission bits with set-user-id, set-group-id and sticky: 12 bits.
     pub mode: u32,
@@ -76,7 +76,7 @@ pub struct InodeInfo {
 }
 
 impl InodeInfo {
-    /// Whether it hides a name of the layers below, as overlayfs has it.
+    /// Returns true if it hides a name of the layers below, as overlayfs has it.
     #[must_use]
     pub fn is_whiteout(&self) -> bool {
         self.kind == Kind::Char && self.device == (0, 0)
@@ -88,7 +88,7 @@ impl InodeInfo {
     }
 }
 
-impl<R: Source> Image<R> {
+impl<R: Source> Reader<R> {
     /// Looks at the superblock: whether this is an image that can be read here, and whether the superblock is whole.
     ///
     /// # Errors

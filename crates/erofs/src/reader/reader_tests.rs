@@ -94,7 +94,7 @@ fn digest(bytes: &[u8]) -> u32 {
     crate::format::crc32c::update(u32::MAX, bytes)
 }
 
-fn in_image<R: Source>(image: &Image<R>, info: &InodeInfo, path: &[u8], compact: bool, into: &mut Tree) {
+fn in_image<R: Source>(image: &Reader<R>, info: &InodeInfo, path: &[u8], compact: bool, into: &mut Tree) {
     let content = match info.kind {
         Kind::File => {
             let mut bytes = vec![0; usize::try_from(info.size).unwrap() + 10];
@@ -155,7 +155,7 @@ fn images_of_mkfs_are_the_trees_that_they_were_made_of() {
     for way in ways {
         let compact = way.contains(&"-T0");
         let bytes = mkfs(top.path(), way);
-        let image = Image::open(bytes.as_slice()).unwrap_or_else(|e| panic!("{way:?}: {e}"));
+        let image = Reader::open(bytes.as_slice()).unwrap_or_else(|e| panic!("{way:?}: {e}"));
         let (mut want, mut got) = (Tree::new(), Tree::new());
         on_disk(top.path(), top.path(), compact, &mut want);
         let root = image.inode(image.root()).unwrap();
@@ -190,7 +190,7 @@ fn what_is_not_read_is_named() {
     let top = tempfile::tempdir().unwrap();
     fs::write(top.path().join("text"), "a line\n".repeat(10_000)).unwrap();
     let bytes = mkfs(top.path(), &["-zlz4hc"]);
-    let image = Image::open(bytes.as_slice()).map(|image| image.check());
+    let image = Reader::open(bytes.as_slice()).map(|image| image.check());
     let told = match image {
         Ok(checked) => checked.unwrap_err().to_string(),
         Err(error) => error.to_string(),
@@ -203,7 +203,7 @@ fn what_is_not_read_is_named() {
         image[superblock::OFFSET + at..superblock::OFFSET + at + bytes.len()].copy_from_slice(bytes);
         let first: &mut [u8; BLOCK] = (&mut image[..BLOCK]).try_into().unwrap();
         superblock::seal(first);
-        Image::open(image.as_slice()).map(|_| ()).unwrap_err().to_string()
+        Reader::open(image.as_slice()).map(|_| ()).unwrap_err().to_string()
     };
     for (at, bytes, want) in [
         (80, &[0x20_u8][..], "uses packed fragments,"),
@@ -224,9 +224,9 @@ fn what_is_not_read_is_named() {
     }
     let mut broken = plain.clone();
     broken[superblock::OFFSET + 20] ^= 1;
-    assert!(Image::open(broken.as_slice()).unwrap_err().to_string().contains("checksum"));
+    assert!(Reader::open(broken.as_slice()).unwrap_err().to_string().contains("checksum"));
     for length in [0, 100, 1024, 1200, 4095] {
-        let told = Image::open(&plain[..length]).map(|_| ()).unwrap_err().to_string();
+        let told = Reader::open(&plain[..length]).map(|_| ()).unwrap_err().to_string();
         assert!(told.contains("no EROFS image") || told.contains("shorter than a block"), "{length}: {told}");
     }
 }
@@ -241,7 +241,7 @@ fn small() -> (Vec<u8>, BTreeMap<&'static str, u64>) {
     let file = top.path().join("dir/file").display().to_string();
     run("setfattr", &["-n", "user.one", "-v", "value", &file]);
     let bytes = mkfs(top.path(), &["-Eforce-inode-extended"]);
-    let image = Image::open(bytes.as_slice()).unwrap();
+    let image = Reader::open(bytes.as_slice()).unwrap();
     let places = ["", "dir", "dir/below", "dir/file", "dir/other", "link"];
     let places = places.into_iter().map(|path| {
         let info = image.walk_path(path.as_bytes()).unwrap().unwrap();
@@ -254,7 +254,7 @@ fn small() -> (Vec<u8>, BTreeMap<&'static str, u64>) {
 #[test]
 fn damage_is_an_error_that_says_what_it_is() {
     let (bytes, places) = small();
-    let image = Image::open(bytes.as_slice()).unwrap();
+    let image = Reader::open(bytes.as_slice()).unwrap();
     image.check().unwrap();
     let place = |path: &str| usize::try_from(places[path]).unwrap();
     // Where the entries of `dir` are: behind its inode, or in a block of its own.
@@ -309,7 +309,7 @@ fn damage_is_an_error_that_says_what_it_is() {
         spoiled[*at..at + spoil.len()].copy_from_slice(spoil);
         let first: &mut [u8; BLOCK] = (&mut spoiled[..BLOCK]).try_into().unwrap();
         superblock::seal(first);
-        let told = match Image::open(spoiled.as_slice()) {
+        let told = match Reader::open(spoiled.as_slice()) {
             Ok(image) => image.check().map(|_| ()).expect_err(what).to_string(),
             Err(error) => error.to_string(),
         };
@@ -371,7 +371,7 @@ fn ours() -> Vec<u8> {
         writer.link(implicit, format!("many {number}").as_bytes(), file).unwrap();
     }
     let (mut bytes, _) = writer.finish().unwrap();
-    let nid = Image::open(bytes.as_slice()).unwrap().walk_path(b"implicit").unwrap().unwrap().nid;
+    let nid = Reader::open(bytes.as_slice()).unwrap().walk_path(b"implicit").unwrap().unwrap().nid;
     crate::patch(&mut bytes, nid, &Attributes { xattrs: xattrs(12), ..extended }).unwrap();
     bytes
 }
@@ -379,7 +379,7 @@ fn ours() -> Vec<u8> {
 #[test]
 fn images_of_our_writer_are_read_whole() {
     let bytes = ours();
-    let image = Image::open(bytes.as_slice()).unwrap();
+    let image = Reader::open(bytes.as_slice()).unwrap();
     let checked = image.check().unwrap();
     assert_eq!((checked.directories, checked.files), (3, 307), "{checked:?}");
     let at = |path: &str| image.walk_path(path.as_bytes()).unwrap().unwrap_or_else(|| panic!("{path}"));

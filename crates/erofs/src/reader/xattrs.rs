@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Image, InodeInfo, ReadError};
+use super::{InodeInfo, ReadError, Reader};
 use crate::Source;
 use crate::format::inode::RawInode;
 use crate::format::xattr::{self, AREA_HEADER, HEADER, RawXattr};
@@ -25,7 +25,7 @@ enum Value {
     Shared(u64, usize),
 }
 
-impl<R: Source> Image<R> {
+impl<R: Source> Reader<R> {
     /// An inode's extended attributes by their full names, as they stand there.
     ///
     /// # Errors

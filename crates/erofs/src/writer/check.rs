@@ -4,7 +4,7 @@ use super::error::WriteError;
 use crate::format::dirent;
 use crate::{Attributes, can_hold};
 
-/// Whether an entry can have this name.
+/// Refuses names that no entry can have.
 pub(super) fn check_name(name: &[u8]) -> Result<(), WriteError> {
     let is_name = (1..=dirent::NAME_MAX).contains(&name.len()) && !matches!(name, b"." | b"..");
     if is_name && !name.iter().any(|byte| matches!(byte, 0 | b'/')) {
@@ -13,7 +13,7 @@ pub(super) fn check_name(name: &[u8]) -> Result<(), WriteError> {
     Err(WriteError::Beyond { what: format!("the name {:?}", String::from_utf8_lossy(name)) })
 }
 
-/// Whether an inode can have them; answers the mode.
+/// Refuses attributes that no inode can have; returns the mode.
 pub(crate) fn check_attributes(attributes: &Attributes) -> Result<u16, WriteError> {
     if let Some((name, value)) = attributes.xattrs.iter().find(|(name, value)| !can_hold(name, value)) {
         return Err(WriteError::attribute(name, value));

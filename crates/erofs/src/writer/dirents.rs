@@ -33,7 +33,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// Whether this name fits as well.
+    /// Returns true if this name fits as well.
     pub(super) fn fits(&self, name: &[u8]) -> bool {
         self.len() + LENGTH + name.len() <= BLOCK
     }

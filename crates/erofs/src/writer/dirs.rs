@@ -19,14 +19,14 @@ pub(super) struct Record {
     pub(super) mode: u16,
     /// Nobody said anything of it.
     pub(super) implicit: bool,
-    /// It has no name any more.
+    /// Without a name now.
     pub(super) dead: bool,
     pub(super) uid: u32,
     pub(super) gid: u32,
     pub(super) mtime: (i64, u32),
     /// Extended attributes as they came, and in the end the area behind its inode: place and length in `Blobs`.
     pub(super) xattrs: (u64, u32),
-    /// What the end finds out: bytes of its entries, directories in it, where the inode and the entries are.
+    /// Set at the end: bytes of its entries, directories in it, where the inode and the entries are.
     pub(super) size: u64,
     pub(super) subdirs: u32,
     pub(super) at: u64,
@@ -130,7 +130,7 @@ impl Dirs {
         Ok(&held.records[dir.0 as usize % PAGE])
     }
 
-    /// Whether there is such a directory.
+    /// Refuses directories that are not there.
     pub(super) fn check(&self, dir: Dir) -> Result<(), WriteError> {
         if dir.0 < self.count { Ok(()) } else { Err(WriteError::Misused("a directory of another image")) }
     }

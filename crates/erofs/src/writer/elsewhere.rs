@@ -7,7 +7,7 @@ use super::output::Output;
 use super::{Inode, Writer};
 use crate::format::inode::{Layout, RawInode};
 use crate::format::{BLOCK, NO_BLOCK, SLOT, chunk, device, superblock};
-use crate::{Attributes, Extent, Image, InodeInfo, Kind, Nid, Sink, Source, Spot};
+use crate::{Attributes, Extent, InodeInfo, Kind, Nid, Reader, Sink, Source, Spot};
 
 const BLOCK_BYTES: u64 = BLOCK as u64;
 /// Chunks that a file has at most.
@@ -20,7 +20,7 @@ const INDEXES: usize = 4096 * chunk::INDEX;
 pub struct Device(pub(crate) u16);
 
 impl Device {
-    /// Its number: from 1 on, in the order in which devices were added, which is that in which they must be given to a reader.
+    /// The number: from 1 on, in the order in which devices were added, which is that in which they must be given to a reader.
     #[must_use]
     pub fn number(self) -> u16 {
         self.0
@@ -44,7 +44,7 @@ pub(super) struct Devices {
     known: Vec<device::Device>,
 }
 
-/// What the superblock says of devices.
+/// The table of devices for the superblock.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Table {
     pub(super) devices: u16,
@@ -88,7 +88,7 @@ impl<S: Sink> Writer<S> {
         })
     }
 
-    /// One more device, of so many blocks. `tag` says which it is, in at most 64 bytes; it must have some.
+    /// Adds a device of so many blocks. `tag` says which it is, in at most 64 bytes; it must have some.
     ///
     /// # Errors
     /// There is no room in the table; all devices together have more blocks than addresses reach.
@@ -161,7 +161,7 @@ impl<S: Sink> Writer<S> {
     /// As of [`Self::file_at`]; that image cannot be read.
     pub fn file_of<R: Source>(
         &mut self,
-        image: &Image<R>,
+        image: &Reader<R>,
         file: &InodeInfo,
         attributes: &Attributes,
         devices: &[Device],
@@ -193,7 +193,7 @@ impl<S: Sink> Writer<S> {
     /// A short file of another image, as it is there.
     fn copy<R: Source>(
         &mut self,
-        image: &Image<R>,
+        image: &Reader<R>,
         file: &InodeInfo,
         attributes: &Attributes,
     ) -> Result<Inode, WriteError> {
@@ -205,7 +205,7 @@ impl<S: Sink> Writer<S> {
     }
 
     /// A regular file whose bytes are on devices in chunks of 2 to the power of `bits` blocks, each somewhere, or nowhere where it is a hole.
-    /// It has no name yet.
+    /// Without a name so far.
     ///
     /// # Errors
     /// As of [`Self::file_at`], and what `place` says, which is asked for each chunk by its number.

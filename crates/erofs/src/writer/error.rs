@@ -19,7 +19,7 @@ pub enum WriteError {
     /// The format has no place for it.
     #[error("an EROFS image cannot hold {what}")]
     Beyond {
-        /// What it is, with its value.
+        /// The limit, with the value.
         what: String,
     },
     /// The caller is wrong: calls in another order, or another length than was said.

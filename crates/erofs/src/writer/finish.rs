@@ -38,7 +38,7 @@ struct Plan {
     blocks: u64,
 }
 
-/// What an image has beside its tree.
+/// The parts of an image beside its tree.
 pub(super) struct About {
     pub(super) uuid: [u8; 16],
     pub(super) chunked: bool,

@@ -8,7 +8,7 @@ use crate::format::{BLOCK, SLOT};
 const OPEN: usize = 8;
 const BLOCK_BYTES: u64 = BLOCK as u64;
 
-/// What is taken, and the blocks that have room.
+/// Blocks that are taken, and those that have room.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Layout {
     end: u64,
@@ -33,7 +33,7 @@ impl Layout {
         self.end
     }
 
-    /// Whether more may be packed into the block at `at`, or may have been since the last call of [`Self::place`].
+    /// Returns true if more may be packed into the block at `at`, or may have been since the last call of [`Self::place`].
     pub(super) fn is_open(&self, at: u64) -> bool {
         self.open.iter().any(|open| open.at == at)
     }

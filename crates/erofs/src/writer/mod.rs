@@ -51,7 +51,7 @@ const TARGET_MAX: usize = 4095;
 pub struct Options {
     /// The image's own identity.
     pub uuid: [u8; 16],
-    /// What compact inodes have as their time: those whose time is this one take less space. `None`: the time of the first inode that comes.
+    /// The time of compact inodes: those whose time is this one take less space. `None`: the time of the first inode that comes.
     pub time: Option<(i64, u32)>,
     /// Bytes of memory for names and directories, above which they go to the file of `spill`. Some MiB at least are used in any case.
     pub memory: usize,
@@ -61,7 +61,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// What [`Options::memory`] is well set to: 100,000 entries stay in memory, and all of the writer takes less than twice as much.
+    /// A good value of [`Options::memory`]: 100,000 entries stay in memory, and all of the writer takes less than twice as much.
     pub const MEMORY: usize = 16 << 20;
 }
 
@@ -78,20 +78,20 @@ pub struct Inode {
 }
 
 impl Inode {
-    /// Its number, which is what it will be in the image.
+    /// The number, which is what it will be in the image.
     #[must_use]
     pub fn nid(self) -> Nid {
         self.nid
     }
 
-    /// What it is; never a directory.
+    /// The kind; never a directory.
     #[must_use]
     pub fn kind(self) -> Kind {
         self.kind
     }
 }
 
-/// What stands under a name.
+/// The entry under a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// A directory.
@@ -100,7 +100,7 @@ pub enum Entry {
     Inode(Inode),
 }
 
-/// What has no content and no target.
+/// A file without content and target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Special {
     /// A character device by major (12 bits) and minor (20 bits); 0:0 is a whiteout.
@@ -113,7 +113,7 @@ pub enum Special {
     Socket,
 }
 
-/// What was written.
+/// Bytes, blocks and inodes of the written file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// Bytes of the image: a multiple of a block.
@@ -129,7 +129,7 @@ pub struct Writer<S: Sink> {
     parts: Parts<S>,
     /// The file that was begun.
     content: Option<Content>,
-    /// What was written last and has no name yet.
+    /// The inode that was written last and has no name yet.
     unnamed: Option<Inode>,
     /// Inodes that are no directories.
     inodes: u64,
@@ -139,7 +139,7 @@ pub struct Writer<S: Sink> {
     broken: bool,
 }
 
-/// What an image is made of.
+/// The sink of an image, and all that is kept until its end.
 struct Parts<S: Sink> {
     output: Output<S>,
     xattrs: Xattrs,
@@ -148,7 +148,7 @@ struct Parts<S: Sink> {
     blobs: Blobs,
     links: Links,
     spill: Spill,
-    /// What compact inodes have as their time, once it is known.
+    /// The time of compact inodes, once it is known.
     time: Option<(i64, u32)>,
     numbers: u32,
 }
@@ -323,7 +323,7 @@ impl<S: Sink> Writer<S> {
         })
     }
 
-    /// What was said of a directory, and whether it is an implicit one.
+    /// The attributes given for a directory, and whether it is an implicit one.
     ///
     /// # Errors
     /// The spill's.
@@ -336,7 +336,7 @@ impl<S: Sink> Writer<S> {
         })
     }
 
-    /// What has this name.
+    /// The entry of this name.
     ///
     /// # Errors
     /// The spill's.

@@ -9,12 +9,12 @@ use super::spill::Spill;
 use super::table::{Hash, Table};
 use super::{Dir, Entry};
 
-/// What the table keeps at least, however much the runs take.
+/// Bytes that the table keeps at least, however much the runs take.
 const LEAST: usize = 1 << 20;
 /// So many runs of one level become one of the next.
 const MERGED: usize = 8;
 
-/// Who is told names, with what stands under them.
+/// Receives names, with what stands under them.
 pub(super) type Tell<'a, T> = &'a mut dyn FnMut(&[u8], T, &mut Spill) -> Result<(), WriteError>;
 
 /// All names.
@@ -31,7 +31,7 @@ impl Names {
         Self { table: Table::default(), hash: Hash::default(), runs: Vec::new(), budget }
     }
 
-    /// What stands under a name.
+    /// The entry under a name.
     pub(super) fn get(&mut self, dir: Dir, name: &[u8], spill: &Spill) -> Result<Option<Entry>, WriteError> {
         let hash = self.hash.of(dir.0, name);
         if let Some(value) = self.table.get(dir.0, name, hash) {

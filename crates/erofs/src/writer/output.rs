@@ -23,7 +23,7 @@ pub(super) struct Output<S> {
     limit: u32,
     /// The first block: superblock and root.
     head: Box<[u8; BLOCK]>,
-    /// What begins at `base`, a multiple of a block.
+    /// The bytes from `base` on, a multiple of a block.
     window: Vec<u8>,
     base: u64,
     /// Open blocks that the sink already has.
@@ -34,7 +34,7 @@ pub(super) struct Output<S> {
 struct Detached {
     at: u64,
     bytes: Box<[u8; BLOCK]>,
-    /// What the sink does not have.
+    /// Bytes that the sink does not have yet.
     news: Range<usize>,
 }
 

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use super::error::WriteError;
 
-/// What makes the file.
+/// Makes the file.
 pub(super) type Make = Box<dyn FnMut() -> io::Result<File> + Send>;
 
 /// The file, and how long it is.

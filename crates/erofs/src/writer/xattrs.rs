@@ -15,14 +15,14 @@ const ROOM: usize = 1024;
 /// Attributes that are remembered.
 const KNOWN: usize = 8192;
 
-/// What was written, and the area of the inode at hand.
+/// The shared attributes so far, and the area of the inode at hand.
 #[derive(Default)]
 pub(super) struct Xattrs {
     /// By a keyed hash of 128 bits, where an attribute stands, in units of four bytes.
     known: HashMap<u128, u32>,
     keys: (RandomState, RandomState),
     area: Vec<u8>,
-    /// What stands in the area itself, by its hash.
+    /// The attributes in the area itself, by hash.
     news: Vec<(u128, usize)>,
 }
 

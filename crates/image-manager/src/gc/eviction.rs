@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use oci::Quantity;
+
 use super::disk::DiskSpace;
 
 /// What a threshold is about.
@@ -213,57 +215,17 @@ fn amount(signal: &str, text: &str) -> Result<Option<Amount>, ThresholdError> {
         let parts = (percent * 10_000.0).round() as u32;
         return Ok((parts > 0 && parts < 1_000_000).then_some(Amount::Share(parts)));
     }
-    match quantity(text).ok_or_else(unreadable)? {
-        Quantity::Positive(amount) => Ok(Some(Amount::Quantity(amount))),
-        Quantity::NotPositive => Err(ThresholdError::NotPositive { signal: signal.to_owned(), text: text.to_owned() }),
+    // The kubelet cuts such an exponent; here it is taken for a mistake.
+    let exponent = text.split_once(['e', 'E']).and_then(|(_, exponent)| exponent.parse::<i64>().ok());
+    if exponent.is_some_and(|exponent| i8::try_from(exponent).is_err()) {
+        return Err(unreadable());
     }
-}
-
-enum Quantity {
-    Positive(u64),
-    NotPositive,
-}
-
-/// A quantity as Kubernetes writes it, rounded up to whole units: `1Gi`, `500M`, `1.5Gi`, `1e9`, `100m`.
-fn quantity(text: &str) -> Option<Quantity> {
-    const BINARY: [(&str, u32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
-    const DECIMAL: [(&str, i32); 9] =
-        [("n", -9), ("u", -6), ("m", -3), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
-    let (negative, text) = match text.strip_prefix(['-', '+']) {
-        Some(rest) => (text.starts_with('-'), rest),
-        None => (false, text),
-    };
-    let digits = text.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
-    let (number, suffix) = text.split_at(digits);
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') || whole.len() + fraction.len() > 25 {
-        return None;
+    match text.parse::<Quantity>().map_err(|_| unreadable())?.value() {
+        // The most that a quantity can say stands for more than any disk has.
+        i64::MAX => Ok(Some(Amount::Quantity(u64::MAX))),
+        value if value > 0 => Ok(Some(Amount::Quantity(value.unsigned_abs()))),
+        _ => Err(ThresholdError::NotPositive { signal: signal.to_owned(), text: text.to_owned() }),
     }
-    let mantissa: u128 = format!("{whole}{fraction}").parse().ok()?;
-    let mut tens = -i32::try_from(fraction.len()).ok()?;
-    let mut twos = 0;
-    if let Some((_, power)) = BINARY.iter().find(|(name, _)| *name == suffix) {
-        twos = *power;
-    } else if let Some((_, power)) = DECIMAL.iter().find(|(name, _)| *name == suffix) {
-        tens += power;
-    } else if let Some(exponent) = suffix.strip_prefix(['e', 'E']) {
-        tens += exponent.parse::<i8>().map(i32::from).ok()?;
-    } else if !suffix.is_empty() {
-        return None;
-    }
-    let power = 10_u128.checked_pow(tens.unsigned_abs());
-    let value = mantissa.checked_mul(1 << twos);
-    let value = match (value, power) {
-        (_, None) if tens < 0 => u128::from(mantissa > 0),
-        (Some(value), Some(power)) if tens < 0 => value.div_ceil(power),
-        (Some(value), Some(power)) => value.saturating_mul(power),
-        _ if mantissa == 0 => 0,
-        _ => u128::MAX,
-    };
-    if negative || value == 0 {
-        return Some(Quantity::NotPositive);
-    }
-    Some(Quantity::Positive(u64::try_from(value).unwrap_or(u64::MAX)))
 }
 
 #[cfg(test)]

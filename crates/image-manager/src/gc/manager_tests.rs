@@ -14,6 +14,7 @@ use engine_api::{
 use parking_lot::Mutex;
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use jiff::Timestamp;

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use image_manager::GoDuration;
 use jiff::SignedDuration;
-use kuberuntime::Quantity;
-use oci::Secret;
+pub(crate) use oci::show_bytes;
+use oci::{Quantity, Secret, parse_bytes};
 
 use crate::yaml::Value;
 
@@ -268,22 +268,6 @@ impl fmt::Display for Raw<'_> {
     }
 }
 
-/// Suffixes of Kubernetes quantities that stand for powers of 1024.
-const BYTE_SUFFIXES: [(&str, u64); 4] = [("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)];
-
-fn parse_bytes(text: &str) -> Option<u64> {
-    let suffix = BYTE_SUFFIXES.iter().find_map(|(suffix, unit)| Some((text.strip_suffix(suffix)?, *unit)));
-    let (number, unit) = suffix.unwrap_or((text, 1));
-    let digits = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
-    digits.then(|| number.parse::<u64>().ok()).flatten()?.checked_mul(unit)
-}
-
-/// The shortest spelling: `64Gi`, `1000`.
-pub(crate) fn show_bytes(count: u64) -> String {
-    let fits = BYTE_SUFFIXES.iter().find(|(_, unit)| count > 0 && count.is_multiple_of(*unit));
-    fits.map_or_else(|| count.to_string(), |(suffix, unit)| format!("{}{suffix}", count / unit))
-}
-
 /// Go's spelling of durations: `300ms`, `1.5h`, `2m30s`, `0`.
 pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     if text == "0" {
@@ -390,24 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes() {
-        let cases = [
-            ("64Gi", Some(64 << 30)),
-            ("1000", Some(1000)),
-            ("0", Some(0)),
-            ("1Ki", Some(1024)),
-            ("Gi", None),
-            ("1.5Gi", None),
-            ("64G", None),
-            ("-1", None),
-            ("99999999Ti", None),
-        ];
-        for (text, want) in cases {
-            assert_eq!(parse_bytes(text), want, "{text}");
-        }
-        for text in ["64Gi", "1000", "0", "3Ki"] {
-            assert_eq!(parse_bytes(text).map(show_bytes).as_deref(), Some(text));
-        }
+    fn bytes_within_a_range() {
         assert_eq!(Raw::Node { value: &Value::Number(5.into()), base: Path::new("/") }.bytes(0..=9), Ok(5));
         assert!(Raw::Text("1Ki").bytes(0..=9).is_err());
     }

@@ -19,16 +19,12 @@ pub(crate) fn wanted(header: Option<&str>, size: u64) -> Wanted {
     let Some((first, last)) = header.and_then(|h| h.strip_prefix("bytes=")).and_then(|h| h.split_once('-')) else {
         return Wanted::Whole;
     };
-    let number = |text: &str| -> Option<Option<u64>> {
-        if text.is_empty() {
-            return Some(None);
-        }
-        text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten().map(Some)
-    };
-    let range = match (number(first.trim()), number(last.trim())) {
-        (Some(Some(first)), Some(None)) => first..size,
-        (Some(Some(first)), Some(Some(last))) if first <= last => first..size.min(last.saturating_add(1)),
-        (Some(None), Some(Some(count))) => size.saturating_sub(count)..size,
+    let (first, last) = (first.trim(), last.trim());
+    let number = |text: &str| text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse::<u64>().ok()).flatten();
+    let range = match (number(first), number(last)) {
+        (Some(first), None) if last.is_empty() => first..size,
+        (Some(first), Some(last)) if first <= last => first..size.min(last.saturating_add(1)),
+        (None, Some(count)) if first.is_empty() => size.saturating_sub(count)..size,
         _ => return Wanted::Whole,
     };
     if range.is_empty() { Wanted::Unsatisfiable } else { Wanted::Part(range) }

@@ -1,21 +1,21 @@
-//! [`Place`]: reads fields out of a node of a document, and names file, line and document where they are not as they
+//! [`ManifestDocument`]: reads fields out of a node of a document, and names file, line and document where they are not as they
 //! should be. Knows no kind. Used by the readers of pods and of secrets.
 
 use std::collections::BTreeMap;
 
-use super::{ManifestError, Source};
+use super::{ManifestError, ObjectOrigin};
 use crate::yaml::{Node, Value};
 
 /// Which document of which file is being read.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct ManifestDocument<'a> {
     pub(super) file: &'a str,
     pub(super) document: usize,
 }
 
-impl Place<'_> {
-    pub(super) fn source(&self, node: &Node) -> Source {
-        Source { file: self.file.to_owned(), document: self.document, line: node.position.line }
+impl ManifestDocument<'_> {
+    pub(super) fn source(&self, node: &Node) -> ObjectOrigin {
+        ObjectOrigin { file: self.file.to_owned(), document: self.document, line: node.position.line }
     }
 
     pub(super) fn error<T>(&self, node: &Node, message: impl Into<String>) -> Result<T, ManifestError> {
@@ -82,6 +82,19 @@ impl Place<'_> {
             Some(other) => self.error(other, format!("{path} must be a list, not {}", other.value)),
         }
     }
+}
+
+/// The node of this path (`spec.containers[1].image`), or the last one on the way to it.
+pub(super) fn at<'n>(node: &'n Node, path: &str) -> &'n Node {
+    let (step, rest) = match path.strip_prefix('[') {
+        Some(path) => path.split_once(']').unwrap_or((path, "")),
+        None => path.split_at(path.find(['.', '[']).unwrap_or(path.len())),
+    };
+    let next = match &node.value {
+        Value::List(list) => step.parse::<usize>().ok().and_then(|index| list.get(index)),
+        _ => node.get(step),
+    };
+    next.map_or(node, |next| at(next, rest.strip_prefix('.').unwrap_or(rest)))
 }
 
 /// A uid for an object that has none: the same object gives the same uid, so that records and logs can be compared.

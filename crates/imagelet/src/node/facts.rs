@@ -9,9 +9,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cri_api::DnsConfig;
+use kuberuntime::Surroundings;
 use kuberuntime::config::{ClusterDns, NodeResources};
 use kuberuntime::sync::NodeFacts;
-use kuberuntime::{Quantity, Surroundings};
+use oci::Quantity;
 
 use crate::collection::container_links;
 use crate::config::Config;

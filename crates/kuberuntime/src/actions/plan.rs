@@ -11,9 +11,9 @@ use crate::status::{ObservedContainer, ObservedPod};
 /// A container that is to be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Start {
-    /// Its place among the containers of its kind.
+    /// Index among the containers of the same kind.
     pub index: usize,
-    /// Its name.
+    /// Name of the container.
     pub name: String,
     /// Why.
     pub reason: StartReason,
@@ -22,11 +22,11 @@ pub struct Start {
 /// A container that is to be stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kill {
-    /// Its id.
+    /// Id of the container.
     pub id: String,
-    /// Its name.
+    /// Name of the container.
     pub name: String,
-    /// What it is in its pod.
+    /// Kind of the container in its pod.
     pub kind: ContainerKind,
     /// Why.
     pub reason: KillReason,
@@ -37,15 +37,15 @@ pub struct Kill {
 /// A container that is to be removed, so that its pod begins anew.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reset {
-    /// Its id.
+    /// Id of the container.
     pub id: String,
-    /// Its name.
+    /// Name of the container.
     pub name: String,
-    /// Whether it has to be stopped first.
+    /// True if the container has to be stopped first.
     pub kill: bool,
 }
 
-/// What a pod needs done.
+/// Everything that a pod needs done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodActions {
     /// Everything of the pod is stopped, with its sandboxes, and why.
@@ -69,7 +69,7 @@ pub struct PodActions {
 }
 
 impl PodActions {
-    /// Whether there is nothing to do.
+    /// Returns true if there is nothing to do.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let Self { kill_pod, create_sandbox, sandbox_id: _, attempt: _, .. } = self;
@@ -98,12 +98,13 @@ pub(super) fn start(index: usize, container: &Container, reason: StartReason) ->
     Start { index, name: container.name.clone(), reason }
 }
 
-/// Whether a container is made of something else than it should be. One that nobody marked is taken as it is.
+/// Returns true if a container was made from another spec than the present one. A container without the mark is taken
+/// as it is.
 pub(super) fn changed(container: &Container, run: &ObservedContainer) -> bool {
     run.info.hash.is_some_and(|hash| hash != crate::labels::container_hash(container))
 }
 
-/// One line an action.
+/// Prints a line for each action.
 impl fmt::Display for PodActions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_empty() {

@@ -2,34 +2,34 @@
 
 use std::collections::BTreeMap;
 
-/// What a probe said last.
+/// Last result of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeResult {
     /// All is well.
     Success,
-    /// It is not, often enough.
+    /// The container failed the probe as often as its threshold says.
     Failure,
     /// Nothing yet that counts.
     Unknown,
 }
 
-/// What the probes of one container said last; `None`: nobody asked yet.
+/// Last results of the probes of one container; `None` for a probe that was never asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Probed {
-    /// Whether it still works.
+    /// Liveness: the container works.
     pub liveness: Option<ProbeResult>,
-    /// Whether it can serve.
+    /// Readiness: the container can serve.
     pub readiness: Option<ProbeResult>,
-    /// Whether it has come up.
+    /// Startup: the container has come up.
     pub startup: Option<ProbeResult>,
 }
 
-/// What probes said, by the ids of containers.
+/// Results of probes, by the ids of containers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProbeResults(pub BTreeMap<String, Probed>);
 
 impl ProbeResults {
-    /// What the probes of a container said.
+    /// Results of one container's probes.
     #[must_use]
     pub fn of(&self, id: &str) -> Probed {
         self.0.get(id).copied().unwrap_or_default()

@@ -5,7 +5,7 @@ use crate::pod::RestartPolicy;
 /// Why everything of a pod is stopped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PodReason {
-    /// Its deletion was asked for.
+    /// Deletion of the pod was requested.
     #[error("it is being deleted")]
     Deleted,
     /// There is no sandbox, so there is nothing that could go on.
@@ -28,7 +28,7 @@ pub enum PodReason {
     InitFailed {
         /// The container.
         name: String,
-        /// What it ended with.
+        /// Exit code of the container.
         exit_code: i32,
     },
     /// Nobody knows how an init container ended, and it is not started again.
@@ -45,53 +45,53 @@ pub enum PodReason {
 /// Why a container is started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StartReason {
-    /// It was not started yet.
+    /// The container was never started.
     #[error("it was not started yet")]
     New,
     /// The pod gets a sandbox.
     #[error("the pod gets a sandbox")]
     NewSandbox,
-    /// It is the turn of this init container.
+    /// The init containers before this one are done.
     #[error("the init containers before it are done")]
     Next,
-    /// It was created and not started.
+    /// The container was created and never started.
     #[error("it was created, but not started")]
     Created,
     /// The runtime does not know its state.
     #[error("the runtime does not know its state")]
     Unknown,
-    /// It ended, and a sidecar runs as long as its pod.
+    /// A sidecar ended; sidecars run as long as their pod.
     #[error("it is a sidecar and ended with exit code {exit_code}")]
     SidecarEnded {
-        /// What it ended with.
+        /// Exit code of the container.
         exit_code: i32,
     },
-    /// It ran, as later ones show, and the runtime shows nothing of it.
+    /// Later init containers show that this sidecar ran, and the runtime shows nothing of it.
     #[error("it is a sidecar, and the runtime shows nothing of it any more")]
     SidecarGone,
-    /// It ended, and its restart policy wants it back.
+    /// The container ended, and its restart policy wants it back.
     #[error("it ended with exit code {exit_code}, and its restart policy is {policy}")]
     Ended {
-        /// What it ended with.
+        /// Exit code of the container.
         exit_code: i32,
         /// The policy.
         policy: RestartPolicy,
     },
-    /// It ended, and a restart rule wants it back.
+    /// The container ended, and a restart rule wants it back.
     #[error("it ended with exit code {exit_code}, for which rule {rule} restarts it")]
     Rule {
-        /// What it ended with.
+        /// Exit code of the container.
         exit_code: i32,
         /// Place of the rule.
         rule: usize,
     },
-    /// It is made of something else than it should be.
+    /// The spec of the container changed.
     #[error("its definition changed")]
     Changed,
-    /// It does not work any more.
+    /// The liveness probe failed.
     #[error("it failed its liveness probe")]
     LivenessFailed,
-    /// It did not come up.
+    /// The startup probe failed.
     #[error("it failed its startup probe")]
     StartupFailed,
 }
@@ -99,16 +99,16 @@ pub enum StartReason {
 /// Why a container is not started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LeaveReason {
-    /// It runs.
+    /// The container runs.
     #[error("it runs")]
     Running,
-    /// Its pod is being deleted.
+    /// The pod is being deleted.
     #[error("its pod is being deleted")]
     PodDeleted,
-    /// It ended, and its restart policy leaves it there.
+    /// The container ended, and its restart policy does not restart it.
     #[error("it ended with exit code {exit_code}, and its restart policy is {policy}")]
     Ended {
-        /// What it ended with.
+        /// Exit code of the container.
         exit_code: i32,
         /// The policy.
         policy: RestartPolicy,
@@ -118,11 +118,11 @@ pub enum LeaveReason {
 /// Why a container is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KillReason {
-    /// It is made of something else than it should be.
+    /// The spec of the container changed.
     Changed,
-    /// It does not work any more.
+    /// The liveness probe failed.
     LivenessProbe,
-    /// It did not come up.
+    /// The startup probe failed.
     StartupProbe,
     /// The runtime does not know its state.
     Unknown,

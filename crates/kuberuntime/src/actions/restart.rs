@@ -7,16 +7,16 @@ use super::reason::{LeaveReason, StartReason};
 use crate::pod::{Container, ExitCodeOperator, Pod, RestartAction, RestartPolicy};
 use crate::status::{ObservedContainer, ObservedPod};
 
-/// What becomes of a container.
+/// Decision about one container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is started.
+    /// The container is started.
     Start(StartReason),
-    /// It is left as it is.
+    /// The container is left as it is.
     Leave(LeaveReason),
 }
 
-/// Whether `container`, one of the pod's normal or init containers, is started.
+/// Decides whether `container`, one of the pod's normal or init containers, is started.
 #[must_use]
 pub fn restart_verdict(pod: &Pod, container: &Container, observed: &ObservedPod) -> Verdict {
     if pod.metadata.deletion_timestamp.is_some() {
@@ -31,7 +31,7 @@ pub fn restart_verdict(pod: &Pod, container: &Container, observed: &ObservedPod)
     }
 }
 
-/// Whether a container that ended with `exit_code` is started again.
+/// Returns true if a container that ended with `exit_code` is started again.
 pub(crate) fn ended(pod: &Pod, container: &Container, exit_code: i32) -> Verdict {
     if let Some((rule, _)) = matching_rule(container, exit_code) {
         return Verdict::Start(StartReason::Rule { exit_code, rule });
@@ -53,7 +53,7 @@ pub(crate) fn policy(pod: &Pod, container: &Container) -> RestartPolicy {
     container.restart_policy.unwrap_or(pod.spec.restart_policy())
 }
 
-/// Whether a container is started again when it is stopped for what it did: then it has failed.
+/// Returns true if a container is started again after it was stopped for a failure of its own.
 pub(super) fn after_failure(pod: &Pod, container: &Container) -> bool {
     policy(pod, container) != RestartPolicy::Never
 }
@@ -70,7 +70,7 @@ pub(super) fn matching_rule(container: &Container, exit_code: i32) -> Option<(us
     })
 }
 
-/// Whether a run of a container is the end of it, whatever becomes of its pod's sandbox.
+/// Returns true if this run of a container is the last one, whatever happens to the pod's sandbox.
 pub(super) fn is_over(pod: &Pod, container: &Container, run: &ObservedContainer) -> bool {
     match run.state {
         ContainerState::Exited => matches!(ended(pod, container, run.exit_code), Verdict::Leave(_)),

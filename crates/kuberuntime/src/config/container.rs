@@ -9,7 +9,7 @@ use crate::environment::Environment;
 use crate::labels::{container_annotations, container_labels};
 use crate::pod::{Container, ContainerKind, Pod};
 
-/// What the node adds to a container.
+/// Everything that the node adds to a container.
 #[derive(Clone, Debug, Default)]
 pub struct ContainerInput {
     /// How many were before it.
@@ -20,19 +20,19 @@ pub struct ContainerInput {
     pub runtime_handler: String,
     /// Whom the image wants to run as.
     pub image_user: ImageUser,
-    /// Its variables.
+    /// Environment variables.
     pub environment: Environment,
-    /// Its volumes, its hosts file, the file of its last message.
+    /// Mounts of volumes, of the hosts file and of the termination message file.
     pub mounts: Vec<Mount>,
-    /// Its devices.
+    /// Devices.
     pub devices: Vec<Device>,
     /// Of an ephemeral container: id of the container whose processes it sees.
     pub target_id: Option<String>,
-    /// What of the node the sums of resources need.
+    /// Facts of the node that the sums of resources need.
     pub node: NodeResources,
 }
 
-/// What a container is made from. Variables are filled in in its command and its arguments.
+/// Config of a container for CRI. Variables in the command and its arguments are expanded.
 #[must_use]
 pub fn container_config(
     pod: &Pod,

@@ -5,7 +5,7 @@ use cri_api::DnsConfig;
 
 use crate::pod::{self, DnsPolicy, Pod};
 
-/// What a resolver file can hold.
+/// Most name servers that a resolver file can hold.
 const SERVERS: usize = 3;
 const SEARCHES: usize = 32;
 

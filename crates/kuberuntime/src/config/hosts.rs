@@ -9,7 +9,7 @@ use crate::pod::{HostAlias, Pod};
 const HEAD: &str = "# Kubernetes-managed hosts file.\n";
 /// The first line of one that is the node's, with more.
 const HEAD_OF_NODE: &str = "# Kubernetes-managed hosts file (host network).\n";
-/// What every host has.
+/// Lines of every hosts file.
 const LOCAL: &str = "127.0.0.1\tlocalhost\n\
     ::1\tlocalhost ip6-localhost ip6-loopback\n\
     fe00::0\tip6-localnet\n\

@@ -1,12 +1,12 @@
-//! What a container may use, in the numbers of cgroups, by the kubelet's sums. Called by [`super::container_config`].
+//! Limits of a container, in the numbers of cgroups, by the kubelet's sums. Called by [`super::container_config`].
 
 use std::collections::BTreeMap;
 
 use cri_api::{HugepageLimit, LinuxContainerResources};
+use oci::Quantity;
 
 use crate::pod::{Container, Pod};
 use crate::qos::oom_score_adj;
-use crate::quantity::Quantity;
 
 /// The least and the most that a weight can be.
 const SHARES: std::ops::RangeInclusive<i64> = 2..=262_144;
@@ -14,16 +14,16 @@ const SHARES: std::ops::RangeInclusive<i64> = 2..=262_144;
 const PERIOD: i64 = 100_000;
 const LEAST_QUOTA: i64 = 1000;
 
-/// What of the node the sums need.
+/// Facts of the node that the sums of resources need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeResources {
     /// Bytes of memory.
     pub memory: u64,
-    /// Whether its cgroups are of version 2.
+    /// True if the node has cgroups of version 2.
     pub cgroup_v2: bool,
 }
 
-/// What a container may use.
+/// Limits of a container for CRI.
 #[must_use]
 pub fn linux_resources(pod: &Pod, container: &Container, node: NodeResources) -> LinuxContainerResources {
     let (limits, requests) = (&container.resources.limits, &container.resources.requests);

@@ -14,14 +14,14 @@ const LONGEST_HOSTNAME: usize = 64;
 /// The most bytes of a part of a name.
 const LONGEST_LABEL: usize = 63;
 
-/// What the node adds to a pod.
+/// Everything that the node adds to a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SandboxInput {
     /// The number of the sandbox.
     pub attempt: u32,
     /// Whom the pod asks for names: see [`super::dns_config`].
     pub dns: DnsConfig,
-    /// Its host name.
+    /// Host name of the pod.
     pub hostname: String,
     /// The directory of its logs.
     pub log_directory: String,
@@ -29,12 +29,12 @@ pub struct SandboxInput {
     pub cgroup_parent: String,
 }
 
-/// What a pod is called on the network.
+/// Name of a pod on the network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodHostname {
     /// The first part, or all of it where the pod says so.
     pub hostname: String,
-    /// What stands behind; may be empty.
+    /// Domain behind the host name; may be empty.
     pub domain: String,
 }
 
@@ -46,7 +46,8 @@ pub struct HostnameError {
     pub fqdn: String,
 }
 
-/// What a pod is called. `cluster_domain` is empty where there is no cluster: a subdomain then stands for itself.
+/// Name of a pod on the network. `cluster_domain` is empty where there is no cluster: a subdomain then stands for
+/// itself.
 ///
 /// # Errors
 /// The pod wants its full name as its host name, and that is too long.
@@ -87,7 +88,7 @@ pub fn container_log_path(container: &str, restart_count: u32) -> String {
     format!("{container}/{restart_count}.log")
 }
 
-/// What a pod's sandbox is made from.
+/// Config of a pod's sandbox for CRI.
 #[must_use]
 pub fn sandbox_config(pod: &Pod, input: SandboxInput) -> PodSandboxConfig {
     let (metadata, spec) = (&pod.metadata, &pod.spec);

@@ -38,7 +38,7 @@ pub struct ImageUser {
 /// Why a container that must not be root's is not started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NonRootError {
-    /// It is told to be root's.
+    /// `runAsUser` is root.
     #[error("container's runAsUser breaks non-root policy (pod: {pod:?}, container: {container})")]
     RunAsUser {
         /// The pod.
@@ -46,7 +46,7 @@ pub enum NonRootError {
         /// The container.
         container: String,
     },
-    /// Its image is root's.
+    /// The image's user is root.
     #[error("container has runAsNonRoot and image will run as root (pod: {pod:?}, container: {container})")]
     Image {
         /// The pod.
@@ -69,7 +69,7 @@ pub enum NonRootError {
     },
 }
 
-/// Whether a container keeps to `runAsNonRoot`, where that is asked for.
+/// Checks that a container keeps to `runAsNonRoot`, where that is requested.
 ///
 /// # Errors
 /// It would be root's, or nobody can tell.

@@ -25,9 +25,9 @@ const MINIMUM_GRACE: Duration = Duration::from_secs(2);
 /// How container collection works.
 #[derive(Clone)]
 pub struct ContainerGcOptions {
-    /// What stays.
+    /// Limits of what is kept.
     pub policy: ContainerGcPolicy,
-    /// Who knows the pods.
+    /// States of the node's pods.
     pub pods: Arc<dyn PodStates>,
     /// Where logs are; `None`: they are left alone.
     pub logs: Option<LogDirectories>,
@@ -35,7 +35,7 @@ pub struct ContainerGcOptions {
     pub interval: Duration,
     /// The time of day.
     pub wall_clock: WallClock,
-    /// What node events are about.
+    /// Object of node events.
     pub node: ObjectRef,
 }
 
@@ -76,7 +76,7 @@ impl ContainerGc {
         self.nudge.notify_one();
     }
 
-    /// What a round would do, and for everything that stays why. Removes nothing.
+    /// Computes what a round would remove, and the reason for everything that stays. Removes nothing.
     ///
     /// # Errors
     /// The runtime's lists, or the directories of the logs.
@@ -87,13 +87,13 @@ impl ContainerGc {
         Ok(select(&inventory, &self.options.policy, &*self.options.pods, Scope::Policy, now))
     }
 
-    /// One round. What failed stands in the report.
+    /// Runs a round. Failures are in the report.
     pub async fn collect(&self) -> ContainerGcReport {
         self.round(Scope::Policy).await
     }
 
-    /// One round; and a warning event when this is not the first one in a row that failed. The kubelet warns from the
-    /// first one on, also when a runtime is only being restarted.
+    /// Runs a round, with a warning event if it is not the first one in a row that failed. The kubelet warns from the
+    /// first one on, also while a runtime restarts.
     pub(super) async fn collect_and_tell(&self, scope: Scope) -> ContainerGcReport {
         let report = self.round(scope).await;
         let mut failures = self.failures.lock().await;
@@ -109,7 +109,7 @@ impl ContainerGc {
             Some(text) => {
                 *failures += 1;
                 if *failures > 1 {
-                    self.tell("ContainerGCFailed", &text);
+                    self.record_warning("ContainerGCFailed", &text);
                 } else {
                     tracing::warn!("container garbage collection failed once: {text}");
                 }
@@ -221,7 +221,8 @@ impl ContainerGc {
         Ok(())
     }
 
-    /// Whoever ended the pod should have stopped it, and may have been ended itself before.
+    /// Stops and removes a sandbox. The process that ended the pod should have stopped it, and may have been ended
+    /// itself before.
     async fn remove_sandbox(&self, id: &str) -> Result<(), ContainerGcError> {
         let failed = |what| move |source| ContainerGcError::Runtime { what, id: id.to_owned(), source };
         self.runtime.stop_pod_sandbox(id).await.map_err(failed("stop sandbox"))?;
@@ -264,7 +265,7 @@ impl ContainerGc {
         result.map_err(|source| ContainerGcError::Logs { what, name: name.to_owned(), source })
     }
 
-    fn tell(&self, reason: &'static str, message: &str) {
+    fn record_warning(&self, reason: &'static str, message: &str) {
         let kind = EventType::Warning;
         self.events.record(EventRef { object: &self.options.node, kind, reason, message });
     }

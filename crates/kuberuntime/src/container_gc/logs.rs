@@ -14,9 +14,9 @@ use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 /// Where logs are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogDirectories {
-    /// One directory for each pod.
+    /// Directory with a subdirectory for each pod.
     pub pods: PathBuf,
-    /// One link for each container; `None`: nobody makes them.
+    /// Directory with a link for each container; `None` where no links are made.
     pub links: Option<PathBuf>,
 }
 
@@ -27,7 +27,7 @@ impl Default for LogDirectories {
     }
 }
 
-/// What a scan found.
+/// Result of a scan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogInventory {
     /// Entries of the pods' directory.
@@ -39,7 +39,7 @@ pub struct LogInventory {
 /// An entry of the pods' directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodLogDirectory {
-    /// Its name there.
+    /// Name in the directory of links.
     pub name: String,
     /// The pod that it is of; `None`: it is no directory, or has another name.
     pub pod: Option<LogOwner>,
@@ -59,7 +59,7 @@ pub struct LogOwner {
 /// A link to a container's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerLink {
-    /// Its name.
+    /// Name of the directory.
     pub name: String,
     /// The container's id, or the beginning of it where the whole name would be too long; empty: not to be seen.
     pub container_id: String,
@@ -91,7 +91,7 @@ pub(crate) fn link_name(pod: &str, namespace: &str, container: &str, id: &str) -
 }
 
 impl LogDirectories {
-    /// What is there. Directories that are absent are empty.
+    /// Lists all logs and links. Directories that are absent are empty.
     ///
     /// # Errors
     /// When one cannot be read.

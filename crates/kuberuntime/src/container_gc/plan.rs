@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-/// What [`select`](super::select()) decided.
+/// Decisions of [`select`](super::select()).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerPlan {
@@ -39,11 +39,11 @@ impl ContainerPlan {
     }
 }
 
-/// One thing.
+/// A container, sandbox, log directory or link, with its verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
-    /// Its id, or its name in its directory.
+    /// Id, or the name in its directory.
     pub id: String,
     /// The container's name; empty where it is none.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -57,46 +57,46 @@ pub struct Row {
     /// When it was made, where it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created_at: Option<Timestamp>,
-    /// Whether it goes, and why.
+    /// The decision, with its reason.
     #[serde(flatten)]
     pub verdict: Verdict,
-    /// Its number in the inventory.
+    /// Index in the inventory.
     #[serde(skip)]
     pub index: usize,
 }
 
-/// Whether something goes, and why.
+/// Decision to remove or to keep, with its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It goes.
+    /// Removed.
     Remove(Remove),
-    /// It stays.
+    /// Kept.
     Keep(Keep),
 }
 
 /// Why something goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remove {
-    /// Its pod is gone.
+    /// The pod is gone.
     PodGone,
-    /// Its pod has ended, and space is needed.
+    /// The pod has ended, and space is needed.
     PodEnded,
     /// Of this container of the pod so many stay.
     PerContainer(usize),
     /// On the node so many stay.
     InAll(usize),
-    /// Its pod has a newer sandbox.
+    /// The pod has a newer sandbox.
     NotNewest,
-    /// It leads to a log that is not there.
+    /// The log that the link leads to is gone.
     Dangling,
 }
 
 /// Why something stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// It runs.
+    /// Running.
     Running,
-    /// It was made not long enough ago.
+    /// Created too recently.
     TooYoung {
         /// How long ago.
         age: Duration,
@@ -105,24 +105,24 @@ pub enum Keep {
     },
     /// The limits allow it.
     WithinLimits,
-    /// It is ready.
+    /// Ready.
     Ready,
     /// Containers are left in it.
     HasContainers(usize),
-    /// It is the newest of its pod.
+    /// The newest one of its pod.
     Newest,
     /// Not every source of pods is ready, so that a pod may only be late.
     SourcesNotReady,
-    /// Its pod may be alive.
+    /// The pod may be alive.
     PodMayLive,
-    /// Its container has not ended: the log may only be turned at this moment.
+    /// The container has not ended: its log may be in rotation at this moment.
     NotEnded,
-    /// It is not what it would have to be by its name.
+    /// Not the type of file that its name stands for.
     Foreign,
 }
 
 impl Verdict {
-    /// Whether it goes.
+    /// Returns true if the verdict is to remove.
     #[must_use]
     pub fn removes(&self) -> bool {
         matches!(self, Self::Remove(_))

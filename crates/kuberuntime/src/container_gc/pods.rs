@@ -1,15 +1,16 @@
 //! [`PodStates`]: what the collector must know of pods. Whoever has the pods answers it; [`NoPodSource`] stands in where
 //! nobody has.
 
-/// Who knows which pods there should be. Pods are named by uid.
+/// States of the pods of a node, by uid.
 pub trait PodStates: Send + Sync {
-    /// Whether every source of pods has told what it has. Before that, an unknown pod may only be late.
+    /// Returns true if every source of pods has reported. Before that, an unknown pod may only be late.
     fn sources_ready(&self) -> bool;
 
-    /// Whether everything of the pod may go: it is deleted and has ended, or, once the sources are ready, nobody knows it.
+    /// Returns true if everything of the pod may be removed: it is deleted and has ended, or the sources are ready and
+    /// none has it.
     fn content_removable(&self, pod_uid: &str) -> bool;
 
-    /// Whether its containers may go under disk pressure: it has ended, deleted or not.
+    /// Returns true if the pod's containers may be removed under disk pressure: it has ended, deleted or not.
     fn runtime_removable(&self, pod_uid: &str) -> bool;
 }
 

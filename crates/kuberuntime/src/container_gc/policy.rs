@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 
-/// What stays.
+/// Limits of what is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContainerGcPolicy {
     /// How long ago a container must have been made (`minimum-container-ttl-duration`).

@@ -2,7 +2,7 @@
 
 use super::plan::Row;
 
-/// What a round did. A round goes on where a part of it fails.
+/// Result of a round, which goes on where a part of it fails.
 #[derive(Debug, Default)]
 pub struct ContainerGcReport {
     /// Containers that went.
@@ -15,18 +15,18 @@ pub struct ContainerGcReport {
     pub log_links: Vec<Row>,
     /// Log files of containers that went with them.
     pub log_files: usize,
-    /// What could not be done.
+    /// Failures.
     pub errors: Vec<ContainerGcError>,
 }
 
 impl ContainerGcReport {
-    /// Whether nothing went.
+    /// Returns true if nothing was removed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         [&self.containers, &self.sandboxes, &self.log_directories, &self.log_links].iter().all(|rows| rows.is_empty())
     }
 
-    /// What could not be done, in one line; `None`: everything was.
+    /// All failures in one line; `None` if there are none.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         let texts: Vec<String> = self.errors.iter().map(chain).collect();
@@ -39,21 +39,21 @@ impl ContainerGcReport {
     }
 }
 
-/// What could not be done.
+/// A failure of a round.
 #[derive(Debug, thiserror::Error)]
 pub enum ContainerGcError {
     /// The runtime did not answer with a list.
     #[error("{what}")]
     List {
-        /// What was asked.
+        /// The request.
         what: &'static str,
-        /// Its answer.
+        /// Error of the runtime.
         source: cri_api::Error,
     },
     /// A container or sandbox stays.
     #[error("{what} {id}")]
     Runtime {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
         /// On what.
         id: String,
@@ -63,7 +63,7 @@ pub enum ContainerGcError {
     /// Logs stay.
     #[error("{what} {name}")]
     Logs {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
         /// On what.
         name: String,

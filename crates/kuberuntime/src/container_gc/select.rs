@@ -14,7 +14,7 @@ use super::pods::PodStates;
 use super::policy::ContainerGcPolicy;
 use crate::labels::{POD_NAME, POD_NAMESPACE, POD_UID};
 
-/// What is on the node.
+/// Everything on the node that can be collected.
 #[derive(Clone, Debug, Default)]
 pub struct Inventory {
     /// All containers.
@@ -28,14 +28,14 @@ pub struct Inventory {
 /// How much goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
-    /// What the policy has too much of, and what is left of pods that are gone.
+    /// All beyond the limits of the policy, and the remains of pods that are gone.
     #[default]
     Policy,
     /// Also what is left of pods that have ended and are still there: there is disk pressure.
     Pressure,
 }
 
-/// Whether a pod's containers and sandboxes go with all that is left of them, and why.
+/// Reason for which all containers and sandboxes of a pod are removed; `None` if they are not.
 fn pod_goes(pods: &dyn PodStates, scope: Scope, uid: &str) -> Option<Remove> {
     if pods.content_removable(uid) {
         return Some(Remove::PodGone);
@@ -64,7 +64,8 @@ pub fn select(
     }
 }
 
-/// What goes first, and among what stays the newest first; equals by id, so that the input's order does not matter.
+/// Sorts rows to be removed before those to be kept, the newest kept ones first; equal ones by id, so that the input's
+/// order does not matter.
 fn sorted(mut rows: Vec<Row>) -> Vec<Row> {
     rows.sort_by(|a, b| {
         let removed = b.verdict.removes().cmp(&a.verdict.removes());

@@ -3,8 +3,9 @@
 
 use std::fmt::Write as _;
 
+use oci::Quantity;
+
 use crate::pod::{Container, Pod, ResourceFieldRef};
-use crate::quantity::Quantity;
 
 /// A field of a pod that variables and files may show.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +25,7 @@ pub(crate) enum PodField {
     PodIps,
 }
 
-/// What is known only while the pod runs, and of the node.
+/// Facts about a pod that are known only while it runs, and facts about its node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Surroundings {
     /// Name of the node.
@@ -43,7 +44,7 @@ pub struct Surroundings {
 
 /// Which fields are shown where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum FieldUse {
     /// In a variable.
     Variable,
     /// In a file of a volume.
@@ -52,19 +53,19 @@ pub(crate) enum Place {
 
 impl PodField {
     /// Reads the way to a field; `None` where there is none that may be shown.
-    pub(crate) fn parse(text: &str, place: Place) -> Option<Self> {
+    pub(crate) fn parse(text: &str, place: FieldUse) -> Option<Self> {
         let field = match text {
             "metadata.name" => Self::Name,
             "metadata.namespace" => Self::Namespace,
             "metadata.uid" => Self::Uid,
-            "metadata.labels" if place == Place::File => Self::Labels,
-            "metadata.annotations" if place == Place::File => Self::Annotations,
-            "spec.nodeName" if place == Place::Variable => Self::NodeName,
-            "spec.serviceAccountName" if place == Place::Variable => Self::ServiceAccountName,
-            "status.hostIP" if place == Place::Variable => Self::HostIp,
-            "status.hostIPs" if place == Place::Variable => Self::HostIps,
-            "status.podIP" if place == Place::Variable => Self::PodIp,
-            "status.podIPs" if place == Place::Variable => Self::PodIps,
+            "metadata.labels" if place == FieldUse::File => Self::Labels,
+            "metadata.annotations" if place == FieldUse::File => Self::Annotations,
+            "spec.nodeName" if place == FieldUse::Variable => Self::NodeName,
+            "spec.serviceAccountName" if place == FieldUse::Variable => Self::ServiceAccountName,
+            "status.hostIP" if place == FieldUse::Variable => Self::HostIp,
+            "status.hostIPs" if place == FieldUse::Variable => Self::HostIps,
+            "status.podIP" if place == FieldUse::Variable => Self::PodIp,
+            "status.podIPs" if place == FieldUse::Variable => Self::PodIps,
             _ => {
                 let key = |prefix: &str| text.strip_prefix(prefix)?.strip_suffix("']").map(str::to_owned);
                 let label = key("metadata.labels['").map(Self::Label);
@@ -162,7 +163,7 @@ impl ContainerAmount {
         known.then(|| Self { side, resource: resource.to_owned() })
     }
 
-    /// Whether it is counted in cores.
+    /// Returns true if the resource is counted in cores.
     pub(crate) fn is_cores(&self) -> bool {
         self.resource == "cpu"
     }
@@ -185,8 +186,8 @@ impl ContainerAmount {
     }
 }
 
-/// What a resource reference of `container`, or of the container that it names, comes to. `None`: there is no such
-/// container or resource, which validation has refused.
+/// Amount that a resource reference stands for, of `container` or of the container that it names. `None` if there is no
+/// such container or resource, which validation refuses.
 pub(crate) fn amount(
     pod: &Pod,
     container: Option<&Container>,

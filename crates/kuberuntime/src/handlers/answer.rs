@@ -1,26 +1,26 @@
 //! [`ProbeAnswer`]: the outcome of one question to a container.
 
-use probe::Outcome;
+use probe::ProbeOutcome;
 
-/// What one question came to.
+/// Outcome of one question of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ProbeAnswer {
     /// All is well.
     Success,
     /// All is well, but somebody should read what was said.
     Warning,
-    /// It is not.
+    /// The container does not work.
     Failure,
     /// The question itself could not be asked; it counts for nothing.
     Unknown,
 }
 
-impl From<Outcome> for Answer {
-    fn from(outcome: Outcome) -> Self {
+impl From<ProbeOutcome> for ProbeAnswer {
+    fn from(outcome: ProbeOutcome) -> Self {
         match outcome {
-            Outcome::Success => Self::Success,
-            Outcome::Warning => Self::Warning,
-            Outcome::Failure => Self::Failure,
+            ProbeOutcome::Success => Self::Success,
+            ProbeOutcome::Warning => Self::Warning,
+            ProbeOutcome::Failure => Self::Failure,
         }
     }
 }

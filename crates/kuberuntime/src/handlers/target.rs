@@ -7,11 +7,11 @@ use crate::pod::{Container, ContainerPort, EnvVar};
 pub struct Target<'a> {
     /// Id of the container.
     pub container_id: &'a str,
-    /// Its name.
+    /// Name of the container.
     pub name: &'a str,
     /// The ports that it names.
     pub ports: &'a [ContainerPort],
-    /// Its variables: those with a literal value stand in for `$(VAR)` in the commands of probes.
+    /// Variables of the container: those with a literal value stand in for `$(VAR)` in the commands of probes.
     pub env: &'a [EnvVar],
     /// Address of the pod; that of the node where it has the node's network. `None`: it has none yet.
     pub ip: Option<&'a str>,

@@ -10,28 +10,28 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 
-/// What a compressed file's name ends with.
+/// Suffix of compressed files.
 pub(super) const COMPRESSED: &str = ".gz";
-/// What the name of a file ends with that is not complete.
+/// Suffix of files that are not complete.
 pub(super) const UNFINISHED: &str = ".tmp";
 
 /// A log that was turned away.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Turned {
-    /// What its name has behind the log's: when it was turned away. It orders them.
+    /// Suffix behind the log's name: the time of the rotation, which orders rotated logs.
     pub(super) when: String,
-    /// Whether it is compressed.
+    /// True if the file is compressed.
     pub(super) compressed: bool,
 }
 
 impl Turned {
-    /// Its name.
+    /// File name.
     pub(super) fn name(&self, log: &str) -> String {
         format!("{log}.{}{}", self.when, if self.compressed { COMPRESSED } else { "" })
     }
 }
 
-/// What stands beside a log.
+/// Files beside a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Beside {
     /// Logs that were turned away, the oldest first.
@@ -92,7 +92,7 @@ pub(super) fn names_beside(path: &Path) -> io::Result<(String, Vec<String>)> {
     Ok((log, names))
 }
 
-/// What makes a file the same file, whatever its name is.
+/// Device and inode: what identifies a file whatever its name is.
 pub(super) fn identity(file: &File) -> io::Result<(u64, u64)> {
     let found = file.metadata()?;
     Ok((found.dev(), found.ino()))

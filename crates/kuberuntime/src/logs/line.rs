@@ -1,4 +1,4 @@
-//! One line of a log in CRI's format: `2026-11-21T18:55:37.123456789Z stdout F text`. `P` instead of `F` says that the
+//! A line of a log in CRI's format: `2026-11-21T18:55:37.123456789Z stdout F text`. `P` instead of `F` says that the
 //! line of the container goes on in the next one. Pure.
 
 use jiff::Timestamp;
@@ -11,9 +11,9 @@ const DIGITS: usize = 9;
 pub(super) struct Line<'a> {
     /// When, as written.
     pub(super) time: &'a str,
-    /// Whether the container's line goes on.
+    /// True if the container's line goes on in the next one.
     pub(super) partial: bool,
-    /// What the container wrote, without the end of the line.
+    /// Text that the container wrote, without the end of the line.
     pub(super) text: &'a [u8],
 }
 

@@ -21,7 +21,7 @@ const LONGEST_LINE: usize = 1 << 20;
 /// How often files are looked for that get other names meanwhile.
 const MOST_TRIES: usize = 5;
 
-/// What is asked for.
+/// Selection of lines of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogOptions {
     /// Only so many lines, the last ones.
@@ -34,7 +34,7 @@ pub struct LogOptions {
     pub limit_bytes: Option<u64>,
 }
 
-/// What a step came to.
+/// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogStep {
     /// Everything that there is was written; more may come.
@@ -52,33 +52,33 @@ pub struct LogReader {
     now: Option<Segment>,
     /// The beginning of a line whose end was not written yet.
     begun: Vec<u8>,
-    /// Whether what is written next begins a line.
+    /// True if the text that is written next begins a line.
     new_line: bool,
-    /// Whether the last line with a time was young enough.
+    /// True if the last line with a time was recent enough.
     young: bool,
     written: u64,
     /// The log was turned away, and was still written to a step ago.
     turned: bool,
-    /// What was turned away last before the file that is read.
+    /// The file that was rotated last before the file that is read.
     known: Option<String>,
     buffer: Vec<u8>,
 }
 
 /// A file, or the rest of one.
 struct Segment {
-    source: Source,
+    source: LogInput,
     /// Lines that nobody asked for.
     skip: u64,
-    /// Whether it may still grow.
+    /// True if the file may still grow.
     live: bool,
 }
 
-enum Source {
+enum LogInput {
     Plain { file: File, at: u64 },
     Compressed(Box<MultiGzDecoder<File>>),
 }
 
-impl Source {
+impl LogInput {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Plain { file, at } => {
@@ -116,7 +116,7 @@ impl LogReader {
             let (at, found) = wanted.map_or(Ok((0, 0)), |lines| tail::start(&file, end, lines, false))?;
             wanted = wanted.map(|lines| lines.saturating_sub(found));
             continued = at == 0 && end > 0;
-            ahead.push_front(Segment { source: Source::Plain { file, at }, skip: 0, live: true });
+            ahead.push_front(Segment { source: LogInput::Plain { file, at }, skip: 0, live: true });
         }
         let mut known = None;
         // Between two names there is no log: the last one that was turned away is still written to.
@@ -144,13 +144,13 @@ impl LogReader {
                     None => 0,
                 };
                 io::Seek::rewind(&mut &file)?;
-                Segment { source: Source::Compressed(Box::new(MultiGzDecoder::new(file))), skip, live: false }
+                Segment { source: LogInput::Compressed(Box::new(MultiGzDecoder::new(file))), skip, live: false }
             } else {
                 let end = file.metadata()?.len();
                 let (at, found) = wanted.map_or(Ok((0, 0)), |lines| tail::start(&file, end, lines, continued))?;
                 wanted = wanted.map(|lines| lines.saturating_sub(found));
                 continued = at == 0 && (end > 0 || continued);
-                Segment { source: Source::Plain { file, at }, skip: 0, live }
+                Segment { source: LogInput::Plain { file, at }, skip: 0, live }
             };
             ahead.push_front(segment);
         }
@@ -199,7 +199,7 @@ impl LogReader {
                     }
                 }
                 // A compressed file that was cut off or is no such file: what follows it is read all the same.
-                (Err(error), _) if matches!(segment.source, Source::Compressed(_)) => {
+                (Err(error), _) if matches!(segment.source, LogInput::Compressed(_)) => {
                     tracing::warn!(log = %self.path.display(), %error, "a part of the log cannot be read");
                     self.end_of_file(out)?;
                 }
@@ -229,7 +229,7 @@ impl LogReader {
 
     /// At the end of the file that is written: whether more may come in it.
     fn at_the_end(&mut self, segment: &mut Segment, out: &mut dyn Write) -> io::Result<bool> {
-        let Source::Plain { file, at } = &mut segment.source else { return Ok(false) };
+        let LogInput::Plain { file, at } = &mut segment.source else { return Ok(false) };
         let current = match open(&self.path) {
             // The runtime has not made it anew yet.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
@@ -259,12 +259,12 @@ impl LogReader {
         self.known = turned.last().map(|(turned, _)| turned.when.clone()).or(self.known.take());
         for (turned, file) in turned.into_iter().skip(of_own + 1) {
             let source = match turned.compressed {
-                true => Source::Compressed(Box::new(MultiGzDecoder::new(file))),
-                false => Source::Plain { file, at: 0 },
+                true => LogInput::Compressed(Box::new(MultiGzDecoder::new(file))),
+                false => LogInput::Plain { file, at: 0 },
             };
             self.ahead.push_back(Segment { source, skip: 0, live: false });
         }
-        self.ahead.push_back(Segment { source: Source::Plain { file: current, at: 0 }, skip: 0, live: true });
+        self.ahead.push_back(Segment { source: LogInput::Plain { file: current, at: 0 }, skip: 0, live: true });
         Ok(false)
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use image_manager::PullPolicy;
+use oci::Quantity;
 use serde_json::Value;
 
 use super::handler::{Lifecycle, Probe};
@@ -11,16 +12,15 @@ use super::security::SecurityContext;
 use super::variable::{EnvFromSource, EnvVar};
 use super::words::words;
 use crate::field::{FieldErrors, FieldPath};
-use crate::quantity::Quantity;
 
 words! {
-    /// What a container is in its pod.
+    /// Kind of a container in its pod.
     ContainerKind {
-        /// One of `initContainers`; a sidecar when its restart policy is `Always`.
+        /// An entry of `initContainers`; a sidecar if its restart policy is `Always`.
         Init = "init",
-        /// One of `containers`.
+        /// An entry of `containers`.
         Normal = "container",
-        /// One of `ephemeralContainers`.
+        /// An entry of `ephemeralContainers`.
         Ephemeral = "ephemeral",
     }
 }
@@ -38,13 +38,13 @@ impl ContainerKind {
 }
 
 words! {
-    /// What becomes of a container that has ended.
+    /// Treatment of a container that has ended.
     RestartPolicy {
-        /// It is started again.
+        /// Started again.
         Always = "Always",
-        /// It is started again when it failed.
+        /// Started again if it failed.
         OnFailure = "OnFailure",
-        /// It stays ended.
+        /// Left ended.
         Never = "Never",
     }
 }
@@ -72,7 +72,7 @@ words! {
 }
 
 words! {
-    /// Whether mounts that are made later pass between node and container.
+    /// Propagation of later mounts between node and container.
     MountPropagation {
         /// No.
         None = "None",
@@ -84,7 +84,7 @@ words! {
 }
 
 words! {
-    /// Whether the mounts below a read-only mount are read-only as well.
+    /// Read-only treatment of the mounts below a read-only mount.
     RecursiveReadOnly {
         /// No.
         Disabled = "Disabled",
@@ -96,7 +96,7 @@ words! {
 }
 
 words! {
-    /// What a restart rule asks for.
+    /// Action of a restart rule.
     RestartAction {
         /// The container is started again.
         Restart = "Restart",
@@ -108,9 +108,9 @@ words! {
 words! {
     /// How the exit code of a container is compared with those of a restart rule.
     ExitCodeOperator {
-        /// It is one of them.
+        /// The exit code is one of the values.
         In = "In",
-        /// It is none of them.
+        /// The exit code is none of the values.
         NotIn = "NotIn",
     }
 }
@@ -141,7 +141,7 @@ pub struct Container {
     pub env_from: Vec<EnvFromSource>,
     /// Variables.
     pub env: Vec<EnvVar>,
-    /// What it needs and what it may use.
+    /// Requests and limits.
     pub resources: Resources,
     /// A restart policy of its own; an init container that has `Always` is a sidecar.
     pub restart_policy: Option<RestartPolicy>,
@@ -149,11 +149,11 @@ pub struct Container {
     pub restart_policy_rules: Vec<RestartRule>,
     /// Volumes that it sees.
     pub volume_mounts: Vec<VolumeMount>,
-    /// Whether it still works.
+    /// Liveness probe: fails when the container has to be restarted.
     pub liveness_probe: Option<Probe>,
-    /// Whether it can serve.
+    /// Readiness probe: succeeds while the container can serve.
     pub readiness_probe: Option<Probe>,
-    /// Whether it has come up.
+    /// Startup probe: succeeds once the container has come up.
     pub startup_probe: Option<Probe>,
     /// Hooks.
     pub lifecycle: Lifecycle,
@@ -163,16 +163,16 @@ pub struct Container {
     pub termination_message_policy: Option<TerminationMessagePolicy>,
     /// Rights of the container.
     pub security_context: Option<SecurityContext>,
-    /// Whether it has a standard input.
+    /// True if the container has a standard input.
     pub stdin: bool,
-    /// Whether that is closed after the first who attached left.
+    /// True if standard input is closed after the first client has detached.
     pub stdin_once: bool,
-    /// Whether it has a terminal.
+    /// True if the container has a terminal.
     pub tty: bool,
 }
 
 impl Container {
-    /// Whether it is a sidecar, provided that it is an init container.
+    /// Returns true if an init container is a sidecar.
     #[must_use]
     pub fn is_sidecar(&self) -> bool {
         self.restart_policy == Some(RestartPolicy::Always)
@@ -231,16 +231,16 @@ fn is_zero(number: &i32) -> bool {
 /// Amounts by the name of the resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resources {
-    /// What it may use.
+    /// Limits.
     pub limits: BTreeMap<String, Quantity>,
-    /// What it needs.
+    /// Requests.
     pub requests: BTreeMap<String, Quantity>,
 }
 
 /// Restart by exit code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RestartRule {
-    /// What to do.
+    /// Action of the rule.
     pub action: Option<RestartAction>,
     /// How the exit code is compared; `None`: no codes are given, which does not pass validation.
     pub operator: Option<ExitCodeOperator>,
@@ -255,15 +255,15 @@ pub struct VolumeMount {
     pub name: String,
     /// Where the container sees it.
     pub mount_path: String,
-    /// Whether it may not write.
+    /// True if the mount is read-only.
     pub read_only: bool,
-    /// Whether that holds for mounts below.
+    /// Read-only treatment of mounts below.
     pub recursive_read_only: Option<RecursiveReadOnly>,
     /// The part of the volume that it sees.
     pub sub_path: String,
     /// The same, with `$(VAR)` in it.
     pub sub_path_expr: String,
-    /// Whether mounts pass.
+    /// Propagation of mounts.
     pub mount_propagation: Option<MountPropagation>,
 }
 

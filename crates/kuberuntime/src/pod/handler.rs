@@ -26,13 +26,13 @@ pub struct Handler {
     /// A program is run in it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exec: Option<ExecAction>,
-    /// It is asked over HTTP.
+    /// An HTTP request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http_get: Option<HttpGetAction>,
     /// A connection is made to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tcp_socket: Option<TcpAction>,
-    /// It is asked over gRPC; only as a probe.
+    /// A gRPC health check; only as a probe.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grpc: Option<GrpcAction>,
     /// Nothing, for so many seconds; only as a hook.

@@ -5,19 +5,19 @@ use image_manager::PullPolicy;
 
 use super::{ContainerKind, Pod, VolumeSource};
 
-/// What an image is needed for.
+/// Role of an image in its pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ImageRole {
-    /// It is a volume.
+    /// The image is a volume.
     Volume,
     /// A container is made of it.
     Container(ContainerKind),
 }
 
-/// One need for one image.
+/// An image that a pod needs, and the container or volume that needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodImage<'a> {
-    /// What for.
+    /// Role of the image.
     pub role: ImageRole,
     /// Name of the container or volume.
     pub name: &'a str,

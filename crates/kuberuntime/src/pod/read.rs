@@ -4,11 +4,11 @@
 
 use std::collections::BTreeMap;
 
+use oci::Quantity;
 use serde_json::{Map, Value};
 
 use super::int_or_text::IntOrText;
 use crate::field::{FieldErrors, FieldPath, FieldProblem};
-use crate::quantity::Quantity;
 
 /// A type that an object of a manifest becomes.
 pub(crate) trait Read {
@@ -16,7 +16,7 @@ pub(crate) trait Read {
     fn read(fields: &mut Fields<'_>) -> Self;
 }
 
-/// One of a fixed set of words.
+/// A fixed set of words, with a value for each.
 pub(crate) trait Word: Sized + Copy + 'static {
     /// All of them.
     const WORDS: &'static [(&'static str, Self)];
@@ -42,14 +42,14 @@ pub(crate) fn object<T: Read>(value: &Value, path: FieldPath, errors: &mut Field
     Some(read)
 }
 
-/// What stands in a list for an entry that is no map, so that those behind it keep their numbers.
+/// Value for an entry of a list that is not a map, so that those behind it keep their index.
 fn nothing<T: Read>() -> T {
     let (map, mut errors) = (Map::new(), FieldErrors::default());
     T::read(&mut Fields { path: FieldPath::default(), map: &map, known: Vec::new(), errors: &mut errors })
 }
 
 /// A value in one line; what could be long or secret is not shown.
-fn shown(value: &Value) -> String {
+pub(super) fn shown(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
         Value::Bool(value) => value.to_string(),
@@ -85,7 +85,7 @@ impl<'a> Fields<'a> {
         self.errors.invalid_plain(path, value, detail);
     }
 
-    /// Whether the field is there, without taking it.
+    /// Returns true if the field is set, without taking it.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.map.get(name).is_some_and(|value| !value.is_null())
     }
@@ -177,7 +177,7 @@ impl<'a> Fields<'a> {
         read
     }
 
-    /// One word of a fixed set; empty counts as absent.
+    /// A word of a fixed set; an empty text counts as absent.
     pub(crate) fn word<T: Word>(&mut self, name: &'static str) -> Option<T> {
         let text = self.text(name).filter(|text| !text.is_empty())?;
         if let Some((_, word)) = T::WORDS.iter().find(|(word, _)| *word == text) {
@@ -303,7 +303,7 @@ fn quantity(value: &Value, path: FieldPath, errors: &mut FieldErrors) -> Option<
             return None;
         }
     };
-    text.parse().map_err(|error: crate::quantity::QuantityError| errors.invalid(path, &text, error.to_string())).ok()
+    text.parse().map_err(|error: oci::QuantityError| errors.invalid(path, &text, error.to_string())).ok()
 }
 
 fn is_empty(value: &Value) -> bool {

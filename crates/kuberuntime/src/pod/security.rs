@@ -5,11 +5,11 @@ use super::read::{Fields, Read};
 use super::words::words;
 
 words! {
-    /// Whether a container also gets the groups that its image gives the user.
+    /// Rule for the groups that an image gives the user of a container.
     SupplementalGroupsPolicy {
-        /// It does.
+        /// The groups of the image count as well.
         Merge = "Merge",
-        /// It does not.
+        /// Only the groups of the pod count.
         Strict = "Strict",
     }
 }
@@ -21,7 +21,7 @@ words! {
         Unconfined = "Unconfined",
         /// The runtime's own.
         RuntimeDefault = "RuntimeDefault",
-        /// One of the node's.
+        /// A profile of the node.
         Localhost = "Localhost",
     }
 }
@@ -29,7 +29,7 @@ words! {
 words! {
     /// How much of `/proc` a container sees.
     ProcMount {
-        /// What the runtime leaves.
+        /// The usual masking of the runtime.
         Default = "Default",
         /// All of it.
         Unmasked = "Unmasked",
@@ -76,11 +76,11 @@ pub struct PodSecurityContext {
     pub run_as_user: Option<i64>,
     /// Group.
     pub run_as_group: Option<i64>,
-    /// Whether a container of root's is refused.
+    /// True if containers that run as root are refused.
     pub run_as_non_root: Option<bool>,
     /// Further groups.
     pub supplemental_groups: Vec<i64>,
-    /// Whether those of the image count as well.
+    /// Rule for the groups of the image.
     pub supplemental_groups_policy: Option<SupplementalGroupsPolicy>,
     /// Group to which volumes belong.
     pub fs_group: Option<i64>,
@@ -106,7 +106,7 @@ pub struct Capabilities {
 pub struct SecurityContext {
     /// Capabilities.
     pub capabilities: Option<Capabilities>,
-    /// Whether it has all rights of the node's root.
+    /// True if the container has all rights of the node's root.
     pub privileged: Option<bool>,
     /// Labels.
     pub se_linux_options: Option<SeLinuxOptions>,
@@ -114,11 +114,11 @@ pub struct SecurityContext {
     pub run_as_user: Option<i64>,
     /// Group.
     pub run_as_group: Option<i64>,
-    /// Whether it is refused as root.
+    /// True if the container is refused as root.
     pub run_as_non_root: Option<bool>,
-    /// Whether its image cannot be written to.
+    /// True if the root file system is read-only.
     pub read_only_root_filesystem: Option<bool>,
-    /// Whether a program can gain more rights than its parent.
+    /// False if no program can gain more rights than its parent.
     pub allow_privilege_escalation: Option<bool>,
     /// `/proc`.
     pub proc_mount: Option<ProcMount>,

@@ -20,7 +20,7 @@ words! {
     }
 }
 
-/// What a pod is.
+/// Spec of a pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodSpec {
     /// Volumes.
@@ -31,7 +31,7 @@ pub struct PodSpec {
     pub containers: Vec<Container>,
     /// Containers for debugging, which come later.
     pub ephemeral_containers: Vec<EphemeralContainer>,
-    /// What becomes of containers that have ended; `Always` unless said.
+    /// Treatment of containers that have ended; `Always` by default.
     pub restart_policy: Option<RestartPolicy>,
     /// How long containers may take to end.
     pub termination_grace_period_seconds: Option<i64>,
@@ -45,13 +45,13 @@ pub struct PodSpec {
     pub service_account_name: String,
     /// The node it is meant for.
     pub node_name: String,
-    /// Whether it has the node's network.
+    /// True if the pod has the node's network.
     pub host_network: bool,
-    /// Whether it sees the node's processes.
+    /// True if the pod sees the node's processes.
     pub host_pid: bool,
-    /// Whether it has the node's inter-process communication.
+    /// True if the pod has the node's inter-process communication.
     pub host_ipc: bool,
-    /// Whether its containers see each other's processes.
+    /// True if the pod's containers see each other's processes.
     pub share_process_namespace: Option<bool>,
     /// Rights of the pod.
     pub security_context: PodSecurityContext,
@@ -59,11 +59,11 @@ pub struct PodSpec {
     pub image_pull_secrets: Vec<String>,
     /// Host name; the pod's name unless said.
     pub hostname: String,
-    /// What stands behind the host name.
+    /// Subdomain behind the host name.
     pub subdomain: String,
     /// A host name that replaces any other.
     pub hostname_override: Option<String>,
-    /// Whether the host name is the full one.
+    /// True if the host name is the fully qualified one.
     pub set_hostname_as_fqdn: Option<bool>,
     /// Lines for the hosts file.
     pub host_aliases: Vec<HostAlias>,
@@ -86,7 +86,7 @@ pub struct DnsConfig {
     pub options: Vec<DnsOption>,
 }
 
-/// One option of a resolver.
+/// An option of a resolver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DnsOption {
     /// Name.
@@ -185,7 +185,7 @@ impl Read for PodSpec {
     }
 }
 
-/// What Kubernetes knows, and a node on its own cannot do.
+/// Refuses fields that Kubernetes knows and a node on its own cannot honour.
 fn refuse(fields: &mut Fields<'_>) {
     fields.not_supported("automountServiceAccountToken", "tokens of service accounts come from an API server");
     fields.not_supported("readinessGates", "nobody but an API server's clients could open them");

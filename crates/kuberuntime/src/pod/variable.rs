@@ -3,8 +3,9 @@
 
 use std::fmt;
 
+use oci::Quantity;
+
 use super::read::{Fields, Read};
-use crate::quantity::Quantity;
 
 /// A variable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,7 +19,7 @@ pub struct EnvVar {
 /// Where the value of a variable comes from. `Debug` shows no value: people write secrets there.
 #[derive(Clone, PartialEq, Eq)]
 pub enum EnvSource {
-    /// It is written there, with `$(VAR)` for other variables.
+    /// The literal value, with `$(VAR)` for other variables.
     Literal(String),
     /// A field of the pod.
     Field(FieldRef),
@@ -67,7 +68,7 @@ pub struct ResourceFieldRef {
     pub container_name: String,
     /// `limits.cpu` and the like.
     pub resource: String,
-    /// What one is; 1 unless said.
+    /// Unit of the value; 1 by default.
     pub divisor: Quantity,
 }
 
@@ -78,14 +79,14 @@ pub struct KeyRef {
     pub name: String,
     /// The key.
     pub key: String,
-    /// Whether both may be missing.
+    /// True if document and key may be missing.
     pub optional: bool,
 }
 
 /// All keys of a document as variables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EnvFromSource {
-    /// What goes in front of the keys.
+    /// Prefix of the keys.
     pub prefix: String,
     /// Name of a ConfigMap.
     pub config_map: Option<DocumentRef>,
@@ -96,9 +97,9 @@ pub struct EnvFromSource {
 /// A document.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DocumentRef {
-    /// Its name.
+    /// Name of the document.
     pub name: String,
-    /// Whether it may be missing.
+    /// True if the document may be missing.
     pub optional: bool,
 }
 

@@ -1,14 +1,14 @@
 //! [`Volume`]: what a container can see beside its image. Read by [`super::PodSpec`].
 
 use image_manager::PullPolicy;
+use oci::Quantity;
 
 use super::read::{Fields, Read};
 use super::variable::{FieldRef, ResourceFieldRef};
 use super::words::words;
-use crate::quantity::Quantity;
 
 words! {
-    /// What must be at a path of the node.
+    /// Check of a path on the node.
     HostPathType {
         /// A directory; it is made where it is missing.
         DirectoryOrCreate = "DirectoryOrCreate",
@@ -40,20 +40,20 @@ words! {
 pub struct Volume {
     /// Name within the pod.
     pub name: String,
-    /// What it is.
+    /// Source of the volume.
     pub source: VolumeSource,
     /// Fields of further sources, of which there must be none.
     pub(crate) further: Vec<&'static str>,
 }
 
-/// What a volume is.
+/// Source of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VolumeSource {
     /// A path of the node.
     HostPath {
         /// The path.
         path: String,
-        /// What must be there; `None`: whatever is.
+        /// Check of the path; `None`: no check.
         kind: Option<HostPathType>,
     },
     /// A directory that lives as long as the pod.
@@ -105,7 +105,7 @@ pub struct DocumentVolume {
     pub items: Vec<KeyToPath>,
     /// Mode of the files.
     pub default_mode: Option<i32>,
-    /// Whether document and keys may be missing.
+    /// True if document and keys may be missing.
     pub optional: bool,
 }
 
@@ -116,7 +116,7 @@ pub struct KeyToPath {
     pub key: String,
     /// The file, below the volume.
     pub path: String,
-    /// Its mode.
+    /// Mode of the file.
     pub mode: Option<i32>,
 }
 
@@ -129,7 +129,7 @@ pub struct DownwardItem {
     pub field_ref: Option<FieldRef>,
     /// An amount.
     pub resource_field_ref: Option<ResourceFieldRef>,
-    /// Its mode.
+    /// Mode of the file.
     pub mode: Option<i32>,
 }
 

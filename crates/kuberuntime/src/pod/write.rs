@@ -202,7 +202,7 @@ fn key_ref(key: &KeyRef) -> Object {
 }
 
 fn resources(resources: &Resources) -> Object {
-    let amounts = |map: &std::collections::BTreeMap<String, crate::Quantity>| -> Value {
+    let amounts = |map: &std::collections::BTreeMap<String, oci::Quantity>| -> Value {
         map.iter().map(|(name, amount)| (name.clone(), Value::from(amount.to_string()))).collect()
     };
     Object::default().set("limits", amounts(&resources.limits)).set("requests", amounts(&resources.requests))

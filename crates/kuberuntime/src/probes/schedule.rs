@@ -12,13 +12,13 @@ const FIRST_BREATH: Duration = Duration::from_secs(1);
 /// Within this, pods that ran before this process did are asked whether they can serve.
 const ADOPTION: Duration = Duration::from_secs(2);
 
-/// What the first question depends on, beside the probe.
+/// Facts that the time of the first question depends on, beside the probe.
 pub(super) struct Circumstances<'a> {
     /// How long the container has run.
     pub(super) age: Duration,
     /// How long this process asks.
     pub(super) asking_for: Duration,
-    /// What sets this probe apart from all others.
+    /// Key that differs from that of every other probe.
     pub(super) key: &'a str,
 }
 

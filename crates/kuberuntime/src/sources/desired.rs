@@ -10,12 +10,12 @@ use crate::pod::Pod;
 pub struct DesiredPods {
     /// Pods by uid.
     pub pods: BTreeMap<String, Arc<Pod>>,
-    /// Whether every source has told what it has. Before that, a pod that is not in here may only be late.
+    /// True once every source has reported. Before that, a pod that is not in here may only be late.
     pub ready: bool,
     /// Origins whose manifests are there and cannot be read or are not valid now, and of which nothing better is known:
     /// what runs from them stays as it is.
     pub held: BTreeSet<String>,
-    /// What was refused, for people.
+    /// Manifests that were refused.
     pub refused: Vec<RefusedManifest>,
 }
 

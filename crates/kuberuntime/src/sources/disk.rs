@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::files::{Ident, Listed};
+use super::files::{FileIdentity, Listed};
 use super::inotify::Watcher;
 use super::options::MAX_MANIFEST;
 
@@ -28,10 +28,10 @@ pub(super) struct Watches {
     pub(super) parent: Option<i32>,
 }
 
-/// What is at a path.
+/// Files at a path.
 pub(super) struct Listing {
     pub(super) watches: Watches,
-    /// Whether the path is a directory; `None`: it is not there.
+    /// True if the path is a directory; `None` if it is absent.
     pub(super) is_directory: Option<bool>,
     /// The files by name; one that stands for itself has none.
     pub(super) files: io::Result<BTreeMap<OsString, Listed>>,
@@ -81,7 +81,7 @@ fn entries(directory: &Path, now: Timestamp) -> io::Result<BTreeMap<OsString, Li
     Ok(files)
 }
 
-/// Whether a name is none of ours: somebody's temporary file, or the machinery of a mounted volume.
+/// Returns true for names that are ignored: temporary files, and the machinery of a mounted volume.
 pub(super) fn is_hidden(name: &OsStr) -> bool {
     name.as_bytes().starts_with(b".")
 }
@@ -100,8 +100,8 @@ fn modified(metadata: &Metadata) -> i128 {
     i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec())
 }
 
-fn ident(metadata: &Metadata) -> Ident {
-    Ident {
+fn ident(metadata: &Metadata) -> FileIdentity {
+    FileIdentity {
         device: metadata.dev(),
         inode: metadata.ino(),
         size: metadata.len(),
@@ -110,23 +110,23 @@ fn ident(metadata: &Metadata) -> Ident {
     }
 }
 
-/// Whether everybody can enter the directory of a file: otherwise its own permissions do not matter.
+/// Returns true if everybody can enter the directory of a file: otherwise the file's own permissions do not matter.
 pub(super) fn is_open(path: &Path) -> bool {
     path.parent().and_then(|parent| std::fs::metadata(parent).ok()).is_none_or(|metadata| metadata.mode() & 0o001 != 0)
 }
 
-/// What reading one file gave.
-pub(super) enum Text {
-    /// Its bytes, and whether everybody can read it.
-    Read(Ident, Vec<u8>, Option<u32>),
+/// Result of reading a file.
+pub(super) enum FileContent {
+    /// Content of the file, and its mode if everybody can read it.
+    Read(FileIdentity, Vec<u8>, Option<u32>),
     /// Why it cannot be used.
-    Unusable(Option<Ident>, String),
+    Unusable(Option<FileIdentity>, String),
     Absent,
     Directory,
 }
 
 /// Reads a file.
-pub(super) fn read(path: &Path) -> Text {
+pub(super) fn read(path: &Path) -> FileContent {
     for _ in 0..3 {
         match read_once(path) {
             Ok(Some(text)) => return text,
@@ -134,26 +134,26 @@ pub(super) fn read(path: &Path) -> Text {
             Ok(None) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return match std::fs::symlink_metadata(path) {
-                    Ok(_) => Text::Unusable(None, "it is a link to what is not there".to_owned()),
-                    Err(_) => Text::Absent,
+                    Ok(_) => FileContent::Unusable(None, "it is a link to what is not there".to_owned()),
+                    Err(_) => FileContent::Absent,
                 };
             }
-            Err(error) => return Text::Unusable(None, error.to_string()),
+            Err(error) => return FileContent::Unusable(None, error.to_string()),
         }
     }
-    Text::Unusable(None, "it changes all the time".to_owned())
+    FileContent::Unusable(None, "it changes all the time".to_owned())
 }
 
-fn read_once(path: &Path) -> io::Result<Option<Text>> {
+fn read_once(path: &Path) -> io::Result<Option<FileContent>> {
     let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
     let flags = i32::try_from(flags.bits()).expect("the flags are small numbers");
     let file = File::options().read(true).custom_flags(flags).open(path)?;
     let metadata = file.metadata()?;
     let before = ident(&metadata);
     if metadata.is_dir() {
-        return Ok(Some(Text::Directory));
+        return Ok(Some(FileContent::Directory));
     }
-    let unusable = |reason: String| Ok(Some(Text::Unusable(Some(before), reason)));
+    let unusable = |reason: String| Ok(Some(FileContent::Unusable(Some(before), reason)));
     if !metadata.is_file() {
         return unusable("it is no regular file".to_owned());
     }
@@ -164,5 +164,5 @@ fn read_once(path: &Path) -> io::Result<Option<Text>> {
     }
     let after = ident(&file.metadata()?);
     let open = (metadata.mode() & 0o004 != 0).then_some(metadata.mode() & 0o7777);
-    Ok((before == after).then_some(Text::Read(before, bytes, open)))
+    Ok((before == after).then_some(FileContent::Read(before, bytes, open)))
 }

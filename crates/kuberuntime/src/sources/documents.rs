@@ -13,7 +13,7 @@ use crate::validate::{config_key, subdomain};
 /// The most bytes that a document may hold, as in Kubernetes.
 const MAX_BYTES: usize = 1 << 20;
 
-/// What a document is.
+/// Kind of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum DocumentKind {
     ConfigMap,

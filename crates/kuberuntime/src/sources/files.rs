@@ -1,4 +1,4 @@
-//! [`Files`]: what counts of the files of a directory, as a pure function of what was seen of them: events, lists, and what
+//! [`DirectoryFiles`]: what counts of the files of a directory, as a pure function of what was seen of them: events, lists, and what
 //! reading them gave. It decides which file is to be read when, which one keeps what was last good in it, and when one is
 //! really gone. Reads nothing, knows no clock and no manifest. Called by [`super::directory`].
 //!
@@ -18,9 +18,9 @@ const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 /// How long a file may be written before that is told.
 const LONG: Duration = Duration::from_secs(10);
 
-/// What tells one state of a file from another.
+/// Attributes that tell one state of a file from another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Ident {
+pub(super) struct FileIdentity {
     pub(super) device: u64,
     pub(super) inode: u64,
     pub(super) size: u64,
@@ -28,7 +28,7 @@ pub(super) struct Ident {
     pub(super) changed: i128,
 }
 
-impl Ident {
+impl FileIdentity {
     fn is_same_file(self, other: Self) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
     }
@@ -37,79 +37,79 @@ impl Ident {
 /// A file in a list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Listed {
-    pub(super) ident: Ident,
-    /// Whether it was last written so long ago that nobody is likely to be writing it.
+    pub(super) ident: FileIdentity,
+    /// True if the last write is so long ago that nobody is likely to be writing.
     pub(super) rested: bool,
 }
 
 /// Something that happened to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// It is new.
+    /// The file is new.
     Created,
     /// Somebody writes it.
     Modified,
     /// Somebody has written it.
     Closed,
-    /// It was moved here as a whole.
+    /// A complete file was moved here.
     MovedIn,
-    /// It was deleted, or moved away.
+    /// The file was deleted, or moved away.
     Gone,
-    /// Its permissions are others.
+    /// The permissions changed.
     Attributes,
 }
 
-/// What reading a file gave.
+/// Result of reading a file.
 #[derive(Clone, Debug)]
-pub(super) enum Outcome<T, P> {
-    /// It is good.
-    Good(Ident, Arc<T>),
-    /// It is not.
-    Bad(Option<Ident>, P),
-    /// It is not there.
+pub(super) enum ReadOutcome<T, P> {
+    /// The content is valid.
+    Good(FileIdentity, Arc<T>),
+    /// The content is not valid, or cannot be read.
+    Bad(Option<FileIdentity>, P),
+    /// The file is absent.
     Absent,
-    /// It is a directory, and no concern of ours.
+    /// A directory, which is ignored.
     Directory,
 }
 
 /// A file to be read, and the state of things at that moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Due {
+pub(super) struct PendingRead {
     pub(super) name: OsString,
     generation: u64,
 }
 
-/// What is known of one file.
+/// State of one file.
 #[derive(Debug)]
-pub(super) struct Entry<T, P> {
+pub(super) struct FileState<T, P> {
     /// When it was first seen.
     pub(super) since: Instant,
-    /// What was last good in it.
+    /// Last valid content.
     pub(super) good: Option<Arc<T>>,
-    /// What is wrong with it now, and since when.
+    /// The present problem, and the time since which it lasts.
     problem: Option<(P, Instant)>,
     /// Since when somebody is writing it.
     writing: Option<Instant>,
-    /// Whether it was read at all, or is being written: then nothing more of it will be known soon.
+    /// True if the file was read at all, or is being written: then nothing more can be known soon.
     known: bool,
     generation: u64,
     read_at: Option<Instant>,
     /// When it is taken for gone, if it does not come back.
     missing: Option<Instant>,
-    /// What it looked like when it began to rest.
-    unproven: Option<Ident>,
-    /// What it looked like when it was read.
-    seen: Option<Ident>,
+    /// Attributes of the file when it began to rest.
+    unproven: Option<FileIdentity>,
+    /// Attributes of the file when it was read.
+    seen: Option<FileIdentity>,
 }
 
 /// The files of one directory.
 #[derive(Debug)]
-pub(super) struct Files<T, P> {
-    entries: BTreeMap<OsString, Entry<T, P>>,
+pub(super) struct DirectoryFiles<T, P> {
+    entries: BTreeMap<OsString, FileState<T, P>>,
     quiet: Duration,
 }
 
-impl<T, P> Entry<T, P> {
+impl<T, P> FileState<T, P> {
     fn new(now: Instant) -> Self {
         Self {
             since: now,
@@ -125,17 +125,17 @@ impl<T, P> Entry<T, P> {
         }
     }
 
-    /// Whether it may say something that is not known.
+    /// Returns true if the file may hold something that is not known.
     pub(super) fn is_held(&self) -> bool {
         self.good.is_none()
     }
 
-    /// What is wrong with it, once that has lasted for `quiet`.
+    /// The file's problem, once it has lasted for `quiet`.
     pub(super) fn problem(&self, now: Instant, quiet: Duration) -> Option<&P> {
         self.problem.as_ref().filter(|(_, since)| *since + quiet <= now).map(|(problem, _)| problem)
     }
 
-    /// Whether it is being written, and that takes long.
+    /// Returns true if the file has been written for long.
     pub(super) fn is_written_long(&self, now: Instant) -> bool {
         self.writing.is_some_and(|since| since + LONG <= now)
     }
@@ -146,27 +146,27 @@ impl<T, P> Entry<T, P> {
     }
 
     /// To be read when it has rested: nobody knows whether it is being written.
-    fn rest(&mut self, ident: Ident, at: Instant) {
+    fn rest(&mut self, ident: FileIdentity, at: Instant) {
         (self.unproven, self.read_at) = (Some(ident), Some(at));
     }
 }
 
-impl<T, P: PartialEq> Files<T, P> {
+impl<T, P: PartialEq> DirectoryFiles<T, P> {
     pub(super) fn new(quiet: Duration) -> Self {
         Self { entries: BTreeMap::new(), quiet }
     }
 
     /// All files, by name.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&OsStr, &Entry<T, P>)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&OsStr, &FileState<T, P>)> {
         self.entries.iter().map(|(name, entry)| (name.as_os_str(), entry))
     }
 
-    /// What was last good in a file.
+    /// Last valid content of a file.
     pub(super) fn good(&self, name: &OsStr) -> Option<Arc<T>> {
         self.entries.get(name)?.good.clone()
     }
 
-    /// Whether all that can be known is known.
+    /// Returns true if all that can be known is known.
     pub(super) fn is_known(&self) -> bool {
         self.entries.values().all(|entry| entry.known)
     }
@@ -182,7 +182,7 @@ impl<T, P: PartialEq> Files<T, P> {
             return;
         }
         let quiet = self.quiet;
-        let entry = self.entries.entry(name.to_owned()).or_insert_with(|| Entry::new(now));
+        let entry = self.entries.entry(name.to_owned()).or_insert_with(|| FileState::new(now));
         entry.happened();
         match change {
             Change::Modified => {
@@ -209,14 +209,14 @@ impl<T, P: PartialEq> Files<T, P> {
             entry.writing = None;
             match &mut entry.missing {
                 // No file looks like this: it rests at least once.
-                None => entry.rest(Ident::default(), now + self.quiet),
+                None => entry.rest(FileIdentity::default(), now + self.quiet),
                 // It may have been there meanwhile, and gone again just now.
                 Some(until) => *until = now + self.quiet,
             }
         }
     }
 
-    /// What is there now. `switched`: links were pointed elsewhere as a whole.
+    /// Takes a listing. `switched`: links were pointed elsewhere as a whole.
     pub(super) fn listed(&mut self, found: &BTreeMap<OsString, Listed>, switched: bool, now: Instant) {
         let gone: Vec<OsString> = self.entries.keys().filter(|name| !found.contains_key(*name)).cloned().collect();
         for name in gone {
@@ -227,7 +227,7 @@ impl<T, P: PartialEq> Files<T, P> {
         for (name, file) in found {
             let later = now + self.quiet;
             let Some(entry) = self.entries.get_mut(name) else {
-                let mut entry = Entry::new(now);
+                let mut entry = FileState::new(now);
                 entry.rest(file.ident, later);
                 if file.rested && is_manifest(name) {
                     (entry.unproven, entry.read_at) = (None, Some(now));
@@ -263,10 +263,10 @@ impl<T, P: PartialEq> Files<T, P> {
         }
     }
 
-    /// What is to be read now.
-    pub(super) fn due(&self, now: Instant) -> Vec<Due> {
+    /// Files to be read now.
+    pub(super) fn due(&self, now: Instant) -> Vec<PendingRead> {
         let due = self.entries.iter().filter(|(_, entry)| entry.read_at.or(entry.missing).is_some_and(|at| at <= now));
-        due.map(|(name, entry)| Due { name: name.clone(), generation: entry.generation }).collect()
+        due.map(|(name, entry)| PendingRead { name: name.clone(), generation: entry.generation }).collect()
     }
 
     /// When something will be due, or worth telling.
@@ -280,23 +280,23 @@ impl<T, P: PartialEq> Files<T, P> {
         times.flatten().min()
     }
 
-    /// What reading a file gave. It counts only if nothing happened to the file since it was due.
-    pub(super) fn read(&mut self, due: &Due, outcome: Outcome<T, P>, now: Instant) {
+    /// Takes the result of reading a file. It counts only if nothing happened to the file since it was due.
+    pub(super) fn read(&mut self, due: &PendingRead, outcome: ReadOutcome<T, P>, now: Instant) {
         let later = now + self.quiet;
         let Some(entry) = self.entries.get_mut(&due.name).filter(|entry| entry.generation == due.generation) else {
             return;
         };
         let (ident, good) = match outcome {
-            Outcome::Absent if entry.missing.is_none_or(|at| at > now) => {
+            ReadOutcome::Absent if entry.missing.is_none_or(|at| at > now) => {
                 (entry.read_at, entry.unproven, entry.missing) = (None, None, Some(later));
                 return;
             }
-            Outcome::Absent | Outcome::Directory => {
+            ReadOutcome::Absent | ReadOutcome::Directory => {
                 self.entries.remove(&due.name);
                 return;
             }
-            Outcome::Good(ident, good) => (Some(ident), Ok(good)),
-            Outcome::Bad(ident, problem) => (ident, Err(problem)),
+            ReadOutcome::Good(ident, good) => (Some(ident), Ok(good)),
+            ReadOutcome::Bad(ident, problem) => (ident, Err(problem)),
         };
         entry.missing = None;
         if let (Some(unproven), Some(ident)) = (entry.unproven, ident)

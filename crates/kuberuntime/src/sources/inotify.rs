@@ -1,4 +1,4 @@
-//! What the kernel tells of directories: inotify, without waiting on a thread. Knows no file and no manifest. Called by
+//! Events of directories from the kernel: inotify, without waiting on a thread. Knows no file and no manifest. Called by
 //! [`super::directory`].
 
 use std::ffi::{OsStr, OsString};
@@ -17,7 +17,7 @@ use tokio::io::unix::AsyncFd;
 pub(super) struct Notice {
     /// Which watch.
     pub(super) watch: i32,
-    /// What.
+    /// The event.
     pub(super) flags: ReadFlags,
     /// To which entry of the directory; `None`: to the directory itself.
     pub(super) name: Option<OsString>,
@@ -46,7 +46,7 @@ impl Inotify {
         Watcher(Arc::clone(self.0.get_ref()))
     }
 
-    /// What happens next, at least one thing. What is not waited for is not lost.
+    /// Waits for the next events, at least one. An event for which nobody waits is not lost.
     pub(super) async fn next(&self) -> std::io::Result<Vec<Notice>> {
         loop {
             let mut guard = self.0.readable().await?;

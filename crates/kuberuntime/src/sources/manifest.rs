@@ -13,7 +13,7 @@ use crate::hash::fnv128a;
 use crate::identity::{CONFIG_ORIGIN_ANNOTATION, CONFIG_SEEN_ANNOTATION, Origin, admit, make_static};
 use crate::pod::{Pod, Profile, ProfileKind};
 
-/// What one manifest holds.
+/// Content of one manifest.
 #[derive(Debug, Default)]
 pub(super) struct Content {
     hash: u128,
@@ -26,13 +26,13 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// Whether there is a Secret in it.
+    /// Returns true if there is a Secret in the manifest.
     pub(super) fn has_secrets(&self) -> bool {
         self.documents.iter().any(|object| object.kind == DocumentKind::Secret)
     }
 }
 
-/// What a source is for.
+/// Objects that a source may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expected {
     /// Pods, and what they need.
@@ -55,8 +55,8 @@ struct Invalid {
 }
 
 impl Reader {
-    /// What is in a manifest. `shown` is its origin for people; `previous` is what was last good in it, and what has not
-    /// changed since is the same.
+    /// Reads a manifest. `shown` is its origin for people; `previous` is its last valid content, of which unchanged
+    /// objects are kept as they are.
     pub(super) fn read(
         &self,
         origin: Origin<'_>,

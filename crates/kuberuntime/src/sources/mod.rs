@@ -36,7 +36,7 @@ pub use options::{MAX_MANIFEST, Parse, SourceOptions};
 pub use store::DocumentStore;
 use view::View;
 
-/// One source. Where two have the same pod, the one that stands first counts.
+/// A source of pods. Where two have the same pod, the first source counts.
 #[derive(Clone)]
 pub enum Source {
     /// A directory of manifests, or one file, watched. It need not be there.
@@ -45,7 +45,7 @@ pub enum Source {
     Documents(PathBuf),
     /// An address, asked again and again.
     Url(UrlSource),
-    /// What was read once, from a file or from standard input.
+    /// A manifest that was read once, from a file or from standard input.
     Once(Once),
     // An API server is one more source: it has a loop of its own beside those in `Sources::run`, and tells a `View`.
 }
@@ -65,7 +65,7 @@ impl Sources {
         Self { sources, options, merge }
     }
 
-    /// What all sources have.
+    /// Pods of all sources.
     #[must_use]
     pub fn desired(&self) -> watch::Receiver<DesiredPods> {
         self.merge.desired()
@@ -80,7 +80,7 @@ impl Sources {
     /// Reads all sources, and goes on doing so until `stop`.
     pub async fn run(&self, stop: &CancellationToken) {
         let loops = self.sources.iter().enumerate().map(|(index, source)| {
-            let tell = move |view: View| self.merge.tell(index, view);
+            let tell = move |view: View| self.merge.update(index, view);
             async move {
                 match source {
                     Source::Path(path) => directory::run(path, manifest::Expected::All, &self.options, &tell).await,

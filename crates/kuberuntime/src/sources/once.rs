@@ -13,7 +13,7 @@ use super::problem::Problem;
 use super::view::{Manifest, View};
 use crate::identity::Origin;
 
-/// What was read once.
+/// A manifest that was read once.
 #[derive(Clone, Debug)]
 pub struct Once(Manifest);
 

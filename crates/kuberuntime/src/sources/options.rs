@@ -14,7 +14,7 @@ pub const MAX_MANIFEST: usize = 10 << 20;
 /// Reads the documents of a text, YAML or JSON, those that are empty left out. The error is for people.
 pub type Parse = Arc<dyn Fn(&[u8]) -> Result<Vec<Value>, String> + Send + Sync>;
 
-/// What reading needs.
+/// Options for reading manifests.
 #[derive(Clone)]
 pub struct SourceOptions {
     /// Name of the node: static pods have it in theirs.
@@ -33,7 +33,7 @@ pub struct SourceOptions {
     pub http_check: Duration,
     /// How long a file must be away to count as deleted.
     pub quiet: Duration,
-    /// Whether pods that name no seccomp profile have the runtime's (`seccompDefault`).
+    /// True if pods that name no seccomp profile get the runtime's (`seccompDefault`).
     pub seccomp_default: bool,
 }
 

@@ -1,14 +1,14 @@
 //! [`Problem`]: what is wrong with a manifest or a source.
 
-/// What is wrong, and with which pod.
+/// A problem of a manifest or a source, and the pod that it is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Problem {
     pub(super) reason: String,
     /// Namespace, name and uid, where they are known.
     pub(super) pod: Option<(String, String, String)>,
-    /// Whether the next look may find it mended though nothing changed.
+    /// True if the next read may succeed though nothing changed.
     pub(super) passing: bool,
-    /// Whether somebody told it already.
+    /// True if the problem was reported already.
     pub(super) told: bool,
 }
 

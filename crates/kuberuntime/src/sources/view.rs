@@ -5,27 +5,27 @@ use std::sync::Arc;
 use super::manifest::Content;
 use super::problem::Problem;
 
-/// What one source has now.
+/// Present content of one source.
 #[derive(Clone, Debug, Default)]
 pub(super) struct View {
-    /// Whether it knows what it has.
+    /// True once the source knows its content.
     pub(super) ready: bool,
-    /// What is wrong with the source as a whole, and what people call it.
+    /// Problem of the source as a whole, with the source's name for people.
     pub(super) problem: Option<(String, Problem)>,
-    /// Its manifests, in their order.
+    /// Manifests, in their order.
     pub(super) manifests: Vec<Manifest>,
 }
 
-/// One file or answer.
+/// A file, or the answer of an address.
 #[derive(Clone, Debug)]
 pub(super) struct Manifest {
     pub(super) origin: String,
     /// When it was first there.
     pub(super) since: tokio::time::Instant,
-    /// What was last good in it.
+    /// Last valid content.
     pub(super) content: Option<Arc<Content>>,
-    /// Whether it says something that is not known: it cannot be read, is not valid, or is being written.
+    /// True if the present content is not known: it cannot be read, is not valid, or is being written.
     pub(super) held: bool,
-    /// What is wrong with it, once that has lasted.
+    /// The problem, once it has lasted.
     pub(super) problem: Option<Problem>,
 }

@@ -13,7 +13,7 @@ words! {
     Phase {
         /// Something of it has not started yet.
         Pending = "Pending",
-        /// It runs, or will again.
+        /// Running, or to be started again.
         Running = "Running",
         /// All of it ended, and well.
         Succeeded = "Succeeded",
@@ -28,7 +28,7 @@ words! {
 pub struct PodStatus {
     /// How far it is.
     pub phase: Phase,
-    /// What holds of it.
+    /// Conditions of the pod.
     pub conditions: Vec<PodCondition>,
     /// Why it ended, for people.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -69,7 +69,7 @@ impl PodStatus {
         init.chain(&self.container_statuses).chain(&self.ephemeral_container_statuses)
     }
 
-    /// Whether a condition holds.
+    /// Returns true if a condition holds.
     #[must_use]
     pub fn is(&self, kind: &str) -> bool {
         self.conditions.iter().any(|condition| condition.kind == kind && condition.status == "True")
@@ -87,7 +87,7 @@ pub struct Ip {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodCondition {
-    /// What.
+    /// Type of the condition.
     #[serde(rename = "type")]
     pub kind: &'static str,
     /// `True` or `False`.
@@ -108,12 +108,12 @@ pub struct PodCondition {
 pub struct ContainerStatus {
     /// Name.
     pub name: String,
-    /// What it does.
+    /// State of the container.
     pub state: ContainerState,
     /// How it ended before that.
     #[serde(rename = "lastState", serialize_with = "as_state")]
     pub last_state: Option<Terminated>,
-    /// Whether it can serve; of an init container, whether it is done.
+    /// True if the container can serve; of an init container, true if it is done.
     pub ready: bool,
     /// How many were before it.
     pub restart_count: u32,
@@ -125,7 +125,7 @@ pub struct ContainerStatus {
     /// `containerd://…`.
     #[serde(rename = "containerID", skip_serializing_if = "String::is_empty")]
     pub container_id: String,
-    /// Whether it has come up.
+    /// True if the container has come up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started: Option<bool>,
 }
@@ -138,15 +138,15 @@ fn as_state<S: Serializer>(last: &Option<Terminated>, serializer: S) -> Result<S
     }
 }
 
-/// What a container does.
+/// State of a container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ContainerState {
-    /// It is to be started.
+    /// To be started.
     Waiting(Waiting),
-    /// It runs.
+    /// Running.
     Running(Running),
-    /// It has ended.
+    /// Ended.
     Terminated(Terminated),
 }
 
@@ -164,7 +164,7 @@ pub struct Waiting {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Running {
-    /// Its start.
+    /// Time of the start.
     pub started_at: Option<Timestamp>,
 }
 
@@ -172,19 +172,19 @@ pub struct Running {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Terminated {
-    /// What it ended with.
+    /// Exit code.
     pub exit_code: i32,
     /// Why, in one word.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// Its last message.
+    /// Termination message.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// Its start.
+    /// Time of the start.
     pub started_at: Option<Timestamp>,
-    /// Its end.
+    /// Time of the end.
     pub finished_at: Option<Timestamp>,
-    /// Its id.
+    /// Id of the container.
     #[serde(rename = "containerID", skip_serializing_if = "String::is_empty")]
     pub container_id: String,
 }
@@ -199,7 +199,7 @@ impl ContainerState {
         }
     }
 
-    /// Whether it runs.
+    /// Returns true if the container runs.
     #[must_use]
     pub fn is_running(&self) -> bool {
         matches!(self, Self::Running(_))

@@ -1,4 +1,4 @@
-//! What holds of a pod, as Kubernetes' conditions with their reasons and messages. Pure. Called by
+//! State of a pod as Kubernetes' conditions with their reasons and messages. Pure. Called by
 //! [`super::pod_status`].
 
 use jiff::Timestamp;
@@ -9,7 +9,7 @@ use super::observed::ObservedPod;
 use super::time::whole_seconds;
 use crate::pod::{Container, Pod};
 
-/// What is said of one condition.
+/// Status, reason and message of one condition.
 struct Finding {
     holds: bool,
     reason: &'static str,

@@ -180,7 +180,7 @@ fn wait_for_hook(input: &StatusInput<'_>, status: &mut ContainerStatus) {
     }
 }
 
-/// Whether it has come up, and whether it can serve.
+/// Returns whether the container has come up, and whether it can serve.
 fn readiness(input: &StatusInput<'_>, kind: ContainerKind, container: &Container, status: &mut ContainerStatus) {
     let running = status.state.is_running();
     let latest = input.observed.latest(&container.name);

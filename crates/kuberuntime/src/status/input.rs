@@ -12,11 +12,11 @@ use crate::pod::Pod;
 /// Everything from which a status is made.
 #[derive(Clone, Copy, Debug)]
 pub struct StatusInput<'a> {
-    /// What the pod should be.
+    /// The pod as it should be.
     pub pod: &'a Pod,
-    /// What the runtime shows of it.
+    /// The pod as the runtime shows it.
     pub observed: &'a ObservedPod,
-    /// What its probes said.
+    /// Results of its probes.
     pub probes: &'a ProbeResults,
     /// Why containers could not be started when it was last tried, by their names. A start that went well removes its
     /// entry.
@@ -56,7 +56,7 @@ impl PodEnd {
 }
 
 impl StatusInput<'_> {
-    /// Whether any normal container was started in this sandbox, so that all init containers had been done.
+    /// Returns true if any normal container was started in this sandbox, so that all init containers had been done.
     pub(super) fn has_begun(&self) -> bool {
         self.pod.spec.containers.iter().any(|container| self.observed.latest_here(&container.name).is_some())
     }

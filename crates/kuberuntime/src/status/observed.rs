@@ -10,9 +10,9 @@ use crate::labels::{ContainerInfo, Owner};
 pub struct ObservedPod {
     /// Whose sandboxes and containers these are.
     pub owner: Owner,
-    /// Its sandboxes, the newest first.
+    /// Sandboxes, the newest first.
     pub sandboxes: Vec<ObservedSandbox>,
-    /// Its containers of all runs, those of one name with the newest first.
+    /// Containers of all runs, those of one name with the newest first.
     pub containers: Vec<ObservedContainer>,
 }
 
@@ -23,13 +23,13 @@ pub struct ObservedSandbox {
     pub id: String,
     /// Which attempt at creating it.
     pub attempt: u32,
-    /// Whether it is ready.
+    /// True if the sandbox is ready.
     pub ready: bool,
     /// Creation, nanoseconds since the epoch.
     pub created_at: i64,
-    /// Whether it has the node's network.
+    /// True if the sandbox has the node's network.
     pub host_network: bool,
-    /// Its addresses, the first one being its own.
+    /// Addresses, the primary one first.
     pub ips: Vec<String>,
     /// The handler that it runs with.
     pub runtime_handler: String,
@@ -52,7 +52,7 @@ pub struct ObservedContainer {
     pub started_at: i64,
     /// End.
     pub finished_at: i64,
-    /// What it ended with.
+    /// Exit code.
     pub exit_code: i32,
     /// Image as the runtime names it.
     pub image: String,
@@ -64,9 +64,9 @@ pub struct ObservedContainer {
     pub reason: String,
     /// Why, for people; of an ended container its last message.
     pub message: String,
-    /// Its log, as the runtime knows it.
+    /// Path of the log, as the runtime knows it.
     pub log_path: String,
-    /// What was written on it when it was made.
+    /// Facts from the labels and annotations of the container.
     pub info: ContainerInfo,
 }
 
@@ -84,7 +84,7 @@ impl ObservedContainer {
         self.info.restart_count
     }
 
-    /// Whether it ended, and well.
+    /// Returns true if the container ended with success.
     #[must_use]
     pub fn succeeded(&self) -> bool {
         self.state == ContainerState::Exited && self.exit_code == 0

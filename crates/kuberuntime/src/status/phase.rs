@@ -48,7 +48,7 @@ pub(super) fn phase(pod: &Pod, has_begun: bool, init: &[ContainerStatus], normal
     }
 }
 
-/// Whether a container that ended so is started again. None is once the pod is being deleted.
+/// Returns true if a container that ended so is started again. None is once the pod is being deleted.
 fn restarts(pod: &Pod, container: &Container, exit_code: i32) -> bool {
     pod.metadata.deletion_timestamp.is_none() && matches!(restart::ended(pod, container, exit_code), Verdict::Start(_))
 }

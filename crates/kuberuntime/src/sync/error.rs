@@ -6,14 +6,14 @@ use cri_api::Kind;
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{what}")]
 pub struct PodRuntimeError {
-    /// What was tried.
+    /// The operation.
     pub what: String,
     /// Why it failed.
     #[source]
     pub source: cri_api::Error,
 }
 
-/// What is gone already need not be stopped or removed.
+/// Takes the error that something is gone for success: then there is nothing to stop or to remove.
 pub(super) fn gone_is_done(result: cri_api::Result<()>) -> cri_api::Result<()> {
     match result {
         Err(error) if error.kind() == Kind::NotFound => Ok(()),

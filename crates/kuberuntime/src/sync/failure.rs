@@ -5,9 +5,9 @@ use image_manager::EnsureImageError;
 /// Why a sync goes no further.
 #[derive(Debug)]
 pub(super) enum Halt {
-    /// It was asked to.
+    /// A stop was requested.
     Stopped,
-    /// What failed, for people.
+    /// A step failed, with the reason for people.
     Failed(String),
 }
 
@@ -23,12 +23,12 @@ pub(super) struct Failure {
     pub(super) reason: &'static str,
     /// Beside it.
     pub(super) message: String,
-    /// What the event `Failed` says; `None`: another event told of it.
+    /// Message of the event `Failed`; `None` where another event reported the failure.
     pub(super) event: Option<String>,
 }
 
 impl Failure {
-    /// One whose event and waiting state say the same.
+    /// A failure whose event and waiting state have the same message.
     pub(super) fn new(reason: &'static str, message: impl Into<String>) -> Self {
         let message = message.into();
         Self { reason, event: Some(message.clone()), message }
@@ -47,21 +47,21 @@ impl From<&EnsureImageError> for Failure {
 }
 
 /// Why a start goes no further.
-pub(super) enum Not {
+pub(super) enum StartError {
     Halted(Halt),
     Started(Failure),
 }
 
-impl From<Halt> for Not {
+impl From<Halt> for StartError {
     fn from(halt: Halt) -> Self {
         Self::Halted(halt)
     }
 }
 
-impl From<Failure> for Not {
+impl From<Failure> for StartError {
     fn from(failure: Failure) -> Self {
         Self::Started(failure)
     }
 }
 
-pub(super) type Try<T = ()> = Result<T, Not>;
+pub(super) type StartResult<T = ()> = Result<T, StartError>;

@@ -127,7 +127,7 @@ impl PodMetrics {
         self.started_containers.get_or_create(&OfContainer { container_type: container_type(kind) }).inc();
     }
 
-    /// It was not started; `code` is the reason of its waiting state.
+    /// Counts a container that was not started; `code` is the reason of its waiting state.
     pub(super) fn container_failed(&self, kind: ContainerKind, code: &str) {
         let of = OfFailure { container_type: container_type(kind), code: code.to_owned() };
         self.started_containers_errors.get_or_create(&of).inc();

@@ -35,7 +35,7 @@ pub use report::SyncReport;
 pub use runtime::PodRuntime;
 
 impl PodRuntime {
-    /// What the runtime shows of one pod.
+    /// Asks the runtime for the state of one pod.
     ///
     /// # Errors
     /// The runtime does not answer.

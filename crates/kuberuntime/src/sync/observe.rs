@@ -15,7 +15,7 @@ use crate::status::{ObservedContainer, ObservedPod, ObservedSandbox};
 /// So many statuses of a pod are asked for at once.
 const AT_ONCE: usize = 16;
 
-/// What the runtime shows of the pod of this uid.
+/// Asks the runtime for the state of the pod of this uid.
 pub(super) async fn observe(runtime: &dyn RuntimeService, uid: &str) -> Result<ObservedPod, PodRuntimeError> {
     let labels = BTreeMap::from([(POD_UID.to_owned(), uid.to_owned())]);
     let sandboxes = PodSandboxFilter { labels: labels.clone(), ..PodSandboxFilter::default() };
@@ -73,7 +73,9 @@ async fn with_message(status: cri_api::ContainerStatus) -> ObservedContainer {
     let ended = status.state == ContainerState::Exited;
     let mounts = if ended { status.mounts.clone() } else { Vec::new() };
     let mut observed = ObservedContainer::from(status);
-    let Some(source) = ended.then(|| messages::Source::of(&observed, &mounts)).flatten() else { return observed };
+    let Some(source) = ended.then(|| messages::MessageSource::of(&observed, &mounts)).flatten() else {
+        return observed;
+    };
     let last = on_disk(move || source.read()).await.unwrap_or_default();
     if !last.is_empty() {
         if !observed.message.is_empty() {

@@ -12,14 +12,14 @@ use crate::handlers::Handlers;
 use crate::pod::Pod;
 use crate::volumes::Volumes;
 
-/// What a pod may pull with.
+/// Credentials that a pod may pull with.
 #[derive(Clone, Debug, Default)]
 pub struct PodCredentials {
-    /// Its pull secrets, in its order.
+    /// Pull secrets, in the pod's order.
     pub secrets: Vec<PullSecret>,
     /// The names of those that nobody could find.
     pub missing: Vec<String>,
-    /// Its account.
+    /// Service account of the pod.
     pub account: Option<ServiceAccount>,
 }
 
@@ -29,39 +29,39 @@ pub type CredentialsOf = Arc<dyn Fn(&Pod) -> PodCredentials + Send + Sync>;
 /// Tells the documents of a namespace.
 pub type DocumentsOf = Arc<dyn Fn(&str) -> Documents + Send + Sync>;
 
-/// What the hands work with.
+/// Everything that a [`PodRuntime`](super::PodRuntime) works with.
 #[derive(Clone)]
 pub struct PodRuntimeParts {
     /// Where pods run.
     pub runtime: Arc<dyn RuntimeService>,
-    /// Who makes sure of images.
+    /// Manager that ensures images.
     pub images: Arc<ImageManager>,
     /// Where events go.
     pub events: Arc<dyn EventRecorder>,
     /// The directories of pods.
     pub volumes: Arc<Volumes>,
-    /// Who runs hooks.
+    /// Runner of hooks.
     pub handlers: Arc<Handlers>,
-    /// What pods may pull with.
+    /// Lookup of the credentials of a pod.
     pub credentials: CredentialsOf,
     /// The documents that pods name.
     pub documents: DocumentsOf,
-    /// What the node is like.
+    /// Facts of the node.
     pub node: NodeFacts,
 }
 
-/// What the node is like.
+/// Facts of the node.
 #[derive(Clone)]
 pub struct NodeFacts {
     /// Name, addresses, and what pods may use; the pod's own addresses are filled in.
     pub around: Surroundings,
-    /// What of it the sums of resources need.
+    /// Facts that the sums of resources need.
     pub resources: NodeResources,
-    /// What its own resolver file says.
+    /// Content of the node's resolver file.
     pub dns: DnsConfig,
     /// Name servers of a cluster.
     pub cluster_dns: ClusterDns,
-    /// What its own hosts file says: for pods with its network.
+    /// Content of the node's hosts file, for pods with its network.
     pub hosts_file: String,
     /// Below it, the directories of pods' logs.
     pub pod_logs: String,

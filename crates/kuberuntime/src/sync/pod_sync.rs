@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::failure::{Failure, Halt, Step};
 use super::parts::PodCredentials;
 use super::report::SyncReport;
-use super::runtime::{PodRuntime, owner_of};
+use super::runtime::PodRuntime;
 use crate::config::PodHostname;
 use crate::documents::Documents;
 use crate::events::PodEvent;
@@ -21,7 +21,7 @@ use crate::status::{CONTAINER_CREATING, ObservedPod};
 
 type Told<'a> = &'a (dyn Fn(&str, Option<&Waiting>) + Send + Sync);
 
-/// One sync.
+/// A sync of one pod.
 pub(super) struct PodSync<'a> {
     pub(super) hands: &'a PodRuntime,
     pub(super) pod: &'a Pod,
@@ -40,11 +40,11 @@ pub(super) struct PodSync<'a> {
 
 /// A sandbox that is there.
 #[derive(Clone, Debug)]
-pub(super) struct Spot {
+pub(super) struct ReadySandbox {
     pub(super) id: String,
-    /// What it was made from.
+    /// Config that the sandbox was made from.
     pub(super) config: PodSandboxConfig,
-    /// What it is called.
+    /// Host name of the pod.
     pub(super) hostname: PodHostname,
     /// Addresses of the pod; those of the node where it shares its network.
     pub(super) ips: Vec<String>,
@@ -61,7 +61,7 @@ impl<'a> PodSync<'a> {
         Self {
             hands,
             pod,
-            owner: owner_of(pod),
+            owner: Owner::of(pod),
             observed,
             report: SyncReport::default(),
             documents: (hands.parts.documents)(&pod.metadata.namespace),
@@ -74,12 +74,12 @@ impl<'a> PodSync<'a> {
     }
 
     /// Tells an event about the pod.
-    pub(super) fn tell_pod(&self, event: &PodEvent<'_>) {
-        self.hands.tell(&self.owner, None, event);
+    pub(super) fn record_pod_event(&self, event: &PodEvent<'_>) {
+        self.hands.record_event(&self.owner, None, event);
     }
 
-    /// What the start of a container came to.
-    pub(super) fn came_to(&mut self, name: &str, waiting: Option<Waiting>) {
+    /// Records the outcome of a container's start.
+    pub(super) fn set_outcome(&mut self, name: &str, waiting: Option<Waiting>) {
         (self.told)(name, waiting.as_ref());
         self.report.starts.insert(name.to_owned(), waiting);
     }
@@ -90,7 +90,7 @@ impl<'a> PodSync<'a> {
         (self.told)(name, waits.then_some(&creating));
     }
 
-    /// Whether it may begin another step.
+    /// Fails if a stop was requested.
     pub(super) fn go_on(&self) -> Step {
         if self.stop.is_cancelled() { Err(Halt::Stopped) } else { Ok(()) }
     }

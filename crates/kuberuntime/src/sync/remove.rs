@@ -44,7 +44,7 @@ pub(super) async fn remove_pod(hands: &PodRuntime, observed: &ObservedPod) -> Re
     first_of(failures)
 }
 
-/// What failed here and not in the runtime.
+/// A failure on the node and not in the runtime.
 fn on_node(what: String, error: &(dyn std::error::Error + 'static)) -> PodRuntimeError {
     PodRuntimeError { what, source: Error::from_source(Kind::Internal, error) }
 }

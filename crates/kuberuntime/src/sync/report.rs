@@ -7,13 +7,13 @@ use jiff::Timestamp;
 use crate::actions::PodActions;
 use crate::status::api::Waiting;
 
-/// What a sync came to.
+/// Result of a sync.
 #[derive(Clone, Debug, Default)]
 pub struct SyncReport {
-    /// What was to be done.
+    /// Actions that were to be done.
     pub actions: PodActions,
-    /// What starts came to, by containers: `None`, it went well; why it waits otherwise. Containers that nobody tried to
-    /// start are not named.
+    /// Outcomes of starts, by container: `None` for a success, otherwise the reason of the waiting state. Containers
+    /// whose start was not tried are absent.
     pub starts: BTreeMap<String, Option<Waiting>>,
     /// When the first container that waits out its back-off may be started.
     pub retry_at: Option<Timestamp>,
@@ -21,8 +21,8 @@ pub struct SyncReport {
     pub network_not_ready: bool,
     /// How long it waited for images.
     pub waited_for_images: std::time::Duration,
-    /// What failed, for people; empty: it went well.
+    /// Failures, for people; empty after a success.
     pub errors: Vec<String>,
-    /// It was asked to stop before it was done.
+    /// True if a stop was requested before the sync was done.
     pub cancelled: bool,
 }

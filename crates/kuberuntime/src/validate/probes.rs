@@ -1,10 +1,10 @@
 //! Probes and hooks. Called by [`super::containers`].
 
-use super::names::{port, port_name, tell};
+use super::names::{port, port_name, report};
 use crate::field::{FieldErrors, FieldPath};
 use crate::pod::{Container, ContainerKind, Handler, IntOrText, Probe};
 
-/// What a handler is for, which decides what it can be.
+/// Use of a handler, which decides about its allowed forms.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Use {
     Probe,
@@ -137,6 +137,6 @@ fn number_or_name(value: &IntOrText, path: &FieldPath, errors: &mut FieldErrors)
                 errors.invalid_plain(path.clone(), number, detail);
             }
         }
-        IntOrText::Text(name) => tell(errors, path, name, port_name(name)),
+        IntOrText::Text(name) => report(errors, path, name, port_name(name)),
     }
 }

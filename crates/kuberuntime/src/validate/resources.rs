@@ -1,9 +1,10 @@
-//! What a container needs and may use: amounts that make sense, of resources that this node gives. Called by
+//! Requests and limits of a container: amounts that make sense, of resources that this node gives. Called by
 //! [`super::containers`].
+
+use oci::Quantity;
 
 use crate::field::{FieldErrors, FieldPath};
 use crate::pod::Resources;
-use crate::quantity::Quantity;
 
 /// Limits and requests.
 pub(super) fn resources(resources: &Resources, path: &FieldPath, errors: &mut FieldErrors) {

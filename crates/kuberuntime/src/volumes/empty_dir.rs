@@ -5,6 +5,7 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::AsFd as _;
 
+use oci::Quantity;
 use rustix::fs::{Gid, Mode};
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
@@ -14,13 +15,12 @@ use super::remove::remove_tree;
 use super::walk::{by_descriptor, mount_id};
 use crate::environment::Surroundings;
 use crate::pod::{Container, Pod};
-use crate::quantity::Quantity;
 
 /// Mode of an empty directory: who may do what in it is the pod's affair.
 const MODE: u32 = 0o777;
 /// In memory it is what `/tmp` is.
 const MODE_IN_MEMORY: u32 = 0o1777;
-/// What a group gains that a volume is given to.
+/// Bits of the mode that a volume with a group gains.
 const OF_GROUP: u32 = 0o2770;
 
 /// A directory on disk.
@@ -33,7 +33,7 @@ pub(super) fn on_disk(parent: &Directory, name: &str, group: Option<Gid>) -> Res
     make(parent, name, group).map_err(|error| format!("make the directory: {error}"))
 }
 
-/// It gets its name when it is as it must be.
+/// Makes the directory, which gets its name when it is complete.
 fn make(parent: &Directory, name: &str, group: Option<Gid>) -> io::Result<()> {
     let unfinished = format!("..{name}");
     remove_tree(parent.as_fd(), &unfinished)?;
@@ -110,7 +110,7 @@ pub(super) fn memory_size(pod: &Pod, limit: Option<Quantity>, around: &Surroundi
     [limit.and_then(amount), amount(around.allocatable_memory), pod_memory_limit(pod)].into_iter().flatten().min()
 }
 
-/// What the containers of a pod may use together; `None`: one of them has no limit.
+/// Memory that the containers of a pod may use together, in bytes; `None` if one of them has no limit.
 fn pod_memory_limit(pod: &Pod) -> Option<u64> {
     let limit = |container: &Container| {
         let limit = container.resources.limits.get("memory")?.value();

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use super::layout::VOLUMES;
 use super::place::{Directory, is_hidden};
 use super::remove::remove_tree;
-use super::walk::{Links, WalkError, find, kind, look, place};
+use super::walk::{Links, WalkError, attributes, find, kind, place};
 use crate::volume_files::VolumeFiles;
 
 /// The link to the files.
@@ -28,7 +28,7 @@ const UNFINISHED: &str = "..unfinished";
 const DIRECTORY: u32 = 0o755;
 /// Directories on the way to a file.
 const MOST_DEEP: usize = 100;
-/// What a group gains that a volume is given to: containers cannot write there.
+/// Bits of the mode that a volume with a group gains: containers cannot write there.
 const OF_GROUP: u32 = 0o440;
 const OF_GROUP_DIRECTORY: u32 = 0o2550;
 
@@ -37,7 +37,7 @@ pub(super) fn root_mode(group: Option<Gid>) -> u32 {
     if group.is_some() { DIRECTORY | OF_GROUP_DIRECTORY } else { DIRECTORY }
 }
 
-/// Whether a volume of a pod has files.
+/// Returns true if a volume of a pod has its files.
 pub(super) fn stands(pod: &Directory, sort: &str, name: &str) -> bool {
     let volume = pod.child(VOLUMES).and_then(|volumes| volumes.child(sort)?.child(name));
     volume.is_ok_and(|volume| matches!(current(&volume), Ok(Some(data)) if volume.child(&data).is_ok()))
@@ -93,7 +93,7 @@ fn is_same(volume: &Directory, name: &str, files: &VolumeFiles, group: Option<Gi
     Ok(count(&directory, files.len() + 1)? == files.len())
 }
 
-/// Whether a file holds these bytes. It has their length.
+/// Returns true if a file of the same length holds these bytes.
 fn holds(found: &std::os::fd::OwnedFd, bytes: &[u8]) -> io::Result<bool> {
     let path = super::walk::by_descriptor(found.as_fd());
     let file = std::fs::File::from(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?);
@@ -141,7 +141,7 @@ fn switch(volume: &Directory, files: &VolumeFiles, group: Option<Gid>) -> Result
 
 /// `..2026_11_21_18_55_37.123456789`: the time at which the file system made it.
 fn name(new: &Directory) -> io::Result<String> {
-    let made = look(new.as_fd(), StatxFlags::MTIME)?.stx_mtime;
+    let made = attributes(new.as_fd(), StatxFlags::MTIME)?.stx_mtime;
     let time = i32::try_from(made.tv_nsec).ok().and_then(|nanos| jiff::Timestamp::new(made.tv_sec, nanos).ok());
     let time = time.unwrap_or(jiff::Timestamp::UNIX_EPOCH);
     Ok(format!("..{}", time.strftime("%Y_%m_%d_%H_%M_%S.%9f")))
@@ -237,7 +237,7 @@ fn clear(volume: &Directory, current: &str, files: &VolumeFiles) -> io::Result<(
         if is_hidden(OsStr::new(&name)) {
             remove_tree(volume.as_fd(), &name)?;
         } else if let Ok(found) = place(volume.as_fd(), OsStr::new(&name))
-            && kind(&look(found.as_fd(), StatxFlags::TYPE)?) == FileType::Symlink
+            && kind(&attributes(found.as_fd(), StatxFlags::TYPE)?) == FileType::Symlink
         {
             volume.unlink(&name)?;
         }

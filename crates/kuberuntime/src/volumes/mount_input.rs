@@ -5,18 +5,18 @@ use std::collections::BTreeMap;
 use crate::environment::Environment;
 use crate::pod::{Container, ContainerKind, Pod};
 
-/// What mounts of one container are made from.
+/// Input from which the mounts of one container are made.
 #[derive(Clone, Copy, Debug)]
 pub struct MountInput<'a> {
     /// The pod.
     pub pod: &'a Pod,
-    /// What the container is in it.
+    /// Kind of the container in its pod.
     pub kind: ContainerKind,
     /// The container.
     pub container: &'a Container,
     /// How many were before it: the file of its last message is its own.
     pub restart_count: u32,
-    /// Its variables, for paths below volumes.
+    /// Variables of the container, for paths below volumes.
     pub environment: &'a Environment,
     /// Text of the hosts file; `None`: the runtime's own is left alone.
     pub hosts: Option<&'a str>,
@@ -24,6 +24,6 @@ pub struct MountInput<'a> {
     pub image_refs: &'a BTreeMap<String, String>,
     /// Runtime handler of the pod.
     pub runtime_handler: &'a str,
-    /// Whether that handler can make mounts read-only with all that is mounted below them.
+    /// True if the handler can make mounts read-only with all that is mounted below them.
     pub recursive_read_only: bool,
 }

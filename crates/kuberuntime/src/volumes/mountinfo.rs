@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
-/// One mount.
+/// A mount of the kernel's table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mount {
     /// The number that the kernel gave it.

@@ -79,8 +79,8 @@ impl Directory {
         if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is no ordinary file")) }
     }
 
-    /// What has this name, links not followed, and how many bytes it has.
-    pub(crate) fn look_at(&self, name: &str) -> io::Result<(FileType, u64)> {
+    /// Type and length in bytes of the file of this name, links not followed.
+    pub(crate) fn stat(&self, name: &str) -> io::Result<(FileType, u64)> {
         let found = rustix::fs::statat(&self.handle, one_name(name)?, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok((FileType::from_raw_mode(found.st_mode), u64::try_from(found.st_size).unwrap_or_default()))
     }
@@ -146,7 +146,7 @@ pub(crate) fn text(path: &Path) -> io::Result<String> {
     text.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, format!("{} is not text", path.display())))
 }
 
-/// Whether a name stands for something that is not done yet, or is of the volume's own making.
+/// Returns true for names of files that are not complete, or are of the volume's own making.
 pub(crate) fn is_hidden(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b"..")
 }

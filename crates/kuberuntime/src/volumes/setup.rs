@@ -116,7 +116,7 @@ fn made_for_files(parent: &Directory, name: &str, mode: u32, group: Option<Gid>)
     Ok(directory)
 }
 
-/// Whether a volume must not get onto a disk.
+/// Returns true if a volume must not get onto a disk.
 fn holds_secrets(source: &VolumeSource) -> bool {
     match source {
         VolumeSource::Secret(_) => true,

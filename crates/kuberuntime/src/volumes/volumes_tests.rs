@@ -71,7 +71,7 @@ fn pod(volumes: Value, mounts: Option<Value>, more: Value) -> Pod {
 
 impl Bench {
     async fn set_up(&self, pod: &Pod) -> Result<(), String> {
-        let around = Surroundings { allocatable_memory: crate::Quantity::bytes(64 << 20), ..Surroundings::default() };
+        let around = Surroundings { allocatable_memory: oci::Quantity::bytes(64 << 20), ..Surroundings::default() };
         self.volumes.set_up(pod, &self.documents, &around).await.map_err(|error| error.to_string())
     }
 

@@ -15,7 +15,7 @@ const MOST_LINKS: usize = 40;
 /// Directories that one path may go down: each is open while it is looked for.
 const MOST_STEPS: usize = 200;
 
-/// What is done about symbolic links.
+/// Treatment of symbolic links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Links {
     /// They are followed as long as they stay below.
@@ -27,7 +27,7 @@ pub(super) enum Links {
 /// Why there is nothing at a path.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WalkError {
-    /// It is not below.
+    /// The path leads out of the root.
     #[error("it leads out of the volume")]
     LeadsOut,
     /// A link where there must be none.
@@ -41,8 +41,8 @@ pub(super) enum WalkError {
     Other(#[from] Errno),
 }
 
-/// What is at `path` below `root`, opened as a mere place (`O_PATH`). With `make`, directories that are missing on the
-/// way, and at its end, are made with that mode.
+/// Opens `path` below `root` for its path only (`O_PATH`). With `make`, directories that are missing are made with that
+/// mode.
 pub(super) fn find(root: BorrowedFd<'_>, path: &Path, links: Links, make: Option<Mode>) -> Result<OwnedFd, WalkError> {
     let mut went: Vec<OwnedFd> = Vec::new();
     let mut ahead: Vec<OsString> = Vec::new();
@@ -64,7 +64,7 @@ pub(super) fn find(root: BorrowedFd<'_>, path: &Path, links: Links, make: Option
             },
             found => found?,
         };
-        if kind(&look(found.as_fd(), StatxFlags::TYPE)?) != FileType::Symlink {
+        if kind(&attributes(found.as_fd(), StatxFlags::TYPE)?) != FileType::Symlink {
             went.push(found);
             continue;
         }
@@ -95,7 +95,7 @@ fn put_ahead(ahead: &mut Vec<OsString>, path: &OsStr) -> Result<(), WalkError> {
     Ok(())
 }
 
-/// What has this name, links not followed.
+/// Opens the file of this name for its path only, links not followed.
 pub(super) fn place(directory: BorrowedFd<'_>, name: &OsStr) -> rustix::io::Result<OwnedFd> {
     rustix::fs::openat(directory, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
 }
@@ -128,19 +128,19 @@ fn is_empty(directory: BorrowedFd<'_>) -> rustix::io::Result<bool> {
     Ok(true)
 }
 
-/// What the kernel knows of an open place, without asking a file system that may not answer.
-pub(super) fn look(place: BorrowedFd<'_>, what: StatxFlags) -> rustix::io::Result<Statx> {
+/// Attributes that the kernel has of an open file, without asking a file system that may not answer.
+pub(super) fn attributes(place: BorrowedFd<'_>, what: StatxFlags) -> rustix::io::Result<Statx> {
     rustix::fs::statx(place, "", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, what)
 }
 
-/// What sort of file it is.
+/// Type of a file.
 pub(super) fn kind(stat: &Statx) -> FileType {
     FileType::from_raw_mode(stat.stx_mode.into())
 }
 
 /// Which mount an open place is in. A directory on which something is mounted is in that mount.
 pub(super) fn mount_id(place: BorrowedFd<'_>) -> std::io::Result<u64> {
-    let stat = look(place, StatxFlags::MNT_ID)?;
+    let stat = attributes(place, StatxFlags::MNT_ID)?;
     if StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::MNT_ID) {
         return Ok(stat.stx_mnt_id);
     }

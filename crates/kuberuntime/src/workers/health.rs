@@ -9,7 +9,7 @@ use tokio::time::Instant;
 /// A runtime that does not answer for so long is down, as in the kubelet; before that it may only be restarted.
 const DOWN: Duration = Duration::from_secs(30);
 
-/// Whether the runtime answers.
+/// Availability of the runtime.
 pub(super) struct Health {
     threshold: Duration,
     /// Guards how the last lists went.
@@ -33,7 +33,7 @@ impl Health {
         self.last.lock()
     }
 
-    /// It answered. Whether it did not before.
+    /// Records a success. Returns true if the runtime was unreachable before.
     pub(super) fn answered(&self, now: Instant) -> bool {
         let mut last = self.last();
         last.answered = Some(now);
@@ -45,7 +45,7 @@ impl Health {
         back
     }
 
-    /// It did not. Whether it did before.
+    /// Records a failure. Returns true if the runtime was reachable before.
     pub(super) fn failed(&self, error: &cri_api::Error) -> bool {
         let text = format!("{}: {error}", error.kind());
         let mut last = self.last();
@@ -58,12 +58,12 @@ impl Health {
         first
     }
 
-    /// Whether the last question failed.
+    /// Returns true if the last request failed.
     pub(super) fn is_down(&self) -> bool {
         self.last().error.is_some()
     }
 
-    /// What is wrong, for people.
+    /// Fails with the problem of the runtime, for people.
     pub(super) fn check(&self, now: Instant) -> Result<(), String> {
         let last = self.last();
         let ago = last.answered.map(|answered| now.saturating_duration_since(answered));

@@ -8,8 +8,8 @@ mod agent;
 mod board;
 mod ending;
 mod health;
-mod look;
 mod metrics;
+mod observer;
 mod options;
 mod relist;
 mod runtime_pods;
@@ -37,12 +37,13 @@ use crate::sync::PodRuntime;
 use agent::Agent;
 pub use metrics::WorkerMetrics;
 pub use options::AgentOptions;
-use shared::Shared;
+use shared::AgentState;
+use slot::EndOrder;
 pub use view::{PodView, WorkerState};
 
 /// Keeps the pods of a node as they should be.
 pub struct PodAgent {
-    shared: Arc<Shared>,
+    shared: Arc<AgentState>,
     /// Guards the channel that tells of probes, until the loop has it.
     changed: Mutex<Option<UnboundedReceiver<String>>>,
     working: watch::Sender<bool>,
@@ -59,7 +60,7 @@ impl PodAgent {
         options: AgentOptions,
     ) -> Self {
         Self {
-            shared: Shared::new(runtime, probes, desired, options),
+            shared: AgentState::new(runtime, probes, desired, options),
             changed: Mutex::new(Some(changed)),
             working: watch::Sender::new(false),
         }
@@ -71,7 +72,7 @@ impl PodAgent {
         let changed = self.changed.lock().take();
         let Some(mut changed) = changed else { return stop.cancelled().await };
         self.working.send_replace(true);
-        let _working = Working(&self.working);
+        let _working = WorkingGuard(&self.working);
         Agent::new(Arc::clone(&self.shared), stop.clone()).run(&mut changed).await;
     }
 
@@ -87,7 +88,7 @@ impl PodAgent {
         self.shared.board.changes()
     }
 
-    /// Whether the runtime answers, or did half a minute ago, and its last list is not too old.
+    /// Checks that the runtime answers, or did half a minute ago, and that its last list is recent enough.
     ///
     /// # Errors
     /// What is wrong, for people.
@@ -95,7 +96,7 @@ impl PodAgent {
         self.shared.health.check(Instant::now())
     }
 
-    /// What container collection wants to know.
+    /// States of pods for container collection.
     #[must_use]
     pub fn states(&self) -> Arc<dyn PodStates> {
         Arc::clone(&self.shared) as Arc<dyn PodStates>
@@ -122,7 +123,7 @@ impl PodAgent {
     pub async fn end_all(&self, grace: Option<i64>) {
         let mut changes = self.changes();
         let mut working = self.working.subscribe();
-        self.shared.closing.send_replace(Some(grace));
+        self.shared.closing.send_replace(Some(EndOrder { grace }));
         loop {
             changes.mark_unchanged();
             if self.shared.table().slots.is_empty() {
@@ -165,15 +166,15 @@ impl PodAgent {
 }
 
 /// Says that nobody works any more, however that came.
-struct Working<'a>(&'a watch::Sender<bool>);
+struct WorkingGuard<'a>(&'a watch::Sender<bool>);
 
-impl Drop for Working<'_> {
+impl Drop for WorkingGuard<'_> {
     fn drop(&mut self) {
         self.0.send_replace(false);
     }
 }
 
-/// Whether a pod needs ConfigMaps or Secrets.
+/// Returns true if a pod needs ConfigMaps or Secrets.
 fn names_documents(pod: &Pod) -> bool {
     let volumes = pod.spec.volumes.iter().any(|volume| match &volume.source {
         VolumeSource::ConfigMap(_) | VolumeSource::Secret(_) => true,

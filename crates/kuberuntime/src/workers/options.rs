@@ -13,7 +13,7 @@ pub struct AgentOptions {
     pub relist: Duration,
     /// How often where its events tell what happens.
     pub evented_relist: Duration,
-    /// Whether its events are listened to.
+    /// True if the runtime's events are followed.
     pub events: bool,
     /// After so long without an answer the runtime counts as down.
     pub relist_threshold: Duration,
@@ -29,8 +29,8 @@ pub struct AgentOptions {
     pub patience: Duration,
     /// How long everything may take to end with the process.
     pub shutdown: Duration,
-    /// Whether pods are ended that this program made and nobody wants any more. Not where only some pods are run beside
-    /// those of others: then only what their own manifests were before goes.
+    /// True if pods of this program that no source has any more are ended. False where only some pods run beside those
+    /// of others: then only former pods of the present manifests are ended.
     pub end_unknown: bool,
     /// Decides how pods are spread over time.
     pub seed: u64,

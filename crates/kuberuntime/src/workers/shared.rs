@@ -1,4 +1,4 @@
-//! [`Shared`]: what the sync loop, the workers, the relist and the readers of pods have in common: which pods have a worker,
+//! [`AgentState`]: what the sync loop, the workers, the relist and the readers of pods have in common: which pods have a worker,
 //! whose turn it is, what the runtime showed last. It starts nothing; [`super::agent`] does.
 
 use parking_lot::{Mutex, MutexGuard};
@@ -13,39 +13,39 @@ use tokio::time::Instant;
 use super::board::Board;
 use super::health::Health;
 use super::runtime_pods::RuntimePods;
-use super::slot::Slot;
+use super::slot::{EndOrder, Slot};
 use super::{AgentOptions, WorkerState};
 use crate::labels::Owner;
 use crate::probes::ProbeManager;
 use crate::sources::DesiredPods;
 use crate::sync::PodRuntime;
 
-/// What everybody here works with.
-pub(super) struct Shared {
+/// State that the loop, the workers and the relist share.
+pub(super) struct AgentState {
     pub(super) runtime: Arc<PodRuntime>,
     pub(super) probes: Arc<ProbeManager>,
     pub(super) desired: watch::Receiver<DesiredPods>,
     pub(super) options: AgentOptions,
     pub(super) board: Board,
     pub(super) health: Health,
-    /// What the runtime showed last; `None`: it has not answered yet.
+    /// Last state of the runtime; `None` before its first answer.
     pub(super) seen: watch::Sender<Option<Arc<RuntimePods>>>,
-    /// Whether what the runtime showed first was looked through: before that no pod is begun, because what was found may
-    /// stand in its way.
+    /// True once the first state of the runtime was examined. Before that no pod is started, because a pod that was
+    /// found may stand in its way.
     pub(super) open: watch::Sender<bool>,
     /// Name of the runtime, in front of the ids of containers.
     pub(super) runtime_name: OnceLock<String>,
-    /// Everything ends, within so many seconds where somebody said it.
-    pub(super) closing: watch::Sender<Option<Option<i64>>>,
+    /// The order to end all pods, once it is given.
+    pub(super) closing: watch::Sender<Option<EndOrder>>,
     /// A worker is gone.
     pub(super) left: Notify,
     /// Guards which pods have a worker.
-    table: Mutex<Table>,
+    table: Mutex<WorkerTable>,
 }
 
 /// Which pods have a worker.
 #[derive(Default)]
-pub(super) struct Table {
+pub(super) struct WorkerTable {
     pub(super) slots: HashMap<String, Arc<Slot>>,
     /// When workers of pods left: lists that were asked for before that may still show them.
     gone: HashMap<String, Instant>,
@@ -54,7 +54,7 @@ pub(super) struct Table {
     told: u64,
 }
 
-impl Table {
+impl WorkerTable {
     /// A pod gets a place, behind all that were told before.
     pub(super) fn insert(&mut self, owner: Owner, pod: Option<Arc<crate::pod::Pod>>) -> Arc<Slot> {
         self.told += 1;
@@ -63,7 +63,7 @@ impl Table {
         slot
     }
 
-    /// Whether a pod had a worker not long ago.
+    /// Returns true if a pod had a worker not long ago.
     pub(super) fn was_here(&self, uid: &str) -> bool {
         self.gone.contains_key(uid)
     }
@@ -82,7 +82,7 @@ impl Table {
         self.gone.retain(|_, gone| asked <= *gone);
     }
 
-    /// Whether a pod that the last lists show is known to be gone since.
+    /// Returns true if a pod of the last lists is known to be gone since.
     pub(super) fn is_gone(&self, uid: &str) -> bool {
         self.gone.get(uid).is_some_and(|gone| self.asked.is_none_or(|asked| asked <= *gone))
     }
@@ -114,7 +114,7 @@ impl Table {
     }
 }
 
-impl Shared {
+impl AgentState {
     pub(super) fn new(
         runtime: Arc<PodRuntime>,
         probes: Arc<ProbeManager>,
@@ -137,7 +137,7 @@ impl Shared {
         })
     }
 
-    pub(super) fn table(&self) -> MutexGuard<'_, Table> {
+    pub(super) fn table(&self) -> MutexGuard<'_, WorkerTable> {
         self.table.lock()
     }
 
@@ -150,7 +150,7 @@ impl Shared {
         &self.runtime.parts().node.around.host_ips
     }
 
-    /// What the runtime showed last.
+    /// Last state of the runtime.
     pub(super) fn last_seen(&self) -> Option<Arc<RuntimePods>> {
         self.seen.borrow().clone()
     }

@@ -18,16 +18,30 @@ use crate::pod::Pod;
 use crate::status::api::Waiting;
 use crate::status::{ObservedPod, PodEnd};
 
-/// What a worker is to do.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Orders {
-    /// What its pod should be; `None`: nobody knows, it was found in the runtime.
-    pub(super) pod: Option<Arc<Pod>>,
-    /// It is to be ended and removed, within so many seconds where somebody said it.
-    pub(super) end: Option<Option<i64>>,
+/// An order to end a pod and to remove it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct EndOrder {
+    /// Seconds that all containers have together; `None`: the pod's own grace period.
+    pub(super) grace: Option<i64>,
 }
 
-/// One pod.
+impl EndOrder {
+    /// Returns true if this order leaves less time than `other`.
+    pub(super) fn is_shorter_than(self, other: Self) -> bool {
+        self.grace.is_some_and(|grace| other.grace.is_none_or(|other| grace < other))
+    }
+}
+
+/// Orders for a worker.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Orders {
+    /// The pod as it should be; `None` for a pod that was found in the runtime and that no source has.
+    pub(super) pod: Option<Arc<Pod>>,
+    /// The order to end its pod, if there is one.
+    pub(super) end: Option<EndOrder>,
+}
+
+/// A pod with a worker.
 pub(super) struct Slot {
     pub(super) owner: Owner,
     /// Those that were told earlier have a lower one.
@@ -39,29 +53,29 @@ pub(super) struct Slot {
     pub(super) wake: Notify,
     /// The next look is to be followed by a whole sync, whatever it shows.
     whole: AtomicBool,
-    /// It had its turn: it may have something in the runtime.
+    /// True once the pod had its turn: it may have something in the runtime.
     pub(super) begun: AtomicBool,
     /// Guards what cancels the sync that runs.
     running: Mutex<CancellationToken>,
     /// Guards what is known of the pod.
-    face: Mutex<Face>,
+    record: Mutex<PodRecord>,
 }
 
-/// What is known of a pod.
+/// Last known state of the pod.
 #[derive(Debug)]
-pub(super) struct Face {
+pub(super) struct PodRecord {
     pub(super) state: WorkerState,
     /// The last look.
     pub(super) observed: Option<Arc<ObservedPod>>,
     /// Why containers wait whose start was tried.
     pub(super) waiting: BTreeMap<String, Waiting>,
-    /// What was told last.
+    /// The published view.
     pub(super) view: Option<Arc<PodView>>,
     /// Why it was ended as a whole.
     pub(super) ended: Option<PodEnd>,
-    /// What went wrong the last time.
+    /// Last failure.
     pub(super) error: Option<String>,
-    /// What the last look asked for.
+    /// Actions that the last observation asked for.
     pub(super) actions: String,
     /// The pod as it is told while it is being deleted.
     pub(super) ending: Option<Arc<Pod>>,
@@ -72,7 +86,7 @@ pub(super) struct Face {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Age {
     start: Timestamp,
-    /// Its age when it was first looked at here.
+    /// Age of the pod when this process first observed it.
     before: SignedDuration,
     since: Instant,
 }
@@ -92,8 +106,8 @@ impl Age {
 impl Slot {
     /// Of a pod that should be here, or of one that was found.
     pub(super) fn new(owner: Owner, pod: Option<Arc<Pod>>, sequence: u64, now: Instant) -> Self {
-        let end = pod.is_none().then_some(None);
-        let face = Face {
+        let end = pod.is_none().then(EndOrder::default);
+        let record = PodRecord {
             state: if end.is_some() { WorkerState::Terminating } else { WorkerState::Queued },
             observed: None,
             waiting: BTreeMap::new(),
@@ -113,12 +127,12 @@ impl Slot {
             wake: Notify::new(),
             whole: AtomicBool::new(false),
             running: Mutex::new(CancellationToken::new()),
-            face: Mutex::new(face),
+            record: Mutex::new(record),
         }
     }
 
-    pub(super) fn face(&self) -> MutexGuard<'_, Face> {
-        self.face.lock()
+    pub(super) fn record(&self) -> MutexGuard<'_, PodRecord> {
+        self.record.lock()
     }
 
     pub(super) fn orders(&self) -> watch::Receiver<Orders> {
@@ -126,20 +140,20 @@ impl Slot {
     }
 
     pub(super) fn state(&self) -> WorkerState {
-        self.face().state
+        self.record().state
     }
 
-    /// What its pod should be.
+    /// The pod as it should be.
     pub(super) fn pod(&self) -> Option<Arc<Pod>> {
         self.orders.borrow().pod.clone()
     }
 
-    /// Whether it is to be ended and removed.
+    /// Returns true if the pod is to be ended and removed.
     pub(super) fn is_ending(&self) -> bool {
         self.orders.borrow().end.is_some()
     }
 
-    /// Its pod should be `pod` from now on. What was being done for another one is given up.
+    /// Sets the pod that should run. A sync for another one is cancelled.
     pub(super) fn should_be(&self, pod: &Arc<Pod>) {
         let changed = self.orders.send_if_modified(|orders| {
             let same = |old: &Arc<Pod>| Arc::ptr_eq(old, pod) || old == pod;
@@ -154,18 +168,14 @@ impl Slot {
         }
     }
 
-    /// It is to be ended and removed; a shorter time than one that was given before goes before that.
-    pub(super) fn end(&self, grace: Option<i64>) {
+    /// Orders the end of the pod. An order that leaves more time than an earlier one does not count.
+    pub(super) fn end(&self, order: EndOrder) {
         let changed = self.orders.send_if_modified(|orders| {
-            let shorter = match (orders.end, grace) {
-                (None, _) | (Some(None), Some(_)) => true,
-                (Some(Some(old)), Some(new)) => new < old,
-                (Some(_), None) => false,
-            };
-            if shorter {
-                orders.end = Some(grace);
+            let counts = orders.end.is_none_or(|earlier| order.is_shorter_than(earlier));
+            if counts {
+                orders.end = Some(order);
             }
-            shorter
+            counts
         });
         if changed {
             self.cancel_sync();
@@ -180,7 +190,7 @@ impl Slot {
         self.wake.notify_one();
     }
 
-    /// Whether a whole sync is wanted; asked once.
+    /// Returns true once if a whole sync was requested.
     pub(super) fn take_whole(&self) -> bool {
         self.whole.swap(false, Ordering::AcqRel)
     }
@@ -198,10 +208,10 @@ impl Slot {
         self.running.lock().cancel();
     }
 
-    /// Whether the last look showed just this, so that there is nothing new in it.
+    /// Returns true if the last observation showed the same state.
     pub(super) fn has_seen(&self, pod: Option<&Arc<RuntimePod>>) -> bool {
-        let face = self.face();
-        let Some(observed) = &face.observed else { return false };
+        let record = self.record();
+        let Some(observed) = &record.observed else { return false };
         match pod {
             Some(pod) => pod.is_seen(observed),
             None => observed.sandboxes.is_empty() && observed.containers.is_empty(),
@@ -225,8 +235,8 @@ mod tests {
         let orders = slot.orders();
         let mut asked = Vec::new();
         for grace in [None, Some(20), Some(30), None, Some(5)] {
-            slot.end(grace);
-            asked.push(orders.borrow().end.flatten());
+            slot.end(EndOrder { grace });
+            asked.push(orders.borrow().end.and_then(|order| order.grace));
         }
         assert_eq!(asked, [None, Some(20), Some(20), Some(20), Some(5)]);
         // It comes back only as another one.

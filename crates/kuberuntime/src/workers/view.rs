@@ -8,13 +8,13 @@ use crate::status::api::PodStatus;
 /// Where a pod is on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerState {
-    /// It waits for an earlier pod of its name to be gone, or for the runtime to answer at all.
+    /// Waiting for an earlier pod of the same name to be gone, or for the first answer of the runtime.
     Queued,
-    /// It is kept as it should be.
+    /// Kept as it should be.
     Syncing,
-    /// It is being ended.
+    /// Being ended.
     Terminating,
-    /// It has ended, and nothing of it runs.
+    /// Ended: nothing of the pod runs.
     Terminated,
 }
 
@@ -34,15 +34,15 @@ impl WorkerState {
 /// A pod, for people.
 #[derive(Clone, Debug)]
 pub struct PodView {
-    /// What it should be. Of one that is being deleted it says so, and of one that was found in the runtime it is what can
-    /// be said of it.
+    /// The pod as it should be. Of a pod that is being deleted it has the deletion timestamp; of a pod that no source
+    /// has it is made of what the runtime shows.
     pub pod: Arc<Pod>,
     /// How it is, or was when the runtime last answered.
     pub status: PodStatus,
     /// Where it is on its way.
     pub state: WorkerState,
-    /// What the last look at it asked for, in words.
+    /// Actions that the last observation asked for, in words.
     pub actions: String,
-    /// What went wrong the last time, if anything did.
+    /// Last failure, if there is one.
     pub error: Option<String>,
 }

@@ -1,5 +1,5 @@
-//! Which stretches of a blob there are, and over how many connections they come: what goes when it is over, what is judged, and
-//! what is opened. Knows nothing of what comes; [`BlobStream`] calls it whenever something happened.
+//! The stretches of a blob, and the connections over which they come: drops those that are done, judges the line, and
+//! opens others. Reads no bytes; [`BlobStream`] calls it after every event.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::range_body::RangeBody;
 use crate::range_request::RangeRequest;
 
 impl BlobStream {
-    /// Lets go what is over, judges the line, and opens what may be opened.
+    /// Drops connections that are done, judges the line, and opens those that may be opened.
     pub(super) fn schedule(&mut self) {
         self.retire();
         if self.parts.is_empty() && self.frontier == self.size {
@@ -164,7 +164,7 @@ impl BlobStream {
         self.ask(part, head, self.target.clone())
     }
 
-    /// The same at `target`, or by way of the host.
+    /// Asks for what is missing of a part at `target`, or at the host where that is none.
     pub(super) fn ask(
         &self,
         part: &BlobPart,

@@ -1,8 +1,8 @@
-//! [`BlobStream`]: the bytes of one blob, in order, started again by `Range` where the transfer broke off, at the next
-//! host where one gives up. Where the line is what there is too little of, later stretches come over further connections
-//! meanwhile, as closed ranges that wait in memory for their turn; all of it happens inside [`BlobStream::next`], so that
-//! dropping the stream ends everything. It counts bytes against the descriptor and hashes nothing: that is for the caller,
-//! who has a thread for it.
+//! [`BlobStream`]: the bytes of one blob, in order, resumed by `Range` where the transfer broke off, at the next host
+//! where one fails for good. Where the line is the bottleneck, later stretches come over further connections meanwhile,
+//! as closed ranges that wait in memory for their turn; all of it happens inside [`BlobStream::next`], so that dropping
+//! the stream ends everything. Counts bytes against the descriptor and hashes nothing: the caller has a thread for
+//! that.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -15,16 +15,16 @@ use oci::{Descriptor, Digest};
 use tokio::time::Instant;
 use url::Url;
 
-use crate::attempts::HostAttempts;
 use crate::error::{Cause, HostFailure, RegistryError};
 use crate::pace::{Learnt, Pace};
 use crate::part::{BlobPart, PartEvent};
 use crate::redact;
+use crate::retry::HostAttempts;
 use crate::session::Session;
 use crate::spare::SpareConnection;
 use crate::stall::StallWatch;
 
-/// This much since the last failure counts as progress, which makes the retry budget whole again.
+/// Bytes since the last failure that count as progress, which makes the retry budget whole again.
 const PROGRESS: u64 = 64 << 10;
 /// Failures of further connections after which there are fewer of them.
 const TROUBLES: u32 = 3;
@@ -39,7 +39,7 @@ pub struct BlobStream {
     /// Stretches of the blob, one after the other, from the first byte that was not handed out. The first one is the
     /// head: its bytes are handed out as they come, and its failures count.
     pub(super) parts: VecDeque<BlobPart>,
-    /// What happened to parts and was not looked at.
+    /// Events of parts that are not handled yet.
     events: VecDeque<(usize, PartEvent)>,
     /// Where the last part ends.
     pub(super) frontier: u64,
@@ -50,15 +50,15 @@ pub struct BlobStream {
     /// This host's answers to ranges are wrong: ask it for all and skip.
     pub(super) no_ranges: Option<usize>,
     pub(super) pace: Pace,
-    /// Whether the head's connection brings something.
+    /// The watch over what the head's connection brings.
     pub(super) watch: StallWatch,
-    /// Whether the host's answer to the head says that it does ranges.
+    /// True if the host's answer to the head says that it does ranges.
     does_ranges: bool,
     /// Where the host redirected to, until that is refused.
     pub(super) target: Option<Url>,
-    /// Whether bytes came by more than one connection.
+    /// True if bytes came by more than one connection.
     ranged: bool,
-    /// Bytes that came by several connections were wrong once.
+    /// True once bytes that came by several connections were wrong.
     distrusted: bool,
     /// Failures of other parts than the head.
     troubles: u32,
@@ -178,7 +178,7 @@ impl BlobStream {
         self.session.reject(&mut self.attempts, Cause::Content(redact::text(why, 300)), &self.asked)
     }
 
-    /// One part for all that is missing, which nobody has been asked for yet.
+    /// Begins with one part for all that is missing, without a connection.
     fn begin(&mut self) {
         self.events.clear();
         self.parts.clear();
@@ -186,7 +186,8 @@ impl BlobStream {
         self.frontier = self.size;
     }
 
-    /// Waits until something happens to any part, and takes it in; or until the head brought next to nothing for too long.
+    /// Waits for an event of any part and handles it, or until the head's connection brought next to nothing for too
+    /// long.
     async fn happen(&mut self) -> Result<(), RegistryError> {
         let is_watched = |stream: &Self| stream.parts.front().is_some_and(BlobPart::is_waiting);
         if !is_watched(self) {
@@ -205,7 +206,7 @@ impl BlobStream {
         self.settle()
     }
 
-    /// Whether something happened.
+    /// Polls every part. Returns true if there are events to handle.
     fn poll_parts(&mut self, cx: &mut Context<'_>) -> bool {
         let (size, idle, share) = (self.size, self.session.idle_timeout(), self.session.share());
         for (n, part) in self.parts.iter_mut().enumerate() {
@@ -216,7 +217,7 @@ impl BlobStream {
         !self.events.is_empty()
     }
 
-    /// Takes in what happened.
+    /// Handles the events of the parts.
     fn settle(&mut self) -> Result<(), RegistryError> {
         while let Some((n, came)) = self.events.pop_front() {
             match came {
@@ -374,7 +375,7 @@ impl fmt::Debug for BlobStream {
     }
 }
 
-/// Whether a failure may well be the host's way of saying that there are too many connections.
+/// Returns true if a failure may be the host's way of saying that there are too many connections.
 fn is_too_many(cause: &Cause) -> bool {
     match cause {
         Cause::Status { status, .. } => matches!(status.as_u16(), 429 | 503),

@@ -141,7 +141,7 @@ fn refuse(state: &RegistryState, request: &RequestLog) -> Option<Response<Answer
     Some(status(401, &headers, &body))
 }
 
-/// What `name/manifests/reference` or `name/blobs/digest` stands for, or the code of the error.
+/// Finds the document of `name/manifests/reference` or `name/blobs/digest`, or the code of the error.
 fn find(state: &RegistryState, rest: &str) -> Result<StoredDocument, &'static str> {
     let content = state.content.lock();
     if let Some((repository, name)) = rest.rsplit_once("/manifests/") {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-/// One way of going wrong.
+/// A way of going wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Answer with this status, these headers and this body.
@@ -139,7 +139,7 @@ impl Faults {
         self.release();
     }
 
-    /// What hangs goes on.
+    /// Lets everything that hangs go on.
     pub fn release(&self) {
         let mut released = self.released.lock();
         released.cancel();

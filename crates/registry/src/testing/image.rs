@@ -129,7 +129,7 @@ impl ImageBuilder {
         self.run("WorkingDir", json!(path))
     }
 
-    /// One of `Labels`.
+    /// Adds one of `Labels`.
     #[must_use]
     pub fn label(mut self, name: &str, value: &str) -> Self {
         let labels = self.run.entry("Labels").or_insert_with(|| json!({}));

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 pub struct Line {
     /// Bytes a second of one answer, and so of one connection.
     pub rate: Option<u64>,
-    /// What an answer takes to begin.
+    /// Time until an answer begins.
     pub latency: Duration,
     /// Answers with blobs that are sent at once; beyond them [`Line::refusal`] comes.
     pub most: Option<usize>,
@@ -74,7 +74,7 @@ impl Traffic {
     }
 }
 
-/// One body on its way; it is over when this is dropped.
+/// A body on its way; it is over when this is dropped.
 pub(super) struct Transfer {
     traffic: Arc<Traffic>,
     rate: Option<u64>,
@@ -83,7 +83,7 @@ pub(super) struct Transfer {
 }
 
 impl Transfer {
-    /// How much is sent at once: what the rate lets through in a few milliseconds.
+    /// Returns the bytes to send at once: those that the rate lets through in a few milliseconds.
     pub(super) fn piece(&self, most: usize) -> usize {
         self.rate.map_or(most, |rate| usize::try_from(rate / 250).unwrap_or(most).clamp(1, most))
     }

@@ -2,7 +2,7 @@
 
 use http::header::{AUTHORIZATION, RANGE};
 
-/// One request as it came.
+/// A request as it came.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestLog {
     /// Method.

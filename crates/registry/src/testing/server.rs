@@ -65,7 +65,7 @@ impl TestRegistry {
         Self::start(Options::default()).await
     }
 
-    /// Its address.
+    /// The address that it listens on.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
         self.state.addr
@@ -137,13 +137,13 @@ impl TestRegistry {
         content.manifests.remove(&key);
     }
 
-    /// What it shall do wrong.
+    /// The faults that it commits on demand.
     #[must_use]
     pub fn faults(&self) -> &Faults {
         &self.state.faults
     }
 
-    /// What it was asked, in the order in which the answers began.
+    /// The requests, in the order in which they came.
     #[must_use]
     pub fn requests(&self) -> Vec<RequestLog> {
         self.state.requests.lock().clone()
@@ -182,7 +182,8 @@ impl TestRegistry {
         self.state.traffic.until(now).await;
     }
 
-    /// What hangs goes on, once the registry has noticed that nobody reads any of it: no byte more is sent.
+    /// Lets everything that hangs go on, once the registry has noticed that nobody reads any of it: no byte more is
+    /// sent.
     pub async fn release_what_was_given_up(&self) {
         self.until_transfers(0).await;
         self.faults().release();

@@ -15,7 +15,7 @@ use super::request_log::RequestLog;
 use super::tls::TestTls;
 use super::tokens::{TokenAuth, Tokens};
 
-/// Who may read.
+/// The authentication that reading needs.
 #[derive(Clone, Debug)]
 pub enum Auth {
     /// Basic authentication.
@@ -29,7 +29,7 @@ pub enum Auth {
     Token(TokenAuth),
 }
 
-/// How a test registry is set up.
+/// The setup of a test registry.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// TLS.
@@ -38,7 +38,7 @@ pub struct Options {
     pub auth: Option<Auth>,
 }
 
-/// What is stored.
+/// The documents and blobs.
 #[derive(Debug, Default)]
 pub(super) struct Content {
     /// Per repository and tag.

@@ -3,7 +3,7 @@
 
 const BLOCK: usize = 512;
 
-/// What an entry is.
+/// The kind of an entry, with its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     /// Regular file with this content.
@@ -24,12 +24,12 @@ pub enum EntryKind {
     Other(u8, Vec<u8>),
 }
 
-/// One entry of a layer.
+/// An entry of a layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Path as it stands in the header; nothing is put in front or behind.
     pub path: Vec<u8>,
-    /// What it is.
+    /// The kind, with its content.
     pub kind: EntryKind,
     /// Permission bits.
     pub mode: u32,

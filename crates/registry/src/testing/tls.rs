@@ -18,7 +18,7 @@ const SELF_FOR_CLIENTS: &[u8] = include_bytes!("pem/self-for-clients.pem");
 const CLIENT: &[u8] = include_bytes!("pem/client.pem");
 const CLIENT_KEY: &[u8] = include_bytes!("pem/client.key.pem");
 
-/// Whether and how a test registry speaks TLS.
+/// The TLS of a test registry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TestTls {
     /// Plain HTTP.
@@ -38,7 +38,7 @@ pub fn ca_pem() -> Vec<u8> {
     CA.to_vec()
 }
 
-/// What `openssl req -x509` makes: a certificate that says that it is an authority, for `localhost`, `registry.example`,
+/// A certificate as `openssl req -x509` makes it: it says that it is an authority, for `localhost`, `registry.example`,
 /// `127.0.0.1` and `::1`.
 #[must_use]
 pub fn self_signed_pem() -> Vec<u8> {
@@ -57,7 +57,7 @@ pub fn client_certificate_pem() -> Vec<u8> {
     CLIENT.to_vec()
 }
 
-/// Its key.
+/// The key of [`client_certificate_pem`].
 #[must_use]
 pub fn client_key_pem() -> Vec<u8> {
     CLIENT_KEY.to_vec()

@@ -16,9 +16,9 @@ pub struct TokenAuth {
     pub identity_token: Option<String>,
     /// A token that the registry takes as it is.
     pub registry_token: Option<String>,
-    /// Whether anybody gets a token.
+    /// True if anybody gets a token.
     pub anonymous: bool,
-    /// Whether POST is known; 405 otherwise.
+    /// True if POST is known; 405 otherwise.
     pub oauth: bool,
     /// `expires_in` of the answers.
     pub expires_in: Option<f64>,
@@ -26,9 +26,9 @@ pub struct TokenAuth {
     pub realm: Option<String>,
     /// Another scope in the challenge than the one that is needed.
     pub challenge_scope: Option<String>,
-    /// Whether tokens are good for anything; otherwise every one is refused.
+    /// True if tokens are good for anything; otherwise every token is refused.
     pub accepts_tokens: bool,
-    /// Whether Basic is offered beside Bearer.
+    /// True if Basic is offered beside Bearer.
     pub offers_basic: bool,
 }
 
@@ -83,7 +83,7 @@ impl Tokens {
         self.0.lock().all.iter().map(|(token, _)| token.clone()).collect()
     }
 
-    /// Whether a token is good for this scope.
+    /// Returns true if a token is good for this scope.
     pub(super) fn is_good(&self, token: &str, scope: &str) -> bool {
         let issued = self.0.lock();
         issued.all[issued.revoked..].iter().any(|(t, scopes)| t == token && scopes.iter().any(|s| s == scope))

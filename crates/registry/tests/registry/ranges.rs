@@ -115,18 +115,6 @@ async fn a_slow_line_is_used_several_times() {
     assert!(again < alone * 2 / 3, "{again:?}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_socket_is_opened_only_where_every_other_one_is_in_use() {
-    let setup = Setup::new().await;
-    for _ in 0..3 {
-        setup.fetch().await;
-    }
-    // A socket ends with an answer that is cut short, which only those without an end are.
-    let endless = setup.ranges().iter().filter(|range| range.ends_with('-')).count();
-    let connections = setup.registry.connections();
-    assert!(connections <= 4 + endless, "{connections} connections, {endless} may be ended: {:?}", setup.ranges());
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_fast_line_is_asked_once() {
     const SIZE: usize = 12 << 20;

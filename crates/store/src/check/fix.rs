@@ -26,7 +26,7 @@ pub(super) enum Fix {
     DeleteLayer(LayerId, LayerEntry),
     PutImage(Digest, ImageEntry),
     PutTotals(Totals),
-    /// What a set of layers has in common, by its key; nothing takes the row away.
+    /// The share of a set of layers, by its key; `None` removes the row.
     PutShare(String, Option<Share>),
     PutBlob(Digest, BlobEntry),
     /// A blob's record, by its key, which may be none.

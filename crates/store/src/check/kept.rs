@@ -15,7 +15,7 @@ use crate::records::share::{Set, key_of};
 use crate::records::tables::Records;
 
 impl<R: Records> Examiner<'_, R> {
-    /// What layers that are to go shared with one other is that one's. After this, the sets are as they are to be.
+    /// Gives what layers that are to go shared with one other to that one. After this, the sets are as they are to be.
     pub(super) fn shares(&mut self) -> Result<(), DbError> {
         for (key, row) in self.records.share_rows()? {
             match row {

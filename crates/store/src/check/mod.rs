@@ -49,7 +49,7 @@ pub enum Depth {
 pub struct CheckOptions<'a> {
     /// How closely.
     pub depth: Depth,
-    /// Whether to put right what is wrong.
+    /// True to put right what is wrong.
     pub repair: bool,
     /// Only what was written before an unclean stop; nothing after a clean one.
     pub recent_only: bool,
@@ -72,7 +72,7 @@ pub struct CheckProgress {
     pub bytes_total: u64,
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckReport {
     /// Layers that were looked at.
@@ -83,28 +83,28 @@ pub struct CheckReport {
     pub bytes: u64,
     /// Images whose records and documents were looked at.
     pub images: u64,
-    /// What is wrong, or was.
+    /// The problems that were found.
     pub problems: Vec<Problem>,
     /// Images that lack a layer, and are absent until they are pulled again.
     pub incomplete: Vec<Digest>,
 }
 
-/// One thing that is wrong.
+/// A thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// What kind of thing.
+    /// The kind.
     pub kind: ProblemKind,
-    /// What it is about.
+    /// The subject.
     pub subject: String,
-    /// One line for people.
+    /// A line for people.
     pub detail: String,
     /// The images that it concerns.
     pub images: Vec<Digest>,
-    /// Whether it is no more.
+    /// True if it is no more.
     pub repaired: bool,
 }
 
-/// What can be wrong.
+/// Kinds of problems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ProblemKind {
     /// A layer's directory is not there.
@@ -125,7 +125,7 @@ pub enum ProblemKind {
     UnusedLayer,
     /// A directory that no record names.
     Orphan,
-    /// What a pull left over.
+    /// A left-over of a pull.
     LeftOver,
     /// A layer could not be looked at: the machine was short of something. Nothing is done about it.
     UncheckedLayer,
@@ -145,7 +145,7 @@ impl Problem {
 /// Why a check came to no end.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
-    /// Its caller gave it up.
+    /// The caller cancelled it.
     #[error("the check was given up")]
     Cancelled,
     /// Disk or database.
@@ -153,15 +153,15 @@ pub enum CheckError {
     Store(#[from] StoreError),
 }
 
-/// What is wrong with a layer or a blob.
+/// A fault of a layer or a blob.
 struct Bad {
     kind: ProblemKind,
     detail: String,
-    /// Whether it is that, and not the looking at it, that failed.
+    /// True if it is that, and not the looking at it, that failed.
     certain: bool,
 }
 
-/// What is wrong with what.
+/// Faults by layer and by blob.
 #[derive(Default)]
 struct AllBad {
     layers: BTreeMap<LayerId, Bad>,
@@ -240,7 +240,7 @@ impl Checker<'_> {
         Ok(report)
     }
 
-    /// What is to be looked at: layers, those written last first, and then kept blobs.
+    /// Collects the targets: layers, those written last first, and then kept blobs.
     fn targets(&self, options: &CheckOptions<'_>, since: u64) -> Result<Targets, StoreError> {
         let (mut rows, blobs) = self
             .images

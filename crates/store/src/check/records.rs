@@ -15,7 +15,7 @@ use crate::records::entries::{BlobEntry, ImageEntry, LayerEntry, Totals};
 use crate::records::share::{Set, Share};
 use crate::records::tables::{DOCUMENTS, Document, IMAGES, Records};
 
-/// What came out.
+/// The result of an examination.
 #[derive(Default)]
 pub(super) struct Examination {
     pub(super) problems: Vec<Problem>,
@@ -42,7 +42,7 @@ pub(super) struct Examiner<'a, R> {
     pub(super) images: BTreeMap<Digest, Row<ImageEntry>>,
     /// Kept blobs: no references are to be left where one is to go.
     pub(super) blobs: BTreeMap<Digest, Row<BlobEntry>>,
-    /// What sets of layers have in common, and are to have.
+    /// Shares of sets of layers, as they are and as they are to be.
     pub(super) shares: Row<BTreeMap<Set, Share>>,
     /// Images that are to go, as far as their records could be read.
     pub(super) dropped: Vec<ImageEntry>,

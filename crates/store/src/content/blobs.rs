@@ -133,7 +133,7 @@ impl NewBlob {
         self.size
     }
 
-    /// What it takes on the disk.
+    /// Bytes on the disk.
     #[must_use]
     pub fn disk_bytes(&self) -> u64 {
         self.disk_bytes
@@ -223,7 +223,7 @@ impl<'a> Linked<'a> {
         self.blobs.is_empty()
     }
 
-    /// What a blob takes, when it is written: before that, a file that is synced in the middle has many pieces, and a block
+    /// Returns the bytes of a blob on the disk, when it is written: before that, a file that is synced in the middle has many pieces, and a block
     /// more that lists them, which goes when they have become one.
     fn bytes_on_disk(&self, number: u64, blob: &NewBlob) -> u64 {
         let name = format!("{BLOBS}/{number}");
@@ -313,7 +313,7 @@ fn resize_images(transaction: &WriteTransaction, digest: &Digest, before: u64, a
 }
 
 impl Content {
-    /// Whether a blob's file is there and as long as it should be.
+    /// Returns true if a blob's file is there and as long as it should be.
     pub(crate) fn has_blob(&self, entry: &BlobEntry) -> bool {
         rustix::fs::statat(
             &self.catalog.disk.layout.root,

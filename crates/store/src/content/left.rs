@@ -8,11 +8,23 @@ use std::path::Path;
 use oci::Digest;
 use serde::{Deserialize, Serialize};
 
-use crate::content::private::{LAYER, SPOOL, beside_name};
 use crate::disk::layer::Shape;
 use crate::records::entries::LayerStats;
 
-/// One thing that was left.
+/// The file beside a layer and beside a spool is named by the number, a dot, and this.
+pub(crate) const LAYER: &str = "layer";
+
+pub(crate) const SPOOL: &str = "sums";
+
+/// A file that is being written beside one.
+pub(crate) const NEW: &str = "new";
+
+/// Name of the file beside one.
+pub(crate) fn beside_name(number: u64, beside: &str) -> String {
+    format!("{number}.{beside}")
+}
+
+/// A thing that was left.
 #[derive(Clone, Debug)]
 pub(crate) struct Left {
     pub(crate) what: What,
@@ -55,7 +67,7 @@ pub(crate) fn read_small(directory: &Path, name: &str, most: u64) -> std::io::Re
 /// A record has no more bytes.
 const MOST_BYTES: u64 = 16 << 10;
 
-/// What lies beside the directory.
+/// The record of a whole layer, in the file beside its directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LayerNote {
     pub(crate) blob: Digest,

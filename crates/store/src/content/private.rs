@@ -10,22 +10,10 @@ use std::sync::atomic::Ordering;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::content::left::beside_name;
 use crate::content::part::Content;
 use crate::disk::remove_tree;
 use crate::error::StoreError;
-
-/// What lies beside a layer and beside a spool: its number, a dot, and this.
-pub(crate) const LAYER: &str = "layer";
-
-pub(crate) const SPOOL: &str = "sums";
-
-/// A file that is being written beside one.
-pub(crate) const NEW: &str = "new";
-
-/// Name of the file beside one.
-pub(crate) fn beside_name(number: u64, beside: &str) -> String {
-    format!("{number}.{beside}")
-}
 
 impl Content {
     /// An empty file in the store that has no name: it is gone when it is closed.
@@ -68,7 +56,7 @@ pub(crate) struct Private {
 }
 
 impl Private {
-    /// What was left under this number, with the file beside it.
+    /// Takes over what was left under this number, with the file beside it.
     pub(crate) fn again(content: &Arc<Content>, number: u64, beside: &'static str) -> Self {
         Self { content: Arc::clone(content), number, beside: Some(beside), stays: false }
     }

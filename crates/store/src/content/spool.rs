@@ -12,16 +12,16 @@ use std::sync::Arc;
 use oci::{Algorithm, Digest};
 use rustix::fs::{Mode, OFlags};
 
-use crate::content::left::What;
+use crate::content::left::{NEW, SPOOL, What, beside_name};
 use crate::content::part::Content;
-use crate::content::private::{NEW, Private, SPOOL, beside_name};
+use crate::content::private::Private;
 use crate::content::spool_head::{self, Head};
 use crate::disk::layout;
 use crate::error::StoreError;
 
 /// No piece is longer, and none that was written by another program is believed to be.
 const LONGEST: usize = 4 << 20;
-/// What is whole is read back in pieces of this size.
+/// Bytes of a piece in which a whole blob is read back.
 const PIECE: u64 = 256 << 10;
 
 /// A part of a blob, which nobody else has now. It is deleted with the value, unless it is left.
@@ -33,7 +33,7 @@ pub struct Spool {
     size: u64,
     begin: u64,
     end: u64,
-    /// What was found in it and not read back yet.
+    /// The content from before that was not read back yet.
     back: Option<Back<BufReader<File>>>,
 }
 
@@ -121,7 +121,7 @@ impl Spool {
     /// The next piece of what was there, `None` behind the last one that is good; what comes is written behind that.
     ///
     /// # Errors
-    /// What is not good could not be cut off; or all should be here, and is not. Nothing may be appended then.
+    /// The damaged rest could not be cut off; or all should be here, and is not. Nothing may be appended then.
     pub fn read_back(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
         let Some(back) = &mut self.back else { return Ok(None) };
         match back.piece(&self.data, self.end, self.size) {

@@ -8,8 +8,7 @@ use std::path::Path;
 use oci::Digest;
 use serde::{Deserialize, Serialize};
 
-use crate::content::left::{Left, What, written};
-use crate::content::private::{SPOOL, beside_name};
+use crate::content::left::{Left, SPOOL, What, beside_name, written};
 
 /// No line is longer.
 const LINE: u64 = 1 << 10;

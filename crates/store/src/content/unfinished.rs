@@ -14,9 +14,9 @@ use oci::Digest;
 use parking_lot::MutexGuard;
 use rustix::fs::{AtFlags, Timespec, Timestamps, utimensat};
 
-use crate::content::left::{self, Left, What};
+use crate::content::left::{self, LAYER, Left, SPOOL, What, beside_name};
 use crate::content::part::{Content, LeftTable};
-use crate::content::private::{LAYER, Private, SPOOL, beside_name};
+use crate::content::private::Private;
 use crate::content::spool_head;
 use crate::disk::layout::{self, number};
 use crate::records::entries::Removed;
@@ -27,21 +27,21 @@ const UNSET: i64 = 1_577_836_800_000_000_000;
 /// More than so many are never kept; the oldest go first.
 const MOST: usize = 64;
 
-/// What pulls left that came to no end.
+/// Layers and parts of blobs that interrupted pulls left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unfinished {
     /// Layers that are whole.
     pub layers: u64,
     /// Blobs of which a part is here.
     pub blobs: u64,
-    /// What it takes on the disk.
+    /// Bytes on the disk.
     pub bytes: u64,
     /// How many inodes.
     pub inodes: u64,
 }
 
 impl Content {
-    /// What there is. Nothing is measured here.
+    /// Counts what there is. Nothing is measured here.
     pub(crate) fn unfinished(&self) -> Unfinished {
         self.left().values().fold(Unfinished::default(), |sum, left| Unfinished {
             layers: sum.layers + u64::from(matches!(left.what, What::Layer(_))),
@@ -52,7 +52,7 @@ impl Content {
         })
     }
 
-    /// What time it is, in nanoseconds since 1970, for what was left while the clock showed another one: with what is of the future,
+    /// Takes the time, in nanoseconds since 1970, for what was left while the clock showed another one: with what is of the future,
     /// and with what is of a time before any clock was set, it begins to grow old now.
     pub(crate) fn note_clock(&self, now: i64) {
         let mut table = self.left();

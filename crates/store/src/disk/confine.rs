@@ -16,7 +16,7 @@ use landlock::{
     RulesetCreatedAttr as _, RulesetError,
 };
 
-/// What newer kernels can forbid as well is forbidden there; what this one does not know stays as it was.
+/// Rights that newer kernels can deny as well are denied there.
 const NEWEST: ABI = ABI::V6;
 /// The oldest that will do: before it, nothing could be renamed or linked from one directory to another.
 const OLDEST: ABI = ABI::V2;
@@ -25,7 +25,7 @@ thread_local! {
     static CONFINED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the calling thread is one of `confined`: it must start no thread that outlives its work.
+/// Returns true if the calling thread is one of `confined`: it must start no thread that outlives its work.
 #[must_use]
 pub fn is_confined() -> bool {
     CONFINED.get()

@@ -14,13 +14,13 @@ use crate::disk::layout::forget_layers;
 /// After so many bytes the next sync begins, if the one before has ended. Durable pulls of 81,000 files on a loaded machine took
 /// 29 and 26 s instead of 39 and 33 with the file system synced again and again meanwhile, and no more CPU time.
 const STEP: u64 = 64 << 20;
-/// What a file costs beside its bytes: its inode and name, in the journal and in their place.
+/// Bytes that a file costs beside its content: its inode and name, in the journal and in their place.
 const FILE: u64 = 1 << 10;
 
 /// How many syncs have failed when none has.
 pub(crate) const NO_SYNC_FAILED: u64 = 0;
 
-/// One for a store, whatever the number of layers that are unpacked at the same time.
+/// Writes the layers of a store to the disk, whatever the number of layers that are unpacked at the same time.
 #[derive(Debug, Default)]
 pub(crate) struct Flusher {
     unwritten: AtomicU64,
@@ -31,7 +31,7 @@ pub(crate) struct Flusher {
 }
 
 impl Flusher {
-    /// Whether something could not be written.
+    /// Returns true if something could not be written.
     pub(crate) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
     }

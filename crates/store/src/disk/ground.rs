@@ -19,7 +19,7 @@ use crate::error::OpenError;
 /// Device and inode.
 type Identity = (u64, u64);
 
-/// What an open store must find again.
+/// The files that an open store must find again.
 #[derive(Debug)]
 pub(crate) struct Ground {
     root: PathBuf,
@@ -35,7 +35,7 @@ impl Ground {
         Ok(Self { root: root.to_owned(), parts: parts.collect::<io::Result<_>>()? })
     }
 
-    /// What is no longer where it was, in words; the first of it.
+    /// Describes the first part that is no longer where it was.
     pub(crate) fn displaced(&self) -> io::Result<Option<String>> {
         for (name, known) in &self.parts {
             let path = path(&self.root, name);
@@ -114,7 +114,7 @@ pub(crate) fn try_file_system(layout: &Layout, shape: Shape, privileged: bool) -
     verdict(&layout.path, lacks, || kind(layout))
 }
 
-/// What follows from what could not be done.
+/// Turns a failed attempt into the answer of an open.
 fn verdict(
     root: &Path,
     lacks: Result<(), (&'static str, Errno)>,
@@ -159,7 +159,7 @@ fn attempt(layout: &Layout, shape: Shape, privileged: bool) -> Result<(), (&'sta
         .map_err(no("directories that can be renamed"))
 }
 
-/// What a layer needs that is a tree of files.
+/// Tries what a layer needs that is a tree of files.
 fn of_a_tree(trial: &impl AsFd, file: &impl AsFd, privileged: bool) -> Result<(), (&'static str, Errno)> {
     let no = |what| move |source| (what, source);
     let mode = Mode::from_raw_mode(0o1751);

@@ -14,14 +14,14 @@ impl fmt::Display for LayerId {
     }
 }
 
-/// What a layer is on the disk. Records from before there was a choice say nothing, and mean directories.
+/// The shape of a layer on the disk. Records from before there was a choice say nothing, and mean directories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Shape {
     /// A directory tree as overlayfs takes it, with whiteouts and opaque directories.
     #[default]
     Dir,
-    /// One EROFS file.
+    /// A EROFS file.
     Erofs,
 }
 

@@ -69,14 +69,14 @@ impl Layout {
         open_directory(&self.layers, &id.to_string())
     }
 
-    /// Whether anything of a layer is there that was to be deleted.
+    /// Returns true if anything of a layer is there that was to be deleted.
     pub(crate) fn has_remains(&self, id: LayerId) -> bool {
         let is_there =
             |directory: &OwnedFd, name: &str| rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
         is_there(&self.layers, &id.to_string()) || is_there(&self.ingest, &format!("trash-{id}"))
     }
 
-    /// Whether a blob is there that was to be deleted.
+    /// Returns true if a blob is there that was to be deleted.
     pub(crate) fn has_blob(&self, number: u64) -> bool {
         rustix::fs::statat(&self.root, format!("{BLOBS}/{number}"), AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }

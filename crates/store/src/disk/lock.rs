@@ -16,7 +16,7 @@ use crate::io_error::is_full;
 /// Bytes of the file, unless a path is longer.
 const LENGTH: usize = 1024;
 
-/// What the holder writes into the file.
+/// The content of the lock file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Holder {
     pub(crate) pid: u32,
@@ -90,7 +90,7 @@ impl StoreLock {
         Ok(lock)
     }
 
-    /// Whether the holder before had no clean end; and the first layer that it may have written, where it said so.
+    /// Returns `Some` if the holder before had no clean end, with the first layer that it may have written, where it said so.
     pub(crate) fn unclean(&self) -> Option<Option<u64>> {
         self.unclean.load(Ordering::Acquire).then_some(self.holder.since)
     }
@@ -158,7 +158,7 @@ impl StoreLock {
     }
 }
 
-/// Whether a clean end left the file.
+/// Returns true if a clean end left the file.
 fn is_blank(file: &mut File) -> io::Result<bool> {
     let mut bytes = Vec::new();
     file.take(64 * 1024).read_to_end(&mut bytes)?;

@@ -63,7 +63,7 @@ impl Disk {
             .map_err(|source| StoreError::io("sync the file system of", &self.layout.path, source))
     }
 
-    /// Whether something could not be written since the store was opened: then what reads well may only be in memory.
+    /// Returns true if something could not be written since the store was opened: then what reads well may only be in memory.
     pub(crate) fn has_failed_to_write(&self) -> bool {
         self.failed_syncs.load(Ordering::Acquire) != NO_SYNC_FAILED || self.flusher.has_failed()
     }

@@ -12,7 +12,7 @@ use rustix::fs::FallocateFlags;
 
 use crate::io_error::is_full;
 
-/// What the records of an image need beside its documents: the pages that redb copies.
+/// Bytes that the records of an image need beside its documents: the pages that redb copies.
 pub(crate) const RECORDS_ROOM: u64 = 1 << 20;
 
 /// The pre-allocated file. One per open store.

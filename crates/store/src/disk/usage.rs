@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rustix::fs::{FileType, Stat};
 
-/// Whether what the file system of this directory lacks is not bytes but inodes.
+/// Returns true if what the file system of this directory lacks is not bytes but inodes.
 #[must_use]
 pub fn is_out_of_inodes(directory: &Path) -> bool {
     // Some file systems make inodes as they go, and count none.
@@ -14,7 +14,7 @@ pub fn is_out_of_inodes(directory: &Path) -> bool {
 /// How often a file is looked at that seems to take less than its bytes.
 const LOOKS: usize = 4;
 
-/// What something takes on disk, as the file system says. While it finds a place for what was only in memory until then,
+/// Returns the bytes of a file on the disk, as the file system says. While it finds a place for what was only in memory until then,
 /// ext4 counts that nowhere for a moment; so a file that seems to have holes is looked at again, and the most that was seen
 /// counts.
 pub(crate) fn bytes_on_disk<E>(look: impl Fn() -> Result<Stat, E>) -> Result<u64, E> {

@@ -19,18 +19,18 @@ use crate::options::Durability;
 /// Name of the file. Its text is the boot.
 pub(crate) const FILE: &str = "young";
 
-/// What an open finds.
+/// The age of a store, as an open finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Age {
     /// The store is no longer young, or not yet there.
     Grown,
-    /// It was made during this boot.
+    /// Made during this boot.
     Young,
     /// The machine has stopped since: what is there may be torn.
     Torn,
 }
 
-/// Whether a store is young.
+/// The youth of a store.
 #[derive(Debug)]
 pub(crate) struct Youth {
     /// `None` where there is no store around the database.
@@ -79,7 +79,7 @@ impl Youth {
         self.young.load(Ordering::Acquire)
     }
 
-    /// Whether the database may leave its bytes to the page cache.
+    /// Returns true if the database may leave its bytes to the page cache.
     pub(crate) fn is_careless(&self) -> bool {
         self.careless.load(Ordering::Acquire)
     }

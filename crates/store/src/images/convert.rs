@@ -22,14 +22,14 @@ use crate::records::entries::{ImageEntry, LayerEntry};
 use crate::records::tables::{Records, RecordsMut};
 use crate::unpack::UnpackError;
 
-/// What became of an image's layers.
+/// The result of converting an image's layers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conversion {
     /// How many were converted. Those that were in the wanted shape already are not among them.
     pub layers: u64,
-    /// What they took on the disk.
+    /// Bytes that they took on the disk.
     pub bytes_before: u64,
-    /// What they take now.
+    /// Bytes that they take now.
     pub bytes_after: u64,
     /// Inodes that they took.
     pub inodes_before: u64,
@@ -51,7 +51,7 @@ pub struct LeftLayer {
 /// Why a conversion came to no end. What was converted before is.
 #[derive(Debug, thiserror::Error)]
 pub enum ConvertError {
-    /// Its caller gave it up.
+    /// The caller cancelled it.
     #[error("the conversion was given up")]
     Cancelled,
     /// Disk or database.
@@ -65,7 +65,7 @@ struct Old {
     entry: LayerEntry,
 }
 
-/// It, and what is to take its place.
+/// A layer that is to be replaced, and the new one.
 struct New {
     old: Old,
     layer: Arc<UnpackedLayer>,
@@ -255,7 +255,7 @@ impl Images {
         Ok(())
     }
 
-    /// What becomes of each layer of the image: those that are converted take the place of the old ones.
+    /// Decides the step for each layer of the image: those that are converted take the place of the old ones.
     fn conversion_steps(
         &self,
         image: &ImageEntry,

@@ -12,9 +12,9 @@ use crate::records::entries::Layer;
 /// Where a layer of a new image comes from.
 #[derive(Clone, Debug)]
 pub enum LayerSource {
-    /// It was found in the store, through the lease of the commit.
+    /// Found in the store, through the lease of the commit.
     Present(Layer),
-    /// It was unpacked for this image, or for another pull at the same time. Its diff id has been verified.
+    /// Unpacked for this image, or for another pull at the same time. Its diff id has been verified.
     New {
         /// The unpacked layer.
         layer: Arc<UnpackedLayer>,
@@ -48,7 +48,7 @@ pub struct ImageCommit {
     pub tag: Option<String>,
     /// The digest by which it was found: `name@digest`, which must be that of the manifest or of one of the indexes.
     pub repo_digest: Option<String>,
-    /// Its layers, lowest first.
+    /// The layers, lowest first.
     pub layers: Vec<LayerSource>,
     /// Blobs of its layers to keep, beside those that the store has. What the manifest does not name is not kept.
     pub blobs: Vec<Arc<NewBlob>>,
@@ -56,7 +56,7 @@ pub struct ImageCommit {
     pub unverified_blobs: BTreeSet<Digest>,
     /// Now, in nanoseconds since 1970. Kept only when the image is new.
     pub created_at_unix_nanos: i64,
-    /// Whether it must be kept. A pin that the image has stays.
+    /// True if it must be kept. A pin that the image has stays.
     pub pinned: bool,
     /// Anything that the caller wants to find again. Replaces what was there.
     pub annotations: BTreeMap<String, String>,

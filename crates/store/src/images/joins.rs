@@ -13,10 +13,10 @@ use crate::layers::file_list::{Object, read_list};
 use crate::records::share::{Set, Share};
 use crate::records::tables::Records;
 
-/// What each new layer of a commit shares with which sets of layers that were here before it.
+/// For each new layer of a commit, its shares with sets of layers that were here before it.
 pub(crate) type Joins = BTreeMap<LayerId, Vec<(Set, Share)>>;
 
-/// What a new layer has of others, and who has it.
+/// Files of others in a new layer, and the layers that have them.
 type Wanted = BTreeMap<Object, (Share, Set)>;
 
 impl Images {

@@ -9,7 +9,7 @@ use crate::maintenance::part::Maintenance;
 use crate::mount::mounts::Mounts;
 use crate::records::catalog::Catalog;
 
-/// What changes images as a whole.
+/// Commits, conversions and removals.
 #[derive(Debug)]
 pub(crate) struct Images {
     pub(crate) catalog: Arc<Catalog>,

@@ -23,12 +23,12 @@ use crate::records::tables::Records;
 use crate::unpack::{Attributes, Found};
 use crate::view::Deferred;
 
-/// One layer of the image, on its way from source to step.
+/// A layer of the image, on its way from source to step.
 struct Wanted<'a> {
     diff_id: &'a Digest,
     /// The stack that ends with it.
     chain: &'a Digest,
-    /// What has been decided for the layers below it.
+    /// The steps for the layers below it.
     below: &'a [Step],
     lease: &'a Lease,
 }
@@ -174,7 +174,7 @@ impl Images {
         Ok(Some(Step::Use(id, entry.shape)))
     }
 
-    /// Whether a layer that is there is right for this stack.
+    /// Returns true if a layer that is there is right for this stack.
     fn fits(&self, wanted: &Wanted<'_>, entry: &LayerEntry) -> Result<bool, StoreError> {
         match &entry.chain_id {
             Some(made_for) => Ok(made_for == wanted.chain),
@@ -187,7 +187,7 @@ impl Images {
         Ok(self.depends_on_lower(layer, wanted.below)?.then(|| wanted.chain.clone()))
     }
 
-    /// Whether the layer's directories depend on what is below: it has paths whose parents it does not have itself. A
+    /// Returns true if the layer's directories depend on what is below: it has paths whose parents it does not have itself. A
     /// root without an entry counts only when the root below is not a plain one.
     fn depends_on_lower(&self, layer: &UnpackedLayer, below: &[Step]) -> Result<bool, StoreError> {
         match layer.outcome.implicit_dirs.as_slice() {
@@ -197,7 +197,7 @@ impl Images {
         }
     }
 
-    /// Whether the root below is as a root is without a layer below.
+    /// Returns true if the root below is as a root is without a layer below.
     fn is_on_plain_root(&self, below: &[Step]) -> Result<bool, StoreError> {
         let Some((step, lower)) = below.split_last() else { return Ok(true) };
         // A root that it is yet to take over is not on the disk: what it takes over is.
@@ -284,7 +284,7 @@ struct Opened<'a> {
 impl Opened<'_> {
     const MOST: usize = 128;
 
-    /// What shows at a path below the layer `at`.
+    /// Looks up a path in the layers below the layer `at`.
     fn below(&mut self, at: usize, path: &[u8]) -> std::io::Result<Option<Attributes>> {
         for (lower, step) in self.steps[..at].iter().enumerate().rev() {
             if !self.directories.contains_key(&lower) {

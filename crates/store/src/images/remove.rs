@@ -181,7 +181,7 @@ impl Images {
     }
 }
 
-/// Whether something of it is still there.
+/// Returns true if something of it is still there.
 fn has_remains(gone: &Gone, layout: &Layout) -> bool {
     gone.layers.iter().any(|(id, _)| layout.has_remains(*id))
         || gone.blobs.iter().any(|blob| layout.has_blob(blob.number))

@@ -7,13 +7,13 @@ use oci::Digest;
 use crate::disk::layer::{LayerId, Shape};
 use crate::ingest::layer::UnpackedLayer;
 
-/// What becomes of one layer.
+/// A step of a commit, for one layer.
 pub(crate) enum Step {
     /// The store has it.
     Use(LayerId, Shape),
-    /// It comes lower down in this very image, and gets that number there; until then it is in this private directory.
+    /// The same layer comes lower down in this very image, and gets that number there; until then it is in this private directory.
     Twin { id: LayerId, number: u64, shape: Shape },
-    /// It gets this number.
+    /// A new layer, which gets a number.
     Move(Move),
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Move {
     pub(crate) replaces: Option<LayerId>,
 }
 
-/// Whether the layer has no entry for its root, which comes first of its implicit directories.
+/// Returns true if the layer has no entry for its root, which comes first of its implicit directories.
 pub(crate) fn has_implicit_root(layer: &UnpackedLayer) -> bool {
     layer.outcome.implicit_dirs.first().is_some_and(Vec::is_empty)
 }

@@ -115,7 +115,7 @@ impl LayerIngest {
         if ingests.sharing != Sharing::Off && !hollow {
             let saved = match shape {
                 Shape::Dir => ingests.share_files(self.directory.as_fd(), cancelled)?,
-                Shape::Erofs => ingests.share_image(self.directory.as_fd(), cancelled)?,
+                Shape::Erofs => ingests.share_erofs(self.directory.as_fd(), cancelled)?,
             };
             apart = saved.bytes;
             shares = saved.bytes > 0 || saved.devices > 0;
@@ -146,7 +146,7 @@ pub struct UnpackedLayer {
     since: u64,
     /// Guards the numbers, of which those of the disk are taken once more by the commit.
     stats: Mutex<LayerStats>,
-    /// Whether it has files of other layers. They are not in its numbers.
+    /// True if it has files of other layers. They are not in its numbers.
     pub(crate) shares: bool,
     /// Bytes in it that are other layers'.
     apart: u64,
@@ -174,7 +174,7 @@ pub(crate) enum Place {
 }
 
 impl UnpackedLayer {
-    /// One that was left by an earlier pull, in a store of which no sync has failed yet.
+    /// A layer that was left by an earlier pull, in a store of which no sync has failed yet.
     pub(crate) fn again(
         ingests: &Arc<Ingests>,
         private: Private,
@@ -206,7 +206,7 @@ impl UnpackedLayer {
         }
     }
 
-    /// Its private directory, if that is as it was unpacked.
+    /// The private directory, if that is as it was unpacked.
     pub(crate) fn into_unpatched(self) -> Option<Private> {
         match self.state.into_inner() {
             State::Private(private, None) => Some(private),
@@ -214,7 +214,7 @@ impl UnpackedLayer {
         }
     }
 
-    /// What it holds.
+    /// Counts of the content.
     #[must_use]
     pub fn stats(&self) -> LayerStats {
         *self.stats.lock()
@@ -236,7 +236,7 @@ impl UnpackedLayer {
         Ok(())
     }
 
-    /// It takes so much more than was counted.
+    /// Adds to the counted size.
     pub(crate) fn grow(&self, bytes: u64, inodes: u64) {
         let mut stats = self.stats.lock();
         stats.disk_bytes += bytes;

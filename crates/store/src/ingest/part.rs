@@ -10,7 +10,7 @@ use crate::options::Sharing;
 use crate::records::catalog::Catalog;
 use crate::unpack::Limits;
 
-/// What layers in the making need. Without a lock: each is its owner's alone.
+/// The settings and the parts that layers in the making need. Without a lock: each layer is its owner's alone.
 #[derive(Debug)]
 pub(crate) struct Ingests {
     pub(crate) catalog: Arc<Catalog>,

@@ -26,9 +26,9 @@ pub(crate) type Cancelled<'a> = &'a (dyn Fn() -> bool + Sync);
 /// Why a layer was not found to be what its diff id says.
 pub(crate) enum Unverified {
     Differs {
-        /// What is wrong, in words.
+        /// The fault, in words.
         detail: String,
-        /// Whether it is that, and not the looking at it, that failed.
+        /// True if it is that, and not the looking at it, that failed.
         certain: bool,
     },
     Cancelled,

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use oci::Digest;
 use rustix::fs::AtFlags;
 
-use crate::content::left::{self, LayerNote, What};
-use crate::content::private::{LAYER, NEW, Private, beside_name};
+use crate::content::left::{self, LAYER, LayerNote, NEW, What, beside_name};
+use crate::content::private::Private;
 use crate::disk::layout;
 use crate::error::StoreError;
 use crate::ingest::layer::UnpackedLayer;
@@ -52,7 +52,7 @@ impl Ingests {
 }
 
 impl WholeLayer {
-    /// What its diff id was found to be.
+    /// The diff id that was found.
     #[must_use]
     pub fn diff_id(&self) -> &Digest {
         &self.record.diff_id

@@ -15,10 +15,10 @@ use crate::recipe;
 use crate::tar::shown;
 use crate::unpack::{Beneath, DEFERRED, LABELS};
 
-/// What could not be read.
+/// The side of a comparison that could not be read.
 #[derive(Debug)]
 pub(crate) enum NotCompared {
-    /// What is in the store.
+    /// The layer in the store could not be read.
     Layer(io::Error),
     /// The copy, which says nothing of the layer.
     Copy(io::Error),

@@ -1,4 +1,4 @@
-//! Two images of one layer: the one in the store, and a copy that was just made from the layer's stream without the content of
+//! Two EROFS files of one layer: the one in the store, and a copy that was just made from the layer's stream without the content of
 //! its files. Finds the first difference in what a stream says of a file beside its bytes, and names that lead to the bytes of
 //! another file. Changes nothing. Called by [`super::layer`].
 
@@ -7,15 +7,15 @@ use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use erofs::{DirEntry, Image, InodeInfo, Kind, Nid, ReadError};
+use erofs::{DirEntry, InodeInfo, Kind, Nid, ReadError, Reader};
 
 use crate::layers::compare::{Compared, NotCompared, of_copy};
 use crate::recipe::{self, RecipeError};
 use crate::tar::shown;
 
-/// The first difference between the images of two layer directories, in words. Directories of `implicit` got their attributes
+/// The first difference between the EROFS files of two layer directories, in words. Directories of `implicit` got their attributes
 /// from layers below: these are not compared.
-pub(crate) fn image_difference(
+pub(crate) fn erofs_difference(
     there: BorrowedFd<'_>,
     copy: BorrowedFd<'_>,
     implicit: &[Vec<u8>],
@@ -30,14 +30,14 @@ pub(crate) fn image_difference(
     if has.len() != wants.len() {
         return Ok(Some("the recipe is not what it was".to_owned()));
     }
-    let images = Images {
-        there: recipe::read_image(there)?,
-        copy: recipe::read_image(copy).map_err(of_copy)?,
+    let pair = ErofsPair {
+        there: recipe::read_erofs(there)?,
+        copy: recipe::read_erofs(copy).map_err(of_copy)?,
         implicit: implicit.iter().cloned().collect(),
         data: wants.into_iter().zip(has).collect(),
     };
-    let roots = (images.there.inode(images.there.root())?, images.copy.inode(images.copy.root()).map_err(of_copy)?);
-    if let Some(what) = images.inode(&roots.0, &roots.1, b"")? {
+    let roots = (pair.there.inode(pair.there.root())?, pair.copy.inode(pair.copy.root()).map_err(of_copy)?);
+    if let Some(what) = pair.inode(&roots.0, &roots.1, b"")? {
         return Ok(Some(what));
     }
     let mut todo = vec![(roots.0, roots.1, Vec::new())];
@@ -45,7 +45,7 @@ pub(crate) fn image_difference(
         if cancelled() {
             break;
         }
-        if let Some(what) = images.directory(&is, &was, &path, &mut todo)? {
+        if let Some(what) = pair.directory(&is, &was, &path, &mut todo)? {
             return Ok(Some(what));
         }
     }
@@ -66,9 +66,9 @@ impl From<ReadError> for NotCompared {
     }
 }
 
-struct Images {
-    there: Image<File>,
-    copy: Image<File>,
+struct ErofsPair {
+    there: Reader<File>,
+    copy: Reader<File>,
     /// Directories whose attributes are those of the layers below.
     implicit: BTreeSet<Vec<u8>>,
     /// Which inode has in the store the bytes that one of the copy is to have.
@@ -77,7 +77,7 @@ struct Images {
 
 type Todo = Vec<(InodeInfo, InodeInfo, Vec<u8>)>;
 
-impl Images {
+impl ErofsPair {
     fn directory(&self, is: &InodeInfo, was: &InodeInfo, path: &[u8], todo: &mut Todo) -> Compared {
         let (names, mut wanted) = (names(&self.there, is)?, names(&self.copy, was).map_err(of_copy)?);
         for (name, entry) in names {
@@ -154,9 +154,9 @@ impl Images {
     }
 }
 
-fn names(image: &Image<File>, directory: &InodeInfo) -> io::Result<BTreeMap<Vec<u8>, DirEntry>> {
+fn names(erofs: &Reader<File>, directory: &InodeInfo) -> io::Result<BTreeMap<Vec<u8>, DirEntry>> {
     let mut names = BTreeMap::new();
-    for entry in image.entries(directory)? {
+    for entry in erofs.entries(directory)? {
         let entry = entry?;
         names.insert(entry.name.clone(), entry);
     }

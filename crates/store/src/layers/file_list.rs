@@ -19,7 +19,7 @@ const MAGIC: &[u8] = b"imagelet files 1\n";
 const NUMBERS: usize = 12;
 const PATH_MOST: u64 = 1 << 20;
 
-/// What files have in common that can be links to each other. Ordered by size first.
+/// The attributes that files must have in common to be links to each other. Ordered by size first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) size: u64,
@@ -37,7 +37,7 @@ pub(crate) struct Object {
     pub(crate) ino: u64,
 }
 
-/// One file.
+/// A file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Listed {
     pub(crate) key: Key,
@@ -45,7 +45,7 @@ pub(crate) struct Listed {
     pub(crate) bytes: u64,
     /// `None`: this is where it first was.
     pub(crate) origin: Option<Object>,
-    /// Whether it has the origin's blocks, and an inode of its own.
+    /// True if it has the origin's blocks, and an inode of its own.
     pub(crate) cloned: bool,
     /// Relative to the layer's directory.
     pub(crate) path: Vec<u8>,

@@ -23,14 +23,14 @@ impl Layers {
         })
     }
 
-    /// What is put on each other for the image's file tree, lowest first: the layers' directories, or EROFS files. A layer
+    /// The lower layers of the image's file tree, lowest first: the layers' directories, or EROFS files. A layer
     /// that comes twice is there once, in its upper place, and what lies below a layer that hides everything is left out:
     /// overlayfs can do neither by itself.
     pub(crate) fn layer_directories(&self, image: &ImageRecord) -> Result<Vec<PathBuf>, StoreError> {
         Ok(self.lower_layers(&self.image_layers(image)?).iter().map(|lower| lower.path().to_owned()).collect())
     }
 
-    /// Whether all layer directories of the image exist.
+    /// Returns true if all layer directories of the image exist.
     pub(crate) fn image_is_whole(&self, image: &ImageRecord) -> bool {
         image.layers.iter().all(|id| self.has_layer(*id))
     }

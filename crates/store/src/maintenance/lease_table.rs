@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use crate::disk::layer::LayerId;
 
-/// Who holds which layer.
+/// The leased layers, and how often each is leased.
 #[derive(Debug, Default)]
 pub(crate) struct LeaseTable {
     held: HashMap<LayerId, usize>,

@@ -17,7 +17,7 @@ pub(crate) struct Stray {
     pub(crate) path: String,
     /// Under `ingest/`, where pulls work.
     pub(crate) of_a_pull: bool,
-    /// What is wrong with it, in words.
+    /// The fault, in words.
     pub(crate) detail: String,
     pub(crate) deleted: bool,
 }

@@ -19,7 +19,7 @@ use crate::records::release::{drop_record, unrecord_image};
 use crate::records::shares;
 use crate::records::tables::{Records, RecordsMut};
 
-/// What the records of a store that was opened say.
+/// The records of a store at its opening, sorted by what becomes of their files.
 #[derive(Default)]
 struct Found {
     /// Layers whose directories stay.

@@ -7,12 +7,12 @@ use std::io;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use super::failure::Failure;
 use super::mountinfo::SOURCE;
-use super::overlay::Failure;
 
 const PROGRAM: &str = "erofsfuse";
 
-/// Whether the program is there. An answer of any kind says so.
+/// Returns true if the program is there. An answer of any kind says so.
 pub(super) fn is_installed() -> bool {
     run(PROGRAM, &["--version".as_ref()]).is_ok()
 }
@@ -21,7 +21,7 @@ pub(super) fn is_installed() -> bool {
 pub(super) fn mount(image: &Path, on: &Path) -> Result<(), Failure> {
     let options = format!("ro,nosuid,nodev,fsname={SOURCE},subtype=erofs");
     let operation = "mount a layer by erofsfuse for";
-    let devices: Vec<OsString> = super::image_file::devices_beside(image)?
+    let devices: Vec<OsString> = super::erofs_file::devices_beside(image)?
         .into_iter()
         .map(|device| [OsStr::new("--device="), device.as_os_str()].into_iter().collect())
         .collect();

@@ -1,6 +1,6 @@
 //! Loop devices, for kernels that mount EROFS from a block device only. A device is read-only and goes by itself when nothing
 //! has it open any more: neither a failure, nor a crash, nor an unmount leaves one behind. Called by
-//! [`super::image_file`] alone. With unsafe code, since these requests have no safe wrapper.
+//! [`super::erofs_file`] alone. With unsafe code, since these requests have no safe wrapper.
 #![expect(unsafe_code, reason = "two ioctl requests that rustix knows only as numbers, each of which is argued for")]
 
 use std::ffi::c_void;
@@ -16,7 +16,7 @@ use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter, ioctl};
 const CONTROL: &str = "/dev/loop-control";
 /// Others take devices too: how often another free one is asked for.
 const ATTEMPTS: usize = 64;
-/// What EROFS files are made of.
+/// Bytes of an EROFS block.
 const BLOCK_BYTES: u32 = 4096;
 
 /// `LOOP_CTL_GET_FREE` (linux/loop.h).
@@ -81,7 +81,7 @@ unsafe impl Ioctl for GetFree {
 pub(super) struct LoopDevice {
     /// Where it is.
     pub(super) path: PathBuf,
-    /// What keeps it.
+    /// The descriptor that keeps it.
     _open: OwnedFd,
 }
 

@@ -13,31 +13,26 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::mount::{MoveMountFlags, move_mount};
 
 use super::Ways;
-use super::image_file::{self, ImageFailure};
-use super::mountinfo::SOURCE;
-use super::overlay::{Failure, STRING_BYTES};
-use super::points::{Point, Points};
+use super::erofs_file::{self, ErofsFailure};
+use super::failure::Failure;
+use super::overlay::STRING_BYTES;
+use super::points::{IMAGE, Point, Points, SPILL};
 use crate::disk::layout::LAYERS;
 use crate::view::compose::{ComposeError, compose};
 use crate::view::{Stack, View};
-
-/// The image, by a name that shows in the table of mounts.
-pub(super) const IMAGE: &str = SOURCE;
-/// What names spill to, beside it.
-pub(super) const SPILL: &str = "names";
 
 /// A composed image that is mounted nowhere yet.
 #[derive(Debug)]
 pub(super) struct Merged {
     /// The mount.
     pub(super) mounted: OwnedFd,
-    /// Its source names us, so that it can be told from others.
+    /// The source names us, so that it can be told from others.
     is_named: bool,
 }
 
 /// Composes the image of a stack of the store under `root`, and mounts it.
-pub(super) fn mount(root: &Path, stack: &Stack, points: &Points, ways: Ways) -> Result<Merged, ImageFailure> {
-    let point = points.empty().map_err(ImageFailure::Failed)?;
+pub(super) fn mount(root: &Path, stack: &Stack, points: &Points, ways: Ways) -> Result<Merged, ErofsFailure> {
+    let point = points.empty().map_err(ErofsFailure::Failed)?;
     let image = Place { path: point.path.join(IMAGE), _point: point };
     let file = make(&image.path).map_err(|error| failed("create an image for", &image.path, error))?;
     let spill = image.path.with_file_name(SPILL);
@@ -56,9 +51,9 @@ pub(super) fn mount(root: &Path, stack: &Stack, points: &Points, ways: Ways) -> 
     tracing::debug!(layers = stack.layers.len(), devices = devices.len(), bytes = composed.size, "composed an image");
     let is_named = ways.from_file && image.path.as_os_str().len() < STRING_BYTES;
     let mounted = if is_named {
-        image_file::mount_named(&image.path, &file, &devices, ways)
+        erofs_file::mount_named(&image.path, &file, &devices, ways)
     } else {
-        image_file::mount_open(&file, &image.path, &devices, ways).map(|mounted| (mounted, false))
+        erofs_file::mount_open(&file, &image.path, &devices, ways).map(|mounted| (mounted, false))
     };
     let (mounted, is_named) = mounted?;
     Ok(Merged { mounted, is_named })
@@ -97,11 +92,11 @@ fn make(path: &Path) -> io::Result<File> {
     Ok(File::from(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?))
 }
 
-fn failed(operation: &'static str, path: &Path, source: io::Error) -> ImageFailure {
-    ImageFailure::Failed(Failure { operation, source }.naming(path))
+fn failed(operation: &'static str, path: &Path, source: io::Error) -> ErofsFailure {
+    ErofsFailure::Failed(Failure { operation, source }.naming(path))
 }
 
-fn compose_failed(error: ComposeError) -> ImageFailure {
+fn compose_failed(error: ComposeError) -> ErofsFailure {
     let kind = match &error {
         ComposeError::Write { source: erofs::WriteError::Sink(source) | erofs::WriteError::Spill(source), .. } => {
             source.kind()
@@ -114,7 +109,7 @@ fn compose_failed(error: ComposeError) -> ImageFailure {
         text = format!("{text}: {inner}");
         cause = inner.source();
     }
-    ImageFailure::Failed(Failure {
+    ErofsFailure::Failed(Failure {
         operation: "compose an image of the layers for",
         source: io::Error::new(kind, text),
     })

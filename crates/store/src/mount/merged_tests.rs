@@ -295,8 +295,8 @@ fn a_failure_while_one_image_is_composed_leaves_nothing() {
     layers.bench.assert_nothing_left();
     // What a killed process leaves.
     let point = layers.bench.points.empty().expect("has a place");
-    fs::write(point.path.join(merged::IMAGE), "half").expect("writes");
-    fs::write(point.path.join(merged::SPILL), "half").expect("writes");
+    fs::write(point.path.join(points::IMAGE), "half").expect("writes");
+    fs::write(point.path.join(points::SPILL), "half").expect("writes");
     std::mem::forget(point);
     layers.bench.points.sweep().expect("sweeps");
     assert!(!layers.root().join("mounts").exists());

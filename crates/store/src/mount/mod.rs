@@ -6,8 +6,9 @@
 //! while the overlay is put together: it holds them, and loop devices where they need some, until it is unmounted, by
 //! whatever process. Many layers are put into one image first (`merged`), which is mounted by itself where nothing is written.
 
+mod erofs_file;
+mod failure;
 mod fuse;
-mod image_file;
 mod loop_device;
 mod merged;
 mod mountinfo;
@@ -19,9 +20,10 @@ pub(crate) mod probe;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use image_file::ImageFailure;
+use erofs_file::ErofsFailure;
+use failure::Failure;
 use mountinfo::Mount;
-use overlay::{Failure, Layer, Overlay};
+use overlay::{Layer, Overlay};
 use points::Points;
 use rustix::fs::{AtFlags, CWD, Mode};
 use rustix::mount::UnmountFlags;
@@ -52,7 +54,7 @@ pub enum MountError {
     NotPermitted {
         /// Where it should have been mounted.
         target: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The user may not mount what the image's layers are.
@@ -63,9 +65,9 @@ pub enum MountError {
     NeedsFuse {
         /// Where it should have been mounted.
         target: PathBuf,
-        /// What would help.
+        /// The remedy.
         why: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The kernel mounts no EROFS file, by whatever way.
@@ -76,7 +78,7 @@ pub enum MountError {
     NoErofs {
         /// Where it should have been mounted.
         target: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// There is a mount of ours already.
@@ -91,7 +93,7 @@ pub enum MountError {
         /// The place.
         target: PathBuf,
     },
-    /// What is mounted there is not an image.
+    /// A mount that is no image.
     #[error("what is mounted on {} is not an image, but {kind} from {}", target.display(), found.display())]
     NotOurs {
         /// The place.
@@ -104,11 +106,11 @@ pub enum MountError {
     /// The system refused something.
     #[error("{operation} {}", path.display())]
     Io {
-        /// What was done.
+        /// The operation.
         operation: &'static str,
         /// To what.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The database could not be read or written.
@@ -116,7 +118,7 @@ pub enum MountError {
     Store(#[from] StoreError),
 }
 
-/// What the mounter makes use of: everything, but in tests of what other kernels lack.
+/// The features of the kernel that the mounter uses: all of them, but in tests of what other kernels lack.
 #[derive(Clone, Copy, Debug)]
 struct Ways {
     /// EROFS from a file (Linux 6.12).
@@ -144,7 +146,7 @@ impl Default for Ways {
 pub fn mount(layers: &[PathBuf], target: &Path, writable: Option<&Path>) -> Result<(), MountError> {
     let target = absolute(target)?;
     let lower = |path: &PathBuf| {
-        if path.is_file() { Lower::Image(path.clone()) } else { Lower::Directory(path.clone()) }
+        if path.is_file() { Lower::Erofs(path.clone()) } else { Lower::Directory(path.clone()) }
     };
     let layers: Vec<Lower> = layers.iter().map(lower).collect();
     let assembly = Assembly { userxattr: !is_privileged(), points: None, compose: None, ways: Ways::default() };
@@ -185,11 +187,11 @@ struct Assembly<'a> {
     ways: Ways,
 }
 
-/// What came of an attempt to put layers into one image.
-enum OneImage {
-    /// It is mounted where it should be.
+/// The result of an attempt to merge layers into one EROFS file.
+enum MergedErofs {
+    /// Mounted where it should be.
     Done,
-    /// It is to be put below something.
+    /// To be put below something.
     Below(Layer),
     /// Not here: the kernel or the user's rights are against it.
     Not,
@@ -210,19 +212,19 @@ impl Assembly<'_> {
         }
         allow_files(stack.len());
         if self.is_many(&stack) {
-            match self.one_image(target, writable.is_none()).map_err(failed)? {
-                OneImage::Done => return Ok(()),
-                OneImage::Below(layer) => return self.put_together(vec![layer], &stack, target, writable),
-                OneImage::Not => {}
+            match self.merged_erofs(target, writable.is_none()).map_err(failed)? {
+                MergedErofs::Done => return Ok(()),
+                MergedErofs::Below(layer) => return self.put_together(vec![layer], &stack, target, writable),
+                MergedErofs::Not => {}
             }
         }
-        let opened: Result<Vec<Layer>, ImageFailure> = stack.iter().map(|layer| self.open(layer)).collect();
+        let opened: Result<Vec<Layer>, ErofsFailure> = stack.iter().map(|layer| self.open(layer)).collect();
         let lower = match opened {
             Ok(lower) => lower,
-            Err(ImageFailure::Failed(failure)) => return Err(failed(failure)),
+            Err(ErofsFailure::Failed(failure)) => return Err(failed(failure)),
             Err(refusal) => {
                 check_fuse(refusal, stack.len(), target)?;
-                if let ([Lower::Image(only)], None) = (stack.as_slice(), writable) {
+                if let ([Lower::Erofs(only)], None) = (stack.as_slice(), writable) {
                     return fuse::mount(only, target).map_err(failed);
                 }
                 stack.iter().map(|layer| self.open_by_fuse(layer)).collect::<Result<_, _>>().map_err(failed)?
@@ -231,27 +233,27 @@ impl Assembly<'_> {
         self.put_together(lower, &stack, target, writable)
     }
 
-    /// Whether the layers are better put into one image.
+    /// Returns true if the layers are better put into one image.
     fn is_many(&self, stack: &[&Lower]) -> bool {
-        let all_images = stack.iter().all(|layer| matches!(layer, Lower::Image(_)));
-        stack.len() > overlay::MOST_IN_TWO || all_images && stack.len() >= self.ways.many
+        let all_erofs = stack.iter().all(|layer| matches!(layer, Lower::Erofs(_)));
+        stack.len() > overlay::MOST_IN_TWO || all_erofs && stack.len() >= self.ways.many
     }
 
     /// Composes one image. `alone`: nothing is to be put on it.
-    fn one_image(&self, target: &Path, alone: bool) -> Result<OneImage, Failure> {
-        let (Some((root, stack)), Some(points)) = (self.compose, self.points) else { return Ok(OneImage::Not) };
+    fn merged_erofs(&self, target: &Path, alone: bool) -> Result<MergedErofs, Failure> {
+        let (Some((root, stack)), Some(points)) = (self.compose, self.points) else { return Ok(MergedErofs::Not) };
         let merged = match merged::mount(root, stack, points, self.ways) {
             Ok(merged) => merged,
-            Err(ImageFailure::Failed(failure)) => return Err(failure),
+            Err(ErofsFailure::Failed(failure)) => return Err(failure),
             Err(refusal) => {
                 tracing::debug!(?refusal, "the layers are not put into one image");
-                return Ok(OneImage::Not);
+                return Ok(MergedErofs::Not);
             }
         };
         if !alone {
-            return Ok(OneImage::Below(Layer::Mounted(merged.mounted)));
+            return Ok(MergedErofs::Below(Layer::Mounted(merged.mounted)));
         }
-        Ok(merged.attach(target)?.map_or(OneImage::Done, |mounted| OneImage::Below(Layer::Mounted(mounted))))
+        Ok(merged.attach(target)?.map_or(MergedErofs::Done, |mounted| MergedErofs::Below(Layer::Mounted(mounted))))
     }
 
     /// Puts layers, the topmost first, on each other: those of the stack, or one image with all of them.
@@ -276,10 +278,10 @@ impl Assembly<'_> {
     }
 
     /// A layer as overlayfs takes it.
-    fn open(&self, layer: &Lower) -> Result<Layer, ImageFailure> {
+    fn open(&self, layer: &Lower) -> Result<Layer, ErofsFailure> {
         match layer {
             Lower::Directory(path) => Ok(Layer::At(path.clone())),
-            Lower::Image(path) => image_file::mount(path, self.ways).map(Layer::Mounted),
+            Lower::Erofs(path) => erofs_file::mount(path, self.ways).map(Layer::Mounted),
         }
     }
 
@@ -287,7 +289,7 @@ impl Assembly<'_> {
     fn open_by_fuse(&self, layer: &Lower) -> Result<Layer, Failure> {
         let path = match layer {
             Lower::Directory(path) => return Ok(Layer::At(path.clone())),
-            Lower::Image(path) => path,
+            Lower::Erofs(path) => path,
         };
         let points = self.points.ok_or_else(|| Failure {
             operation: "find a place in the store to mount a layer for",
@@ -322,16 +324,16 @@ fn allow_files(layers: usize) {
     }
 }
 
-/// Whether so many layers can be mounted by erofsfuse, since the kernel has refused one.
-fn check_fuse(refusal: ImageFailure, layers: usize, target: &Path) -> Result<(), MountError> {
+/// Refuses layers that erofsfuse cannot mount, since the kernel has refused one.
+fn check_fuse(refusal: ErofsFailure, layers: usize, target: &Path) -> Result<(), MountError> {
     let target = || target.to_owned();
     let needs = |why, source| Err(MountError::NeedsFuse { target: target(), why, source });
     match refusal {
-        ImageFailure::NoErofs(source) if !fuse::is_installed() => Err(MountError::NoErofs { target: target(), source }),
-        ImageFailure::NotPermitted(source) if !fuse::is_installed() => {
+        ErofsFailure::NoErofs(source) if !fuse::is_installed() => Err(MountError::NoErofs { target: target(), source }),
+        ErofsFailure::NotPermitted(source) if !fuse::is_installed() => {
             needs("EROFS layers need root (CAP_SYS_ADMIN), or the program erofsfuse", source)
         }
-        ImageFailure::NoErofs(source) | ImageFailure::NotPermitted(source)
+        ErofsFailure::NoErofs(source) | ErofsFailure::NotPermitted(source)
             if layers > 1 && !overlay::is_permitted() =>
         {
             let why = "more than one layer needs root (CAP_SYS_ADMIN), or a user namespace of your own: \

@@ -19,7 +19,7 @@ fn mixed(bench: &Bench) -> [Lower; 3] {
         let flags = rustix::fs::XattrFlags::empty();
         rustix::fs::setxattr(top.join(opaque), "trusted.overlay.opaque", b"y", flags).expect("sets an attribute");
     }
-    [Lower::Image(bench.image(&base)), Lower::Directory(middle), Lower::Image(bench.image(&top))]
+    [Lower::Erofs(bench.image(&base)), Lower::Directory(middle), Lower::Erofs(bench.image(&top))]
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn one_image_file_is_mounted_alone_and_written_on() {
     let bench = Bench::new();
     let tree = bench.tree("only", &[("d/f", Some("only"))]);
     fs::set_permissions(&tree, fs::Permissions::from_mode(0o711)).expect("sets");
-    let layer = [Lower::Image(bench.image(&tree))];
+    let layer = [Lower::Erofs(bench.image(&tree))];
     let writable = bench.top.path().join("writable");
     fs::create_dir(&writable).expect("creates");
     for (round, ways) in KERNELS.into_iter().enumerate() {
@@ -81,13 +81,13 @@ fn more_image_files_than_the_kernel_takes_layers() {
     let bench = Bench::new();
     let plain = bench.image(&bench.tree("plain", &[("d/plain", Some("plain"))]));
     let lowest = bench.tree("lowest", &[("d/lowest", Some("lowest")), ("d/gone", Some("x"))]);
-    let mut layers = vec![Lower::Image(bench.image(&lowest))];
+    let mut layers = vec![Lower::Erofs(bench.image(&lowest))];
     for number in 0..600 {
         let path = bench.top.path().join(format!("{number}.erofs"));
         fs::hard_link(&plain, &path).expect("links");
-        layers.push(Lower::Image(path));
+        layers.push(Lower::Erofs(path));
     }
-    layers.push(Lower::Image(bench.image(&bench.tree("upmost", &[("d/gone", None)]))));
+    layers.push(Lower::Erofs(bench.image(&bench.tree("upmost", &[("d/gone", None)]))));
     bench.mount(&layers, None, EVERYTHING).expect("mounts");
     assert_eq!((bench.read("d/lowest"), bench.read("d/plain")), ("lowest".into(), "plain".into()));
     assert!(!bench.target.join("d/gone").exists());
@@ -112,9 +112,9 @@ fn a_failure_at_any_step_leaves_nothing() {
     };
     let missing = bench.top.path().join("missing");
     let steps = [
-        ("no such file", with(Lower::Image(missing.clone())), None, "missing"),
-        ("no file system", with(Lower::Image(garbage)), None, "garbage.erofs"),
-        ("no file", with(Lower::Image(fifo)), None, "fifo"),
+        ("no such file", with(Lower::Erofs(missing.clone())), None, "missing"),
+        ("no file system", with(Lower::Erofs(garbage)), None, "garbage.erofs"),
+        ("no file", with(Lower::Erofs(fifo)), None, "fifo"),
         ("no such directory", with(Lower::Directory(missing.clone())), None, "missing"),
         ("nowhere to write", good.to_vec(), Some(missing), "missing"),
     ];
@@ -135,9 +135,9 @@ fn a_failure_at_any_step_leaves_nothing() {
 #[ignore = "needs root: scripts/test.sh"]
 fn what_a_killed_process_left_is_swept() {
     let bench = Bench::new();
-    let [Lower::Image(image), ..] = mixed(&bench) else { panic!("an image file") };
+    let [Lower::Erofs(image), ..] = mixed(&bench) else { panic!("an image file") };
     for ways in [EVERYTHING, Ways { from_file: false, ..EVERYTHING }] {
-        let mounted = image_file::mount(&image, ways).expect("mounts");
+        let mounted = erofs_file::mount(&image, ways).expect("mounts");
         std::mem::forget(bench.points.place(&mounted).expect("has a place"));
         std::mem::forget(bench.points.empty().expect("has a place"));
     }

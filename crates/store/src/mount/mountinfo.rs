@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 pub(crate) const SOURCE: &str = "imagelet";
 const MOUNTINFO: &str = "/proc/self/mountinfo";
 
-/// One mount.
+/// A mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mount {
     pub(crate) target: PathBuf,
@@ -23,7 +23,7 @@ impl Mount {
         is_composed || self.source == SOURCE && (matches!(self.kind.as_str(), "overlay" | "tmpfs") || self.is_fuse())
     }
 
-    /// Whether a process serves it.
+    /// Returns true if a process serves it.
     pub(crate) fn is_fuse(&self) -> bool {
         self.kind == "fuse" || self.kind.starts_with("fuse.")
     }
@@ -34,7 +34,7 @@ pub(crate) fn read() -> io::Result<Vec<Mount>> {
     Ok(std::fs::read(MOUNTINFO)?.split(|b| *b == b'\n').filter_map(parse_line).collect())
 }
 
-/// What one sees at this path: the last mount there.
+/// The mount that shows at this path: the last one there.
 pub(crate) fn topmost<'a>(mounts: &'a [Mount], target: &Path) -> Option<&'a Mount> {
     mounts.iter().rev().find(|mount| mount.target == target)
 }

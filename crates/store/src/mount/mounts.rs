@@ -27,7 +27,7 @@ pub struct ImageMount {
     pub target: PathBuf,
     /// Which image.
     pub image: Digest,
-    /// Whether it can be written to.
+    /// True if it can be written to.
     pub writable: bool,
 }
 
@@ -118,7 +118,7 @@ impl Mounts {
         }
     }
 
-    /// What is written down and still mounted.
+    /// Returns the mounts that are recorded and still there.
     pub(crate) fn live_mounts(&self) -> Result<Vec<(PathBuf, MountEntry)>, StoreError> {
         let mut recorded = self.catalog.db.read(|records| Ok::<_, StoreError>(records.mounts()?))?;
         if recorded.is_empty() {

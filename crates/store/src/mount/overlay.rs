@@ -16,12 +16,13 @@ use rustix::mount::{
 };
 
 use super::Ways;
+use super::failure::Failure;
 use super::mountinfo::SOURCE;
 use super::points::{Point, Points};
 
-/// What fits into a string of the mount API, its end included.
+/// Bytes that fit into a string of the mount API, the end included.
 pub(super) const STRING_BYTES: usize = 256;
-/// What fits into the options of mount(2), their end included.
+/// Bytes that fit into the options of mount(2), the end included.
 const PAGE_BYTES: usize = 4096;
 /// So many layers overlayfs takes (`OVL_MAX_STACK`).
 pub(super) const MOST: usize = 500;
@@ -67,7 +68,7 @@ impl Layer {
     }
 }
 
-/// One overlay.
+/// An overlay.
 #[derive(Debug)]
 pub(super) struct Overlay<'a> {
     /// Topmost first; two at least, or one with an upper directory.
@@ -78,25 +79,6 @@ pub(super) struct Overlay<'a> {
     pub(super) userxattr: bool,
     /// Where mounts may be put meanwhile.
     pub(super) points: Option<&'a Points>,
-}
-
-/// What failed, and what the kernel had to say about it.
-#[derive(Debug)]
-pub(super) struct Failure {
-    pub(super) operation: &'static str,
-    pub(super) source: io::Error,
-}
-
-impl Failure {
-    /// Something that was done to something else than the target.
-    pub(super) fn at(operation: &'static str, path: &Path, error: Errno) -> Self {
-        Self { operation, source: error.into() }.naming(path)
-    }
-
-    pub(super) fn naming(self, path: &Path) -> Self {
-        let text = format!("{}: {}", path.display(), self.source);
-        Self { operation: self.operation, source: io::Error::new(self.source.kind(), text) }
-    }
 }
 
 fn failed(operation: &'static str) -> impl Fn(Errno) -> Failure {
@@ -125,7 +107,7 @@ pub(super) fn mount(overlay: Overlay<'_>, target: &Path, ways: Ways) -> Result<(
     mount_classic(&overlay, target)
 }
 
-/// Whether this process may mount overlays at all.
+/// Returns true if this process may mount overlays at all.
 pub(super) fn is_permitted() -> bool {
     !matches!(fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC), Err(Errno::PERM))
 }
@@ -141,7 +123,7 @@ pub(super) fn mount_nothing(target: &Path) -> Result<(), Failure> {
 enum NewError {
     /// The kernel has not got it, or not yet for overlayfs.
     Missing,
-    /// It was given a mount that is nowhere, and may not like that.
+    /// Given a mount that is nowhere, and may not like that.
     Unseen(Failure),
     Failed(Failure),
 }

@@ -10,13 +10,20 @@ use rustix::fs::{AtFlags, CWD, Mode};
 use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, UnmountFlags, move_mount};
 
-use super::overlay::Failure;
+use super::failure::Failure;
+use super::mountinfo::SOURCE;
 
 /// The directory of the store in which the places are.
 pub(crate) const DIRECTORY: &str = "mounts";
 
+/// The image, by a name that shows in the table of mounts.
+pub(super) const IMAGE: &str = SOURCE;
+
+/// The file beside it to which names spill.
+pub(super) const SPILL: &str = "names";
+
 /// Files that are made there on the way to a mount.
-const LEFT: [&str; 2] = [super::merged::IMAGE, super::merged::SPILL];
+const LEFT: [&str; 2] = [IMAGE, SPILL];
 
 /// The places of a store.
 #[derive(Clone, Debug)]

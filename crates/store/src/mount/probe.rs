@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::overlay::{self, Layer, Overlay};
 use super::points::Points;
-use super::{Ways, image_file};
+use super::{Ways, erofs_file};
 use crate::disk::layout::{self, Layout};
 
 /// The file with the answer, in the store's root.
@@ -41,7 +41,7 @@ struct Answer {
     erofs: Support,
 }
 
-/// What this kernel can do, from the store's own note where it has one; `None` where the right to mount is missing. Never fails:
+/// Returns what this kernel can do, from the store's own note where it has one; `None` where the right to mount is missing. Never fails:
 /// what could not be tried cannot be used either. Nobody mounts in the store meanwhile.
 pub(crate) fn support(layout: &Layout) -> Option<Support> {
     let (release, place) = (release(), place(layout));
@@ -76,10 +76,10 @@ fn place(layout: &Layout) -> String {
     format!("{:x}:{:x}", kind.map_or(0, |stat| stat.f_type), id.map_or(0, |stat| stat.f_fsid))
 }
 
-/// What came of the attempts.
+/// The result of the attempts.
 struct Attempts {
     erofs: Support,
-    /// Whether it would come out the same another time.
+    /// True if it would come out the same another time.
     holds: bool,
 }
 
@@ -110,7 +110,7 @@ fn ask(layout: &Layout) -> Option<Attempts> {
     Some(Attempts { erofs: Support::None, holds })
 }
 
-/// Whether an error says what the kernel can, and not how the machine is at the moment.
+/// Returns true if an error says what the kernel can, and not how the machine is at the moment.
 fn is_of_the_kernel(error: &io::Error) -> bool {
     use io::ErrorKind::{OutOfMemory, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, ResourceBusy, StorageFull};
     !matches!(
@@ -121,16 +121,16 @@ fn is_of_the_kernel(error: &io::Error) -> bool {
 
 /// Puts two layers on each other and looks whether the upper one hides what it should.
 fn attempt(layout: &Layout, points: &Points, ways: Ways) -> io::Result<bool> {
-    let failed = |failure: overlay::Failure| io::Error::new(failure.source.kind(), failure.source);
+    let failed = |failure: super::failure::Failure| io::Error::new(failure.source.kind(), failure.source);
     let mut lower = Vec::new();
     for bytes in [upper_image()?, lower_image()?] {
         let file = unnamed(layout, &bytes)?;
-        match image_file::mount_open(&file, Path::new(IMAGE), &[], ways) {
+        match erofs_file::mount_open(&file, Path::new(IMAGE), &[], ways) {
             Ok(mounted) => lower.push(Layer::Mounted(mounted)),
-            Err(image_file::ImageFailure::NoErofs(source) | image_file::ImageFailure::NotPermitted(source)) => {
+            Err(erofs_file::ErofsFailure::NoErofs(source) | erofs_file::ErofsFailure::NotPermitted(source)) => {
                 return Err(source);
             }
-            Err(image_file::ImageFailure::Failed(failure)) => return Err(failed(failure)),
+            Err(erofs_file::ErofsFailure::Failed(failure)) => return Err(failed(failure)),
         }
     }
     let point = points.empty().map_err(failed)?;

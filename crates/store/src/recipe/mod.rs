@@ -13,13 +13,13 @@
 //! | `m` | length, path, number | from here on the path is another one; what it was is `replaced/<number>` now |
 //! | `e` | length | the end, and how long the stream is |
 
-mod image;
+mod erofs;
+mod error;
 mod rebuild;
 mod writer;
 
-use std::io;
-
-pub(crate) use image::{check_image, device_name, open_devices, open_file as open_image, read_image};
+pub(crate) use erofs::{check_erofs, device_name, open_devices, open_erofs, read_erofs};
+pub use error::RecipeError;
 pub use rebuild::rebuild;
 pub(crate) use rebuild::{examine, inodes};
 pub(crate) use writer::Writer;
@@ -38,43 +38,6 @@ const DATA: u8 = b'd';
 const INODE: u8 = b'i';
 const MOVED: u8 = b'm';
 const END: u8 = b'e';
-
-/// Why a tar stream could not be rebuilt.
-#[derive(Debug, thiserror::Error)]
-pub enum RecipeError {
-    /// The output failed.
-    #[error("writing the layer")]
-    Write(#[source] io::Error),
-    /// The layer has no recipe.
-    #[error("the layer has no recipe")]
-    Missing,
-    /// The recipe, or a file that it needs, is not what it was.
-    #[error("the layer is damaged: {what}")]
-    Damaged {
-        /// What is wrong.
-        what: String,
-    },
-    /// A system call failed.
-    #[error("reading {path:?} of the layer")]
-    Read {
-        /// The recipe, or a file below `fs/`.
-        path: String,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-}
-
-impl RecipeError {
-    /// Whether it is the layer that is damaged, and not the system that lacks something.
-    pub(crate) fn is_of_the_medium(&self) -> bool {
-        match self {
-            Self::Missing | Self::Damaged { .. } => true,
-            Self::Read { source, .. } => crate::io_error::is_of_the_medium(source),
-            Self::Write(_) => false,
-        }
-    }
-}
 
 #[cfg(test)]
 #[path = "recipe_tests.rs"]

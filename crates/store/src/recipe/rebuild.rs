@@ -8,11 +8,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::erofs::Inodes;
+use super::error::{RecipeError, damaged};
+use super::{BUFFER, DATA, END, FILE, INODE, MAGIC, MOVED, RAW, REPLACED};
 use crate::tar::shown;
 use crate::unpack::Beneath;
-
-use super::image::Inodes;
-use super::{BUFFER, DATA, END, FILE, INODE, MAGIC, MOVED, RAW, REPLACED, RecipeError};
 
 /// Longest path in a recipe: far more than the unpacker's limit can be set to in earnest.
 const PATH_MOST: u64 = 1 << 20;
@@ -97,10 +97,6 @@ pub(crate) fn inodes(layer_dir: BorrowedFd<'_>) -> Result<Vec<erofs::Nid>, Recip
             Record::End { .. } => return Ok(all),
         }
     }
-}
-
-pub(super) fn damaged(what: impl Into<String>) -> RecipeError {
-    RecipeError::Damaged { what: what.into() }
 }
 
 enum Record {

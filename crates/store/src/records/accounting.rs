@@ -59,7 +59,7 @@ impl Catalog {
         Ok(room.map(|bytes| bytes.saturating_sub(RECORDS_ROOM)))
     }
 
-    /// What each image has, by numbers of layers, and what each layer takes on disk.
+    /// Lists the layers of each image by number, and the bytes of each layer on the disk.
     pub(crate) fn layers_of_images(&self) -> Result<LayersOfImages, StoreError> {
         self.db.read(|records| {
             let mut found = LayersOfImages::default();
@@ -94,7 +94,7 @@ impl Catalog {
         })
     }
 
-    /// What all images take together. One record is read, however many images there are.
+    /// Returns what all images take together. One record is read, however many images there are.
     pub(crate) fn totals(&self) -> Result<Totals, StoreError> {
         self.db.read(|records| Ok(records.totals()?))
     }

@@ -34,15 +34,15 @@ struct Shared {
     youth: Arc<Youth>,
     /// Set by the first operation that fails; redb refuses everything from then on.
     failed: AtomicBool,
-    /// What was written may not be on the disk although the page cache takes it to be: a sync failed.
+    /// Set when a sync failed: written bytes may not be on the disk although the page cache takes them to be.
     doubtful: Arc<AtomicBool>,
-    /// Whether nothing is kept aside.
+    /// True if nothing is kept aside.
     through: AtomicBool,
     /// Guards what redb has written and the file has not, and the change to writing through.
     aside: Mutex<Option<Aside>>,
 }
 
-/// What redb did, in its order.
+/// Writes, lengths and syncs of redb, in their order.
 #[derive(Debug, Default)]
 struct Aside(Vec<Act>);
 
@@ -106,12 +106,12 @@ impl ReservedFile {
         })))
     }
 
-    /// Whether nothing can be written, by whatever the file system was when the file was opened.
+    /// Returns true if nothing can be written, by whatever the file system was when the file was opened.
     pub(crate) fn is_read_only(&self) -> bool {
         self.0.read_only
     }
 
-    /// Whether nothing has failed.
+    /// Returns true if nothing has failed.
     pub(crate) fn is_usable(&self) -> bool {
         !self.0.failed.load(Ordering::Acquire)
     }
@@ -171,7 +171,7 @@ impl ReservedFile {
         self.aside().as_mut().map(|aside| aside.0.push(act())).is_some()
     }
 
-    /// Whether the file would be another one with this.
+    /// Returns true if the file would be another one with this.
     fn changes_something(&self, kept: &Aside) -> io::Result<bool> {
         let length = self.0.file.metadata()?.len();
         if kept.length().is_some_and(|wanted| wanted != length) {

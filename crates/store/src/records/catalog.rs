@@ -29,7 +29,7 @@ pub(crate) struct Catalog {
     pub(crate) durability: Durability,
     /// This boot of the machine, for relaxed durability.
     pub(crate) boot: String,
-    /// Whether this process stays, and its end is one of the machine's.
+    /// True if this process stays, and its end is one of the machine's.
     pub(crate) agent: bool,
     /// The lock file. Last, so that it is given back after everything else is closed.
     pub(crate) lock: StoreLock,
@@ -60,7 +60,7 @@ impl Catalog {
         }
     }
 
-    /// Whether an end has something to make sure, and may take the time that it takes.
+    /// Returns true if an end has something to make sure, and may take the time that it takes.
     fn settles_at_end(&self) -> bool {
         match self.durability {
             // Nothing was ever written.
@@ -78,7 +78,7 @@ impl Catalog {
         self.lock.good_up_to(next_layer, !self.db.youth().is_young())
     }
 
-    /// What relaxed durability left to the page cache is written, and trusted from now on; a young store grows up.
+    /// Writes what relaxed durability left to the page cache, which is trusted from now on; a young store grows up.
     pub(crate) fn settle(&self) -> Result<(), StoreError> {
         let rows = self.db.read(Records::layer_rows)?;
         let unsynced = |(id, entry): (LayerId, Result<LayerEntry, DbError>)| {

@@ -34,7 +34,7 @@ pub(crate) struct Db {
     youth: Arc<Youth>,
     /// A sync has failed since all of the file was written.
     doubtful: Arc<AtomicBool>,
-    /// What must be where it was, for a change to be made. Set when the store is open.
+    /// The files that must be where they were, for a change to be made. Set when the store is open.
     ground: OnceLock<Ground>,
     /// Guards the handle: shared by all users, exclusive while it is replaced.
     handle: RwLock<Option<Handle>>,
@@ -133,7 +133,7 @@ impl Db {
         let _ = self.ground.set(ground);
     }
 
-    /// Whether the store is where it was opened.
+    /// Refuses a store that is not where it was opened.
     pub(crate) fn check_ground(&self) -> Result<(), DbError> {
         let Some(ground) = self.ground.get() else { return Ok(()) };
         ground.displaced().map_err(io_error)?.map_or(Ok(()), |what| Err(DbError::Displaced(what)))
@@ -147,7 +147,7 @@ impl Db {
         &self.youth
     }
 
-    /// One consistent look at the records.
+    /// A consistent look at the records.
     pub(crate) fn read<T, E: From<DbError>>(&self, act: impl FnOnce(&ReadTransaction) -> Result<T, E>) -> Result<T, E> {
         self.with_handle(|handle| {
             let transaction = handle.db().begin_read().map_err(DbError::from)?;
@@ -155,7 +155,7 @@ impl Db {
         })
     }
 
-    /// One change of the records: durable when it returns (unless the store is young, and of relaxed durability), or
+    /// A change of the records: durable when it returns (unless the store is young, and of relaxed durability), or
     /// nothing when it fails; but for [`DbError::Unsure`], which says that it may be either.
     pub(crate) fn write<T, E: From<DbError>>(
         &self,

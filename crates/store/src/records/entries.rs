@@ -14,7 +14,7 @@ use crate::error::DbError;
 /// The format of the records, their first byte.
 const FORMAT: u8 = 1;
 
-/// What a layer holds, counted while it was unpacked.
+/// Counts of a layer's content, taken while it was unpacked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayerStats {
     /// Entries of the tar stream.
@@ -29,9 +29,9 @@ pub struct LayerStats {
     pub inodes: u64,
     /// Entries whose owner, mode, device or attribute an ordinary user could not set.
     pub deferred: u64,
-    /// Whether the tar stream can be built again, bit for bit.
+    /// True if the tar stream can be built again, bit for bit.
     pub exact: bool,
-    /// Whether it hides everything below it.
+    /// True if it hides everything below it.
     #[serde(default)]
     pub root_opaque: bool,
 }
@@ -39,13 +39,13 @@ pub struct LayerStats {
 /// A layer in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layer {
-    /// Its number.
+    /// The number.
     pub id: LayerId,
     /// Digest of its tar stream.
     pub diff_id: Digest,
     /// The stack for which it was made, where its directories depend on the layers below.
     pub chain_id: Option<Digest>,
-    /// What it holds.
+    /// Counts of the content.
     pub stats: LayerStats,
     pub(crate) shape: Shape,
 }
@@ -57,10 +57,10 @@ pub(crate) struct LayerEntry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) chain_id: Option<Digest>,
     pub(crate) stats: LayerStats,
-    /// What it is on the disk.
+    /// The shape on the disk.
     #[serde(default, skip_serializing_if = "Shape::is_dir")]
     pub(crate) shape: Shape,
-    /// Its root has no entry. Without a chain id it fits only where the root below is a plain one.
+    /// The root has no entry. Without a chain id it fits only where the root below is a plain one.
     #[serde(default)]
     pub(crate) implicit_root: bool,
     /// How many images have it.
@@ -69,7 +69,7 @@ pub(crate) struct LayerEntry {
     /// trusted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) unsynced_boot: Option<String>,
-    /// It was found damaged, and its directory deleted: the images that have it are absent until a pull brings it back.
+    /// Found damaged, and its directory deleted: the images that have it are absent until a pull brings it back.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) damaged: bool,
 }
@@ -89,7 +89,7 @@ impl LayerEntry {
 /// The record of a blob that is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct BlobEntry {
-    /// Its file under `blobs/`. Never used twice.
+    /// The file under `blobs/`. Never used twice.
     pub(crate) number: u64,
     pub(crate) size: u64,
     pub(crate) disk_bytes: u64,
@@ -129,7 +129,7 @@ pub(crate) struct ImageEntry {
 }
 
 impl ImageEntry {
-    /// Its layers, each once.
+    /// The layers, each once.
     pub(crate) fn distinct_layers(&self) -> BTreeSet<LayerId> {
         self.layers.iter().copied().collect()
     }
@@ -164,13 +164,13 @@ pub struct ImageRecord {
     pub size: u64,
     /// When it was first committed.
     pub created_at_unix_nanos: i64,
-    /// Whether it must be kept.
+    /// True if it must be kept.
     pub pinned: bool,
-    /// What the caller wrote down with it.
+    /// Annotations of the caller.
     pub annotations: BTreeMap<String, String>,
 }
 
-/// What the store holds in total.
+/// Totals of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     /// Bytes on disk of all layers, kept blobs and documents.
@@ -212,7 +212,7 @@ impl Totals {
     }
 }
 
-/// What a removal gave back to the file system.
+/// Space that a removal gave back to the file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Removed {
     /// Bytes on disk. The image's documents are not among them: the database's file keeps its size.

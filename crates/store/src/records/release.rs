@@ -9,7 +9,7 @@ use crate::error::DbError;
 use crate::records::entries::{BlobEntry, ImageEntry, LayerEntry, Removed};
 use crate::records::tables::{Records, RecordsMut};
 
-/// What goes with one image.
+/// Layers and blobs that end with one image.
 #[derive(Default)]
 pub(crate) struct Gone {
     pub(crate) layers: Vec<(LayerId, LayerEntry)>,
@@ -26,7 +26,7 @@ impl Gone {
     }
 }
 
-/// What these layers gave back.
+/// Sums up what these layers gave back.
 pub(crate) fn freed(gone: &[(LayerId, LayerEntry)]) -> Removed {
     gone.iter().fold(Removed::default(), |sum, (_, entry)| Removed {
         freed_bytes: sum.freed_bytes + entry.stats.disk_bytes,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::disk::layer::LayerId;
 use crate::records::entries::LayerStats;
 
-/// What a set of layers has in common.
+/// Bytes and inodes that a set of layers has in common.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Share {
     pub(crate) bytes: u64,

@@ -23,7 +23,7 @@ pub(crate) const MOUNTS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::ne
 /// Kept blobs by digest. Stores of earlier versions do not have it: it is made with the first blob.
 pub(crate) const BLOBS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("blobs");
 
-/// What sets of layers share, by their numbers. Stores of earlier versions do not have it.
+/// Shares of sets of layers, by the numbers of the layers. Stores of earlier versions do not have it.
 pub(crate) const SHARES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("shares");
 
 /// A document of an image, as the last part of its key.
@@ -46,7 +46,7 @@ pub(crate) type ImageRow = (String, Result<ImageEntry, DbError>);
 /// A layer, if its record can be read.
 pub(crate) type LayerRow = (LayerId, Result<LayerEntry, DbError>);
 
-/// Whether all tables have been made.
+/// Returns true if all tables have been made.
 pub(crate) fn are_there(transaction: &ReadTransaction) -> Result<bool, DbError> {
     fn is_there<T>(opened: Result<T, TableError>) -> Result<bool, DbError> {
         match opened {
@@ -136,7 +136,7 @@ pub(crate) trait Records {
         Ok(self.table(BY_CHAIN_ID)?.get(chain_id.to_string().as_str())?.map(|value| LayerId(value.value())))
     }
 
-    /// Whether any blob was ever kept.
+    /// Returns true if any blob was ever kept.
     fn has_blobs(&self) -> Result<bool, DbError>;
 
     fn blob(&self, digest: &Digest) -> Result<Option<BlobEntry>, DbError> {
@@ -167,10 +167,10 @@ pub(crate) trait Records {
         Ok(found)
     }
 
-    /// Whether layers ever shared anything.
+    /// Returns true if layers ever shared anything.
     fn has_shares(&self) -> Result<bool, DbError>;
 
-    /// What this set of layers has in common; nothing where it has no row.
+    /// The share of this set of layers; nothing where it has no row.
     fn share(&self, set: &Set) -> Result<Share, DbError> {
         if !self.has_shares()? {
             return Ok(Share::default());
@@ -180,7 +180,7 @@ pub(crate) trait Records {
         value.map_or_else(|| Ok(Share::default()), |value| decode(format_args!("the share of {key}"), value.value()))
     }
 
-    /// What all sets of layers have in common.
+    /// The shares of all sets of layers.
     fn shares(&self) -> Result<Vec<(Set, Share)>, DbError> {
         self.share_rows()?.into_iter().map(|(_, row)| row).collect()
     }
@@ -378,7 +378,7 @@ impl RecordsMut for WriteTransaction {
         Ok(())
     }
 
-    /// What a set has in common, or no row where that is nothing.
+    /// Writes the share of a set, or removes the row of an empty one.
     fn put_share(&self, set: &Set, share: Share) -> Result<(), DbError> {
         let (mut table, key) = (self.open_table(SHARES)?, key_of(set));
         if share == Share::default() {

@@ -5,10 +5,10 @@ use crate::disk::layer::Shape;
 use crate::mount::probe::Support;
 use crate::options::{LayerFormat, Sharing};
 
-/// What layers are made into from now on.
+/// The format of new layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewLayers {
-    /// One of the two; never [`LayerFormat::Auto`].
+    /// The format, one of the two; never [`LayerFormat::Auto`].
     pub format: LayerFormat,
     /// Why, in words that follow "new ones become EROFS files: ".
     pub why: &'static str,

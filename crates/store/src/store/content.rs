@@ -51,7 +51,7 @@ impl Store {
     /// be seen.
     ///
     /// # Errors
-    /// It is there and cannot be opened. It is gone then.
+    /// The files cannot be opened. They are gone then.
     pub fn take_spool(
         &self,
         blob: &Digest,
@@ -74,13 +74,13 @@ impl Store {
         self.parts.ingests.take_left_layer(blob, size, algorithm, may)
     }
 
-    /// What there is. Nothing is measured here.
+    /// Counts what there is. Nothing is measured here.
     #[must_use]
     pub fn unfinished(&self) -> Unfinished {
         self.parts.content.unfinished()
     }
 
-    /// What time it is, in nanoseconds since 1970, for what was left while the clock showed another one: with what is of the future,
+    /// Takes the time, in nanoseconds since 1970, for what was left while the clock showed another one: with what is of the future,
     /// and with what is of a time before any clock was set, it begins to grow old now.
     pub fn note_clock(&self, now: i64) {
         self.parts.content.note_clock(now)

@@ -29,7 +29,7 @@ impl Store {
         self.parts.catalog.room()
     }
 
-    /// What each image has, by numbers of layers, and what each layer takes on disk.
+    /// Lists the layers of each image by number, and the bytes of each layer on the disk.
     ///
     /// # Errors
     /// The database could not be read.
@@ -37,7 +37,7 @@ impl Store {
         self.parts.catalog.layers_of_images()
     }
 
-    /// What all images take together. One record is read, however many images there are.
+    /// Returns what all images take together. One record is read, however many images there are.
     ///
     /// # Errors
     /// The database could not be read.

@@ -29,7 +29,7 @@ impl Store {
         self.parts.layers.image_layers(image)
     }
 
-    /// What is put on each other for the image's file tree, lowest first: the layers' directories, or EROFS files. A layer
+    /// The lower layers of the image's file tree, lowest first: the layers' directories, or EROFS files. A layer
     /// that comes twice is there once, in its upper place, and what lies below a layer that hides everything is left out:
     /// overlayfs can do neither by itself.
     ///
@@ -39,7 +39,7 @@ impl Store {
         self.parts.layers.layer_directories(image)
     }
 
-    /// Whether all layer directories of the image exist.
+    /// Returns true if all layer directories of the image exist.
     #[must_use]
     pub fn image_is_whole(&self, image: &ImageRecord) -> bool {
         self.parts.layers.image_is_whole(image)

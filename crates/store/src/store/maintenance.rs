@@ -4,7 +4,7 @@ use crate::check::{CheckError, CheckOptions, CheckReport, Checker};
 use crate::store::parts::Store;
 
 impl Store {
-    /// Whether the store was not closed cleanly before it was opened, and nobody has checked since what was written last.
+    /// Returns true if the store was not closed cleanly before it was opened, and nobody has checked since what was written last.
     #[must_use]
     pub fn was_unclean(&self) -> bool {
         self.parts.catalog.lock.unclean().is_some()

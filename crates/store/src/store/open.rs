@@ -33,7 +33,7 @@ use crate::store::parts::{Parts, Store};
 
 /// The version of the layout and of the records. A greater one is refused, a smaller one is migrated.
 const VERSION: u32 = 1;
-/// What may lie in a root before it is a store: the parts of a store whose making was cut off.
+/// Names that may lie in a root before it is a store: the parts of a store whose making was cut off.
 const OURS: [&str; 10] = [
     layout::LOCK,
     layout::VERSION,
@@ -46,7 +46,7 @@ const OURS: [&str; 10] = [
     probe::FILE,
     probe::FILE_NEW,
 ];
-/// What else may: what the rest of the program keeps in a root also where it needs no store, and what a file system makes.
+/// Further names that may: of files that the rest of the program keeps in a root without a store, and of those that a file system makes.
 /// Sockets may, whatever they are called.
 const BESIDE_A_STORE: [&str; 6] = [points::DIRECTORY, "image_manager", "image_gc", "pods", "pods.lock", "lost+found"];
 
@@ -234,7 +234,7 @@ fn discard_unfinished(layout: &Layout) -> Result<(), OpenError> {
     }
 }
 
-/// Whether the machine has stopped while the store was young.
+/// Returns true if the machine has stopped while the store was young.
 fn is_torn(root: &Path, boot: &str) -> io::Result<bool> {
     let root = OwnedFd::from(std::fs::File::open(root)?);
     Ok(Youth::find(&root, boot)? == Age::Torn)

@@ -33,7 +33,7 @@ pub struct Store {
     pub(crate) parts: Arc<Parts>,
 }
 
-/// What all clones share.
+/// The parts of a store, shared by all clones.
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) catalog: Arc<Catalog>,
@@ -43,7 +43,7 @@ pub(crate) struct Parts {
     pub(crate) maintenance: Arc<Maintenance>,
     pub(crate) ingests: Arc<Ingests>,
     pub(crate) images: Arc<Images>,
-    /// What layers are made into from now on, and why.
+    /// The format of new layers, and why.
     pub(crate) new_layers: NewLayers,
 }
 
@@ -54,13 +54,13 @@ impl Store {
         &self.parts.catalog.disk.layout.path
     }
 
-    /// Whether owners, devices and privileged attributes are set when layers are unpacked.
+    /// Returns true if owners, devices and privileged attributes are set when layers are unpacked.
     #[must_use]
     pub fn is_privileged(&self) -> bool {
         self.parts.layers.privileged
     }
 
-    /// What layers are made into from now on, and why.
+    /// The format of new layers, and why.
     #[must_use]
     pub fn new_layers(&self) -> NewLayers {
         self.parts.new_layers

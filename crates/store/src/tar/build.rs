@@ -1,6 +1,6 @@
 //! Archives for tests, made byte by byte so that every kind of wrongness can be written as well.
 
-/// One header and its data.
+/// A header and its data.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
     pub(crate) path: Vec<u8>,
@@ -12,7 +12,7 @@ pub(crate) struct Item {
     pub(crate) link: Vec<u8>,
     pub(crate) device: (u32, u32),
     pub(crate) data: Vec<u8>,
-    /// What the header says instead of the length of the data.
+    /// The length in the header, where it is not that of the data.
     pub(crate) size: Option<u64>,
 }
 

@@ -36,7 +36,7 @@ const DIFFERENCES: &[Difference] = &[
     }),
 ];
 
-/// What stood before an entry's data: blocks that may be headers, and all of it.
+/// The bytes before an entry's data: blocks that may be headers, and all of it.
 #[derive(Default)]
 struct Head {
     blocks: Vec<[u8; BLOCK]>,
@@ -44,7 +44,7 @@ struct Head {
 }
 
 impl Head {
-    /// Whether the second implementation may find something else from here on.
+    /// Returns true if the second implementation may find something else from here on.
     fn excuses(&self) -> bool {
         let count = |what: &[u8]| self.raw.windows(what.len()).filter(|part| *part == what).count();
         let header = |block: &[u8; BLOCK]| {
@@ -128,7 +128,7 @@ pub(crate) fn compare(bytes: &[u8], limits: &Limits) {
     }
 }
 
-/// Whether a record of GNU's gives a name or a target.
+/// Returns true if a record of GNU's gives a name or a target.
 fn has_long_name(head: &Head) -> bool {
     let type_flag = |block: &[u8; BLOCK]| Header::new(block).map(|header| header.type_flag());
     head.blocks.iter().any(|block| matches!(type_flag(block), Some(b'L' | b'K')))
@@ -192,7 +192,7 @@ mod tests {
 
     use super::*;
 
-    /// One entry as their writer makes it.
+    /// An entry as their writer makes it.
     #[derive(Clone, Debug)]
     struct Line {
         kind: EntryType,

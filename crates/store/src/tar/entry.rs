@@ -1,6 +1,6 @@
 //! [`Entry`]: one member of an archive, with the extended headers already applied.
 
-/// What an entry makes.
+/// The kind of file that an entry makes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A regular file.
@@ -49,18 +49,18 @@ pub(crate) struct Time {
 pub(crate) struct Piece {
     /// Where it begins in the file.
     pub(crate) offset: u64,
-    /// Its length.
+    /// The length.
     pub(crate) len: u64,
 }
 
-/// One member. The reader fills the same value again and again, so that its buffers are used again.
+/// A member. The reader fills the same value again and again, so that its buffers are used again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// The name as it stands in the archive.
     pub(crate) path: Vec<u8>,
     /// The target of a link as it stands in the archive.
     pub(crate) link: Vec<u8>,
-    /// What it makes.
+    /// The kind of file that the entry makes.
     pub(crate) kind: Kind,
     /// Permission bits with set-user-id, set-group-id and sticky: 12 bits.
     pub(crate) mode: u32,

@@ -2,13 +2,13 @@
 
 use std::io;
 
-/// What went wrong while reading an archive. Offsets count bytes of the uncompressed stream.
+/// An error of reading an archive. Offsets count bytes of the uncompressed stream.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TarError {
     /// The source failed.
     #[error("reading the archive")]
     Read(#[source] io::Error),
-    /// Whoever keeps the raw bytes failed.
+    /// The sink of the raw bytes failed.
     #[error("writing the recipe")]
     Raw(#[source] io::Error),
     /// The stream ends too early.
@@ -24,7 +24,7 @@ pub(crate) enum TarError {
     Malformed {
         /// Where the block stands, or ends.
         offset: u64,
-        /// What is wrong with it.
+        /// The fault.
         what: String,
     },
     /// More than the limits permit.
@@ -32,7 +32,7 @@ pub(crate) enum TarError {
     Limit {
         /// The layer, or the entry.
         subject: String,
-        /// What is limited, in words.
+        /// The limit, in words.
         limit_name: &'static str,
         /// The limit.
         limit: u64,

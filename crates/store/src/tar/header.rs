@@ -14,13 +14,13 @@ pub(super) enum Format {
     Gnu,
 }
 
-/// One header block whose checksum is right.
+/// A header block whose checksum is right.
 #[derive(Clone, Copy)]
 pub(super) struct Header<'a> {
     block: &'a [u8],
 }
 
-/// Whether a block is all zero.
+/// Returns true if a block is all zero.
 pub(super) fn is_zero(block: &[u8]) -> bool {
     // A header's first byte is of its name: one look is enough for most.
     block.first() == Some(&0) && block.iter().all(|b| *b == 0)

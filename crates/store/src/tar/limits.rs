@@ -1,7 +1,7 @@
 //! [`Limits`]: how much a layer may hold. The configuration sets them; the reader and the unpacker enforce them with
 //! an error that names the limit and the value that was seen.
 
-/// What one layer may hold at most. A bomb ends in an error instead of a full disk.
+/// Limits of one layer. A bomb ends in an error instead of a full disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of the uncompressed tar stream.

@@ -23,7 +23,7 @@ pub(crate) struct Reader<'a> {
     meta: Vec<u8>,
 }
 
-/// What the headers before an entry have said about it.
+/// The content of the headers before an entry.
 #[derive(Default)]
 pub(super) struct Pending {
     pub(super) pax: Option<Pax>,
@@ -38,7 +38,7 @@ impl Pending {
 }
 
 impl<'a> Reader<'a> {
-    /// One that reads from the source's buffers, which are best multiples of 512 bytes long.
+    /// A reader of the source's buffers, which are best multiples of 512 bytes long.
     pub(crate) fn new(source: &'a mut dyn BufRead, limits: &'a Limits) -> Self {
         let input = Input::new(source, limits.layer_bytes);
         Self { input, limits, entries: 0, data_left: 0, padding: 0, meta: Vec::new() }

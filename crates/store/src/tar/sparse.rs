@@ -66,7 +66,7 @@ impl MapLines {
         self.pieces
     }
 
-    /// Whether the map is whole.
+    /// Returns true if the map is whole.
     pub(super) fn complete(&self) -> bool {
         self.half.is_none() && self.count == Some(self.pieces.len() as u64)
     }

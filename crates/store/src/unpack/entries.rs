@@ -1,13 +1,11 @@
 //! What each kind of entry makes.
 
-use crate::tar::{Entry, Kind, Reader, shown};
-
 use super::error::{UnpackError, refused};
-use super::form::Form;
+use super::form::{Form, Unpacker};
 use super::name::{Meaning, Name};
 use super::parents::{Need, Parent};
 use super::tree::{Id, ROOT};
-use super::unpacker::Unpacker;
+use crate::tar::{Entry, Kind, Reader, shown};
 
 impl<F: Form> Unpacker<'_, F> {
     /// A regular file.

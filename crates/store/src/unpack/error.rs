@@ -26,7 +26,7 @@ pub enum UnpackError {
     Malformed {
         /// Where.
         offset: u64,
-        /// What is wrong.
+        /// The fault.
         what: String,
     },
     /// The layer holds more than the limits permit.
@@ -34,7 +34,7 @@ pub enum UnpackError {
     Limit {
         /// The layer, or the entry.
         subject: String,
-        /// What is limited, in words.
+        /// The limit, in words.
         limit_name: &'static str,
         /// The limit.
         limit: u64,
@@ -44,7 +44,7 @@ pub enum UnpackError {
     /// An entry asks for something that is refused.
     #[error("layer entry {path:?} is refused: {reason}")]
     Refused {
-        /// Its name.
+        /// The name.
         path: String,
         /// Why.
         reason: String,

@@ -2,9 +2,8 @@
 
 use super::UnpackOutcome;
 use super::error::{UnpackError, recipe};
-use super::form::Form;
+use super::form::{Form, Unpacker};
 use super::tree::{Id, ROOT};
-use super::unpacker::Unpacker;
 
 impl<F: Form> Unpacker<'_, F> {
     /// Ends the layer, whose tar stream had `stream_bytes` bytes.

@@ -1,14 +1,28 @@
 //! [`Form`]: what a layer is made in, as the rules of unpacking see it. The rules are the same for every form and stand in the
 //! modules beside this one; a form makes what they say, and decides nothing that shows in the tree.
 
+use super::error::UnpackError;
+use super::tree::{Id, Tree};
+use super::{UnpackOptions, UnpackOutcome};
+use crate::recipe::Writer;
 use crate::tar::{Entry, Reader};
 
-use super::UnpackOutcome;
-use super::error::UnpackError;
-use super::tree::Id;
-use super::unpacker::Unpacker;
+/// A layer in the making.
+pub(super) struct Unpacker<'a, F: Form> {
+    pub(super) options: &'a UnpackOptions<'a>,
+    pub(super) tree: Tree<F::Node>,
+    pub(super) form: F,
+    pub(super) recipe: Writer,
+    pub(super) outcome: UnpackOutcome,
+    /// The parent directory of the entry before, and where it led.
+    pub(super) last_parent: Option<(Vec<u8>, Id)>,
+    /// Whiteouts made so far; while there are none, a look can be saved.
+    pub(super) whiteouts: u64,
+    pub(super) default_acl_bytes: usize,
+    pub(super) warned_xattr: bool,
+}
 
-/// What stands at a name and is no known directory.
+/// An entry that is no known directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum There {
     Whiteout,
@@ -19,7 +33,7 @@ pub(super) enum There {
 /// The files of a directory, or an image. Functions that make something take away what is in its place, and tell the tree, because
 /// the later entry of a path wins; those that end in `_if_free` leave it alone instead.
 pub(super) trait Form: Sized {
-    /// What it knows of each directory.
+    /// The form's data of each directory.
     type Node;
 
     /// Looks at a name in a directory, without following it.

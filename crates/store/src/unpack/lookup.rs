@@ -5,7 +5,7 @@ use std::io;
 
 use rustix::fs::Timestamps;
 
-/// What one layer has at a path.
+/// The result of looking up a path in one layer.
 #[derive(Clone, Debug)]
 pub(crate) enum Found {
     /// A directory that shows.
@@ -16,7 +16,7 @@ pub(crate) enum Found {
     Absent,
 }
 
-/// What a directory has beside its name.
+/// The attributes of a directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Attributes {
     /// Permission bits with set-user-id, set-group-id and sticky.
@@ -29,11 +29,11 @@ pub(crate) struct Attributes {
 }
 
 impl Attributes {
-    /// Whether it is as a root is that no layer says anything of.
+    /// Returns true if it is as a root is that no layer says anything of.
     pub(crate) fn is_plain(&self, uid: u32, gid: u32) -> bool {
         self.mode == 0o755 && (self.uid, self.gid) == (uid, gid) && self.xattrs.is_empty()
     }
 }
 
-/// What the layers below have at a path: attributes of the directory that shows there, if one does.
+/// Looks up what the layers below have at a path: attributes of the directory that shows there, if one does.
 pub(crate) type Below<'a> = &'a dyn Fn(&[u8]) -> io::Result<Option<Attributes>>;

@@ -6,11 +6,11 @@
 //! directories calls it.
 
 mod entries;
+mod erofs;
 mod error;
 mod files;
 mod finish;
 mod form;
-mod image;
 mod lookup;
 mod name;
 mod parents;
@@ -23,9 +23,9 @@ use std::collections::BTreeSet;
 use std::io::BufRead;
 use std::os::fd::BorrowedFd;
 
+pub(crate) use erofs::EROFS_FILE;
 pub use error::UnpackError;
 pub(crate) use files::{Beneath, DEFERRED, DEFERRED_BELOW, find, is_opaque, patch_implicit};
-pub(crate) use image::IMAGE;
 pub(crate) use lookup::{Attributes, Below, Found};
 pub(crate) use whiteout::OPAQUE;
 pub(crate) use xattrs::LABELS;
@@ -36,9 +36,9 @@ use crate::tar::Reader;
 /// How to unpack.
 #[derive(Clone, Copy)]
 pub struct UnpackOptions<'a> {
-    /// What the layer may hold at most.
+    /// Limits of one layer.
     pub limits: &'a Limits,
-    /// Whether owners, devices and privileged attributes can be set. If not, they are recorded in `deferred.jsonl`. An image has
+    /// True if owners, devices and privileged attributes can be set. If not, they are recorded in `deferred.jsonl`. An image has
     /// them in any case.
     pub privileged: bool,
     /// Asked before every entry and between pieces of big files.
@@ -50,7 +50,7 @@ pub struct UnpackOptions<'a> {
     pub hollow: bool,
 }
 
-/// What was unpacked.
+/// Counts of what was unpacked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnpackOutcome {
     /// Entries of the archive, meta headers not counted.
@@ -100,13 +100,13 @@ pub fn unpack(
 ///
 /// # Errors
 /// See [`UnpackError`]. What was written so far stays; the caller removes the directory.
-pub fn unpack_image(
+pub fn unpack_erofs(
     tar: &mut dyn BufRead,
     layer_dir: BorrowedFd<'_>,
     options: &UnpackOptions<'_>,
 ) -> Result<UnpackOutcome, UnpackError> {
     let mut reader = Reader::new(tar, options.limits);
-    let mut unpacker = image::unpacker(layer_dir, options)?;
+    let mut unpacker = erofs::unpacker(layer_dir, options)?;
     unpacker.run(&mut reader)?;
     unpacker.finish(reader.offset())
 }

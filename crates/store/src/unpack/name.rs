@@ -4,7 +4,7 @@ use crate::tar::{Limits, shown};
 
 use super::error::{UnpackError, refused};
 
-/// What an entry's name means.
+/// The meaning of an entry's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
     /// The root directory itself.

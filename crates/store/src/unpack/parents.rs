@@ -5,11 +5,10 @@
 use std::io;
 
 use super::error::{UnpackError, failed, refused};
-use super::form::{Form, There};
+use super::form::{Form, There, Unpacker};
 use super::tree::{Id, ROOT};
-use super::unpacker::Unpacker;
 
-/// What a parent is looked up for.
+/// The purpose for which a parent is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
     /// To make something in it. Missing directories are made, also where a whiteout stands.
@@ -101,7 +100,7 @@ impl<F: Form> Unpacker<'_, F> {
         Ok(Parent::Directory(at))
     }
 
-    /// One component that is no known directory.
+    /// A component that is no known directory.
     fn step(&mut self, at: Id, part: &[u8], need: Need) -> Result<Step, UnpackError> {
         if need != Need::Target
             && let Some(id) = self.make_implicit(at, part)?

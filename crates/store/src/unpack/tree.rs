@@ -11,26 +11,26 @@ pub(super) type Id = u32;
 /// The root of the layer itself.
 pub(super) const ROOT: Id = 0;
 
-/// One directory. `N` is what the form knows of it.
+/// A directory. `N` is what the form knows of it.
 #[derive(Debug)]
 pub(super) struct Node<N> {
     name: Box<[u8]>,
     parent: Id,
     depth: usize,
     children: BTreeMap<Box<[u8]>, Id>,
-    /// It is there (not moved aside).
+    /// There (not moved aside).
     pub(super) present: bool,
-    /// It has an entry of its own.
+    /// Has an entry of its own.
     pub(super) explicit: bool,
     /// Something below it is more than a whiteout.
     pub(super) populated: bool,
-    /// It stands where a whiteout was: nothing of it comes from below.
+    /// Stands where a whiteout was: nothing of it comes from below.
     pub(super) cut: bool,
     /// Whiteouts were made in it.
     pub(super) whiteouts: bool,
-    /// It hides the content of the directory below.
+    /// Hides the content of the directory below.
     pub(super) opaque: bool,
-    /// What the form knows.
+    /// The form's own data.
     pub(super) own: N,
 }
 

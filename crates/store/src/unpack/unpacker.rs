@@ -1,32 +1,16 @@
-//! [`Unpacker`]: the state of one layer while it is unpacked, and the loop over its entries. What entries do stands in
+//! The loop of an [`Unpacker`] over its entries. What entries do stands in
 //! the modules beside this one.
 
-use crate::recipe::Writer;
-use crate::tar::{Entry, Kind, Reader, shown};
-
 use super::error::UnpackError;
-use super::form::Form;
+use super::form::{Form, Unpacker};
 use super::name::{Meaning, Name};
 use super::tree::{Id, Tree};
 use super::{UnpackOptions, UnpackOutcome};
-
-/// One layer in the making.
-pub(super) struct Unpacker<'a, F: Form> {
-    pub(super) options: &'a UnpackOptions<'a>,
-    pub(super) tree: Tree<F::Node>,
-    pub(super) form: F,
-    pub(super) recipe: Writer,
-    pub(super) outcome: UnpackOutcome,
-    /// The parent directory of the entry before, and where it led.
-    pub(super) last_parent: Option<(Vec<u8>, Id)>,
-    /// Whiteouts made so far; while there are none, a look can be saved.
-    pub(super) whiteouts: u64,
-    pub(super) default_acl_bytes: usize,
-    pub(super) warned_xattr: bool,
-}
+use crate::recipe::Writer;
+use crate::tar::{Entry, Kind, Reader, shown};
 
 impl<'a, F: Form> Unpacker<'a, F> {
-    /// One for a layer that has nothing but its root yet.
+    /// An unpacker for a layer that has nothing but its root yet.
     pub(super) fn new(form: F, root: F::Node, recipe: Writer, options: &'a UnpackOptions<'a>) -> Self {
         Self {
             options,

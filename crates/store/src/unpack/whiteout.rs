@@ -3,14 +3,12 @@
 //! They speak of the layers below only: what this layer itself has under the name stays, whichever comes first in
 //! the archive.
 
-use crate::tar::Entry;
-
 use super::error::UnpackError;
-use super::form::{Form, There};
+use super::form::{Form, There, Unpacker};
 use super::name::Name;
 use super::parents::{Need, Parent};
 use super::tree::{Id, ROOT};
-use super::unpacker::Unpacker;
+use crate::tar::Entry;
 
 /// The attribute of an opaque directory, with and without the rights of root.
 pub(crate) const OPAQUE: [&str; 2] = ["trusted.overlay.opaque", "user.overlay.opaque"];
@@ -84,7 +82,7 @@ impl<F: Form> Unpacker<'_, F> {
         Ok(())
     }
 
-    /// Whether a whiteout stands at a name. Costs nothing while the layer has none.
+    /// Returns true if a whiteout stands at a name. Costs nothing while the layer has none.
     pub(super) fn has_whiteout(&mut self, dir: Id, leaf: &[u8]) -> Result<bool, UnpackError> {
         Ok(self.whiteouts > 0 && F::look(self, dir, leaf)? == Some(There::Whiteout))
     }

@@ -4,11 +4,9 @@
 
 use std::io;
 
-use crate::tar::{Entry, shown};
-
 use super::error::{UnpackError, failed};
-use super::form::Form;
-use super::unpacker::Unpacker;
+use super::form::{Form, Unpacker};
+use crate::tar::{Entry, shown};
 
 pub(super) const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 pub(super) const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
@@ -21,12 +19,12 @@ pub(crate) const LABELS: [&[u8]; 3] = [b"security.selinux", b"security.ima", b"s
 pub(super) const NOT_HELD: &str = "the file system cannot hold it";
 pub(super) const WRONG_KIND: &str = "this kind of file cannot have it";
 
-/// Whether attributes of this name are never taken from a layer.
+/// Returns true if attributes of this name are never taken from a layer.
 pub(super) fn is_foreign(name: &[u8]) -> bool {
     name.starts_with(b"trusted.") || name.starts_with(b"user.overlay.")
 }
 
-/// One could not be set.
+/// The error of an attribute that could not be set.
 pub(super) fn failed_xattr(name: &[u8], path: &[u8], error: impl Into<io::Error>) -> UnpackError {
     let text = format!("{}\" of \"{}", shown(name), shown(path));
     failed("setting the extended attribute", text.as_bytes(), error)

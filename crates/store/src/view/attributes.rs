@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// What something is.
+/// The kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -20,7 +20,7 @@ pub enum Kind {
     Fifo,
     /// A socket.
     Socket,
-    /// What hides a name of the layers below. Shows in a single layer only.
+    /// A whiteout, which hides a name of the layers below. Shows in a single layer only.
     Whiteout,
 }
 
@@ -41,10 +41,10 @@ impl Kind {
     }
 }
 
-/// What something has beside its name and content. Owners are those of the image, whoever they belong to on the disk.
+/// The attributes of a file beside its name and content. Owners are those of the image, whoever they belong to on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// What it is.
+    /// The kind.
     pub kind: Kind,
     /// Permission bits with set-user-id, set-group-id and sticky.
     pub mode: u32,
@@ -60,7 +60,7 @@ pub struct Stat {
     pub device: (u32, u32),
     /// Time of the last change: seconds since 1970 and nanoseconds from there on.
     pub mtime: (i64, u32),
-    /// Its number in its layer: names with the same number are the same thing.
+    /// The number in its layer: names with the same number are the same thing.
     pub(crate) inode: u64,
 }
 

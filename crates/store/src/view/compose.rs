@@ -31,9 +31,9 @@ pub(crate) enum ComposeError {
     /// The image could not be written, or cannot hold something.
     #[error("compose an image: {path}")]
     Write {
-        /// What was written.
+        /// Bytes, blocks and inodes of the written file.
         path: String,
-        /// What is wrong.
+        /// The fault.
         source: WriteError,
     },
 }
@@ -60,7 +60,7 @@ pub(crate) fn compose<S: Sink>(
     let mut writer = Writer::new(sink, options).map_err(failed)?;
     let files = |layer: &OpenLayer| match layer {
         OpenLayer::Dir(_) => 0,
-        OpenLayer::Image(image) => usize::from(image.devices()) + 1,
+        OpenLayer::Erofs(image) => usize::from(image.devices()) + 1,
     };
     let most: usize = view.layers.iter().map(|(_, layer)| files(layer)).sum();
     let most = u16::try_from(most).unwrap_or(u16::MAX);
@@ -151,7 +151,7 @@ impl<S: Sink> Composer<'_, S> {
     fn file(&mut self, node: &Node, attributes: &Attributes) -> Result<Inode, ComposeError> {
         let failed = |source| write_failed(node, source);
         let (layer, at, part) = self.view.place(node);
-        let OpenLayer::Image(layer) = layer else { return self.copy(node, attributes) };
+        let OpenLayer::Erofs(layer) = layer else { return self.copy(node, attributes) };
         let (image, file) = layer.inode(at.nid).map_err(|error| self.view.failed(part.layer, &node.path, error))?;
         if !self.known.contains_key(&part.layer) {
             let mut devices = Vec::new();

@@ -34,18 +34,18 @@ struct Line {
     removed: bool,
 }
 
-/// What is said of one path.
+/// The recorded attributes of one path.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     owner: Option<(u32, u32)>,
     mode: Option<u32>,
-    /// What an empty file stands for.
+    /// The device that an empty file stands for.
     device: Option<(Kind, (u32, u32))>,
     whiteout: bool,
     pub(super) xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// What is said of a layer's paths.
+/// The recorded attributes of a layer's paths.
 #[derive(Debug, Default)]
 pub(crate) struct Deferred {
     by_path: BTreeMap<Vec<u8>, Told>,
@@ -121,7 +121,7 @@ impl Deferred {
         self.by_path.get(path)
     }
 
-    /// Whether a name is hidden without anything that says so on the disk.
+    /// Returns true if a name is hidden without anything that says so on the disk.
     pub(super) fn hides(&self, path: &[u8]) -> bool {
         self.of(path).is_some_and(|told| told.whiteout)
     }
@@ -137,7 +137,7 @@ impl Deferred {
             .map(move |(path, _)| &path[skip..])
     }
 
-    /// What a directory is by what was said, for the layers above it.
+    /// Gives a directory its recorded attributes, for the layers above it.
     pub(crate) fn complete(&self, path: &[u8], attributes: &mut Attributes) {
         (attributes.uid, attributes.gid) = (0, 0);
         let Some(told) = self.of(path) else { return };
@@ -150,7 +150,7 @@ impl Deferred {
         attributes.xattrs.extend(told.xattrs.iter().cloned());
     }
 
-    /// What a file is by what was said. Whatever nothing was said of belongs to root.
+    /// Gives a file its recorded attributes. A file without any belongs to root.
     pub(super) fn apply(&self, path: &[u8], stat: &mut Stat) {
         (stat.uid, stat.gid) = (0, 0);
         let Some(told) = self.of(path) else { return };

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::attributes::{Kind, Stat};
 use super::deferred::Deferred;
-use super::layer::{Found, is_of_overlayfs};
+use super::layer_node::{LayerNode, is_of_overlayfs};
 use crate::disk::layout::FS;
 use crate::unpack::{self, Beneath};
 
@@ -23,7 +23,7 @@ const XATTR_MOST: usize = 64 << 10;
 pub(super) struct DirLayer {
     fs: OwnedFd,
     beneath: Beneath,
-    /// What is said of owners and the like; `None` where the files say it themselves.
+    /// Recorded owners and the like; `None` where the files have them.
     deferred: Option<Deferred>,
 }
 
@@ -35,8 +35,8 @@ impl DirLayer {
         Ok(Self { fs, beneath: Beneath::default(), deferred })
     }
 
-    /// What is at a path. The empty path is the root.
-    pub(super) fn find(&self, path: &[u8]) -> io::Result<Option<Found>> {
+    /// Looks up a path. The empty path is the root.
+    pub(super) fn find(&self, path: &[u8]) -> io::Result<Option<LayerNode>> {
         let stat = match self.reach(path) {
             Ok(fd) => rustix::fs::fstat(&fd)?,
             Err(Errno::NOENT | Errno::NOTDIR) => {
@@ -45,11 +45,11 @@ impl DirLayer {
             }
             Err(error) => return Err(error.into()),
         };
-        Ok(Some(Found { stat: self.stat(path, &stat)?, nid: 0 }))
+        Ok(Some(LayerNode { stat: self.stat(path, &stat)?, nid: 0 }))
     }
 
     /// What is in the directory at a path, in no order.
-    pub(super) fn list(&self, path: &[u8]) -> io::Result<Vec<(Vec<u8>, Found)>> {
+    pub(super) fn list(&self, path: &[u8]) -> io::Result<Vec<(Vec<u8>, LayerNode)>> {
         let fd = self.open_at(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
         let mut found = Vec::new();
         for entry in Dir::read_from(&fd)? {
@@ -60,7 +60,7 @@ impl DirLayer {
             }
             let stat = rustix::fs::statat(&fd, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)?;
             let stat = self.stat(&super::join(path, name), &stat)?;
-            found.push((name.to_vec(), Found { stat, nid: 0 }));
+            found.push((name.to_vec(), LayerNode { stat, nid: 0 }));
         }
         if let Some(deferred) = &self.deferred {
             for name in deferred.hidden_in(path) {
@@ -177,7 +177,7 @@ pub(super) fn hole(file: &File, offset: u64) -> io::Result<u64> {
     }
 }
 
-fn whiteout() -> Found {
+fn whiteout() -> LayerNode {
     let stat = Stat { kind: Kind::Whiteout, mode: 0, ..Stat::empty_root() };
-    Found { stat, nid: 0 }
+    LayerNode { stat, nid: 0 }
 }

@@ -16,12 +16,12 @@ pub enum ViewError {
         /// The path that was asked for.
         path: String,
     },
-    /// It is something else than was asked for.
+    /// Something else than was asked for.
     #[error("{path} is {}, not {}", is.a(), wanted.a())]
     Kind {
         /// The path.
         path: String,
-        /// What it is.
+        /// The kind.
         is: Kind,
         /// What was asked for.
         wanted: Kind,
@@ -47,7 +47,7 @@ pub enum ViewError {
     Layer {
         /// The layer.
         diff_id: Digest,
-        /// What is wrong.
+        /// The fault.
         source: io::Error,
     },
     /// A layer could not be read.
@@ -57,17 +57,17 @@ pub enum ViewError {
         path: String,
         /// The layer.
         diff_id: Digest,
-        /// What is wrong.
+        /// The fault.
         source: io::Error,
     },
     /// Something could not be written where the copy goes.
     #[error("{operation} {}", path.display())]
     Write {
-        /// What was done.
+        /// The operation.
         operation: &'static str,
         /// Where.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// Something stands where the copy goes, and is not replaced by it.
@@ -75,7 +75,7 @@ pub enum ViewError {
     InTheWay {
         /// Where.
         path: PathBuf,
-        /// What stands there.
+        /// The entry there.
         there: &'static str,
         /// Why it stays.
         kept: &'static str,

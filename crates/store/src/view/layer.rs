@@ -6,18 +6,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt as _;
 
-use super::attributes::Stat;
 use super::dir::DirLayer;
-use super::image::{ImageContent, ImageLayer};
+use super::erofs::{ErofsContent, ErofsLayer};
+use super::layer_node::LayerNode;
 use crate::disk::layer::Shape;
-
-/// What is at a path of a layer.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Found {
-    pub(super) stat: Stat,
-    /// The number by which an image file finds it again; nothing for directories.
-    pub(super) nid: u64,
-}
 
 /// A place in a layer: its path, and its number where the shape has one.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +22,7 @@ pub(super) struct At<'a> {
 #[derive(Debug)]
 pub(super) enum OpenLayer {
     Dir(DirLayer),
-    Image(ImageLayer),
+    Erofs(ErofsLayer),
 }
 
 impl OpenLayer {
@@ -38,44 +30,44 @@ impl OpenLayer {
     pub(super) fn open(directory: &OwnedFd, shape: Shape, owners_on_disk: bool) -> io::Result<Self> {
         match shape {
             Shape::Dir => Ok(Self::Dir(DirLayer::open(directory, owners_on_disk)?)),
-            Shape::Erofs => Ok(Self::Image(ImageLayer::open(directory)?)),
+            Shape::Erofs => Ok(Self::Erofs(ErofsLayer::open(directory)?)),
         }
     }
 
-    pub(super) fn root(&self) -> io::Result<Found> {
+    pub(super) fn root(&self) -> io::Result<LayerNode> {
         match self {
             Self::Dir(layer) => layer.find(b"")?.ok_or_else(|| io::ErrorKind::NotFound.into()),
-            Self::Image(layer) => layer.root(),
+            Self::Erofs(layer) => layer.root(),
         }
     }
 
-    /// What a directory has under a name. `path` is that of the name.
-    pub(super) fn child(&self, dir: At<'_>, name: &[u8]) -> io::Result<Option<Found>> {
+    /// Looks up a name in a directory. `path` is that of the name.
+    pub(super) fn child(&self, dir: At<'_>, name: &[u8]) -> io::Result<Option<LayerNode>> {
         match self {
             Self::Dir(layer) => layer.find(&super::join(dir.path, name)),
-            Self::Image(layer) => layer.child(dir.nid, name),
+            Self::Erofs(layer) => layer.child(dir.nid, name),
         }
     }
 
-    pub(super) fn list(&self, dir: At<'_>) -> io::Result<Vec<(Vec<u8>, Found)>> {
+    pub(super) fn list(&self, dir: At<'_>) -> io::Result<Vec<(Vec<u8>, LayerNode)>> {
         match self {
             Self::Dir(layer) => layer.list(dir.path),
-            Self::Image(layer) => layer.list(dir.nid),
+            Self::Erofs(layer) => layer.list(dir.nid),
         }
     }
 
-    /// Whether nothing of the layers below shows in a directory.
+    /// Returns true if nothing of the layers below shows in a directory.
     pub(super) fn is_opaque(&self, dir: At<'_>) -> io::Result<bool> {
         match self {
             Self::Dir(layer) => layer.is_opaque(dir.path),
-            Self::Image(layer) => layer.is_opaque(dir.nid),
+            Self::Erofs(layer) => layer.is_opaque(dir.nid),
         }
     }
 
     pub(super) fn target(&self, link: At<'_>) -> io::Result<Vec<u8>> {
         match self {
             Self::Dir(layer) => layer.target(link.path),
-            Self::Image(layer) => layer.target(link.nid),
+            Self::Erofs(layer) => layer.target(link.nid),
         }
     }
 
@@ -83,14 +75,14 @@ impl OpenLayer {
     pub(super) fn xattrs(&self, at: At<'_>) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
         match self {
             Self::Dir(layer) => layer.xattrs(at.path),
-            Self::Image(layer) => layer.xattrs(at.nid),
+            Self::Erofs(layer) => layer.xattrs(at.nid),
         }
     }
 
     pub(super) fn content(&self, file: At<'_>) -> io::Result<Content<'_>> {
         match self {
             Self::Dir(layer) => Ok(Content::File(layer.file(file.path)?)),
-            Self::Image(layer) => Ok(Content::Image(layer.content(file.nid)?)),
+            Self::Erofs(layer) => Ok(Content::Erofs(layer.content(file.nid)?)),
         }
     }
 }
@@ -99,7 +91,7 @@ impl OpenLayer {
 #[derive(Debug)]
 pub(super) enum Content<'a> {
     File(File),
-    Image(ImageContent<'a>),
+    Erofs(ErofsContent<'a>),
 }
 
 impl Content<'_> {
@@ -107,7 +99,7 @@ impl Content<'_> {
     pub(super) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::File(file) => file.read_at(buffer, offset),
-            Self::Image(file) => file.read_at(offset, buffer),
+            Self::Erofs(file) => file.read_at(offset, buffer),
         }
     }
 
@@ -115,12 +107,7 @@ impl Content<'_> {
     pub(super) fn hole(&self, offset: u64) -> io::Result<u64> {
         match self {
             Self::File(file) => super::dir::hole(file, offset),
-            Self::Image(file) => file.hole(offset),
+            Self::Erofs(file) => file.hole(offset),
         }
     }
-}
-
-/// Whether overlayfs keeps something of its own in attributes of this name.
-pub(super) fn is_of_overlayfs(name: &[u8]) -> bool {
-    name.starts_with(b"trusted.overlay.") || name.starts_with(b"user.overlay.")
 }

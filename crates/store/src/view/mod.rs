@@ -11,9 +11,10 @@ pub(crate) mod compose;
 pub mod copy;
 mod deferred;
 mod dir;
+mod erofs;
 mod error;
-mod image;
 mod layer;
+mod layer_node;
 pub(crate) mod stack;
 
 use std::collections::BTreeMap;
@@ -46,7 +47,7 @@ pub type Xattr = (Vec<u8>, Vec<u8>);
 pub struct View {
     /// The topmost first.
     layers: Vec<(Digest, OpenLayer)>,
-    /// One layer by itself: what hides things below it is shown.
+    /// A layer by itself: what hides things below it is shown.
     single: bool,
 }
 
@@ -72,19 +73,19 @@ impl Node {
         &self.path
     }
 
-    /// Its name; empty for the root.
+    /// The name; empty for the root.
     #[must_use]
     pub fn name(&self) -> &[u8] {
         self.path.rsplit(|b| *b == b'/').next().unwrap_or_default()
     }
 
-    /// What it is.
+    /// The kind.
     #[must_use]
     pub fn stat(&self) -> &Stat {
         &self.stat
     }
 
-    /// What is the same for all names of one thing.
+    /// Returns what is the same for all names of one file.
     fn identity(&self) -> Option<(usize, u64)> {
         self.parts.first().map(|part| (part.layer, self.stat.inode))
     }
@@ -148,7 +149,7 @@ impl View {
         self.layers.iter().map(|(diff_id, _)| diff_id)
     }
 
-    /// Whether it is one layer by itself.
+    /// Returns true if it is one layer by itself.
     #[must_use]
     pub fn is_single(&self) -> bool {
         self.single
@@ -182,10 +183,10 @@ impl View {
         Ok(node)
     }
 
-    /// What a directory has under a name.
+    /// Looks up a name in a directory.
     ///
     /// # Errors
-    /// It is no directory, or a layer could not be read.
+    /// No directory, or a layer could not be read.
     pub fn child(&self, dir: &Node, name: &[u8]) -> Result<Option<Node>, ViewError> {
         must_be(dir, Kind::Directory)?;
         if name.is_empty() || name == b"." || name == b".." || name.contains(&0) || name.contains(&b'/') {
@@ -215,10 +216,10 @@ impl View {
         Ok(node)
     }
 
-    /// What is in a directory, by name in the order of bytes.
+    /// Lists a directory by name, in the order of bytes.
     ///
     /// # Errors
-    /// It is no directory, or a layer could not be read.
+    /// No directory, or a layer could not be read.
     pub fn entries(&self, dir: &Node) -> Result<Vec<Node>, ViewError> {
         must_be(dir, Kind::Directory)?;
         let mut merged: BTreeMap<Vec<u8>, (Node, bool)> = BTreeMap::new();
@@ -250,7 +251,7 @@ impl View {
         Ok(merged.into_values().map(|(node, _)| node).filter(|node| self.shows(node)).collect())
     }
 
-    /// What is at a path, which begins at the root whether it says so or not. Symbolic links on the way lead on within the
+    /// Looks up a path, which begins at the root whether it says so or not. Symbolic links on the way lead on within the
     /// image; the last one does if `follow`, or if a slash stands behind it.
     ///
     /// # Errors
@@ -303,7 +304,7 @@ impl View {
     /// Where a symbolic link leads, as it stands there.
     ///
     /// # Errors
-    /// It is none, or the layer could not be read.
+    /// Another kind of file, or the layer could not be read.
     pub fn target(&self, node: &Node) -> Result<Vec<u8>, ViewError> {
         must_be(node, Kind::Symlink)?;
         let (layer, at, part) = self.place(node);
@@ -327,7 +328,7 @@ impl View {
         layer.xattrs(at).map_err(|error| self.failed(part.layer, &node.path, error))
     }
 
-    /// Whether a directory of a single layer hides what the layers below have there.
+    /// Returns true if a directory of a single layer hides what the layers below have there.
     ///
     /// # Errors
     /// The layer could not be read.
@@ -341,7 +342,7 @@ impl View {
     /// A file, for reading.
     ///
     /// # Errors
-    /// It is none, or the layer could not be read.
+    /// Another kind of file, or the layer could not be read.
     pub fn file<'a>(&'a self, node: &'a Node) -> Result<OpenFile<'a>, ViewError> {
         must_be(node, Kind::File)?;
         let (layer, at, part) = self.place(node);
@@ -349,7 +350,7 @@ impl View {
         Ok(OpenFile { view: self, node, content })
     }
 
-    /// Whether what a lower layer has, of this kind, lies in the same directory.
+    /// Returns true if what a lower layer has, of this kind, lies in the same directory.
     fn merges(&self, upper: &Node, below: Kind) -> Result<bool, ViewError> {
         let last = upper.parts.last().copied();
         match last {

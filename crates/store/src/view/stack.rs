@@ -45,7 +45,7 @@ impl Stack {
         Self { image: Some(image), layers: layers.into_iter().map(of).collect(), owners_on_disk: true }
     }
 
-    /// What is put on each other of an image's layers, lowest first.
+    /// The visible stack of an image's layers, given lowest first.
     pub(crate) fn of(image: Digest, layers: &[Layer], owners_on_disk: bool) -> Self {
         let of = |id: &LayerId| layers.iter().find(|layer| layer.id == *id);
         let layers = stack(layers).iter().rev().filter_map(of).map(StackLayer::of).collect();
@@ -53,7 +53,7 @@ impl Stack {
     }
 }
 
-/// What is visible of a stack of layers, lowest first.
+/// Returns the visible layers of a stack, lowest first.
 pub(crate) fn stack(layers: &[Layer]) -> Vec<LayerId> {
     let mut seen = Vec::new();
     for layer in layers.iter().rev() {

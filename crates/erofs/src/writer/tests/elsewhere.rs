@@ -10,11 +10,11 @@ use super::mounted::{check, check_elsewhere, fsck_with, image};
 use super::property::{play, step};
 use super::shapes::builder;
 use crate::testing::{exercise_with, mutate, numbers};
-use crate::{Attributes, Device, Dir, Image, InodeInfo, Kind, Options, Place, ReadError, Special, WriteError, Writer};
+use crate::{Attributes, Device, Dir, InodeInfo, Kind, Options, Place, ReadError, Reader, Special, WriteError, Writer};
 use proptest::prelude::*;
 
 /// Writes the tree of an image once more, its files by reference.
-fn again(image: &Image<File>, info: &InodeInfo, dir: Dir, to: &mut Again<'_>) {
+fn again(image: &Reader<File>, info: &InodeInfo, dir: Dir, to: &mut Again<'_>) {
     for entry in image.entries(info).unwrap() {
         let entry = entry.unwrap();
         let info = image.inode(entry.nid).unwrap();
@@ -46,7 +46,7 @@ struct Again<'a> {
     links: HashMap<crate::Nid, crate::Inode>,
 }
 
-fn attributes(image: &Image<File>, info: &InodeInfo) -> Attributes {
+fn attributes(image: &Reader<File>, info: &InodeInfo) -> Attributes {
     let InodeInfo { mode, uid, gid, mtime, .. } = *info;
     Attributes { mode, uid, gid, mtime, xattrs: image.xattrs(info).unwrap() }
 }
@@ -71,7 +71,7 @@ fn refer(first: &Path, count: u16) -> (tempfile::TempDir, PathBuf, Vec<PathBuf>)
     let device = writer.add_device(b"the first", blocks(first)).unwrap();
     assert_eq!(device.number(), count);
     devices.push(first.to_owned());
-    let from = Image::open(File::open(first).unwrap()).unwrap();
+    let from = Reader::open(File::open(first).unwrap()).unwrap();
     let root = from.inode(from.root()).unwrap();
     let top = writer.root();
     writer.set_directory(top, &attributes(&from, &root), false).unwrap();
@@ -80,19 +80,19 @@ fn refer(first: &Path, count: u16) -> (tempfile::TempDir, PathBuf, Vec<PathBuf>)
     (dir, path, devices)
 }
 
-fn open(path: &Path, devices: &[PathBuf]) -> Result<Image<File>, ReadError> {
-    Image::open_with(File::open(path).unwrap(), devices.iter().map(|path| File::open(path).unwrap()).collect())
+fn open(path: &Path, devices: &[PathBuf]) -> Result<Reader<File>, ReadError> {
+    Reader::open_with(File::open(path).unwrap(), devices.iter().map(|path| File::open(path).unwrap()).collect())
 }
 
 /// What a reader finds in both.
-fn compare_content(model: &Model, one: &Image<File>, two: &Image<File>) {
+fn compare_content(model: &Model, one: &Reader<File>, two: &Reader<File>) {
     let mut left = vec![(0, Vec::new())];
     while let Some((node, path)) = left.pop() {
         let What::Dir(entries) = &model.nodes[node].what else { continue };
         for (name, child) in entries {
             let path = if path.is_empty() { name.clone() } else { [&path[..], b"/", name].concat() };
             if matches!(&model.nodes[*child].what, What::File(_, size) if *size < 4 << 20) {
-                let read = |image: &Image<File>| {
+                let read = |image: &Reader<File>| {
                     let info = image.walk_path(&path).unwrap().unwrap();
                     let mut bytes = vec![0; usize::try_from(info.size).unwrap()];
                     assert_eq!(image.read(&info, 0, &mut bytes).unwrap(), bytes.len());
@@ -108,7 +108,7 @@ fn compare_content(model: &Model, one: &Image<File>, two: &Image<File>) {
 fn judge(first: &Path, model: &Model, count: u16) -> u64 {
     let (_dir, path, devices) = refer(first, count);
     check_elsewhere(&path, &devices, model);
-    let (one, two) = (Image::open(File::open(first).unwrap()).unwrap(), open(&path, &devices).unwrap());
+    let (one, two) = (Reader::open(File::open(first).unwrap()).unwrap(), open(&path, &devices).unwrap());
     compare_content(model, &one, &two);
     two.check().unwrap();
     std::fs::metadata(&path).unwrap().len()
@@ -221,7 +221,7 @@ fn a_reader_wants_the_very_devices() {
     check(builder, &path);
     let (_second, middle, devices) = refer(&path, 2);
     fsck_with(&middle, &devices);
-    assert!(matches!(Image::open(File::open(&middle).unwrap()), Err(ReadError::Unsupported { .. })));
+    assert!(matches!(Reader::open(File::open(&middle).unwrap()), Err(ReadError::Unsupported { .. })));
     assert!(matches!(open(&middle, &devices[..1]), Err(ReadError::Unsupported { .. })));
     assert!(matches!(open(&path, &devices), Err(ReadError::Unsupported { .. })));
     let short: Vec<PathBuf> = devices.iter().rev().cloned().collect();
@@ -261,12 +261,12 @@ fn a_finished_image_takes_blocks_from_another() {
     }
     let (_, model) = check(two, &second);
     let (from, to) =
-        (Image::open(File::open(&path).unwrap()).unwrap(), Image::open(File::open(&second).unwrap()).unwrap());
+        (Reader::open(File::open(&path).unwrap()).unwrap(), Reader::open(File::open(&second).unwrap()).unwrap());
     let mut moved = Vec::new();
     for length in lengths {
         let at = from.walk_path(format!("old {length}").as_bytes()).unwrap().unwrap();
         let own = to.walk_path(format!("below/new {length}").as_bytes()).unwrap().unwrap();
-        let blocks = |image: &Image<File>, info: &InodeInfo| image.whole_blocks(info).div_ceil(4096);
+        let blocks = |image: &Reader<File>, info: &InodeInfo| image.whole_blocks(info).div_ceil(4096);
         if blocks(&from, &at) > 0 && blocks(&from, &at) == blocks(&to, &own) {
             let spot = from.extent(&at, 0).unwrap().unwrap().at.unwrap();
             let block = u32::try_from(spot.offset / 4096).unwrap();

@@ -15,7 +15,7 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 
 use super::model::{Builder, Model, What};
 use crate::format::superblock::{LENGTH, OFFSET, Superblock};
-use crate::{Image, Special, Written};
+use crate::{Reader, Special, Written};
 
 /// An image that is mounted without a place in the tree.
 pub(super) struct Mounted(OwnedFd);
@@ -89,7 +89,7 @@ fn check_all(image: &Path, devices: &[PathBuf], model: &Model) {
     fsck_with(image, devices);
     let links = model.links();
     let given = devices.iter().map(|device| File::open(device).unwrap()).collect();
-    let checked = Image::open_with(File::open(image).unwrap(), given).and_then(|image| image.check()).unwrap();
+    let checked = Reader::open_with(File::open(image).unwrap(), given).and_then(|image| image.check()).unwrap();
     assert_eq!(checked.inodes, links.len() as u64, "inodes that the reader finds");
     let mounted = Mounted::with(image, devices);
     let mut superblock = [0; LENGTH];

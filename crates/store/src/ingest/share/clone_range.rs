@@ -1,4 +1,4 @@
-//! A row of blocks that two files have in common, by the file system's doing (`FICLONERANGE`). Called by [`super::image`] alone. Unsafe
+//! A row of blocks that two files have in common, by the file system's doing (`FICLONERANGE`). Called by [`super::erofs`] alone. Unsafe
 //! code for one request that has no safe wrapper: `copy_file_range` would copy where it cannot share, and not say so.
 #![expect(unsafe_code, reason = "one ioctl request that rustix has no function for, which is argued for")]
 

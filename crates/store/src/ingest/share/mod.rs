@@ -7,7 +7,7 @@
 //! the first write, and everything else in this crate only reads committed layers.
 
 mod clone_range;
-mod image;
+mod erofs;
 mod same;
 
 use std::collections::BTreeMap;
@@ -36,12 +36,12 @@ const TEMPORARY: &str = "share.tmp";
 /// Blocks are counted as the unpacker counts them.
 const BLOCK: u64 = 4096;
 
-/// What a layer does not take, because others have it already.
+/// Space that a layer does not take, because other layers have the same files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Saved {
     pub(crate) bytes: u64,
     pub(crate) inodes: u64,
-    /// What its list takes, with one inode.
+    /// Bytes of the list of files, which has one inode.
     pub(crate) list_bytes: u64,
     /// Whole files of others that it holds, beside that.
     pub(crate) devices: u64,
@@ -57,7 +57,7 @@ struct Own {
 
 struct Other {
     layer: LayerId,
-    /// Its number there.
+    /// The number there.
     ino: u64,
     path: Vec<u8>,
     object: Object,
@@ -149,12 +149,12 @@ impl Ingests {
         }
     }
 
-    /// Whether both are files, or both rows of blocks. Of rows those that are not alike are not tried.
+    /// Returns true if both are files, or both rows of blocks. Of rows those that are not alike are not tried.
     fn are_of_a_kind(&self, own: &Listed, other: &Listed, is_alike: bool) -> bool {
         match other.path.as_slice() {
-            image::OWN => own.path == image::OWN && is_alike,
-            image::ELSEWHERE => own.path == image::OWN && is_alike && self.sharing == Sharing::Hardlink,
-            _ => own.path != image::OWN,
+            erofs::OWN => own.path == erofs::OWN && is_alike,
+            erofs::ELSEWHERE => own.path == erofs::OWN && is_alike && self.sharing == Sharing::Hardlink,
+            _ => own.path != erofs::OWN,
         }
     }
 

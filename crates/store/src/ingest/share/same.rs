@@ -11,7 +11,7 @@ use rustix::io::Errno;
 const PIECE: usize = 128 << 10;
 const CAPABILITIES: &[u8] = b"security.capability";
 
-/// Whether both have the same bytes. Given up, they have not.
+/// Returns true if both have the same bytes. Given up, they have not.
 pub(super) fn content(one: &OwnedFd, two: &OwnedFd, cancelled: &dyn Fn() -> bool) -> io::Result<bool> {
     let (mut first, mut second) = (vec![0; PIECE], vec![0; PIECE]);
     let (mut at, mut piece) = (0, 4096);
@@ -45,17 +45,17 @@ fn fill(file: &OwnedFd, buffer: &mut [u8], at: u64) -> io::Result<usize> {
     Ok(done)
 }
 
-/// Whether both have the same extended attributes.
+/// Returns true if both have the same extended attributes.
 pub(super) fn attributes(one: &OwnedFd, two: &OwnedFd) -> io::Result<bool> {
     Ok(all(one)? == all(two)?)
 }
 
-/// Whether a write would take rights of the file away.
+/// Returns true if a write would take rights of the file away.
 pub(super) fn has_capabilities(file: &OwnedFd) -> io::Result<bool> {
     Ok(names(file)?.iter().any(|name| name == CAPABILITIES))
 }
 
-/// Whether the file of this name has any extended attributes.
+/// Returns true if the file of this name has any extended attributes.
 pub(super) fn has_attributes(directory: &OwnedFd, name: &[u8]) -> io::Result<bool> {
     let mut path = format!("/proc/self/fd/{}/", directory.as_fd().as_raw_fd()).into_bytes();
     path.extend_from_slice(name);

@@ -17,7 +17,7 @@ use crate::recipe;
 use crate::records::entries::LayerStats;
 use crate::unpack::{self, Below, Beneath, DEFERRED, DEFERRED_BELOW, Found, UnpackError, UnpackOptions, UnpackOutcome};
 
-/// What a layer's directory has beside its tree, itself included. `replaced/` is counted with the tree.
+/// The parts of a layer's directory beside its tree, itself included. `replaced/` is counted with the tree.
 const BESIDE: [&str; 5] = [".", recipe::FILE, DEFERRED, DEFERRED_BELOW, LIST];
 
 pub(super) fn begin(private: &OwnedFd) -> io::Result<()> {

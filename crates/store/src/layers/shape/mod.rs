@@ -7,7 +7,7 @@
 //! cannot be changed once it is written is written out at the latest by [`Shape::patch`], which comes before the sync.
 
 mod dir;
-mod image;
+mod erofs;
 
 use std::io::{self, BufRead, Write};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -22,20 +22,20 @@ use crate::records::entries::LayerStats;
 use crate::unpack::{Below, Found, UnpackError, UnpackOptions, UnpackOutcome};
 use crate::view::Deferred;
 
-/// What a layer is to the mounter: a directory, or an EROFS file that is to be mounted first.
+/// A lower layer for the mounter: a directory, or an EROFS file that is to be mounted first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Lower {
     /// A directory as overlayfs takes it.
     Directory(PathBuf),
     /// A file with an EROFS file system, in which whiteouts and opaque directories are as overlayfs takes them.
-    Image(PathBuf),
+    Erofs(PathBuf),
 }
 
 impl Lower {
     /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         match self {
-            Self::Directory(path) | Self::Image(path) => path,
+            Self::Directory(path) | Self::Erofs(path) => path,
         }
     }
 }
@@ -60,7 +60,7 @@ impl Shape {
     ) -> Result<(UnpackOutcome, LayerStats), UnpackError> {
         match self {
             Self::Dir => dir::apply(tar, private, options),
-            Self::Erofs => image::apply(tar, private, options),
+            Self::Erofs => erofs::apply(tar, private, options),
         }
     }
 
@@ -75,31 +75,31 @@ impl Shape {
     ) -> io::Result<(u64, u64)> {
         match self {
             Self::Dir => dir::patch(layer, implicit, below, privileged),
-            Self::Erofs => image::patch(layer, implicit, below).map(|()| (0, 0)),
+            Self::Erofs => erofs::patch(layer, implicit, below).map(|()| (0, 0)),
         }
     }
 
-    /// What the layer has at a path, for what lies above it. The empty path is its root.
+    /// Looks up a path in the layer, for the layers above it. The empty path is its root.
     pub(crate) fn find(self, layer: BorrowedFd<'_>, path: &[u8]) -> io::Result<Found> {
         match self {
             Self::Dir => dir::find(layer, path),
-            Self::Erofs => image::find(layer, path),
+            Self::Erofs => erofs::find(layer, path),
         }
     }
 
-    /// What the mounter is given for the layer in `directory`.
+    /// Returns the lower layer that the mounter takes for the layer in `directory`.
     pub(crate) fn lower(self, directory: &Path) -> Lower {
         match self {
             Self::Dir => Lower::Directory(dir::tree_path(directory)),
-            Self::Erofs => Lower::Image(image::file_path(directory)),
+            Self::Erofs => Lower::Erofs(erofs::file_path(directory)),
         }
     }
 
-    /// Whether a layer of this number is there, of whatever shape.
+    /// Returns true if a layer of this number is there, of whatever shape.
     pub(crate) fn is_there(layers: &OwnedFd, id: LayerId) -> bool {
         Self::ALL.iter().any(|shape| match shape {
             Self::Dir => dir::is_there(layers, id),
-            Self::Erofs => image::is_there(layers, id),
+            Self::Erofs => erofs::is_there(layers, id),
         })
     }
 
@@ -108,11 +108,11 @@ impl Shape {
     pub(crate) fn measure(self, layer: BorrowedFd<'_>, outcome: Option<&UnpackOutcome>) -> io::Result<(u64, u64)> {
         match self {
             Self::Dir => dir::measure(layer, outcome),
-            Self::Erofs => image::measure(layer),
+            Self::Erofs => erofs::measure(layer),
         }
     }
 
-    /// What is said of the layer's owners and the like beside its files, where these cannot say it.
+    /// Reads the owners and the like that are recorded beside the layer's files, where the files cannot have them.
     pub(crate) fn deferred(self, layer: BorrowedFd<'_>, privileged: bool) -> io::Result<Option<Deferred>> {
         match self {
             Self::Dir if !privileged => Deferred::read(layer).map(Some),
@@ -132,7 +132,7 @@ impl Shape {
         match self {
             // The file system's business.
             Self::Dir => Ok(()),
-            Self::Erofs => crate::recipe::check_image(layer),
+            Self::Erofs => crate::recipe::check_erofs(layer),
         }
     }
 
@@ -155,12 +155,12 @@ impl Shape {
     ) -> crate::layers::compare::Compared {
         match self {
             Self::Dir => crate::layers::compare::difference(there, copy, implicit, cancelled),
-            Self::Erofs => crate::layers::compare_erofs::image_difference(there, copy, implicit, cancelled),
+            Self::Erofs => crate::layers::compare_erofs::erofs_difference(there, copy, implicit, cancelled),
         }
     }
 }
 
-/// What kind of file a layer is by this name, where it is one. One that cannot be looked at counts as missing, and that is told:
+/// Returns the type of a layer's file by this name. A layer that cannot be looked at counts as missing, and that is logged:
 /// whoever wants the layer brings it once more.
 fn kind_of(layers: &OwnedFd, name: &str, id: LayerId) -> Option<FileType> {
     match rustix::fs::statat(layers, name, AtFlags::SYMLINK_NOFOLLOW) {

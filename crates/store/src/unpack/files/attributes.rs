@@ -13,8 +13,8 @@ use rustix::fs::{AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFla
 use rustix::io::Errno;
 
 use super::super::error::{UnpackError, failed};
+use super::super::form::Unpacker;
 use super::super::tree::{Id, ROOT, Tree};
-use super::super::unpacker::Unpacker;
 use super::super::xattrs::{ACCESS_ACL, DEFAULT_ACL, NOT_HELD, WRONG_KIND, failed_xattr, is_foreign};
 use super::Files;
 use super::deferred::Line;
@@ -260,7 +260,7 @@ impl Unpacker<'_, Files<'_>> {
     }
 }
 
-/// What `st_blocks` says, in bytes.
+/// Bytes by `st_blocks`.
 pub(super) fn bytes_on_disk(stat: &rustix::fs::Stat) -> u64 {
     u64::try_from(stat.st_blocks).unwrap_or_default() * 512
 }

@@ -6,12 +6,11 @@ use std::os::fd::OwnedFd;
 use rustix::fs::Advice;
 use rustix::io::Errno;
 
-use crate::tar::{Entry, Reader};
-
 use super::super::error::{UnpackError, failed, recipe, refused};
+use super::super::form::Unpacker;
 use super::super::tree::Id;
-use super::super::unpacker::Unpacker;
 use super::Files;
+use crate::tar::{Entry, Reader};
 
 /// Most bytes of one `write(2)`.
 const WRITE: usize = 1 << 20;

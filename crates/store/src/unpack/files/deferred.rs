@@ -23,7 +23,7 @@ pub(crate) const FILE: &str = "deferred.jsonl";
 /// The same of what was taken over from layers below.
 pub(crate) const BELOW: &str = "below.jsonl";
 
-/// One line.
+/// A line.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Line<'a> {
     /// The path, where it is UTF-8.

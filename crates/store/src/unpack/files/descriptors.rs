@@ -25,12 +25,12 @@ pub(in crate::unpack) struct OnDisk {
     /// The times that it shall have.
     pub(super) mtime: Time,
     pub(super) atime: Time,
-    /// Its default access control list, which must not act before everything in it is made.
+    /// The default access control list, which must not act before everything in it is made.
     pub(super) default_acl: Option<Box<[u8]>>,
 }
 
 impl OnDisk {
-    /// One that was just made with these bits.
+    /// A directory that was just made with these bits.
     pub(super) fn new(mode_on_disk: u32) -> Self {
         Self {
             slot: None,

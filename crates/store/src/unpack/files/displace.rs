@@ -7,8 +7,8 @@
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 
 use super::super::error::{UnpackError, failed, recipe};
+use super::super::form::Unpacker;
 use super::super::tree::Id;
-use super::super::unpacker::Unpacker;
 use super::Files;
 use super::attributes::bytes_on_disk;
 

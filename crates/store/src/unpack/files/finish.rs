@@ -6,8 +6,8 @@ use rustix::fs::{AtFlags, Mode, XattrFlags};
 use rustix::io::Errno;
 
 use super::super::error::{UnpackError, failed};
+use super::super::form::Unpacker;
 use super::super::tree::{Id, ROOT, Tree};
-use super::super::unpacker::Unpacker;
 use super::Files;
 use super::attributes::{bytes_on_disk, timestamps};
 use super::descriptors::OnDisk;

@@ -118,7 +118,7 @@ fn reopen(dir: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(dir, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Whether a directory hides what the layers below have there.
+/// Returns true if a directory hides what the layers below have there.
 pub(crate) fn is_opaque(dir: &OwnedFd) -> Result<bool, Errno> {
     let mut value = [0_u8; 2];
     for name in OPAQUE {
@@ -196,7 +196,7 @@ pub(super) fn xattr_names(fd: BorrowedFd<'_>) -> Result<Vec<Vec<u8>>, Errno> {
     }
 }
 
-/// One attribute; `None` when it is gone.
+/// An attribute; `None` when it is gone.
 fn xattr(fd: BorrowedFd<'_>, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
     let mut buffer = vec![0_u8; 64 << 10];
     match rustix::fs::fgetxattr(fd, name, &mut buffer[..]) {

@@ -19,15 +19,14 @@ use std::rc::Rc;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, XattrFlags};
 use rustix::io::Errno;
 
+use super::error::{UnpackError, failed, recipe as of_recipe};
+use super::form::{Form, There, Unpacker};
+use super::tree::Id;
+use super::whiteout::OPAQUE;
+use super::{UnpackOptions, UnpackOutcome};
 use crate::recipe;
 use crate::tar::{Entry, Kind, Reader};
 
-use super::error::{UnpackError, failed, recipe as of_recipe};
-use super::form::{Form, There};
-use super::tree::Id;
-use super::unpacker::Unpacker;
-use super::whiteout::OPAQUE;
-use super::{UnpackOptions, UnpackOutcome};
 pub(crate) use beneath::Beneath;
 pub(crate) use deferred::{BELOW as DEFERRED_BELOW, FILE as DEFERRED};
 use deferred::{Deferred, Line};

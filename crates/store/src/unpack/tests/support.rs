@@ -13,7 +13,7 @@ use crate::disk::confine::confined;
 use crate::disk::layer::Shape;
 use crate::tar::Limits;
 use crate::unpack::{Below, Found};
-use crate::unpack::{Beneath, IMAGE, UnpackError, UnpackOptions, UnpackOutcome, unpack_beneath, unpack_image};
+use crate::unpack::{Beneath, EROFS_FILE, UnpackError, UnpackOptions, UnpackOutcome, unpack_beneath, unpack_erofs};
 
 /// A private directory, with `fs/` in it where the layer is one of directories, and beside it a canary that no layer may reach.
 pub(crate) struct Layer {
@@ -73,7 +73,7 @@ impl Layer {
             let beneath = if self.stepwise { Beneath::stepwise() } else { Beneath::default() };
             match self.shape {
                 Shape::Dir => unpack_beneath(&mut &tar[..], dir.as_fd(), &options, beneath),
-                Shape::Erofs => unpack_image(&mut &tar[..], dir.as_fd(), &options),
+                Shape::Erofs => unpack_erofs(&mut &tar[..], dir.as_fd(), &options),
             }
         };
         // As the ingest does it, so that all that is tested here is tested behind that wall.
@@ -118,7 +118,7 @@ impl Layer {
     pub(crate) fn look<T>(&self, look: impl FnOnce(&Path) -> T) -> T {
         match self.shape {
             Shape::Dir => look(&self.fs()),
-            Shape::Erofs => look(&Mounted::new(&self.path().join(IMAGE)).0),
+            Shape::Erofs => look(&Mounted::new(&self.path().join(EROFS_FILE)).0),
         }
     }
 

@@ -58,7 +58,7 @@ impl Copier<'_> {
             .map_err(|error| self.failed("set the times of", path, error))
     }
 
-    /// Whether the owner is to be set; counts one that cannot be.
+    /// Returns true if the owner is to be set; counts one that cannot be.
     fn gives_owner(&mut self, stat: &Stat) -> bool {
         if !self.options.privileged && (stat.uid, stat.gid) != self.user {
             self.copied.lacks.owners += 1;

@@ -40,7 +40,7 @@ pub struct CopyOptions<'a> {
     pub cancelled: &'a dyn Fn() -> bool,
 }
 
-/// What was copied.
+/// Counts of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
     /// Files, their further names not counted.
@@ -51,11 +51,11 @@ pub struct Copied {
     pub others: u64,
     /// Bytes of files.
     pub bytes: u64,
-    /// What the copy lacks.
+    /// Counts of what the copy lacks.
     pub lacks: Lacks,
 }
 
-/// What could not be set or made, in things.
+/// Counts of what could not be set or made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lacks {
     /// Things that belong to who copied them.
@@ -118,7 +118,7 @@ struct Frame {
     node: Node,
     /// Where it is below the base; empty for the base itself.
     at: Vec<u8>,
-    /// Its copy, while it is held.
+    /// The copy, while it is held.
     fd: Option<OwnedFd>,
     left: std::vec::IntoIter<Node>,
 }

@@ -1,38 +1,36 @@
-//! The bytes of files that are in an EROFS image, by the numbers of their inodes: names may have changed, inodes never do.
+//! The bytes of files that are in an EROFS file, by the numbers of their inodes: names may have changed, inodes never do.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::BorrowedFd;
 
-use erofs::{Image, InodeInfo, Kind, Nid, ReadError};
+use erofs::{InodeInfo, Kind, Nid, ReadError, Reader};
 use rustix::fs::{Mode, OFlags};
 
-use crate::unpack::IMAGE;
+use super::error::{RecipeError, damaged};
+use crate::unpack::EROFS_FILE;
 
-use super::RecipeError;
-use super::rebuild::damaged;
-
-/// The image of a layer, opened when it is first needed.
+/// The EROFS file of a layer, opened when it is first needed.
 pub(super) struct Inodes<'a> {
     layer_dir: BorrowedFd<'a>,
-    image: Option<Image<File>>,
+    erofs: Option<Reader<File>>,
 }
 
 impl<'a> Inodes<'a> {
     pub(super) fn new(layer_dir: BorrowedFd<'a>) -> Self {
-        Self { layer_dir, image: None }
+        Self { layer_dir, erofs: None }
     }
 
-    fn image(&mut self) -> Result<&Image<File>, RecipeError> {
-        match &mut self.image {
-            Some(image) => Ok(image),
+    fn erofs(&mut self) -> Result<&Reader<File>, RecipeError> {
+        match &mut self.erofs {
+            Some(erofs) => Ok(erofs),
             none => Ok(none.insert(open(self.layer_dir)?)),
         }
     }
 
     /// A file that has these bytes.
     pub(super) fn file(&mut self, nid: u64, offset: u64, len: u64) -> Result<InodeInfo, RecipeError> {
-        let inode = self.image()?.inode(Nid(nid)).map_err(failed)?;
+        let inode = self.erofs()?.inode(Nid(nid)).map_err(failed)?;
         let is_long_enough = offset.checked_add(len).is_some_and(|end| end <= inode.size);
         if inode.kind != Kind::File || !is_long_enough {
             return Err(damaged(format!("inode {nid} of the image is not what it was")));
@@ -47,11 +45,11 @@ impl<'a> Inodes<'a> {
         out: &mut dyn Write,
     ) -> Result<(), RecipeError> {
         let inode = self.file(nid, offset, len)?;
-        let image = self.image()?;
+        let erofs = self.erofs()?;
         let (mut at, end) = (offset, offset + len);
         while at < end {
             let most = usize::try_from(end - at).unwrap_or(usize::MAX).min(buffer.len());
-            let read = image.read(&inode, at, &mut buffer[..most]).map_err(failed)?;
+            let read = erofs.read(&inode, at, &mut buffer[..most]).map_err(failed)?;
             if read == 0 {
                 return Err(damaged(format!("inode {nid} of the image is not what it was")));
             }
@@ -62,19 +60,19 @@ impl<'a> Inodes<'a> {
     }
 }
 
-/// Opens the file of a layer's image. A link is not followed.
-pub(crate) fn open_file(layer_dir: BorrowedFd<'_>, flags: OFlags) -> io::Result<File> {
+/// Opens the file of a layer's EROFS file. A link is not followed.
+pub(crate) fn open_erofs(layer_dir: BorrowedFd<'_>, flags: OFlags) -> io::Result<File> {
     // Without O_NONBLOCK a fifo in the file's place would stop us here.
     let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    Ok(File::from(rustix::fs::openat(layer_dir, IMAGE, flags, Mode::empty())?))
+    Ok(File::from(rustix::fs::openat(layer_dir, EROFS_FILE, flags, Mode::empty())?))
 }
 
-/// The file of a layer that has blocks of its image: 0 is the image's own, the others are of other layers, which this one holds.
+/// The file of a layer that has blocks of its EROFS file: 0 is the EROFS file's own, the others are of other layers, which this one holds.
 pub(crate) fn device_name(number: usize) -> String {
-    if number == 0 { IMAGE.to_owned() } else { format!("device.{number}") }
+    if number == 0 { EROFS_FILE.to_owned() } else { format!("device.{number}") }
 }
 
-/// The further devices of a layer's image, in their order: most layers have none.
+/// The further devices of a layer's EROFS file, in their order: most layers have none.
 pub(crate) fn open_devices(layer_dir: BorrowedFd<'_>) -> io::Result<Vec<File>> {
     let mut devices = Vec::new();
     loop {
@@ -87,29 +85,29 @@ pub(crate) fn open_devices(layer_dir: BorrowedFd<'_>) -> io::Result<Vec<File>> {
     }
 }
 
-/// A layer's image with its devices, to be read.
-pub(crate) fn read_image(layer_dir: BorrowedFd<'_>) -> io::Result<Image<File>> {
-    let file = open_file(layer_dir, OFlags::RDONLY)?;
-    Ok(Image::open_with(file, open_devices(layer_dir)?)?)
+/// A layer's EROFS file with its devices, to be read.
+pub(crate) fn read_erofs(layer_dir: BorrowedFd<'_>) -> io::Result<Reader<File>> {
+    let file = open_erofs(layer_dir, OFlags::RDONLY)?;
+    Ok(Reader::open_with(file, open_devices(layer_dir)?)?)
 }
 
-fn open(layer_dir: BorrowedFd<'_>) -> Result<Image<File>, RecipeError> {
+fn open(layer_dir: BorrowedFd<'_>) -> Result<Reader<File>, RecipeError> {
     let read = |source: io::Error| match source.kind() {
         io::ErrorKind::NotFound => damaged("the image is gone"),
-        _ => RecipeError::Read { path: IMAGE.into(), source },
+        _ => RecipeError::Read { path: EROFS_FILE.into(), source },
     };
-    let file = open_file(layer_dir, OFlags::RDONLY).map_err(read)?;
-    Image::open_with(file, open_devices(layer_dir).map_err(read)?).map_err(failed)
+    let file = open_erofs(layer_dir, OFlags::RDONLY).map_err(read)?;
+    Reader::open_with(file, open_devices(layer_dir).map_err(read)?).map_err(failed)
 }
 
-/// Looks whether every inode and name of an image is in order, without reading what is in files.
-pub(crate) fn check_image(layer_dir: BorrowedFd<'_>) -> Result<(), RecipeError> {
+/// Looks whether every inode and name of an EROFS file is in order, without reading what is in files.
+pub(crate) fn check_erofs(layer_dir: BorrowedFd<'_>) -> Result<(), RecipeError> {
     open(layer_dir)?.check().map(drop).map_err(failed)
 }
 
 fn failed(error: ReadError) -> RecipeError {
     match error {
-        ReadError::Source(source) => RecipeError::Read { path: IMAGE.into(), source },
+        ReadError::Source(source) => RecipeError::Read { path: EROFS_FILE.into(), source },
         error => damaged(error.to_string()),
     }
 }

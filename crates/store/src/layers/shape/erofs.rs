@@ -7,7 +7,7 @@ use std::io::{self, BufRead};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use erofs::{Image, InodeInfo, Kind, Nid, PatchError, ReadError, Source, WriteError};
+use erofs::{InodeInfo, Kind, Nid, PatchError, ReadError, Reader, Source, WriteError};
 use rustix::fs::{AtFlags, FileType, OFlags, Timespec, Timestamps};
 
 use crate::disk::layer::LayerId;
@@ -16,20 +16,20 @@ use crate::layers::file_list::LIST;
 use crate::recipe;
 use crate::records::entries::LayerStats;
 use crate::tar::shown;
-use crate::unpack::{self, Attributes, Below, Found, IMAGE, OPAQUE, UnpackError, UnpackOptions, UnpackOutcome};
+use crate::unpack::{self, Attributes, Below, EROFS_FILE, Found, OPAQUE, UnpackError, UnpackOptions, UnpackOutcome};
 
 /// All that a layer is on the disk: its directory, and what is in it.
-const PARTS: [&str; 3] = [".", IMAGE, recipe::FILE];
+const PARTS: [&str; 3] = [".", EROFS_FILE, recipe::FILE];
 
 pub(super) fn apply(
     tar: &mut dyn BufRead,
     private: BorrowedFd<'_>,
     options: &UnpackOptions<'_>,
 ) -> Result<(UnpackOutcome, LayerStats), UnpackError> {
-    let outcome = unpack::unpack_image(tar, private, options)?;
+    let outcome = unpack::unpack_erofs(tar, private, options)?;
     let (disk_bytes, inodes) = measure(private).map_err(|source| UnpackError::Io {
         operation: "looking at",
-        path: IMAGE.to_owned(),
+        path: EROFS_FILE.to_owned(),
         source,
     })?;
     let stats = LayerStats {
@@ -65,17 +65,17 @@ pub(super) fn measure(layer: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
 }
 
 pub(super) fn patch(layer: BorrowedFd<'_>, implicit: &[Vec<u8>], below: Below<'_>) -> io::Result<()> {
-    let mut file = recipe::open_image(layer, OFlags::RDWR)?;
+    let mut file = recipe::open_erofs(layer, OFlags::RDWR)?;
     // All are found first: what is written for one may lie beyond what the reader took for the end.
     let devices = recipe::open_devices(layer)?;
-    let image = Image::open_with(&file, devices.iter().collect())?;
+    let erofs = Reader::open_with(&file, devices.iter().collect())?;
     let mut places = Vec::with_capacity(implicit.len());
     for path in implicit {
         // An opaque directory of the layer itself, above this one, hides everything below.
-        places.push(match walk(&image, path)? {
+        places.push(match walk(&erofs, path)? {
             Place::Here { directory, hides_above: false } => {
                 // What it is marked with stays.
-                let mut marks = image.xattrs(&directory)?;
+                let mut marks = erofs.xattrs(&directory)?;
                 marks.retain(|(name, _)| is_mark(name));
                 Some((directory.nid, marks))
             }
@@ -97,7 +97,7 @@ pub(super) fn patch(layer: BorrowedFd<'_>, implicit: &[Vec<u8>], below: Below<'_
 
 type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Whether overlayfs keeps something of its own in attributes of this name.
+/// Returns true if overlayfs keeps something of its own in attributes of this name.
 fn is_mark(name: &[u8]) -> bool {
     name.starts_with(b"trusted.overlay.") || name.starts_with(b"user.overlay.")
 }
@@ -116,20 +116,20 @@ fn give(file: &mut File, nid: Nid, marks: Xattrs, attributes: Attributes) -> io:
 }
 
 pub(super) fn find(layer: BorrowedFd<'_>, path: &[u8]) -> io::Result<Found> {
-    let image = recipe::read_image(layer)?;
-    Ok(match walk(&image, path)? {
-        Place::Here { directory, .. } => Found::Here(attributes(&image, &directory)?),
+    let erofs = recipe::read_erofs(layer)?;
+    Ok(match walk(&erofs, path)? {
+        Place::Here { directory, .. } => Found::Here(attributes(&erofs, &directory)?),
         Place::Hidden => Found::Hidden,
         Place::Absent => Found::Absent,
     })
 }
 
 pub(super) fn file_path(directory: &Path) -> PathBuf {
-    directory.join(IMAGE)
+    directory.join(EROFS_FILE)
 }
 
 pub(super) fn is_there(layers: &OwnedFd, id: LayerId) -> bool {
-    super::kind_of(layers, &format!("{id}/{IMAGE}"), id).is_some_and(FileType::is_file)
+    super::kind_of(layers, &format!("{id}/{EROFS_FILE}"), id).is_some_and(FileType::is_file)
 }
 
 /// The way to a directory.
@@ -143,15 +143,15 @@ enum Place {
     Absent,
 }
 
-fn walk<R: Source>(image: &Image<R>, path: &[u8]) -> Result<Place, ReadError> {
-    let mut directory = image.inode(image.root())?;
+fn walk<R: Source>(erofs: &Reader<R>, path: &[u8]) -> Result<Place, ReadError> {
+    let mut directory = erofs.inode(erofs.root())?;
     let mut opaque = false;
     for part in path.split(|b| *b == b'/').filter(|part| !part.is_empty()) {
-        opaque |= is_opaque(image, &directory)?;
-        let Some(entry) = image.look_up(&directory, part)? else {
+        opaque |= is_opaque(erofs, &directory)?;
+        let Some(entry) = erofs.look_up(&directory, part)? else {
             return Ok(if opaque { Place::Hidden } else { Place::Absent });
         };
-        let inode = image.inode(entry.nid)?;
+        let inode = erofs.inode(entry.nid)?;
         if inode.kind != Kind::Directory {
             return Ok(Place::Hidden);
         }
@@ -160,19 +160,19 @@ fn walk<R: Source>(image: &Image<R>, path: &[u8]) -> Result<Place, ReadError> {
     Ok(Place::Here { directory, hides_above: opaque })
 }
 
-fn is_opaque<R: Source>(image: &Image<R>, directory: &InodeInfo) -> Result<bool, ReadError> {
+fn is_opaque<R: Source>(erofs: &Reader<R>, directory: &InodeInfo) -> Result<bool, ReadError> {
     let has =
-        |name: &str| image.xattr(directory, name.as_bytes()).map(|value| value.is_some_and(|value| value == b"y"));
+        |name: &str| erofs.xattr(directory, name.as_bytes()).map(|value| value.is_some_and(|value| value == b"y"));
     Ok(has(OPAQUE[0])? || has(OPAQUE[1])?)
 }
 
-fn attributes<R: Source>(image: &Image<R>, directory: &InodeInfo) -> Result<Attributes, ReadError> {
+fn attributes<R: Source>(erofs: &Reader<R>, directory: &InodeInfo) -> Result<Attributes, ReadError> {
     let time = Timespec { tv_sec: directory.mtime.0, tv_nsec: directory.mtime.1.into() };
     Ok(Attributes {
         mode: directory.mode,
         uid: directory.uid,
         gid: directory.gid,
         times: Timestamps { last_access: time, last_modification: time },
-        xattrs: image.xattrs(directory)?,
+        xattrs: erofs.xattrs(directory)?,
     })
 }

@@ -1,5 +1,8 @@
-//! [`Quantity`]: `100m`, `1.5Gi`, `2e3`: an exact number with the suffixes of Kubernetes. As in apimachinery nothing finer
-//! than a nano is kept (it is rounded away from zero), and what is larger than 2⁶³−1 counts as that. No floating point.
+//! [`Quantity`]: `100m`, `1.5Gi`, `2e3`: an exact number with the suffixes of Kubernetes, for manifests and thresholds; and
+//! [`parse_bytes`], the plain numbers of bytes of our own settings, with the same suffixes.
+//!
+//! As in apimachinery nothing finer than a nano is kept (it is rounded away from zero), and a value above 2⁶³−1 is cut to
+//! that. No floating point.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +12,7 @@ const ONE: i128 = 1_000_000_000;
 /// The largest value.
 const MAX: i128 = i64::MAX as i128 * ONE;
 
-/// How a quantity was written, and is printed.
+/// The form in which a quantity was written, and is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QuantityFormat {
     /// `1k`, `100m`.
@@ -21,14 +24,14 @@ pub enum QuantityFormat {
     Exponent,
 }
 
-/// A number of bytes, cores or whatever. Two are equal when their values are, however they were written.
+/// A number of bytes, of cores or of anything else. Two quantities are equal if their values are, whatever their suffixes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quantity {
     nanos: i128,
     format: QuantityFormat,
 }
 
-/// A text is no quantity.
+/// A text that is not a quantity, in the words of apimachinery.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "quantities must match the regular expression \
@@ -37,16 +40,16 @@ pub struct Quantity {
 pub struct QuantityError;
 
 impl Quantity {
-    /// Nothing.
+    /// Zero.
     pub const ZERO: Self = Self { nanos: 0, format: QuantityFormat::Decimal };
 
-    /// So many bytes.
+    /// A number of bytes, printed with binary suffixes.
     #[must_use]
     pub fn bytes(value: i64) -> Self {
         Self { nanos: i128::from(value) * ONE, format: QuantityFormat::Binary }
     }
 
-    /// So many thousandths, of cores for example.
+    /// A number of thousandths, of cores for example.
     #[must_use]
     pub fn milli(value: i64) -> Self {
         Self { nanos: i128::from(value) * (ONE / 1000), format: QuantityFormat::Decimal }
@@ -69,28 +72,28 @@ impl Quantity {
         i64::try_from(whole).unwrap_or(if whole < 0 { i64::MIN } else { i64::MAX })
     }
 
-    /// Whether it is nothing.
+    /// Returns true if the value is zero.
     #[must_use]
     pub fn is_zero(self) -> bool {
         self.nanos == 0
     }
 
-    /// Whether it is less than nothing.
+    /// Returns true if the value is below zero.
     #[must_use]
     pub fn is_negative(self) -> bool {
         self.nanos < 0
     }
 
-    /// Whether it is a number of whole units.
+    /// Returns true if the value is a number of whole units.
     #[must_use]
     pub fn is_whole(self) -> bool {
         self.nanos % ONE == 0
     }
 
-    /// How often `divisor` goes into it, rounded up; nothing when the divisor is not above zero. Cores are counted in
-    /// thousandths and all else in whole units, as the downward API does.
+    /// The value divided by `divisor`, rounded up; zero if the divisor is not above zero. Cores are counted in thousandths
+    /// and all else in whole units, as in the downward API.
     #[must_use]
-    pub(crate) fn divided(self, divisor: Self, cores: bool) -> i64 {
+    pub fn divided(self, divisor: Self, cores: bool) -> i64 {
         let (value, by) = match cores {
             true => (self.milli_value(), divisor.milli_value()),
             false => (self.value(), divisor.value()),
@@ -154,12 +157,14 @@ impl FromStr for Quantity {
     }
 }
 
-/// The base and power that a suffix stands for.
+/// Suffixes of the powers of 1024, from the zeroth on.
+const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+
+/// The base and power of a suffix.
 fn scale(suffix: &str) -> Option<(i128, i32, QuantityFormat)> {
-    const BINARY: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
     const DECIMAL: [(&str, i32); 10] =
         [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
-    if let Some((_, power)) = (1..).zip(BINARY).map(|(power, s)| (s, power)).find(|(s, _)| *s == suffix) {
+    if let Some((power, _)) = (0..).zip(BINARY).skip(1).find(|(_, s)| *s == suffix) {
         return Some((1024, power, QuantityFormat::Binary));
     }
     if let Some((_, power)) = DECIMAL.iter().find(|(s, _)| *s == suffix) {
@@ -236,7 +241,7 @@ impl fmt::Display for Quantity {
                 value /= 1024;
                 power += 1;
             }
-            return write!(f, "{value}{}", ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"][power]);
+            return write!(f, "{value}{}", BINARY[power]);
         }
         let mut value = self.nanos;
         let mut power = 0;
@@ -250,6 +255,24 @@ impl fmt::Display for Quantity {
             _ => write!(f, "{value}{}", ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"][power]),
         }
     }
+}
+
+/// A number of bytes as settings write it: a whole number, with at most one binary suffix. Quantities that are easily
+/// misread, such as `64G` and `1.5Gi`, are refused.
+#[must_use]
+pub fn parse_bytes(text: &str) -> Option<u64> {
+    let number = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let power = BINARY.iter().position(|suffix| *suffix == &text[number.len()..])?;
+    let is_plain = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
+    is_plain.then(|| number.parse::<u64>().ok())??.checked_mul(1 << (10 * power))
+}
+
+/// The shortest text from which [`parse_bytes`] makes this number: `64Gi`, `1000`.
+#[must_use]
+pub fn show_bytes(count: u64) -> String {
+    let zeros = if count == 0 { 0 } else { count.trailing_zeros() };
+    let power = zeros / 10;
+    format!("{}{}", count >> (10 * power), BINARY[power as usize])
 }
 
 #[cfg(test)]

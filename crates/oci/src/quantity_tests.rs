@@ -79,6 +79,27 @@ fn division_of_the_downward_api() {
     assert_eq!(parse("1").divided(parse("0"), true), 0);
 }
 
+#[test]
+fn numbers_of_bytes() {
+    let cases = [
+        ("64Gi", Some(64 << 30)),
+        ("1000", Some(1000)),
+        ("0", Some(0)),
+        ("1Ki", Some(1024)),
+        ("Gi", None),
+        ("1.5Gi", None),
+        ("64G", None),
+        ("-1", None),
+        ("99999999Ti", None),
+    ];
+    for (text, want) in cases {
+        assert_eq!(parse_bytes(text), want, "{text}");
+    }
+    for text in ["64Gi", "1000", "0", "3Ki"] {
+        assert_eq!(parse_bytes(text).map(show_bytes).as_deref(), Some(text));
+    }
+}
+
 proptest! {
     #[test]
     fn no_text_panics(text in "[-+]?[0-9.]{0,50}([eE][-+]?[0-9]{0,12}|[A-Za-z]{0,3})") {

@@ -2,7 +2,7 @@
 //! ones in a row. They are compared byte by byte, and then shared in one of two ways, both of which leave the layer whole by itself:
 //!
 //! - `reflink`: the file system lets the new row have the blocks of the old one.
-//! - `hardlink`: the new image is told to take the row from the other file, which becomes `device.N` in the layer's own directory, by
+//! - `hardlink`: the new EROFS file is told to take the row from the other file, which becomes `device.N` in the layer's own directory, by
 //!   a further name; its own blocks are given back. So nothing is lost when the other layer goes, and nobody counts references
 //!   but the file system. What is held that way is the whole file: it is done only where at least half of its bytes are wanted, so
 //!   that a layer never holds more of another one than twice what it saved by it.
@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use erofs::{Image, InodeInfo, Kind as InodeKind, Moved, Nid, Spot};
+use erofs::{InodeInfo, Kind as InodeKind, Moved, Nid, Reader, Spot};
 use rustix::fs::{AtFlags, FallocateFlags, OFlags};
 use rustix::io::Errno;
 
@@ -24,7 +24,7 @@ use crate::ingest::part::Ingests;
 use crate::layers::file_list::{self, Key, LIST, Listed, Object};
 use crate::options::Sharing;
 use crate::recipe;
-use crate::unpack::{IMAGE, UnpackError};
+use crate::unpack::{EROFS_FILE, UnpackError};
 
 /// Bytes of a block.
 const BLOCK: u64 = erofs::BLOCK;
@@ -32,7 +32,7 @@ const BLOCK: u64 = erofs::BLOCK;
 const FIRST: usize = 4096;
 /// Of a file that is to be held, so many bytes must be wanted at least.
 const WORTH: u64 = 1 << 20;
-/// In lists: a row of blocks of the layer's own image.
+/// In lists: a row of blocks of the layer's own EROFS file.
 pub(super) const OWN: &[u8] = b"=";
 /// A row of blocks that the layer has in a device.
 pub(super) const ELSEWHERE: &[u8] = b"@";
@@ -51,8 +51,8 @@ struct Row {
 
 /// Another layer, open.
 struct Origin {
-    image: Image<File>,
-    /// The files that have its blocks: its image and its devices.
+    erofs: Reader<File>,
+    /// The files that have its blocks: its EROFS file and its devices.
     files: Vec<File>,
 }
 
@@ -75,7 +75,7 @@ struct Group {
 
 impl Ingests {
     /// Shares what can be shared of a new layer that is an EROFS file, and writes its list. What cannot be shared stays as it is.
-    pub(crate) fn share_image(
+    pub(crate) fn share_erofs(
         &self,
         layer: BorrowedFd<'_>,
         cancelled: &dyn Fn() -> bool,
@@ -85,8 +85,8 @@ impl Ingests {
             path: path.to_owned(),
             source,
         };
-        let mut file = recipe::open_image(layer, OFlags::RDWR).map_err(|error| failed(IMAGE, error))?;
-        let (mut own, rows) = walk(&file, cancelled).map_err(|error| failed(IMAGE, error))?;
+        let mut file = recipe::open_erofs(layer, OFlags::RDWR).map_err(|error| failed(EROFS_FILE, error))?;
+        let (mut own, rows) = walk(&file, cancelled).map_err(|error| failed(EROFS_FILE, error))?;
         // Both in the order of lists.
         let mut order: Vec<usize> = (0..own.len()).collect();
         order.sort_by_key(|at| own[*at].listed.key);
@@ -108,14 +108,14 @@ impl Ingests {
                 Vec::new()
             }
             Sharing::Hardlink => {
-                self.hold(layer, &mut file, &mut own, &rows, groups).map_err(|error| failed(IMAGE, error))?
+                self.hold(layer, &mut file, &mut own, &rows, groups).map_err(|error| failed(EROFS_FILE, error))?
             }
         };
         saved.devices = listed.len() as u64;
-        let bytes = || bytes_on_disk(|| rustix::fs::statat(layer, IMAGE, AtFlags::SYMLINK_NOFOLLOW));
+        let bytes = || bytes_on_disk(|| rustix::fs::statat(layer, EROFS_FILE, AtFlags::SYMLINK_NOFOLLOW));
         // Of what has blocks of others already, nobody else can hold the file and be right about its bytes.
         let cloned = saved.bytes > 0;
-        listed.push(whole(IMAGE, bytes().map_err(|error| failed(IMAGE, error.into()))?, None, cloned));
+        listed.push(whole(EROFS_FILE, bytes().map_err(|error| failed(EROFS_FILE, error.into()))?, None, cloned));
         listed.extend(own.into_iter().map(|own| own.listed));
         file_list::write(layer, &listed).map_err(|error| failed(LIST, error))?;
         let list = bytes_on_disk(|| rustix::fs::statat(layer, LIST, AtFlags::SYMLINK_NOFOLLOW));
@@ -159,10 +159,10 @@ impl Ingests {
 
     fn origin(&self, id: LayerId) -> io::Result<Origin> {
         let directory = self.catalog.disk.layout.open_layer(id)?;
-        let image = recipe::read_image(directory.as_fd())?;
-        let mut files = vec![recipe::open_image(directory.as_fd(), OFlags::RDONLY)?];
+        let erofs = recipe::read_erofs(directory.as_fd())?;
+        let mut files = vec![recipe::open_erofs(directory.as_fd(), OFlags::RDONLY)?];
         files.extend(recipe::open_devices(directory.as_fd())?);
-        Ok(Origin { image, files })
+        Ok(Origin { erofs, files })
     }
 
     /// Lets rows have the blocks of others. Answers how many bytes that are.
@@ -287,8 +287,8 @@ impl Origin {
         file: &File,
         buffers: &mut (Vec<u8>, Vec<u8>),
     ) -> io::Result<Option<(Spot, (u64, u64))>> {
-        let inode = self.image.inode(Nid(nid))?;
-        let Some((spot, length)) = row_of(&self.image, &inode)? else { return Ok(None) };
+        let inode = self.erofs.inode(Nid(nid))?;
+        let Some((spot, length)) = row_of(&self.erofs, &inode)? else { return Ok(None) };
         let Some(there) = self.files.get(usize::from(spot.device)) else { return Ok(None) };
         let (is, was) = (rustix::fs::fstat(file)?, rustix::fs::fstat(there)?);
         if length != row.length || is.st_dev != was.st_dev || is.st_ino == was.st_ino {
@@ -312,35 +312,35 @@ impl Origin {
 }
 
 /// Where a file has its whole blocks, if in a row, and how many bytes these are.
-fn row_of(image: &Image<File>, inode: &InodeInfo) -> io::Result<Option<(Spot, u64)>> {
-    let length = image.whole_blocks(inode).next_multiple_of(BLOCK);
+fn row_of(erofs: &Reader<File>, inode: &InodeInfo) -> io::Result<Option<(Spot, u64)>> {
+    let length = erofs.whole_blocks(inode).next_multiple_of(BLOCK);
     if inode.kind != InodeKind::File || length == 0 {
         return Ok(None);
     }
-    let at = image.extent(inode, 0)?.and_then(|extent| extent.at);
+    let at = erofs.extent(inode, 0)?.and_then(|extent| extent.at);
     Ok(at.filter(|spot| spot.offset.is_multiple_of(BLOCK)).map(|spot| (spot, length)))
 }
 
 /// The rows of a layer that is still private, each inode once.
 fn walk(file: &File, cancelled: &dyn Fn() -> bool) -> io::Result<(Vec<Own>, Vec<Row>)> {
-    let image = Image::open(file.try_clone()?)?;
+    let erofs = Reader::open(file.try_clone()?)?;
     let (mut own, mut rows) = (Vec::new(), Vec::new());
     let mut linked = std::collections::BTreeSet::new();
-    let mut todo = vec![image.root()];
+    let mut todo = vec![erofs.root()];
     let mut first = [0; FIRST];
     while let Some(nid) = todo.pop() {
         if cancelled() {
             break;
         }
-        for entry in image.entries(&image.inode(nid)?)? {
+        for entry in erofs.entries(&erofs.inode(nid)?)? {
             let entry = entry?;
             match entry.kind {
                 InodeKind::Directory => todo.push(entry.nid),
                 InodeKind::File if own.len() < MOST => {}
                 _ => continue,
             }
-            let inode = image.inode(entry.nid)?;
-            let Some((spot, length)) = row_of(&image, &inode)? else { continue };
+            let inode = erofs.inode(entry.nid)?;
+            let Some((spot, length)) = row_of(&erofs, &inode)? else { continue };
             if inode.links > 1 && !linked.insert(entry.nid) {
                 continue;
             }
@@ -355,7 +355,7 @@ fn walk(file: &File, cancelled: &dyn Fn() -> bool) -> io::Result<(Vec<Own>, Vec<
     Ok((own, rows))
 }
 
-/// What a block is like. Always the same number for the same bytes; that other bytes have others is likely, and nothing depends on it.
+/// Returns a hash of a block. Always the same number for the same bytes; that other bytes have others is likely, and nothing depends on it.
 fn begin(block: &[u8; FIRST]) -> u64 {
     block.as_chunks::<8>().0.iter().fold(0x9e37_79b9_7f4a_7c15, |state: u64, bytes| {
         (state ^ u64::from_le_bytes(*bytes)).wrapping_mul(0xff51_afd7_ed55_8ccd).rotate_left(29)

@@ -1,8 +1,8 @@
-//! [`Image`]: a layer that is one EROFS file, `layer.erofs` in its private directory. Entries go into the image as they come: the
+//! [`ErofsForm`]: a layer that is one EROFS file, `layer.erofs` in its private directory. Entries go into the EROFS file as they come: the
 //! data of files at once, names and directories at the end.
 //!
 //! What the kernel decides where a layer is made of files, such as which extended attributes a kind of file can have, is decided
-//! here as it would. Owners, devices and attributes are kept whoever unpacks. [`super::unpack_image`] calls it, with the
+//! here as it would. Owners, devices and attributes are kept whoever unpacks. [`super::unpack_erofs`] calls it, with the
 //! rules of the modules above.
 
 mod acl;
@@ -16,23 +16,21 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use erofs::{Attributes, Dir, Entry as Named, Inode, Nid, Special, WriteError, Writer};
+use log::Log;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
+use sink::ImageFile;
 
+use super::error::{UnpackError, failed, recipe as of_recipe, refused};
+use super::form::{Form, There, Unpacker};
+use super::tree::{Id, Tree};
+use super::whiteout::OPAQUE;
+use super::{UnpackOptions, UnpackOutcome};
 use crate::recipe;
 use crate::tar::{Entry, Kind, Piece, Reader};
 
-use super::error::{UnpackError, failed, recipe as of_recipe, refused};
-use super::form::{Form, There};
-use super::tree::{Id, Tree};
-use super::unpacker::Unpacker;
-use super::whiteout::OPAQUE;
-use super::{UnpackOptions, UnpackOutcome};
-use log::Log;
-use sink::ImageFile;
-
-/// Name of the file of the image.
-pub(crate) const IMAGE: &str = "layer.erofs";
+/// Name of the file of the EROFS file.
+pub(crate) const EROFS_FILE: &str = "layer.erofs";
 /// Bytes of names and directories that are held in memory for a layer; further ones go to a file. Several layers are unpacked at
 /// the same time.
 const MEMORY: usize = 2 << 20;
@@ -41,8 +39,8 @@ const PIECE: usize = 1 << 20;
 /// Names that one inode gets at most, where it stands for many whiteouts.
 const NAMES_MOST: u32 = 32_000;
 
-/// An image in the making.
-pub(super) struct Image<'a> {
+/// An EROFS file in the making.
+pub(super) struct ErofsForm<'a> {
     writer: Writer<ImageFile<'a>>,
     /// Targets of symbolic links, and names of whiteouts.
     log: Log,
@@ -54,12 +52,12 @@ pub(super) struct Image<'a> {
     whiteouts: HashSet<Nid>,
 }
 
-/// What is known of a directory.
+/// A directory of the tree.
 pub(super) struct InImage {
     dir: Dir,
     /// The last whiteout that was made in it, in the log.
     last_whiteout: Option<u64>,
-    /// Its default access control list is one that no directory can have; said at the end, because a later entry may have
+    /// The default access control list is one that no directory can have; said at the end, because a later entry may have
     /// another.
     bad_default_acl: Option<Errno>,
 }
@@ -70,30 +68,30 @@ impl InImage {
     }
 }
 
-/// Begins an image, whose file must not exist.
+/// Begins an EROFS file, whose file must not exist.
 pub(super) fn unpacker<'a>(
     layer_dir: BorrowedFd<'_>,
     options: &'a UnpackOptions<'a>,
-) -> Result<Unpacker<'a, Image<'a>>, UnpackError> {
+) -> Result<Unpacker<'a, ErofsForm<'a>>, UnpackError> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(layer_dir, IMAGE, flags, Mode::from_raw_mode(0o600))
-        .map_err(|e| failed("creating", IMAGE.as_bytes(), e))?;
+    let file = rustix::fs::openat(layer_dir, EROFS_FILE, flags, Mode::from_raw_mode(0o600))
+        .map_err(|e| failed("creating", EROFS_FILE.as_bytes(), e))?;
     let opening = |e: io::Error| failed("opening", b"", e);
     let own = layer_dir.try_clone_to_owned().map_err(opening)?;
     let log = Log::new(layer_dir.try_clone_to_owned().map_err(opening)?);
     let settings = erofs::Options {
-        // Nothing needs to tell the images of layers apart, and the same layer is always the same image.
+        // Nothing needs to tell the EROFS files of layers apart, and the same layer is always the same EROFS file.
         uuid: [0; 16],
         time: None,
         memory: MEMORY,
         spill: Box::new(move || temporary(own.as_fd(), "names")),
     };
     let writer = Writer::new(ImageFile::new(File::from(file), options.write_back), settings)
-        .map_err(|e| of_writer("writing", IMAGE.as_bytes(), e))?;
+        .map_err(|e| of_writer("writing", EROFS_FILE.as_bytes(), e))?;
     let root = InImage::new(writer.root());
-    let image = Image { writer, log, targets: HashMap::new(), whiteout: None, whiteouts: HashSet::new() };
+    let erofs = ErofsForm { writer, log, targets: HashMap::new(), whiteout: None, whiteouts: HashSet::new() };
     let recipe = recipe::Writer::create(layer_dir).map_err(of_recipe)?;
-    Ok(Unpacker::new(image, root, recipe, options))
+    Ok(Unpacker::new(erofs, root, recipe, options))
 }
 
 /// A file that has no name any more.
@@ -112,7 +110,7 @@ fn of_writer(operation: &'static str, path: &[u8], error: WriteError) -> UnpackE
     }
 }
 
-impl Unpacker<'_, Image<'_>> {
+impl Unpacker<'_, ErofsForm<'_>> {
     fn dir(&self, id: Id) -> Dir {
         self.tree.node(id).own.dir
     }
@@ -190,7 +188,7 @@ impl Unpacker<'_, Image<'_>> {
     }
 }
 
-impl Form for Image<'_> {
+impl Form for ErofsForm<'_> {
     type Node = InImage;
 
     fn look(unpacker: &mut Unpacker<'_, Self>, dir: Id, leaf: &[u8]) -> Result<Option<There>, UnpackError> {
@@ -314,10 +312,10 @@ impl Form for Image<'_> {
         if Self::look(unpacker, dir, leaf)?.is_some() || unpacker.tree.child(dir, leaf).is_some() {
             return Ok(false);
         }
-        let image = &mut unpacker.form;
-        let (inode, names) = match image.whiteout {
+        let erofs = &mut unpacker.form;
+        let (inode, names) = match erofs.whiteout {
             Some((inode, names)) if names < NAMES_MOST => (Ok(inode), names),
-            _ => (image.writer.special(Special::Char(0, 0), &Attributes::default()), 0),
+            _ => (erofs.writer.special(Special::Char(0, 0), &Attributes::default()), 0),
         };
         let inode = unpacker.name(OPERATION, inode, dir, leaf)?;
         unpacker.form.whiteout = Some((inode, names + 1));
@@ -396,7 +394,7 @@ impl Form for Image<'_> {
     }
 
     fn end(self, _: &mut UnpackOutcome) -> Result<(), UnpackError> {
-        let (sink, _) = self.writer.finish().map_err(|e| of_writer("writing", IMAGE.as_bytes(), e))?;
+        let (sink, _) = self.writer.finish().map_err(|e| of_writer("writing", EROFS_FILE.as_bytes(), e))?;
         sink.end();
         Ok(())
     }

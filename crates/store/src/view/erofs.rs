@@ -5,32 +5,32 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use erofs::{Image, InodeInfo, Nid};
+use erofs::{InodeInfo, Nid, Reader};
 
 use super::attributes::{Kind, Stat};
-use super::layer::{Found, is_of_overlayfs};
+use super::layer_node::{LayerNode, is_of_overlayfs};
 use crate::recipe;
 use crate::unpack::OPAQUE;
 
-/// The open image of a layer.
+/// The open EROFS file of a layer.
 #[derive(Debug)]
-pub(super) struct ImageLayer(Image<File>);
+pub(super) struct ErofsLayer(Reader<File>);
 
-impl ImageLayer {
+impl ErofsLayer {
     pub(super) fn open(directory: &OwnedFd) -> io::Result<Self> {
-        Ok(Self(recipe::read_image(directory.as_fd())?))
+        Ok(Self(recipe::read_erofs(directory.as_fd())?))
     }
 
-    pub(super) fn root(&self) -> io::Result<Found> {
+    pub(super) fn root(&self) -> io::Result<LayerNode> {
         Ok(found(&self.0.inode(self.0.root())?))
     }
 
-    pub(super) fn child(&self, dir: u64, name: &[u8]) -> io::Result<Option<Found>> {
+    pub(super) fn child(&self, dir: u64, name: &[u8]) -> io::Result<Option<LayerNode>> {
         let Some(entry) = self.0.look_up(&self.0.inode(Nid(dir))?, name)? else { return Ok(None) };
         Ok(Some(found(&self.0.inode(entry.nid)?)))
     }
 
-    pub(super) fn list(&self, dir: u64) -> io::Result<Vec<(Vec<u8>, Found)>> {
+    pub(super) fn list(&self, dir: u64) -> io::Result<Vec<(Vec<u8>, LayerNode)>> {
         let mut all = Vec::new();
         for entry in self.0.entries(&self.0.inode(Nid(dir))?)? {
             let entry = entry?;
@@ -59,48 +59,48 @@ impl ImageLayer {
         Ok(all)
     }
 
-    /// The image itself, and a file of it.
-    pub(super) fn inode(&self, file: u64) -> io::Result<(&Image<File>, InodeInfo)> {
+    /// The EROFS file itself, and a file of it.
+    pub(super) fn inode(&self, file: u64) -> io::Result<(&Reader<File>, InodeInfo)> {
         Ok((&self.0, self.0.inode(Nid(file))?))
     }
 
-    /// How many devices the image has beside itself.
+    /// How many devices the EROFS file has beside itself.
     pub(super) fn devices(&self) -> u16 {
         self.0.devices()
     }
 
-    /// How many blocks a device has, of which the image itself is the first.
+    /// How many blocks a device has, of which the EROFS file itself is the first.
     pub(super) fn blocks(&self, device: u16) -> io::Result<u32> {
         u32::try_from(self.0.device_size(device)? / erofs::BLOCK).map_err(io::Error::other)
     }
 
-    pub(super) fn content(&self, file: u64) -> io::Result<ImageContent<'_>> {
+    pub(super) fn content(&self, file: u64) -> io::Result<ErofsContent<'_>> {
         let inode = self.0.inode(Nid(file))?;
         if inode.kind != erofs::Kind::File {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no file any more"));
         }
-        Ok(ImageContent { image: &self.0, inode })
+        Ok(ErofsContent { erofs: &self.0, inode })
     }
 }
 
-/// An open file of an image.
+/// An open file of an EROFS file.
 #[derive(Debug)]
-pub(super) struct ImageContent<'a> {
-    image: &'a Image<File>,
+pub(super) struct ErofsContent<'a> {
+    erofs: &'a Reader<File>,
     inode: InodeInfo,
 }
 
-impl ImageContent<'_> {
+impl ErofsContent<'_> {
     pub(super) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        Ok(self.image.read(&self.inode, offset, buffer)?)
+        Ok(self.erofs.read(&self.inode, offset, buffer)?)
     }
 
     pub(super) fn hole(&self, offset: u64) -> io::Result<u64> {
-        Ok(self.image.hole(&self.inode, offset)?)
+        Ok(self.erofs.hole(&self.inode, offset)?)
     }
 }
 
-fn found(inode: &InodeInfo) -> Found {
+fn found(inode: &InodeInfo) -> LayerNode {
     let kind = match inode.kind {
         _ if inode.is_whiteout() => Kind::Whiteout,
         erofs::Kind::File => Kind::File,
@@ -123,5 +123,5 @@ fn found(inode: &InodeInfo) -> Found {
         mtime: inode.mtime,
         inode: inode.nid.0,
     };
-    Found { stat, nid: inode.nid.0 }
+    LayerNode { stat, nid: inode.nid.0 }
 }

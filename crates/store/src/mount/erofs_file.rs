@@ -14,13 +14,14 @@ use rustix::mount::{
 };
 
 use super::Ways;
+use super::failure::Failure;
 use super::loop_device::LoopDevice;
-use super::overlay::{Failure, Names, explain};
+use super::overlay::{Names, explain};
 use crate::recipe;
 
 /// Why an EROFS file was not mounted.
 #[derive(Debug)]
-pub(super) enum ImageFailure {
+pub(super) enum ErofsFailure {
     /// The kernel has no EROFS, or can have it from no file.
     NoErofs(io::Error),
     /// The right to do it is missing.
@@ -30,19 +31,19 @@ pub(super) enum ImageFailure {
 }
 
 /// Mounts the file, read-only and nowhere.
-pub(super) fn mount(path: &Path, ways: Ways) -> Result<OwnedFd, ImageFailure> {
+pub(super) fn mount(path: &Path, ways: Ways) -> Result<OwnedFd, ErofsFailure> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let file = rustix::fs::open(path, flags, Mode::empty())
-        .map_err(|error| ImageFailure::Failed(Failure::at("open a layer for", path, error)))?;
-    let devices = devices_beside(path).map_err(ImageFailure::Failed)?;
+        .map_err(|error| ErofsFailure::Failed(Failure::at("open a layer for", path, error)))?;
+    let devices = devices_beside(path).map_err(ErofsFailure::Failed)?;
     mount_open(&File::from(file), path, &devices, ways)
 }
 
-/// The files with blocks of other layers that a layer's image needs.
-pub(super) fn devices_beside(image: &Path) -> Result<Vec<PathBuf>, Failure> {
+/// The files with blocks of other layers that a layer's EROFS file needs.
+pub(super) fn devices_beside(erofs: &Path) -> Result<Vec<PathBuf>, Failure> {
     let mut devices = Vec::new();
     loop {
-        let device = image.with_file_name(recipe::device_name(devices.len() + 1));
+        let device = erofs.with_file_name(recipe::device_name(devices.len() + 1));
         match rustix::fs::lstat(&device) {
             Ok(_) => devices.push(device),
             Err(Errno::NOENT) => return Ok(devices),
@@ -51,8 +52,8 @@ pub(super) fn devices_beside(image: &Path) -> Result<Vec<PathBuf>, Failure> {
     }
 }
 
-/// The same for a file that is open, and is called `path` in errors, with its further devices, which are image files too.
-pub(super) fn mount_open(file: &File, path: &Path, devices: &[PathBuf], ways: Ways) -> Result<OwnedFd, ImageFailure> {
+/// The same for a file that is open, and is called `path` in errors, with its further devices, which are EROFS file files too.
+pub(super) fn mount_open(file: &File, path: &Path, devices: &[PathBuf], ways: Ways) -> Result<OwnedFd, ErofsFailure> {
     if ways.from_file {
         // Whatever the path: the kernel takes no long ones.
         let name = format!("/proc/self/fd/{}", file.as_raw_fd());
@@ -71,7 +72,7 @@ pub(super) fn mount_named(
     file: &File,
     devices: &[PathBuf],
     ways: Ways,
-) -> Result<(OwnedFd, bool), ImageFailure> {
+) -> Result<(OwnedFd, bool), ErofsFailure> {
     if ways.from_file {
         match mount_files(path, path, devices) {
             Err(Refused::NeedsDevice) => {}
@@ -84,17 +85,17 @@ pub(super) fn mount_named(
 
 fn mount_files(source: &Path, path: &Path, devices: &[PathBuf]) -> Result<OwnedFd, Refused> {
     let mut names = Names::default();
-    let failed = |failure| Refused::Otherwise(ImageFailure::Failed(failure));
+    let failed = |failure| Refused::Otherwise(ErofsFailure::Failed(failure));
     let devices = devices.iter().map(|device| names.file(device)).collect::<Result<Vec<_>, _>>().map_err(failed)?;
     mount_source(source, path, &devices)
 }
 
-fn mount_by_loop(file: &File, path: &Path, devices: &[PathBuf]) -> Result<OwnedFd, ImageFailure> {
+fn mount_by_loop(file: &File, path: &Path, devices: &[PathBuf]) -> Result<OwnedFd, ErofsFailure> {
     let show = |file: &File| {
         LoopDevice::new(file).map_err(|source| match source.kind() {
-            io::ErrorKind::PermissionDenied => ImageFailure::NotPermitted(source),
-            io::ErrorKind::NotFound => ImageFailure::NoErofs(source),
-            _ => ImageFailure::Failed(Failure { operation: "set a loop device up for", source }),
+            io::ErrorKind::PermissionDenied => ErofsFailure::NotPermitted(source),
+            io::ErrorKind::NotFound => ErofsFailure::NoErofs(source),
+            _ => ErofsFailure::Failed(Failure { operation: "set a loop device up for", source }),
         })
     };
     let device = show(file)?;
@@ -102,12 +103,12 @@ fn mount_by_loop(file: &File, path: &Path, devices: &[PathBuf]) -> Result<OwnedF
     for path in devices {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = rustix::fs::open(path, flags, Mode::empty())
-            .map_err(|error| ImageFailure::Failed(Failure::at("open a layer for", path, error)))?;
+            .map_err(|error| ErofsFailure::Failed(Failure::at("open a layer for", path, error)))?;
         further.push(show(&File::from(file))?);
     }
     let paths: Vec<PathBuf> = further.iter().map(|device| device.path.clone()).collect();
     match mount_source(&device.path, path, &paths) {
-        Err(Refused::NeedsDevice) => Err(ImageFailure::Failed(Failure::at("mount a layer for", path, Errno::NOTBLK))),
+        Err(Refused::NeedsDevice) => Err(ErofsFailure::Failed(Failure::at("mount a layer for", path, Errno::NOTBLK))),
         Err(Refused::Otherwise(failure)) => Err(failure),
         // The file system keeps the device from now on.
         Ok(mounted) => Ok(mounted),
@@ -117,16 +118,16 @@ fn mount_by_loop(file: &File, path: &Path, devices: &[PathBuf]) -> Result<OwnedF
 enum Refused {
     /// This kernel mounts block devices only, or this file not as it is.
     NeedsDevice,
-    Otherwise(ImageFailure),
+    Otherwise(ErofsFailure),
 }
 
 fn mount_source(source: &Path, layer: &Path, devices: &[PathBuf]) -> Result<OwnedFd, Refused> {
-    let failed = |failure: Failure| Refused::Otherwise(ImageFailure::Failed(failure));
+    let failed = |failure: Failure| Refused::Otherwise(ErofsFailure::Failed(failure));
     let context = fsopen("erofs", FsOpenFlags::FSOPEN_CLOEXEC).map_err(|error| {
         Refused::Otherwise(match error {
-            Errno::NODEV | Errno::NOSYS => ImageFailure::NoErofs(error.into()),
-            Errno::PERM => ImageFailure::NotPermitted(error.into()),
-            error => ImageFailure::Failed(Failure { operation: "open EROFS for", source: error.into() }),
+            Errno::NODEV | Errno::NOSYS => ErofsFailure::NoErofs(error.into()),
+            Errno::PERM => ErofsFailure::NotPermitted(error.into()),
+            error => ErofsFailure::Failed(Failure { operation: "open EROFS for", source: error.into() }),
         })
     })?;
     // A device that cannot be written is mounted by who does not want to.
@@ -138,7 +139,7 @@ fn mount_source(source: &Path, layer: &Path, devices: &[PathBuf]) -> Result<Owne
     // disk, and the file's own read-ahead makes small files come twice as fast from there (docs/performance.md).
     fsconfig_create(&context).map_err(|error| match error {
         Errno::NOTBLK => Refused::NeedsDevice,
-        Errno::PERM => Refused::Otherwise(ImageFailure::NotPermitted(error.into())),
+        Errno::PERM => Refused::Otherwise(ErofsFailure::NotPermitted(error.into())),
         error => failed(explain(&context, "mount a layer for", error).naming(layer)),
     })?;
     let attributes =

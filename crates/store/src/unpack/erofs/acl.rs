@@ -13,7 +13,7 @@ const OTHER: u16 = 0x20;
 /// The id of what has none.
 const NOBODY: u32 = u32::MAX;
 
-/// One line of a list.
+/// A line of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Line {
     tag: u16,
@@ -46,7 +46,7 @@ pub(super) fn parse(value: &[u8]) -> Result<Vec<Line>, Errno> {
     lines.chunks_exact(8).map(line).collect()
 }
 
-/// Whether it is in order: the owner, users, the group, groups, a mask where there are users or groups, all others.
+/// Returns true if it is in order: the owner, users, the group, groups, a mask where there are users or groups, all others.
 pub(super) fn is_valid(list: &[Line]) -> bool {
     let mut expected = USER_OBJ;
     let mut needs_mask = false;
@@ -74,7 +74,7 @@ pub(super) fn is_valid(list: &[Line]) -> bool {
     expected == 0
 }
 
-/// Whether a mode cannot say it all.
+/// Returns true if a mode cannot say it all.
 pub(super) fn says_more_than_a_mode(list: &[Line]) -> bool {
     list.iter().any(|line| matches!(line.tag, USER | GROUP | MASK))
 }

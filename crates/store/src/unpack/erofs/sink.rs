@@ -1,4 +1,4 @@
-//! [`ImageFile`]: the file of an image that grows. The writer hands over long pieces; they go straight to `write(2)`.
+//! [`ImageFile`]: the file of an EROFS file that grows. The writer hands over long pieces; they go straight to `write(2)`.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use erofs::Sink;
 use rustix::fs::Advice;
 
-/// After so many bytes the kernel is asked to begin to write them to the disk, because the commit of an image waits until
+/// After so many bytes the kernel is asked to begin to write them to the disk, because the commit of an EROFS file waits until
 /// everything is there.
 const WRITE_BACK: u64 = 8 << 20;
 
@@ -34,7 +34,7 @@ impl<'a> ImageFile<'a> {
         }
     }
 
-    /// The image is whole.
+    /// The EROFS file is whole.
     pub(super) fn end(mut self) {
         self.begin();
     }

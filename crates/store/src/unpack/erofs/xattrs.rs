@@ -3,13 +3,12 @@
 use erofs::Attributes;
 use rustix::io::Errno;
 
-use crate::tar::{Entry, Kind};
-
 use super::super::error::UnpackError;
+use super::super::form::Unpacker;
 use super::super::tree::Id;
-use super::super::unpacker::Unpacker;
 use super::super::xattrs::{ACCESS_ACL, DEFAULT_ACL, NOT_HELD, WRONG_KIND, failed_xattr};
-use super::{Image, acl};
+use super::{ErofsForm, acl};
+use crate::tar::{Entry, Kind};
 
 /// Most bytes of a value that the kernel takes.
 const VALUE_MOST: usize = 64 << 10;
@@ -88,7 +87,7 @@ fn is_capability(value: &[u8]) -> bool {
     matches!((magic, value.len()), (Some(0x0200_0000), 20) | (Some(0x0300_0000), 24))
 }
 
-impl Unpacker<'_, Image<'_>> {
+impl Unpacker<'_, ErofsForm<'_>> {
     /// The attributes of something new in a directory.
     pub(super) fn attributes_of(&mut self, entry: &Entry, dir: Id, leaf: &[u8]) -> Result<Attributes, UnpackError> {
         // The path is only for messages.
