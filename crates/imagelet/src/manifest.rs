@@ -15,7 +15,7 @@ use image_manager::PullPolicy;
 use kuberuntime::pod::WORKLOAD_KINDS;
 
 use crate::yaml::{self, Node, Position, Value};
-use place::Place;
+use place::ManifestDocument;
 pub(crate) use secret::unknown_account;
 
 /// Treatment of objects that hold no pod.
@@ -27,7 +27,7 @@ pub(crate) enum OtherKinds {
 
 /// Where an object was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Source {
+pub(crate) struct ObjectOrigin {
     /// File name as given; `-` is standard input.
     pub(crate) file: String,
     /// Number of the document in the file; empty ones are not counted.
@@ -36,7 +36,7 @@ pub(crate) struct Source {
     pub(crate) line: u64,
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for ObjectOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: document {}", shown(&self.file), self.line, self.document)
     }
@@ -49,7 +49,7 @@ fn shown(file: &str) -> &str {
 /// A pod, or what a workload makes pods from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pod {
-    pub(crate) source: Source,
+    pub(crate) source: ObjectOrigin,
     pub(crate) kind: String,
     pub(crate) namespace: String,
     pub(crate) name: String,
@@ -124,14 +124,14 @@ impl PodImage {
 /// A Secret, with the place where it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SecretObject {
-    pub(crate) source: Source,
+    pub(crate) source: ObjectOrigin,
     pub(crate) secret: PullSecret,
 }
 
 /// A ServiceAccount, with the place where it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AccountObject {
-    pub(crate) source: Source,
+    pub(crate) source: ObjectOrigin,
     pub(crate) account: ServiceAccount,
     /// `imagePullSecrets`, by name and in their order.
     pub(crate) pull_secrets: Vec<String>,
@@ -164,7 +164,7 @@ impl Objects {
     }
 
     /// Kind, namespace, name and place of every object.
-    fn keys(&self) -> impl Iterator<Item = (&str, &str, &str, &Source)> {
+    fn keys(&self) -> impl Iterator<Item = (&str, &str, &str, &ObjectOrigin)> {
         let pods = self.pods.iter().map(|p| (p.kind.as_str(), p.namespace.as_str(), p.name.as_str(), &p.source));
         let secrets = self.secrets.iter().map(|s| ("Secret", &*s.secret.namespace, &*s.secret.name, &s.source));
         let accounts = self.accounts.iter();
@@ -183,7 +183,7 @@ pub(crate) enum ManifestError {
     #[error("there is no pod in any of the manifests")]
     NoPod,
     #[error("{at}: {message}")]
-    Object { at: Source, message: String },
+    Object { at: ObjectOrigin, message: String },
 }
 
 /// The objects of one file, at least one.
@@ -208,7 +208,7 @@ fn read(file: &str, text: &str, expected: Expected) -> Result<Objects, ManifestE
     })?;
     let mut objects = Objects::default();
     for (index, node) in documents.iter().enumerate() {
-        let place = Place { file, document: index + 1 };
+        let place = ManifestDocument { file, document: index + 1 };
         place.object(node, None, expected, &mut objects)?;
     }
     Ok(objects)
@@ -234,7 +234,7 @@ enum Expected {
 /// Kind and API version that the objects of a typed list (`PodList`) have without saying so.
 type Inherited<'a> = Option<(&'a str, &'a str)>;
 
-impl Place<'_> {
+impl ManifestDocument<'_> {
     /// Reads an object, or the objects of a list.
     fn object(
         &self,

@@ -47,7 +47,7 @@ spec:
         ("Pod", "shop", "web", "abc")
     );
     assert_eq!(pod.annotations, BTreeMap::from([("a".into(), "b".into())]));
-    assert_eq!(pod.source, Source { file: "f.yaml".into(), document: 1, line: 1 });
+    assert_eq!(pod.source, ObjectOrigin { file: "f.yaml".into(), document: 1, line: 1 });
     let want = [
         (Role::Volume, "data", "data:3", PullPolicy::IfNotPresent),
         (Role::Volume, "main", "model", PullPolicy::Always),

@@ -14,13 +14,13 @@ pub(crate) use directory::read as read_directory;
 pub(crate) use tokens::TokenDirectory;
 
 /// By namespace and name.
-type Key = (String, String);
+type ObjectKey = (String, String);
 
 /// Secrets and accounts by name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SecretStore {
-    secrets: BTreeMap<Key, PullSecret>,
-    accounts: BTreeMap<Key, (ServiceAccount, Vec<String>)>,
+    secrets: BTreeMap<ObjectKey, PullSecret>,
+    accounts: BTreeMap<ObjectKey, (ServiceAccount, Vec<String>)>,
 }
 
 /// The pull secrets and the account of one pod.

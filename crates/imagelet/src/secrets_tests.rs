@@ -1,4 +1,4 @@
-//! What pods' names stand for, and what a secrets directory gives.
+//! Resolution of the names in pods, and the content of secrets directories.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -22,7 +22,7 @@ pub use restart::{Verdict, restart_verdict};
 /// Computes everything that `pod` needs done.
 #[must_use]
 pub fn compute_pod_actions(pod: &Pod, observed: &ObservedPod, probes: &ProbeResults) -> PodActions {
-    let sandbox = sandbox::look(pod, observed);
+    let sandbox = sandbox::inspect(pod, observed);
     let mut actions = PodActions { sandbox_id: sandbox.id, attempt: sandbox.attempt, ..PodActions::default() };
     if pod.metadata.deletion_timestamp.is_some() {
         actions.kill_pod = Some(PodReason::Deleted);

@@ -1,4 +1,4 @@
-//! What pods with init containers, sidecars and ephemeral containers need done. The rows are as in `actions_tests.rs`.
+//! Actions for pods with init containers, sidecars and ephemeral containers. The rows are as in `actions_tests.rs`.
 
 use cri_api::ContainerState;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! What pods need done: a base pod that runs, and one change a row. Rows that mirror a case of upstream say which. Here
+//! Actions for pods: a base pod that runs, and one change a row. Rows that mirror a case of upstream say which. Here
 //! are normal containers, sandboxes and restart rules; `actions_init_tests.rs` has init and ephemeral containers.
 
 use cri_api::ContainerState;
@@ -552,7 +552,7 @@ fn reasons_are_sentences() {
     );
 }
 
-/// One container of a pod and what is seen of it: kind, policy, state, exit code, hash, probes.
+/// A container of a pod as it is observed: kind, policy, state, exit code, hash, probes.
 type Part = (bool, Option<u8>, Option<u8>, i32, bool, Option<bool>, Option<bool>);
 
 fn any_part() -> impl Strategy<Value = Part> {
@@ -626,7 +626,7 @@ impl std::fmt::Debug for Scene {
     }
 }
 
-/// What the world looks like when all of it was done and nothing ended.
+/// Brings the scene to the state in which all actions were done and nothing ended.
 fn settled(scene: &mut Scene, actions: &PodActions) {
     let spec = &scene.pod.spec;
     let of = |kind: &str, start: &Start| match kind {

@@ -1,4 +1,4 @@
-//! What the runtime is told of a pod: [`sandbox_config`] and [`container_config`] turn a pod, and what the node adds to it,
+//! Configs of a pod for the runtime: [`sandbox_config`] and [`container_config`] turn a pod, and what the node adds to it,
 //! into CRI's configurations. Pure: volumes, addresses, documents and resolver files are handed in by whoever starts
 //! things, and a pod that is not valid was refused before.
 

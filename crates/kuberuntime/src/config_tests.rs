@@ -1,4 +1,4 @@
-//! What the runtime is told: one large pod, and the choices that depend on more than one field.
+//! Configs for the runtime: one large pod, and the choices that depend on more than one field.
 
 use cri_api::{Capabilities, EnvVar, NamespaceMode, Protocol, SecurityProfile, SupplementalGroupsPolicy};
 use serde_json::{Value, json};

@@ -11,7 +11,7 @@ use oci::Secret;
 use crate::documents::{Content, Document, Documents};
 use crate::pod::{Container, DocumentRef, EnvSource, KeyRef, Pod};
 pub use downward::Surroundings;
-pub(crate) use downward::{ContainerAmount, Place, PodField, amount};
+pub(crate) use downward::{ContainerAmount, FieldUse, PodField, amount};
 pub use expand::expand;
 pub(crate) use expand::names as names_in;
 
@@ -157,7 +157,7 @@ pub fn resolve(
         let value = match &variable.source {
             EnvSource::Literal(text) => Some(Secret::new(expand(text, |name| environment.get(name)))),
             EnvSource::Field(field) => {
-                let read = PodField::parse(&field.field_path, Place::Variable);
+                let read = PodField::parse(&field.field_path, FieldUse::Variable);
                 Some(Secret::new(read.ok_or_else(|| cannot(&field.field_path))?.value(pod, around)))
             }
             EnvSource::Resource(reference) => {

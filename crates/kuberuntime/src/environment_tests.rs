@@ -1,4 +1,4 @@
-//! What variables come to: order, references, the downward API, documents, and what is missing.
+//! Values of variables: order, references, the downward API, documents, and what is missing.
 
 use serde_json::{Value, json};
 
@@ -130,11 +130,11 @@ fn fields_and_amounts() {
 #[test]
 fn files_show_whole_maps() {
     let pod = pod(json!({}));
-    let shown = |path: &str| PodField::parse(path, Place::File).map(|field| field.value(&pod, &around()));
+    let shown = |path: &str| PodField::parse(path, FieldUse::File).map(|field| field.value(&pod, &around()));
     assert_eq!(shown("metadata.labels").as_deref(), Some("app=\"web\"\ntier=\"front\""));
     assert_eq!(shown("metadata.annotations").as_deref(), Some(r#"note/of="a \"b\"\nc\\d""#));
     assert_eq!(shown("status.podIP"), None);
-    assert_eq!(PodField::parse("metadata.labels", Place::Variable), None);
+    assert_eq!(PodField::parse("metadata.labels", FieldUse::Variable), None);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Who a pod is that comes from a manifest and not from an API server: uid, name, namespace and annotations as the kubelet
+//! Identity of a pod that comes from a manifest and not from an API server: uid, name, namespace and annotations as the kubelet
 //! makes them, so that an unchanged manifest is the same pod after a restart. [`admit`] is the whole way from a manifest
 //! to a pod that can be run. Reads no file and no clock. Called by pod sources.
 

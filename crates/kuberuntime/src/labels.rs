@@ -1,4 +1,4 @@
-//! What is written on sandboxes and containers so that they can be known again, by this program after a restart and by any
+//! Labels and annotations by which sandboxes and containers are recognised, by this program after a restart and by any
 //! tool that knows the kubelet: its labels and annotations, both ways. Calls no runtime. Called when containers are made
 //! and when statuses are read.
 
@@ -136,11 +136,17 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Reads labels; `None`: it is not of a pod, and none of our business.
+    /// Reads labels; `None` if they are not those of a pod.
     #[must_use]
     pub fn from_labels(labels: &Map) -> Option<Self> {
         let get = |key: &str| labels.get(key).filter(|value| !value.is_empty()).cloned();
         Some(Self { uid: get(POD_UID)?, name: get(POD_NAME)?, namespace: get(POD_NAMESPACE)? })
+    }
+
+    /// The owner of everything that is made for a pod.
+    pub(crate) fn of(pod: &Pod) -> Self {
+        let metadata = &pod.metadata;
+        Self { uid: metadata.uid.clone(), name: metadata.name.clone(), namespace: metadata.namespace.clone() }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What of a manifest becomes what of the model, and what is refused on the way.
+//! The model that manifests are read into, and the fields that are refused.
 
 use image_manager::PullPolicy;
 use proptest::prelude::*;
@@ -99,7 +99,7 @@ spec:
 status: {phase: Running}
 "#;
 
-/// What `LARGE` does not have.
+/// Fields that `LARGE` does not have.
 const RARE: &str = r#"
 apiVersion: v1
 kind: Pod

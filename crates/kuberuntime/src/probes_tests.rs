@@ -108,7 +108,7 @@ impl Scene {
     }
 
     /// How often somebody was told of a change since this was asked last.
-    fn told(&mut self) -> usize {
+    fn changes(&mut self) -> usize {
         std::iter::from_fn(|| self.changed.try_recv().ok()).count()
     }
 
@@ -154,7 +154,7 @@ async fn before_anybody_asked_it_lives_cannot_serve_and_may_not_have_come_up() {
         assert_eq!((scene.asked("a"), scene.result("a")), (0, only(kind, want)));
         seconds(2).await;
         assert_eq!((scene.asked("a"), scene.result("a")), (1, only(kind, Success)));
-        assert_eq!(scene.told(), usize::from(want != Success));
+        assert_eq!(scene.changes(), usize::from(want != Success));
     }
 }
 
@@ -191,7 +191,7 @@ async fn answers_count_when_they_come_often_enough_in_a_row() {
         scene.say("web", &[("p", code)]);
         seconds(10).await;
         assert_eq!((scene.asked("a"), scene.result("a").readiness), (turn + 1, Some(want)), "turn {turn}");
-        assert_eq!(scene.told(), usize::from(want != before), "turn {turn}");
+        assert_eq!(scene.changes(), usize::from(want != before), "turn {turn}");
         before = want;
     }
     assert_eq!(scene.events()[0], "spec.containers{web} Warning Unhealthy Readiness probe failed: it is 1");
@@ -210,11 +210,11 @@ async fn a_container_that_failed_is_left_alone_until_another_one_is_there() {
         scene.say("web", &[("p", 1)]);
         scene.runs("a");
         seconds(12).await;
-        assert_eq!((scene.asked("a"), scene.result("a"), scene.told()), (3, only(kind, Failure), 1));
+        assert_eq!((scene.asked("a"), scene.result("a"), scene.changes()), (3, only(kind, Failure), 1));
         seconds(300).await;
         scene.runs("a");
         seconds(300).await;
-        assert_eq!((scene.asked("a"), scene.result("a"), scene.told()), (3, only(kind, Failure), 0));
+        assert_eq!((scene.asked("a"), scene.result("a"), scene.changes()), (3, only(kind, Failure), 0));
         // It ends, and the next one begins anew, with what it has to say forgotten.
         scene.shows(&[("a", "web", ContainerState::Exited, 0)]);
         scene.say("web", &[("p", 0)]);
@@ -240,12 +240,12 @@ async fn the_startup_probe_goes_before_the_others_and_is_then_asked_no_more() {
     scene.runs("a");
     seconds(35).await;
     let waiting = Probed { liveness: Some(Success), readiness: Some(Failure), startup: Some(Unknown) };
-    assert_eq!((scene.asked("a"), scene.result("a"), scene.told()), (4, waiting, 0));
+    assert_eq!((scene.asked("a"), scene.result("a"), scene.changes()), (4, waiting, 0));
     scene.say("web", &[("s", 0)]);
     seconds(8).await;
     let all = Probed { liveness: Some(Success), readiness: Some(Success), startup: Some(Success) };
     // Its last question, and the first ones of the others at once.
-    assert_eq!((scene.asked("a"), scene.result("a"), scene.told()), (7, all, 2));
+    assert_eq!((scene.asked("a"), scene.result("a"), scene.changes()), (7, all, 2));
     scene.say("web", &[("s", 1)]);
     seconds(100).await;
     assert_eq!((scene.asked("a"), scene.result("a")), (27, all));
@@ -275,9 +275,9 @@ async fn a_container_that_does_not_run_is_not_asked_and_cannot_serve() {
     assert_eq!(scene.result("a"), Probed { liveness: Some(Success), readiness: Some(Failure), startup: None });
     scene.shows(&[("a", "web", ContainerState::Exited, 0)]);
     assert_eq!(scene.result("a"), Probed { liveness: Some(Failure), readiness: Some(Failure), startup: None });
-    let (asked, _) = (scene.asked("a"), scene.told());
+    let (asked, _) = (scene.asked("a"), scene.changes());
     seconds(60).await;
-    assert_eq!((scene.asked("a"), scene.told()), (asked, 0));
+    assert_eq!((scene.asked("a"), scene.changes()), (asked, 0));
     scene.shows(&[]);
     assert_eq!(scene.result("a"), Probed::default());
 }
@@ -299,7 +299,7 @@ async fn a_pod_that_ends_is_asked_for_readiness_alone() {
     scene.runs("a");
     seconds(2).await;
     assert_eq!(scene.result("a"), Probed { readiness: Some(Failure), ..ready });
-    assert!(scene.told() > 0 && scene.events().iter().all(|event| event.contains("Readiness")));
+    assert!(scene.changes() > 0 && scene.events().iter().all(|event| event.contains("Readiness")));
     // One that has not come up is not killed for it any more either, not even when the agent was started anew meanwhile.
     let mut pod = (*scene.pod).clone();
     pod.metadata.uid = "other".into();
@@ -318,10 +318,10 @@ async fn questions_that_cannot_be_asked_count_for_nothing() {
     scene.runs("a");
     seconds(15).await;
     let good = Probed { liveness: Some(Success), readiness: Some(Success), startup: None };
-    assert_eq!((scene.result("a"), scene.told()), (good, 1));
+    assert_eq!((scene.result("a"), scene.changes()), (good, 1));
     scene.runtime.faults().be_absent(Error::new(Kind::Unavailable, "connection refused"));
     seconds(100).await;
-    assert_eq!((scene.result("a"), scene.told()), (good, 0));
+    assert_eq!((scene.result("a"), scene.changes()), (good, 0));
     let event = "spec.containers{web} Warning Unhealthy Liveness probe errored and resulted in unknown state: connection \
                  refused";
     assert!(scene.events().contains(&event.to_owned()), "{:?}", scene.events());
@@ -472,5 +472,5 @@ async fn a_pod_with_the_nodes_network_is_asked_at_the_nodes_address() {
     seconds(2).await;
     let event = "Readiness probe errored and resulted in unknown state: the pod has no address yet";
     assert!(scene.events()[0].ends_with(event), "{:?}", scene.events());
-    assert_eq!(scene.told(), 0);
+    assert_eq!(scene.changes(), 0);
 }

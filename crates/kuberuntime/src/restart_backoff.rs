@@ -22,11 +22,11 @@ const FORGET: SignedDuration = SignedDuration::from_secs(600);
 #[derive(Clone, Debug)]
 pub struct RestartBackoff {
     longest: Duration,
-    entries: HashMap<String, Entry>,
+    entries: HashMap<String, RestartDelay>,
 }
 
 #[derive(Clone, Debug)]
-struct Entry {
+struct RestartDelay {
     delay: Duration,
     /// When the delay was set.
     updated: Timestamp,
@@ -64,7 +64,7 @@ impl RestartBackoff {
         let run = observed.runs(&container.name).find(|run| run.state == ContainerState::Exited)?;
         let ended = Timestamp::from_nanosecond(run.finished_at.into()).unwrap_or(now);
         let first = FIRST.min(self.longest);
-        let entry = self.entries.entry(backoff_key(pod, container)).or_insert_with(|| Entry {
+        let entry = self.entries.entry(backoff_key(pod, container)).or_insert_with(|| RestartDelay {
             delay: Duration::ZERO,
             updated: now,
             seen: None,

@@ -1,4 +1,4 @@
-//! What is known of a running pod: as the runtime shows it ([`ObservedPod`]), and as Kubernetes would tell it
+//! State of a running pod: as the runtime shows it ([`ObservedPod`]), and as Kubernetes would report it
 //! ([`PodStatus`], made by [`pod_status`]). Pure: runtime, clock and probes are asked by others. Called after each sync of
 //! a pod and by whoever shows one.
 

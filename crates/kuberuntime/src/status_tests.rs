@@ -1,4 +1,4 @@
-//! What is told of pods: phases, conditions, states of containers with their reasons.
+//! Statuses of pods: phases, conditions, states of containers with their reasons.
 
 use std::collections::BTreeMap;
 

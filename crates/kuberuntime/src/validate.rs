@@ -4,17 +4,17 @@
 
 mod containers;
 mod names;
-mod once;
 mod probes;
 mod resources;
 mod security;
+mod unique_names;
 mod variables;
 mod volumes;
 
 use crate::field::{FieldErrors, FieldPath};
 use crate::pod::{DnsConfig, DnsPolicy, Metadata, Pod, PodSpec};
 pub(crate) use names::{config_key, subdomain};
-use names::{label, label_value, needed, qualified_name, tell};
+use names::{label, label_value, needed, qualified_name, report};
 pub(crate) use resources::page_size;
 
 /// The most bytes that the annotations of an object may have together.
@@ -40,7 +40,7 @@ fn metadata(metadata: &Metadata, errors: &mut FieldErrors) {
         };
         errors.required(path.child("name"), detail);
     } else {
-        tell(errors, &path.child("name"), &metadata.name, subdomain(&metadata.name));
+        report(errors, &path.child("name"), &metadata.name, subdomain(&metadata.name));
     }
     needed(errors, path.child("namespace"), &metadata.namespace, label);
     // It is part of the names of directories.
@@ -49,11 +49,11 @@ fn metadata(metadata: &Metadata, errors: &mut FieldErrors) {
         errors.invalid(path.child("uid"), uid, "must consist of at most 128 alphanumeric characters and '-'");
     }
     for (key, value) in &metadata.labels {
-        tell(errors, &path.child("labels"), key, qualified_name(key));
-        tell(errors, &path.child("labels").key(key), value, label_value(value));
+        report(errors, &path.child("labels"), key, qualified_name(key));
+        report(errors, &path.child("labels").key(key), value, label_value(value));
     }
     for key in metadata.annotations.keys() {
-        tell(errors, &path.child("annotations"), key, qualified_name(&key.to_lowercase()));
+        report(errors, &path.child("annotations"), key, qualified_name(&key.to_lowercase()));
     }
     let bytes: usize = metadata.annotations.iter().map(|(key, value)| key.len() + value.len()).sum();
     if bytes > ANNOTATIONS {
@@ -79,8 +79,8 @@ fn spec(pod: &Pod, errors: &mut FieldErrors) {
         let reason = format!("the class {name:?} is not known without an API server; set spec.priority to its number");
         errors.not_supported(path.child("priorityClassName"), reason);
     }
-    tell_name(errors, &path.child("serviceAccountName"), &spec.service_account_name, subdomain);
-    tell_name(errors, &path.child("runtimeClassName"), &spec.runtime_class_name, subdomain);
+    report_name(errors, &path.child("serviceAccountName"), &spec.service_account_name, subdomain);
+    report_name(errors, &path.child("runtimeClassName"), &spec.runtime_class_name, subdomain);
     for (index, name) in spec.image_pull_secrets.iter().enumerate() {
         needed(errors, path.child("imagePullSecrets").index(index).child("name"), name, subdomain);
     }
@@ -93,8 +93,8 @@ fn spec(pod: &Pod, errors: &mut FieldErrors) {
 
 /// Names of the host, and whom it asks for those of others.
 fn network(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
-    tell_name(errors, &path.child("hostname"), &spec.hostname, label);
-    tell_name(errors, &path.child("subdomain"), &spec.subdomain, label);
+    report_name(errors, &path.child("hostname"), &spec.hostname, label);
+    report_name(errors, &path.child("subdomain"), &spec.subdomain, label);
     if let Some(name) = &spec.hostname_override {
         let path = path.child("hostnameOverride");
         needed(errors, path.clone(), name, subdomain);
@@ -158,9 +158,9 @@ fn dns(config: &DnsConfig, path: &FieldPath, errors: &mut FieldErrors) {
 }
 
 /// A name that may be missing.
-fn tell_name(errors: &mut FieldErrors, path: &FieldPath, name: &str, look: impl Fn(&str) -> Vec<String>) {
+fn report_name(errors: &mut FieldErrors, path: &FieldPath, name: &str, look: impl Fn(&str) -> Vec<String>) {
     if !name.is_empty() {
-        tell(errors, path, name, look(name));
+        report(errors, path, name, look(name));
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is told of a pod that is not valid: a base pod that is, and one change a row.
+//! Errors of pods that are not valid: a base pod that is, and one change a row.
 
 use serde_json::{Value, json};
 
@@ -18,8 +18,8 @@ fn base() -> Value {
     })
 }
 
-/// What is told of the base pod with `value` at `way`.
-fn told(way: &str, value: Value) -> Vec<String> {
+/// The errors of the base pod with `value` at `way`.
+fn errors_of(way: &str, value: Value) -> Vec<String> {
     let mut manifest = base();
     let (parent, last) = way.rsplit_once('/').expect("a way");
     let place = manifest.pointer_mut(parent).unwrap_or_else(|| panic!("{parent} is there"));
@@ -45,7 +45,7 @@ const CONTAINER: &str = "/spec/containers/0";
 
 #[test]
 fn the_base_is_valid() {
-    assert_eq!(told("/metadata/uid", json!("u-1")), Vec::<String>::new());
+    assert_eq!(errors_of("/metadata/uid", json!("u-1")), Vec::<String>::new());
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn the_pod() {
         ),
     ];
     for (way, value, want) in cases {
-        assert_eq!(told(way, value.clone()), *want, "{way} {value}");
+        assert_eq!(errors_of(way, value.clone()), *want, "{way} {value}");
     }
 }
 
@@ -326,7 +326,7 @@ fn containers() {
         ),
     ];
     for (field, value, want) in cases {
-        assert_eq!(told(&at(field), value.clone()), *want, "{field} {value}");
+        assert_eq!(errors_of(&at(field), value.clone()), *want, "{field} {value}");
     }
 }
 
@@ -367,7 +367,7 @@ fn init_and_ephemeral_containers() {
         ),
     ];
     for (way, value, want) in cases {
-        assert_eq!(told(way, value.clone()), *want, "{way} {value}");
+        assert_eq!(errors_of(way, value.clone()), *want, "{way} {value}");
     }
 }
 
@@ -419,6 +419,6 @@ fn volumes() {
         ),
     ];
     for (value, want) in cases {
-        assert_eq!(told("/spec/volumes/-", value.clone()), *want, "{value}");
+        assert_eq!(errors_of("/spec/volumes/-", value.clone()), *want, "{value}");
     }
 }

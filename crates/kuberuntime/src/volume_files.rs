@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use crate::documents::{Content, Document, Documents};
-use crate::environment::{Place, PodField, Surroundings, amount};
+use crate::environment::{FieldUse, PodField, Surroundings, amount};
 use crate::pod::{DocumentVolume, DownwardItem, Pod, ProjectedSource, VolumeSource};
 
 /// Mode where nobody says one.
@@ -155,7 +155,7 @@ impl Maker<'_> {
     fn downward(&mut self, items: &[DownwardItem], mode: Option<i32>) -> Result<(), VolumeError> {
         for item in items {
             let text = match (&item.field_ref, &item.resource_field_ref) {
-                (Some(field), _) => PodField::parse(&field.field_path, Place::File)
+                (Some(field), _) => PodField::parse(&field.field_path, FieldUse::File)
                     .map(|read| read.value(self.pod, self.around))
                     .ok_or_else(|| self.no_field(&field.field_path))?,
                 (None, Some(reference)) => {

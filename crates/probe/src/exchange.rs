@@ -1,4 +1,4 @@
-//! One request over HTTP/1.1 on a connection of its own, which is closed after the answer. Knows no redirects and no
+//! A request over HTTP/1.1 on a connection of its own, which is closed after the answer. Knows no redirects and no
 //! meaning of a status. Called by the probe and by the fetch.
 
 use std::sync::Arc;
@@ -95,17 +95,17 @@ impl Exchange<'_> {
             .max_buf_size(MAX_HEAD)
             .handshake(TokioIo::new(stream))
             .await
-            .map_err(|error| told(&error))?;
+            .map_err(|error| error_text(&error))?;
         let (limit, head_seen) = (self.limit, self.head_seen);
         let answer = async move {
-            let response = sender.send_request(request).await.map_err(|error| told(&error))?;
+            let response = sender.send_request(request).await.map_err(|error| error_text(&error))?;
             head_seen.store(true, Ordering::Relaxed);
             let location = response.headers().get(LOCATION);
             let location = location.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
             let (status, mut incoming) = (response.status(), response.into_body());
             let (mut body, mut cut) = (Vec::new(), false);
             while let Some(frame) = incoming.frame().await {
-                let frame = frame.map_err(|error| told(&error))?;
+                let frame = frame.map_err(|error| error_text(&error))?;
                 let Some(data) = frame.data_ref() else { continue };
                 let room = limit - body.len();
                 body.extend_from_slice(&data[..data.len().min(room)]);
@@ -134,7 +134,7 @@ fn speaks_no_tls(error: &std::io::Error) -> bool {
 }
 
 /// hyper's words with those of what caused them.
-fn told(error: &hyper::Error) -> String {
+fn error_text(error: &hyper::Error) -> String {
     if error.is_incomplete_message() {
         return "EOF".to_owned();
     }

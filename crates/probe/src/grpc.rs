@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use crate::dial::{dial, join};
-use crate::{Said, shown};
+use crate::{ProbeReply, shown};
 
 /// More than any answer of this call has.
 const MAX_MESSAGE: usize = 64 << 10;
@@ -24,13 +24,13 @@ struct Status {
 }
 
 /// Asks whether `service` is healthy; empty: the server as a whole.
-pub async fn grpc(host: &str, port: u16, service: &str, timeout: Duration) -> Said {
+pub async fn grpc(host: &str, port: u16, service: &str, timeout: Duration) -> ProbeReply {
     let (deadline, authority) = (Instant::now() + timeout, join(host, port));
     let stream = match connect(host, port, deadline).await {
         Ok(stream) => stream,
         Err(last) => {
             let because = if last.is_empty() { String::new() } else { format!(": {last}") };
-            return Said::failure(format!(
+            return ProbeReply::failure(format!(
                 "timeout: failed to connect service {authority:?} within {}: context deadline exceeded{because}",
                 shown(timeout)
             ));
@@ -39,17 +39,17 @@ pub async fn grpc(host: &str, port: u16, service: &str, timeout: Duration) -> Sa
     let left = deadline.saturating_duration_since(Instant::now());
     match tokio::time::timeout_at(deadline, check(stream, &authority, service, left)).await {
         Err(_) | Ok(Err(Status { code: DEADLINE_EXCEEDED, .. })) => {
-            Said::failure(format!("timeout: health rpc did not complete within {}", shown(timeout)))
+            ProbeReply::failure(format!("timeout: health rpc did not complete within {}", shown(timeout)))
         }
-        Ok(Err(Status { code: UNIMPLEMENTED, message })) => Said::failure(format!(
+        Ok(Err(Status { code: UNIMPLEMENTED, message })) => ProbeReply::failure(format!(
             "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): {message}"
         )),
-        Ok(Err(Status { code, message })) => Said::failure(format!(
+        Ok(Err(Status { code, message })) => ProbeReply::failure(format!(
             "error: health rpc probe failed: rpc error: code = {} desc = {message}",
             name_of(code)
         )),
-        Ok(Ok(SERVING)) => Said::success("service healthy"),
-        Ok(Ok(other)) => Said::failure(format!("service unhealthy (responded with {:?})", serving_status(other))),
+        Ok(Ok(SERVING)) => ProbeReply::success("service healthy"),
+        Ok(Ok(other)) => ProbeReply::failure(format!("service unhealthy (responded with {:?})", serving_status(other))),
     }
 }
 

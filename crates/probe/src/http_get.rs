@@ -10,7 +10,7 @@ use url::Url;
 
 use crate::dial::join;
 use crate::exchange::{Exchange, NoReply, Reply};
-use crate::{MAX_BODY, Outcome, Said, tls};
+use crate::{MAX_BODY, ProbeOutcome, ProbeReply, tls};
 
 /// As many redirects as are followed on one host.
 const MAX_REDIRECTS: usize = 10;
@@ -54,18 +54,19 @@ pub struct GetError {
 }
 
 /// Asks as a probe does: a status from 200 to 399 is good, and a redirect to elsewhere is good with a warning.
-pub async fn ask_http(get: &HttpGet<'_>) -> Said {
+pub async fn ask_http(get: &HttpGet<'_>) -> ProbeReply {
     let HttpReply { status, body } = match http_get(get).await {
         Ok(reply) => reply,
-        Err(error) => return Said::failure(error.text),
+        Err(error) => return ProbeReply::failure(error.text),
     };
     match status {
-        200..300 => Said::success(body),
-        300..400 => {
-            Said { outcome: Outcome::Warning, text: format!("Probe terminated redirects, Response body: {body}") }
-        }
+        200..300 => ProbeReply::success(body),
+        300..400 => ProbeReply {
+            outcome: ProbeOutcome::Warning,
+            text: format!("Probe terminated redirects, Response body: {body}"),
+        },
         // The body stays out of it: events are read by more people than the server was made for.
-        _ => Said::failure(format!("HTTP probe failed with statuscode: {status}")),
+        _ => ProbeReply::failure(format!("HTTP probe failed with statuscode: {status}")),
     }
 }
 

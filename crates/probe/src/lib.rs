@@ -21,7 +21,7 @@ pub use tcp::tcp;
 
 /// Outcome of one question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ProbeOutcome {
     /// All is well.
     Success,
     /// All is well, but somebody should know about the text.
@@ -32,20 +32,20 @@ pub enum Outcome {
 
 /// An answer, with what was said, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
+pub struct ProbeReply {
     /// Outcome of the question.
-    pub outcome: Outcome,
+    pub outcome: ProbeOutcome,
     /// Text of the answer; may be empty, and holds at most [`MAX_BODY`] bytes of somebody else's text.
     pub text: String,
 }
 
-impl Said {
+impl ProbeReply {
     fn success(text: impl Into<String>) -> Self {
-        Self { outcome: Outcome::Success, text: text.into() }
+        Self { outcome: ProbeOutcome::Success, text: text.into() }
     }
 
     fn failure(text: impl Into<String>) -> Self {
-        Self { outcome: Outcome::Failure, text: text.into() }
+        Self { outcome: ProbeOutcome::Failure, text: text.into() }
     }
 }
 

@@ -83,19 +83,19 @@ async fn free_port() -> u16 {
 #[tokio::test]
 async fn statuses_are_judged_as_by_the_kubelet() {
     let cases = [
-        ("200 OK", Outcome::Success, "body"),
-        ("204 No Content", Outcome::Success, ""),
-        ("300 Many", Outcome::Warning, "Probe terminated redirects, Response body: body"),
-        ("302 Found", Outcome::Warning, "Probe terminated redirects, Response body: body"),
-        ("304 Not Modified", Outcome::Warning, "Probe terminated redirects, Response body: "),
-        ("399 What", Outcome::Warning, "Probe terminated redirects, Response body: body"),
-        ("400 Bad", Outcome::Failure, "HTTP probe failed with statuscode: 400"),
-        ("500 Broken", Outcome::Failure, "HTTP probe failed with statuscode: 500"),
+        ("200 OK", ProbeOutcome::Success, "body"),
+        ("204 No Content", ProbeOutcome::Success, ""),
+        ("300 Many", ProbeOutcome::Warning, "Probe terminated redirects, Response body: body"),
+        ("302 Found", ProbeOutcome::Warning, "Probe terminated redirects, Response body: body"),
+        ("304 Not Modified", ProbeOutcome::Warning, "Probe terminated redirects, Response body: "),
+        ("399 What", ProbeOutcome::Warning, "Probe terminated redirects, Response body: body"),
+        ("400 Bad", ProbeOutcome::Failure, "HTTP probe failed with statuscode: 400"),
+        ("500 Broken", ProbeOutcome::Failure, "HTTP probe failed with statuscode: 500"),
     ];
     for (line, outcome, text) in cases {
         let server = Server::new(move |_| Some(status(line, "", "body"))).await;
         let said = ask_http(&server.get("/", &[])).await;
-        assert_eq!(said, Said { outcome, text: text.into() }, "{line}");
+        assert_eq!(said, ProbeReply { outcome, text: text.into() }, "{line}");
     }
 }
 
@@ -135,7 +135,7 @@ async fn headers_are_those_of_the_manifest() {
         },
     ];
     for (index, Case { path, headers, wanted, unwanted }) in cases.into_iter().enumerate() {
-        assert_eq!(ask_http(&server.get(path, headers)).await.outcome, Outcome::Success);
+        assert_eq!(ask_http(&server.get(path, headers)).await.outcome, ProbeOutcome::Success);
         let head = server.heads()[index].clone();
         for line in wanted {
             assert!(head.contains(&format!("{line}\r\n")), "{line} is not in {head}");
@@ -161,22 +161,23 @@ async fn redirects_are_followed_on_the_same_host_only() {
         })
     })
     .await;
-    assert_eq!(ask_http(&server.get("/near", &[("Host", "web.example")])).await, Said::success("well"));
+    assert_eq!(ask_http(&server.get("/near", &[("Host", "web.example")])).await, ProbeReply::success("well"));
     let heads = server.heads();
     assert!(heads[1].starts_with("GET /well?x=1 ") && heads[1].contains("Host: web.example\r\n"), "{}", heads[1]);
     let far = ask_http(&server.get("/far", &[])).await;
-    assert_eq!((far.outcome, &*far.text), (Outcome::Warning, "Probe terminated redirects, Response body: there"));
+    assert_eq!((far.outcome, &*far.text), (ProbeOutcome::Warning, "Probe terminated redirects, Response body: there"));
     let url = |path: &str| format!("Get \"http://127.0.0.1:{}{path}\": ", server.port);
     let cases = [("/loop", "stopped after 10 redirects"), ("/odd", "unsupported protocol scheme \"ftp\"")];
     for (path, text) in cases {
-        assert_eq!(ask_http(&server.get(path, &[])).await, Said::failure(format!("{}{text}", url(path))));
+        assert_eq!(ask_http(&server.get(path, &[])).await, ProbeReply::failure(format!("{}{text}", url(path))));
     }
 }
 
 #[tokio::test]
 async fn what_does_not_answer_fails_within_the_limit_and_says_where() {
     let within = |server: &Server| HttpGet { timeout: Some(Duration::from_millis(200)), ..server.get("/", &[]) };
-    let ending = |said: &Said, text: &str| assert!(said.text.ends_with(text), "{} does not end in {text}", said.text);
+    let ending =
+        |said: &ProbeReply, text: &str| assert!(said.text.ends_with(text), "{} does not end in {text}", said.text);
 
     let silent = Server::new(|_| None).await;
     let said = ask_http(&within(&silent)).await;
@@ -187,12 +188,12 @@ async fn what_does_not_answer_fails_within_the_limit_and_says_where() {
     let short = Server::saying("").await;
     ending(&ask_http(&short.get("/", &[])).await, ": EOF");
     let garbage = Server::saying("SSH-2.0-what\r\n\r\n").await;
-    assert_eq!(ask_http(&garbage.get("/", &[])).await.outcome, Outcome::Failure);
+    assert_eq!(ask_http(&garbage.get("/", &[])).await.outcome, ProbeOutcome::Failure);
 
     let closed = free_port().await;
     let refused = HttpGet { port: closed, ..silent.get("/", &[]) };
     let want = format!("Get \"http://127.0.0.1:{closed}/\": dial tcp 127.0.0.1:{closed}: connect: connection refused");
-    assert_eq!(ask_http(&refused).await, Said::failure(want));
+    assert_eq!(ask_http(&refused).await, ProbeReply::failure(want));
 }
 
 #[tokio::test]
@@ -202,7 +203,7 @@ async fn no_more_of_a_body_is_read_than_is_shown() {
     })
     .await;
     let said = ask_http(&endless.get("/", &[])).await;
-    assert_eq!((said.outcome, said.text.len()), (Outcome::Success, MAX_BODY));
+    assert_eq!((said.outcome, said.text.len()), (ProbeOutcome::Success, MAX_BODY));
 }
 
 #[tokio::test]
@@ -226,10 +227,10 @@ async fn certificates_of_containers_are_not_checked_and_plain_text_is_told_apart
 #[tokio::test]
 async fn a_port_is_asked_by_connecting() {
     let server = Server::saying("").await;
-    assert_eq!(tcp("127.0.0.1", server.port, LONG).await, Said::success(""));
+    assert_eq!(tcp("127.0.0.1", server.port, LONG).await, ProbeReply::success(""));
     let closed = free_port().await;
     let want = format!("dial tcp 127.0.0.1:{closed}: connect: connection refused");
-    assert_eq!(tcp("127.0.0.1", closed, LONG).await, Said::failure(want));
+    assert_eq!(tcp("127.0.0.1", closed, LONG).await, ProbeReply::failure(want));
     // A queue that is full answers nobody.
     let full = tokio::net::TcpSocket::new_v4().expect("a socket");
     full.bind(([127, 0, 0, 1], 0).into()).expect("bound");
@@ -246,7 +247,7 @@ async fn a_port_is_asked_by_connecting() {
         }
     };
     assert_eq!(text, format!("dial tcp 127.0.0.1:{port}: i/o timeout"));
-    assert_eq!(tcp("no.such.host.invalid", 1, LONG).await.outcome, Outcome::Failure);
+    assert_eq!(tcp("no.such.host.invalid", 1, LONG).await.outcome, ProbeOutcome::Failure);
 }
 
 /// How a health server answers.
@@ -311,9 +312,9 @@ async fn health(answer: Health) -> (u16, Arc<Mutex<Vec<u8>>>, JoinSet<()>) {
 
 #[tokio::test]
 async fn health_is_asked_over_grpc() {
-    let failed = |text: &str| Said::failure(text);
+    let failed = |text: &str| ProbeReply::failure(text);
     let cases = [
-        (Health::Status(1), Said::success("service healthy")),
+        (Health::Status(1), ProbeReply::success("service healthy")),
         (Health::Status(2), failed("service unhealthy (responded with \"NOT_SERVING\")")),
         (Health::Status(0), failed("service unhealthy (responded with \"UNKNOWN\")")),
         (
@@ -351,7 +352,7 @@ async fn health_is_asked_over_grpc() {
         "timeout: failed to connect service \"127.0.0.1:{closed}\" within 100ms: context deadline exceeded: dial tcp \
          127.0.0.1:{closed}: connect: connection refused"
     );
-    assert_eq!(said, Said::failure(want));
+    assert_eq!(said, ProbeReply::failure(want));
     let other = Server::saying("HTTP/1.1 400 Bad Request\r\n\r\n").await;
     let said = grpc("127.0.0.1", other.port, "", LONG).await;
     assert!(said.text.starts_with("error: health rpc probe failed: rpc error: code = Unavailable"), "{}", said.text);

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use crate::Said;
+use crate::ProbeReply;
 use crate::dial::{dial, join};
 
 /// Connects, and closes the connection.
-pub async fn tcp(host: &str, port: u16, timeout: Duration) -> Said {
+pub async fn tcp(host: &str, port: u16, timeout: Duration) -> ProbeReply {
     match tokio::time::timeout(timeout, dial(host, port)).await {
-        Ok(Ok(_connection)) => Said::success(""),
-        Ok(Err(text)) => Said::failure(text),
-        Err(_) => Said::failure(format!("dial tcp {}: i/o timeout", join(host, port))),
+        Ok(Ok(_connection)) => ProbeReply::success(""),
+        Ok(Err(text)) => ProbeReply::failure(text),
+        Err(_) => ProbeReply::failure(format!("dial tcp {}: i/o timeout", join(host, port))),
     }
 }

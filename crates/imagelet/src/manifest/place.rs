@@ -1,21 +1,21 @@
-//! [`Place`]: reads fields out of a node of a document, and names file, line and document where they are not as they
+//! [`ManifestDocument`]: reads fields out of a node of a document, and names file, line and document where they are not as they
 //! should be. Knows no kind. Used by the readers of pods and of secrets.
 
 use std::collections::BTreeMap;
 
-use super::{ManifestError, Source};
+use super::{ManifestError, ObjectOrigin};
 use crate::yaml::{Node, Value};
 
 /// Which document of which file is being read.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct ManifestDocument<'a> {
     pub(super) file: &'a str,
     pub(super) document: usize,
 }
 
-impl Place<'_> {
-    pub(super) fn source(&self, node: &Node) -> Source {
-        Source { file: self.file.to_owned(), document: self.document, line: node.position.line }
+impl ManifestDocument<'_> {
+    pub(super) fn source(&self, node: &Node) -> ObjectOrigin {
+        ObjectOrigin { file: self.file.to_owned(), document: self.document, line: node.position.line }
     }
 
     pub(super) fn error<T>(&self, node: &Node, message: impl Into<String>) -> Result<T, ManifestError> {

@@ -2,11 +2,11 @@
 
 use kuberuntime::pod::{ContainerKind, ImageRole, Workload, WorkloadKind};
 
-use super::place::{Place, at, made_uid};
+use super::place::{ManifestDocument, at, made_uid};
 use super::{ManifestError, Pod, PodImage, Role};
 use crate::yaml::Node;
 
-impl Place<'_> {
+impl ManifestDocument<'_> {
     /// Reads an object of a kind that holds a pod.
     pub(super) fn pod(&self, node: &Node, kind: WorkloadKind) -> Result<Pod, ManifestError> {
         let workload = Workload::read(kind, &node.value.clone().into());

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use credentials::{Origin, PullSecret, ServiceAccount};
 use oci::Secret;
 
-use super::place::{Place, made_uid};
+use super::place::{ManifestDocument, made_uid};
 use super::{AccountObject, ManifestError, SecretObject};
 use crate::yaml::{Node, Value};
 
@@ -16,16 +16,16 @@ use crate::yaml::{Node, Value};
 const PULL_KEYS: [&str; 2] = [".dockerconfigjson", ".dockercfg"];
 
 /// Namespace, name and uid of an object.
-struct Named {
+struct ObjectName {
     namespace: String,
     name: String,
     uid: String,
 }
 
-impl Place<'_> {
+impl ManifestDocument<'_> {
     /// Reads a Secret.
     pub(super) fn secret(&self, node: &Node) -> Result<SecretObject, ManifestError> {
-        let Named { namespace, name, uid } = self.named(node, "Secret")?;
+        let ObjectName { namespace, name, uid } = self.named(node, "Secret")?;
         let title = format!("Secret {namespace}/{name}");
         let mut data = BTreeMap::new();
         for (key, value) in self.entries(node, "data", &title)? {
@@ -59,7 +59,7 @@ impl Place<'_> {
 
     /// Reads a ServiceAccount.
     pub(super) fn account(&self, node: &Node) -> Result<AccountObject, ManifestError> {
-        let Named { namespace, name, uid } = self.named(node, "ServiceAccount")?;
+        let ObjectName { namespace, name, uid } = self.named(node, "ServiceAccount")?;
         Ok(AccountObject {
             source: self.source(node),
             pull_secrets: self.names(node, "imagePullSecrets", "imagePullSecrets")?,
@@ -67,7 +67,7 @@ impl Place<'_> {
         })
     }
 
-    fn named(&self, node: &Node, kind: &str) -> Result<Named, ManifestError> {
+    fn named(&self, node: &Node, kind: &str) -> Result<ObjectName, ManifestError> {
         let Some(name) = self.metadata(node, "name")? else {
             return self.error(node, format!("{kind} has no metadata.name"));
         };
@@ -76,7 +76,7 @@ impl Place<'_> {
             Some(uid) => uid.to_owned(),
             None => made_uid(kind, namespace, name),
         };
-        Ok(Named { namespace: namespace.to_owned(), name: name.to_owned(), uid })
+        Ok(ObjectName { namespace: namespace.to_owned(), name: name.to_owned(), uid })
     }
 
     fn entries<'n>(&self, node: &'n Node, key: &str, title: &str) -> Result<&'n [(String, Node)], ManifestError> {

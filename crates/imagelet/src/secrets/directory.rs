@@ -12,7 +12,7 @@ use crate::yaml::MAX_BYTES;
 
 /// Objects of a directory, and a line for each problem in it.
 #[derive(Debug, Default)]
-pub(crate) struct Read {
+pub(crate) struct SecretsDirectory {
     pub(crate) objects: Objects,
     pub(crate) problems: Vec<String>,
 }
@@ -21,8 +21,8 @@ pub(crate) struct Read {
 ///
 /// # Errors
 /// The directory itself cannot be read: then nothing is known of any secret.
-pub(crate) fn read(directory: &Path) -> io::Result<Read> {
-    let mut read = Read::default();
+pub(crate) fn read(directory: &Path) -> io::Result<SecretsDirectory> {
+    let mut read = SecretsDirectory::default();
     // Where others cannot enter the directory, the files' own permissions do not matter.
     let closed = fs::metadata(directory)?.mode() & 0o001 == 0;
     let mut files = Vec::new();
@@ -49,7 +49,7 @@ pub(crate) fn read(directory: &Path) -> io::Result<Read> {
     Ok(read)
 }
 
-impl Read {
+impl SecretsDirectory {
     fn take(&mut self, path: &Path, text: &str) {
         let name = path.display().to_string();
         match manifest::parse_secrets(&name, text) {

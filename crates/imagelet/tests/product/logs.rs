@@ -86,7 +86,7 @@ async fn no_line_is_lost_when_logs_are_rotated() {
     let deadline = tokio::time::Instant::now() + PATIENCE;
     let mut rotations = 0;
     while stage.service.container_status(&app, false).await.expect("a status").state == ContainerState::Running {
-        let report = rotator.look().await;
+        let report = rotator.rotate_all().await;
         assert_eq!(report.errors, Vec::<String>::new());
         rotations += report.rotated.len();
         assert!(tokio::time::Instant::now() < deadline, "it does not end");
@@ -127,7 +127,7 @@ async fn a_log_keeps_its_number_of_files() {
     let deadline = tokio::time::Instant::now() + PATIENCE;
     let mut rotations = 0;
     while rotations < 5 {
-        rotations += rotator.look().await.rotated.len();
+        rotations += rotator.rotate_all().await.rotated.len();
         assert!(tokio::time::Instant::now() < deadline, "it does not write");
     }
     stage.service.stop_container(&app, Duration::ZERO).await.expect("stop a container");

@@ -47,7 +47,7 @@ pub(super) fn init_containers(
             None => {}
             Some(_) if walk.reached && !container.is_sidecar() => {}
             Some(run) => {
-                if let Err(reason) = walk.look(index, container, run) {
+                if let Err(reason) = walk.decide(index, container, run) {
                     actions.kill_pod = Some(reason);
                     actions.init_to_start.clear();
                     return false;
@@ -80,7 +80,7 @@ impl Walk<'_> {
     }
 
     /// Decides about one that the runtime shows. An error is the end of the pod.
-    fn look(&mut self, index: usize, container: &Container, run: &ObservedContainer) -> Result<(), PodReason> {
+    fn decide(&mut self, index: usize, container: &Container, run: &ObservedContainer) -> Result<(), PodReason> {
         let sidecar = container.is_sidecar();
         match run.state {
             // It is created and started in one go, so the runtime failed in between.

@@ -1,4 +1,4 @@
-//! Whether a pod's sandbox can go on, and what is done when it cannot. Pure. Called by
+//! State of a pod's sandboxes, and the actions where the newest one cannot go on. Pure. Called by
 //! [`super::compute_pod_actions`].
 
 use cri_api::ContainerState;
@@ -10,7 +10,7 @@ use crate::pod::{Container, Pod};
 use crate::status::ObservedPod;
 
 /// State of a pod's sandboxes.
-pub(super) struct Look {
+pub(super) struct SandboxState {
     /// The newest one.
     pub(super) id: Option<String>,
     /// The number of the one that is, or will be, the newest.
@@ -20,9 +20,9 @@ pub(super) struct Look {
 }
 
 /// Looks at a pod's sandboxes.
-pub(super) fn look(pod: &Pod, observed: &ObservedPod) -> Look {
+pub(super) fn inspect(pod: &Pod, observed: &ObservedPod) -> SandboxState {
     let Some(newest) = observed.sandboxes.first() else {
-        return Look { id: None, attempt: 0, change: Some(PodReason::NoSandbox) };
+        return SandboxState { id: None, attempt: 0, change: Some(PodReason::NoSandbox) };
     };
     let ready = observed.sandboxes.iter().filter(|sandbox| sandbox.ready).count();
     let change = if ready > 1 {
@@ -37,7 +37,7 @@ pub(super) fn look(pod: &Pod, observed: &ObservedPod) -> Look {
         None
     };
     let attempt = if change.is_some() { newest.attempt.saturating_add(1) } else { newest.attempt };
-    Look { id: Some(newest.id.clone()), attempt, change }
+    SandboxState { id: Some(newest.id.clone()), attempt, change }
 }
 
 /// The sandbox cannot go on: everything is stopped, and begins anew in another one unless the pod is done.

@@ -1,4 +1,4 @@
-//! What a container may use, in the numbers of cgroups, by the kubelet's sums. Called by [`super::container_config`].
+//! Limits of a container, in the numbers of cgroups, by the kubelet's sums. Called by [`super::container_config`].
 
 use std::collections::BTreeMap;
 

@@ -109,7 +109,7 @@ impl ContainerGc {
             Some(text) => {
                 *failures += 1;
                 if *failures > 1 {
-                    self.tell("ContainerGCFailed", &text);
+                    self.record_warning("ContainerGCFailed", &text);
                 } else {
                     tracing::warn!("container garbage collection failed once: {text}");
                 }
@@ -265,7 +265,7 @@ impl ContainerGc {
         result.map_err(|source| ContainerGcError::Logs { what, name: name.to_owned(), source })
     }
 
-    fn tell(&self, reason: &'static str, message: &str) {
+    fn record_warning(&self, reason: &'static str, message: &str) {
         let kind = EventType::Warning;
         self.events.record(EventRef { object: &self.options.node, kind, reason, message });
     }

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::super::plan::Row;
-use super::super::select::tests::Known;
+use super::super::select::tests::KnownPods;
 use super::*;
 use crate::labels::POD_UID;
 
@@ -24,7 +24,7 @@ struct Node {
     gc: Arc<ContainerGc>,
 }
 
-fn node(pods: Known) -> Node {
+fn node(pods: KnownPods) -> Node {
     let dir = TempDir::new().unwrap();
     let logs = LogDirectories { pods: dir.path().join("pods"), links: Some(dir.path().join("containers")) };
     fs::create_dir(dir.path().join("containers")).unwrap();
@@ -85,7 +85,7 @@ impl Node {
 
 #[tokio::test]
 async fn a_round_leaves_what_is_needed() {
-    let node = node(Known::new(&["alive"], &[]));
+    let node = node(KnownPods::new(&["alive"], &[]));
     let old = node.sandbox("alive", 0).await;
     node.dead(&old, "app", 0).await;
     node.runtime.kill_sandbox(&old.0);
@@ -118,7 +118,7 @@ async fn a_round_leaves_what_is_needed() {
 /// A sandbox goes in the round in which its last container went; one whose container could not go stays.
 #[tokio::test]
 async fn what_cannot_be_removed_does_not_keep_the_rest() {
-    let node = node(Known::new(&[], &[]));
+    let node = node(KnownPods::new(&[], &[]));
     let mut ids = Vec::new();
     for pod in ["a", "b", "c"] {
         let sandbox = node.sandbox(pod, 0).await;
@@ -142,7 +142,7 @@ async fn what_cannot_be_removed_does_not_keep_the_rest() {
 // upstream: containergc/TestUnknownStateContainerGC
 #[tokio::test(start_paused = true)]
 async fn what_may_run_is_stopped_first() {
-    let node = node(Known::new(&[], &[]));
+    let node = node(KnownPods::new(&[], &[]));
     for (index, (annotation, wait)) in [(None, 2), (Some("1"), 2), (Some("30"), 30)].into_iter().enumerate() {
         let sandbox = node.sandbox("gone", 0).await;
         let id = node.dead(&sandbox, "app", 0).await;
@@ -165,7 +165,7 @@ async fn what_may_run_is_stopped_first() {
 
 #[tokio::test]
 async fn what_cannot_be_stopped_stays() {
-    let node = node(Known::new(&[], &[]));
+    let node = node(KnownPods::new(&[], &[]));
     let sandbox = node.sandbox("gone", 0).await;
     let id = node.dead(&sandbox, "app", 0).await;
     let container = node.runtime.list_containers(None).await.unwrap().remove(0);
@@ -179,7 +179,7 @@ async fn what_cannot_be_stopped_stays() {
 /// A process that runs is never asked for: neither in a live pod nor in one that is gone, nor under pressure.
 #[tokio::test]
 async fn nothing_that_runs_is_touched() {
-    let node = node(Known::new(&[], &["ended"]));
+    let node = node(KnownPods::new(&[], &["ended"]));
     node.runtime.behave("app", FakeProcess::default());
     let mut ids = Vec::new();
     for pod in ["gone", "ended"] {
@@ -201,7 +201,7 @@ async fn nothing_that_runs_is_touched() {
 /// Under disk pressure what is left of pods that have ended goes as well.
 #[tokio::test]
 async fn pressure_takes_what_ended_pods_left() {
-    let node = node(Known::new(&[], &["ended"]));
+    let node = node(KnownPods::new(&[], &["ended"]));
     let sandbox = node.sandbox("ended", 0).await;
     node.dead(&sandbox, "app", 0).await;
     node.runtime.kill_sandbox(&sandbox.0);
@@ -213,7 +213,7 @@ async fn pressure_takes_what_ended_pods_left() {
 
 #[tokio::test(start_paused = true)]
 async fn rounds_run_on_a_timer_and_a_nudge_and_failures_are_told_from_the_second_on() {
-    let node = node(Known::new(&[], &[]));
+    let node = node(KnownPods::new(&[], &[]));
     let lists = |node: &Node| node.runtime.calls().iter().filter(|(k, _)| *k == CallKind::ListPodSandboxes).count();
     let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
     node.runtime.faults().be_absent(Error::new(Kind::Unavailable, "no runtime"));
@@ -249,7 +249,7 @@ async fn rounds_run_on_a_timer_and_a_nudge_and_failures_are_told_from_the_second
 /// With nobody who knows the pods only what the policy has too much of goes.
 #[tokio::test]
 async fn without_a_source_of_pods_little_goes() {
-    let node = node(Known { sources_ready: false, ..Known::default() });
+    let node = node(KnownPods { sources_ready: false, ..KnownPods::default() });
     let options = ContainerGcOptions { pods: Arc::new(NoPodSource), ..node.gc.options.clone() };
     let gc =
         ContainerGc::new(Arc::new(node.runtime.clone()), Arc::clone(&node.events) as Arc<dyn EventRecorder>, options);

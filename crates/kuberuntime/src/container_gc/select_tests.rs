@@ -10,21 +10,21 @@ use super::*;
 
 /// Pods by how they are: everything else is unknown, and so gone once the sources are ready.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct KnownPods {
     pub(crate) sources_ready: bool,
     pub(crate) running: BTreeSet<String>,
     /// Ended, and not deleted.
     pub(crate) terminated: BTreeSet<String>,
 }
 
-impl Known {
+impl KnownPods {
     pub(crate) fn new(running: &[&str], terminated: &[&str]) -> Self {
         let set = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
         Self { sources_ready: true, running: set(running), terminated: set(terminated) }
     }
 }
 
-impl PodStates for Known {
+impl PodStates for KnownPods {
     fn sources_ready(&self) -> bool {
         self.sources_ready
     }
@@ -82,7 +82,7 @@ struct Case {
     name: &'static str,
     policy: (i64, i64, i64),
     containers: Vec<Container>,
-    pods: Known,
+    pods: KnownPods,
     scope: Scope,
     /// Ids of what stays.
     stays: Vec<&'static str>,
@@ -92,7 +92,7 @@ struct Case {
 const POLICY: (i64, i64, i64) = (3600, 2, 6);
 
 fn cases() -> Vec<Case> {
-    let alive = || Known::new(&["foo", "foo1", "foo2", "foo3", "foo4", "foo5", "foo6", "foo7"], &[]);
+    let alive = || KnownPods::new(&["foo", "foo1", "foo2", "foo3", "foo4", "foo5", "foo6", "foo7"], &[]);
     let base = Case {
         name: "",
         policy: POLICY,
@@ -174,7 +174,7 @@ fn cases() -> Vec<Case> {
             vec!["foo/bar/2", "foo1/baz/2", "foo3/baz/2", "foo5/bar/2", "foo6/bar/2", "foo7/bar/2"],
         ),
         Case {
-            pods: Known::new(&["running"], &["foo", "foo1"]),
+            pods: KnownPods::new(&["running"], &["foo", "foo1"]),
             scope: Scope::Pressure,
             ..base_with(
                 "upstream: containergc/TestContainerGC/terminating pods",
@@ -188,7 +188,7 @@ fn cases() -> Vec<Case> {
             )
         },
         Case {
-            pods: Known::new(&["existing"], &[]),
+            pods: KnownPods::new(&["existing"], &[]),
             ..base_with(
                 "upstream: containergc/TestContainerGC/deleted pods",
                 [
@@ -202,7 +202,7 @@ fn cases() -> Vec<Case> {
             )
         },
         Case {
-            pods: Known { sources_ready: false, ..Known::new(&["existing"], &[]) },
+            pods: KnownPods { sources_ready: false, ..KnownPods::new(&["existing"], &[]) },
             ..base_with(
                 "upstream: containergc/TestContainerGC/deleted pods, sources not ready",
                 exited("deleted", "foo", [1, 0]),
@@ -233,13 +233,13 @@ fn sandboxes_stay_and_go_as_in_the_kubelet() {
         Container { pod_sandbox_id: sandbox.id.clone(), state, ..Container::default() }
     };
     let old = sandbox("foo1", 0, false);
-    type Row<'a> = (&'a str, Vec<PodSandbox>, Vec<Container>, Known, Scope, &'a [&'a str]);
+    type Row<'a> = (&'a str, Vec<PodSandbox>, Vec<Container>, KnownPods, Scope, &'a [&'a str]);
     let table: [Row<'_>; 8] = [
         (
             "upstream: containergc/TestSandboxGC/not ready, no containers, pod deleted",
             vec![sandbox("deleted", 0, false)],
             vec![],
-            Known::new(&[], &[]),
+            KnownPods::new(&[], &[]),
             Scope::Policy,
             &[],
         ),
@@ -247,7 +247,7 @@ fn sandboxes_stay_and_go_as_in_the_kubelet() {
             "upstream: containergc/TestSandboxGC/ready, no containers, pod deleted",
             vec![sandbox("deleted", 0, true)],
             vec![],
-            Known::new(&[], &[]),
+            KnownPods::new(&[], &[]),
             Scope::Policy,
             &["deleted/0"],
         ),
@@ -255,7 +255,7 @@ fn sandboxes_stay_and_go_as_in_the_kubelet() {
             "upstream: containergc/TestSandboxGC/existing pods, one sandbox each",
             vec![sandbox("foo1", 0, true), sandbox("foo2", 0, false)],
             vec![],
-            Known::new(&["foo1", "foo2"], &[]),
+            KnownPods::new(&["foo1", "foo2"], &[]),
             Scope::Policy,
             &["foo1/0", "foo2/0"],
         ),
@@ -263,7 +263,7 @@ fn sandboxes_stay_and_go_as_in_the_kubelet() {
             "upstream: containergc/TestSandboxGC/existing pod, older exited sandbox without containers",
             vec![sandbox("foo1", 0, false), sandbox("foo1", 1, false)],
             vec![],
-            Known::new(&["foo1"], &[]),
+            KnownPods::new(&["foo1"], &[]),
             Scope::Policy,
             &["foo1/1"],
         ),
@@ -271,7 +271,7 @@ fn sandboxes_stay_and_go_as_in_the_kubelet() {
             "upstream: containergc/TestSandboxGC/existing pod, older exited sandbox with a container",
             vec![old.clone(), sandbox("foo1", 1, false)],
             vec![inhabited(&old)],
-            Known::new(&["foo1"], &[]),
+            KnownPods::new(&["foo1"], &[]),
             Scope::Policy,
             &["foo1/0", "foo1/1"],
         ),
@@ -279,7 +279,7 @@ fn sandboxes_stay_and_go_as_in_the_kubelet() {
             "upstream: containergc/TestSandboxGC/terminating pods",
             vec![sandbox("foo1", 0, true), sandbox("foo2", 0, false)],
             vec![],
-            Known::new(&[], &["foo1", "foo2"]),
+            KnownPods::new(&[], &["foo1", "foo2"]),
             Scope::Pressure,
             &["foo1/0"],
         ),
@@ -287,7 +287,7 @@ fn sandboxes_stay_and_go_as_in_the_kubelet() {
             "upstream: containergc/TestSandboxGC/sandbox with containers",
             vec![old.clone()],
             vec![inhabited(&old)],
-            Known::new(&[], &[]),
+            KnownPods::new(&[], &[]),
             Scope::Policy,
             &["foo1/0"],
         ),
@@ -301,7 +301,7 @@ fn sandboxes_stay_and_go_as_in_the_kubelet() {
                 sandbox("deleted", 0, false),
             ],
             vec![inhabited(&old)],
-            Known::new(&["running"], &[]),
+            KnownPods::new(&["running"], &[]),
             Scope::Policy,
             &["foo1/0", "running/1"],
         ),
@@ -335,8 +335,10 @@ fn logs_go_with_pods_that_are_known_to_be_gone() {
         ("ns_a_alive", "pod-may-live"),
         ("ns_c_seen", "pod-may-live"),
     ];
-    assert_eq!(words(&rows(&Known::new(&["alive"], &[]))), want.map(|(id, word)| (id.to_owned(), word)));
-    for pods in [&Known { sources_ready: false, ..Known::default() } as &dyn PodStates, &super::super::NoPodSource] {
+    assert_eq!(words(&rows(&KnownPods::new(&["alive"], &[]))), want.map(|(id, word)| (id.to_owned(), word)));
+    for pods in
+        [&KnownPods { sources_ready: false, ..KnownPods::default() } as &dyn PodStates, &super::super::NoPodSource]
+    {
         assert_eq!(kept(&rows(pods)).len(), 4);
     }
 }
@@ -364,7 +366,7 @@ fn a_container_without_labels_is_its_sandboxs() {
         Container { labels: Default::default(), pod_sandbox_id: "gone/0".into(), ..exited("", "x", [1])[0].clone() };
     let inventory =
         Inventory { containers: vec![of_sandbox], sandboxes: vec![sandbox("gone", 0, false)], ..Inventory::default() };
-    let plan = select(&inventory, &ContainerGcPolicy::default(), &Known::new(&[], &[]), Scope::Policy, now());
+    let plan = select(&inventory, &ContainerGcPolicy::default(), &KnownPods::new(&[], &[]), Scope::Policy, now());
     let row = &plan.containers[0];
     assert_eq!((row.pod.as_str(), row.pod_uid.as_str()), ("ns/gone", "gone"));
     assert_eq!(row.verdict, Verdict::Remove(Remove::PodGone));
@@ -417,7 +419,7 @@ proptest! {
         containers.sort_by(|a, b| a.id.cmp(&b.id));
         containers.dedup_by(|a, b| a.id == b.id);
         let policy = ContainerGcPolicy::new(jiff::SignedDuration::from_secs(min_age), each, all).expect("a policy");
-        let pods = Known { sources_ready, ..Known::new(&["p0", "p1"], &["p2"]) };
+        let pods = KnownPods { sources_ready, ..KnownPods::new(&["p0", "p1"], &["p2"]) };
         let scope = if pressure { Scope::Pressure } else { Scope::Policy };
         let sandboxes = vec![sandbox("p0", 1, false), sandbox("p0", 2, false), sandbox("p3", 1, false)];
         let inventory = Inventory { containers, sandboxes, ..Inventory::default() };

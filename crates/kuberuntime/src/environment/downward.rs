@@ -44,7 +44,7 @@ pub struct Surroundings {
 
 /// Which fields are shown where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum FieldUse {
     /// In a variable.
     Variable,
     /// In a file of a volume.
@@ -53,19 +53,19 @@ pub(crate) enum Place {
 
 impl PodField {
     /// Reads the way to a field; `None` where there is none that may be shown.
-    pub(crate) fn parse(text: &str, place: Place) -> Option<Self> {
+    pub(crate) fn parse(text: &str, place: FieldUse) -> Option<Self> {
         let field = match text {
             "metadata.name" => Self::Name,
             "metadata.namespace" => Self::Namespace,
             "metadata.uid" => Self::Uid,
-            "metadata.labels" if place == Place::File => Self::Labels,
-            "metadata.annotations" if place == Place::File => Self::Annotations,
-            "spec.nodeName" if place == Place::Variable => Self::NodeName,
-            "spec.serviceAccountName" if place == Place::Variable => Self::ServiceAccountName,
-            "status.hostIP" if place == Place::Variable => Self::HostIp,
-            "status.hostIPs" if place == Place::Variable => Self::HostIps,
-            "status.podIP" if place == Place::Variable => Self::PodIp,
-            "status.podIPs" if place == Place::Variable => Self::PodIps,
+            "metadata.labels" if place == FieldUse::File => Self::Labels,
+            "metadata.annotations" if place == FieldUse::File => Self::Annotations,
+            "spec.nodeName" if place == FieldUse::Variable => Self::NodeName,
+            "spec.serviceAccountName" if place == FieldUse::Variable => Self::ServiceAccountName,
+            "status.hostIP" if place == FieldUse::Variable => Self::HostIp,
+            "status.hostIPs" if place == FieldUse::Variable => Self::HostIps,
+            "status.podIP" if place == FieldUse::Variable => Self::PodIp,
+            "status.podIPs" if place == FieldUse::Variable => Self::PodIps,
             _ => {
                 let key = |prefix: &str| text.strip_prefix(prefix)?.strip_suffix("']").map(str::to_owned);
                 let label = key("metadata.labels['").map(Self::Label);

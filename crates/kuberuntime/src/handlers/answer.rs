@@ -1,10 +1,10 @@
 //! [`ProbeAnswer`]: the outcome of one question to a container.
 
-use probe::Outcome;
+use probe::ProbeOutcome;
 
 /// Outcome of one question of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ProbeAnswer {
     /// All is well.
     Success,
     /// All is well, but somebody should read what was said.
@@ -15,12 +15,12 @@ pub enum Answer {
     Unknown,
 }
 
-impl From<Outcome> for Answer {
-    fn from(outcome: Outcome) -> Self {
+impl From<ProbeOutcome> for ProbeAnswer {
+    fn from(outcome: ProbeOutcome) -> Self {
         match outcome {
-            Outcome::Success => Self::Success,
-            Outcome::Warning => Self::Warning,
-            Outcome::Failure => Self::Failure,
+            ProbeOutcome::Success => Self::Success,
+            ProbeOutcome::Warning => Self::Warning,
+            ProbeOutcome::Failure => Self::Failure,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use cri_api::{ExecSyncOutput, Kind, RuntimeService};
 use tokio::time::Instant;
 
-use super::Answer;
+use super::ProbeAnswer;
 use crate::environment::expand;
 use crate::pod::{EnvSource, EnvVar};
 
@@ -15,8 +15,8 @@ const MAX_OUTPUT: usize = 10 << 10;
 const RUNTIME_LATE: Duration = Duration::from_secs(30);
 
 /// Outcome of a program, and whether it is worth asking again at once.
-pub(super) struct Asked {
-    pub(super) answer: Answer,
+pub(super) struct ExecAnswer {
+    pub(super) answer: ProbeAnswer,
     pub(super) text: String,
     pub(super) again: bool,
 }
@@ -29,20 +29,23 @@ pub(super) async fn ask(
     written: &[String],
     command: &[String],
     timeout: Duration,
-) -> Asked {
+) -> ExecAnswer {
     let asked = Instant::now();
-    let done = |answer, text| Asked { answer, text, again: false };
+    let done = |answer, text| ExecAnswer { answer, text, again: false };
     match runtime.exec_sync(id, command, timeout).await {
-        Ok(output) if output.exit_code == 0 => done(Answer::Success, shown(&output)),
-        Ok(output) => done(Answer::Failure, shown(&output)),
+        Ok(output) if output.exit_code == 0 => done(ProbeAnswer::Success, shown(&output)),
+        Ok(output) => done(ProbeAnswer::Failure, shown(&output)),
         Err(error) if error.kind() == Kind::DeadlineExceeded => {
             if asked.elapsed() > timeout + RUNTIME_LATE {
                 // It is the runtime that is stuck: that says nothing about the container.
-                return done(Answer::Unknown, format!("the runtime does not answer: {error}"));
+                return done(ProbeAnswer::Unknown, format!("the runtime does not answer: {error}"));
             }
-            done(Answer::Failure, format!("command {:?} timed out after {}s", written.join(" "), timeout.as_secs()))
+            done(
+                ProbeAnswer::Failure,
+                format!("command {:?} timed out after {}s", written.join(" "), timeout.as_secs()),
+            )
         }
-        Err(error) => Asked { answer: Answer::Unknown, text: error.to_string(), again: true },
+        Err(error) => ExecAnswer { answer: ProbeAnswer::Unknown, text: error.to_string(), again: true },
     }
 }
 

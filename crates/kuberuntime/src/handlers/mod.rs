@@ -2,19 +2,19 @@
 //! connection, a request over gRPC, a pause. Decides nothing from the answers.
 
 mod answer;
+mod endpoint;
 mod exec;
-mod place;
 mod target;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use cri_api::RuntimeService;
-use probe::{HttpGet, Said};
+use probe::{HttpGet, ProbeReply};
 
 use crate::pod::{Handler, HttpGetAction, Probe};
-pub use answer::Answer;
-use place::Place;
+pub use answer::ProbeAnswer;
+use endpoint::Endpoint;
 pub use target::Target;
 
 /// As often as a question is asked that the runtime does not take.
@@ -83,7 +83,7 @@ impl Handlers {
 
     /// Asks once, within the probe's own limit: the answer, and what was said, for people. Where the runtime does not take
     /// the question, it is asked again at once, and not more than twice.
-    pub async fn ask(&self, probe: &Probe, target: &Target<'_>) -> (Answer, String) {
+    pub async fn ask(&self, probe: &Probe, target: &Target<'_>) -> (ProbeAnswer, String) {
         let timeout = Duration::from_secs(u64::from(probe.timeout_seconds.max(1).unsigned_abs()));
         if let Some(exec) = &probe.handler.exec {
             let command = exec::expanded(&exec.command, target.env);
@@ -98,7 +98,7 @@ impl Handlers {
         }
         match over_network(&probe.handler, target, timeout).await {
             Ok(said) => (said.outcome.into(), said.text),
-            Err(text) => (Answer::Unknown, text),
+            Err(text) => (ProbeAnswer::Unknown, text),
         }
     }
 }
@@ -107,17 +107,17 @@ impl Handlers {
 ///
 /// # Errors
 /// There is nobody to ask.
-async fn over_network(handler: &Handler, target: &Target<'_>, timeout: Duration) -> Result<Said, String> {
+async fn over_network(handler: &Handler, target: &Target<'_>, timeout: Duration) -> Result<ProbeReply, String> {
     if let Some(http) = &handler.http_get {
-        let Place { host, port } = Place::of(&http.host, &http.port, target)?;
+        let Endpoint { host, port } = Endpoint::of(&http.host, &http.port, target)?;
         let headers = headers(http);
         let get = HttpGet { timeout: Some(timeout), ..request(http, host, port, &headers, "probe") };
         Ok(probe::ask_http(&get).await)
     } else if let Some(tcp) = &handler.tcp_socket {
-        let Place { host, port } = Place::of(&tcp.host, &tcp.port, target)?;
+        let Endpoint { host, port } = Endpoint::of(&tcp.host, &tcp.port, target)?;
         Ok(probe::tcp(host, port, timeout).await)
     } else if let Some(grpc) = &handler.grpc {
-        let Place { host, port } = Place::of("", &crate::pod::IntOrText::Int(grpc.port), target)?;
+        let Endpoint { host, port } = Endpoint::of("", &crate::pod::IntOrText::Int(grpc.port), target)?;
         Ok(probe::grpc(host, port, &grpc.service, timeout).await)
     } else {
         Err(format!("missing probe handler for {}:{}", target.pod, target.name))
@@ -142,10 +142,10 @@ fn request<'a>(
 /// As in the kubelet, any answer is a good one, and a server that speaks no TLS is asked again without it and without
 /// credentials.
 async fn hook_http(http: &HttpGetAction, target: &Target<'_>) -> Result<(), String> {
-    let Place { host, port } = Place::of(&http.host, &http.port, target)?;
+    let Endpoint { host, port } = Endpoint::of(&http.host, &http.port, target)?;
     let mut headers = headers(http);
     let error = match probe::http_get(&request(http, host, port, &headers, "lifecycle")).await {
-        Ok(reply) => return heard(&reply, target),
+        Ok(reply) => return check_status(&reply, target),
         Err(error) => error,
     };
     if !error.not_tls {
@@ -159,13 +159,13 @@ async fn hook_http(http: &HttpGetAction, target: &Target<'_>) -> Result<(), Stri
     headers.retain(|(name, _)| !name.eq_ignore_ascii_case("authorization"));
     let plain = HttpGet { tls: false, ..request(http, host, port, &headers, "lifecycle") };
     match probe::http_get(&plain).await {
-        Ok(reply) => heard(&reply, target),
+        Ok(reply) => check_status(&reply, target),
         // What was asked for did not work either.
         Err(_) => Err(error.text),
     }
 }
 
-fn heard(reply: &probe::HttpReply, target: &Target<'_>) -> Result<(), String> {
+fn check_status(reply: &probe::HttpReply, target: &Target<'_>) -> Result<(), String> {
     if reply.status >= 400 {
         let Target { pod, name, .. } = target;
         tracing::warn!(pod, container = name, status = reply.status, "a hook was answered with an error status");

@@ -1,4 +1,4 @@
-//! One line of a log in CRI's format: `2026-11-21T18:55:37.123456789Z stdout F text`. `P` instead of `F` says that the
+//! A line of a log in CRI's format: `2026-11-21T18:55:37.123456789Z stdout F text`. `P` instead of `F` says that the
 //! line of the container goes on in the next one. Pure.
 
 use jiff::Timestamp;

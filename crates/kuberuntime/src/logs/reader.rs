@@ -66,19 +66,19 @@ pub struct LogReader {
 
 /// A file, or the rest of one.
 struct Segment {
-    source: Source,
+    source: LogInput,
     /// Lines that nobody asked for.
     skip: u64,
     /// True if the file may still grow.
     live: bool,
 }
 
-enum Source {
+enum LogInput {
     Plain { file: File, at: u64 },
     Compressed(Box<MultiGzDecoder<File>>),
 }
 
-impl Source {
+impl LogInput {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Plain { file, at } => {
@@ -116,7 +116,7 @@ impl LogReader {
             let (at, found) = wanted.map_or(Ok((0, 0)), |lines| tail::start(&file, end, lines, false))?;
             wanted = wanted.map(|lines| lines.saturating_sub(found));
             continued = at == 0 && end > 0;
-            ahead.push_front(Segment { source: Source::Plain { file, at }, skip: 0, live: true });
+            ahead.push_front(Segment { source: LogInput::Plain { file, at }, skip: 0, live: true });
         }
         let mut known = None;
         // Between two names there is no log: the last one that was turned away is still written to.
@@ -144,13 +144,13 @@ impl LogReader {
                     None => 0,
                 };
                 io::Seek::rewind(&mut &file)?;
-                Segment { source: Source::Compressed(Box::new(MultiGzDecoder::new(file))), skip, live: false }
+                Segment { source: LogInput::Compressed(Box::new(MultiGzDecoder::new(file))), skip, live: false }
             } else {
                 let end = file.metadata()?.len();
                 let (at, found) = wanted.map_or(Ok((0, 0)), |lines| tail::start(&file, end, lines, continued))?;
                 wanted = wanted.map(|lines| lines.saturating_sub(found));
                 continued = at == 0 && (end > 0 || continued);
-                Segment { source: Source::Plain { file, at }, skip: 0, live }
+                Segment { source: LogInput::Plain { file, at }, skip: 0, live }
             };
             ahead.push_front(segment);
         }
@@ -199,7 +199,7 @@ impl LogReader {
                     }
                 }
                 // A compressed file that was cut off or is no such file: what follows it is read all the same.
-                (Err(error), _) if matches!(segment.source, Source::Compressed(_)) => {
+                (Err(error), _) if matches!(segment.source, LogInput::Compressed(_)) => {
                     tracing::warn!(log = %self.path.display(), %error, "a part of the log cannot be read");
                     self.end_of_file(out)?;
                 }
@@ -229,7 +229,7 @@ impl LogReader {
 
     /// At the end of the file that is written: whether more may come in it.
     fn at_the_end(&mut self, segment: &mut Segment, out: &mut dyn Write) -> io::Result<bool> {
-        let Source::Plain { file, at } = &mut segment.source else { return Ok(false) };
+        let LogInput::Plain { file, at } = &mut segment.source else { return Ok(false) };
         let current = match open(&self.path) {
             // The runtime has not made it anew yet.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
@@ -259,12 +259,12 @@ impl LogReader {
         self.known = turned.last().map(|(turned, _)| turned.when.clone()).or(self.known.take());
         for (turned, file) in turned.into_iter().skip(of_own + 1) {
             let source = match turned.compressed {
-                true => Source::Compressed(Box::new(MultiGzDecoder::new(file))),
-                false => Source::Plain { file, at: 0 },
+                true => LogInput::Compressed(Box::new(MultiGzDecoder::new(file))),
+                false => LogInput::Plain { file, at: 0 },
             };
             self.ahead.push_back(Segment { source, skip: 0, live: false });
         }
-        self.ahead.push_back(Segment { source: Source::Plain { file: current, at: 0 }, skip: 0, live: true });
+        self.ahead.push_back(Segment { source: LogInput::Plain { file: current, at: 0 }, skip: 0, live: true });
         Ok(false)
     }
 

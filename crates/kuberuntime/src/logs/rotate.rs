@@ -99,7 +99,7 @@ impl LogRotator {
                 () = stop.cancelled() => return,
                 _ = turns.tick() => {}
             }
-            let report = self.look().await;
+            let report = self.rotate_all().await;
             for id in &report.rotated {
                 tracing::debug!(container = %id, "rotated a log");
             }
@@ -110,7 +110,7 @@ impl LogRotator {
     }
 
     /// Looks at all logs once.
-    pub async fn look(&self) -> RotationReport {
+    pub async fn rotate_all(&self) -> RotationReport {
         let mut report = RotationReport::default();
         let logs = match self.logs().await {
             Ok(logs) => logs,
@@ -231,7 +231,7 @@ impl Log {
 
     /// How many bytes it has; `None`: it is not there.
     fn size(&self) -> io::Result<Option<u64>> {
-        let found = self.directory().and_then(|directory| directory.look_at(self.file()));
+        let found = self.directory().and_then(|directory| directory.stat(self.file()));
         match found {
             Ok((kind, bytes)) if kind.is_file() => Ok(Some(bytes)),
             Ok(_) => Err(io::Error::other("it is no ordinary file")),

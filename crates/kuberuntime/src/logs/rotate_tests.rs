@@ -83,7 +83,7 @@ impl Bench {
     }
 
     async fn rotated(&self) -> Vec<String> {
-        let report = self.rotator.look().await;
+        let report = self.rotator.rotate_all().await;
         assert_eq!(report.errors, Vec::<String>::new());
         report.rotated
     }
@@ -130,7 +130,7 @@ async fn logs_of_others_are_left_alone() {
     bench.container("away", true, "elsewhere/ns_away_u").await;
     bench.container("linked", true, "outside/ns_linked_u").await;
     symlink("../outside/ns_linked_u", bench.top.path().join("pods/ns_linked_u")).unwrap();
-    let report = bench.rotator.look().await;
+    let report = bench.rotator.rotate_all().await;
     assert_eq!((report.rotated, report.reopened), (vec![], vec![]));
     for directory in ["pods/ns_theirs_u", "elsewhere/ns_away_u", "outside/ns_linked_u"] {
         let names = fs::read_dir(bench.top.path().join(directory).join("app")).unwrap().count();
@@ -140,7 +140,7 @@ async fn logs_of_others_are_left_alone() {
     let id = bench.ours().await;
     fs::rename(bench.path("0.log"), bench.path("precious")).unwrap();
     symlink("precious", bench.path("0.log")).unwrap();
-    let report = bench.rotator.look().await;
+    let report = bench.rotator.rotate_all().await;
     let error = format!("cannot rotate the log of container {id}: it is no ordinary file");
     assert!(report.errors.contains(&error), "{:?}", report.errors);
     assert_eq!(bench.names(), ["0.log", "precious"]);
@@ -152,13 +152,13 @@ async fn a_runtime_that_does_not_open_a_new_log_keeps_the_old_one() {
     let id = bench.ours().await;
     let error = Error::new(Kind::Unavailable, "not now");
     bench.runtime.faults().fail_times(CallKind::ReopenContainerLog, 1, error.clone());
-    let report = bench.rotator.look().await;
+    let report = bench.rotator.rotate_all().await;
     assert_eq!(report.errors, [format!("cannot rotate the log of container {id}: not now")]);
     assert_eq!(bench.names(), ["0.log"]);
     // It did, and its answer was lost: the new file is not written over.
     bench.runtime.faults().fail_times(CallKind::ReopenContainerLog, 1, error.clone());
     let gate = bench.runtime.faults().hold(CallKind::ReopenContainerLog);
-    let (report, ()) = tokio::join!(bench.rotator.look(), async {
+    let (report, ()) = tokio::join!(bench.rotator.rotate_all(), async {
         gate.until_waiting(1).await;
         fs::write(bench.path("0.log"), "the new one").unwrap();
         gate.open();
@@ -168,10 +168,10 @@ async fn a_runtime_that_does_not_open_a_new_log_keeps_the_old_one() {
     assert_eq!(fs::read_to_string(bench.path("0.log")).unwrap(), "the new one");
     // Killed after the log was given another name: the next look asks for a new one.
     fs::remove_file(bench.path("0.log")).unwrap();
-    assert_eq!(bench.rotator.look().await.reopened, [id]);
+    assert_eq!(bench.rotator.rotate_all().await.reopened, [id]);
     // A runtime that is away.
     bench.runtime.faults().be_absent(error);
-    assert_eq!(bench.rotator.look().await, RotationReport::default());
+    assert_eq!(bench.rotator.rotate_all().await, RotationReport::default());
 }
 
 #[tokio::test]

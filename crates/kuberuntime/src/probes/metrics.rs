@@ -11,7 +11,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use super::ProbeKind;
-use crate::handlers::Answer;
+use crate::handlers::ProbeAnswer;
 use crate::pod::Pod;
 
 /// Seconds that an answer takes: the bounds that Prometheus' libraries have where nobody says others.
@@ -99,11 +99,11 @@ impl From<ResultLabels> for DurationLabels {
 
 impl Series {
     /// A question was answered after so long.
-    pub(super) fn asked(&self, answer: Answer, took: Duration) {
+    pub(super) fn observe(&self, answer: ProbeAnswer, took: Duration) {
         let result = match answer {
-            Answer::Success | Answer::Warning => RESULTS[0],
-            Answer::Failure => RESULTS[1],
-            Answer::Unknown => RESULTS[2],
+            ProbeAnswer::Success | ProbeAnswer::Warning => RESULTS[0],
+            ProbeAnswer::Failure => RESULTS[1],
+            ProbeAnswer::Unknown => RESULTS[2],
         };
         let labels = ResultLabels { result, ..self.labels.clone() };
         self.metrics.total.get_or_create(&labels).inc();

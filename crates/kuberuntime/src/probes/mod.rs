@@ -22,7 +22,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::actions::ProbeResults;
 use crate::events::PodEvent;
-use crate::handlers::{Answer, Handlers, Target};
+use crate::handlers::{Handlers, ProbeAnswer, Target};
 use crate::pod::{Container, ContainerKind, Pod};
 use crate::status::ObservedPod;
 pub(crate) use kind::ProbeKind;
@@ -30,16 +30,16 @@ use kind::container_at;
 pub use metrics::ProbeMetrics;
 use metrics::Series;
 use schedule::{Circumstances, first_question};
-use state::{Heard, Pods, Start};
+use state::{AnswerEffect, Pods, ProbeStart};
 
 /// Asks the probes of all pods. When it is dropped, nobody asks any more.
 pub struct ProbeManager {
-    shared: Arc<Shared>,
+    shared: Arc<ProbeContext>,
     tasks: TaskTracker,
     _stop: DropGuard,
 }
 
-struct Shared {
+struct ProbeContext {
     handlers: Arc<Handlers>,
     events: Arc<dyn EventRecorder>,
     changed: UnboundedSender<String>,
@@ -71,7 +71,7 @@ impl ProbeManager {
         wall_clock: WallClock,
     ) -> Self {
         let (stop, metrics) = (CancellationToken::new(), ProbeMetrics::new());
-        let shared = Shared {
+        let shared = ProbeContext {
             handlers,
             events,
             changed,
@@ -98,7 +98,7 @@ impl ProbeManager {
         }
         let ip = if pod.spec.host_network { host_ip } else { observed.ips().first().map(String::as_str) };
         let (now, mut pods) = (Instant::now(), self.shared.lock());
-        let look = pods.look(pod, ip, now);
+        let look = pods.mark_observed(pod, ip, now);
         for (kind, index, container) in probed(pod) {
             let run = observed.latest(&container.name);
             let Some(run) = run else {
@@ -147,7 +147,7 @@ impl ProbeManager {
         self.tasks.wait().await;
     }
 
-    fn ask(&self, start: Start, now: Instant) {
+    fn ask(&self, start: ProbeStart, now: Instant) {
         ask(&self.shared, &self.tasks, start, now);
     }
 }
@@ -171,8 +171,8 @@ fn age(started_at: i64, now: jiff::Timestamp) -> Duration {
 }
 
 /// Begins to ask.
-fn ask(shared: &Arc<Shared>, tasks: &TaskTracker, start: Start, now: Instant) {
-    let Start { pod, container, id, kind, token, age } = start;
+fn ask(shared: &Arc<ProbeContext>, tasks: &TaskTracker, start: ProbeStart, now: Instant) {
+    let ProbeStart { pod, container, id, kind, token, age } = start;
     let named = container_at(&pod, container);
     let Some(probe) = named.and_then(|named| kind.of(named)) else { return };
     let name = named.map_or("", |named| &named.name);
@@ -191,7 +191,7 @@ fn ask(shared: &Arc<Shared>, tasks: &TaskTracker, start: Start, now: Instant) {
     });
 }
 
-impl Shared {
+impl ProbeContext {
     fn lock(&self) -> MutexGuard<'_, Pods> {
         self.pods.lock()
     }
@@ -199,7 +199,7 @@ impl Shared {
 
 impl Question {
     /// Asks on every period until what was said ends it, or it is cancelled.
-    async fn ask_on(&self, shared: &Arc<Shared>, tasks: &TaskTracker, token: &CancellationToken, first: Instant) {
+    async fn ask_on(&self, shared: &Arc<ProbeContext>, tasks: &TaskTracker, token: &CancellationToken, first: Instant) {
         let Some(container) = container_at(&self.pod, self.container) else { return };
         let Some(probe) = self.kind.of(container) else { return };
         let period = Duration::from_secs(u64::from(probe.period_seconds.max(1).unsigned_abs()));
@@ -217,11 +217,11 @@ impl Question {
             if token.is_cancelled() {
                 return;
             }
-            self.series.asked(answer, asked.elapsed());
-            self.tell(shared, &container.name, answer, &text);
+            self.series.observe(answer, asked.elapsed());
+            self.record_event(shared, &container.name, answer, &text);
             let heard = (answer, token);
-            let heard = shared.lock().heard(uid, &container.name, &self.id, self.kind, heard, Instant::now());
-            let Heard { changed, over, starts } = heard;
+            let heard = shared.lock().record_answer(uid, &container.name, &self.id, self.kind, heard, Instant::now());
+            let AnswerEffect { changed, over, starts } = heard;
             for start in starts {
                 ask(shared, tasks, start, Instant::now());
             }
@@ -235,13 +235,13 @@ impl Question {
         }
     }
 
-    fn tell(&self, shared: &Shared, container: &str, answer: Answer, text: &str) {
+    fn record_event(&self, shared: &ProbeContext, container: &str, answer: ProbeAnswer, text: &str) {
         let probe = self.kind.as_str();
         let event = match answer {
-            Answer::Success => return,
-            Answer::Warning => PodEvent::ProbeWarning { probe, output: text },
-            Answer::Failure => PodEvent::Unhealthy { probe, output: text },
-            Answer::Unknown => PodEvent::ProbeErrored { probe, error: text },
+            ProbeAnswer::Success => return,
+            ProbeAnswer::Warning => PodEvent::ProbeWarning { probe, output: text },
+            ProbeAnswer::Failure => PodEvent::Unhealthy { probe, output: text },
+            ProbeAnswer::Unknown => PodEvent::ProbeErrored { probe, error: text },
         };
         let metadata = &self.pod.metadata;
         let object = ObjectRef {

@@ -1,5 +1,5 @@
 //! [`Pods`]: what is known of the probes of all pods: what each said last and how often in a row, who is asked and who is
-//! not. It asks nobody and knows no clock; it hands out [`Start`]s. Called by [`super::ProbeManager`] under its lock.
+//! not. It asks nobody and knows no clock; it hands out [`ProbeStart`]s. Called by [`super::ProbeManager`] under its lock.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::kind::{ProbeKind, container_at};
 use crate::actions::{ProbeResult, ProbeResults, Probed};
-use crate::handlers::Answer;
+use crate::handlers::ProbeAnswer;
 use crate::pod::{Container, ContainerKind, Pod, Probe};
 use crate::status::ObservedContainer;
 
 /// A probe that is to be asked from now on, until the token is cancelled.
-pub(super) struct Start {
+pub(super) struct ProbeStart {
     pub(super) pod: Arc<Pod>,
     pub(super) container: (ContainerKind, usize),
     pub(super) id: String,
@@ -28,38 +28,38 @@ pub(super) struct Start {
 
 /// Effect of an answer.
 #[derive(Default)]
-pub(super) struct Heard {
+pub(super) struct AnswerEffect {
     /// The result is another one than before.
     pub(super) changed: bool,
     /// This probe is not asked any more.
     pub(super) over: bool,
     /// Probes that waited for this one.
-    pub(super) starts: Vec<Start>,
+    pub(super) starts: Vec<ProbeStart>,
 }
 
 /// All pods.
 pub(super) struct Pods {
-    by_uid: BTreeMap<String, Entry>,
+    by_uid: BTreeMap<String, ProbedPod>,
     /// Ends all questions.
     stop: CancellationToken,
 }
 
-struct Entry {
+struct ProbedPod {
     pod: Arc<Pod>,
     ip: Option<String>,
     looked: Instant,
     ending: bool,
     /// The newest run of each container, by name.
-    runs: BTreeMap<String, Run>,
+    runs: BTreeMap<String, ProbedRun>,
 }
 
 /// A run of a container.
-struct Run {
+struct ProbedRun {
     id: String,
     container: (ContainerKind, usize),
     /// When it was started, as far as is known; `None`: it does not run.
     since: Option<Since>,
-    probes: BTreeMap<ProbeKind, State>,
+    probes: BTreeMap<ProbeKind, ProbeState>,
 }
 
 #[derive(Clone, Copy)]
@@ -69,7 +69,7 @@ struct Since {
 }
 
 /// A probe of one run.
-struct State {
+struct ProbeState {
     probe: Probe,
     result: ProbeResult,
     /// Last result, and its number in a row.
@@ -89,7 +89,7 @@ impl Drop for Asking {
     }
 }
 
-impl State {
+impl ProbeState {
     fn new(kind: ProbeKind, probe: &Probe) -> Self {
         // Until somebody asked: it lives, it cannot serve, and nobody knows whether it has come up.
         let result = match kind {
@@ -101,11 +101,11 @@ impl State {
     }
 
     /// Takes an answer; whether the result is another one.
-    fn take(&mut self, kind: ProbeKind, answer: Answer) -> bool {
+    fn take(&mut self, kind: ProbeKind, answer: ProbeAnswer) -> bool {
         let said = match answer {
-            Answer::Success | Answer::Warning => ProbeResult::Success,
-            Answer::Failure => ProbeResult::Failure,
-            Answer::Unknown => return false,
+            ProbeAnswer::Success | ProbeAnswer::Warning => ProbeResult::Success,
+            ProbeAnswer::Failure => ProbeResult::Failure,
+            ProbeAnswer::Unknown => return false,
         };
         let row = match self.streak {
             Some((last, row)) if last == said => row.saturating_add(1),
@@ -125,13 +125,13 @@ impl State {
     }
 }
 
-impl Run {
+impl ProbedRun {
     fn started(&self) -> bool {
         self.probes.get(&ProbeKind::Startup).is_none_or(|startup| startup.result == ProbeResult::Success)
     }
 
     /// Sets whom to ask and whom not, by what is known.
-    fn plan(&mut self, pod: &Arc<Pod>, ending: bool, stop: &CancellationToken, now: Instant) -> Vec<Start> {
+    fn plan(&mut self, pod: &Arc<Pod>, ending: bool, stop: &CancellationToken, now: Instant) -> Vec<ProbeStart> {
         let (mut starts, started) = (Vec::new(), self.started());
         for (kind, state) in &mut self.probes {
             let wanted = !state.held
@@ -147,7 +147,7 @@ impl Run {
             if state.asking.is_none() {
                 let token = stop.child_token();
                 state.asking = Some(Asking(token.clone()));
-                starts.push(Start {
+                starts.push(ProbeStart {
                     pod: Arc::clone(pod),
                     container: self.container,
                     id: self.id.clone(),
@@ -168,9 +168,9 @@ impl Pods {
     }
 
     /// Somebody looks at a pod; how long ago the last look was.
-    pub(super) fn look(&mut self, pod: &Arc<Pod>, ip: Option<&str>, now: Instant) -> Option<Duration> {
+    pub(super) fn mark_observed(&mut self, pod: &Arc<Pod>, ip: Option<&str>, now: Instant) -> Option<Duration> {
         let Some(entry) = self.by_uid.get_mut(&pod.metadata.uid) else {
-            let entry = Entry {
+            let entry = ProbedPod {
                 pod: Arc::clone(pod),
                 ip: ip.map(str::to_owned),
                 looked: now,
@@ -202,12 +202,12 @@ impl Pods {
         observed: &ObservedContainer,
         age: Option<Duration>,
         now: Instant,
-    ) -> Vec<Start> {
+    ) -> Vec<ProbeStart> {
         let Some(entry) = self.by_uid.get_mut(&pod.metadata.uid) else { return Vec::new() };
         let ending = entry.ending;
-        let run = entry.runs.entry(spec.name.clone()).or_insert_with(|| Run::new(observed, container));
+        let run = entry.runs.entry(spec.name.clone()).or_insert_with(|| ProbedRun::new(observed, container));
         if run.id != observed.id {
-            *run = Run::new(observed, container);
+            *run = ProbedRun::new(observed, container);
         }
         run.container = container;
         for kind in ProbeKind::ALL {
@@ -216,7 +216,7 @@ impl Pods {
                     run.probes.remove(&kind);
                 }
                 Some(probe) => {
-                    let state = run.probes.entry(kind).or_insert_with(|| State::new(kind, probe));
+                    let state = run.probes.entry(kind).or_insert_with(|| ProbeState::new(kind, probe));
                     if state.probe != *probe {
                         // What was said stays; from now on it is asked as it says now.
                         (state.probe, state.asking) = (probe.clone(), None);
@@ -254,7 +254,7 @@ impl Pods {
     /// Last results of a pod's probes.
     pub(super) fn results(&self, uid: &str) -> ProbeResults {
         let Some(entry) = self.by_uid.get(uid) else { return ProbeResults::default() };
-        let probed = |run: &Run| {
+        let probed = |run: &ProbedRun| {
             let result = |kind| run.probes.get(&kind).map(|state| state.result);
             Probed {
                 liveness: result(ProbeKind::Liveness),
@@ -266,7 +266,7 @@ impl Pods {
     }
 
     /// The pod is being ended.
-    pub(super) fn ending(&mut self, uid: &str, now: Instant) -> Vec<Start> {
+    pub(super) fn ending(&mut self, uid: &str, now: Instant) -> Vec<ProbeStart> {
         let Some(entry) = self.by_uid.get_mut(uid) else { return Vec::new() };
         entry.ending = true;
         let mut starts = Vec::new();
@@ -283,16 +283,16 @@ impl Pods {
     }
 
     /// A probe was answered. What comes after its question was ended says nothing any more.
-    pub(super) fn heard(
+    pub(super) fn record_answer(
         &mut self,
         uid: &str,
         name: &str,
         id: &str,
         kind: ProbeKind,
-        (answer, token): (Answer, &CancellationToken),
+        (answer, token): (ProbeAnswer, &CancellationToken),
         now: Instant,
-    ) -> Heard {
-        let over = Heard { over: true, ..Heard::default() };
+    ) -> AnswerEffect {
+        let over = AnswerEffect { over: true, ..AnswerEffect::default() };
         if token.is_cancelled() {
             return over;
         }
@@ -302,11 +302,11 @@ impl Pods {
         let changed = state.take(kind, answer);
         let over = state.held;
         let starts = if over { run.plan(&entry.pod, entry.ending, &self.stop, now) } else { Vec::new() };
-        Heard { changed, over, starts }
+        AnswerEffect { changed, over, starts }
     }
 }
 
-impl Run {
+impl ProbedRun {
     fn new(observed: &ObservedContainer, container: (ContainerKind, usize)) -> Self {
         Self { id: observed.id.clone(), container, since: None, probes: BTreeMap::new() }
     }

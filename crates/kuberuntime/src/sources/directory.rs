@@ -1,5 +1,5 @@
-//! One directory of manifests, or one file: hears of changes from the kernel, lists it again and again all the same, reads
-//! what [`Files`] says is to be read, and tells what it has. The path may be missing, appear, be replaced or be a link.
+//! A directory of manifests, or a file: hears of changes from the kernel, lists it again and again all the same, reads
+//! what [`DirectoryFiles`] says is to be read, and tells what it has. The path may be missing, appear, be replaced or be a link.
 //! What counts is decided in [`super::files`], what it means in [`super::manifest`].
 
 use std::collections::BTreeMap;
@@ -11,8 +11,8 @@ use std::time::Duration;
 use rustix::fs::inotify::ReadFlags;
 use tokio::time::Instant;
 
-use super::disk::{self, Listing, Text, Watches};
-use super::files::{Change, Due, Files, Outcome};
+use super::disk::{self, FileContent, Listing, Watches};
+use super::files::{Change, DirectoryFiles, PendingRead, ReadOutcome};
 use super::inotify::{Inotify, Notice};
 use super::manifest::{Content, Expected, Reader};
 use super::options::SourceOptions;
@@ -31,7 +31,7 @@ struct Directory<'a> {
     watches: Watches,
     /// True if the path is a directory; otherwise it is, or was, a single file.
     is_directory: bool,
-    files: Files<Content, Problem>,
+    files: DirectoryFiles<Content, Problem>,
     /// When the next list is due.
     list_at: Instant,
     /// Links were pointed elsewhere.
@@ -54,7 +54,7 @@ pub(super) async fn run(path: &Path, expected: Expected, options: &SourceOptions
         inotify: inotify.ok(),
         watches: Watches::default(),
         is_directory: true,
-        files: Files::new(options.quiet),
+        files: DirectoryFiles::new(options.quiet),
         list_at: Instant::now(),
         switched: false,
         listed: false,
@@ -125,25 +125,25 @@ impl Directory<'_> {
     }
 
     /// Reads files, side by side with nothing else.
-    async fn read(&mut self, due: Vec<Due>) -> Vec<(Due, Outcome<Content, Problem>)> {
+    async fn read(&mut self, due: Vec<PendingRead>) -> Vec<(PendingRead, ReadOutcome<Content, Problem>)> {
         let files: Vec<_> = due
             .into_iter()
             .map(|due| (disk::path_of(&self.path, &due.name), self.files.good(&due.name), due))
             .collect();
         let reader = self.reader.clone();
-        let names: Vec<Due> = files.iter().map(|(.., due)| due.clone()).collect();
+        let names: Vec<PendingRead> = files.iter().map(|(.., due)| due.clone()).collect();
         let read = tokio::task::spawn_blocking(move || {
-            let read = |(path, good, due): (PathBuf, Option<Arc<Content>>, Due)| {
+            let read = |(path, good, due): (PathBuf, Option<Arc<Content>>, PendingRead)| {
                 let (outcome, open) = read_one(&reader, &path, good.as_ref());
                 (due, outcome, open)
             };
             files.into_iter().map(read).collect::<Vec<_>>()
         });
         let Ok(read) = read.await else {
-            let bad = |due| (due, Outcome::Bad(None, Problem::passing("the reader panicked")));
+            let bad = |due| (due, ReadOutcome::Bad(None, Problem::passing("the reader panicked")));
             return names.into_iter().map(bad).collect();
         };
-        let told = |(due, outcome, open): (Due, _, Option<u32>)| {
+        let told = |(due, outcome, open): (PendingRead, _, Option<u32>)| {
             self.warn_if_open(&due.name, open);
             (due, outcome)
         };
@@ -169,10 +169,10 @@ impl Directory<'_> {
 
     /// Takes in what the kernel has told up to now.
     fn hear(&mut self) {
-        let heard = self.inotify.as_ref().map(Inotify::drain);
-        match heard {
+        let take_notices = self.inotify.as_ref().map(Inotify::drain);
+        match take_notices {
             None => {}
-            Some(Ok(notices)) => self.heard(notices),
+            Some(Ok(notices)) => self.take_notices(notices),
             Some(Err(error)) => self.deaf(&error),
         }
     }
@@ -186,7 +186,7 @@ impl Directory<'_> {
         self.list_at = now;
     }
 
-    fn heard(&mut self, notices: Vec<Notice>) {
+    fn take_notices(&mut self, notices: Vec<Notice>) {
         let now = Instant::now();
         for notice in notices {
             if notice.flags.contains(ReadFlags::QUEUE_OVERFLOW) {
@@ -250,16 +250,16 @@ impl Directory<'_> {
     async fn wait(&mut self) {
         let now = Instant::now();
         let at = self.files.next(now).map_or(self.list_at, |next| next.min(self.list_at));
-        let heard = match &self.inotify {
+        let take_notices = match &self.inotify {
             Some(inotify) => tokio::select! {
                 biased;
-                heard = inotify.next() => heard,
+                take_notices = inotify.next() => take_notices,
                 () = tokio::time::sleep_until(at) => return,
             },
             None => return tokio::time::sleep_until(at).await,
         };
-        match heard {
-            Ok(notices) => self.heard(notices),
+        match take_notices {
+            Ok(notices) => self.take_notices(notices),
             Err(error) => self.deaf(&error),
         }
     }
@@ -306,21 +306,21 @@ fn is_swap(name: &OsStr) -> bool {
 }
 
 /// Reads a file. Returns its mode as well if it holds a secret and everybody can read it.
-fn read_one(reader: &Reader, path: &Path, good: Option<&Arc<Content>>) -> (Outcome<Content, Problem>, Option<u32>) {
+fn read_one(reader: &Reader, path: &Path, good: Option<&Arc<Content>>) -> (ReadOutcome<Content, Problem>, Option<u32>) {
     let (ident, bytes, open) = match disk::read(path) {
-        Text::Read(ident, bytes, open) => (ident, bytes, open),
-        Text::Unusable(ident, reason) => return (Outcome::Bad(ident, Problem::passing(reason)), None),
-        Text::Absent => return (Outcome::Absent, None),
-        Text::Directory => return (Outcome::Directory, None),
+        FileContent::Read(ident, bytes, open) => (ident, bytes, open),
+        FileContent::Unusable(ident, reason) => return (ReadOutcome::Bad(ident, Problem::passing(reason)), None),
+        FileContent::Absent => return (ReadOutcome::Absent, None),
+        FileContent::Directory => return (ReadOutcome::Directory, None),
     };
     let Some(text) = path.to_str() else {
-        return (Outcome::Bad(Some(ident), Problem::new("its name is not UTF-8 text")), None);
+        return (ReadOutcome::Bad(Some(ident), Problem::new("its name is not UTF-8 text")), None);
     };
     match reader.read(Origin::File(text), text, &bytes, good) {
         Ok(content) => {
             let open = open.filter(|_| content.has_secrets() && disk::is_open(path));
-            (Outcome::Good(ident, content), open)
+            (ReadOutcome::Good(ident, content), open)
         }
-        Err(problem) => (Outcome::Bad(Some(ident), problem), None),
+        Err(problem) => (ReadOutcome::Bad(Some(ident), problem), None),
     }
 }

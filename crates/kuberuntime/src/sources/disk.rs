@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::files::{Ident, Listed};
+use super::files::{FileIdentity, Listed};
 use super::inotify::Watcher;
 use super::options::MAX_MANIFEST;
 
@@ -100,8 +100,8 @@ fn modified(metadata: &Metadata) -> i128 {
     i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec())
 }
 
-fn ident(metadata: &Metadata) -> Ident {
-    Ident {
+fn ident(metadata: &Metadata) -> FileIdentity {
+    FileIdentity {
         device: metadata.dev(),
         inode: metadata.ino(),
         size: metadata.len(),
@@ -116,17 +116,17 @@ pub(super) fn is_open(path: &Path) -> bool {
 }
 
 /// Result of reading a file.
-pub(super) enum Text {
+pub(super) enum FileContent {
     /// Content of the file, and its mode if everybody can read it.
-    Read(Ident, Vec<u8>, Option<u32>),
+    Read(FileIdentity, Vec<u8>, Option<u32>),
     /// Why it cannot be used.
-    Unusable(Option<Ident>, String),
+    Unusable(Option<FileIdentity>, String),
     Absent,
     Directory,
 }
 
 /// Reads a file.
-pub(super) fn read(path: &Path) -> Text {
+pub(super) fn read(path: &Path) -> FileContent {
     for _ in 0..3 {
         match read_once(path) {
             Ok(Some(text)) => return text,
@@ -134,26 +134,26 @@ pub(super) fn read(path: &Path) -> Text {
             Ok(None) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return match std::fs::symlink_metadata(path) {
-                    Ok(_) => Text::Unusable(None, "it is a link to what is not there".to_owned()),
-                    Err(_) => Text::Absent,
+                    Ok(_) => FileContent::Unusable(None, "it is a link to what is not there".to_owned()),
+                    Err(_) => FileContent::Absent,
                 };
             }
-            Err(error) => return Text::Unusable(None, error.to_string()),
+            Err(error) => return FileContent::Unusable(None, error.to_string()),
         }
     }
-    Text::Unusable(None, "it changes all the time".to_owned())
+    FileContent::Unusable(None, "it changes all the time".to_owned())
 }
 
-fn read_once(path: &Path) -> io::Result<Option<Text>> {
+fn read_once(path: &Path) -> io::Result<Option<FileContent>> {
     let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
     let flags = i32::try_from(flags.bits()).expect("the flags are small numbers");
     let file = File::options().read(true).custom_flags(flags).open(path)?;
     let metadata = file.metadata()?;
     let before = ident(&metadata);
     if metadata.is_dir() {
-        return Ok(Some(Text::Directory));
+        return Ok(Some(FileContent::Directory));
     }
-    let unusable = |reason: String| Ok(Some(Text::Unusable(Some(before), reason)));
+    let unusable = |reason: String| Ok(Some(FileContent::Unusable(Some(before), reason)));
     if !metadata.is_file() {
         return unusable("it is no regular file".to_owned());
     }
@@ -164,5 +164,5 @@ fn read_once(path: &Path) -> io::Result<Option<Text>> {
     }
     let after = ident(&file.metadata()?);
     let open = (metadata.mode() & 0o004 != 0).then_some(metadata.mode() & 0o7777);
-    Ok((before == after).then_some(Text::Read(before, bytes, open)))
+    Ok((before == after).then_some(FileContent::Read(before, bytes, open)))
 }

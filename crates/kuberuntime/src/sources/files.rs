@@ -1,4 +1,4 @@
-//! [`Files`]: what counts of the files of a directory, as a pure function of what was seen of them: events, lists, and what
+//! [`DirectoryFiles`]: what counts of the files of a directory, as a pure function of what was seen of them: events, lists, and what
 //! reading them gave. It decides which file is to be read when, which one keeps what was last good in it, and when one is
 //! really gone. Reads nothing, knows no clock and no manifest. Called by [`super::directory`].
 //!
@@ -20,7 +20,7 @@ const LONG: Duration = Duration::from_secs(10);
 
 /// Attributes that tell one state of a file from another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Ident {
+pub(super) struct FileIdentity {
     pub(super) device: u64,
     pub(super) inode: u64,
     pub(super) size: u64,
@@ -28,7 +28,7 @@ pub(super) struct Ident {
     pub(super) changed: i128,
 }
 
-impl Ident {
+impl FileIdentity {
     fn is_same_file(self, other: Self) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
     }
@@ -37,7 +37,7 @@ impl Ident {
 /// A file in a list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Listed {
-    pub(super) ident: Ident,
+    pub(super) ident: FileIdentity,
     /// True if the last write is so long ago that nobody is likely to be writing.
     pub(super) rested: bool,
 }
@@ -61,11 +61,11 @@ pub(super) enum Change {
 
 /// Result of reading a file.
 #[derive(Clone, Debug)]
-pub(super) enum Outcome<T, P> {
+pub(super) enum ReadOutcome<T, P> {
     /// The content is valid.
-    Good(Ident, Arc<T>),
+    Good(FileIdentity, Arc<T>),
     /// The content is not valid, or cannot be read.
-    Bad(Option<Ident>, P),
+    Bad(Option<FileIdentity>, P),
     /// The file is absent.
     Absent,
     /// A directory, which is ignored.
@@ -74,14 +74,14 @@ pub(super) enum Outcome<T, P> {
 
 /// A file to be read, and the state of things at that moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Due {
+pub(super) struct PendingRead {
     pub(super) name: OsString,
     generation: u64,
 }
 
 /// State of one file.
 #[derive(Debug)]
-pub(super) struct Entry<T, P> {
+pub(super) struct FileState<T, P> {
     /// When it was first seen.
     pub(super) since: Instant,
     /// Last valid content.
@@ -97,19 +97,19 @@ pub(super) struct Entry<T, P> {
     /// When it is taken for gone, if it does not come back.
     missing: Option<Instant>,
     /// Attributes of the file when it began to rest.
-    unproven: Option<Ident>,
+    unproven: Option<FileIdentity>,
     /// Attributes of the file when it was read.
-    seen: Option<Ident>,
+    seen: Option<FileIdentity>,
 }
 
 /// The files of one directory.
 #[derive(Debug)]
-pub(super) struct Files<T, P> {
-    entries: BTreeMap<OsString, Entry<T, P>>,
+pub(super) struct DirectoryFiles<T, P> {
+    entries: BTreeMap<OsString, FileState<T, P>>,
     quiet: Duration,
 }
 
-impl<T, P> Entry<T, P> {
+impl<T, P> FileState<T, P> {
     fn new(now: Instant) -> Self {
         Self {
             since: now,
@@ -146,18 +146,18 @@ impl<T, P> Entry<T, P> {
     }
 
     /// To be read when it has rested: nobody knows whether it is being written.
-    fn rest(&mut self, ident: Ident, at: Instant) {
+    fn rest(&mut self, ident: FileIdentity, at: Instant) {
         (self.unproven, self.read_at) = (Some(ident), Some(at));
     }
 }
 
-impl<T, P: PartialEq> Files<T, P> {
+impl<T, P: PartialEq> DirectoryFiles<T, P> {
     pub(super) fn new(quiet: Duration) -> Self {
         Self { entries: BTreeMap::new(), quiet }
     }
 
     /// All files, by name.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&OsStr, &Entry<T, P>)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&OsStr, &FileState<T, P>)> {
         self.entries.iter().map(|(name, entry)| (name.as_os_str(), entry))
     }
 
@@ -182,7 +182,7 @@ impl<T, P: PartialEq> Files<T, P> {
             return;
         }
         let quiet = self.quiet;
-        let entry = self.entries.entry(name.to_owned()).or_insert_with(|| Entry::new(now));
+        let entry = self.entries.entry(name.to_owned()).or_insert_with(|| FileState::new(now));
         entry.happened();
         match change {
             Change::Modified => {
@@ -209,7 +209,7 @@ impl<T, P: PartialEq> Files<T, P> {
             entry.writing = None;
             match &mut entry.missing {
                 // No file looks like this: it rests at least once.
-                None => entry.rest(Ident::default(), now + self.quiet),
+                None => entry.rest(FileIdentity::default(), now + self.quiet),
                 // It may have been there meanwhile, and gone again just now.
                 Some(until) => *until = now + self.quiet,
             }
@@ -227,7 +227,7 @@ impl<T, P: PartialEq> Files<T, P> {
         for (name, file) in found {
             let later = now + self.quiet;
             let Some(entry) = self.entries.get_mut(name) else {
-                let mut entry = Entry::new(now);
+                let mut entry = FileState::new(now);
                 entry.rest(file.ident, later);
                 if file.rested && is_manifest(name) {
                     (entry.unproven, entry.read_at) = (None, Some(now));
@@ -264,9 +264,9 @@ impl<T, P: PartialEq> Files<T, P> {
     }
 
     /// Files to be read now.
-    pub(super) fn due(&self, now: Instant) -> Vec<Due> {
+    pub(super) fn due(&self, now: Instant) -> Vec<PendingRead> {
         let due = self.entries.iter().filter(|(_, entry)| entry.read_at.or(entry.missing).is_some_and(|at| at <= now));
-        due.map(|(name, entry)| Due { name: name.clone(), generation: entry.generation }).collect()
+        due.map(|(name, entry)| PendingRead { name: name.clone(), generation: entry.generation }).collect()
     }
 
     /// When something will be due, or worth telling.
@@ -281,22 +281,22 @@ impl<T, P: PartialEq> Files<T, P> {
     }
 
     /// Takes the result of reading a file. It counts only if nothing happened to the file since it was due.
-    pub(super) fn read(&mut self, due: &Due, outcome: Outcome<T, P>, now: Instant) {
+    pub(super) fn read(&mut self, due: &PendingRead, outcome: ReadOutcome<T, P>, now: Instant) {
         let later = now + self.quiet;
         let Some(entry) = self.entries.get_mut(&due.name).filter(|entry| entry.generation == due.generation) else {
             return;
         };
         let (ident, good) = match outcome {
-            Outcome::Absent if entry.missing.is_none_or(|at| at > now) => {
+            ReadOutcome::Absent if entry.missing.is_none_or(|at| at > now) => {
                 (entry.read_at, entry.unproven, entry.missing) = (None, None, Some(later));
                 return;
             }
-            Outcome::Absent | Outcome::Directory => {
+            ReadOutcome::Absent | ReadOutcome::Directory => {
                 self.entries.remove(&due.name);
                 return;
             }
-            Outcome::Good(ident, good) => (Some(ident), Ok(good)),
-            Outcome::Bad(ident, problem) => (ident, Err(problem)),
+            ReadOutcome::Good(ident, good) => (Some(ident), Ok(good)),
+            ReadOutcome::Bad(ident, problem) => (ident, Err(problem)),
         };
         entry.missing = None;
         if let (Some(unproven), Some(ident)) = (entry.unproven, ident)

@@ -1,5 +1,5 @@
-//! What counts of a file, whatever is done to it and whenever that is heard of. The property runs a small file system
-//! beside [`Files`]: what was never whole is never seen, and what was whole stays until the file has been away.
+//! The content of a file that counts, whatever is done to the file and whenever that is heard of. The property runs a small file system
+//! beside [`DirectoryFiles`]: what was never whole is never seen, and what was whole stays until the file has been away.
 
 use proptest::prelude::*;
 
@@ -8,9 +8,9 @@ use super::*;
 const QUIET: Duration = Duration::from_millis(100);
 const NAME: &str = "a.yaml";
 
-/// One name in a directory, whoever writes it, and what was not heard of yet.
+/// A name in a directory, its content, and the events that were not heard of yet.
 struct World {
-    files: Files<Vec<u8>, String>,
+    files: DirectoryFiles<Vec<u8>, String>,
     now: Instant,
     content: Option<Vec<u8>>,
     writing: bool,
@@ -43,7 +43,7 @@ impl World {
     fn new() -> Self {
         let now = Instant::now();
         Self {
-            files: Files::new(QUIET),
+            files: DirectoryFiles::new(QUIET),
             now,
             content: None,
             writing: false,
@@ -122,9 +122,9 @@ impl World {
         }
     }
 
-    fn ident(&self) -> Ident {
+    fn ident(&self) -> FileIdentity {
         let size = self.content.as_ref().map_or(0, |content| content.len() as u64);
-        Ident { device: 1, inode: self.inode, size, modified: self.written.into(), changed: self.written.into() }
+        FileIdentity { device: 1, inode: self.inode, size, modified: self.written.into(), changed: self.written.into() }
     }
 
     fn list(&mut self) {
@@ -137,9 +137,9 @@ impl World {
     fn read(&mut self, during: Option<u8>) {
         let due = self.files.due(self.now);
         let outcome = match self.content.clone() {
-            None => Outcome::Absent,
-            Some(text) if text.is_empty() => Outcome::Bad(Some(self.ident()), "empty".to_owned()),
-            Some(text) => Outcome::Good(self.ident(), Arc::new(text)),
+            None => ReadOutcome::Absent,
+            Some(text) if text.is_empty() => ReadOutcome::Bad(Some(self.ident()), "empty".to_owned()),
+            Some(text) => ReadOutcome::Good(self.ident(), Arc::new(text)),
         };
         if let Some(which) = during {
             self.act([Act::Open, Act::Write, Act::MoveIn, Act::Delete][usize::from(which % 4)]);
@@ -203,7 +203,7 @@ proptest! {
     }
 }
 
-fn one(world: &World) -> &Entry<Vec<u8>, String> {
+fn one(world: &World) -> &FileState<Vec<u8>, String> {
     world.files.iter().next().expect("one file").1
 }
 
@@ -231,7 +231,7 @@ fn a_written_file_counts_at_once_and_a_cut_one_leaves_what_was_good() {
 #[test]
 fn a_new_file_of_a_strange_name_rests_first() {
     let now = Instant::now();
-    let mut files: Files<(), ()> = Files::new(QUIET);
+    let mut files: DirectoryFiles<(), ()> = DirectoryFiles::new(QUIET);
     for name in ["sedXq1", "web.yaml~", "4913", "web.yaml", "b.JSON"] {
         files.happened(OsStr::new(name), Change::Closed, now);
     }

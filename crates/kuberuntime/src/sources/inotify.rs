@@ -1,4 +1,4 @@
-//! What the kernel tells of directories: inotify, without waiting on a thread. Knows no file and no manifest. Called by
+//! Events of directories from the kernel: inotify, without waiting on a thread. Knows no file and no manifest. Called by
 //! [`super::directory`].
 
 use std::ffi::{OsStr, OsString};

@@ -39,13 +39,13 @@ struct Merged {
     desired: DesiredPods,
     documents: Vec<Arc<DocumentObject>>,
     /// How each refusal is to be reported, in the order of `desired.refused`.
-    words: Vec<Word>,
+    words: Vec<RefusalReport>,
     /// When it may come to something else although no source told anything.
     again: Option<Instant>,
 }
 
 /// How a refusal is told.
-enum Word {
+enum RefusalReport {
     /// To the log.
     Line,
     /// As an event of a pod, by namespace, name and uid.
@@ -74,8 +74,8 @@ impl Merge {
         self.documents.clone()
     }
 
-    /// A source tells what it has. One that was ready once stays so.
-    pub(super) fn tell(&self, index: usize, mut view: View) {
+    /// Replaces the view of a source. A source that was ready once stays so.
+    pub(super) fn update(&self, index: usize, mut view: View) {
         let mut views = self.views();
         view.ready |= views[index].ready;
         views[index] = view;
@@ -117,7 +117,7 @@ impl Merge {
         let mut now: BTreeMap<_, BTreeSet<String>> = BTreeMap::new();
         for (refused, word) in merged.desired.refused.iter().zip(&merged.words) {
             let RefusedManifest { origin, pod, reason } = refused;
-            if matches!(word, Word::None) {
+            if matches!(word, RefusalReport::None) {
                 continue;
             }
             let key = (origin.clone(), pod.clone());
@@ -127,8 +127,8 @@ impl Merge {
                 continue;
             }
             match word {
-                Word::Line => tracing::warn!("{origin}: {reason}"),
-                Word::Event(namespace, name, uid) => {
+                RefusalReport::Line => tracing::warn!("{origin}: {reason}"),
+                RefusalReport::Event(namespace, name, uid) => {
                     let title = format!("{name}_{namespace}({uid})");
                     let errors = format!("{reason} ({origin})");
                     let event = PodEvent::FailedValidation { pod: &title, errors: &errors };
@@ -141,7 +141,7 @@ impl Merge {
                     let (kind, reason) = (event.kind(), event.reason());
                     self.events.record(EventRef { object: &object, kind, reason, message: &event.message() });
                 }
-                Word::None => {}
+                RefusalReport::None => {}
             }
         }
         *told = now;
@@ -160,7 +160,7 @@ fn is_same(a: &DesiredPods, b: &DesiredPods) -> bool {
 }
 
 impl Merged {
-    fn refuse(&mut self, origin: &str, pod: Option<String>, reason: String, word: Word) {
+    fn refuse(&mut self, origin: &str, pod: Option<String>, reason: String, word: RefusalReport) {
         self.desired.refused.push(RefusedManifest { origin: origin.to_owned(), pod, reason });
         self.words.push(word);
     }
@@ -172,9 +172,9 @@ impl Merged {
             false => problem.reason.clone(),
         };
         let word = match &problem.pod {
-            _ if problem.told => Word::None,
-            Some((namespace, name, uid)) => Word::Event(namespace.clone(), name.clone(), uid.clone()),
-            None => Word::Line,
+            _ if problem.told => RefusalReport::None,
+            Some((namespace, name, uid)) => RefusalReport::Event(namespace.clone(), name.clone(), uid.clone()),
+            None => RefusalReport::Line,
         };
         self.refuse(origin, title, reason, word);
     }
@@ -197,7 +197,7 @@ fn merge(views: &[View], now: Instant, quiet: Duration) -> Merged {
         }
         let Some(content) = &manifest.content else { continue };
         for line in &content.passed_over {
-            merged.refuse(&manifest.origin, None, line.clone(), Word::Line);
+            merged.refuse(&manifest.origin, None, line.clone(), RefusalReport::Line);
         }
     }
     let is_young = |manifest: &Manifest| manifest.since + quiet > now;
@@ -222,7 +222,7 @@ fn merge(views: &[View], now: Instant, quiet: Duration) -> Merged {
                 }
             };
             in_doubt |= young;
-            let word = if young { Word::None } else { event_of(pod) };
+            let word = if young { RefusalReport::None } else { event_of(pod) };
             merged.refuse(origin, Some(title), reason, word);
         }
         for object in &content.documents {
@@ -234,7 +234,7 @@ fn merge(views: &[View], now: Instant, quiet: Duration) -> Merged {
                 std::collections::btree_map::Entry::Occupied(other) => {
                     in_doubt |= young;
                     let reason = format!("{} is in {} already", object.title(), other.get());
-                    merged.refuse(origin, None, reason, if young { Word::None } else { Word::Line });
+                    merged.refuse(origin, None, reason, if young { RefusalReport::None } else { RefusalReport::Line });
                 }
             }
         }
@@ -245,7 +245,7 @@ fn merge(views: &[View], now: Instant, quiet: Duration) -> Merged {
     merged
 }
 
-fn event_of(pod: &Pod) -> Word {
+fn event_of(pod: &Pod) -> RefusalReport {
     let metadata = &pod.metadata;
-    Word::Event(metadata.namespace.clone(), metadata.name.clone(), metadata.uid.clone())
+    RefusalReport::Event(metadata.namespace.clone(), metadata.name.clone(), metadata.uid.clone())
 }

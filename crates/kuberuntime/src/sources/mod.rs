@@ -80,7 +80,7 @@ impl Sources {
     /// Reads all sources, and goes on doing so until `stop`.
     pub async fn run(&self, stop: &CancellationToken) {
         let loops = self.sources.iter().enumerate().map(|(index, source)| {
-            let tell = move |view: View| self.merge.tell(index, view);
+            let tell = move |view: View| self.merge.update(index, view);
             async move {
                 match source {
                     Source::Path(path) => directory::run(path, manifest::Expected::All, &self.options, &tell).await,

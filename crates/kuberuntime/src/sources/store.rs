@@ -13,21 +13,21 @@ use super::documents::{DocumentKind, DocumentObject};
 use crate::documents::{Content, Documents};
 use crate::hash::fnv128a;
 
-type Key = (DocumentKind, String, String);
+type DocumentKey = (DocumentKind, String, String);
 
 /// ConfigMaps and Secrets. Clones are the same store.
 #[derive(Clone)]
-pub struct DocumentStore(Arc<Inner>);
+pub struct DocumentStore(Arc<DocumentTable>);
 
-struct Inner {
+struct DocumentTable {
     /// Guards what there is; held for as long as it takes to copy from it.
-    documents: Mutex<BTreeMap<Key, Arc<DocumentObject>>>,
+    documents: Mutex<BTreeMap<DocumentKey, Arc<DocumentObject>>>,
     changed: watch::Sender<u64>,
 }
 
 impl Default for DocumentStore {
     fn default() -> Self {
-        Self(Arc::new(Inner { documents: Mutex::default(), changed: watch::Sender::new(0) }))
+        Self(Arc::new(DocumentTable { documents: Mutex::default(), changed: watch::Sender::new(0) }))
     }
 }
 
@@ -86,7 +86,7 @@ impl DocumentStore {
         true
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Arc<DocumentObject>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<DocumentKey, Arc<DocumentObject>>> {
         self.0.documents.lock()
     }
 }

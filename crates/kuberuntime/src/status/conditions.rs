@@ -1,4 +1,4 @@
-//! What holds of a pod, as Kubernetes' conditions with their reasons and messages. Pure. Called by
+//! State of a pod as Kubernetes' conditions with their reasons and messages. Pure. Called by
 //! [`super::pod_status`].
 
 use jiff::Timestamp;

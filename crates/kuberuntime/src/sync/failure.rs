@@ -47,21 +47,21 @@ impl From<&EnsureImageError> for Failure {
 }
 
 /// Why a start goes no further.
-pub(super) enum Not {
+pub(super) enum StartError {
     Halted(Halt),
     Started(Failure),
 }
 
-impl From<Halt> for Not {
+impl From<Halt> for StartError {
     fn from(halt: Halt) -> Self {
         Self::Halted(halt)
     }
 }
 
-impl From<Failure> for Not {
+impl From<Failure> for StartError {
     fn from(failure: Failure) -> Self {
         Self::Started(failure)
     }
 }
 
-pub(super) type Try<T = ()> = Result<T, Not>;
+pub(super) type StartResult<T = ()> = Result<T, StartError>;

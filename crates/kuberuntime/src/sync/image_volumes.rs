@@ -3,14 +3,14 @@
 
 use cri_api::{ContainerConfig, Error, VersionInfo};
 
-use super::failure::{Failure, IMAGE_VOLUME_MOUNT_FAILED, Try};
+use super::failure::{Failure, IMAGE_VOLUME_MOUNT_FAILED, StartResult};
 use super::images::Ensured;
-use super::pod_sync::{PodSync, Spot};
+use super::pod_sync::{PodSync, ReadySandbox};
 use crate::pod::{Container, ImageRole, Pod, PodImage};
 
 /// Support of a runtime for image volumes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Takes {
+enum ImageVolumeSupport {
     Yes,
     /// And who says so.
     No(String),
@@ -21,15 +21,19 @@ enum Takes {
 /// The first versions that have them: the name of the runtime, major and minor.
 const FIRST: [(&str, (u32, u32)); 2] = [("containerd", (2, 1)), ("cri-o", (1, 31))];
 
-fn takes(version: &VersionInfo) -> Takes {
+fn takes(version: &VersionInfo) -> ImageVolumeSupport {
     let VersionInfo { runtime_name, runtime_version, .. } = version;
-    let Some((_, first)) = FIRST.iter().find(|(name, _)| name == runtime_name) else { return Takes::NotKnown };
+    let Some((_, first)) = FIRST.iter().find(|(name, _)| name == runtime_name) else {
+        return ImageVolumeSupport::NotKnown;
+    };
     let mut numbers = runtime_version.trim_start_matches('v').split(|c: char| !c.is_ascii_digit());
     let mut number = || numbers.next().and_then(|number| number.parse::<u32>().ok());
     match (number(), number()) {
-        (Some(major), Some(minor)) if (major, minor) < *first => Takes::No(format!("{runtime_name} {runtime_version}")),
-        (Some(_), Some(_)) => Takes::Yes,
-        _ => Takes::NotKnown,
+        (Some(major), Some(minor)) if (major, minor) < *first => {
+            ImageVolumeSupport::No(format!("{runtime_name} {runtime_version}"))
+        }
+        (Some(_), Some(_)) => ImageVolumeSupport::Yes,
+        _ => ImageVolumeSupport::NotKnown,
     }
 }
 
@@ -41,18 +45,18 @@ pub(super) fn of_container<'p>(pod: &'p Pod, container: &Container) -> Vec<PodIm
 
 impl PodSync<'_> {
     /// Makes sure of the images that a container sees, as far as no container before it needed them.
-    pub(super) async fn ensure_image_volumes(&mut self, spot: &Spot, container: &Container) -> Try {
+    pub(super) async fn ensure_image_volumes(&mut self, sandbox: &ReadySandbox, container: &Container) -> StartResult {
         let pod = self.pod;
         let wanted = of_container(pod, container);
         if wanted.is_empty() {
             return Ok(());
         }
-        if let Takes::No(runtime) = self.takes_image_volumes().await? {
+        if let ImageVolumeSupport::No(runtime) = self.takes_image_volumes().await? {
             return Err(Failure::config(format!("image volumes are not supported by {runtime}")).into());
         }
         for image in wanted {
             if !self.image_volumes.contains_key(image.name) {
-                let Ensured { answer, .. } = self.ensure(&image, Some(&spot.config)).await?;
+                let Ensured { answer, .. } = self.ensure(&image, Some(&sandbox.config)).await?;
                 let answer = answer.map(|image| image.image_ref).map_err(|error| Failure::from(&error));
                 self.image_volumes.insert(image.name.to_owned(), answer);
             }
@@ -64,9 +68,9 @@ impl PodSync<'_> {
     }
 
     /// A container that was made and lacks an image which it should see goes again.
-    pub(super) async fn check_image_volumes(&self, config: &ContainerConfig, id: &str) -> Try {
+    pub(super) async fn check_image_volumes(&self, config: &ContainerConfig, id: &str) -> StartResult {
         let images = || config.mounts.iter().filter(|mount| mount.image.is_some());
-        if images().next().is_none() || self.takes_image_volumes().await? == Takes::Yes {
+        if images().next().is_none() || self.takes_image_volumes().await? == ImageVolumeSupport::Yes {
             return Ok(());
         }
         let failed = |error: Error| Failure::new("CreateContainerError", error.message());
@@ -78,7 +82,7 @@ impl PodSync<'_> {
         Err(Failure::new("CreateContainerError", text).into())
     }
 
-    async fn takes_image_volumes(&self) -> Result<Takes, Failure> {
+    async fn takes_image_volumes(&self) -> Result<ImageVolumeSupport, Failure> {
         let version = self.hands.parts().runtime.version().await;
         version.map(|version| takes(&version)).map_err(|error| Failure::config(error.message()))
     }
@@ -94,11 +98,14 @@ mod tests {
             takes(&VersionInfo { runtime_name: name.into(), runtime_version: version.into(), ..VersionInfo::default() })
         };
         for (name, version) in [("containerd", "1.6.20~ds1"), ("containerd", "v2.0.5"), ("cri-o", "1.30.1")] {
-            assert_eq!(of(name, version), Takes::No(format!("{name} {version}")));
+            assert_eq!(of(name, version), ImageVolumeSupport::No(format!("{name} {version}")));
         }
         for (name, version) in [("containerd", "v2.1.0-rc.1"), ("containerd", "3.0"), ("cri-o", "1.31.0")] {
-            assert_eq!(of(name, version), Takes::Yes, "{name} {version}");
+            assert_eq!(of(name, version), ImageVolumeSupport::Yes, "{name} {version}");
         }
-        assert_eq!((of("containerd", "dev"), of("fake", "1.0.0")), (Takes::NotKnown, Takes::NotKnown));
+        assert_eq!(
+            (of("containerd", "dev"), of("fake", "1.0.0")),
+            (ImageVolumeSupport::NotKnown, ImageVolumeSupport::NotKnown)
+        );
     }
 }

@@ -9,13 +9,13 @@ use tokio::time::Instant;
 
 use super::failure::Step;
 use super::pod_sync::PodSync;
-use super::prefetch::{Answer, Key};
+use super::prefetch::{EnsureResult, ImageKey};
 use crate::actions::{LeaveReason, PodActions, Verdict, restart_verdict};
 use crate::pod::{Container, ContainerKind, ImageRole, PodImage};
 
 /// Result of a request. An image that was requested ahead may have gone since.
 pub(super) struct Ensured {
-    pub(super) answer: Answer,
+    pub(super) answer: EnsureResult,
     pub(super) ahead: bool,
 }
 
@@ -28,7 +28,7 @@ impl PodSync<'_> {
 
     /// Makes sure of an image, or takes the answer of whoever did ahead.
     pub(super) async fn ensure(&self, image: &PodImage<'_>, sandbox: Option<&PodSandboxConfig>) -> Step<Ensured> {
-        let key = Key::new(image.image, image.policy);
+        let key = ImageKey::new(image.image, image.policy);
         self.waiting_for_image(async {
             match self.hands.prefetch.take(&self.owner.uid, &key).await {
                 Some(answer) => Ensured { answer, ahead: true },

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use super::error::{PodRuntimeError, first_of, gone_is_done};
-use super::runtime::{PodRuntime, owner_of};
+use super::runtime::PodRuntime;
 use crate::actions::KillReason;
 use crate::events::PodEvent;
 use crate::handlers::Target;
@@ -131,7 +131,7 @@ async fn kill(
     let part = Some((victim.kind, victim.name));
     let first = hands.ending.lock().entry(owner.uid.clone()).or_default().insert(victim.id.to_owned());
     if first {
-        hands.tell(owner, part, &PodEvent::Killing { container: victim.name, message: victim.message });
+        hands.record_event(owner, part, &PodEvent::Killing { container: victim.name, message: victim.message });
     }
     if let Some(hook) = victim.hook.filter(|_| first && !grace.is_zero()) {
         let (container_id, name, ports) = (victim.id, victim.name, victim.ports);
@@ -140,7 +140,7 @@ async fn kill(
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 tracing::warn!(pod = owner.name, container = victim.name, "the hook before the stop failed: {error}");
-                hands.tell(owner, part, &PodEvent::FailedPreStopHook);
+                hands.record_event(owner, part, &PodEvent::FailedPreStopHook);
             }
             Err(_) => {
                 tracing::warn!(pod = owner.name, container = victim.name, "the hook before the stop took too long");
@@ -169,7 +169,7 @@ pub(super) async fn kill_pod(
     observed: &ObservedPod,
     grace: Option<i64>,
 ) -> Result<(), PodRuntimeError> {
-    let owner = pod.map_or_else(|| observed.owner.clone(), owner_of);
+    let owner = pod.map_or_else(|| observed.owner.clone(), Owner::of);
     let runs = |run: &&ObservedContainer| matches!(run.state, ContainerState::Running | ContainerState::Unknown);
     let mut victims: Vec<Victim<'_>> =
         observed.containers.iter().filter(runs).map(|run| Victim::new(pod, run, None)).collect();

@@ -21,13 +21,13 @@ const READ_OF_LOG: u64 = 64 * 1024;
 
 /// Where a message may be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Source {
+pub(super) struct MessageSource {
     file: Option<PathBuf>,
     /// Asked where the file says nothing.
     log: Option<PathBuf>,
 }
 
-impl Source {
+impl MessageSource {
     /// Where the message of a container may be that has ended; `None`: nowhere.
     pub(super) fn of(container: &ObservedContainer, mounts: &[Mount]) -> Option<Self> {
         let path = &container.info.termination_message_path;
@@ -119,7 +119,7 @@ mod tests {
             host_path: file.display().to_string(),
             ..Mount::default()
         }];
-        let read = |code| Source::of(&ended(code, &log), &mounts).map(|source| source.read());
+        let read = |code| MessageSource::of(&ended(code, &log), &mounts).map(|source| source.read());
         let line = |n: usize| format!("2026-01-01T00:00:00.000000000Z stderr F line {n}\n");
         std::fs::write(&log, (0..200).map(line).collect::<String>()).expect("written");
         assert_eq!(read(0).as_deref(), Some(""));
@@ -130,7 +130,7 @@ mod tests {
         std::fs::remove_file(&file).expect("removed");
         std::os::unix::fs::symlink("/etc/passwd", &file).expect("linked");
         assert!(read(1).is_some_and(|text| text.starts_with("Error on reading termination log")));
-        assert_eq!(Source::of(&ended(0, &log), &[]), None);
+        assert_eq!(MessageSource::of(&ended(0, &log), &[]), None);
     }
 
     #[test]

@@ -73,7 +73,9 @@ async fn with_message(status: cri_api::ContainerStatus) -> ObservedContainer {
     let ended = status.state == ContainerState::Exited;
     let mounts = if ended { status.mounts.clone() } else { Vec::new() };
     let mut observed = ObservedContainer::from(status);
-    let Some(source) = ended.then(|| messages::Source::of(&observed, &mounts)).flatten() else { return observed };
+    let Some(source) = ended.then(|| messages::MessageSource::of(&observed, &mounts)).flatten() else {
+        return observed;
+    };
     let last = on_disk(move || source.read()).await.unwrap_or_default();
     if !last.is_empty() {
         if !observed.message.is_empty() {

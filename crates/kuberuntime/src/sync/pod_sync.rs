@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::failure::{Failure, Halt, Step};
 use super::parts::PodCredentials;
 use super::report::SyncReport;
-use super::runtime::{PodRuntime, owner_of};
+use super::runtime::PodRuntime;
 use crate::config::PodHostname;
 use crate::documents::Documents;
 use crate::events::PodEvent;
@@ -21,7 +21,7 @@ use crate::status::{CONTAINER_CREATING, ObservedPod};
 
 type Told<'a> = &'a (dyn Fn(&str, Option<&Waiting>) + Send + Sync);
 
-/// One sync of a pod.
+/// A sync of one pod.
 pub(super) struct PodSync<'a> {
     pub(super) hands: &'a PodRuntime,
     pub(super) pod: &'a Pod,
@@ -40,7 +40,7 @@ pub(super) struct PodSync<'a> {
 
 /// A sandbox that is there.
 #[derive(Clone, Debug)]
-pub(super) struct Spot {
+pub(super) struct ReadySandbox {
     pub(super) id: String,
     /// Config that the sandbox was made from.
     pub(super) config: PodSandboxConfig,
@@ -61,7 +61,7 @@ impl<'a> PodSync<'a> {
         Self {
             hands,
             pod,
-            owner: owner_of(pod),
+            owner: Owner::of(pod),
             observed,
             report: SyncReport::default(),
             documents: (hands.parts.documents)(&pod.metadata.namespace),
@@ -74,12 +74,12 @@ impl<'a> PodSync<'a> {
     }
 
     /// Tells an event about the pod.
-    pub(super) fn tell_pod(&self, event: &PodEvent<'_>) {
-        self.hands.tell(&self.owner, None, event);
+    pub(super) fn record_pod_event(&self, event: &PodEvent<'_>) {
+        self.hands.record_event(&self.owner, None, event);
     }
 
     /// Records the outcome of a container's start.
-    pub(super) fn came_to(&mut self, name: &str, waiting: Option<Waiting>) {
+    pub(super) fn set_outcome(&mut self, name: &str, waiting: Option<Waiting>) {
         (self.told)(name, waiting.as_ref());
         self.report.starts.insert(name.to_owned(), waiting);
     }

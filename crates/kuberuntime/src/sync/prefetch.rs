@@ -12,28 +12,28 @@ use tokio::sync::watch;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 /// Result of a request.
-pub(super) type Answer = Result<EnsuredImage, EnsureImageError>;
+pub(super) type EnsureResult = Result<EnsuredImage, EnsureImageError>;
 
 /// Which request of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Key {
+pub(super) struct ImageKey {
     image: String,
     policy: PullPolicy,
 }
 
-impl Key {
+impl ImageKey {
     pub(super) fn new(image: &str, policy: PullPolicy) -> Self {
         Self { image: image.to_owned(), policy }
     }
 }
 
-struct Entry {
-    answer: watch::Receiver<Option<Answer>>,
+struct PrefetchedImage {
+    answer: watch::Receiver<Option<EnsureResult>>,
     /// Ends with the entry.
     _task: AbortOnDropHandle<()>,
 }
 
-impl Entry {
+impl PrefetchedImage {
     fn failed(&self) -> bool {
         // A sender that went without an answer is a task that panicked.
         matches!(&*self.answer.borrow(), Some(Err(_))) || self.answer.has_changed().is_err() && !self.answered()
@@ -49,7 +49,7 @@ pub(super) struct Prefetch {
     images: Arc<ImageManager>,
     tasks: TaskTracker,
     /// Guards the requests of pods, by their uids.
-    pods: Mutex<HashMap<String, HashMap<Key, Entry>>>,
+    pods: Mutex<HashMap<String, HashMap<ImageKey, PrefetchedImage>>>,
 }
 
 impl Prefetch {
@@ -64,7 +64,7 @@ impl Prefetch {
         let mut before = pods.remove(uid).unwrap_or_default();
         let mut now = HashMap::new();
         for request in requests {
-            let key = Key::new(&request.image, request.policy);
+            let key = ImageKey::new(&request.image, request.policy);
             if now.contains_key(&key) {
                 continue;
             }
@@ -76,7 +76,7 @@ impl Prefetch {
         }
     }
 
-    fn begin(&self, request: EnsureImageRequest) -> Entry {
+    fn begin(&self, request: EnsureImageRequest) -> PrefetchedImage {
         let (sender, answer) = watch::channel(None);
         let images = Arc::clone(&self.images);
         let task = self.tasks.spawn(async move {
@@ -84,11 +84,11 @@ impl Prefetch {
             // Whoever asked may be gone.
             let _ = sender.send(Some(ensured));
         });
-        Entry { answer, _task: AbortOnDropHandle::new(task) }
+        PrefetchedImage { answer, _task: AbortOnDropHandle::new(task) }
     }
 
     /// Waits for the answer to a request, and takes it away; `None`: nobody asks for that.
-    pub(super) async fn take(&self, uid: &str, key: &Key) -> Option<Answer> {
+    pub(super) async fn take(&self, uid: &str, key: &ImageKey) -> Option<EnsureResult> {
         let mut answer = self.pods.lock().get(uid)?.get(key)?.answer.clone();
         let answered = answer.wait_for(Option::is_some).await.ok().and_then(|answer| answer.clone());
         let mut pods = self.pods.lock();

@@ -13,7 +13,7 @@ use super::prefetch::Prefetch;
 use crate::container_gc::LogDirectories;
 use crate::events::PodEvent;
 use crate::labels::Owner;
-use crate::pod::{ContainerKind, Pod};
+use crate::pod::ContainerKind;
 use crate::restart_backoff::RestartBackoff;
 
 /// The hands.
@@ -87,7 +87,7 @@ impl PodRuntime {
     }
 
     /// Tells an event about a part of a pod: a container, or, without one, the pod.
-    pub(super) fn tell(&self, owner: &Owner, part: Option<(ContainerKind, &str)>, event: &PodEvent<'_>) {
+    pub(super) fn record_event(&self, owner: &Owner, part: Option<(ContainerKind, &str)>, event: &PodEvent<'_>) {
         let field_path = part.map_or_else(String::new, |(kind, name)| format!("spec.{}{{{name}}}", kind.field()));
         let object = ObjectRef {
             namespace: owner.namespace.clone(),
@@ -99,10 +99,4 @@ impl PodRuntime {
         let (kind, reason) = (event.kind(), event.reason());
         self.parts.events.record(EventRef { object: &object, kind, reason, message: &message });
     }
-}
-
-/// Whose things are those of a pod.
-pub(super) fn owner_of(pod: &Pod) -> Owner {
-    let metadata = &pod.metadata;
-    Owner { uid: metadata.uid.clone(), name: metadata.name.clone(), namespace: metadata.namespace.clone() }
 }

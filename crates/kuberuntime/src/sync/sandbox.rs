@@ -8,7 +8,7 @@ use cri_api::{Condition, PodSandboxConfig};
 use tokio::time::Instant;
 
 use super::failure::{Halt, Step};
-use super::pod_sync::{PodSync, Spot};
+use super::pod_sync::{PodSync, ReadySandbox};
 use crate::blocking::on_disk;
 use crate::config::{self, PodHostname, SandboxInput};
 use crate::events::PodEvent;
@@ -32,7 +32,7 @@ impl PodSync<'_> {
     }
 
     /// Makes a sandbox.
-    pub(super) async fn create_sandbox(&mut self, attempt: u32) -> Step<Spot> {
+    pub(super) async fn create_sandbox(&mut self, attempt: u32) -> Step<ReadySandbox> {
         self.network_ready().await?;
         self.go_on()?;
         let metrics = self.hands.metrics().clone();
@@ -41,24 +41,24 @@ impl PodSync<'_> {
             Ok(made) => made,
             Err(error) => {
                 metrics.pod_failed();
-                self.tell_pod(&PodEvent::FailedCreatePodSandBox(&error));
+                self.record_pod_event(&PodEvent::FailedCreatePodSandBox(&error));
                 return Err(Halt::Failed(format!("create sandbox: {error}")));
             }
         };
         let ips = match self.hands.parts().runtime.pod_sandbox_status(&id, false).await {
             Ok(status) => self.addresses(status.ips().map(str::to_owned).collect()),
             Err(error) => {
-                self.tell_pod(&PodEvent::FailedPodSandBoxStatus(error.message()));
+                self.record_pod_event(&PodEvent::FailedPodSandBoxStatus(error.message()));
                 return Err(Halt::Failed(format!("ask for sandbox {id}: {error}")));
             }
         };
-        Ok(Spot { id, config, hostname, ips })
+        Ok(ReadySandbox { id, config, hostname, ips })
     }
 
     /// The sandbox that is there.
-    pub(super) fn present_sandbox(&self, id: &str, attempt: u32) -> Step<Spot> {
+    pub(super) fn present_sandbox(&self, id: &str, attempt: u32) -> Step<ReadySandbox> {
         let (config, hostname) = self.sandbox_config(attempt).map_err(Halt::Failed)?;
-        Ok(Spot { id: id.to_owned(), config, hostname, ips: self.addresses(self.observed.ips().to_vec()) })
+        Ok(ReadySandbox { id: id.to_owned(), config, hostname, ips: self.addresses(self.observed.ips().to_vec()) })
     }
 
     fn addresses(&self, of_sandbox: Vec<String>) -> Vec<String> {
@@ -103,7 +103,7 @@ impl PodSync<'_> {
         let text = format!("network is not ready: container runtime network not ready: {why}");
         self.report.network_not_ready = true;
         if self.hands.without_network.lock().insert(self.owner.uid.clone()) {
-            self.tell_pod(&PodEvent::NetworkNotReady(&text));
+            self.record_pod_event(&PodEvent::NetworkNotReady(&text));
         }
         Err(Halt::Failed(text))
     }

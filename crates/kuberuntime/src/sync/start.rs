@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use cri_api::{ContainerConfig, ContainerState, ImageSpec};
 use image_manager::EnsuredImage;
 
-use super::failure::{Failure, Halt, IMAGE_VOLUME_MOUNT_FAILED, Not, Step, Try};
+use super::failure::{Failure, Halt, IMAGE_VOLUME_MOUNT_FAILED, StartError, StartResult, Step};
 use super::image_volumes;
 use super::images::Ensured;
 use super::kill::Victim;
-use super::pod_sync::{PodSync, Spot};
+use super::pod_sync::{PodSync, ReadySandbox};
 use super::sandbox::{is_reserved, make_directory};
 use crate::blocking::on_disk;
 use crate::config::{self, ContainerInput, ImageUser};
@@ -26,7 +26,7 @@ impl PodSync<'_> {
     /// Starts a container, and tells what came of it. False: it was not started.
     pub(super) async fn start(
         &mut self,
-        spot: &Spot,
+        sandbox: &ReadySandbox,
         kind: ContainerKind,
         container: &Container,
         target: Option<&str>,
@@ -38,23 +38,23 @@ impl PodSync<'_> {
         }
         let metrics = self.hands.metrics().clone();
         metrics.container_starts(kind);
-        let result = self.start_now(spot, kind, container, target).await;
+        let result = self.start_now(sandbox, kind, container, target).await;
         let volumes = image_volumes::of_container(self.pod, container).len() as u64;
         match result {
             Ok(()) => {
                 metrics.volumes(volumes, Some(true));
-                self.came_to(name, None);
+                self.set_outcome(name, None);
                 Ok(true)
             }
-            Err(Not::Halted(halt)) => Err(halt),
-            Err(Not::Started(Failure { reason, message, event })) => {
+            Err(StartError::Halted(halt)) => Err(halt),
+            Err(StartError::Started(Failure { reason, message, event })) => {
                 if let Some(event) = event {
-                    self.hands.tell(&self.owner, part, &PodEvent::Failed(&event));
+                    self.hands.record_event(&self.owner, part, &PodEvent::Failed(&event));
                 }
                 metrics.volumes(volumes, message.starts_with(IMAGE_VOLUME_MOUNT_FAILED).then_some(false));
                 metrics.container_failed(kind, reason);
                 self.report.errors.push(format!("start container {name}: {reason}: {message}"));
-                self.came_to(name, Some(Waiting { reason: reason.to_owned(), message }));
+                self.set_outcome(name, Some(Waiting { reason: reason.to_owned(), message }));
                 Ok(false)
             }
         }
@@ -71,9 +71,9 @@ impl PodSync<'_> {
             backoff.check(self.pod, container, self.observed, now)
         };
         let Some(wait) = waits else { return false };
-        self.hands.tell(&self.owner, Some((kind, &container.name)), &PodEvent::BackOff(&wait.event));
+        self.hands.record_event(&self.owner, Some((kind, &container.name)), &PodEvent::BackOff(&wait.event));
         let waiting = Waiting { reason: "CrashLoopBackOff".to_owned(), message: wait.message };
-        self.came_to(&container.name, Some(waiting));
+        self.set_outcome(&container.name, Some(waiting));
         let first = self.report.retry_at.map_or(wait.until, |other| other.min(wait.until));
         self.report.retry_at = Some(first);
         true
@@ -81,30 +81,35 @@ impl PodSync<'_> {
 
     async fn start_now(
         &mut self,
-        spot: &Spot,
+        sandbox: &ReadySandbox,
         kind: ContainerKind,
         container: &Container,
         target: Option<&str>,
-    ) -> Try {
-        self.ensure_image_volumes(spot, container).await?;
-        let (image, user) = self.image(spot, kind, container).await?;
+    ) -> StartResult {
+        self.ensure_image_volumes(sandbox, container).await?;
+        let (image, user) = self.image(sandbox, kind, container).await?;
         let target_id = target.map(|name| self.running(name)).transpose()?;
-        let input = self.input(spot, kind, container, (image, user, target_id))?;
+        let input = self.input(sandbox, kind, container, (image, user, target_id))?;
         let number = self.number(container).await?;
         self.go_on()?;
-        let (id, number) = self.create(spot, kind, container, input, number).await?;
+        let (id, number) = self.create(sandbox, kind, container, input, number).await?;
         self.go_on()?;
-        self.begin(spot, kind, container, &id, number).await?;
-        self.post_start(spot, kind, container, &id).await
+        self.begin(sandbox, kind, container, &id, number).await?;
+        self.post_start(sandbox, kind, container, &id).await
     }
 
     /// The container's image, and whom it wants to run as. What was made sure of ahead may have gone since.
-    async fn image(&self, spot: &Spot, kind: ContainerKind, container: &Container) -> Try<(EnsuredImage, ImageUser)> {
+    async fn image(
+        &self,
+        sandbox: &ReadySandbox,
+        kind: ContainerKind,
+        container: &Container,
+    ) -> StartResult<(EnsuredImage, ImageUser)> {
         let images = self.pod.images();
         let role = ImageRole::Container(kind);
         let wanted = images.iter().find(|image| image.role == role && image.name == container.name);
         let wanted = wanted.ok_or_else(|| Failure::config("the container is not one of its pod"))?;
-        let Ensured { answer, mut ahead } = self.ensure(wanted, Some(&spot.config)).await?;
+        let Ensured { answer, mut ahead } = self.ensure(wanted, Some(&sandbox.config)).await?;
         let mut image = answer.map_err(|error| Failure::from(&error))?;
         loop {
             let spec = ImageSpec {
@@ -115,7 +120,7 @@ impl PodSync<'_> {
             match present.map_err(|error| Failure::config(error.message()))? {
                 Some(present) => return Ok((image, ImageUser { uid: present.uid, username: present.username })),
                 None if ahead => {
-                    let anew = self.ensure_anew(wanted, Some(&spot.config)).await?;
+                    let anew = self.ensure_anew(wanted, Some(&sandbox.config)).await?;
                     ahead = anew.ahead;
                     image = anew.answer.map_err(|error| Failure::from(&error))?;
                 }
@@ -134,20 +139,20 @@ impl PodSync<'_> {
     /// Input of the container's config, except for its number and its mounts.
     fn input(
         &self,
-        spot: &Spot,
+        sandbox: &ReadySandbox,
         kind: ContainerKind,
         container: &Container,
         (image, image_user, target_id): (EnsuredImage, ImageUser, Option<String>),
     ) -> Result<ContainerInput, Failure> {
         let node = &self.hands.parts().node;
         let mut around = node.around.clone();
-        around.pod_ips.clone_from(&spot.ips);
+        around.pod_ips.clone_from(&sandbox.ips);
         let environment = crate::resolve_environment(self.pod, container, &self.documents, &around);
         let environment = environment.map_err(|error| Failure::config(error.to_string()))?;
         for skipped in &environment.skipped {
             let text = skipped.to_string();
             let event = PodEvent::InvalidEnvironmentVariableNames(&text);
-            self.hands.tell(&self.owner, Some((kind, &container.name)), &event);
+            self.hands.record_event(&self.owner, Some((kind, &container.name)), &event);
         }
         config::verify_run_as_non_root(self.pod, container, &image_user)
             .map_err(|error| Failure::config(error.to_string()))?;
@@ -164,7 +169,7 @@ impl PodSync<'_> {
 
     /// How many runs were before it. One that was made and never started is removed, and gives its number back. Where the
     /// runtime shows none, logs tell of those that were.
-    async fn number(&self, container: &Container) -> Try<u32> {
+    async fn number(&self, container: &Container) -> StartResult<u32> {
         match self.observed.latest(&container.name) {
             Some(run) if run.state == ContainerState::Created => match self.remove(&run.name, &run.id).await {
                 Ok(()) => Ok(run.restart_count()),
@@ -190,19 +195,19 @@ impl PodSync<'_> {
     /// has it may never be finished.
     async fn create(
         &self,
-        spot: &Spot,
+        sandbox: &ReadySandbox,
         kind: ContainerKind,
         container: &Container,
         input: ContainerInput,
         number: u32,
-    ) -> Try<(String, u32)> {
+    ) -> StartResult<(String, u32)> {
         let mut last = number;
         loop {
-            let config = self.config(spot, kind, container, input.clone(), last).await?;
-            let created = self.hands.parts().runtime.create_container(&spot.id, &config, &spot.config).await;
+            let config = self.config(sandbox, kind, container, input.clone(), last).await?;
+            let created = self.hands.parts().runtime.create_container(&sandbox.id, &config, &sandbox.config).await;
             match created {
                 Ok(id) => {
-                    self.hands.tell(&self.owner, Some((kind, &container.name)), &PodEvent::Created);
+                    self.hands.record_event(&self.owner, Some((kind, &container.name)), &PodEvent::Created);
                     self.check_image_volumes(&config, &id).await?;
                     return Ok((id, last));
                 }
@@ -214,7 +219,7 @@ impl PodSync<'_> {
 
     async fn config(
         &self,
-        spot: &Spot,
+        sandbox: &ReadySandbox,
         kind: ContainerKind,
         container: &Container,
         input: ContainerInput,
@@ -223,7 +228,7 @@ impl PodSync<'_> {
         let parts = self.hands.parts();
         let hosts = match self.pod.host_network() {
             true => config::managed_hosts_file(self.pod, &parts.node.hosts_file),
-            false => config::hosts_file(self.pod, &spot.ips, &spot.hostname),
+            false => config::hosts_file(self.pod, &sandbox.ips, &sandbox.hostname),
         };
         let image_refs = self.image_volumes.iter();
         let image_refs =
@@ -260,7 +265,14 @@ impl PodSync<'_> {
     }
 
     /// Starts it. Where only the answer was lost it runs all the same.
-    async fn begin(&self, spot: &Spot, kind: ContainerKind, container: &Container, id: &str, number: u32) -> Try {
+    async fn begin(
+        &self,
+        sandbox: &ReadySandbox,
+        kind: ContainerKind,
+        container: &Container,
+        id: &str,
+        number: u32,
+    ) -> StartResult {
         let runtime = &self.hands.parts().runtime;
         if let Err(error) = runtime.start_container(id).await {
             let status = runtime.container_status(id, false).await;
@@ -278,18 +290,18 @@ impl PodSync<'_> {
                 "it runs, though its start failed: {error}"
             );
         }
-        self.hands.tell(&self.owner, Some((kind, &container.name)), &PodEvent::Started);
-        self.link_log(spot, container, id, number).await;
+        self.hands.record_event(&self.owner, Some((kind, &container.name)), &PodEvent::Started);
+        self.link_log(sandbox, container, id, number).await;
         Ok(())
     }
 
     /// The link by which collectors of logs know the log. They may miss it; the pod does not.
-    async fn link_log(&self, spot: &Spot, container: &Container, id: &str, number: u32) {
+    async fn link_log(&self, sandbox: &ReadySandbox, container: &Container, id: &str, number: u32) {
         let logs = self.hands.logs();
         if logs.links.is_none() {
             return;
         }
-        let log = format!("{}/{}", spot.config.log_directory, config::container_log_path(&container.name, number));
+        let log = format!("{}/{}", sandbox.config.log_directory, config::container_log_path(&container.name, number));
         let link = link_name(&self.owner.name, &self.owner.namespace, &container.name, id);
         let linked = on_disk(move || logs.link(&link, log.as_ref())).await;
         if let Some(Err(error)) = linked {
@@ -298,9 +310,15 @@ impl PodSync<'_> {
     }
 
     /// Runs the postStart hook; a container whose hook fails is ended.
-    async fn post_start(&self, spot: &Spot, kind: ContainerKind, container: &Container, id: &str) -> Try {
+    async fn post_start(
+        &self,
+        sandbox: &ReadySandbox,
+        kind: ContainerKind,
+        container: &Container,
+        id: &str,
+    ) -> StartResult {
         let Some(hook) = &container.lifecycle.post_start else { return Ok(()) };
-        let target = Target::new(container, id, spot.ips.first().map(String::as_str));
+        let target = Target::new(container, id, sandbox.ips.first().map(String::as_str));
         let target = target.in_pod(&self.owner.name);
         // As in the kubelet it does not count as running before its hook has come to an end.
         self.comes_up(&container.name, true);
@@ -310,7 +328,7 @@ impl PodSync<'_> {
         }
         let ran = ran?;
         let Err(error) = ran else { return Ok(()) };
-        self.hands.tell(&self.owner, Some((kind, &container.name)), &PodEvent::FailedPostStartHook);
+        self.hands.record_event(&self.owner, Some((kind, &container.name)), &PodEvent::FailedPostStartHook);
         let victim = Victim { message: "FailedPostStartHook", ..Victim::known(self.pod, kind, container, id, None) };
         match self.stop_containers(&[victim]).await {
             Err(Halt::Stopped) => return Err(Halt::Stopped.into()),

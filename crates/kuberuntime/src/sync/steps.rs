@@ -6,7 +6,7 @@ use cri_api::ContainerState;
 use super::error::{first_of, gone_is_done};
 use super::failure::{Halt, Step};
 use super::kill::{Victim, kill_containers, kill_pod};
-use super::pod_sync::{PodSync, Spot};
+use super::pod_sync::{PodSync, ReadySandbox};
 use super::report::SyncReport;
 use crate::actions::{Kill, PodActions, ProbeResults, Reset, compute_pod_actions};
 use crate::blocking::on_disk;
@@ -58,33 +58,33 @@ impl PodSync<'_> {
         let starts = !(actions.ephemeral_to_start.is_empty()
             && actions.init_to_start.is_empty()
             && actions.containers_to_start.is_empty());
-        let spot = match &actions.sandbox_id {
+        let sandbox = match &actions.sandbox_id {
             _ if actions.create_sandbox => self.create_sandbox(actions.attempt).await?,
             Some(id) if starts => self.present_sandbox(id, actions.attempt)?,
             _ => return Ok(()),
         };
-        self.start_all(actions, &spot).await
+        self.start_all(actions, &sandbox).await
     }
 
     /// Ephemeral containers, whatever becomes of them; init containers up to the first that does not come up, sidecars
     /// excepted; then normal ones, each for itself.
-    async fn start_all(&mut self, actions: &PodActions, spot: &Spot) -> Step {
+    async fn start_all(&mut self, actions: &PodActions, sandbox: &ReadySandbox) -> Step {
         let spec = &self.pod.spec;
         for start in &actions.ephemeral_to_start {
             let Some(ephemeral) = spec.ephemeral_containers.get(start.index) else { continue };
             let target = Some(ephemeral.target_container_name.as_str()).filter(|name| !name.is_empty());
-            self.start(spot, ContainerKind::Ephemeral, &ephemeral.container, target).await?;
+            self.start(sandbox, ContainerKind::Ephemeral, &ephemeral.container, target).await?;
         }
         for start in &actions.init_to_start {
             let Some(container) = spec.init_containers.get(start.index) else { continue };
-            let came_up = self.start(spot, ContainerKind::Init, container, None).await?;
+            let came_up = self.start(sandbox, ContainerKind::Init, container, None).await?;
             if !came_up && !container.is_sidecar() {
                 return Ok(());
             }
         }
         for start in &actions.containers_to_start {
             let Some(container) = spec.containers.get(start.index) else { continue };
-            self.start(spot, ContainerKind::Normal, container, None).await?;
+            self.start(sandbox, ContainerKind::Normal, container, None).await?;
         }
         Ok(())
     }
@@ -92,7 +92,7 @@ impl PodSync<'_> {
     /// Everything of the pod is stopped, because its sandbox cannot go on, or because it is over.
     async fn kill_pod(&self, actions: &PodActions) -> Step {
         if actions.create_sandbox && actions.sandbox_id.is_some() {
-            self.tell_pod(&PodEvent::SandboxChanged);
+            self.record_pod_event(&PodEvent::SandboxChanged);
         }
         let killed = self.until_stopped(kill_pod(self.hands, Some(self.pod), self.observed, None)).await?;
         killed.map_err(|error| Halt::Failed(format!("{error}: {}", error.source)))
@@ -200,7 +200,7 @@ impl PodSync<'_> {
         let set_up = parts.volumes.set_up(self.pod, &self.documents, &parts.node.around).await;
         set_up.map_err(|error| {
             let text = error.to_string();
-            self.tell_pod(&PodEvent::FailedMount(&text));
+            self.record_pod_event(&PodEvent::FailedMount(&text));
             Halt::Failed(text)
         })
     }

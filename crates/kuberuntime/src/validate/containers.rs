@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::names::{label, needed, port, port_name, relative_path, tell};
-use super::once::Once;
+use super::names::{label, needed, port, port_name, relative_path, report};
+use super::unique_names::UniqueNames;
 use super::{probes, resources, security, variables};
 use crate::field::{FieldErrors, FieldPath};
 use crate::pod::{
@@ -18,7 +18,7 @@ const EXIT_CODES: usize = 255;
 /// All containers; they share one space of names.
 pub(super) fn containers(pod: &Pod, path: &FieldPath, errors: &mut FieldErrors) {
     let spec = &pod.spec;
-    let mut seen = Once::default();
+    let mut seen = UniqueNames::default();
     if spec.containers.is_empty() {
         errors.required(path.child("containers"), "");
     }
@@ -61,11 +61,11 @@ fn one(pod: &Pod, kind: ContainerKind, container: &Container, path: &FieldPath, 
 }
 
 fn ports(pod: &Pod, container: &Container, path: &FieldPath, errors: &mut FieldErrors) {
-    let mut seen = Once::default();
+    let mut seen = UniqueNames::default();
     for (index, each) in container.ports.iter().enumerate() {
         let path = path.index(index);
         if !each.name.is_empty() {
-            tell(errors, &path.child("name"), &each.name, port_name(&each.name));
+            report(errors, &path.child("name"), &each.name, port_name(&each.name));
             seen.check(errors, path.child("name"), &each.name);
         }
         if each.container_port == 0 {
@@ -82,7 +82,7 @@ fn ports(pod: &Pod, container: &Container, path: &FieldPath, errors: &mut FieldE
             }
         }
         if !each.host_ip.is_empty() {
-            tell(errors, &path.child("hostIP"), &each.host_ip, super::names::ip(&each.host_ip));
+            report(errors, &path.child("hostIP"), &each.host_ip, super::names::ip(&each.host_ip));
         }
     }
 }
@@ -128,8 +128,8 @@ fn mounts(spec: &PodSpec, container: &Container, path: &FieldPath, errors: &mut 
 }
 
 fn how(container: &Container, mount: &VolumeMount, path: &FieldPath, errors: &mut FieldErrors) {
-    tell(errors, &path.child("subPath"), &mount.sub_path, relative_path(&mount.sub_path));
-    tell(errors, &path.child("subPathExpr"), &mount.sub_path_expr, relative_path(&mount.sub_path_expr));
+    report(errors, &path.child("subPath"), &mount.sub_path, relative_path(&mount.sub_path));
+    report(errors, &path.child("subPathExpr"), &mount.sub_path_expr, relative_path(&mount.sub_path_expr));
     if !mount.sub_path.is_empty() && !mount.sub_path_expr.is_empty() {
         let detail = "subPathExpr and subPath are mutually exclusive";
         errors.invalid(path.child("subPathExpr"), &mount.sub_path_expr, detail);

@@ -1,4 +1,4 @@
-//! What names, keys, paths and addresses must look like, each with the sentence that apimachinery has for it. Pure.
+//! Forms of names, keys, paths and addresses, each with the sentence that apimachinery has for it. Pure.
 
 use crate::field::{FieldErrors, FieldPath};
 
@@ -190,7 +190,7 @@ pub(super) fn file_path(text: &str) -> Vec<String> {
 }
 
 /// Tells each sentence of `wrong` about the text at `path`.
-pub(super) fn tell(errors: &mut FieldErrors, path: &FieldPath, text: &str, wrong: Vec<String>) {
+pub(super) fn report(errors: &mut FieldErrors, path: &FieldPath, text: &str, wrong: Vec<String>) {
     for detail in wrong {
         errors.invalid(path.clone(), text, detail);
     }
@@ -201,6 +201,6 @@ pub(super) fn needed(errors: &mut FieldErrors, path: FieldPath, text: &str, look
     if text.is_empty() {
         errors.required(path, "");
     } else {
-        tell(errors, &path, text, look(text));
+        report(errors, &path, text, look(text));
     }
 }

@@ -1,6 +1,6 @@
 //! Probes and hooks. Called by [`super::containers`].
 
-use super::names::{port, port_name, tell};
+use super::names::{port, port_name, report};
 use crate::field::{FieldErrors, FieldPath};
 use crate::pod::{Container, ContainerKind, Handler, IntOrText, Probe};
 
@@ -137,6 +137,6 @@ fn number_or_name(value: &IntOrText, path: &FieldPath, errors: &mut FieldErrors)
                 errors.invalid_plain(path.clone(), number, detail);
             }
         }
-        IntOrText::Text(name) => tell(errors, path, name, port_name(name)),
+        IntOrText::Text(name) => report(errors, path, name, port_name(name)),
     }
 }

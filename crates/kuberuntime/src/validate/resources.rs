@@ -1,4 +1,4 @@
-//! What a container needs and may use: amounts that make sense, of resources that this node gives. Called by
+//! Requests and limits of a container: amounts that make sense, of resources that this node gives. Called by
 //! [`super::containers`].
 
 use oci::Quantity;

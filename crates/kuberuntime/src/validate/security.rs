@@ -1,7 +1,7 @@
 //! Rights of pods and containers. Called by [`super::validate`] and [`super::containers`].
 
-use super::names::{relative_path, tell};
-use super::once::Once;
+use super::names::{relative_path, report};
+use super::unique_names::UniqueNames;
 use crate::field::{FieldErrors, FieldPath};
 use crate::pod::{Capabilities, Container, PodSpec, ProcMount, Profile, ProfileKind, Sysctl};
 
@@ -32,7 +32,7 @@ pub(super) fn pod(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     }
     profile(rights.seccomp_profile.as_ref(), "seccomp", &path.child("seccompProfile"), errors);
     profile(rights.app_armor_profile.as_ref(), "AppArmor", &path.child("appArmorProfile"), errors);
-    let mut seen = Once::default();
+    let mut seen = UniqueNames::default();
     for (index, each) in rights.sysctls.iter().enumerate() {
         let path = path.child("sysctls").index(index).child("name");
         seen.check(errors, path.clone(), &each.name);
@@ -108,7 +108,7 @@ fn profile(profile: Option<&Profile>, what: &str, path: &FieldPath, errors: &mut
             errors.required(local, format!("must be set when {what} type is Localhost"));
         }
         (Some(ProfileKind::Localhost), Some(name)) => {
-            tell(errors, &local, name, relative_path(name));
+            report(errors, &local, name, relative_path(name));
         }
         (Some(_), Some(name)) => {
             errors.invalid(local, name, format!("can only be set when {what} type is Localhost"));

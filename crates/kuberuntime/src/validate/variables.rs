@@ -3,8 +3,8 @@
 
 use oci::Quantity;
 
-use super::names::{config_key, needed, subdomain, tell, variable};
-use crate::environment::{ContainerAmount, Place, PodField};
+use super::names::{config_key, needed, report, subdomain, variable};
+use crate::environment::{ContainerAmount, FieldUse, PodField};
 use crate::field::{FieldErrors, FieldPath};
 use crate::pod::{Container, EnvSource, FieldRef, KeyRef, Pod, PodSpec, ResourceFieldRef};
 
@@ -16,7 +16,7 @@ pub(super) fn variables(pod: &Pod, container: &Container, path: &FieldPath, erro
         let from = path.child("valueFrom");
         match &each.source {
             EnvSource::Literal(_) => {}
-            EnvSource::Field(field) => field_ref(field, Place::Variable, &from.child("fieldRef"), errors),
+            EnvSource::Field(field) => field_ref(field, FieldUse::Variable, &from.child("fieldRef"), errors),
             EnvSource::Resource(amount) => {
                 resource_ref(&pod.spec, Some(container), amount, &from.child("resourceFieldRef"), errors);
             }
@@ -36,7 +36,7 @@ pub(super) fn variables(pod: &Pod, container: &Container, path: &FieldPath, erro
     for (index, each) in container.env_from.iter().enumerate() {
         let path = path.child("envFrom").index(index);
         if !each.prefix.is_empty() {
-            tell(errors, &path.child("prefix"), &each.prefix, variable(&each.prefix));
+            report(errors, &path.child("prefix"), &each.prefix, variable(&each.prefix));
         }
         match (&each.config_map, &each.secret) {
             (None, None) => {
@@ -62,7 +62,7 @@ fn key_ref(key: &KeyRef, path: &FieldPath, errors: &mut FieldErrors) {
 }
 
 /// A field of the pod.
-pub(super) fn field_ref(field: &FieldRef, place: Place, path: &FieldPath, errors: &mut FieldErrors) {
+pub(super) fn field_ref(field: &FieldRef, place: FieldUse, path: &FieldPath, errors: &mut FieldErrors) {
     if field.api_version != "v1" && !field.api_version.is_empty() {
         errors.invalid(path.child("apiVersion"), &field.api_version, "must be v1");
     }
@@ -77,7 +77,7 @@ pub(super) fn field_ref(field: &FieldRef, place: Place, path: &FieldPath, errors
             errors.invalid(path, &field.field_path, detail);
         }
         Some(PodField::Label(key) | PodField::Annotation(key)) => {
-            tell(errors, &path, &field.field_path, super::names::qualified_name(&key.to_lowercase()));
+            report(errors, &path, &field.field_path, super::names::qualified_name(&key.to_lowercase()));
         }
         Some(_) => {}
     }

@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 
 use super::names::{config_key, file_path, label, needed, subdomain};
-use super::once::Once;
+use super::unique_names::UniqueNames;
 use super::variables::{field_ref, resource_ref};
-use crate::environment::Place;
+use crate::environment::FieldUse;
 use crate::field::{FieldErrors, FieldPath};
 use crate::pod::{DocumentVolume, DownwardItem, PodSpec, ProjectedSource, VolumeSource};
 
 /// All volumes.
 pub(super) fn volumes(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
-    let mut seen = Once::default();
+    let mut seen = UniqueNames::default();
     for (index, volume) in spec.volumes.iter().enumerate() {
         let path = path.index(index);
         needed(errors, path.child("name"), &volume.name, label);
@@ -81,7 +81,7 @@ fn downward(spec: &PodSpec, items: &[DownwardItem], path: &FieldPath, errors: &m
         needed(errors, path.child("path"), &item.path, file_path);
         mode(item.mode, &path.child("mode"), errors);
         match (&item.field_ref, &item.resource_field_ref) {
-            (Some(field), None) => field_ref(field, Place::File, &path.child("fieldRef"), errors),
+            (Some(field), None) => field_ref(field, FieldUse::File, &path.child("fieldRef"), errors),
             (None, Some(amount)) => resource_ref(spec, None, amount, &path.child("resourceFieldRef"), errors),
             (None, None) => errors.required(path, "one of fieldRef and resourceFieldRef is required"),
             (Some(_), Some(_)) => {

@@ -9,7 +9,7 @@ use cri_api::{ImageSpec, Mount, MountPropagation};
 
 use super::layout::{VOLUMES, plugin_directory};
 use super::place::{Directory, PRIVATE, text};
-use super::sub_path::{self, Stand};
+use super::sub_path::{self, SubPathMount};
 use super::{MountInput, VolumeSetupError};
 use crate::pod::{self, RecursiveReadOnly, Volume, VolumeMount, VolumeSource};
 
@@ -100,7 +100,7 @@ fn one(
         }
     } else {
         let both_ways = made.propagation == MountPropagation::Bidirectional;
-        let stand = Stand { pod, volume: name, container: &input.container.name, number, both_ways };
+        let stand = SubPathMount { pod, volume: name, container: &input.container.name, number, both_ways };
         part(pod, volume, &sub_path, &stand).map_err(|reason| {
             let container = &input.container.name;
             format!("failed to prepare subPath for volumeMount {name:?} of container {container:?}: {reason}")
@@ -116,7 +116,7 @@ fn own_directory(pod: &Directory, volume: &Volume) -> Result<Directory, String> 
     found.map_err(|error| format!("volume {:?} is not there: {error}", volume.name))
 }
 
-fn part(pod: &Directory, volume: &Volume, sub_path: &str, stand: &Stand<'_>) -> Result<String, String> {
+fn part(pod: &Directory, volume: &Volume, sub_path: &str, stand: &SubPathMount<'_>) -> Result<String, String> {
     let source = match &volume.source {
         VolumeSource::HostPath { path, .. } => {
             let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use super::layout::VOLUMES;
 use super::place::{Directory, is_hidden};
 use super::remove::remove_tree;
-use super::walk::{Links, WalkError, find, kind, look, place};
+use super::walk::{Links, WalkError, attributes, find, kind, place};
 use crate::volume_files::VolumeFiles;
 
 /// The link to the files.
@@ -141,7 +141,7 @@ fn switch(volume: &Directory, files: &VolumeFiles, group: Option<Gid>) -> Result
 
 /// `..2026_11_21_18_55_37.123456789`: the time at which the file system made it.
 fn name(new: &Directory) -> io::Result<String> {
-    let made = look(new.as_fd(), StatxFlags::MTIME)?.stx_mtime;
+    let made = attributes(new.as_fd(), StatxFlags::MTIME)?.stx_mtime;
     let time = i32::try_from(made.tv_nsec).ok().and_then(|nanos| jiff::Timestamp::new(made.tv_sec, nanos).ok());
     let time = time.unwrap_or(jiff::Timestamp::UNIX_EPOCH);
     Ok(format!("..{}", time.strftime("%Y_%m_%d_%H_%M_%S.%9f")))
@@ -237,7 +237,7 @@ fn clear(volume: &Directory, current: &str, files: &VolumeFiles) -> io::Result<(
         if is_hidden(OsStr::new(&name)) {
             remove_tree(volume.as_fd(), &name)?;
         } else if let Ok(found) = place(volume.as_fd(), OsStr::new(&name))
-            && kind(&look(found.as_fd(), StatxFlags::TYPE)?) == FileType::Symlink
+            && kind(&attributes(found.as_fd(), StatxFlags::TYPE)?) == FileType::Symlink
         {
             volume.unlink(&name)?;
         }

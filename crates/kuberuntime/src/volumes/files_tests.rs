@@ -8,15 +8,15 @@ use super::*;
 use crate::documents::Content;
 use crate::volume_files::VolumeFile;
 
-struct Place {
+struct VolumeBench {
     top: tempfile::TempDir,
     volume: Directory,
 }
 
-fn volume() -> Place {
+fn volume() -> VolumeBench {
     let top = tempfile::tempdir().unwrap();
     let volume = Directory::open(top.path()).unwrap().made("v", 0o755).unwrap();
-    Place { top, volume }
+    VolumeBench { top, volume }
 }
 
 fn files(list: &[(&str, &str)]) -> VolumeFiles {
@@ -24,7 +24,7 @@ fn files(list: &[(&str, &str)]) -> VolumeFiles {
     list.iter().map(|(path, text)| ((*path).to_owned(), file(text))).collect()
 }
 
-impl Place {
+impl VolumeBench {
     fn path(&self, path: &str) -> PathBuf {
         self.top.path().join("v").join(path)
     }
@@ -33,7 +33,7 @@ impl Place {
         fs::read_to_string(self.path(path)).unwrap_or_else(|error| format!("{:?}", error.kind()))
     }
 
-    /// What stands in the volume itself; names that hold a time as one.
+    /// Names in the volume itself; all that hold a time as one.
     fn names(&self) -> Vec<String> {
         let short = |name: String| if name.starts_with("..20") { "..TIME".to_owned() } else { name };
         self.volume.names().unwrap().into_iter().map(short).collect()
@@ -85,7 +85,7 @@ fn a_change_shows_everywhere_at_once_and_takes_the_old_away() {
 #[test]
 fn whatever_a_kill_leaves_is_mended() {
     let wanted = files(&[("a", "1"), ("d/b", "2")]);
-    type Harm = fn(&Place);
+    type Harm = fn(&VolumeBench);
     let harms: [(&str, Harm); 7] = [
         ("nothing is in force", |place| fs::remove_file(place.path(DATA)).unwrap()),
         ("a link is missing", |place| fs::remove_file(place.path("a")).unwrap()),

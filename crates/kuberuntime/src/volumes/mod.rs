@@ -37,9 +37,9 @@ use place::{Directory, PRIVATE, one_name};
 const SELINUX: &str = "/sys/fs/selinux/enforce";
 
 /// The directories of pods.
-pub struct Volumes(Arc<Shared>);
+pub struct Volumes(Arc<PodRoot>);
 
-struct Shared {
+struct PodRoot {
     root: PathBuf,
     /// True if new files are relabelled for containers.
     relabel: bool,
@@ -54,7 +54,7 @@ impl Volumes {
     pub fn new(root: PathBuf) -> Self {
         let root = std::path::absolute(&root).unwrap_or(root);
         let relabel = std::path::Path::new(SELINUX).exists();
-        Self(Arc::new(Shared { root, relabel, busy: Mutex::default() }))
+        Self(Arc::new(PodRoot { root, relabel, busy: Mutex::default() }))
     }
 
     /// Makes the volumes of a pod that its containers mount, or what of them is not there yet. Done again, it changes only
@@ -155,7 +155,7 @@ impl Volumes {
         &self,
         uid: &str,
         failed: impl Fn(String) -> VolumeSetupError,
-        work: impl FnOnce(&Shared) -> Result<T, VolumeSetupError> + Send + 'static,
+        work: impl FnOnce(&PodRoot) -> Result<T, VolumeSetupError> + Send + 'static,
     ) -> Result<T, VolumeSetupError> {
         let shared = Arc::clone(&self.0);
         let turn = shared.turn(uid);
@@ -167,7 +167,7 @@ impl Volumes {
     }
 }
 
-impl Shared {
+impl PodRoot {
     /// The directory of a pod.
     fn make(&self, uid: &str) -> io::Result<Directory> {
         let root = match Directory::open(&self.root) {

@@ -80,7 +80,7 @@ impl Directory {
     }
 
     /// Type and length in bytes of the file of this name, links not followed.
-    pub(crate) fn look_at(&self, name: &str) -> io::Result<(FileType, u64)> {
+    pub(crate) fn stat(&self, name: &str) -> io::Result<(FileType, u64)> {
         let found = rustix::fs::statat(&self.handle, one_name(name)?, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok((FileType::from_raw_mode(found.st_mode), u64::try_from(found.st_size).unwrap_or_default()))
     }

@@ -26,12 +26,12 @@ pub(super) fn remove_tree(parent: BorrowedFd<'_>, name: &str) -> io::Result<()> 
         Err(Errno::NOTDIR | Errno::LOOP) => return absent_is_fine(unlink(parent, &name)),
         Err(error) => return Err(error.into()),
     };
-    let run = Run { top: top.as_fd(), mount, moved: AtomicUsize::new(0) };
+    let run = TreeRemoval { top: top.as_fd(), mount, moved: AtomicUsize::new(0) };
     run.empty(top.as_fd(), 0)?;
     absent_is_fine(rustix::fs::unlinkat(parent, &name, AtFlags::REMOVEDIR))
 }
 
-struct Run<'a> {
+struct TreeRemoval<'a> {
     /// Where deep directories are moved to.
     top: BorrowedFd<'a>,
     /// The only mount in which something is removed.
@@ -39,7 +39,7 @@ struct Run<'a> {
     moved: AtomicUsize,
 }
 
-impl Run<'_> {
+impl TreeRemoval<'_> {
     fn empty(&self, directory: BorrowedFd<'_>, depth: usize) -> io::Result<()> {
         if mount_id(directory)? != self.mount {
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, "something is still mounted here"));

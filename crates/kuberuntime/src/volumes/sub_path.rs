@@ -11,12 +11,12 @@ use rustix::io::Errno;
 use rustix::mount::{MountPropagationFlags, UnmountFlags};
 
 use super::place::{Directory, PRIVATE};
-use super::walk::{Links, by_descriptor, find, kind, look, mount_id, place};
+use super::walk::{Links, attributes, by_descriptor, find, kind, mount_id, place};
 
 const SUB_PATHS: &str = "volume-subpaths";
 
 /// Where a part of a volume is mounted.
-pub(super) struct Stand<'a> {
+pub(super) struct SubPathMount<'a> {
     pub(super) pod: &'a Directory,
     pub(super) volume: &'a str,
     pub(super) container: &'a str,
@@ -33,7 +33,7 @@ pub(super) fn open(volume: BorrowedFd<'_>, path: &str) -> Result<OwnedFd, String
     find(volume, Path::new(path), Links::Within, make).map_err(|error| error.to_string())
 }
 
-impl Stand<'_> {
+impl SubPathMount<'_> {
     /// Mounts `source` there, if it is not what is mounted there already, and says where that is.
     pub(super) fn mount(&self, source: BorrowedFd<'_>) -> Result<PathBuf, String> {
         let said = |what: &str, error: std::io::Error| match error.kind() {
@@ -65,7 +65,7 @@ impl Stand<'_> {
 
     /// A free place of the right sort; `None`: it is mounted already.
     fn target(&self, directory: &Directory, name: &str, source: BorrowedFd<'_>) -> std::io::Result<Option<OwnedFd>> {
-        let wants_directory = kind(&look(source, StatxFlags::TYPE)?) == FileType::Directory;
+        let wants_directory = kind(&attributes(source, StatxFlags::TYPE)?) == FileType::Directory;
         // Whatever an earlier run left there goes away, layer by layer.
         for _ in 0..16 {
             let found = match place(directory.as_fd(), OsStr::new(name)) {
@@ -85,7 +85,7 @@ impl Stand<'_> {
                     return Ok(None);
                 }
                 detach(found.as_fd())?;
-            } else if (kind(&look(found.as_fd(), StatxFlags::TYPE)?) == FileType::Directory) == wants_directory {
+            } else if (kind(&attributes(found.as_fd(), StatxFlags::TYPE)?) == FileType::Directory) == wants_directory {
                 return Ok(Some(found));
             } else {
                 let flags = if wants_directory { AtFlags::empty() } else { AtFlags::REMOVEDIR };

@@ -64,7 +64,7 @@ pub(super) fn find(root: BorrowedFd<'_>, path: &Path, links: Links, make: Option
             },
             found => found?,
         };
-        if kind(&look(found.as_fd(), StatxFlags::TYPE)?) != FileType::Symlink {
+        if kind(&attributes(found.as_fd(), StatxFlags::TYPE)?) != FileType::Symlink {
             went.push(found);
             continue;
         }
@@ -129,7 +129,7 @@ fn is_empty(directory: BorrowedFd<'_>) -> rustix::io::Result<bool> {
 }
 
 /// Attributes that the kernel has of an open file, without asking a file system that may not answer.
-pub(super) fn look(place: BorrowedFd<'_>, what: StatxFlags) -> rustix::io::Result<Statx> {
+pub(super) fn attributes(place: BorrowedFd<'_>, what: StatxFlags) -> rustix::io::Result<Statx> {
     rustix::fs::statx(place, "", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, what)
 }
 
@@ -140,7 +140,7 @@ pub(super) fn kind(stat: &Statx) -> FileType {
 
 /// Which mount an open place is in. A directory on which something is mounted is in that mount.
 pub(super) fn mount_id(place: BorrowedFd<'_>) -> std::io::Result<u64> {
-    let stat = look(place, StatxFlags::MNT_ID)?;
+    let stat = attributes(place, StatxFlags::MNT_ID)?;
     if StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::MNT_ID) {
         return Ok(stat.stx_mnt_id);
     }

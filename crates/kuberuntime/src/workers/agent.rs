@@ -10,13 +10,13 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::look::Looker;
-use super::metrics::Working;
+use super::metrics::WorkingPods;
+use super::observer::PodObserver;
 use super::relist::Relist;
-use super::shared::Shared;
+use super::shared::AgentState;
 use super::slot::{EndOrder, Slot};
 use super::timing::Jitter;
-use super::unknown::{Verdict, judge};
+use super::unknown::{UnknownPodVerdict, judge};
 use super::worker::Worker;
 use super::{PodView, WorkerState};
 use crate::identity::CONFIG_SEEN_ANNOTATION;
@@ -30,8 +30,8 @@ const DIRECTORIES: Duration = Duration::from_secs(60);
 
 /// A run of the sync loop.
 pub(super) struct Agent {
-    shared: Arc<Shared>,
-    crew: Crew,
+    shared: Arc<AgentState>,
+    background: BackgroundTasks,
     jitter: Jitter,
     /// Pods of others that were told.
     foreign: HashSet<String>,
@@ -41,8 +41,8 @@ pub(super) struct Agent {
 
 /// Everything that runs beside the loop.
 #[derive(Clone)]
-struct Crew {
-    shared: Arc<Shared>,
+struct BackgroundTasks {
+    shared: Arc<AgentState>,
     tasks: TaskTracker,
     stop: CancellationToken,
     /// Ends what does not end by itself.
@@ -50,19 +50,19 @@ struct Crew {
 }
 
 impl Agent {
-    pub(super) fn new(shared: Arc<Shared>, stop: CancellationToken) -> Self {
+    pub(super) fn new(shared: Arc<AgentState>, stop: CancellationToken) -> Self {
         let jitter = Jitter::new(shared.options.seed, "");
         let (tasks, kill) = (TaskTracker::new(), CancellationToken::new());
-        let crew = Crew { shared: Arc::clone(&shared), tasks, stop, kill };
-        Self { shared, crew, jitter, foreign: HashSet::new(), directories: Instant::now() }
+        let background = BackgroundTasks { shared: Arc::clone(&shared), tasks, stop, kill };
+        Self { shared, background, jitter, foreign: HashSet::new(), directories: Instant::now() }
     }
 
     /// Works until it is stopped. Then syncs are cancelled and, if they take too long, left; containers go on.
     pub(super) async fn run(mut self, changed: &mut UnboundedReceiver<String>) {
         let shared = Arc::clone(&self.shared);
         // Whoever drops this future leaves nothing behind that goes on.
-        let _all = self.crew.kill.clone().drop_guard();
-        self.crew.run(Relist::new(Arc::clone(&shared)).run(self.crew.stop.clone()));
+        let _all = self.background.kill.clone().drop_guard();
+        self.background.run(Relist::new(Arc::clone(&shared)).run(self.background.stop.clone()));
         let mut desired = shared.desired.clone();
         let mut seen = shared.seen.subscribe();
         let mut closing = shared.closing.subscribe();
@@ -72,7 +72,7 @@ impl Agent {
         loop {
             tokio::select! {
                 biased;
-                () = self.crew.stop.cancelled() => break,
+                () = self.background.stop.cancelled() => break,
                 heard = desired.changed(), if !sources_left => {
                     // What was told last holds.
                     sources_left = heard.is_err();
@@ -83,7 +83,7 @@ impl Agent {
                     self.directories = Instant::now();
                     self.apply();
                 }
-                _ = seen.changed() => self.look_through(),
+                _ = seen.changed() => self.review_unknown(),
                 Some(uid) = changed.recv() => shared.wake(&uid, false),
                 () = sleep_until(housekeeping) => {
                     self.keep_house();
@@ -91,7 +91,7 @@ impl Agent {
                 }
             }
         }
-        let Crew { tasks, kill, .. } = &self.crew;
+        let BackgroundTasks { tasks, kill, .. } = &self.background;
         tasks.close();
         if tokio::time::timeout(shared.options.shutdown, tasks.wait()).await.is_err() {
             tracing::warn!("calls of the runtime hang at the end, and are left");
@@ -127,21 +127,21 @@ impl Agent {
             }
         }
         // In the order in which they were told.
-        added.sort_by_key(|pod| told_order(pod));
-        let added: Vec<_> = added.into_iter().map(|pod| table.insert(owner(pod), Some(Arc::clone(pod)))).collect();
+        added.sort_by_key(|pod| seen_order(pod));
+        let added: Vec<_> = added.into_iter().map(|pod| table.insert(Owner::of(pod), Some(Arc::clone(pod)))).collect();
         let returned = added.iter().filter(|slot| table.was_here(&slot.owner.uid)).count();
         drop((table, desired));
         for _ in 0..returned {
             self.shared.options.metrics.restarted();
         }
         for slot in added {
-            self.crew.spawn(slot);
+            self.background.spawn(slot);
         }
-        self.look_through();
+        self.review_unknown();
     }
 
     /// Decides about pods that the runtime shows and that have no worker.
-    fn look_through(&mut self) {
+    fn review_unknown(&mut self) {
         let Some(seen) = self.shared.last_seen() else { return };
         if self.shared.closing.borrow().is_none() {
             self.end_unknown(&seen);
@@ -163,11 +163,11 @@ impl Agent {
             }
             let Owner { name, namespace, .. } = &pod.owner;
             match judge(pod, &desired) {
-                Verdict::Foreign if self.foreign.insert(uid.clone()) => {
+                UnknownPodVerdict::Foreign if self.foreign.insert(uid.clone()) => {
                     tracing::info!(pod = name, namespace, uid, "a pod of another program is left alone");
                 }
-                verdict @ (Verdict::Orphan | Verdict::Replaced)
-                    if verdict == Verdict::Replaced || self.shared.options.end_unknown =>
+                verdict @ (UnknownPodVerdict::Orphan | UnknownPodVerdict::Replaced)
+                    if verdict == UnknownPodVerdict::Replaced || self.shared.options.end_unknown =>
                 {
                     tracing::info!(pod = name, namespace, uid, "ending a pod that nobody wants");
                     self.shared.options.metrics.orphan();
@@ -178,7 +178,7 @@ impl Agent {
         }
         drop(table);
         for slot in orphans {
-            self.crew.spawn(slot);
+            self.background.spawn(slot);
         }
     }
 
@@ -189,14 +189,14 @@ impl Agent {
         let ready = self.shared.desired.borrow().ready && self.shared.last_seen().is_some();
         if ready && self.shared.options.end_unknown && self.directories <= Instant::now() {
             self.directories = Instant::now() + DIRECTORIES;
-            let crew = self.crew.clone();
-            self.crew.run(async move { crew.take_directories().await });
+            let background = self.background.clone();
+            self.background.run(async move { background.take_directories().await });
         }
     }
 
     fn count(&self) {
         let desired = self.shared.desired.borrow();
-        let mut working: BTreeMap<&str, Working> = BTreeMap::new();
+        let mut working: BTreeMap<&str, WorkingPods> = BTreeMap::new();
         for (uid, slot) in &self.shared.table().slots {
             let lifecycle = match slot.state() {
                 WorkerState::Queued | WorkerState::Syncing => "sync",
@@ -218,12 +218,12 @@ impl Agent {
     }
 }
 
-impl Crew {
+impl BackgroundTasks {
     /// Puts a worker to work.
     fn spawn(&self, slot: Arc<Slot>) {
         let shared = Arc::clone(&self.shared);
         let broken = Broken { shared: Arc::clone(&shared), slot: Arc::clone(&slot) };
-        let worker = Worker::new(Looker { shared, slot }, self.stop.clone());
+        let worker = Worker::new(PodObserver { shared, slot }, self.stop.clone());
         self.run(async move {
             worker.run().await;
             drop(broken);
@@ -273,7 +273,7 @@ impl Crew {
 
 /// A worker that broke leaves all the same: its pod gets another one with the next housekeeping.
 struct Broken {
-    shared: Arc<Shared>,
+    shared: Arc<AgentState>,
     slot: Arc<Slot>,
 }
 
@@ -296,7 +296,7 @@ fn is_held(slot: &Slot, desired: &DesiredPods) -> bool {
     origin.is_some_and(|origin| desired.held.contains(&origin))
 }
 
-fn told_order(pod: &Pod) -> (Option<String>, String, String) {
+fn seen_order(pod: &Pod) -> (Option<String>, String, String) {
     let metadata = &pod.metadata;
     (metadata.annotations.get(CONFIG_SEEN_ANNOTATION).cloned(), metadata.namespace.clone(), metadata.name.clone())
 }
@@ -304,9 +304,4 @@ fn told_order(pod: &Pod) -> (Option<String>, String, String) {
 /// Returns true if a pod has this namespace and name.
 fn is_of(owner: &Owner, pod: &Pod) -> bool {
     (&owner.name, &owner.namespace) == (&pod.metadata.name, &pod.metadata.namespace)
-}
-
-fn owner(pod: &Pod) -> Owner {
-    let metadata = &pod.metadata;
-    Owner { uid: metadata.uid.clone(), name: metadata.name.clone(), namespace: metadata.namespace.clone() }
 }

@@ -49,7 +49,7 @@ impl Work {
 
 /// Pods that have a worker, in one state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Working {
+pub(super) struct WorkingPods {
     /// Pods that should be here.
     pub(super) desired: i64,
     /// Pods that nobody wants any more.
@@ -118,7 +118,7 @@ impl WorkerMetrics {
         let work = "kubelet_pod_worker_duration_seconds";
         r.register(work, "Time that one piece of work on a pod took, by operation", self.work.clone());
         let start = "kubelet_pod_worker_start_duration_seconds";
-        r.register(start, "Time from a pod's being told to the begin of work on it", self.worker_start.clone());
+        r.register(start, "Time from the first sight of a pod to the start of work on it", self.worker_start.clone());
         let pod_start = "kubelet_pod_start_duration_seconds";
         r.register(pod_start, "Time from a pod's being told until all of it runs", self.pod_start.clone());
         let sli = "kubelet_pod_start_sli_duration_seconds";
@@ -188,11 +188,11 @@ impl WorkerMetrics {
     }
 
     /// Every pod: `lifecycle` is `sync`, `terminating` or `terminated`.
-    pub(super) fn pods(&self, desired: usize, active: usize, working: [(&'static str, Working); 3]) {
+    pub(super) fn pods(&self, desired: usize, active: usize, working: [(&'static str, WorkingPods); 3]) {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         self.desired.get_or_create(&[("static", "true")]).set(number(desired));
         self.active.get_or_create(&[("static", "true")]).set(number(active));
-        for (lifecycle, Working { desired, orphan, runtime_only }) in working {
+        for (lifecycle, WorkingPods { desired, orphan, runtime_only }) in working {
             for (config, count) in [("desired", desired), ("orphan", orphan), ("runtime_only", runtime_only)] {
                 let labels = [("config", config), ("lifecycle", lifecycle), ("static", "true")];
                 self.working.get_or_create(&labels).set(count);

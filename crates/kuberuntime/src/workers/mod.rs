@@ -8,8 +8,8 @@ mod agent;
 mod board;
 mod ending;
 mod health;
-mod look;
 mod metrics;
+mod observer;
 mod options;
 mod relist;
 mod runtime_pods;
@@ -37,13 +37,13 @@ use crate::sync::PodRuntime;
 use agent::Agent;
 pub use metrics::WorkerMetrics;
 pub use options::AgentOptions;
-use shared::Shared;
+use shared::AgentState;
 use slot::EndOrder;
 pub use view::{PodView, WorkerState};
 
 /// Keeps the pods of a node as they should be.
 pub struct PodAgent {
-    shared: Arc<Shared>,
+    shared: Arc<AgentState>,
     /// Guards the channel that tells of probes, until the loop has it.
     changed: Mutex<Option<UnboundedReceiver<String>>>,
     working: watch::Sender<bool>,
@@ -60,7 +60,7 @@ impl PodAgent {
         options: AgentOptions,
     ) -> Self {
         Self {
-            shared: Shared::new(runtime, probes, desired, options),
+            shared: AgentState::new(runtime, probes, desired, options),
             changed: Mutex::new(Some(changed)),
             working: watch::Sender::new(false),
         }
@@ -72,7 +72,7 @@ impl PodAgent {
         let changed = self.changed.lock().take();
         let Some(mut changed) = changed else { return stop.cancelled().await };
         self.working.send_replace(true);
-        let _working = Working(&self.working);
+        let _working = WorkingGuard(&self.working);
         Agent::new(Arc::clone(&self.shared), stop.clone()).run(&mut changed).await;
     }
 
@@ -166,9 +166,9 @@ impl PodAgent {
 }
 
 /// Says that nobody works any more, however that came.
-struct Working<'a>(&'a watch::Sender<bool>);
+struct WorkingGuard<'a>(&'a watch::Sender<bool>);
 
-impl Drop for Working<'_> {
+impl Drop for WorkingGuard<'_> {
     fn drop(&mut self) {
         self.0.send_replace(false);
     }

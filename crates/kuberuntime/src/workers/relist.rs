@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::WorkerState;
 use super::runtime_pods::{Differ, RuntimePods};
-use super::shared::Shared;
+use super::shared::AgentState;
 
 /// Events that come together are answered by one look.
 const GATHER: Duration = Duration::from_millis(100);
@@ -25,7 +25,7 @@ const MISSED: u32 = 3;
 
 /// Asks for everything, again and again.
 pub(super) struct Relist {
-    shared: Arc<Shared>,
+    shared: Arc<AgentState>,
     runtime: Arc<dyn RuntimeService>,
     differ: Differ,
     last: Option<Instant>,
@@ -51,7 +51,7 @@ enum Why {
 }
 
 impl Relist {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<AgentState>) -> Self {
         let runtime = Arc::clone(&shared.runtime.parts().runtime);
         let events = if shared.options.events { Events::Closed(Instant::now()) } else { Events::Never };
         Self { shared, runtime, differ: Differ::default(), last: None, events }
@@ -178,7 +178,7 @@ impl Relist {
         }
         if shared.health.answered(Instant::now()) {
             // Whoever had no luck tries again, and need not wait out its time.
-            shared.wake_all(true, |slot| slot.face().error.is_some() || slot.state() != WorkerState::Terminated);
+            shared.wake_all(true, |slot| slot.record().error.is_some() || slot.state() != WorkerState::Terminated);
         }
         self.judge(why, !changed.is_empty() && before.is_some());
     }
@@ -199,7 +199,7 @@ impl Relist {
 
 /// Sandboxes before containers: what comes in between is then a container whose sandbox is not known yet.
 async fn ask(
-    shared: &Shared,
+    shared: &AgentState,
     runtime: &dyn RuntimeService,
 ) -> cri_api::Result<(Vec<cri_api::PodSandbox>, Vec<cri_api::Container>)> {
     if shared.runtime_name.get().is_none() {

@@ -46,14 +46,14 @@ pub(super) struct RuntimePods {
 
 /// State of a sandbox or container in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ListedState {
     Sandbox(bool),
     Container(ContainerState),
 }
 
-struct Known {
+struct ListedItem {
     uid: Arc<str>,
-    state: State,
+    state: ListedState,
     /// The lists in which it was last.
     round: u64,
 }
@@ -61,7 +61,7 @@ struct Known {
 /// Remembers the last lists.
 #[derive(Default)]
 pub(super) struct Differ {
-    known: HashMap<String, Known>,
+    known: HashMap<String, ListedItem>,
     round: u64,
 }
 
@@ -71,9 +71,11 @@ impl Differ {
         self.round += 1;
         let mut changed = HashSet::new();
         let mut listed = 0;
-        let sandboxes = sandboxes.iter().map(|sandbox| (&sandbox.id, &sandbox.labels, State::Sandbox(sandbox.ready)));
-        let containers =
-            containers.iter().map(|container| (&container.id, &container.labels, State::Container(container.state)));
+        let sandboxes =
+            sandboxes.iter().map(|sandbox| (&sandbox.id, &sandbox.labels, ListedState::Sandbox(sandbox.ready)));
+        let containers = containers
+            .iter()
+            .map(|container| (&container.id, &container.labels, ListedState::Container(container.state)));
         for (id, labels, state) in sandboxes.chain(containers) {
             if let Some(known) = self.known.get_mut(id.as_str()) {
                 if known.state != state {
@@ -85,7 +87,7 @@ impl Differ {
             } else if let Some(uid) = labels.get(POD_UID).filter(|uid| !uid.is_empty()) {
                 let uid: Arc<str> = uid.as_str().into();
                 changed.insert(Arc::clone(&uid));
-                self.known.insert(id.clone(), Known { uid, state, round: self.round });
+                self.known.insert(id.clone(), ListedItem { uid, state, round: self.round });
                 listed += 1;
             }
         }
@@ -163,7 +165,7 @@ mod tests {
         Container { id: id.into(), metadata, state, labels: labels(uid), ..Container::default() }
     }
 
-    fn told(mut changed: Vec<Arc<str>>) -> Vec<Arc<str>> {
+    fn sorted(mut changed: Vec<Arc<str>>) -> Vec<Arc<str>> {
         changed.sort();
         changed
     }
@@ -177,7 +179,7 @@ mod tests {
         containers.push(Container { id: "x".into(), ..Container::default() });
         let mut look = |sandboxes: &[PodSandbox], containers: &[Container]| {
             let changed = differ.differ(sandboxes, containers);
-            (told(changed.iter().cloned().collect()), changed)
+            (sorted(changed.iter().cloned().collect()), changed)
         };
         let (names, changed) = look(&sandboxes, &containers);
         assert_eq!(names, ["u1".into(), "u2".into()]);

@@ -1,4 +1,4 @@
-//! [`Shared`]: what the sync loop, the workers, the relist and the readers of pods have in common: which pods have a worker,
+//! [`AgentState`]: what the sync loop, the workers, the relist and the readers of pods have in common: which pods have a worker,
 //! whose turn it is, what the runtime showed last. It starts nothing; [`super::agent`] does.
 
 use parking_lot::{Mutex, MutexGuard};
@@ -21,7 +21,7 @@ use crate::sources::DesiredPods;
 use crate::sync::PodRuntime;
 
 /// State that the loop, the workers and the relist share.
-pub(super) struct Shared {
+pub(super) struct AgentState {
     pub(super) runtime: Arc<PodRuntime>,
     pub(super) probes: Arc<ProbeManager>,
     pub(super) desired: watch::Receiver<DesiredPods>,
@@ -40,12 +40,12 @@ pub(super) struct Shared {
     /// A worker is gone.
     pub(super) left: Notify,
     /// Guards which pods have a worker.
-    table: Mutex<Table>,
+    table: Mutex<WorkerTable>,
 }
 
 /// Which pods have a worker.
 #[derive(Default)]
-pub(super) struct Table {
+pub(super) struct WorkerTable {
     pub(super) slots: HashMap<String, Arc<Slot>>,
     /// When workers of pods left: lists that were asked for before that may still show them.
     gone: HashMap<String, Instant>,
@@ -54,7 +54,7 @@ pub(super) struct Table {
     told: u64,
 }
 
-impl Table {
+impl WorkerTable {
     /// A pod gets a place, behind all that were told before.
     pub(super) fn insert(&mut self, owner: Owner, pod: Option<Arc<crate::pod::Pod>>) -> Arc<Slot> {
         self.told += 1;
@@ -114,7 +114,7 @@ impl Table {
     }
 }
 
-impl Shared {
+impl AgentState {
     pub(super) fn new(
         runtime: Arc<PodRuntime>,
         probes: Arc<ProbeManager>,
@@ -137,7 +137,7 @@ impl Shared {
         })
     }
 
-    pub(super) fn table(&self) -> MutexGuard<'_, Table> {
+    pub(super) fn table(&self) -> MutexGuard<'_, WorkerTable> {
         self.table.lock()
     }
 

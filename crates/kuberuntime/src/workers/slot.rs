@@ -58,12 +58,12 @@ pub(super) struct Slot {
     /// Guards what cancels the sync that runs.
     running: Mutex<CancellationToken>,
     /// Guards what is known of the pod.
-    face: Mutex<Face>,
+    record: Mutex<PodRecord>,
 }
 
 /// Last known state of the pod.
 #[derive(Debug)]
-pub(super) struct Face {
+pub(super) struct PodRecord {
     pub(super) state: WorkerState,
     /// The last look.
     pub(super) observed: Option<Arc<ObservedPod>>,
@@ -107,7 +107,7 @@ impl Slot {
     /// Of a pod that should be here, or of one that was found.
     pub(super) fn new(owner: Owner, pod: Option<Arc<Pod>>, sequence: u64, now: Instant) -> Self {
         let end = pod.is_none().then(EndOrder::default);
-        let face = Face {
+        let record = PodRecord {
             state: if end.is_some() { WorkerState::Terminating } else { WorkerState::Queued },
             observed: None,
             waiting: BTreeMap::new(),
@@ -127,12 +127,12 @@ impl Slot {
             wake: Notify::new(),
             whole: AtomicBool::new(false),
             running: Mutex::new(CancellationToken::new()),
-            face: Mutex::new(face),
+            record: Mutex::new(record),
         }
     }
 
-    pub(super) fn face(&self) -> MutexGuard<'_, Face> {
-        self.face.lock()
+    pub(super) fn record(&self) -> MutexGuard<'_, PodRecord> {
+        self.record.lock()
     }
 
     pub(super) fn orders(&self) -> watch::Receiver<Orders> {
@@ -140,7 +140,7 @@ impl Slot {
     }
 
     pub(super) fn state(&self) -> WorkerState {
-        self.face().state
+        self.record().state
     }
 
     /// The pod as it should be.
@@ -210,8 +210,8 @@ impl Slot {
 
     /// Returns true if the last observation showed the same state.
     pub(super) fn has_seen(&self, pod: Option<&Arc<RuntimePod>>) -> bool {
-        let face = self.face();
-        let Some(observed) = &face.observed else { return false };
+        let record = self.record();
+        let Some(observed) = &record.observed else { return false };
         match pod {
             Some(pod) => pod.is_seen(observed),
             None => observed.sandboxes.is_empty() && observed.containers.is_empty(),

@@ -1,12 +1,12 @@
-//! What the collection of containers wants to know of pods ([`PodStates`]), answered from what the sync loop knows. Never
+//! States of pods for the collection of containers ([`PodStates`]), from what the sync loop knows. Never
 //! asks the runtime. A pod of another program, and what may be one's, never goes because of us.
 
 use super::WorkerState;
-use super::shared::Shared;
-use super::unknown::{Verdict, judge};
+use super::shared::AgentState;
+use super::unknown::{UnknownPodVerdict, judge};
 use crate::container_gc::PodStates;
 
-impl PodStates for Shared {
+impl PodStates for AgentState {
     fn sources_ready(&self) -> bool {
         self.desired.borrow().ready && self.last_seen().is_some()
     }
@@ -22,7 +22,7 @@ impl PodStates for Shared {
         let Some(seen) = self.last_seen() else { return false };
         let desired = self.desired.borrow();
         match seen.pods.get(pod_uid) {
-            Some(pod) => matches!(judge(pod, &desired), Verdict::Replaced | Verdict::Orphan),
+            Some(pod) => matches!(judge(pod, &desired), UnknownPodVerdict::Replaced | UnknownPodVerdict::Orphan),
             // Nothing of it is in the runtime. Where another program keeps pods, it may be one of those; where a manifest
             // cannot be read, it may be of that.
             None => {

@@ -1,4 +1,4 @@
-//! When a pod is looked at next ([`next_look`]), as the kubelet's pod workers have it, and the randomness that keeps pods
+//! When a pod is looked at next ([`next_sync`]), as the kubelet's pod workers have it, and the randomness that keeps pods
 //! from being looked at all at once ([`Jitter`]). Pure: the time is handed in. Called by the worker of a pod.
 
 use std::collections::hash_map::DefaultHasher;
@@ -15,7 +15,7 @@ const CRASH_LOOP: &str = "CrashLoopBackOff";
 
 /// Time of the next sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum NextSync {
     /// Another one at once: there is something new to do.
     Now,
     /// Another one after so long, unless something happens.
@@ -24,7 +24,7 @@ pub(super) enum Next {
 
 /// Work that is left after a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Left {
+pub(super) enum RemainingWork {
     /// Nothing.
     Nothing,
     /// Only the work that had just been done.
@@ -34,33 +34,33 @@ pub(super) enum Left {
 }
 
 /// When a pod is looked at again after `report`.
-pub(super) fn next_look(
+pub(super) fn next_sync(
     report: &SyncReport,
-    left: Left,
+    left: RemainingWork,
     now: Timestamp,
     options: &AgentOptions,
     jitter: &mut Jitter,
-) -> Next {
+) -> NextSync {
     let retry = report.retry_at.map(|at| {
         let wait = Duration::try_from(at.duration_since(now)).unwrap_or_default();
         wait.min(options.resync)
     });
     if report.cancelled {
         // Whoever cancelled it has something new.
-        return Next::Now;
+        return NextSync::Now;
     }
     if report.network_not_ready {
-        return Next::After(options.network_backoff);
+        return NextSync::After(options.network_backoff);
     }
     if has_failed(report) {
         let wait = jitter.spread(options.error_backoff);
-        return Next::After(retry.map_or(wait, |retry| retry.min(wait)));
+        return NextSync::After(retry.map_or(wait, |retry| retry.min(wait)));
     }
     match (retry, left) {
-        (Some(retry), _) => Next::After(retry),
-        (None, Left::More) => Next::Now,
-        (None, Left::TheSame) => Next::After(options.relist),
-        (None, Left::Nothing) => Next::After(jitter.spread(options.resync)),
+        (Some(retry), _) => NextSync::After(retry),
+        (None, RemainingWork::More) => NextSync::Now,
+        (None, RemainingWork::TheSame) => NextSync::After(options.relist),
+        (None, RemainingWork::Nothing) => NextSync::After(jitter.spread(options.resync)),
     }
 }
 
@@ -118,31 +118,31 @@ mod tests {
     fn waits_are_the_kubelets() {
         let options = AgentOptions::default();
         let mut jitter = Jitter::new(1, "u");
-        let mut wait = |report: &SyncReport, left| match next_look(
+        let mut wait = |report: &SyncReport, left| match next_sync(
             report,
             left,
             Timestamp::from_second(1000).unwrap(),
             &options,
             &mut jitter,
         ) {
-            Next::Now => 0.0,
-            Next::After(wait) => wait.as_secs_f64(),
+            NextSync::Now => 0.0,
+            NextSync::After(wait) => wait.as_secs_f64(),
         };
         let within = |wait: f64, base: f64| assert!((base..=base * 1.5).contains(&wait), "{wait} of {base}");
-        within(wait(&report(&[], 0, None), Left::Nothing), 60.0);
-        within(wait(&report(&["ErrImagePull"], 1, None), Left::TheSame), 10.0);
-        within(wait(&report(&[], 1, None), Left::Nothing), 10.0);
+        within(wait(&report(&[], 0, None), RemainingWork::Nothing), 60.0);
+        within(wait(&report(&["ErrImagePull"], 1, None), RemainingWork::TheSame), 10.0);
+        within(wait(&report(&[], 1, None), RemainingWork::Nothing), 10.0);
         // A back-off ends when it ends, and not later.
         for (retry, want) in [(1007, 7.0), (990, 0.0), (5000, 60.0)] {
-            assert_eq!(wait(&report(&[CRASH_LOOP], 0, Some(retry)), Left::TheSame), want);
+            assert_eq!(wait(&report(&[CRASH_LOOP], 0, Some(retry)), RemainingWork::TheSame), want);
         }
         // With another error beside it, whichever comes first.
-        within(wait(&report(&[CRASH_LOOP, "ErrImagePull"], 1, Some(1050)), Left::TheSame), 10.0);
-        assert_eq!(wait(&report(&[CRASH_LOOP, "ErrImagePull"], 1, Some(1003)), Left::TheSame), 3.0);
-        assert_eq!(wait(&SyncReport { network_not_ready: true, ..report(&[], 1, None) }, Left::TheSame), 1.0);
-        assert_eq!(wait(&report(&[], 0, None), Left::More), 0.0);
-        assert_eq!(wait(&report(&[], 0, None), Left::TheSame), 1.0);
-        assert_eq!(wait(&SyncReport { cancelled: true, ..report(&[], 3, None) }, Left::More), 0.0);
+        within(wait(&report(&[CRASH_LOOP, "ErrImagePull"], 1, Some(1050)), RemainingWork::TheSame), 10.0);
+        assert_eq!(wait(&report(&[CRASH_LOOP, "ErrImagePull"], 1, Some(1003)), RemainingWork::TheSame), 3.0);
+        assert_eq!(wait(&SyncReport { network_not_ready: true, ..report(&[], 1, None) }, RemainingWork::TheSame), 1.0);
+        assert_eq!(wait(&report(&[], 0, None), RemainingWork::More), 0.0);
+        assert_eq!(wait(&report(&[], 0, None), RemainingWork::TheSame), 1.0);
+        assert_eq!(wait(&SyncReport { cancelled: true, ..report(&[], 3, None) }, RemainingWork::More), 0.0);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What is done about a pod that the runtime shows: [`judge`]. Pure. A pod that nobody here made is left alone, because
+//! Decision about a pod that the runtime shows: [`judge`]. Pure. A pod that nobody here made is left alone, because
 //! another program may keep its pods in the same runtime; one of ours that nobody wants is ended, but not before it is known
 //! what is wanted. Called by housekeeping.
 
@@ -7,7 +7,7 @@ use crate::sources::{CONFIG_ORIGIN_ANNOTATION, DesiredPods};
 
 /// Treatment of a pod that has no worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum UnknownPodVerdict {
     /// A source wants the pod.
     Wanted,
     /// Another program made it: it is not touched.
@@ -23,18 +23,18 @@ pub(super) enum Verdict {
 }
 
 /// Decides about a pod that has no worker.
-pub(super) fn judge(pod: &RuntimePod, desired: &DesiredPods) -> Verdict {
+pub(super) fn judge(pod: &RuntimePod, desired: &DesiredPods) -> UnknownPodVerdict {
     if desired.pods.contains_key(&pod.owner.uid) {
-        return Verdict::Wanted;
+        return UnknownPodVerdict::Wanted;
     }
-    let Some(origin) = &pod.origin else { return Verdict::Foreign };
+    let Some(origin) = &pod.origin else { return UnknownPodVerdict::Foreign };
     if desired.held.contains(origin) {
-        return Verdict::Held;
+        return UnknownPodVerdict::Held;
     }
     if is_replaced(pod, origin, desired) {
-        return Verdict::Replaced;
+        return UnknownPodVerdict::Replaced;
     }
-    if desired.ready { Verdict::Orphan } else { Verdict::TooEarly }
+    if desired.ready { UnknownPodVerdict::Orphan } else { UnknownPodVerdict::TooEarly }
 }
 
 /// Returns true if the pod's own manifest says another pod of the same name now: no source is late with it.
@@ -58,21 +58,23 @@ mod tests {
         let mut pod = RuntimePod { origin: Some("/etc/pods/a.yaml".into()), ..RuntimePod::default() };
         pod.owner.uid = "u".into();
         let mut desired = DesiredPods::default();
-        assert_eq!(judge(&pod, &desired), Verdict::TooEarly);
+        assert_eq!(judge(&pod, &desired), UnknownPodVerdict::TooEarly);
         let mut other = Pod::default();
-        for (origin, verdict) in [("/etc/pods/b.yaml", Verdict::TooEarly), ("/etc/pods/a.yaml", Verdict::Replaced)] {
+        for (origin, verdict) in
+            [("/etc/pods/b.yaml", UnknownPodVerdict::TooEarly), ("/etc/pods/a.yaml", UnknownPodVerdict::Replaced)]
+        {
             other.metadata.annotations.insert(CONFIG_ORIGIN_ANNOTATION.to_owned(), origin.to_owned());
             desired.pods.insert("v".into(), Arc::new(other.clone()));
             assert_eq!(judge(&pod, &desired), verdict, "{origin}");
         }
         desired.pods.clear();
         desired.ready = true;
-        assert_eq!(judge(&pod, &desired), Verdict::Orphan);
+        assert_eq!(judge(&pod, &desired), UnknownPodVerdict::Orphan);
         desired.held.insert("/etc/pods/a.yaml".into());
-        assert_eq!(judge(&pod, &desired), Verdict::Held);
+        assert_eq!(judge(&pod, &desired), UnknownPodVerdict::Held);
         pod.origin = None;
-        assert_eq!(judge(&pod, &desired), Verdict::Foreign);
+        assert_eq!(judge(&pod, &desired), UnknownPodVerdict::Foreign);
         desired.pods.insert("u".into(), Arc::default());
-        assert_eq!(judge(&pod, &desired), Verdict::Wanted);
+        assert_eq!(judge(&pod, &desired), UnknownPodVerdict::Wanted);
     }
 }

@@ -35,7 +35,7 @@ pub(crate) struct Bench {
     pub(crate) pod: Pod,
     pub(crate) probes: ProbeResults,
     pub(crate) stop: CancellationToken,
-    /// What starts came to, as a worker keeps it.
+    /// Outcomes of starts, as a worker keeps them.
     pub(crate) waiting: Mutex<BTreeMap<String, Waiting>>,
     pub(crate) documents: Arc<Mutex<Documents>>,
     pub(crate) credentials: Arc<Mutex<PodCredentials>>,
@@ -103,7 +103,7 @@ impl Bench {
         compute_pod_actions(&self.pod, &self.observe().await, &self.probes)
     }
 
-    /// One look, and what it asks for.
+    /// Observes the pod once, and does what is needed.
     pub(crate) async fn sync(&self) -> SyncReport {
         self.try_sync().await.expect("observed")
     }

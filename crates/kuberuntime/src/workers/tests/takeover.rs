@@ -1,4 +1,4 @@
-//! What an agent finds when it begins: pods of the agent before it, pods that nobody wants any more, pods of others.
+//! Pods that an agent finds at its start: pods of the agent before it, pods that nobody wants any more, pods of others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -29,7 +29,7 @@ use crate::{Documents, Origin, Phase};
 
 const BEGIN: i64 = 1_700_000_000;
 
-/// What asks and changes nothing.
+/// Calls that change nothing.
 const LOOKS: [CallKind; 6] = [
     CallKind::ListContainers,
     CallKind::ListPodSandboxes,
@@ -68,7 +68,7 @@ pub(super) fn pod(name: &str, spec: &Value) -> Arc<Pod> {
     Arc::new(pod)
 }
 
-/// One with a container of its own name that runs `image`.
+/// A pod with a container of its own name that runs `image`.
 pub(super) fn simple(name: &str, image: &str) -> Arc<Pod> {
     pod(name, &json!({"containers": [{"name": name, "image": image}]}))
 }

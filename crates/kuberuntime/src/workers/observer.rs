@@ -8,8 +8,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::shared::Shared;
-use super::slot::{Age, Face, Slot};
+use super::shared::AgentState;
+use super::slot::{Age, PodRecord, Slot};
 use super::{PodView, WorkerState};
 use crate::pod::{Container, ContainerKind, Pod, RestartPolicy};
 use crate::status::api::{PodStatus, Waiting};
@@ -21,14 +21,14 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// A look at one pod.
 #[derive(Clone)]
-pub(super) struct Looker {
-    pub(super) shared: Arc<Shared>,
+pub(super) struct PodObserver {
+    pub(super) shared: Arc<AgentState>,
     pub(super) slot: Arc<Slot>,
 }
 
-impl Looker {
+impl PodObserver {
     /// Asks the runtime, and tells what it shows.
-    pub(super) async fn look(&self) -> Result<Arc<ObservedPod>, PodRuntimeError> {
+    pub(super) async fn observe(&self) -> Result<Arc<ObservedPod>, PodRuntimeError> {
         let mut observed = self.shared.runtime.observe(&self.slot.owner.uid).await?;
         // What has nothing in the runtime has a name all the same.
         if !self.slot.owner.name.is_empty() || observed.owner.uid.is_empty() {
@@ -38,31 +38,31 @@ impl Looker {
         if let Some(pod) = self.slot.pod() {
             self.shared.probes.observe(&pod, &observed, self.shared.host_ips().first().map(String::as_str));
         }
-        self.slot.face().observed = Some(Arc::clone(&observed));
-        self.tell();
+        self.slot.record().observed = Some(Arc::clone(&observed));
+        self.publish();
         Ok(observed)
     }
 
     /// Looks whenever something happens, for as long as it is asked to.
-    pub(super) async fn keep_looking(&self) -> Infallible {
+    pub(super) async fn keep_observing(&self) -> Infallible {
         loop {
             self.slot.wake.notified().await;
             // What went wrong is told by what is being done.
-            let _ = self.look().await;
+            let _ = self.observe().await;
             tokio::time::sleep(PAUSE).await;
         }
     }
 
     /// Tells where the pod is on its way.
     pub(super) fn enter(&self, state: WorkerState) {
-        self.slot.face().state = state;
-        self.tell();
+        self.slot.record().state = state;
+        self.publish();
     }
 
     /// Tells what went wrong, or that nothing does any more. What is new is logged once.
-    pub(super) fn told_error(&self, error: Option<String>) {
-        let mut face = self.slot.face();
-        if face.error == error {
+    pub(super) fn set_error(&self, error: Option<String>) {
+        let mut record = self.slot.record();
+        if record.error == error {
             return;
         }
         let pod = self.title();
@@ -72,21 +72,21 @@ impl Looker {
             Some(error) => tracing::warn!(pod, "Error syncing pod, will retry: {error}"),
             None => tracing::debug!(pod, "the pod is well again"),
         }
-        face.error = error;
-        drop(face);
-        self.tell();
+        record.error = error;
+        drop(record);
+        self.publish();
     }
 
     /// The outcome of a start.
-    pub(super) fn told_start(&self, container: &str, waiting: Option<&Waiting>) {
-        let mut face = self.slot.face();
+    pub(super) fn set_waiting(&self, container: &str, waiting: Option<&Waiting>) {
+        let mut record = self.slot.record();
         let before = match waiting {
-            Some(waiting) => face.waiting.insert(container.to_owned(), waiting.clone()),
-            None => face.waiting.remove(container),
+            Some(waiting) => record.waiting.insert(container.to_owned(), waiting.clone()),
+            None => record.waiting.remove(container),
         };
-        drop(face);
+        drop(record);
         if before.as_ref() != waiting {
-            self.tell();
+            self.publish();
         }
     }
 
@@ -97,39 +97,40 @@ impl Looker {
     }
 
     /// Makes the status of what is known, and shows it, if it says anything new.
-    pub(super) fn tell(&self) {
+    pub(super) fn publish(&self) {
         let Self { shared, slot } = self;
         let pod = slot.pod();
-        let mut face = slot.face();
+        let mut record = slot.record();
         if pod.is_none() && slot.owner.name.is_empty() {
             // A directory that was left: there is nothing to show of it.
             return;
         }
-        let pod = match (&face.ending, pod) {
+        let pod = match (&record.ending, pod) {
             (Some(ending), _) => Arc::clone(ending),
             (None, Some(pod)) => pod,
-            (None, None) => Arc::new(found(&slot.owner, face.observed.as_deref())),
+            (None, None) => Arc::new(pod_from_runtime(&slot.owner, record.observed.as_deref())),
         };
         let nothing = ObservedPod::default();
-        let observed = face.observed.clone();
+        let observed = record.observed.clone();
         let status = pod_status(&StatusInput {
             pod: &pod,
             observed: observed.as_deref().unwrap_or(&nothing),
             probes: &shared.probes.results(&slot.owner.uid),
-            waiting: &face.waiting,
-            ended: face.ended.as_ref(),
+            waiting: &record.waiting,
+            ended: record.ended.as_ref(),
             host_ips: shared.host_ips(),
             runtime_name: shared.runtime_name.get().map_or("", String::as_str),
-            previous: face.view.as_ref().map(|view| &view.status),
+            previous: record.view.as_ref().map(|view| &view.status),
             now: shared.wall_clock(),
         });
-        let status = first_start(status, &mut face, shared.wall_clock());
-        let view = PodView { pod, status, state: face.state, actions: face.actions.clone(), error: face.error.clone() };
-        if face.view.as_ref().is_some_and(|told| says_the_same(told, &view)) {
+        let status = first_start(status, &mut record, shared.wall_clock());
+        let view =
+            PodView { pod, status, state: record.state, actions: record.actions.clone(), error: record.error.clone() };
+        if record.view.as_ref().is_some_and(|told| says_the_same(told, &view)) {
             return;
         }
         let view = Arc::new(view);
-        face.view = Some(Arc::clone(&view));
+        record.view = Some(Arc::clone(&view));
         shared.board.put(&slot.owner, view);
     }
 }
@@ -140,21 +141,21 @@ fn says_the_same(a: &PodView, b: &PodView) -> bool {
 }
 
 /// A pod that was found running was started when its sandbox was made, not when this process saw it.
-fn first_start(mut status: PodStatus, face: &mut Face, now: Timestamp) -> PodStatus {
-    let Some(observed) = &face.observed else { return status };
-    if face.age.is_none() {
+fn first_start(mut status: PodStatus, record: &mut PodRecord, now: Timestamp) -> PodStatus {
+    let Some(observed) = &record.observed else { return status };
+    if record.age.is_none() {
         let made = observed.sandboxes.iter().map(|sandbox| sandbox.created_at).filter(|made| *made > 0).min();
         let made = made.and_then(|made| Timestamp::from_second(made / 1_000_000_000).ok());
         if let Some(made) = made.filter(|made| *made < status.start_time) {
             status.start_time = made;
         }
-        face.age = Some(Age::new(status.start_time, now, Instant::now()));
+        record.age = Some(Age::new(status.start_time, now, Instant::now()));
     }
     status
 }
 
 /// A pod without manifest, made of what the runtime shows of it.
-pub(super) fn found(owner: &crate::labels::Owner, observed: Option<&ObservedPod>) -> Pod {
+pub(super) fn pod_from_runtime(owner: &crate::labels::Owner, observed: Option<&ObservedPod>) -> Pod {
     let mut pod = Pod::default();
     pod.metadata.uid.clone_from(&owner.uid);
     pod.metadata.name.clone_from(&owner.name);

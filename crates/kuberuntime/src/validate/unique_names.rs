@@ -1,4 +1,4 @@
-//! [`Once`]: names of which each may stand in a list once.
+//! [`UniqueNames`]: names of which each may stand in a list once.
 
 use std::collections::BTreeSet;
 
@@ -6,9 +6,9 @@ use crate::field::{FieldErrors, FieldPath};
 
 /// The names of a list that were seen so far.
 #[derive(Default)]
-pub(super) struct Once<'a>(BTreeSet<&'a str>);
+pub(super) struct UniqueNames<'a>(BTreeSet<&'a str>);
 
-impl<'a> Once<'a> {
+impl<'a> UniqueNames<'a> {
     pub(super) fn check(&mut self, errors: &mut FieldErrors, path: FieldPath, name: &'a str) {
         if !name.is_empty() && !self.0.insert(name) {
             errors.duplicate(path, name);

@@ -1,16 +1,16 @@
-//! [`Place`]: where a question over the network goes, by the kubelet's rules. Pure. Called by [`super::Handlers`].
+//! [`Endpoint`]: where a question over the network goes, by the kubelet's rules. Pure. Called by [`super::Handlers`].
 
 use super::Target;
 use crate::pod::IntOrText;
 
 /// A host and a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place<'a> {
+pub(super) struct Endpoint<'a> {
     pub(super) host: &'a str,
     pub(super) port: u16,
 }
 
-impl<'a> Place<'a> {
+impl<'a> Endpoint<'a> {
     /// The host that is said, or the pod's address; the port by its number, by its name among the container's ports, or by
     /// a number that was written as text.
     ///
