@@ -69,7 +69,7 @@ impl Store {
         let layout = Layout::open(root).map_err(|source| io_error("open the directories of", root, source))?;
         ground::check_parts(&layout)?;
         narrow(&layout)?;
-        let (fresh, youth) = look_at_age(&layout, fresh, &boot, options.durability)?;
+        let (fresh, youth) = resolve_age(&layout, fresh, &boot, options.durability)?;
         if !fresh {
             ground::check_database(&layout)?;
         }
@@ -241,7 +241,7 @@ fn is_torn(root: &Path, boot: &str) -> io::Result<bool> {
 }
 
 /// Looks whether the store was made for good. One that may be torn is emptied. Says whether it is yet to be made.
-fn look_at_age(
+fn resolve_age(
     layout: &Layout,
     mut fresh: bool,
     boot: &str,
