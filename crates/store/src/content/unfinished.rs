@@ -129,7 +129,7 @@ impl Content {
     }
 
     /// Finds what was left among the names under `ingest/`. Answers the names that stay; everything else there is for nobody. Of
-    /// layers that a commit had moved there are only the records, which stay until [`Inner::bring_back`].
+    /// layers that a commit had moved there are only the records, which stay until [`Self::bring_back`].
     pub(crate) fn find_left(&self, names: &[OsString]) -> (BTreeSet<OsString>, LeftTable) {
         let (mut table, mut moved) = (LeftTable::new(), LeftTable::new());
         let Some(since) = self.unfinished_since else { return (BTreeSet::new(), moved) };
@@ -167,7 +167,7 @@ impl Content {
     }
 
     /// Takes back what a commit had moved to `layers/` when it was killed: among these names, which no record of the database has,
-    /// are some of the layers whose records [`Inner::find_left`] has found. What is nobody's goes out of `strays` by that.
+    /// are some of the layers whose records [`Self::find_left`] has found. What is nobody's goes out of `strays` by that.
     pub(crate) fn bring_back(&self, mut moved: LeftTable, strays: &mut Vec<CString>) {
         let ingest = &self.catalog.disk.layout.ingest;
         if !moved.is_empty() {

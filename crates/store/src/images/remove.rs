@@ -30,7 +30,7 @@ impl Images {
         self.remove_images(std::slice::from_ref(id)).swap_remove(0)
     }
 
-    /// Removes images as [`Store::remove_image`] does each, many in one transaction. One that cannot be removed does not
+    /// Removes images as [`Self::remove_image`] does each, many in one transaction. One that cannot be removed does not
     /// keep the others. Answers in the order of the request; what two of them shared counts for the later one.
     pub(crate) fn remove_images(&self, ids: &[Digest]) -> Vec<Result<Removed, StoreError>> {
         self.maintenance.tidy_up();

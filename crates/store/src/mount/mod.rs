@@ -139,7 +139,7 @@ impl Default for KernelFeatures {
 
 /// Mounts layers, directories or EROFS files, lowest first, on `target`: read-only, or with what is written going to
 /// `writable/upper` (`writable/work` is overlayfs's own). Set-user-id bits and devices have no effect there. The store does
-/// not learn of it: [`Store::mount_image`] is for images.
+/// not learn of it: [`crate::Store::mount_image`] is for images.
 ///
 /// # Errors
 /// See [`MountError`].

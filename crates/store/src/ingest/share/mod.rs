@@ -1,5 +1,5 @@
 //! Shared files: regular files of a new layer that are the same as files of committed layers are stored once, where the
-//! store is told to. A layer's list ([`list`]) says what it has, so that only files which could be the same are read; they are
+//! store is told to. A layer's list ([`crate::layers::file_list`]) says what it has, so that only files which could be the same are read; they are
 //! compared byte by byte. All is done in the layer's private directory, before anybody sees it. What is shared by which
 //! layers is counted by [`crate::records::shares`].
 //!
