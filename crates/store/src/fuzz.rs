@@ -156,7 +156,7 @@ fn left_blob(bytes: &[u8]) {
     let (sums, data) = (&bytes[..end], bytes.get(end + 1..).unwrap_or_default());
     DATA.with_borrow_mut(|file| {
         file.set_len(0).expect("cuts");
-        let Ok((head, mut back)) = spool::Back::begin(sums) else { return };
+        let Ok((head, mut back)) = spool::SpoolReader::begin(sums) else { return };
         assert!(head.begin < head.size && (!head.whole || head.begin == 0));
         // The data begins where the blob does, so that what comes before it takes no room.
         if head.begin > 1 << 20 {

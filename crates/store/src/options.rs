@@ -31,7 +31,7 @@ pub enum Sharing {
 /// The format of layers that are unpacked from now on. Layers that are there stay what they are: a store holds both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LayerFormat {
-    /// The best format for this machine, as the store finds out: [`Store::new_layers`] says what that is.
+    /// The best format for this machine, as the store finds out: [`crate::Store::new_layers`] says what that is.
     #[default]
     Auto,
     /// A EROFS file.

@@ -9,7 +9,7 @@ use crate::format::{BLOCK_BITS, device};
 /// The further devices of an image.
 #[derive(Debug)]
 pub(super) struct Devices<R> {
-    all: Vec<Known<R>>,
+    all: Vec<KnownDevice<R>>,
     /// Where each begins in addresses that name no device, in their order.
     unified: Vec<(u32, u16)>,
     /// Where the table is in the image.
@@ -17,7 +17,7 @@ pub(super) struct Devices<R> {
 }
 
 #[derive(Debug)]
-struct Known<R> {
+struct KnownDevice<R> {
     source: R,
     blocks: u32,
 }
@@ -75,7 +75,7 @@ impl<R: Source> Devices<R> {
                 }
                 devices.unified.push((raw.unified, number));
             }
-            devices.all.push(Known { source, blocks: raw.blocks });
+            devices.all.push(KnownDevice { source, blocks: raw.blocks });
         }
         devices.unified.sort_unstable();
         let overlap = |two: &[(u32, u16)]| two[0].0 + devices.blocks(two[0].1) > two[1].0;
@@ -90,7 +90,7 @@ impl<R: Source> Devices<R> {
         self.all[usize::from(number) - 1].blocks
     }
 
-    fn get(&self, number: u16) -> Option<&Known<R>> {
+    fn get(&self, number: u16) -> Option<&KnownDevice<R>> {
         self.all.get(usize::from(number.checked_sub(1)?))
     }
 }

@@ -15,10 +15,10 @@ const OWN_PREFIX: u8 = 0x80;
 pub type Xattr = (Vec<u8>, Vec<u8>);
 
 /// Told an attribute: the area that its value may be in, its name, where its value is.
-type Tell<'a> = dyn FnMut(&[u8], Vec<u8>, Value) -> Result<(), ReadError> + 'a;
+type Tell<'a> = dyn FnMut(&[u8], Vec<u8>, XattrValue) -> Result<(), ReadError> + 'a;
 
 /// Where a value is.
-enum Value {
+enum XattrValue {
     /// In the area.
     Inline(Range<usize>),
     /// In the image.
@@ -105,13 +105,13 @@ impl<R: Source> Reader<R> {
             }
             let full = full_name(inode, raw, &area[name])?;
             at += raw.len();
-            tell(&area, full, Value::Inline(value))?;
+            tell(&area, full, XattrValue::Inline(value))?;
         }
         Ok(())
     }
 
     /// Name and place of a shared attribute.
-    fn shared(&self, inode: &InodeInfo, number: u32) -> Result<(Vec<u8>, Value), ReadError> {
+    fn shared(&self, inode: &InodeInfo, number: u32) -> Result<(Vec<u8>, XattrValue), ReadError> {
         let begin = (u64::from(self.superblock.xattr_block) << BLOCK_BITS) + 4 * u64::from(number);
         let mut header = [0; HEADER];
         self.exactly(begin, &mut header)?;
@@ -125,13 +125,13 @@ impl<R: Source> Reader<R> {
                 inode.nid.0
             )));
         }
-        Ok((full_name(inode, raw, &name)?, Value::Shared(value, usize::from(raw.value_len))))
+        Ok((full_name(inode, raw, &name)?, XattrValue::Shared(value, usize::from(raw.value_len))))
     }
 
-    fn value(&self, area: &[u8], value: Value) -> Result<Vec<u8>, ReadError> {
+    fn value(&self, area: &[u8], value: XattrValue) -> Result<Vec<u8>, ReadError> {
         match value {
-            Value::Inline(range) => Ok(area[range].to_vec()),
-            Value::Shared(at, length) => {
+            XattrValue::Inline(range) => Ok(area[range].to_vec()),
+            XattrValue::Shared(at, length) => {
                 let mut bytes = vec![0; length];
                 self.exactly(at, &mut bytes)?;
                 Ok(bytes)

@@ -45,17 +45,17 @@ struct Sparse {
     position: u64,
     /// Up to here there are blocks.
     backed: u64,
-    runs: Vec<Run>,
+    runs: Vec<DataRun>,
 }
 
 /// Chunks that follow one another, in the file and in the image.
-struct Run {
+struct DataRun {
     chunk: u64,
     block: u32,
     count: u64,
 }
 
-impl Run {
+impl DataRun {
     /// Where a chunk is, or would be if the run went on up to it.
     fn address(&self, chunk: u64, bits: u8) -> u32 {
         u32::try_from(u64::from(self.block) + ((chunk - self.chunk) << bits)).unwrap_or(NO_BLOCK)
@@ -203,7 +203,7 @@ impl Sparse {
         let count = last - first + 1;
         match self.runs.last_mut() {
             Some(run) if run.chunk + run.count == first && run.address(first, self.bits) == block => run.count += count,
-            _ => self.runs.push(Run { chunk: first, block, count }),
+            _ => self.runs.push(DataRun { chunk: first, block, count }),
         }
         self.backed = end;
         output.zeros(self.position - begin)

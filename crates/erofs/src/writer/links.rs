@@ -18,12 +18,12 @@ pub(super) struct Links {
     /// By number and form.
     changes: HashMap<u64, i32>,
     most: usize,
-    rows: Vec<Row>,
+    rows: Vec<LinkRow>,
 }
 
 /// Sorted records in the spill.
 #[derive(Clone, Default)]
-struct Row {
+struct LinkRow {
     at: u64,
     end: u64,
     buffer: Vec<u8>,
@@ -59,7 +59,7 @@ impl Links {
             bytes.extend_from_slice(&count.to_le_bytes());
         }
         let at = spill.append(&bytes)?;
-        self.rows.push(Row { at, end: at + bytes.len() as u64, ..Row::default() });
+        self.rows.push(LinkRow { at, end: at + bytes.len() as u64, ..LinkRow::default() });
         Ok(())
     }
 
@@ -107,7 +107,7 @@ fn too_many(key: u64) -> WriteError {
     WriteError::Beyond { what: format!("so many names of inode {}", key >> 1) }
 }
 
-impl Row {
+impl LinkRow {
     fn peek(&mut self, spill: &Spill) -> Result<Option<(u64, i32)>, WriteError> {
         if self.next == self.buffer.len() {
             let length = usize::try_from(self.end - self.at).map_or(PIECE, |left| left.min(PIECE)) / RECORD * RECORD;

@@ -4,9 +4,9 @@
 
 use super::entry_code::EntryCode;
 use super::error::WriteError;
-use super::run::{Cursor, Run, RunWriter};
+use super::run::{Cursor, NameRun, RunWriter};
 use super::spill::Spill;
-use super::table::{Hash, Table};
+use super::table::{Hash, NameTable};
 use super::{Dir, Entry};
 
 /// Bytes that the table keeps at least, however much the runs take.
@@ -19,16 +19,16 @@ pub(super) type Tell<'a, T> = &'a mut dyn FnMut(&[u8], T, &mut Spill) -> Result<
 
 /// All names.
 pub(super) struct Names {
-    table: Table,
+    table: NameTable,
     hash: Hash,
     /// The oldest first, each with its level: how often its names have been merged. None is below one that follows it.
-    runs: Vec<(u32, Run)>,
+    runs: Vec<(u32, NameRun)>,
     budget: usize,
 }
 
 impl Names {
     pub(super) fn new(budget: usize) -> Self {
-        Self { table: Table::default(), hash: Hash::default(), runs: Vec::new(), budget }
+        Self { table: NameTable::default(), hash: Hash::default(), runs: Vec::new(), budget }
     }
 
     /// The entry under a name.
@@ -97,7 +97,7 @@ impl Names {
     }
 
     /// Writes the runs from one on as one. What is gone is noted as long as an older run may have it.
-    fn merge(&self, first: usize, spill: &mut Spill) -> Result<Run, WriteError> {
+    fn merge(&self, first: usize, spill: &mut Spill) -> Result<NameRun, WriteError> {
         let runs = &self.runs[first..];
         let mut writer = RunWriter::new(runs.iter().map(|(_, run)| run.count()).sum());
         let mut cursors: Vec<Cursor> = runs.iter().map(|(_, run)| run.cursor()).collect();
@@ -132,19 +132,19 @@ impl Names {
 
 /// All names, in order.
 pub(super) struct Sealed {
-    table: Table,
-    runs: Vec<Run>,
+    table: NameTable,
+    runs: Vec<NameRun>,
 }
 
 impl Sealed {
     pub(super) fn in_order(&self) -> InOrder<'_> {
-        InOrder { table: &self.table, next: 0, cursors: self.runs.iter().map(Run::cursor).collect() }
+        InOrder { table: &self.table, next: 0, cursors: self.runs.iter().map(NameRun::cursor).collect() }
     }
 }
 
 /// Reads names by directory and then as bytes.
 pub(super) struct InOrder<'a> {
-    table: &'a Table,
+    table: &'a NameTable,
     next: usize,
     /// The oldest first.
     cursors: Vec<Cursor>,

@@ -1,4 +1,4 @@
-//! [`Run`]: sorted names in the spill, found through the first name of every page and a Bloom filter; [`Cursor`] reads them in order.
+//! [`NameRun`]: sorted names in the spill, found through the first name of every page and a Bloom filter; [`Cursor`] reads them in order.
 
 use super::entry_code::EntryCode;
 use super::error::WriteError;
@@ -19,7 +19,7 @@ const HEAD: usize = 13;
 pub(super) type Name<'a> = (u32, &'a [u8], EntryCode);
 
 /// Names in the spill.
-pub(super) struct Run {
+pub(super) struct NameRun {
     pages: Vec<Page>,
     /// The first name of every page, one after the other.
     firsts: Vec<u8>,
@@ -40,7 +40,7 @@ struct Page {
 
 /// Writes a run, whose names come in order.
 pub(super) struct RunWriter {
-    run: Run,
+    run: NameRun,
     bytes: Vec<u8>,
     /// Where the page begins in it that is being filled.
     page: usize,
@@ -51,7 +51,7 @@ pub(super) struct RunWriter {
 impl RunWriter {
     /// Holds `most` names at most.
     pub(super) fn new(most: usize) -> Self {
-        let run = Run {
+        let run = NameRun {
             pages: Vec::new(),
             firsts: Vec::new(),
             filter: vec![0; (most * BITS).div_ceil(64).max(1)],
@@ -86,13 +86,13 @@ impl RunWriter {
         Ok(())
     }
 
-    pub(super) fn finish(mut self, spill: &mut Spill) -> Result<Run, WriteError> {
+    pub(super) fn finish(mut self, spill: &mut Spill) -> Result<NameRun, WriteError> {
         self.run.gather(&mut self.bytes, &mut self.pages, spill)?;
         Ok(self.run)
     }
 }
 
-impl Run {
+impl NameRun {
     fn gather(&mut self, bytes: &mut Vec<u8>, pages: &mut Vec<Page>, spill: &mut Spill) -> Result<(), WriteError> {
         let at = spill.append(bytes)?;
         self.end = at + bytes.len() as u64;

@@ -1,4 +1,4 @@
-//! [`Table`]: names in memory, found by a hash with a random key, so that nobody can choose names that are slow.
+//! [`NameTable`]: names in memory, found by a hash with a random key, so that nobody can choose names that are slow.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -7,8 +7,8 @@ use super::entry_code::EntryCode;
 
 /// Names by directory.
 #[derive(Default)]
-pub(super) struct Table {
-    nodes: Vec<Node>,
+pub(super) struct NameTable {
+    nodes: Vec<NameNode>,
     /// Each name behind its length.
     text: Vec<u8>,
     /// Half of a hash, and the number of a node and one; zero where there is none. Its length is a power of two.
@@ -16,7 +16,7 @@ pub(super) struct Table {
 }
 
 #[derive(Clone, Copy)]
-struct Node {
+struct NameNode {
     dir: u32,
     text: u32,
     value: EntryCode,
@@ -35,10 +35,10 @@ impl Hash {
     }
 }
 
-impl Table {
+impl NameTable {
     /// Bytes of memory, about.
     pub(super) fn bytes(&self) -> usize {
-        self.nodes.len() * size_of::<Node>() + self.text.len() + self.index.len() * size_of::<u64>()
+        self.nodes.len() * size_of::<NameNode>() + self.text.len() + self.index.len() * size_of::<u64>()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -75,7 +75,7 @@ impl Table {
         let text = u32::try_from(self.text.len()).expect("put aside long before");
         self.text.push(u8::try_from(name.len()).expect("names have at most 255 bytes"));
         self.text.extend_from_slice(name);
-        self.nodes.push(Node { dir, text, value });
+        self.nodes.push(NameNode { dir, text, value });
         insert(&mut self.index, hash >> 32 << 32 | self.nodes.len() as u64);
     }
 

@@ -4,13 +4,13 @@
 use std::io::{self, Read as _};
 
 use super::layer::Verdict;
-use super::{Bad, BlobTarget, Depth, ProblemKind};
+use super::{BlobTarget, Depth, Fault, ProblemKind};
 use crate::check::Checker;
 use crate::ingest::verify::{Cancelled, Progress, STEP};
 use crate::io_error::is_of_the_medium;
 
 impl Checker<'_> {
-    pub(super) fn look_at_blob(&self, target: &BlobTarget, read: Progress<'_>, cancelled: Cancelled<'_>) -> Verdict {
+    pub(super) fn inspect_blob(&self, target: &BlobTarget, read: Progress<'_>, cancelled: Cancelled<'_>) -> Verdict {
         let BlobTarget { digest, entry, depth } = target;
         let mut file = match self.images.content.open_blob(entry.number) {
             Ok(file) => file,
@@ -53,5 +53,5 @@ impl Checker<'_> {
 }
 
 fn bad(detail: impl Into<String>, certain: bool) -> Verdict {
-    Verdict::Bad(Bad { kind: ProblemKind::DamagedBlob, detail: detail.into(), certain })
+    Verdict::Fault(Fault { kind: ProblemKind::DamagedBlob, detail: detail.into(), certain })
 }

@@ -7,11 +7,11 @@ use oci::Digest;
 
 use super::ProblemKind;
 use super::fix::Fix;
-use super::records::{Examiner, Row, text};
+use super::records::{Examiner, RecordChange, text};
 use crate::disk::layer::LayerId;
 use crate::error::DbError;
 use crate::records::entries::LayerEntry;
-use crate::records::share::{Set, key_of};
+use crate::records::share::{LayerSet, key_of};
 use crate::records::tables::Records;
 
 impl<R: Records> Examiner<'_, R> {
@@ -28,7 +28,7 @@ impl<R: Records> Examiner<'_, R> {
             }
         }
         let stays = |id: &LayerId| {
-            let kept = |row: &Row<LayerEntry>| row.after.references > 0 || (self.is_leased)(*id);
+            let kept = |row: &RecordChange<LayerEntry>| row.after.references > 0 || (self.is_leased)(*id);
             self.layers.get(id).is_some_and(|row| kept(row) && !row.after.damaged)
         };
         let mut lost = Vec::new();
@@ -37,7 +37,7 @@ impl<R: Records> Examiner<'_, R> {
             if !set.iter().all(|id| self.layers.contains_key(id)) {
                 lost.push(key_of(set));
             }
-            let left: Set = set.iter().copied().filter(stays).collect();
+            let left: LayerSet = set.iter().copied().filter(stays).collect();
             match left.iter().collect::<Vec<_>>().as_slice() {
                 [] => {}
                 [only] => given.push((**only, *share)),
@@ -72,7 +72,7 @@ impl<R: Records> Examiner<'_, R> {
     pub(super) fn blobs(&mut self) -> Result<(), DbError> {
         for (key, row) in self.records.blob_rows()? {
             match row {
-                Ok((digest, entry)) => drop(self.blobs.insert(digest, Row::new(entry))),
+                Ok((digest, entry)) => drop(self.blobs.insert(digest, RecordChange::new(entry))),
                 Err(error) => {
                     // Its file is one without a record from then on.
                     self.blind = true;

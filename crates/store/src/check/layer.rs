@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use super::{Bad, Depth, ProblemKind, Target};
+use super::{Depth, Fault, LayerTarget, ProblemKind};
 use crate::check::Checker;
 use crate::disk::layer::Shape;
 use crate::ingest::verify::{Cancelled, Progress, Unverified, of_recipe, verify_digest};
@@ -13,15 +13,15 @@ use crate::io_error::is_of_the_medium;
 /// What was found.
 pub(super) enum Verdict {
     Good,
-    Bad(Bad),
+    Fault(Fault),
     Cancelled,
 }
 
 impl Checker<'_> {
-    pub(super) fn look_at_layer(&self, target: &Target, read: Progress<'_>, cancelled: Cancelled<'_>) -> Verdict {
+    pub(super) fn inspect_layer(&self, target: &LayerTarget, read: Progress<'_>, cancelled: Cancelled<'_>) -> Verdict {
         let missing = || {
             let detail = "its directory is gone".to_owned();
-            Verdict::Bad(Bad { kind: ProblemKind::MissingLayer, detail, certain: true })
+            Verdict::Fault(Fault { kind: ProblemKind::MissingLayer, detail, certain: true })
         };
         if !Shape::is_there(&self.images.catalog.disk.layout.layers, target.id) {
             return missing();
@@ -47,5 +47,5 @@ impl Checker<'_> {
 
 fn bad(detail: String, certain: bool) -> Verdict {
     let kind = if certain { ProblemKind::DamagedLayer } else { ProblemKind::UncheckedLayer };
-    Verdict::Bad(Bad { kind, detail, certain })
+    Verdict::Fault(Fault { kind, detail, certain })
 }

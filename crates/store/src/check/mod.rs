@@ -154,7 +154,7 @@ pub enum CheckError {
 }
 
 /// A fault of a layer or a blob.
-struct Bad {
+struct Fault {
     kind: ProblemKind,
     detail: String,
     /// True if it is that, and not the looking at it, that failed.
@@ -163,14 +163,14 @@ struct Bad {
 
 /// Faults by layer and by blob.
 #[derive(Default)]
-struct AllBad {
-    layers: BTreeMap<LayerId, Bad>,
+struct Faults {
+    layers: BTreeMap<LayerId, Fault>,
     /// By number.
-    blobs: BTreeMap<u64, Bad>,
+    blobs: BTreeMap<u64, Fault>,
 }
 
 /// A layer to look at.
-struct Target {
+struct LayerTarget {
     id: LayerId,
     entry: LayerEntry,
     depth: Depth,
@@ -185,7 +185,7 @@ struct BlobTarget {
 
 /// All that is to be looked at.
 struct Targets {
-    layers: Vec<Target>,
+    layers: Vec<LayerTarget>,
     blobs: Vec<BlobTarget>,
 }
 
@@ -225,7 +225,7 @@ impl Checker<'_> {
         };
         let next = *self.images.maintenance.commit.lock();
         let targets = self.targets(options, since)?;
-        let (bad, bytes) = self.look_at(&targets, options)?;
+        let (bad, bytes) = self.inspect(&targets, options)?;
         if (options.cancelled)() {
             return Err(CheckError::Cancelled);
         }
@@ -261,7 +261,7 @@ impl Checker<'_> {
             let left = budget.checked_sub(entry.stats.content_bytes);
             let depth = if left.is_some() { options.depth } else { options.depth.min(Depth::Sizes) };
             budget = left.unwrap_or(0);
-            targets.push(Target { id, entry, depth });
+            targets.push(LayerTarget { id, entry, depth });
         }
         // No image needs them: after an unclean stop their sizes are enough.
         let depth = if options.recent_only { options.depth.min(Depth::Sizes) } else { options.depth };
@@ -271,14 +271,14 @@ impl Checker<'_> {
     }
 
     /// Looks at layers and blobs on a few threads. Answers what is wrong with which, and how many bytes were read.
-    fn look_at(&self, targets: &Targets, options: &CheckOptions<'_>) -> Result<(AllBad, u64), CheckError> {
+    fn inspect(&self, targets: &Targets, options: &CheckOptions<'_>) -> Result<(Faults, u64), CheckError> {
         let bytes_total = targets.bytes();
         let (next, layers, bytes) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicU64::new(0));
         let tell = || {
             let (layers, bytes) = (layers.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed));
             (options.progress)(CheckProgress { layers, layers_total: targets.len() as u64, bytes, bytes_total });
         };
-        let bad = Mutex::new(AllBad::default());
+        let bad = Mutex::new(Faults::default());
         let bad_now = || bad.lock();
         let read = |more| {
             bytes.fetch_add(more, Ordering::Relaxed);
@@ -291,13 +291,13 @@ impl Checker<'_> {
                     return;
                 }
                 let verdict = match targets.layers.get(at) {
-                    Some(target) => self.look_at_layer(target, &read, options.cancelled),
-                    None => self.look_at_blob(&targets.blobs[at - targets.layers.len()], &read, options.cancelled),
+                    Some(target) => self.inspect_layer(target, &read, options.cancelled),
+                    None => self.inspect_blob(&targets.blobs[at - targets.layers.len()], &read, options.cancelled),
                 };
                 match (verdict, targets.layers.get(at)) {
                     (Verdict::Good, _) => {}
-                    (Verdict::Bad(found), Some(target)) => drop(bad_now().layers.insert(target.id, found)),
-                    (Verdict::Bad(found), None) => {
+                    (Verdict::Fault(found), Some(target)) => drop(bad_now().layers.insert(target.id, found)),
+                    (Verdict::Fault(found), None) => {
                         drop(bad_now().blobs.insert(targets.blobs[at - targets.layers.len()].entry.number, found));
                     }
                     (Verdict::Cancelled, _) => return,

@@ -8,12 +8,12 @@ use oci::{Digest, ImageConfig};
 use redb::ReadableTable;
 
 use super::fix::Fix;
-use super::{AllBad, Problem, ProblemKind};
+use super::{Faults, Problem, ProblemKind};
 use crate::disk::layer::LayerId;
 use crate::error::DbError;
 use crate::records::entries::{BlobEntry, ImageEntry, LayerEntry, Totals};
-use crate::records::share::{Set, Share};
-use crate::records::tables::{DOCUMENTS, Document, IMAGES, Records};
+use crate::records::share::{LayerSet, Share};
+use crate::records::tables::{DOCUMENTS, DocumentKind, IMAGES, Records};
 
 /// The result of an examination.
 #[derive(Default)]
@@ -37,13 +37,13 @@ pub(super) struct Examination {
 pub(super) struct Examiner<'a, R> {
     pub(super) records: &'a R,
     pub(super) is_leased: &'a dyn Fn(LayerId) -> bool,
-    pub(super) bad: &'a AllBad,
-    pub(super) layers: BTreeMap<LayerId, Row<LayerEntry>>,
-    pub(super) images: BTreeMap<Digest, Row<ImageEntry>>,
+    pub(super) bad: &'a Faults,
+    pub(super) layers: BTreeMap<LayerId, RecordChange<LayerEntry>>,
+    pub(super) images: BTreeMap<Digest, RecordChange<ImageEntry>>,
     /// Kept blobs: no references are to be left where one is to go.
-    pub(super) blobs: BTreeMap<Digest, Row<BlobEntry>>,
+    pub(super) blobs: BTreeMap<Digest, RecordChange<BlobEntry>>,
     /// Shares of sets of layers, as they are and as they are to be.
-    pub(super) shares: Row<BTreeMap<Set, Share>>,
+    pub(super) shares: RecordChange<BTreeMap<LayerSet, Share>>,
     /// Images that are to go, as far as their records could be read.
     pub(super) dropped: Vec<ImageEntry>,
     /// Some record could not be read: what it had cannot be counted.
@@ -52,12 +52,12 @@ pub(super) struct Examiner<'a, R> {
 }
 
 /// A record as it is and as it is to be.
-pub(super) struct Row<T> {
+pub(super) struct RecordChange<T> {
     pub(super) before: T,
     pub(super) after: T,
 }
 
-impl<T: Clone + PartialEq> Row<T> {
+impl<T: Clone + PartialEq> RecordChange<T> {
     pub(super) fn new(entry: T) -> Self {
         Self { before: entry.clone(), after: entry }
     }
@@ -71,7 +71,7 @@ impl<T: Clone + PartialEq> Row<T> {
 pub(super) fn examine<R: Records>(
     records: &R,
     is_leased: &dyn Fn(LayerId) -> bool,
-    bad: &AllBad,
+    bad: &Faults,
 ) -> Result<Examination, DbError> {
     let mut examiner = Examiner {
         records,
@@ -80,7 +80,7 @@ pub(super) fn examine<R: Records>(
         layers: BTreeMap::new(),
         images: BTreeMap::new(),
         blobs: BTreeMap::new(),
-        shares: Row::new(BTreeMap::new()),
+        shares: RecordChange::new(BTreeMap::new()),
         dropped: Vec::new(),
         blind: false,
         out: Examination::default(),
@@ -113,7 +113,7 @@ impl<R: Records> Examiner<'_, R> {
     fn layers(&mut self) -> Result<(), DbError> {
         for (id, entry) in self.records.layer_rows()? {
             match entry {
-                Ok(entry) => drop(self.layers.insert(id, Row::new(entry))),
+                Ok(entry) => drop(self.layers.insert(id, RecordChange::new(entry))),
                 Err(error) => {
                     self.blind = true;
                     self.tell(ProblemKind::DamagedRecord, format!("layer {id}"), text(&error));
@@ -151,7 +151,7 @@ impl<R: Records> Examiner<'_, R> {
                 self.dropped.push(entry);
                 continue;
             }
-            let mut row = Row::new(entry);
+            let mut row = RecordChange::new(entry);
             row.after.document_bytes = document_bytes;
             self.images.insert(id, row);
         }
@@ -162,7 +162,7 @@ impl<R: Records> Examiner<'_, R> {
     fn documents(&self, id: &Digest, entry: &ImageEntry) -> Result<(Option<(ProblemKind, String)>, u64), DbError> {
         let document = |kind| self.records.document(id, kind);
         let (config, manifest, index) =
-            (document(Document::Config)?, document(Document::Manifest)?, document(Document::Index)?);
+            (document(DocumentKind::Config)?, document(DocumentKind::Manifest)?, document(DocumentKind::Index)?);
         let bytes = [&config, &manifest, &index].into_iter().flatten().map(|bytes| bytes.len() as u64).sum();
         let parts = [("config", &config, Some(id)), ("manifest", &manifest, Some(&entry.manifest_digest))];
         for (name, content, digest) in parts.into_iter().chain([("index", &index, entry.index_digest.as_ref())]) {
@@ -274,7 +274,7 @@ impl<R: Records> Examiner<'_, R> {
         let mut told = Vec::new();
         for (id, image) in &mut self.images {
             let layers = image.before.distinct_layers();
-            let sum = |bytes: &dyn Fn(&Row<LayerEntry>) -> u64| {
+            let sum = |bytes: &dyn Fn(&RecordChange<LayerEntry>) -> u64| {
                 layers.iter().filter_map(|id| self.layers.get(id)).map(bytes).sum::<u64>()
             };
             let documents = image.after.document_bytes;
@@ -282,7 +282,7 @@ impl<R: Records> Examiner<'_, R> {
                 let rows = image.blobs.iter().filter_map(|digest| self.blobs.get(digest));
                 rows.map(|row| row.before.disk_bytes).sum::<u64>()
             };
-            let shares = |shares: &BTreeMap<Set, Share>| {
+            let shares = |shares: &BTreeMap<LayerSet, Share>| {
                 shares.iter().filter(|(set, _)| !set.is_disjoint(&layers)).map(|(_, share)| share.bytes).sum::<u64>()
             };
             let (before, after) = (&self.shares.before, &self.shares.after);

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::records::{Examination, examine};
-use super::{AllBad, CheckReport, Problem};
+use super::{CheckReport, Faults, Problem};
 use crate::check::Checker;
 use crate::disk::layer::LayerId;
 use crate::error::StoreError;
@@ -13,7 +13,7 @@ use crate::records::tables::Records;
 impl Checker<'_> {
     /// Examines the records, and the directories against them; repairs both where that is asked for. `bad` says which
     /// layers and blobs were found damaged.
-    pub(super) fn check_records(&self, bad: &AllBad, repair: bool) -> Result<CheckReport, StoreError> {
+    pub(super) fn check_records(&self, bad: &Faults, repair: bool) -> Result<CheckReport, StoreError> {
         // Nobody commits, removes or mounts until the directories have been looked at.
         let _commit = self.images.maintenance.commit.lock();
         let _deleting = self.images.catalog.disk.deleting.write();
@@ -60,9 +60,7 @@ impl Checker<'_> {
         let mut keep: BTreeSet<LayerId> = known.map(|(id, _)| id).collect();
         keep.extend(mounted);
         let blobs: BTreeSet<u64> = blobs.into_iter().filter_map(|(_, row)| Some(row.ok()?.1.number)).collect();
-        problems.extend(
-            self.images.maintenance.look_for_orphans(&keep, &blobs, repair)?.into_iter().map(Problem::of_stray),
-        );
+        problems.extend(self.images.maintenance.find_strays(&keep, &blobs, repair)?.into_iter().map(Problem::of_stray));
         for problem in &problems {
             tracing::warn!(
                 kind = ?problem.kind, subject = problem.subject, repaired = problem.repaired, "{}", problem.detail

@@ -26,8 +26,8 @@ pub(crate) fn beside_name(number: u64, beside: &str) -> String {
 
 /// A thing that was left.
 #[derive(Clone, Debug)]
-pub(crate) struct Left {
-    pub(crate) what: What,
+pub(crate) struct LeftWork {
+    pub(crate) what: LeftKind,
     pub(crate) bytes: u64,
     pub(crate) inodes: u64,
     /// When, in nanoseconds since 1970, as the file system says.
@@ -35,12 +35,12 @@ pub(crate) struct Left {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum What {
+pub(crate) enum LeftKind {
     Layer(LayerNote),
     Spool { blob: Digest, size: u64, origin: String },
 }
 
-impl What {
+impl LeftKind {
     pub(crate) fn beside(&self) -> &'static str {
         match self {
             Self::Layer(_) => LAYER,
@@ -88,9 +88,9 @@ pub(crate) fn parse_layer(bytes: &[u8]) -> io::Result<LayerNote> {
 }
 
 /// Reads the record of a directory under `ingest/`.
-pub(crate) fn find_layer(directory: &Path, number: u64) -> io::Result<Left> {
+pub(crate) fn find_layer(directory: &Path, number: u64) -> io::Result<LeftWork> {
     let (bytes, at) = read_small(directory, &beside_name(number, LAYER), MOST_BYTES)?;
     let record = parse_layer(&bytes)?;
     let (bytes, inodes) = (record.stats.disk_bytes, record.stats.inodes.saturating_add(1));
-    Ok(Left { what: What::Layer(record), bytes, inodes, at })
+    Ok(LeftWork { what: LeftKind::Layer(record), bytes, inodes, at })
 }

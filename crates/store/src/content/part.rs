@@ -6,11 +6,11 @@ use std::sync::atomic::AtomicU64;
 
 use parking_lot::Mutex;
 
-use crate::content::left::Left;
+use crate::content::left::LeftWork;
 use crate::records::catalog::Catalog;
 
 /// By the number under `ingest/`. Their names are busy ones, so that nobody takes them for left-overs.
-pub(crate) type LeftTable = BTreeMap<u64, Left>;
+pub(crate) type LeftTable = BTreeMap<u64, LeftWork>;
 
 /// Private files and directories, kept blobs, and what interrupted pulls left.
 #[derive(Debug)]

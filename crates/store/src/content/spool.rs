@@ -12,10 +12,10 @@ use std::sync::Arc;
 use oci::{Algorithm, Digest};
 use rustix::fs::{Mode, OFlags};
 
-use crate::content::left::{NEW, SPOOL, What, beside_name};
+use crate::content::left::{LeftKind, NEW, SPOOL, beside_name};
 use crate::content::part::Content;
 use crate::content::private::Private;
-use crate::content::spool_head::{self, Head};
+use crate::content::spool_head::{self, SpoolHead};
 use crate::disk::layout;
 use crate::error::StoreError;
 
@@ -34,11 +34,11 @@ pub struct Spool {
     begin: u64,
     end: u64,
     /// The content from before that was not read back yet.
-    back: Option<Back<BufReader<File>>>,
+    back: Option<SpoolReader<BufReader<File>>>,
 }
 
 /// Lines that were there before.
-pub(crate) struct Back<L> {
+pub(crate) struct SpoolReader<L> {
     lines: L,
     /// Where the good ones end.
     good: u64,
@@ -63,7 +63,7 @@ impl Content {
         let sums = create(&beside_name(private.number, SPOOL));
         let mut sums = sums.map_err(|error| private.failed("create the digests of", error.into()))?;
         private.note_beside(SPOOL);
-        let line = Head { blob: blob.clone(), size, begin, whole: false, origin: origin.to_owned() }.line();
+        let line = SpoolHead { blob: blob.clone(), size, begin, whole: false, origin: origin.to_owned() }.line();
         sums.write_all(&line).map_err(|error| private.failed("write the digests of", error))?;
         Ok(Spool { private, data, sums, blob: blob.clone(), size, begin, end: begin, back: None })
     }
@@ -76,8 +76,8 @@ impl Content {
         size: u64,
         may: &dyn Fn(&str) -> bool,
     ) -> Result<Option<Spool>, StoreError> {
-        let fits = |what: &What| match what {
-            What::Spool { blob: of, size: long, origin } if of == blob && *long == size && may(origin) => Some(()),
+        let fits = |what: &LeftKind| match what {
+            LeftKind::Spool { blob: of, size: long, origin } if of == blob && *long == size && may(origin) => Some(()),
             _ => None,
         };
         let Some((private, ())) = self.take_left(fits) else { return Ok(None) };
@@ -98,10 +98,10 @@ impl Spool {
         };
         let opened = || {
             let (data, sums) = (open(&private.name())?, open(&beside_name(private.number, SPOOL))?);
-            let (head, back) = Back::begin(BufReader::new(sums.try_clone()?))?;
+            let (head, back) = SpoolReader::begin(BufReader::new(sums.try_clone()?))?;
             Ok((data, sums, head, back))
         };
-        let (data, sums, Head { blob, size, begin, .. }, back) =
+        let (data, sums, SpoolHead { blob, size, begin, .. }, back) =
             opened().map_err(|error| private.failed("go on with", error))?;
         Ok(Self { private, data, sums, blob, size, begin, end: begin, back: Some(back) })
     }
@@ -188,7 +188,7 @@ impl Spool {
 
 /// Says beside a private file that it is all of this blob, whose bytes were found to be the right ones.
 pub(crate) fn note_whole(private: &mut Private, blob: &Digest, size: u64, origin: &str) -> Result<(), StoreError> {
-    let head = Head { blob: blob.clone(), size, begin: 0, whole: true, origin: origin.to_owned() };
+    let head = SpoolHead { blob: blob.clone(), size, begin: 0, whole: true, origin: origin.to_owned() };
     let (name, new) = (beside_name(private.number, SPOOL), beside_name(private.number, NEW));
     let ingest = &private.content().catalog.disk.layout.ingest;
     layout::write_whole(ingest, &name, &new, &head.line())
@@ -206,9 +206,9 @@ pub(crate) fn leave_whole(private: Private) {
     }
 }
 
-impl<L: BufRead> Back<L> {
+impl<L: BufRead> SpoolReader<L> {
     /// Reads the first line.
-    pub(crate) fn begin(mut lines: L) -> io::Result<(Head, Self)> {
+    pub(crate) fn begin(mut lines: L) -> io::Result<(SpoolHead, Self)> {
         let (head, good) = spool_head::head(&mut lines)?;
         let whole = head.whole;
         Ok((head, Self { lines, good, whole }))

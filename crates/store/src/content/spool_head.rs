@@ -8,14 +8,14 @@ use std::path::Path;
 use oci::Digest;
 use serde::{Deserialize, Serialize};
 
-use crate::content::left::{Left, SPOOL, What, beside_name, written};
+use crate::content::left::{LeftKind, LeftWork, SPOOL, beside_name, written};
 
 /// No line is longer.
 const LINE: u64 = 1 << 10;
 
 /// The first line of the file of digests. Each line after it is the length of a piece and its digest.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Head {
+pub(crate) struct SpoolHead {
     pub(crate) blob: Digest,
     pub(crate) size: u64,
     /// The first byte of the blob that is here.
@@ -28,7 +28,7 @@ pub(crate) struct Head {
     pub(crate) origin: String,
 }
 
-impl Head {
+impl SpoolHead {
     pub(crate) fn line(&self) -> Vec<u8> {
         let mut line = serde_json::to_vec(self).expect("plain values become JSON");
         line.push(b'\n');
@@ -47,9 +47,9 @@ pub(crate) fn line(lines: &mut impl BufRead) -> io::Result<Option<String>> {
 }
 
 /// The first line, and where it ends.
-pub(crate) fn head(lines: &mut impl BufRead) -> io::Result<(Head, u64)> {
+pub(crate) fn head(lines: &mut impl BufRead) -> io::Result<(SpoolHead, u64)> {
     let line = line(lines)?.ok_or(io::ErrorKind::UnexpectedEof)?;
-    let head: Head = serde_json::from_str(&line)?;
+    let head: SpoolHead = serde_json::from_str(&line)?;
     if head.begin >= head.size || (head.whole && head.begin > 0) {
         return Err(io::ErrorKind::InvalidData.into());
     }
@@ -57,15 +57,15 @@ pub(crate) fn head(lines: &mut impl BufRead) -> io::Result<(Head, u64)> {
 }
 
 /// Looks what a file under `ingest/` is the spool of.
-pub(crate) fn find(directory: &Path, number: u64) -> io::Result<Left> {
+pub(crate) fn find(directory: &Path, number: u64) -> io::Result<LeftWork> {
     let sums = File::open(directory.join(beside_name(number, SPOOL)))?;
     let (about, at) = (sums.metadata()?, written(&sums.metadata()?));
-    let (Head { blob, size, whole, origin, .. }, _) = head(&mut BufReader::new(sums))?;
+    let (SpoolHead { blob, size, whole, origin, .. }, _) = head(&mut BufReader::new(sums))?;
     let data = std::fs::symlink_metadata(directory.join(number.to_string()))?;
     // One with another name has become a part of an image.
     if !data.is_file() || (whole && (data.len() != size || data.nlink() > 1)) {
         return Err(io::ErrorKind::InvalidData.into());
     }
     let bytes = (data.blocks() + about.blocks()) * 512;
-    Ok(Left { what: What::Spool { blob, size, origin }, bytes, inodes: 2, at })
+    Ok(LeftWork { what: LeftKind::Spool { blob, size, origin }, bytes, inodes: 2, at })
 }

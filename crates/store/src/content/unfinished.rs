@@ -14,7 +14,7 @@ use oci::Digest;
 use parking_lot::MutexGuard;
 use rustix::fs::{AtFlags, Timespec, Timestamps, utimensat};
 
-use crate::content::left::{self, LAYER, Left, SPOOL, What, beside_name};
+use crate::content::left::{self, LAYER, LeftKind, LeftWork, SPOOL, beside_name};
 use crate::content::part::{Content, LeftTable};
 use crate::content::private::Private;
 use crate::content::spool_head;
@@ -44,8 +44,8 @@ impl Content {
     /// Counts what there is. Nothing is measured here.
     pub(crate) fn unfinished(&self) -> Unfinished {
         self.left().values().fold(Unfinished::default(), |sum, left| Unfinished {
-            layers: sum.layers + u64::from(matches!(left.what, What::Layer(_))),
-            blobs: sum.blobs + u64::from(matches!(left.what, What::Spool { .. })),
+            layers: sum.layers + u64::from(matches!(left.what, LeftKind::Layer(_))),
+            blobs: sum.blobs + u64::from(matches!(left.what, LeftKind::Spool { .. })),
             // A record says what it likes.
             bytes: sum.bytes.saturating_add(left.bytes),
             inodes: sum.inodes.saturating_add(left.inodes),
@@ -71,8 +71,8 @@ impl Content {
     pub(crate) fn origins_of_unfinished(&self, blob: &Digest) -> BTreeSet<String> {
         let table = self.left();
         let of_blob = table.values().filter_map(|left| match &left.what {
-            What::Layer(record) => (record.blob == *blob).then(|| record.origin.clone()),
-            What::Spool { blob: of, origin, .. } => (of == blob).then(|| origin.clone()),
+            LeftKind::Layer(record) => (record.blob == *blob).then(|| record.origin.clone()),
+            LeftKind::Spool { blob: of, origin, .. } => (of == blob).then(|| origin.clone()),
         });
         of_blob.collect()
     }
@@ -80,7 +80,7 @@ impl Content {
     /// Deletes what was left before this time (nanoseconds since 1970), or all of it. What a pull has taken up is not among it.
     /// Needs no free space.
     pub(crate) fn drop_unfinished(self: &Arc<Self>, before: Option<i64>) -> Removed {
-        let goes = |left: &Left| before.is_none_or(|before| left.at < before);
+        let goes = |left: &LeftWork| before.is_none_or(|before| left.at < before);
         let gone: LeftTable = {
             let mut table = self.left();
             let numbers: Vec<u64> = table.iter().filter(|(_, left)| goes(left)).map(|(number, _)| *number).collect();
@@ -97,7 +97,7 @@ impl Content {
     }
 
     /// Keeps what somebody had to himself.
-    pub(crate) fn leave(self: &Arc<Self>, private: Private, left: Left) {
+    pub(crate) fn leave(self: &Arc<Self>, private: Private, left: LeftWork) {
         let number = private.leave();
         let mut table = self.left();
         table.insert(number, left);
@@ -107,7 +107,7 @@ impl Content {
     }
 
     /// Takes out what fits.
-    pub(crate) fn take_left<T>(self: &Arc<Self>, fits: impl Fn(&What) -> Option<T>) -> Option<(Private, T)> {
+    pub(crate) fn take_left<T>(self: &Arc<Self>, fits: impl Fn(&LeftKind) -> Option<T>) -> Option<(Private, T)> {
         let mut table = self.left();
         let (number, found) = table.iter().find_map(|(number, left)| Some((*number, fits(&left.what)?)))?;
         let beside = table.remove(&number)?.what.beside();
@@ -129,7 +129,7 @@ impl Content {
     }
 
     /// Finds what was left among the names under `ingest/`. Answers the names that stay; everything else there is for nobody. Of
-    /// layers that a commit had moved there are only the records, which stay until [`Inner::bring_back`].
+    /// layers that a commit had moved there are only the records, which stay until [`Self::bring_back`].
     pub(crate) fn find_left(&self, names: &[OsString]) -> (BTreeSet<OsString>, LeftTable) {
         let (mut table, mut moved) = (LeftTable::new(), LeftTable::new());
         let Some(since) = self.unfinished_since else { return (BTreeSet::new(), moved) };
@@ -167,14 +167,14 @@ impl Content {
     }
 
     /// Takes back what a commit had moved to `layers/` when it was killed: among these names, which no record of the database has,
-    /// are some of the layers whose records [`Inner::find_left`] has found. What is nobody's goes out of `strays` by that.
+    /// are some of the layers whose records [`Self::find_left`] has found. What is nobody's goes out of `strays` by that.
     pub(crate) fn bring_back(&self, mut moved: LeftTable, strays: &mut Vec<CString>) {
         let ingest = &self.catalog.disk.layout.ingest;
         if !moved.is_empty() {
             strays.retain(|name| {
                 let found = rustix::fs::statat(&self.catalog.disk.layout.layers, name, AtFlags::SYMLINK_NOFOLLOW);
-                let is_it = |left: &Left| {
-                    matches!((&left.what, &found), (What::Layer(record), Ok(found)) if record.inode == found.st_ino)
+                let is_it = |left: &LeftWork| {
+                    matches!((&left.what, &found), (LeftKind::Layer(record), Ok(found)) if record.inode == found.st_ino)
                 };
                 let Some(number) = moved.iter().find(|(_, left)| is_it(left)).map(|(number, _)| *number) else { return true };
                 if let Err(error) = rustix::fs::renameat(&self.catalog.disk.layout.layers, name, ingest, number.to_string()) {

@@ -21,7 +21,7 @@ use crate::options::Durability;
 use crate::records::catalog::Catalog;
 use crate::records::entries::{BlobEntry, ImageEntry, ImageRecord, LayerEntry};
 use crate::records::release::{release_blobs, release_layers};
-use crate::records::tables::{Document, Records, RecordsMut};
+use crate::records::tables::{DocumentKind, Records, RecordsMut};
 use crate::records::{digests, images, shares};
 
 impl Images {
@@ -182,7 +182,7 @@ impl Write<'_> {
         let (index, index_digest) = match (commit.indexes.first(), &before) {
             (Some(index), _) => (Some(index.clone()), Some(Digest::sha256(index))),
             (None, Some(before)) if before.manifest_digest == manifest_digest => {
-                (transaction.document(id, Document::Index)?, before.index_digest.clone())
+                (transaction.document(id, DocumentKind::Index)?, before.index_digest.clone())
             }
             (None, _) => (None, None),
         };
@@ -223,9 +223,9 @@ impl Write<'_> {
         entry.tags.extend(self.tag);
         entry.repo_digests.extend(self.repo_digest);
         transaction.put_image(id, &entry)?;
-        transaction.put_document(id, Document::Config, Some(&commit.config))?;
-        transaction.put_document(id, Document::Manifest, Some(&commit.manifest))?;
-        transaction.put_document(id, Document::Index, index.as_deref())?;
+        transaction.put_document(id, DocumentKind::Config, Some(&commit.config))?;
+        transaction.put_document(id, DocumentKind::Manifest, Some(&commit.manifest))?;
+        transaction.put_document(id, DocumentKind::Index, index.as_deref())?;
         let mut totals = transaction.totals()?;
         totals.bytes = (totals.bytes + document_bytes).saturating_sub(before.as_ref().map_or(0, |e| e.document_bytes));
         totals.images += u64::from(before.is_none());

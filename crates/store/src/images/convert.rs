@@ -14,7 +14,7 @@ use crate::error::StoreError;
 use crate::images::commit::{Moved, put_new_layers};
 use crate::images::part::Images;
 use crate::images::step::{Move, Step};
-use crate::ingest::layer::{Place, UnpackedLayer};
+use crate::ingest::layer::{LayerPlace, UnpackedLayer};
 use crate::io_error::is_of_the_medium;
 use crate::maintenance::lease::Lease;
 use crate::options::{Durability, LayerFormat};
@@ -60,14 +60,14 @@ pub enum ConvertError {
 }
 
 /// A layer that is to be replaced.
-struct Old {
+struct OldLayer {
     id: LayerId,
     entry: LayerEntry,
 }
 
 /// A layer that is to be replaced, and the new one.
-struct New {
-    old: Old,
+struct ConvertedLayer {
+    old: OldLayer,
     layer: Arc<UnpackedLayer>,
 }
 
@@ -100,7 +100,7 @@ impl Images {
             match self.convert_layer(&old, to, cancelled)? {
                 Some(layer) => {
                     tracing::info!(%image, %diff_id, layer = number + 1, of = all, "unpacked in its new shape");
-                    new.push(New { old, layer });
+                    new.push(ConvertedLayer { old, layer });
                 }
                 None => {
                     let why = "it cannot be built again from what the store has: `imagelet check --repair` and a pull \
@@ -133,16 +133,16 @@ impl Images {
     }
 
     /// The layers of an image that have another shape, each once, the lowest first; leased.
-    fn layers_to_convert(&self, lease: &Lease, image: &Digest, to: Shape) -> Result<Vec<Old>, StoreError> {
+    fn layers_to_convert(&self, lease: &Lease, image: &Digest, to: Shape) -> Result<Vec<OldLayer>, StoreError> {
         let mut leases = self.maintenance.lease_table();
         let mut seen = BTreeSet::new();
-        let found: Vec<Old> = self.catalog.db.read(|records| {
+        let found: Vec<OldLayer> = self.catalog.db.read(|records| {
             let image = records.image(image)?.ok_or_else(|| StoreError::NotFound(image.clone()))?;
             let ids = image.layers.into_iter().filter(|id| seen.insert(*id));
-            let old = |id| Ok::<_, StoreError>(Old { id, entry: records.layer_of_image(id)? });
+            let old = |id| Ok::<_, StoreError>(OldLayer { id, entry: records.layer_of_image(id)? });
             ids.map(old).collect()
         })?;
-        let found: Vec<Old> = found.into_iter().filter(|old| old.entry.shape != to).collect();
+        let found: Vec<OldLayer> = found.into_iter().filter(|old| old.entry.shape != to).collect();
         for old in &found {
             lease.hold(&mut leases, old.id);
         }
@@ -152,7 +152,7 @@ impl Images {
     /// The layer in its new shape, if its stream can be built again.
     fn convert_layer(
         self: &Arc<Self>,
-        old: &Old,
+        old: &OldLayer,
         to: Shape,
         cancelled: &(dyn Fn() -> bool + Sync),
     ) -> Result<Option<Arc<UnpackedLayer>>, ConvertError> {
@@ -175,7 +175,7 @@ impl Images {
         self: &Arc<Self>,
         image: &Digest,
         lease: &Lease,
-        new: Vec<New>,
+        new: Vec<ConvertedLayer>,
         done: &mut Conversion,
     ) -> Result<(), StoreError> {
         let mut next_layer = self.maintenance.commit.lock();
@@ -259,11 +259,11 @@ impl Images {
     fn conversion_steps(
         &self,
         image: &ImageEntry,
-        new: Vec<New>,
+        new: Vec<ConvertedLayer>,
         next_layer: &mut u64,
         done: &mut Conversion,
     ) -> Result<Vec<Step>, StoreError> {
-        let mut new: BTreeMap<LayerId, New> = new.into_iter().map(|new| (new.old.id, new)).collect();
+        let mut new: BTreeMap<LayerId, ConvertedLayer> = new.into_iter().map(|new| (new.old.id, new)).collect();
         let mut twins: BTreeMap<LayerId, (LayerId, u64, Shape)> = BTreeMap::new();
         let mut steps = Vec::with_capacity(image.layers.len());
         for id in &image.layers {
@@ -273,14 +273,14 @@ impl Images {
             }
             let entry = self.catalog.db.read(|records| Ok::<_, StoreError>(records.layer_of_image(*id)?))?;
             match new.remove(id) {
-                Some(New { layer, .. }) if entry.damaged => {
+                Some(ConvertedLayer { layer, .. }) if entry.damaged => {
                     let why = "it was found damaged meanwhile".to_owned();
                     done.left.push(LeftLayer { diff_id: entry.diff_id, why });
                     drop(layer);
                     steps.push(Step::Use(*id, entry.shape));
                 }
-                Some(New { layer, .. }) => {
-                    let Place::Private { number, .. } = layer.place() else {
+                Some(ConvertedLayer { layer, .. }) => {
+                    let LayerPlace::Private { number, .. } = layer.place() else {
                         return Err(StoreError::Corrupt(format!("the copy of layer {id} has another owner")));
                     };
                     let new_id = LayerId(*next_layer);

@@ -9,20 +9,20 @@ use crate::disk::layout;
 use crate::error::StoreError;
 use crate::images::part::Images;
 use crate::images::step::{Move, Step};
-use crate::layers::file_list::{Object, read_list};
-use crate::records::share::{Set, Share};
+use crate::layers::file_list::{FileOrigin, read_list};
+use crate::records::share::{LayerSet, Share};
 use crate::records::tables::Records;
 
 /// For each new layer of a commit, its shares with sets of layers that were here before it.
-pub(crate) type Joins = BTreeMap<LayerId, Vec<(Set, Share)>>;
+pub(crate) type Joins = BTreeMap<LayerId, Vec<(LayerSet, Share)>>;
 
 /// Files of others in a new layer, and the layers that have them.
-type Wanted = BTreeMap<Object, (Share, Set)>;
+type SharedFiles = BTreeMap<FileOrigin, (Share, LayerSet)>;
 
 impl Images {
     /// With whom the new layers of a commit share what. Reads the lists of all layers, if one of them shares anything.
     pub(crate) fn find_shares(&self, steps: &[Step]) -> Result<Joins, StoreError> {
-        let mut wanted: Vec<(LayerId, Wanted)> = Vec::new();
+        let mut wanted: Vec<(LayerId, SharedFiles)> = Vec::new();
         for step in steps.iter().filter_map(Step::as_move).filter(|step| step.layer.shares) {
             wanted.push((step.id, self.wanted(step)?));
         }
@@ -49,11 +49,11 @@ impl Images {
         for at in 0..wanted.len() {
             let (before, from) = wanted.split_at_mut(at);
             let Some((id, own)) = from.first_mut() else { break };
-            let mut groups: BTreeMap<Set, Share> = BTreeMap::new();
+            let mut groups: BTreeMap<LayerSet, Share> = BTreeMap::new();
             for (object, (share, set)) in own {
                 // New layers of the same image come one after the other.
                 let twins = before.iter().filter(|(_, wanted)| wanted.contains_key(object)).map(|(id, _)| *id);
-                let set: Set = set.iter().copied().chain(twins).collect();
+                let set: LayerSet = set.iter().copied().chain(twins).collect();
                 let sum = groups.entry(set).or_default();
                 *sum = sum.plus(*share);
             }
@@ -63,17 +63,17 @@ impl Images {
     }
 
     /// The objects of others in a layer that is still private.
-    fn wanted(&self, step: &Move) -> Result<Wanted, StoreError> {
+    fn wanted(&self, step: &Move) -> Result<SharedFiles, StoreError> {
         let path = self.catalog.disk.layout.ingest_path(step.number);
         let failed = |source| StoreError::io("read the list of files in", &path, source);
         let directory =
             layout::open_directory(&self.catalog.disk.layout.ingest, &step.number.to_string()).map_err(failed)?;
-        let mut wanted = Wanted::new();
+        let mut wanted = SharedFiles::new();
         for listed in read_list(directory.as_fd()).map_err(failed)? {
             let listed = listed.map_err(failed)?;
             if let Some(object) = listed.origin {
                 let share = Share { bytes: listed.bytes, inodes: u64::from(!listed.cloned) };
-                wanted.insert(object, (share, Set::new()));
+                wanted.insert(object, (share, LayerSet::new()));
             }
         }
         Ok(wanted)

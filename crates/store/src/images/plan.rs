@@ -15,16 +15,16 @@ use crate::error::{CommitError, StoreError};
 use crate::images::image_commit::LayerSource;
 use crate::images::part::Images;
 use crate::images::step::{Move, Step, has_implicit_root};
-use crate::ingest::layer::{Place, UnpackedLayer};
+use crate::ingest::layer::{LayerPlace, UnpackedLayer};
 use crate::io_error::is_of_the_medium;
 use crate::maintenance::lease::Lease;
 use crate::records::entries::LayerEntry;
 use crate::records::tables::Records;
-use crate::unpack::{Attributes, Found};
+use crate::unpack::{Attributes, PathLookup};
 use crate::view::Deferred;
 
 /// A layer of the image, on its way from source to step.
-struct Wanted<'a> {
+struct WantedLayer<'a> {
     diff_id: &'a Digest,
     /// The stack that ends with it.
     chain: &'a Digest,
@@ -33,7 +33,7 @@ struct Wanted<'a> {
     lease: &'a Lease,
 }
 
-impl Wanted<'_> {
+impl WantedLayer<'_> {
     fn taken(&self) -> CommitError {
         CommitError::LayerTaken { diff_id: self.diff_id.clone(), chain_id: self.chain.clone() }
     }
@@ -51,7 +51,7 @@ impl Images {
         let mut parent: Option<Digest> = None;
         for source in sources {
             let chain = chain_id(parent.as_ref(), source.diff_id());
-            let wanted = Wanted { diff_id: source.diff_id(), chain: &chain, below: &steps, lease };
+            let wanted = WantedLayer { diff_id: source.diff_id(), chain: &chain, below: &steps, lease };
             let step = match source {
                 LayerSource::Present(layer) => self.plan_present(&wanted, layer.id, next_layer)?,
                 LayerSource::New { layer, .. } => self.plan_new(&wanted, layer, next_layer)?,
@@ -66,7 +66,7 @@ impl Images {
     /// made that does.
     fn plan_present(
         self: &Arc<Self>,
-        wanted: &Wanted<'_>,
+        wanted: &WantedLayer<'_>,
         id: LayerId,
         next_layer: &mut u64,
     ) -> Result<Step, CommitError> {
@@ -90,7 +90,7 @@ impl Images {
 
     fn plan_new(
         self: &Arc<Self>,
-        wanted: &Wanted<'_>,
+        wanted: &WantedLayer<'_>,
         layer: &Arc<UnpackedLayer>,
         next_layer: &mut u64,
     ) -> Result<Step, CommitError> {
@@ -109,7 +109,7 @@ impl Images {
             return Ok(step);
         }
         let directory = match layer.place() {
-            Place::Private { number, patched_for } => {
+            LayerPlace::Private { number, patched_for } => {
                 let free = !twins().any(|twin| Arc::ptr_eq(&twin.layer, layer));
                 if free && (patched_for.is_none() || patched_for == chain_id) {
                     return self.plan_private(wanted, layer, next_layer);
@@ -117,8 +117,8 @@ impl Images {
                 layout::open_directory(&self.catalog.disk.layout.ingest, &number.to_string())
             }
             // For another stack.
-            Place::Committed(id) => self.catalog.disk.layout.open_layer(id),
-            Place::Lost => return Err(wanted.taken()),
+            LayerPlace::Committed(id) => self.catalog.disk.layout.open_layer(id),
+            LayerPlace::Lost => return Err(wanted.taken()),
         };
         let copy = self.copy_layer(wanted, directory, layer.shape)?;
         self.plan_private(wanted, &copy, next_layer)
@@ -127,11 +127,11 @@ impl Images {
     /// A layer that nobody else has a claim on.
     fn plan_private(
         &self,
-        wanted: &Wanted<'_>,
+        wanted: &WantedLayer<'_>,
         layer: &Arc<UnpackedLayer>,
         next_layer: &mut u64,
     ) -> Result<Step, CommitError> {
-        let Place::Private { number, .. } = layer.place() else { return Err(wanted.taken()) };
+        let LayerPlace::Private { number, .. } = layer.place() else { return Err(wanted.taken()) };
         let chain_id = self.dependence(layer, wanted)?;
         let replaces = self.catalog.db.read(|records| {
             Ok::<_, StoreError>(match &chain_id {
@@ -147,7 +147,7 @@ impl Images {
 
     fn copy_layer(
         self: &Arc<Self>,
-        wanted: &Wanted<'_>,
+        wanted: &WantedLayer<'_>,
         directory: std::io::Result<OwnedFd>,
         shape: Shape,
     ) -> Result<Arc<UnpackedLayer>, CommitError> {
@@ -163,7 +163,7 @@ impl Images {
     }
 
     /// A layer that has become known since the caller looked.
-    fn use_found(&self, wanted: &Wanted<'_>) -> Result<Option<Step>, StoreError> {
+    fn use_found(&self, wanted: &WantedLayer<'_>) -> Result<Option<Step>, StoreError> {
         let mut leases = self.maintenance.lease_table();
         let found = self.catalog.db.read(|records| self.layers.usable_layer(records, wanted.diff_id, wanted.chain))?;
         let Some((id, entry)) = found else { return Ok(None) };
@@ -175,7 +175,7 @@ impl Images {
     }
 
     /// Returns true if a layer that is there is right for this stack.
-    fn fits(&self, wanted: &Wanted<'_>, entry: &LayerEntry) -> Result<bool, StoreError> {
+    fn fits(&self, wanted: &WantedLayer<'_>, entry: &LayerEntry) -> Result<bool, StoreError> {
         match &entry.chain_id {
             Some(made_for) => Ok(made_for == wanted.chain),
             None => Ok(!entry.implicit_root || self.is_on_plain_root(wanted.below)?),
@@ -183,7 +183,7 @@ impl Images {
     }
 
     /// The stack to which the layer will belong, if to one.
-    fn dependence(&self, layer: &UnpackedLayer, wanted: &Wanted<'_>) -> Result<Option<Digest>, StoreError> {
+    fn dependence(&self, layer: &UnpackedLayer, wanted: &WantedLayer<'_>) -> Result<Option<Digest>, StoreError> {
         Ok(self.depends_on_lower(layer, wanted.below)?.then(|| wanted.chain.clone()))
     }
 
@@ -211,7 +211,7 @@ impl Images {
         let directory = self.open_step(step)?;
         let failed = |source| StoreError::io("look at", self.step_path(step), source);
         match step.shape().find(directory.as_fd(), b"").map_err(failed)? {
-            Found::Here(mut attributes) => {
+            PathLookup::Here(mut attributes) => {
                 if let Some(deferred) =
                     step.shape().deferred(directory.as_fd(), self.layers.privileged).map_err(failed)?
                 {
@@ -219,13 +219,13 @@ impl Images {
                 }
                 Ok(attributes.is_plain(0, 0))
             }
-            Found::Hidden | Found::Absent => Ok(false),
+            PathLookup::Hidden | PathLookup::Absent => Ok(false),
         }
     }
 
     /// Step 1. Lower layers first, since an upper one may take from them what they have just got.
     pub(crate) fn patch_implicit(&self, steps: &[Step]) -> Result<(), StoreError> {
-        let mut open = Opened { images: self, steps, directories: BTreeMap::new() };
+        let mut open = OpenedSteps { images: self, steps, directories: BTreeMap::new() };
         for (at, step) in steps.iter().enumerate() {
             let Step::Move(Move { layer, chain_id: Some(chain_id), .. }) = step else { continue };
             let own = self.open_step(step)?;
@@ -275,13 +275,13 @@ impl Images {
 }
 
 /// The layers of a stack, opened when they are first looked into, and not too many at a time.
-struct Opened<'a> {
+struct OpenedSteps<'a> {
     images: &'a Images,
     steps: &'a [Step],
     directories: BTreeMap<usize, (OwnedFd, Option<Deferred>)>,
 }
 
-impl Opened<'_> {
+impl OpenedSteps<'_> {
     const MOST: usize = 128;
 
     /// Looks up a path in the layers below the layer `at`.
@@ -297,14 +297,14 @@ impl Opened<'_> {
             }
             let (directory, deferred) = &self.directories[&lower];
             match step.shape().find(directory.as_fd(), path)? {
-                Found::Here(mut attributes) => {
+                PathLookup::Here(mut attributes) => {
                     if let Some(deferred) = deferred {
                         deferred.complete(path, &mut attributes);
                     }
                     return Ok(Some(attributes));
                 }
-                Found::Hidden => return Ok(None),
-                Found::Absent => {}
+                PathLookup::Hidden => return Ok(None),
+                PathLookup::Absent => {}
             }
         }
         Ok(None)

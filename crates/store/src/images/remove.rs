@@ -13,7 +13,7 @@ use crate::disk::layout::Layout;
 use crate::error::StoreError;
 use crate::images::part::Images;
 use crate::records::entries::{MountEntry, Removed};
-use crate::records::release::{Gone, layers_of_it_alone, unrecord_image};
+use crate::records::release::{Released, layers_of_it_alone, unrecord_image};
 use crate::records::shares;
 use crate::records::tables::{Records, RecordsMut};
 
@@ -21,7 +21,7 @@ use crate::records::tables::{Records, RecordsMut};
 const BATCH: usize = 64;
 
 /// Numbers of layers and of blobs whose files are to go.
-type Files = (Vec<LayerId>, Vec<u64>);
+type FilesToDelete = (Vec<LayerId>, Vec<u64>);
 
 impl Images {
     /// Removes an image with all its names. What it alone had is deleted when this returns. An image that is not there
@@ -30,7 +30,7 @@ impl Images {
         self.remove_images(std::slice::from_ref(id)).swap_remove(0)
     }
 
-    /// Removes images as [`Store::remove_image`] does each, many in one transaction. One that cannot be removed does not
+    /// Removes images as [`Self::remove_image`] does each, many in one transaction. One that cannot be removed does not
     /// keep the others. Answers in the order of the request; what two of them shared counts for the later one.
     pub(crate) fn remove_images(&self, ids: &[Digest]) -> Vec<Result<Removed, StoreError>> {
         self.maintenance.tidy_up();
@@ -38,8 +38,8 @@ impl Images {
         let mut removals = Vec::with_capacity(ids.len());
         // The directories of one batch go while the next one is unrecorded.
         let deleted = std::thread::scope(|scope| {
-            let (unrecorded, gone) = std::sync::mpsc::channel::<Files>();
-            let delete_files = |(layers, blobs): Files| {
+            let (unrecorded, gone) = std::sync::mpsc::channel::<FilesToDelete>();
+            let delete_files = |(layers, blobs): FilesToDelete| {
                 let blobs = self.content.delete_blobs(blobs);
                 self.layers.delete_directories(&layers).and(blobs)
             };
@@ -70,7 +70,7 @@ impl Images {
             here.and(there)
         });
         self.catalog.refill_reserve();
-        let outcome = |removal: Result<Gone, StoreError>| {
+        let outcome = |removal: Result<Released, StoreError>| {
             let gone = removal?;
             match &deleted {
                 Err(error) if has_remains(&gone, &self.catalog.disk.layout) => {
@@ -84,7 +84,7 @@ impl Images {
     }
 
     /// Takes images out of the records, also where the disk has no space for that.
-    fn unrecord(&self, ids: &[Digest]) -> Result<Vec<Result<Gone, StoreError>>, StoreError> {
+    fn unrecord(&self, ids: &[Digest]) -> Result<Vec<Result<Released, StoreError>>, StoreError> {
         let done = self.unrecord_batch(ids);
         if done.as_ref().is_err_and(StoreError::is_disk_full) {
             let (layers, blobs) = self.distrust_layers_of(ids)?;
@@ -96,7 +96,7 @@ impl Images {
     }
 
     /// Takes images out of the records. Answers for each the layers that went with it.
-    fn unrecord_batch(&self, ids: &[Digest]) -> Result<Vec<Result<Gone, StoreError>>, StoreError> {
+    fn unrecord_batch(&self, ids: &[Digest]) -> Result<Vec<Result<Released, StoreError>>, StoreError> {
         let _mounting = self.mounts.mounting.lock();
         let mounts = self.mounts.live_mounts()?;
         let in_use = |id: &Digest, layers: &[LayerId]| {
@@ -109,7 +109,7 @@ impl Images {
             let (mut removals, mut kept) = (Vec::with_capacity(ids.len()), Vec::new());
             for id in ids {
                 let Some(entry) = transaction.image(id)? else {
-                    removals.push(Ok(Gone::default()));
+                    removals.push(Ok(Released::default()));
                     continue;
                 };
                 let alone = layers_of_it_alone(transaction, &entry)?;
@@ -117,9 +117,9 @@ impl Images {
                     removals.push(Err(StoreError::InUse { id: id.clone(), target }));
                     continue;
                 }
-                let Gone { layers: unused, blobs } = unrecord_image(transaction, id, &entry)?;
+                let Released { layers: unused, blobs } = unrecord_image(transaction, id, &entry)?;
                 let mut totals = transaction.totals()?;
-                let mut gone = Gone { layers: Vec::new(), blobs };
+                let mut gone = Released { layers: Vec::new(), blobs };
                 for (layer, _) in unused {
                     if leases.holds(layer) {
                         kept.push(layer);
@@ -145,7 +145,7 @@ impl Images {
 impl Images {
     /// The layers and blobs that nobody has when all of these images go. From now on nobody uses the layers: the images
     /// are absent, if still recorded. Blobs need no such care, since no image is any worse without.
-    fn distrust_layers_of(&self, ids: &[Digest]) -> Result<Files, StoreError> {
+    fn distrust_layers_of(&self, ids: &[Digest]) -> Result<FilesToDelete, StoreError> {
         let _mounting = self.mounts.mounting.lock();
         let mounts = self.mounts.live_mounts()?;
         let leases = self.maintenance.lease_table();
@@ -182,7 +182,7 @@ impl Images {
 }
 
 /// Returns true if something of it is still there.
-fn has_remains(gone: &Gone, layout: &Layout) -> bool {
+fn has_remains(gone: &Released, layout: &Layout) -> bool {
     gone.layers.iter().any(|(id, _)| layout.has_remains(*id))
         || gone.blobs.iter().any(|blob| layout.has_blob(blob.number))
 }

@@ -131,7 +131,7 @@ impl LayerIngest {
             shares,
             apart,
             is_left: false,
-            state: Mutex::new(State::Private(self.private, None)),
+            state: Mutex::new(LayerOwner::Private(self.private, None)),
         })
     }
 }
@@ -153,11 +153,11 @@ pub struct UnpackedLayer {
     /// An earlier pull left it: what was unpacked now was a copy of it.
     is_left: bool,
     /// Guards where the directory is.
-    state: Mutex<State>,
+    state: Mutex<LayerOwner>,
 }
 
 /// Where an unpacked layer's directory is.
-enum State {
+enum LayerOwner {
     /// Under `ingest/`. With the stack for which its implicit directories were patched, if they were.
     Private(Private, Option<Digest>),
     /// Under `layers/`, and leased so that it stays while this layer is shared.
@@ -167,7 +167,7 @@ enum State {
 }
 
 /// Where an unpacked layer's directory is, as a commit sees it.
-pub(crate) enum Place {
+pub(crate) enum LayerPlace {
     Private { number: u64, patched_for: Option<Digest> },
     Committed(LayerId),
     Lost,
@@ -191,7 +191,7 @@ impl UnpackedLayer {
             shares: false,
             apart: 0,
             is_left: true,
-            state: Mutex::new(State::Private(private, None)),
+            state: Mutex::new(LayerOwner::Private(private, None)),
         }
     }
 
@@ -201,7 +201,7 @@ impl UnpackedLayer {
         work: impl FnOnce(&mut Private) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         match &mut *self.lock() {
-            State::Private(private, None) => work(private),
+            LayerOwner::Private(private, None) => work(private),
             _ => Ok(()),
         }
     }
@@ -209,7 +209,7 @@ impl UnpackedLayer {
     /// The private directory, if that is as it was unpacked.
     pub(crate) fn into_unpatched(self) -> Option<Private> {
         match self.state.into_inner() {
-            State::Private(private, None) => Some(private),
+            LayerOwner::Private(private, None) => Some(private),
             _ => None,
         }
     }
@@ -243,23 +243,23 @@ impl UnpackedLayer {
         stats.inodes += inodes;
     }
 
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> LayerPlace {
         match &*self.lock() {
             // The kernel takes for written what it could not write: nobody knows whether that was of this layer.
-            State::Private(..) if self.since != self.ingests.catalog.disk.failed_syncs.load(Ordering::Acquire) => {
-                Place::Lost
+            LayerOwner::Private(..) if self.since != self.ingests.catalog.disk.failed_syncs.load(Ordering::Acquire) => {
+                LayerPlace::Lost
             }
-            State::Private(private, patched_for) => {
-                Place::Private { number: private.number, patched_for: patched_for.clone() }
+            LayerOwner::Private(private, patched_for) => {
+                LayerPlace::Private { number: private.number, patched_for: patched_for.clone() }
             }
-            State::Committed(id, _) => Place::Committed(*id),
-            State::Lost => Place::Lost,
+            LayerOwner::Committed(id, _) => LayerPlace::Committed(*id),
+            LayerOwner::Lost => LayerPlace::Lost,
         }
     }
 
     /// Notes for which stack the implicit directories are about to be patched.
     pub(crate) fn note_patch(&self, chain_id: &Digest) {
-        if let State::Private(private, patched_for) = &mut *self.lock() {
+        if let LayerOwner::Private(private, patched_for) = &mut *self.lock() {
             private.forget_beside();
             *patched_for = Some(chain_id.clone());
         }
@@ -267,18 +267,18 @@ impl UnpackedLayer {
 
     /// Notes that the directory is now the store's.
     pub(crate) fn note_committed(&self, id: LayerId, lease: Lease) {
-        let before = std::mem::replace(&mut *self.lock(), State::Committed(id, lease));
+        let before = std::mem::replace(&mut *self.lock(), LayerOwner::Committed(id, lease));
         // The directory has another name now: there is nothing to delete, which deleting finds out by itself.
         drop(before);
     }
 
     /// Notes that the directory is neither here nor there.
     pub(crate) fn note_lost(&self) {
-        let before = std::mem::replace(&mut *self.lock(), State::Lost);
+        let before = std::mem::replace(&mut *self.lock(), LayerOwner::Lost);
         drop(before);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, LayerOwner> {
         self.state.lock()
     }
 }

@@ -9,7 +9,7 @@ use oci::{Digest, Hasher};
 
 use crate::disk::layer::Shape;
 use crate::disk::layout;
-use crate::ingest::layer::{Place, UnpackedLayer};
+use crate::ingest::layer::{LayerPlace, UnpackedLayer};
 use crate::ingest::part::Ingests;
 use crate::io_error::is_of_the_medium;
 use crate::layers::compare::NotCompared;
@@ -133,7 +133,7 @@ impl Ingests {
             Ok(copy) => copy,
             Err(error) => return unsure("no copy could be made to compare it with", &error),
         };
-        let Place::Private { number, .. } = copy.place() else {
+        let LayerPlace::Private { number, .. } = copy.place() else {
             return Err(bad("the copy to compare it with was taken".to_owned(), false));
         };
         let compared = layout::open_directory(&self.catalog.disk.layout.ingest, &number.to_string())

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use oci::Digest;
 use rustix::fs::AtFlags;
 
-use crate::content::left::{self, LAYER, LayerNote, NEW, What, beside_name};
+use crate::content::left::{self, LAYER, LayerNote, LeftKind, NEW, beside_name};
 use crate::content::private::Private;
 use crate::disk::layout;
 use crate::error::StoreError;
 use crate::ingest::layer::UnpackedLayer;
 use crate::ingest::part::Ingests;
 use crate::records::entries::LayerStats;
-use crate::unpack::Found;
+use crate::unpack::PathLookup;
 
 /// A layer that was left, which nobody else has now. It is deleted with the value.
 pub struct WholeLayer {
@@ -35,8 +35,8 @@ impl Ingests {
         algorithm: oci::Algorithm,
         may: &dyn Fn(&str) -> bool,
     ) -> Option<WholeLayer> {
-        let fits = |what: &What| match what {
-            What::Layer(record)
+        let fits = |what: &LeftKind| match what {
+            LeftKind::Layer(record)
                 if record.blob == *blob
                     && record.size == size
                     && record.diff_id.algorithm() == algorithm
@@ -91,10 +91,10 @@ impl WholeLayer {
         let deferred = shape.deferred(directory.as_fd(), ingests.layers.privileged).map_err(failed)?;
         for path in &copy.outcome.implicit_dirs {
             let mut found = shape.find(directory.as_fd(), path).map_err(failed)?;
-            if let (Found::Here(attributes), Some(deferred)) = (&mut found, &deferred) {
+            if let (PathLookup::Here(attributes), Some(deferred)) = (&mut found, &deferred) {
                 deferred.complete(path, attributes);
             }
-            if !matches!(found, Found::Here(attributes) if attributes.is_plain(0, 0)) {
+            if !matches!(found, PathLookup::Here(attributes) if attributes.is_plain(0, 0)) {
                 tracing::info!(blob = %record.blob, "a layer that a pull left was made fit for a stack: it is fetched again");
                 return Ok(None);
             }

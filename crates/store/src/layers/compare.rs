@@ -1,6 +1,6 @@
 //! Two trees of one layer: the one in the store, and a copy that was just made from the layer's stream without the
 //! content of its files. Finds the first difference in what a stream says of a file beside its bytes. Follows no link,
-//! changes nothing. Called by [`super::layer`].
+//! changes nothing. Called by [`crate::ingest::verify`].
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};

@@ -21,7 +21,7 @@ const PATH_MOST: u64 = 1 << 20;
 
 /// The attributes that files must have in common to be links to each other. Ordered by size first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Key {
+pub(crate) struct FileKey {
     pub(crate) size: u64,
     pub(crate) seconds: i64,
     pub(crate) nanos: u32,
@@ -32,40 +32,40 @@ pub(crate) struct Key {
 
 /// Where a file first was. Never used twice, since the numbers of layers are not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Object {
+pub(crate) struct FileOrigin {
     pub(crate) layer: u64,
     pub(crate) ino: u64,
 }
 
 /// A file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Listed {
-    pub(crate) key: Key,
+pub(crate) struct ListedFile {
+    pub(crate) key: FileKey,
     pub(crate) ino: u64,
     pub(crate) bytes: u64,
     /// `None`: this is where it first was.
-    pub(crate) origin: Option<Object>,
+    pub(crate) origin: Option<FileOrigin>,
     /// True if it has the origin's blocks, and an inode of its own.
     pub(crate) cloned: bool,
     /// Relative to the layer's directory.
     pub(crate) path: Vec<u8>,
 }
 
-impl Listed {
+impl ListedFile {
     /// The file's object, in the list of this layer.
-    pub(crate) fn object(&self, layer: LayerId) -> Object {
-        self.origin.unwrap_or(Object { layer: layer.0, ino: self.ino })
+    pub(crate) fn object(&self, layer: LayerId) -> FileOrigin {
+        self.origin.unwrap_or(FileOrigin { layer: layer.0, ino: self.ino })
     }
 }
 
-pub(crate) fn write(layer: BorrowedFd<'_>, files: &[Listed]) -> io::Result<()> {
+pub(crate) fn write(layer: BorrowedFd<'_>, files: &[ListedFile]) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::openat(layer, LIST, flags, Mode::RUSR | Mode::WUSR)?);
     let mut out = zstd::stream::write::Encoder::new(file, 1)?;
     out.include_checksum(true)?;
     out.write_all(MAGIC)?;
-    for Listed { key, ino, bytes, origin, cloned, path } in files {
-        let Object { layer, ino: origin } = origin.unwrap_or(Object { layer: 0, ino: 0 });
+    for ListedFile { key, ino, bytes, origin, cloned, path } in files {
+        let FileOrigin { layer, ino: origin } = origin.unwrap_or(FileOrigin { layer: 0, ino: 0 });
         let seconds = u64::from_le_bytes(key.seconds.to_le_bytes());
         let (nanos, mode, uid, gid) = (key.nanos.into(), key.mode.into(), key.uid.into(), key.gid.into());
         let numbers: [u64; NUMBERS] = [
@@ -92,7 +92,7 @@ pub(crate) fn write(layer: BorrowedFd<'_>, files: &[Listed]) -> io::Result<()> {
 }
 
 /// The files of a layer's list, one after the other.
-pub(crate) fn read_list(layer: BorrowedFd<'_>) -> io::Result<impl Iterator<Item = io::Result<Listed>>> {
+pub(crate) fn read_list(layer: BorrowedFd<'_>) -> io::Result<impl Iterator<Item = io::Result<ListedFile>>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = match rustix::fs::openat(layer, LIST, flags, Mode::empty()) {
         Ok(file) => Some(File::from(file)),
@@ -114,7 +114,7 @@ pub(crate) fn read_list(layer: BorrowedFd<'_>) -> io::Result<impl Iterator<Item 
     Ok(std::iter::from_fn(move || one(input.as_mut()?).transpose()))
 }
 
-fn one(input: &mut impl Read) -> io::Result<Option<Listed>> {
+fn one(input: &mut impl Read) -> io::Result<Option<ListedFile>> {
     let mut bytes = [0; NUMBERS * 8];
     match input.read(&mut bytes[..1])? {
         0 => return Ok(None),
@@ -133,7 +133,7 @@ fn one(input: &mut impl Read) -> io::Result<Option<Listed>> {
     let mut path = vec![0; usize::try_from(length).map_err(|_| wrong())?];
     input.read_exact(&mut path)?;
     let seconds = i64::from_le_bytes(seconds.to_le_bytes());
-    let key = Key { size, seconds, nanos: small(nanos)?, mode: small(mode)?, uid: small(uid)?, gid: small(gid)? };
-    let origin = (layer > 0).then_some(Object { layer, ino: origin });
-    Ok(Some(Listed { key, ino, bytes: on_disk, origin, cloned: cloned != 0, path }))
+    let key = FileKey { size, seconds, nanos: small(nanos)?, mode: small(mode)?, uid: small(uid)?, gid: small(gid)? };
+    let origin = (layer > 0).then_some(FileOrigin { layer, ino: origin });
+    Ok(Some(ListedFile { key, ino, bytes: on_disk, origin, cloned: cloned != 0, path }))
 }

@@ -42,7 +42,7 @@ impl Maintenance {
         })?;
         let keep = layers.into_iter().chain(mounted).collect();
         let blobs = blobs.into_iter().map(|(_, entry)| entry.number).collect();
-        let strays = self.look_for_orphans(&keep, &blobs, true)?;
+        let strays = self.find_strays(&keep, &blobs, true)?;
         tracing::info!(count = strays.len(), "swept what was left over");
         Ok(strays.iter().all(|stray| stray.deleted))
     }

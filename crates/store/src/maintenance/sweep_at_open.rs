@@ -21,7 +21,7 @@ use crate::records::tables::{Records, RecordsMut};
 
 /// The records of a store at its opening, sorted by what becomes of their files.
 #[derive(Default)]
-struct Found {
+struct OpenRecords {
     /// Layers whose directories stay.
     known: BTreeSet<LayerId>,
     /// Layers that no image has.
@@ -57,7 +57,8 @@ impl Maintenance {
         self.content.next_ingest.store(greatest + 1, Ordering::Relaxed);
 
         // Records before directories: a directory is only deleted when no record names it.
-        let mut found = self.catalog.db.read(|records| Ok::<_, StoreError>(look(records, &self.catalog.boot)?))?;
+        let mut found =
+            self.catalog.db.read(|records| Ok::<_, StoreError>(sort_records(records, &self.catalog.boot)?))?;
         self.layers.distrust(found.torn.iter().chain(&found.damaged).copied());
         let mut tidy = found.unused.is_empty() && found.torn.is_empty() && found.torn_blobs.is_empty();
         if !tidy {
@@ -96,8 +97,8 @@ impl Maintenance {
     }
 }
 
-fn look(records: &impl Records, boot: &str) -> Result<Found, DbError> {
-    let mut found = Found { next: records.next_layer()?, ..Found::default() };
+fn sort_records(records: &impl Records, boot: &str) -> Result<OpenRecords, DbError> {
+    let mut found = OpenRecords { next: records.next_layer()?, ..OpenRecords::default() };
     for (id, entry) in records.layer_rows()? {
         match entry {
             Ok(entry) if entry.unsynced_boot.as_deref().is_some_and(|written| written != boot) => {
@@ -133,9 +134,9 @@ fn look(records: &impl Records, boot: &str) -> Result<Found, DbError> {
 }
 
 /// Drops images that have a torn layer, and layers that no image has. Answers how the records look afterwards.
-fn tidy_records(transaction: &WriteTransaction, boot: &str) -> Result<Found, StoreError> {
+fn tidy_records(transaction: &WriteTransaction, boot: &str) -> Result<OpenRecords, StoreError> {
     drop_untrusted(transaction, boot)?;
-    for digest in look(transaction, boot)?.torn_blobs {
+    for digest in sort_records(transaction, boot)?.torn_blobs {
         drop_record(transaction, &digest)?;
     }
     let mut totals = transaction.totals()?;
@@ -149,7 +150,7 @@ fn tidy_records(transaction: &WriteTransaction, boot: &str) -> Result<Found, Sto
         }
     }
     transaction.put_totals(&totals)?;
-    Ok(look(transaction, boot)?)
+    Ok(sort_records(transaction, boot)?)
 }
 
 /// Layers that were written without a sync, and that a crash of the machine may have torn: they go, and the images that

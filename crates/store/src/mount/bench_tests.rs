@@ -11,15 +11,16 @@ pub(super) struct Bench {
     pub(super) top: tempfile::TempDir,
 }
 
-pub(super) const EVERYTHING: Ways = Ways { from_file: true, unseen: true, new_overlay: true, many: usize::MAX };
+pub(super) const EVERYTHING: KernelFeatures =
+    KernelFeatures { from_file: true, unseen: true, new_overlay: true, many: usize::MAX };
 
 /// What kernels can do, newest first.
-pub(super) const KERNELS: [Ways; 5] = [
+pub(super) const KERNELS: [KernelFeatures; 5] = [
     EVERYTHING,
-    Ways { unseen: false, ..EVERYTHING },
-    Ways { from_file: false, ..EVERYTHING },
-    Ways { from_file: false, unseen: false, ..EVERYTHING },
-    Ways { from_file: false, unseen: false, new_overlay: false, ..EVERYTHING },
+    KernelFeatures { unseen: false, ..EVERYTHING },
+    KernelFeatures { from_file: false, ..EVERYTHING },
+    KernelFeatures { from_file: false, unseen: false, ..EVERYTHING },
+    KernelFeatures { from_file: false, unseen: false, new_overlay: false, ..EVERYTHING },
 ];
 
 impl Bench {
@@ -55,7 +56,12 @@ impl Bench {
         image
     }
 
-    pub(super) fn mount(&self, layers: &[Lower], writable: Option<&Path>, ways: Ways) -> Result<(), MountError> {
+    pub(super) fn mount(
+        &self,
+        layers: &[Lower],
+        writable: Option<&Path>,
+        ways: KernelFeatures,
+    ) -> Result<(), MountError> {
         Assembly { userxattr: false, points: Some(&self.points), compose: None, ways }.mount(
             layers,
             &self.target,

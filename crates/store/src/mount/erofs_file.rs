@@ -13,7 +13,7 @@ use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen,
 };
 
-use super::Ways;
+use super::KernelFeatures;
 use super::failure::Failure;
 use super::loop_device::LoopDevice;
 use super::overlay::{Names, explain};
@@ -31,7 +31,7 @@ pub(super) enum ErofsFailure {
 }
 
 /// Mounts the file, read-only and nowhere.
-pub(super) fn mount(path: &Path, ways: Ways) -> Result<OwnedFd, ErofsFailure> {
+pub(super) fn mount(path: &Path, ways: KernelFeatures) -> Result<OwnedFd, ErofsFailure> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let file = rustix::fs::open(path, flags, Mode::empty())
         .map_err(|error| ErofsFailure::Failed(Failure::at("open a layer for", path, error)))?;
@@ -53,7 +53,12 @@ pub(super) fn devices_beside(erofs: &Path) -> Result<Vec<PathBuf>, Failure> {
 }
 
 /// The same for a file that is open, and is called `path` in errors, with its further devices, which are EROFS file files too.
-pub(super) fn mount_open(file: &File, path: &Path, devices: &[PathBuf], ways: Ways) -> Result<OwnedFd, ErofsFailure> {
+pub(super) fn mount_open(
+    file: &File,
+    path: &Path,
+    devices: &[PathBuf],
+    ways: KernelFeatures,
+) -> Result<OwnedFd, ErofsFailure> {
     if ways.from_file {
         // Whatever the path: the kernel takes no long ones.
         let name = format!("/proc/self/fd/{}", file.as_raw_fd());
@@ -71,7 +76,7 @@ pub(super) fn mount_named(
     path: &Path,
     file: &File,
     devices: &[PathBuf],
-    ways: Ways,
+    ways: KernelFeatures,
 ) -> Result<(OwnedFd, bool), ErofsFailure> {
     if ways.from_file {
         match mount_files(path, path, devices) {

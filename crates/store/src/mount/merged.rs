@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::mount::{MoveMountFlags, move_mount};
 
-use super::Ways;
+use super::KernelFeatures;
 use super::erofs_file::{self, ErofsFailure};
 use super::failure::Failure;
 use super::overlay::STRING_BYTES;
@@ -31,9 +31,9 @@ pub(super) struct Merged {
 }
 
 /// Composes the image of a stack of the store under `root`, and mounts it.
-pub(super) fn mount(root: &Path, stack: &Stack, points: &Points, ways: Ways) -> Result<Merged, ErofsFailure> {
+pub(super) fn mount(root: &Path, stack: &Stack, points: &Points, ways: KernelFeatures) -> Result<Merged, ErofsFailure> {
     let point = points.empty().map_err(ErofsFailure::Failed)?;
-    let image = Place { path: point.path.join(IMAGE), _point: point };
+    let image = MergedFile { path: point.path.join(IMAGE), _point: point };
     let file = make(&image.path).map_err(|error| failed("create an image for", &image.path, error))?;
     let spill = image.path.with_file_name(SPILL);
     let spill = Box::new(move || {
@@ -72,12 +72,12 @@ impl Merged {
 }
 
 /// The image's place. Its name goes when this does.
-struct Place {
+struct MergedFile {
     path: PathBuf,
     _point: Point,
 }
 
-impl Drop for Place {
+impl Drop for MergedFile {
     fn drop(&mut self) {
         if let Err(error) = rustix::fs::unlinkat(CWD, &self.path, AtFlags::empty())
             && error != rustix::io::Errno::NOENT

@@ -50,7 +50,7 @@ impl Layers {
         Stack::from_parts(digest, layers)
     }
 
-    fn mount(&self, writable: Option<&Path>, ways: Ways) -> Result<(), MountError> {
+    fn mount(&self, writable: Option<&Path>, ways: KernelFeatures) -> Result<(), MountError> {
         let stack = self.stack();
         let compose = Some((self.root(), &stack));
         let assembly = Assembly { userxattr: false, points: Some(&self.bench.points), compose, ways };
@@ -213,7 +213,7 @@ fn layers_of_images_are_put_into_one_from_a_number_on() {
     let layers = story(Shape::Erofs);
     let writable = layers.root().join("writable");
     fs::create_dir(&writable).expect("creates");
-    for ways in KERNELS.map(|ways| Ways { many: 3, ..ways }) {
+    for ways in KERNELS.map(|ways| KernelFeatures { many: 3, ..ways }) {
         layers.mount(None, ways).unwrap_or_else(|error| panic!("{ways:?}: {error:?}"));
         assert_eq!(layers.kind(), if ways.from_file { "erofs" } else { "overlay" }, "{ways:?}");
         assert_eq!(layers.bench.mounts(), std::slice::from_ref(&layers.bench.target), "all that is seen");
@@ -236,7 +236,7 @@ fn layers_of_images_are_put_into_one_from_a_number_on() {
         fs::remove_dir_all(&writable).expect("removes");
         fs::create_dir(&writable).expect("creates");
     }
-    layers.mount(None, Ways { many: 4, ..EVERYTHING }).expect("mounts");
+    layers.mount(None, KernelFeatures { many: 4, ..EVERYTHING }).expect("mounts");
     assert_eq!(layers.kind(), "overlay", "three are not four");
     layers.bench.unmount();
 }
@@ -273,7 +273,7 @@ fn more_layers_than_overlayfs_takes() {
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
 fn a_failure_while_one_image_is_composed_leaves_nothing() {
-    let ways = Ways { many: 2, ..EVERYTHING };
+    let ways = KernelFeatures { many: 2, ..EVERYTHING };
     let layers = story(Shape::Erofs);
     let file = layers.root().join(LAYERS).join("1/layer.erofs");
     let good = fs::read(&file).expect("readable");

@@ -120,7 +120,7 @@ pub enum MountError {
 
 /// The features of the kernel that the mounter uses: all of them, but in tests of what other kernels lack.
 #[derive(Clone, Copy, Debug)]
-struct Ways {
+struct KernelFeatures {
     /// EROFS from a file (Linux 6.12).
     from_file: bool,
     /// Layers by descriptors of mounts that are nowhere (Linux 6.15).
@@ -131,7 +131,7 @@ struct Ways {
     many: usize,
 }
 
-impl Default for Ways {
+impl Default for KernelFeatures {
     fn default() -> Self {
         Self { from_file: true, unseen: true, new_overlay: true, many: MANY }
     }
@@ -139,7 +139,7 @@ impl Default for Ways {
 
 /// Mounts layers, directories or EROFS files, lowest first, on `target`: read-only, or with what is written going to
 /// `writable/upper` (`writable/work` is overlayfs's own). Set-user-id bits and devices have no effect there. The store does
-/// not learn of it: [`Store::mount_image`] is for images.
+/// not learn of it: [`crate::Store::mount_image`] is for images.
 ///
 /// # Errors
 /// See [`MountError`].
@@ -149,7 +149,8 @@ pub fn mount(layers: &[PathBuf], target: &Path, writable: Option<&Path>) -> Resu
         if path.is_file() { Lower::Erofs(path.clone()) } else { Lower::Directory(path.clone()) }
     };
     let layers: Vec<Lower> = layers.iter().map(lower).collect();
-    let assembly = Assembly { userxattr: !is_privileged(), points: None, compose: None, ways: Ways::default() };
+    let assembly =
+        Assembly { userxattr: !is_privileged(), points: None, compose: None, ways: KernelFeatures::default() };
     assembly.mount(&layers, &target, writable)
 }
 
@@ -184,7 +185,7 @@ struct Assembly<'a> {
     points: Option<&'a Points>,
     /// The store's root and the layers once more, for who wants them in one image.
     compose: Option<(&'a Path, &'a Stack)>,
-    ways: Ways,
+    ways: KernelFeatures,
 }
 
 /// The result of an attempt to merge layers into one EROFS file.

@@ -136,7 +136,7 @@ fn a_failure_at_any_step_leaves_nothing() {
 fn what_a_killed_process_left_is_swept() {
     let bench = Bench::new();
     let [Lower::Erofs(image), ..] = mixed(&bench) else { panic!("an image file") };
-    for ways in [EVERYTHING, Ways { from_file: false, ..EVERYTHING }] {
+    for ways in [EVERYTHING, KernelFeatures { from_file: false, ..EVERYTHING }] {
         let mounted = erofs_file::mount(&image, ways).expect("mounts");
         std::mem::forget(bench.points.place(&mounted).expect("has a place"));
         std::mem::forget(bench.points.empty().expect("has a place"));

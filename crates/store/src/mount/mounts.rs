@@ -10,7 +10,7 @@ use rustix::fs::AtFlags;
 
 use super::mountinfo::{self, Mount};
 use super::points::Points;
-use super::{Assembly, MountError, Ways, absolute, read_mounts, unmount};
+use super::{Assembly, KernelFeatures, MountError, absolute, read_mounts, unmount};
 use crate::disk::layer::LayerId;
 use crate::disk::layout::EMPTY;
 use crate::error::StoreError;
@@ -72,7 +72,7 @@ impl Mounts {
         })?;
         let compose = Some((self.catalog.disk.layout.path.as_path(), &stack));
         let userxattr = !self.layers.privileged;
-        let assembly = Assembly { userxattr, points: Some(&points), compose, ways: Ways::default() };
+        let assembly = Assembly { userxattr, points: Some(&points), compose, ways: KernelFeatures::default() };
         let mounted = assembly.mount(&layers, &target, writable);
         if mounted.is_err() {
             self.forget_mount(&target)?;

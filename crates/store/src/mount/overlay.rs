@@ -15,7 +15,7 @@ use rustix::mount::{
     fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount,
 };
 
-use super::Ways;
+use super::KernelFeatures;
 use super::failure::Failure;
 use super::mountinfo::SOURCE;
 use super::points::{Point, Points};
@@ -86,7 +86,7 @@ fn failed(operation: &'static str) -> impl Fn(Errno) -> Failure {
 }
 
 /// Mounts an overlay on `target`, by whichever way the kernel has.
-pub(super) fn mount(overlay: Overlay<'_>, target: &Path, ways: Ways) -> Result<(), Failure> {
+pub(super) fn mount(overlay: Overlay<'_>, target: &Path, ways: KernelFeatures) -> Result<(), Failure> {
     let mut overlay = overlay;
     if ways.new_overlay {
         let first = match mount_new(&overlay, target, ways) {
@@ -97,7 +97,7 @@ pub(super) fn mount(overlay: Overlay<'_>, target: &Path, ways: Ways) -> Result<(
         };
         // Linux before 6.15 takes no mount that is nowhere.
         overlay.place_all(first)?;
-        match mount_new(&overlay, target, Ways { unseen: false, ..ways }) {
+        match mount_new(&overlay, target, KernelFeatures { unseen: false, ..ways }) {
             Ok(()) => return Ok(()),
             Err(NewError::Missing) => {}
             Err(NewError::Unseen(failure) | NewError::Failed(failure)) => return Err(failure),
@@ -183,7 +183,7 @@ impl Overlay<'_> {
         &self,
         lower: impl Iterator<Item = &'l Layer>,
         upper: Option<&(PathBuf, PathBuf)>,
-        ways: Ways,
+        ways: KernelFeatures,
     ) -> Result<OwnedFd, NewError> {
         let context = match fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC) {
             Ok(context) => context,
@@ -266,7 +266,7 @@ impl Overlay<'_> {
     }
 }
 
-fn mount_new(overlay: &Overlay<'_>, target: &Path, ways: Ways) -> Result<(), NewError> {
+fn mount_new(overlay: &Overlay<'_>, target: &Path, ways: KernelFeatures) -> Result<(), NewError> {
     let (top, bottom) = overlay.parts(MOST)?;
     let below = match bottom {
         [] => None,

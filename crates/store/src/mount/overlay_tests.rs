@@ -73,8 +73,8 @@ fn the_old_way_can_be_written_to() {
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
 fn more_layers_than_the_kernel_takes_are_put_together_and_too_many_are_told() {
-    let old = Ways { new_overlay: false, ..Ways::default() };
-    for (ways, most) in [(Ways::default(), 2 * MOST - 1), (old, 2 * MOST_CLASSIC - 1)] {
+    let old = KernelFeatures { new_overlay: false, ..KernelFeatures::default() };
+    for (ways, most) in [(KernelFeatures::default(), 2 * MOST - 1), (old, 2 * MOST_CLASSIC - 1)] {
         let bench = Bench::new(most + 1);
         let failure = mount(bench.overlay(), &bench.target, ways).expect_err("too many");
         assert!(failure.source.to_string().contains(&format!("{} layers", most + 1)), "{failure:?}");
@@ -100,7 +100,7 @@ fn layers_beyond_the_kernels_number_can_be_written_on() {
         fs::create_dir(path).expect("creates");
     }
     let overlay = Overlay { upper: Some((upper.clone(), work)), ..bench.overlay() };
-    mount(overlay, &bench.target, Ways::default()).expect("mounts");
+    mount(overlay, &bench.target, KernelFeatures::default()).expect("mounts");
     fs::remove_file(bench.target.join(format!("f{}", MOST + 9))).expect("of the lowest layer");
     fs::write(bench.target.join("new"), "x").expect("writable");
     assert_eq!(bench.files(), MOST + 10);
@@ -125,7 +125,7 @@ fn what_the_kernel_says_is_passed_on() {
 #[ignore = "needs root: scripts/test.sh"]
 fn one_layer_is_not_enough() {
     let bench = Bench::new(1);
-    let Err(NewError::Failed(failure)) = mount_new(&bench.overlay(), &bench.target, Ways::default()) else {
+    let Err(NewError::Failed(failure)) = mount_new(&bench.overlay(), &bench.target, KernelFeatures::default()) else {
         panic!("the caller adds one")
     };
     assert_eq!(failure.source.kind(), io::ErrorKind::InvalidInput);

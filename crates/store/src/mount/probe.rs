@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::overlay::{self, Layer, Overlay};
 use super::points::Points;
-use super::{Ways, erofs_file};
+use super::{KernelFeatures, erofs_file};
 use crate::disk::layout::{self, Layout};
 
 /// The file with the answer, in the store's root.
@@ -32,7 +32,7 @@ pub(crate) enum Support {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Answer {
+struct ProbeRecord {
     /// The kernel that was asked, by its release.
     release: String,
     /// The file system that it was tried on. Notes of earlier programs do not say it.
@@ -46,7 +46,7 @@ struct Answer {
 pub(crate) fn support(layout: &Layout) -> Option<Support> {
     let (release, place) = (release(), place(layout));
     let path = layout.path.join(FILE);
-    let noted = std::fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<Answer>(&bytes).ok());
+    let noted = std::fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<ProbeRecord>(&bytes).ok());
     if let Some(answer) = noted.filter(|answer| answer.release == release && answer.place == place) {
         return Some(answer.erofs);
     }
@@ -55,7 +55,7 @@ pub(crate) fn support(layout: &Layout) -> Option<Support> {
     if !holds {
         return Some(erofs);
     }
-    let answer = Answer { release, place, erofs };
+    let answer = ProbeRecord { release, place, erofs };
     let bytes = serde_json::to_vec(&answer).expect("plain data");
     // Without the note the kernel is asked again.
     if let Err(error) = layout::write_whole(&layout.root, FILE, FILE_NEW, &bytes) {
@@ -91,9 +91,10 @@ fn ask(layout: &Layout) -> Option<Attempts> {
     }
     let points = Points::of(&layout.path);
     let mut holds = true;
-    for (ways, erofs) in
-        [(Ways::default(), Support::File), (Ways { from_file: false, ..Ways::default() }, Support::Loop)]
-    {
+    for (ways, erofs) in [
+        (KernelFeatures::default(), Support::File),
+        (KernelFeatures { from_file: false, ..KernelFeatures::default() }, Support::Loop),
+    ] {
         let shown = attempt(layout, &points, ways);
         if let Err(error) = points.sweep() {
             tracing::debug!(%error, "what was mounted for a try stays until the next start");
@@ -120,7 +121,7 @@ fn is_of_the_kernel(error: &io::Error) -> bool {
 }
 
 /// Puts two layers on each other and looks whether the upper one hides what it should.
-fn attempt(layout: &Layout, points: &Points, ways: Ways) -> io::Result<bool> {
+fn attempt(layout: &Layout, points: &Points, ways: KernelFeatures) -> io::Result<bool> {
     let failed = |failure: super::failure::Failure| io::Error::new(failure.source.kind(), failure.source);
     let mut lower = Vec::new();
     for bytes in [upper_image()?, lower_image()?] {
@@ -209,7 +210,10 @@ mod tests {
         let found = support(&layout).expect("root may mount");
         assert_ne!(found, Support::None);
         let points = Points::of(root.path());
-        assert!(attempt(&layout, &points, Ways { from_file: false, ..Ways::default() }).expect("mounts"));
+        assert!(
+            attempt(&layout, &points, KernelFeatures { from_file: false, ..KernelFeatures::default() })
+                .expect("mounts")
+        );
         points.sweep().expect("sweeps");
         let names = layout::names(root.path()).expect("readable");
         assert!(!names.contains(&"mounts".into()), "{names:?}");

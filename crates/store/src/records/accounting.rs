@@ -11,7 +11,7 @@ use crate::records::catalog::Catalog;
 use crate::records::entries::Totals;
 use crate::records::tables::Records;
 
-/// Answer of [`Store::layers_of_images`].
+/// Answer of [`crate::Store::layers_of_images`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LayersOfImages {
     /// Bytes on disk of each layer, and after them of each kept blob and of what sets of layers have in common, which are

@@ -23,10 +23,10 @@ use crate::io_error::is_full;
 
 /// A file that can fall back on the reserve. Clones are one.
 #[derive(Clone, Debug)]
-pub(crate) struct ReservedFile(Arc<Shared>);
+pub(crate) struct ReservedFile(Arc<DatabaseFile>);
 
 #[derive(Debug)]
-struct Shared {
+struct DatabaseFile {
     file: File,
     /// The file system has become so: nothing can be written to this file.
     read_only: bool,
@@ -39,29 +39,29 @@ struct Shared {
     /// True if nothing is kept aside.
     through: AtomicBool,
     /// Guards what redb has written and the file has not, and the change to writing through.
-    aside: Mutex<Option<Aside>>,
+    aside: Mutex<Option<DeferredActs>>,
 }
 
 /// Writes, lengths and syncs of redb, in their order.
 #[derive(Debug, Default)]
-struct Aside(Vec<Act>);
+struct DeferredActs(Vec<DeferredAct>);
 
 #[derive(Debug)]
-enum Act {
+enum DeferredAct {
     Write(u64, Vec<u8>),
     Length(u64),
     Sync,
 }
 
-impl Aside {
+impl DeferredActs {
     fn length(&self) -> Option<u64> {
-        self.0.iter().rev().find_map(|act| if let Act::Length(length) = act { Some(*length) } else { None })
+        self.0.iter().rev().find_map(|act| if let DeferredAct::Length(length) = act { Some(*length) } else { None })
     }
 
     /// Puts what was written here over what the file says of the bytes from `offset`.
     fn lay_over(&self, offset: u64, bytes: &mut [u8]) {
         for act in &self.0 {
-            let Act::Write(at, written) = act else { continue };
+            let DeferredAct::Write(at, written) = act else { continue };
             let begin = offset.max(*at);
             let end = (offset + bytes.len() as u64).min(at + written.len() as u64);
             if begin < end {
@@ -94,7 +94,7 @@ impl ReservedFile {
             },
             file => (file?, false),
         };
-        Ok(Self(Arc::new(Shared {
+        Ok(Self(Arc::new(DatabaseFile {
             file,
             read_only,
             reserve,
@@ -102,7 +102,7 @@ impl ReservedFile {
             failed: AtomicBool::new(false),
             doubtful,
             through: AtomicBool::new(false),
-            aside: Mutex::new(Some(Aside::default())),
+            aside: Mutex::new(Some(DeferredActs::default())),
         })))
     }
 
@@ -136,9 +136,9 @@ impl ReservedFile {
         {
             for act in &kept.0 {
                 match act {
-                    Act::Write(offset, bytes) => self.put(*offset, bytes)?,
-                    Act::Length(length) => self.with_reserve(|| self.0.file.set_len(*length))?,
-                    Act::Sync => self.sync()?,
+                    DeferredAct::Write(offset, bytes) => self.put(*offset, bytes)?,
+                    DeferredAct::Length(length) => self.with_reserve(|| self.0.file.set_len(*length))?,
+                    DeferredAct::Sync => self.sync()?,
                 }
             }
         }
@@ -158,13 +158,13 @@ impl ReservedFile {
         self.0.through.load(Ordering::Acquire)
     }
 
-    fn aside(&self) -> MutexGuard<'_, Option<Aside>> {
+    fn aside(&self) -> MutexGuard<'_, Option<DeferredActs>> {
         // Each act is whole before it is put there.
         self.0.aside.lock()
     }
 
     /// Keeps an act aside, or says that it has to be done.
-    fn keep(&self, act: impl FnOnce() -> Act) -> bool {
+    fn keep(&self, act: impl FnOnce() -> DeferredAct) -> bool {
         if self.is_through() {
             return false;
         }
@@ -172,13 +172,13 @@ impl ReservedFile {
     }
 
     /// Returns true if the file would be another one with this.
-    fn changes_something(&self, kept: &Aside) -> io::Result<bool> {
+    fn changes_something(&self, kept: &DeferredActs) -> io::Result<bool> {
         let length = self.0.file.metadata()?.len();
         if kept.length().is_some_and(|wanted| wanted != length) {
             return Ok(true);
         }
         for act in &kept.0 {
-            let Act::Write(offset, bytes) = act else { continue };
+            let DeferredAct::Write(offset, bytes) = act else { continue };
             if offset + bytes.len() as u64 > length {
                 return Ok(true);
             }
@@ -276,7 +276,7 @@ impl ReservedFile {
 
 impl StorageBackend for ReservedFile {
     fn len(&self) -> io::Result<u64> {
-        let aside = if self.is_through() { None } else { self.aside().as_ref().and_then(Aside::length) };
+        let aside = if self.is_through() { None } else { self.aside().as_ref().and_then(DeferredActs::length) };
         match aside {
             Some(length) => Ok(length),
             None => self.note(self.0.file.metadata().map(|metadata| metadata.len())),
@@ -306,21 +306,21 @@ impl StorageBackend for ReservedFile {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        if self.keep(|| Act::Length(len)) {
+        if self.keep(|| DeferredAct::Length(len)) {
             return Ok(());
         }
         self.with_reserve(|| self.0.file.set_len(len))
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        if self.keep(|| Act::Sync) {
+        if self.keep(|| DeferredAct::Sync) {
             return Ok(());
         }
         self.sync()
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        if self.keep(|| Act::Write(offset, data.to_vec())) {
+        if self.keep(|| DeferredAct::Write(offset, data.to_vec())) {
             return Ok(());
         }
         self.put(offset, data)

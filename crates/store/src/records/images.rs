@@ -7,7 +7,7 @@ use oci::{Digest, Reference};
 use crate::error::{DbError, StoreError};
 use crate::records::catalog::Catalog;
 use crate::records::entries::{ImageEntry, ImageRecord};
-use crate::records::tables::{Document, Records, RecordsMut};
+use crate::records::tables::{DocumentKind, Records, RecordsMut};
 
 impl Catalog {
     /// All images, ordered by id.
@@ -74,8 +74,8 @@ pub(crate) fn assemble(records: &impl Records, id: Digest, entry: ImageEntry) ->
     let document = |kind| {
         records.document(&id, kind)?.ok_or_else(|| DbError::Corrupt(format!("image {id} has no {kind:?} document")))
     };
-    let (config, manifest) = (document(Document::Config)?, document(Document::Manifest)?);
-    let index = records.document(&id, Document::Index)?;
+    let (config, manifest) = (document(DocumentKind::Config)?, document(DocumentKind::Manifest)?);
+    let index = records.document(&id, DocumentKind::Index)?;
     let may_use = |names: &BTreeSet<String>| names.iter().filter(|name| entry.may_use(name)).cloned().collect();
     let (tags, repo_digests) = (may_use(&entry.tags), may_use(&entry.repo_digests));
     Ok(ImageRecord {

@@ -11,12 +11,12 @@ use crate::records::tables::{Records, RecordsMut};
 
 /// Layers and blobs that end with one image.
 #[derive(Default)]
-pub(crate) struct Gone {
+pub(crate) struct Released {
     pub(crate) layers: Vec<(LayerId, LayerEntry)>,
     pub(crate) blobs: Vec<BlobEntry>,
 }
 
-impl Gone {
+impl Released {
     pub(crate) fn freed(&self) -> Removed {
         let Removed { freed_bytes, freed_inodes } = freed(&self.layers);
         Removed {
@@ -72,7 +72,11 @@ pub(crate) fn release_blobs(transaction: &WriteTransaction, image: &ImageEntry) 
 
 /// Takes an image out of the records, and its references from its layers and blobs. Answers the layers that now have
 /// none, whose records remain, and the blobs that now have none, whose records are gone.
-pub(crate) fn unrecord_image(transaction: &WriteTransaction, id: &Digest, entry: &ImageEntry) -> Result<Gone, DbError> {
+pub(crate) fn unrecord_image(
+    transaction: &WriteTransaction,
+    id: &Digest,
+    entry: &ImageEntry,
+) -> Result<Released, DbError> {
     for name in entry.tags.iter().chain(&entry.repo_digests) {
         if transaction.name(name)?.as_ref() == Some(id) {
             transaction.delete_name(name)?;
@@ -85,7 +89,7 @@ pub(crate) fn unrecord_image(transaction: &WriteTransaction, id: &Digest, entry:
     totals.images = totals.images.saturating_sub(1);
     totals.bytes = totals.bytes.saturating_sub(entry.document_bytes);
     transaction.put_totals(&totals)?;
-    Ok(Gone { layers, blobs })
+    Ok(Released { layers, blobs })
 }
 
 /// Takes one reference from each layer of an image. Answers those that now have none.

@@ -15,7 +15,7 @@ pub(crate) struct Share {
 }
 
 /// Layers that share something.
-pub(crate) type Set = BTreeSet<LayerId>;
+pub(crate) type LayerSet = BTreeSet<LayerId>;
 
 impl Share {
     pub(crate) fn is_nothing(self) -> bool {
@@ -44,11 +44,11 @@ impl LayerStats {
 }
 
 /// The key of a set's row.
-pub(crate) fn key_of(set: &Set) -> String {
+pub(crate) fn key_of(set: &LayerSet) -> String {
     set.iter().map(LayerId::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// The set of a row, if its key is one.
-pub(crate) fn set_of(key: &str) -> Option<Set> {
+pub(crate) fn set_of(key: &str) -> Option<LayerSet> {
     key.split(',').map(|number| number.parse().ok().map(LayerId)).collect()
 }

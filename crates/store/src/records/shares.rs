@@ -7,7 +7,7 @@ use redb::WriteTransaction;
 use crate::disk::layer::LayerId;
 use crate::error::DbError;
 use crate::records::entries::ImageEntry;
-use crate::records::share::{Set, Share};
+use crate::records::share::{LayerSet, Share};
 use crate::records::tables::{Records, RecordsMut};
 
 /// Bytes on disk of an image: documents, layers, kept blobs, and what its layers share with others.
@@ -25,9 +25,9 @@ pub(crate) fn size_of(records: &impl Records, image: &ImageEntry) -> Result<u64,
 }
 
 /// Lets a new layer, whose record is there, share with layers of which some may have gone.
-pub(crate) fn join(transaction: &WriteTransaction, new: LayerId, joins: &[(Set, Share)]) -> Result<(), DbError> {
+pub(crate) fn join(transaction: &WriteTransaction, new: LayerId, joins: &[(LayerSet, Share)]) -> Result<(), DbError> {
     for (set, share) in joins {
-        let mut there = Set::new();
+        let mut there = LayerSet::new();
         for id in set {
             if transaction.layer(*id)?.is_some_and(|entry| !entry.damaged) {
                 there.insert(*id);

@@ -9,7 +9,7 @@ use redb::{ReadTransaction, ReadableTable, TableDefinition, TableError, WriteTra
 use crate::disk::layer::LayerId;
 use crate::error::DbError;
 use crate::records::entries::{BlobEntry, ImageEntry, LayerEntry, MountEntry, Totals, decode, encode};
-use crate::records::share::{Set, Share, key_of, set_of};
+use crate::records::share::{LayerSet, Share, key_of, set_of};
 
 pub(crate) const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 pub(crate) const LAYERS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("layers");
@@ -28,14 +28,14 @@ pub(crate) const SHARES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new
 
 /// A document of an image, as the last part of its key.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Document {
+pub(crate) enum DocumentKind {
     Config = 0,
     Manifest = 1,
     Index = 2,
 }
 
 /// A share by its key, if its record can be read.
-pub(crate) type ShareRow = (String, Result<(Set, Share), DbError>);
+pub(crate) type ShareRow = (String, Result<(LayerSet, Share), DbError>);
 
 /// A kept blob by the text of its digest, if its record can be read.
 pub(crate) type BlobRow = (String, Result<(Digest, BlobEntry), DbError>);
@@ -171,7 +171,7 @@ pub(crate) trait Records {
     fn has_shares(&self) -> Result<bool, DbError>;
 
     /// The share of this set of layers; nothing where it has no row.
-    fn share(&self, set: &Set) -> Result<Share, DbError> {
+    fn share(&self, set: &LayerSet) -> Result<Share, DbError> {
         if !self.has_shares()? {
             return Ok(Share::default());
         }
@@ -181,7 +181,7 @@ pub(crate) trait Records {
     }
 
     /// The shares of all sets of layers.
-    fn shares(&self) -> Result<Vec<(Set, Share)>, DbError> {
+    fn shares(&self) -> Result<Vec<(LayerSet, Share)>, DbError> {
         self.share_rows()?.into_iter().map(|(_, row)| row).collect()
     }
 
@@ -238,7 +238,7 @@ pub(crate) trait Records {
         Ok(found)
     }
 
-    fn document(&self, id: &Digest, kind: Document) -> Result<Option<Vec<u8>>, DbError> {
+    fn document(&self, id: &Digest, kind: DocumentKind) -> Result<Option<Vec<u8>>, DbError> {
         let id = id.to_string();
         Ok(self.table(DOCUMENTS)?.get((id.as_str(), kind as u8))?.map(|value| value.value().to_vec()))
     }
@@ -321,12 +321,12 @@ pub(crate) trait RecordsMut: Records {
     fn put_meta(&self, key: &str, value: &[u8]) -> Result<(), DbError>;
     fn put_layer(&self, id: LayerId, entry: &LayerEntry) -> Result<(), DbError>;
     fn delete_layer(&self, id: LayerId, entry: &LayerEntry) -> Result<(), DbError>;
-    fn put_share(&self, set: &Set, share: Share) -> Result<(), DbError>;
+    fn put_share(&self, set: &LayerSet, share: Share) -> Result<(), DbError>;
     fn put_blob(&self, digest: &Digest, entry: &BlobEntry) -> Result<(), DbError>;
     fn delete_blob(&self, digest: &Digest) -> Result<(), DbError>;
     fn put_image(&self, id: &Digest, entry: &ImageEntry) -> Result<(), DbError>;
     fn delete_image(&self, id: &Digest) -> Result<(), DbError>;
-    fn put_document(&self, id: &Digest, kind: Document, bytes: Option<&[u8]>) -> Result<(), DbError>;
+    fn put_document(&self, id: &Digest, kind: DocumentKind, bytes: Option<&[u8]>) -> Result<(), DbError>;
     fn put_name(&self, name: &str, id: &Digest) -> Result<(), DbError>;
     fn delete_name(&self, name: &str) -> Result<(), DbError>;
     fn put_mount(&self, target: &Path, entry: &MountEntry) -> Result<(), DbError>;
@@ -379,7 +379,7 @@ impl RecordsMut for WriteTransaction {
     }
 
     /// Writes the share of a set, or removes the row of an empty one.
-    fn put_share(&self, set: &Set, share: Share) -> Result<(), DbError> {
+    fn put_share(&self, set: &LayerSet, share: Share) -> Result<(), DbError> {
         let (mut table, key) = (self.open_table(SHARES)?, key_of(set));
         if share == Share::default() {
             table.remove(key.as_str())?;
@@ -406,13 +406,13 @@ impl RecordsMut for WriteTransaction {
 
     fn delete_image(&self, id: &Digest) -> Result<(), DbError> {
         self.open_table(IMAGES)?.remove(id.to_string().as_str())?;
-        for kind in [Document::Config, Document::Manifest, Document::Index] {
+        for kind in [DocumentKind::Config, DocumentKind::Manifest, DocumentKind::Index] {
             self.put_document(id, kind, None)?;
         }
         Ok(())
     }
 
-    fn put_document(&self, id: &Digest, kind: Document, bytes: Option<&[u8]>) -> Result<(), DbError> {
+    fn put_document(&self, id: &Digest, kind: DocumentKind, bytes: Option<&[u8]>) -> Result<(), DbError> {
         let id = id.to_string();
         let mut table = self.open_table(DOCUMENTS)?;
         let key = (id.as_str(), kind as u8);

@@ -1,6 +1,5 @@
 //! Opening a store: the lock first, then the version, the directories, the database, and the sweep of what an earlier
-//! process left half done. Every step can be killed and is done again by the next open. The other modules add their
-//! operations to [`Store`].
+//! process left half done. Every step can be killed and is done again by the next open.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -29,7 +28,7 @@ use crate::mount::{points, probe};
 use crate::options::{Durability, OpenOptions, Sharing};
 use crate::records::catalog::Catalog;
 use crate::records::db::Db;
-use crate::store::parts::{Parts, Store};
+use crate::store::parts::{Store, StoreParts};
 
 /// The version of the layout and of the records. A greater one is refused, a smaller one is migrated.
 const VERSION: u32 = 1;
@@ -69,7 +68,7 @@ impl Store {
         let layout = Layout::open(root).map_err(|source| io_error("open the directories of", root, source))?;
         ground::check_parts(&layout)?;
         narrow(&layout)?;
-        let (fresh, youth) = look_at_age(&layout, fresh, &boot, options.durability)?;
+        let (fresh, youth) = resolve_age(&layout, fresh, &boot, options.durability)?;
         if !fresh {
             ground::check_database(&layout)?;
         }
@@ -99,7 +98,7 @@ impl Store {
         let maintenance = Arc::new(Maintenance::new(&content, &layers, &mounts));
         let ingests = Arc::new(Ingests::new(&maintenance, options.limits, options.sharing, shape));
         let images = Arc::new(Images::new(&maintenance, &ingests));
-        let parts = Parts {
+        let parts = StoreParts {
             catalog,
             content,
             layers,
@@ -241,7 +240,7 @@ fn is_torn(root: &Path, boot: &str) -> io::Result<bool> {
 }
 
 /// Looks whether the store was made for good. One that may be torn is emptied. Says whether it is yet to be made.
-fn look_at_age(
+fn resolve_age(
     layout: &Layout,
     mut fresh: bool,
     boot: &str,

@@ -30,12 +30,12 @@ use crate::store::choice::NewLayers;
 /// A store of images and layers. Clones share it; the last one that goes gives the lock back. Every operation blocks.
 #[derive(Clone, Debug)]
 pub struct Store {
-    pub(crate) parts: Arc<Parts>,
+    pub(crate) parts: Arc<StoreParts>,
 }
 
 /// The parts of a store, shared by all clones.
 #[derive(Debug)]
-pub(crate) struct Parts {
+pub(crate) struct StoreParts {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) content: Arc<Content>,
     pub(crate) layers: Arc<Layers>,

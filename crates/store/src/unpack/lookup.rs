@@ -7,7 +7,7 @@ use rustix::fs::Timestamps;
 
 /// The result of looking up a path in one layer.
 #[derive(Clone, Debug)]
-pub(crate) enum Found {
+pub(crate) enum PathLookup {
     /// A directory that shows.
     Here(Attributes),
     /// Something else, or nothing below an opaque directory: lower layers cannot be seen there.

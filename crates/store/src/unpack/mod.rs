@@ -26,7 +26,7 @@ use std::os::fd::BorrowedFd;
 pub(crate) use erofs::EROFS_FILE;
 pub use error::UnpackError;
 pub(crate) use files::{Beneath, DEFERRED, DEFERRED_BELOW, find, is_opaque, patch_implicit};
-pub(crate) use lookup::{Attributes, Below, Found};
+pub(crate) use lookup::{Attributes, Below, PathLookup};
 pub(crate) use whiteout::OPAQUE;
 pub(crate) use xattrs::LABELS;
 

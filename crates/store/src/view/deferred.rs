@@ -20,7 +20,7 @@ use crate::unpack::{Attributes, DEFERRED, DEFERRED_BELOW};
 const LINE_MOST: u64 = 128 << 20;
 
 #[derive(Deserialize)]
-struct Line {
+struct DeferredLine {
     path: Option<String>,
     path_base64: Option<String>,
     #[serde(rename = "type", default)]
@@ -36,7 +36,7 @@ struct Line {
 
 /// The recorded attributes of one path.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct RecordedAttributes {
     owner: Option<(u32, u32)>,
     mode: Option<u32>,
     /// The device that an empty file stands for.
@@ -48,7 +48,7 @@ pub(super) struct Told {
 /// The recorded attributes of a layer's paths.
 #[derive(Debug, Default)]
 pub(crate) struct Deferred {
-    by_path: BTreeMap<Vec<u8>, Told>,
+    by_path: BTreeMap<Vec<u8>, RecordedAttributes>,
 }
 
 impl Deferred {
@@ -79,7 +79,7 @@ impl Deferred {
         }
     }
 
-    fn add(&mut self, line: Line, file: &str) -> io::Result<()> {
+    fn add(&mut self, line: DeferredLine, file: &str) -> io::Result<()> {
         let bad = |what: &str| io::Error::new(io::ErrorKind::InvalidData, format!("{file} has {what}"));
         let path = match (line.path, line.path_base64) {
             (Some(path), _) => path.into_bytes(),
@@ -106,7 +106,7 @@ impl Deferred {
             let value = STANDARD.decode(text).map_err(|_| bad("a value that is no base64"))?;
             Ok::<_, io::Error>((name.into_bytes(), value))
         };
-        let told = Told {
+        let told = RecordedAttributes {
             owner: line.owner,
             mode: mode.transpose()?.map(|mode| mode & 0o7777),
             device: line.device.map(|device| (kind, device)),
@@ -117,7 +117,7 @@ impl Deferred {
         Ok(())
     }
 
-    pub(super) fn of(&self, path: &[u8]) -> Option<&Told> {
+    pub(super) fn of(&self, path: &[u8]) -> Option<&RecordedAttributes> {
         self.by_path.get(path)
     }
 

@@ -57,11 +57,11 @@ pub struct Node {
     path: Vec<u8>,
     stat: Stat,
     /// The layers that have it, the topmost first: several for a directory only.
-    parts: Vec<Part>,
+    parts: Vec<LayerPart>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Part {
+struct LayerPart {
     layer: usize,
     nid: u64,
 }
@@ -178,7 +178,7 @@ impl View {
             if node.parts.is_empty() {
                 node.stat = found.stat;
             }
-            node.parts.push(Part { layer: index, nid: found.nid });
+            node.parts.push(LayerPart { layer: index, nid: found.nid });
         }
         Ok(node)
     }
@@ -199,7 +199,7 @@ impl View {
             let (_, layer) = &self.layers[part.layer];
             let found = layer.child(at, name).map_err(|error| self.failed(part.layer, &path, error))?;
             let Some(found) = found else { continue };
-            let this = Part { layer: part.layer, nid: found.nid };
+            let this = LayerPart { layer: part.layer, nid: found.nid };
             let Some(upper) = &mut node else {
                 let first = Node { path: path.clone(), stat: found.stat, parts: vec![this] };
                 if found.stat.kind != Kind::Directory {
@@ -231,7 +231,7 @@ impl View {
                 if name.is_empty() || name == b"." || name == b".." || name.contains(&0) || name.contains(&b'/') {
                     return Err(ViewError::Name { path: dir.shown(), diff_id: diff_id.clone(), name: shown(&name) });
                 }
-                let this = Part { layer: part.layer, nid: found.nid };
+                let this = LayerPart { layer: part.layer, nid: found.nid };
                 match merged.entry(name) {
                     Entry::Vacant(place) => {
                         let path = join(&dir.path, place.key());
@@ -363,13 +363,13 @@ impl View {
         self.single || node.stat.kind != Kind::Whiteout
     }
 
-    fn is_opaque(&self, part: Part, path: &[u8]) -> Result<bool, ViewError> {
+    fn is_opaque(&self, part: LayerPart, path: &[u8]) -> Result<bool, ViewError> {
         let at = At { path, nid: part.nid };
         self.layers[part.layer].1.is_opaque(at).map_err(|error| self.failed(part.layer, path, error))
     }
 
     /// Where the topmost layer that has something keeps it.
-    fn place<'a>(&'a self, node: &'a Node) -> (&'a OpenLayer, At<'a>, Part) {
+    fn place<'a>(&'a self, node: &'a Node) -> (&'a OpenLayer, At<'a>, LayerPart) {
         let part = *node.parts.first().expect("only the root of no layers is nowhere, and it is a directory");
         (&self.layers[part.layer].1, At { path: &node.path, nid: part.nid }, part)
     }

@@ -17,11 +17,11 @@ use rustix::fs::{AtFlags, FallocateFlags, OFlags};
 use rustix::io::Errno;
 
 use super::clone_range::clone_range;
-use super::{MOST, Own, Saved};
+use super::{MOST, NewFile, Saved};
 use crate::disk::layer::LayerId;
 use crate::disk::usage::bytes_on_disk;
 use crate::ingest::part::Ingests;
-use crate::layers::file_list::{self, Key, LIST, Listed, Object};
+use crate::layers::file_list::{self, FileKey, FileOrigin, LIST, ListedFile};
 use crate::options::Sharing;
 use crate::recipe;
 use crate::unpack::{EROFS_FILE, UnpackError};
@@ -42,7 +42,7 @@ const WHOLE: u64 = u64::MAX;
 const PIECE: usize = 128 << 10;
 
 /// A row of blocks of the new layer.
-struct Row {
+struct BlockRow {
     nid: Nid,
     /// Where it begins in the file.
     at: u64,
@@ -57,7 +57,7 @@ struct Origin {
 }
 
 /// A row that another file has, too.
-struct Found {
+struct SharedRow {
     row: usize,
     /// The other layer, and which of its files.
     layer: LayerId,
@@ -68,8 +68,8 @@ struct Found {
 
 /// Rows that one other file has.
 #[derive(Default)]
-struct Group {
-    found: Vec<Found>,
+struct RowsOfFile {
+    found: Vec<SharedRow>,
     bytes: u64,
 }
 
@@ -91,8 +91,8 @@ impl Ingests {
         let mut order: Vec<usize> = (0..own.len()).collect();
         order.sort_by_key(|at| own[*at].listed.key);
         own.sort_by_key(|own| own.listed.key);
-        let rows: Vec<Row> = {
-            let mut rows: Vec<Option<Row>> = rows.into_iter().map(Some).collect();
+        let rows: Vec<BlockRow> = {
+            let mut rows: Vec<Option<BlockRow>> = rows.into_iter().map(Some).collect();
             order.into_iter().filter_map(|at| rows[at].take()).collect()
         };
         self.find_others(&mut own, cancelled);
@@ -127,11 +127,11 @@ impl Ingests {
     fn find_rows(
         &self,
         file: &File,
-        own: &[Own],
-        rows: &[Row],
+        own: &[NewFile],
+        rows: &[BlockRow],
         cancelled: &dyn Fn() -> bool,
-    ) -> BTreeMap<(u64, u64), Group> {
-        let mut groups: BTreeMap<(u64, u64), Group> = BTreeMap::new();
+    ) -> BTreeMap<(u64, u64), RowsOfFile> {
+        let mut groups: BTreeMap<(u64, u64), RowsOfFile> = BTreeMap::new();
         let mut origins: BTreeMap<LayerId, Option<Origin>> = BTreeMap::new();
         let mut buffers = (vec![0; PIECE], vec![0; PIECE]);
         for (row, (own, is)) in own.iter().zip(rows).enumerate() {
@@ -143,7 +143,7 @@ impl Ingests {
                 let Some(origin) = origin else { continue };
                 match origin.row(other.ino, is, file, &mut buffers) {
                     Ok(Some((spot, id))) => {
-                        let found = Found { row, layer: other.layer, file: spot.device, at: spot.offset };
+                        let found = SharedRow { row, layer: other.layer, file: spot.device, at: spot.offset };
                         let group = groups.entry(id).or_default();
                         group.bytes += is.length;
                         group.found.push(found);
@@ -166,7 +166,13 @@ impl Ingests {
     }
 
     /// Lets rows have the blocks of others. Answers how many bytes that are.
-    fn clone_rows(&self, file: &File, own: &mut [Own], rows: &[Row], groups: BTreeMap<(u64, u64), Group>) -> u64 {
+    fn clone_rows(
+        &self,
+        file: &File,
+        own: &mut [NewFile],
+        rows: &[BlockRow],
+        groups: BTreeMap<(u64, u64), RowsOfFile>,
+    ) -> u64 {
         let mut origins: BTreeMap<LayerId, Option<Origin>> = BTreeMap::new();
         let mut bytes = 0;
         for found in groups.into_values().flat_map(|group| group.found) {
@@ -194,11 +200,11 @@ impl Ingests {
         &self,
         layer: BorrowedFd<'_>,
         file: &mut File,
-        own: &mut [Own],
-        rows: &[Row],
-        groups: BTreeMap<(u64, u64), Group>,
-    ) -> io::Result<Vec<Listed>> {
-        let mut groups: Vec<((u64, u64), Group)> =
+        own: &mut [NewFile],
+        rows: &[BlockRow],
+        groups: BTreeMap<(u64, u64), RowsOfFile>,
+    ) -> io::Result<Vec<ListedFile>> {
+        let mut groups: Vec<((u64, u64), RowsOfFile)> =
             groups.into_iter().filter(|(_, group)| group.bytes >= WORTH).collect();
         groups.sort_by_key(|(_, group)| std::cmp::Reverse(group.bytes));
         let (mut held, mut devices, mut moved, mut freed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -244,11 +250,11 @@ impl Ingests {
     fn hold_one(
         &self,
         layer: BorrowedFd<'_>,
-        found: &Found,
+        found: &SharedRow,
         ino: u64,
         wanted: u64,
         number: usize,
-    ) -> io::Result<Option<(Listed, u32)>> {
+    ) -> io::Result<Option<(ListedFile, u32)>> {
         let directory = self.catalog.disk.layout.open_layer(found.layer)?;
         let there = recipe::device_name(usize::from(found.file));
         let stat = rustix::fs::statat(&directory, &there, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -283,7 +289,7 @@ impl Origin {
     fn row(
         &self,
         nid: u64,
-        row: &Row,
+        row: &BlockRow,
         file: &File,
         buffers: &mut (Vec<u8>, Vec<u8>),
     ) -> io::Result<Option<(Spot, (u64, u64))>> {
@@ -322,7 +328,7 @@ fn row_of(erofs: &Reader<File>, inode: &InodeInfo) -> io::Result<Option<(Spot, u
 }
 
 /// The rows of a layer that is still private, each inode once.
-fn walk(file: &File, cancelled: &dyn Fn() -> bool) -> io::Result<(Vec<Own>, Vec<Row>)> {
+fn walk(file: &File, cancelled: &dyn Fn() -> bool) -> io::Result<(Vec<NewFile>, Vec<BlockRow>)> {
     let erofs = Reader::open(file.try_clone()?)?;
     let (mut own, mut rows) = (Vec::new(), Vec::new());
     let mut linked = std::collections::BTreeSet::new();
@@ -345,11 +351,11 @@ fn walk(file: &File, cancelled: &dyn Fn() -> bool) -> io::Result<(Vec<Own>, Vec<
                 continue;
             }
             erofs::Source::read_at(file, spot.offset, &mut first)?;
-            let key = Key { size: length, seconds: begin(&first).cast_signed(), nanos: 0, mode: 0, uid: 0, gid: 0 };
+            let key = FileKey { size: length, seconds: begin(&first).cast_signed(), nanos: 0, mode: 0, uid: 0, gid: 0 };
             let path = OWN.to_vec();
-            let listed = Listed { key, ino: entry.nid.0, bytes: length, origin: None, cloned: false, path };
-            own.push(Own { listed, is_linked: false, others: Vec::new() });
-            rows.push(Row { nid: entry.nid, at: spot.offset, length });
+            let listed = ListedFile { key, ino: entry.nid.0, bytes: length, origin: None, cloned: false, path };
+            own.push(NewFile { listed, is_linked: false, others: Vec::new() });
+            rows.push(BlockRow { nid: entry.nid, at: spot.offset, length });
         }
     }
     Ok((own, rows))
@@ -363,9 +369,9 @@ fn begin(block: &[u8; FIRST]) -> u64 {
 }
 
 /// A whole file as it stands in a list.
-fn whole(name: &str, bytes: u64, origin: Option<Object>, cloned: bool) -> Listed {
-    let key = Key { size: 0, seconds: 0, nanos: 0, mode: 0, uid: 0, gid: 0 };
-    Listed { key, ino: WHOLE, bytes, origin, cloned, path: name.as_bytes().to_vec() }
+fn whole(name: &str, bytes: u64, origin: Option<FileOrigin>, cloned: bool) -> ListedFile {
+    let key = FileKey { size: 0, seconds: 0, nanos: 0, mode: 0, uid: 0, gid: 0 };
+    ListedFile { key, ino: WHOLE, bytes, origin, cloned, path: name.as_bytes().to_vec() }
 }
 
 /// Ranges in order, those that touch as one.

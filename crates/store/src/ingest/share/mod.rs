@@ -1,5 +1,5 @@
 //! Shared files: regular files of a new layer that are the same as files of committed layers are stored once, where the
-//! store is told to. A layer's list ([`list`]) says what it has, so that only files which could be the same are read; they are
+//! store is told to. A layer's list ([`crate::layers::file_list`]) says what it has, so that only files which could be the same are read; they are
 //! compared byte by byte. All is done in the layer's private directory, before anybody sees it. What is shared by which
 //! layers is counted by [`crate::records::shares`].
 //!
@@ -21,7 +21,7 @@ use crate::disk::layer::LayerId;
 use crate::disk::layout::{FS, INGEST};
 use crate::disk::usage::bytes_on_disk;
 use crate::ingest::part::Ingests;
-use crate::layers::file_list::{self, Key, LIST, Listed, Object, read_list};
+use crate::layers::file_list::{self, FileKey, FileOrigin, LIST, ListedFile, read_list};
 use crate::options::Sharing;
 use crate::unpack::{Beneath, UnpackError};
 
@@ -48,19 +48,19 @@ pub(crate) struct Saved {
 }
 
 /// A file of the new layer, and files that could be the same.
-struct Own {
-    listed: Listed,
+struct NewFile {
+    listed: ListedFile,
     /// Several names of the layer lead to it.
     is_linked: bool,
-    others: Vec<Other>,
+    others: Vec<Candidate>,
 }
 
-struct Other {
+struct Candidate {
     layer: LayerId,
     /// The number there.
     ino: u64,
     path: Vec<u8>,
-    object: Object,
+    object: FileOrigin,
 }
 
 impl Ingests {
@@ -91,7 +91,7 @@ impl Ingests {
                 saved.inodes += u64::from(self.sharing == Sharing::Hardlink);
             }
         }
-        let listed: Vec<Listed> = own.into_iter().map(|file| file.listed).collect();
+        let listed: Vec<ListedFile> = own.into_iter().map(|file| file.listed).collect();
         file_list::write(layer, &listed).map_err(|error| failed(LIST, error))?;
         let list = bytes_on_disk(|| rustix::fs::statat(layer, LIST, AtFlags::SYMLINK_NOFOLLOW));
         saved.list_bytes = list.map_err(|error| failed(LIST, error.into()))?;
@@ -99,7 +99,7 @@ impl Ingests {
     }
 
     /// Looks through the lists of all layers that may be used.
-    fn find_others(&self, own: &mut [Own], cancelled: &dyn Fn() -> bool) {
+    fn find_others(&self, own: &mut [NewFile], cancelled: &dyn Fn() -> bool) {
         if own.is_empty() {
             return;
         }
@@ -124,7 +124,7 @@ impl Ingests {
         }
     }
 
-    fn note_other(&self, own: &mut [Own], layer: LayerId, listed: &Listed) {
+    fn note_other(&self, own: &mut [NewFile], layer: LayerId, listed: &ListedFile) {
         let key = &listed.key;
         let from = own.partition_point(|file| file.listed.key.size < key.size);
         let to = own.partition_point(|file| file.listed.key.size <= key.size);
@@ -139,7 +139,7 @@ impl Ingests {
                 continue;
             }
             let (path, object) = (listed.path.clone(), listed.object(layer));
-            let other = Other { layer, ino: listed.ino, path, object };
+            let other = Candidate { layer, ino: listed.ino, path, object };
             if file.others.len() < TRIES {
                 file.others.push(other);
             } else if is_alike {
@@ -150,7 +150,7 @@ impl Ingests {
     }
 
     /// Returns true if both are files, or both rows of blocks. Of rows those that are not alike are not tried.
-    fn are_of_a_kind(&self, own: &Listed, other: &Listed, is_alike: bool) -> bool {
+    fn are_of_a_kind(&self, own: &ListedFile, other: &ListedFile, is_alike: bool) -> bool {
         match other.path.as_slice() {
             erofs::OWN => own.path == erofs::OWN && is_alike,
             erofs::ELSEWHERE => own.path == erofs::OWN && is_alike && self.sharing == Sharing::Hardlink,
@@ -163,9 +163,9 @@ impl Ingests {
         &self,
         beneath: &Beneath,
         layer: BorrowedFd<'_>,
-        file: &Own,
+        file: &NewFile,
         cancelled: &dyn Fn() -> bool,
-    ) -> Option<Object> {
+    ) -> Option<FileOrigin> {
         let path = &file.listed.path;
         for other in &file.others {
             let share = || -> io::Result<bool> {
@@ -309,8 +309,8 @@ fn is_file(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
 }
 
-fn key(stat: &Stat) -> Key {
-    Key {
+fn key(stat: &Stat) -> FileKey {
+    FileKey {
         size: u64::try_from(stat.st_size).unwrap_or(0),
         seconds: stat.st_mtime,
         nanos: u32::try_from(stat.st_mtime_nsec).unwrap_or(0),
@@ -321,8 +321,8 @@ fn key(stat: &Stat) -> Key {
 }
 
 /// The files of a layer that are worth it, each inode once.
-fn walk(beneath: &Beneath, layer: BorrowedFd<'_>, cancelled: &dyn Fn() -> bool) -> io::Result<Vec<Own>> {
-    let mut found: Vec<Own> = Vec::new();
+fn walk(beneath: &Beneath, layer: BorrowedFd<'_>, cancelled: &dyn Fn() -> bool) -> io::Result<Vec<NewFile>> {
+    let mut found: Vec<NewFile> = Vec::new();
     let mut linked: BTreeMap<u64, ()> = BTreeMap::new();
     let mut todo = vec![FS.as_bytes().to_vec()];
     while let Some(path) = todo.pop() {
@@ -354,8 +354,8 @@ fn walk(beneath: &Beneath, layer: BorrowedFd<'_>, cancelled: &dyn Fn() -> bool) 
             if stat.st_nlink > 1 && linked.insert(stat.st_ino, ()).is_some() {
                 continue;
             }
-            let listed = Listed { key, ino: stat.st_ino, bytes, origin: None, cloned: false, path: child };
-            found.push(Own { listed, is_linked: stat.st_nlink > 1, others: Vec::new() });
+            let listed = ListedFile { key, ino: stat.st_ino, bytes, origin: None, cloned: false, path: child };
+            found.push(NewFile { listed, is_linked: stat.st_nlink > 1, others: Vec::new() });
         }
     }
     Ok(found)

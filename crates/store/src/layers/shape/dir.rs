@@ -15,7 +15,9 @@ use crate::disk::usage::bytes_on_disk;
 use crate::layers::file_list::LIST;
 use crate::recipe;
 use crate::records::entries::LayerStats;
-use crate::unpack::{self, Below, Beneath, DEFERRED, DEFERRED_BELOW, Found, UnpackError, UnpackOptions, UnpackOutcome};
+use crate::unpack::{
+    self, Below, Beneath, DEFERRED, DEFERRED_BELOW, PathLookup, UnpackError, UnpackOptions, UnpackOutcome,
+};
 
 /// The parts of a layer's directory beside its tree, itself included. `replaced/` is counted with the tree.
 const BESIDE: [&str; 5] = [".", recipe::FILE, DEFERRED, DEFERRED_BELOW, LIST];
@@ -140,7 +142,7 @@ pub(super) fn patch(
     Ok((after.0.saturating_sub(before.0), after.1.saturating_sub(before.1)))
 }
 
-pub(super) fn find(layer: BorrowedFd<'_>, path: &[u8]) -> io::Result<Found> {
+pub(super) fn find(layer: BorrowedFd<'_>, path: &[u8]) -> io::Result<PathLookup> {
     Ok(unpack::find(tree(layer)?.as_fd(), path)?)
 }
 

@@ -16,7 +16,9 @@ use crate::layers::file_list::LIST;
 use crate::recipe;
 use crate::records::entries::LayerStats;
 use crate::tar::shown;
-use crate::unpack::{self, Attributes, Below, EROFS_FILE, Found, OPAQUE, UnpackError, UnpackOptions, UnpackOutcome};
+use crate::unpack::{
+    self, Attributes, Below, EROFS_FILE, OPAQUE, PathLookup, UnpackError, UnpackOptions, UnpackOutcome,
+};
 
 /// All that a layer is on the disk: its directory, and what is in it.
 const PARTS: [&str; 3] = [".", EROFS_FILE, recipe::FILE];
@@ -73,7 +75,7 @@ pub(super) fn patch(layer: BorrowedFd<'_>, implicit: &[Vec<u8>], below: Below<'_
     for path in implicit {
         // An opaque directory of the layer itself, above this one, hides everything below.
         places.push(match walk(&erofs, path)? {
-            Place::Here { directory, hides_above: false } => {
+            ErofsPath::Here { directory, hides_above: false } => {
                 // What it is marked with stays.
                 let mut marks = erofs.xattrs(&directory)?;
                 marks.retain(|(name, _)| is_mark(name));
@@ -115,12 +117,12 @@ fn give(file: &mut File, nid: Nid, marks: Xattrs, attributes: Attributes) -> io:
     })
 }
 
-pub(super) fn find(layer: BorrowedFd<'_>, path: &[u8]) -> io::Result<Found> {
+pub(super) fn find(layer: BorrowedFd<'_>, path: &[u8]) -> io::Result<PathLookup> {
     let erofs = recipe::read_erofs(layer)?;
     Ok(match walk(&erofs, path)? {
-        Place::Here { directory, .. } => Found::Here(attributes(&erofs, &directory)?),
-        Place::Hidden => Found::Hidden,
-        Place::Absent => Found::Absent,
+        ErofsPath::Here { directory, .. } => PathLookup::Here(attributes(&erofs, &directory)?),
+        ErofsPath::Hidden => PathLookup::Hidden,
+        ErofsPath::Absent => PathLookup::Absent,
     })
 }
 
@@ -133,7 +135,7 @@ pub(super) fn is_there(layers: &OwnedFd, id: LayerId) -> bool {
 }
 
 /// The way to a directory.
-enum Place {
+enum ErofsPath {
     /// The directory; whether one above it (the root included) is opaque.
     Here {
         directory: InodeInfo,
@@ -143,21 +145,21 @@ enum Place {
     Absent,
 }
 
-fn walk<R: Source>(erofs: &Reader<R>, path: &[u8]) -> Result<Place, ReadError> {
+fn walk<R: Source>(erofs: &Reader<R>, path: &[u8]) -> Result<ErofsPath, ReadError> {
     let mut directory = erofs.inode(erofs.root())?;
     let mut opaque = false;
     for part in path.split(|b| *b == b'/').filter(|part| !part.is_empty()) {
         opaque |= is_opaque(erofs, &directory)?;
         let Some(entry) = erofs.look_up(&directory, part)? else {
-            return Ok(if opaque { Place::Hidden } else { Place::Absent });
+            return Ok(if opaque { ErofsPath::Hidden } else { ErofsPath::Absent });
         };
         let inode = erofs.inode(entry.nid)?;
         if inode.kind != Kind::Directory {
-            return Ok(Place::Hidden);
+            return Ok(ErofsPath::Hidden);
         }
         directory = inode;
     }
-    Ok(Place::Here { directory, hides_above: opaque })
+    Ok(ErofsPath::Here { directory, hides_above: opaque })
 }
 
 fn is_opaque<R: Source>(erofs: &Reader<R>, directory: &InodeInfo) -> Result<bool, ReadError> {

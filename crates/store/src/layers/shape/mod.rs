@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use crate::disk::layer::{LayerId, Shape};
 use crate::recipe::RecipeError;
 use crate::records::entries::LayerStats;
-use crate::unpack::{Below, Found, UnpackError, UnpackOptions, UnpackOutcome};
+use crate::unpack::{Below, PathLookup, UnpackError, UnpackOptions, UnpackOutcome};
 use crate::view::Deferred;
 
 /// A lower layer for the mounter: a directory, or an EROFS file that is to be mounted first.
@@ -80,7 +80,7 @@ impl Shape {
     }
 
     /// Looks up a path in the layer, for the layers above it. The empty path is its root.
-    pub(crate) fn find(self, layer: BorrowedFd<'_>, path: &[u8]) -> io::Result<Found> {
+    pub(crate) fn find(self, layer: BorrowedFd<'_>, path: &[u8]) -> io::Result<PathLookup> {
         match self {
             Self::Dir => dir::find(layer, path),
             Self::Erofs => erofs::find(layer, path),

@@ -1,4 +1,4 @@
-//! [`ImageFile`]: the file of an EROFS file that grows. The writer hands over long pieces; they go straight to `write(2)`.
+//! [`ImageFile`]: an EROFS file that grows. The writer hands over long pieces; they go straight to `write(2)`.
 
 use std::fs::File;
 use std::io::{self, Write as _};

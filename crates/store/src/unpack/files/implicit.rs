@@ -13,7 +13,7 @@ use super::super::whiteout::OPAQUE;
 use super::beneath::Beneath;
 use super::deferred::{Deferred, Line};
 use crate::tar::shown;
-use crate::unpack::{Attributes, Below, Found};
+use crate::unpack::{Attributes, Below, PathLookup};
 
 /// Gives implicit directories the attributes (mode, owner, times, extended attributes) of the same directory in the
 /// topmost lower layer that has it, unless a whiteout, an opaque directory or something that is no directory hides it.
@@ -69,7 +69,7 @@ fn patch(
     privileged: bool,
 ) -> io::Result<Option<Attributes>> {
     // An opaque directory of the layer itself, above this one, hides everything below.
-    if let Place::Here { hides_above: true, .. } = walk(layer_fs, path)? {
+    if let DirPath::Here { hides_above: true, .. } = walk(layer_fs, path)? {
         return Ok(None);
     }
     let Some(attributes) = below(path)? else { return Ok(None) };
@@ -79,16 +79,16 @@ fn patch(
 }
 
 /// What a layer that is a directory tree has at a path.
-pub(crate) fn find(layer_fs: BorrowedFd<'_>, path: &[u8]) -> Result<Found, Errno> {
+pub(crate) fn find(layer_fs: BorrowedFd<'_>, path: &[u8]) -> Result<PathLookup, Errno> {
     Ok(match walk(layer_fs, path)? {
-        Place::Here { fd, .. } => Found::Here(attributes(&fd)?),
-        Place::Hidden => Found::Hidden,
-        Place::Absent => Found::Absent,
+        DirPath::Here { fd, .. } => PathLookup::Here(attributes(&fd)?),
+        DirPath::Hidden => PathLookup::Hidden,
+        DirPath::Absent => PathLookup::Absent,
     })
 }
 
 /// The way to a directory.
-enum Place {
+enum DirPath {
     /// The directory; whether one above it (the root included) is opaque.
     Here {
         fd: OwnedFd,
@@ -98,7 +98,7 @@ enum Place {
     Absent,
 }
 
-fn walk(layer: BorrowedFd<'_>, path: &[u8]) -> Result<Place, Errno> {
+fn walk(layer: BorrowedFd<'_>, path: &[u8]) -> Result<DirPath, Errno> {
     let mut fd = reopen(layer)?;
     let mut opaque = false;
     for part in path.split(|b| *b == b'/').filter(|part| !part.is_empty()) {
@@ -106,12 +106,12 @@ fn walk(layer: BorrowedFd<'_>, path: &[u8]) -> Result<Place, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match rustix::fs::openat(&fd, part, flags, Mode::empty()) {
             Ok(next) => fd = next,
-            Err(Errno::NOENT) => return Ok(if opaque { Place::Hidden } else { Place::Absent }),
-            Err(Errno::NOTDIR | Errno::LOOP) => return Ok(Place::Hidden),
+            Err(Errno::NOENT) => return Ok(if opaque { DirPath::Hidden } else { DirPath::Absent }),
+            Err(Errno::NOTDIR | Errno::LOOP) => return Ok(DirPath::Hidden),
             Err(error) => return Err(error),
         }
     }
-    Ok(Place::Here { fd, hides_above: opaque })
+    Ok(DirPath::Here { fd, hides_above: opaque })
 }
 
 fn reopen(dir: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {

@@ -3,7 +3,7 @@
 use super::support::Layer;
 use crate::disk::layer::Shape;
 use crate::tar::build::{Item, Tar};
-use crate::unpack::Found;
+use crate::unpack::PathLookup;
 
 /// Unpacks the layers, lowest first, patches the last one, and describes some of its paths: in every mixture of shapes.
 fn patched(layers: &[Tar], paths: &[&str]) -> Vec<String> {
@@ -139,9 +139,9 @@ fn patch(layer: &Layer, implicit: &[Vec<u8>], lower_top_first: &[&Layer]) {
     let below = |path: &[u8]| {
         for lower in lower_top_first {
             match lower.find(path) {
-                Found::Here(attributes) => return Ok(Some(attributes)),
-                Found::Hidden => return Ok(None),
-                Found::Absent => {}
+                PathLookup::Here(attributes) => return Ok(Some(attributes)),
+                PathLookup::Hidden => return Ok(None),
+                PathLookup::Absent => {}
             }
         }
         Ok(None)

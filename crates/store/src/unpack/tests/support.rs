@@ -12,7 +12,7 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use crate::disk::confine::confined;
 use crate::disk::layer::Shape;
 use crate::tar::Limits;
-use crate::unpack::{Below, Found};
+use crate::unpack::{Below, PathLookup};
 use crate::unpack::{Beneath, EROFS_FILE, UnpackError, UnpackOptions, UnpackOutcome, unpack_beneath, unpack_erofs};
 
 /// A private directory, with `fs/` in it where the layer is one of directories, and beside it a canary that no layer may reach.
@@ -122,7 +122,7 @@ impl Layer {
         }
     }
 
-    pub(crate) fn find(&self, path: &[u8]) -> Found {
+    pub(crate) fn find(&self, path: &[u8]) -> PathLookup {
         self.shape.find(File::open(self.path()).unwrap().as_fd(), path).unwrap()
     }
 
