@@ -55,17 +55,17 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// What this process was asked for. Ends it where that is help, or wrong.
+    /// Parses the command line of this process. Exits the process on `--help` and on wrong usage.
     pub(crate) fn read() -> Self {
         let words: Vec<OsString> = std::env::args_os().collect();
         Self::of_one_command(&words).unwrap_or_else(|| Self::parse_from(words))
     }
 
-    /// The same by a parser that knows one command alone: clap gives each of its commands a copy of every setting, which
-    /// takes longer than a pull of what is present. `None`: the whole one has to be asked, which also says what is wrong.
+    /// Parses with a parser of one command only: clap gives each of its commands a copy of every setting, which takes longer
+    /// than a pull of a present image. `None`: the whole parser has to decide, which also words the error.
     ///
-    /// What it takes, the whole one takes as well: before the command there are options only, and none of them is another
-    /// one for that.
+    /// Whatever it accepts, the whole parser accepts, too: only options stand before the command, and none of them has
+    /// another meaning there.
     fn of_one_command(words: &[OsString]) -> Option<Self> {
         let commands = Command::augment_subcommands(clap::Command::new("imagelet"));
         let named = words.iter().skip(1).find_map(|word| commands.find_subcommand(word))?.clone();
@@ -76,7 +76,7 @@ impl Cli {
     }
 }
 
-/// What every command takes.
+/// Arguments of every command.
 #[derive(Debug, Args)]
 pub(crate) struct Global {
     /// Configuration file [default: /etc/imagelet/config.yaml, if it is there]
@@ -85,17 +85,17 @@ pub(crate) struct Global {
     /// The same, before the command: behind it, `-c` is a container
     #[arg(short = 'c', value_name = "FILE", hide_short_help = true, value_hint = ValueHint::FilePath)]
     pub(crate) early_config: Option<PathBuf>,
-    /// How results are written
+    /// Output format
     // Text and not a type of its own: `export` has an argument of the same name, and clap carries both in one place.
     #[arg(long, short, value_name = "FORMAT", global = true, value_parser = PossibleValuesParser::new(Format::NAMES))]
     pub(crate) output: Option<String>,
-    /// Only ids
+    /// Print only ids
     #[arg(long, short, global = true)]
     pub(crate) quiet: bool,
-    /// Do not cut ids
+    /// Do not truncate ids
     #[arg(long, global = true)]
     pub(crate) no_trunc: bool,
-    /// How progress is shown on stderr
+    /// Progress display on stderr
     #[arg(
         long,
         value_name = "HOW",
@@ -108,12 +108,12 @@ pub(crate) struct Global {
 }
 
 impl Global {
-    /// The configuration file that was named.
+    /// Returns the configuration file that the command line names.
     pub(crate) fn config(&self) -> Option<&std::path::Path> {
         self.early_config.as_deref().or(self.config.as_deref())
     }
 
-    /// The printer that these arguments ask for.
+    /// Returns the printer for these arguments.
     pub(crate) fn printer(&self) -> Printer {
         let format = self.output.as_deref().and_then(Format::from_name);
         Printer { format, quiet: self.quiet, whole: self.no_trunc }
@@ -128,16 +128,16 @@ pub(crate) enum Command {
     Images(Images),
     Inspect(Inspect),
     Rmi(Rmi),
-    /// Show what images cost on disk
+    /// Show the disk usage of images
     ///
-    /// SIZE is the whole image, UNIQUE what goes when it alone is removed, SHARED what other images use as well.
+    /// SIZE is the whole image, UNIQUE is freed when it alone is removed, SHARED is used by other images as well.
     Df,
     Gc(Gc),
     Pin(PinArgs),
     Unpin(UnpinArgs),
     /// List pins, and the images that each holds
     Pins,
-    /// Show what the node says of its images and their disk
+    /// Show the node's status of images and their disk
     ///
     /// Disk pressure, the file systems, and the thresholds of evictionHard; with -o wide the images as well. With -o json in
     /// the shapes of a Kubernetes Node: `images`, the largest first and as many as nodeStatusMaxImages says, and
@@ -177,7 +177,7 @@ pub(crate) enum Command {
     Config(ShowConfig),
 }
 
-/// How the configuration is shown.
+/// Arguments of `imagelet config`.
 #[derive(Debug, Args)]
 pub(crate) struct ShowConfig {
     /// Write the reference page of all settings instead
@@ -189,13 +189,13 @@ pub(crate) struct ShowConfig {
 ///
 /// Reads Pods and the pod templates of Deployments, ReplicaSets, StatefulSets, DaemonSets, ReplicationControllers, Jobs,
 /// CronJobs and Lists of them, as YAML or JSON. Containers of all kinds and image volumes count. Each image is pulled,
-/// found or refused as its pull policy says; without one, the tag `latest` or no tag means Always, anything else
-/// IfNotPresent. All are ensured at the same time; one that fails does not stop the others.
+/// used as it is or refused, as its pull policy says; without one, the tag `latest` or no tag means Always, anything
+/// else IfNotPresent. All are ensured at the same time; one that fails does not stop the others.
 ///
 /// Pull secrets are Secrets in the same files or in --secrets-dir, by the names in imagePullSecrets, otherwise those of
-/// the pod's service account; then come the node's docker configuration and the credential providers. Nothing limits
-/// the rate of pulls, and all go side by side, unless --registry-qps, --serialize-image-pulls or
-/// --max-parallel-image-pulls say so.
+/// the pod's service account; then come the node's docker configuration and the credential providers. All pulls run at
+/// the same time and without a limit on their rate, unless --registry-qps, --serialize-image-pulls or
+/// --max-parallel-image-pulls set one.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -208,27 +208,27 @@ Exit code: 0 if every image is present; 69 if every failure is a registry that c
 pub(crate) struct Ensure {
     #[command(flatten)]
     pub(crate) manifests: Manifests,
-    /// Try what fails again, after the same times as a kubelet, until every image is present
+    /// Retry failed pulls with a kubelet's back-off, until every image is present
     #[arg(long)]
     pub(crate) wait: bool,
-    /// How long to wait at most, for example 90s or 10m [default: for ever]
+    /// Longest time to wait, for example 90s or 10m [default: no limit]
     #[arg(long, value_name = "DURATION", requires = "wait", value_parser = timeout)]
     pub(crate) timeout: Option<Duration>,
 }
 
-/// A time to wait.
+/// Parses a timeout above zero.
 fn timeout(text: &str) -> Result<Duration, String> {
     let time = crate::config::value::parse_duration(text).filter(|time| !time.is_zero());
     time.ok_or_else(|| "it must be a duration such as 90s or 2m30s".to_owned())
 }
 
-/// Where pods are read from.
+/// Sources of pods.
 #[derive(Debug, Args)]
 pub(crate) struct Manifests {
     /// Manifest; `-` is standard input; may be given again
     #[arg(long = "filename", short, value_name = "FILE", required = true, value_hint = ValueHint::FilePath, num_args = 1..)]
     pub(crate) files: Vec<PathBuf>,
-    /// Pass over objects that hold no pod (services, config maps) instead of refusing them
+    /// Skip objects that hold no pod (services, config maps) instead of refusing them
     #[arg(long)]
     pub(crate) skip_other_kinds: bool,
 }
@@ -253,7 +253,7 @@ pub(crate) struct Pull {
     pub(crate) creds: Option<Creds>,
 }
 
-/// `USER:PASSWORD`, not yet checked: an error of the parser would show it.
+/// `USER:PASSWORD`, unchecked: an error of clap's parser would show it.
 #[derive(Clone, Debug)]
 pub(crate) struct Creds(pub(crate) oci::Secret);
 
@@ -285,8 +285,8 @@ pub(crate) struct Inspect {
 
 /// Remove images
 ///
-/// As CRI has it, an image goes with all its names, whichever name is given. Prints the names and ids that go. An
-/// image that is not there is an error; the others are removed all the same.
+/// As in CRI, an image is removed with all its names, whichever name is given. Prints the names and ids that are removed.
+/// An absent image is an error; the others are still removed.
 #[derive(Debug, Args)]
 pub(crate) struct Rmi {
     /// Image by name or id
@@ -297,7 +297,7 @@ pub(crate) struct Rmi {
     pub(crate) all: bool,
 }
 
-/// Show an image's file system on a directory
+/// Mount an image's file system on a directory
 ///
 /// Read-only, or with --writable a layer on top. Needs root (CAP_SYS_ADMIN) and a kernel with overlayfs.
 #[derive(Debug, Args)]
@@ -305,24 +305,24 @@ pub(crate) struct Mount {
     /// Image by name or id
     #[arg(value_name = "IMAGE")]
     pub(crate) image: String,
-    /// Directory on which it appears; it must exist
+    /// Mount point; must exist
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) directory: PathBuf,
-    /// Directory that takes what is written; it is kept
+    /// Directory that takes the writes; it is kept
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) writable: Option<PathBuf>,
 }
 
-/// Take an image's file system off a directory
+/// Unmount an image's file system from a directory
 #[derive(Debug, Args)]
 #[command(alias = "umount")]
 pub(crate) struct Unmount {
-    /// Directory on which it was mounted
+    /// Mount point
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) directory: PathBuf,
 }
 
-/// Say what `ensure` would do and why, touching nothing
+/// Explain what `ensure` would do and why, without changing anything
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -333,7 +333,7 @@ pub(crate) struct Explain {
     /// Manifest; `-` is standard input; may be given again
     #[arg(long = "filename", short, value_name = "FILE", value_hint = ValueHint::FilePath, num_args = 1..)]
     pub(crate) files: Vec<PathBuf>,
-    /// Pass over objects that hold no pod (services, config maps) instead of refusing them
+    /// Skip objects that hold no pod (services, config maps) instead of refusing them
     #[arg(long, requires = "files")]
     pub(crate) skip_other_kinds: bool,
     /// Image by name
@@ -381,7 +381,7 @@ pub(crate) struct Registry {
     pub(crate) repository: Option<String>,
 }
 
-/// Bring images in from an OCI layout (directory or archive) or a docker archive
+/// Import images from an OCI layout (directory or archive) or a docker archive
 #[derive(Debug, Args)]
 pub(crate) struct Import {
     /// Directory or tar file
@@ -394,20 +394,20 @@ pub(crate) struct Import {
 
 /// Write images to an OCI layout or an archive
 ///
-/// A file that is there is replaced when the archive is whole. A symbolic link is followed; a device or a pipe, such as
-/// /dev/stdout, is written to as it is.
+/// An existing file is replaced once the archive is complete. A symbolic link is followed; a device or a pipe, such as
+/// /dev/stdout, is written to directly.
 #[derive(Debug, Args)]
 pub(crate) struct Export {
     /// Image by name or id
     #[arg(required = true, value_name = "IMAGE")]
     pub(crate) images: Vec<String>,
-    /// Where to write
+    /// Destination
     #[arg(id = "output", long = "output", short = 'o', value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
     pub(crate) path: String,
-    /// What to write: a directory, or a tar file in one of two forms
+    /// Format of the export: a directory, or a tar file in one of two formats
     #[arg(long, value_name = "FORMAT", default_value = "oci")]
     pub(crate) format: ExportFormat,
-    /// How layers of an OCI layout are compressed. The image id stays the same; the manifest's digest does where all blobs
+    /// Compression of the layers of an OCI layout. The image id stays the same; so does the manifest's digest if all blobs
     /// of the image were kept (see --keep-blobs)
     #[arg(long, value_name = "HOW", default_value = "as-pulled")]
     pub(crate) compress: ExportCompression,
@@ -416,17 +416,17 @@ pub(crate) struct Export {
 /// Compression of exported layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ExportCompression {
-    /// As they were pulled, with the manifest that was pulled, where all blobs of the image were kept; not at all otherwise
+    /// As pulled, with the pulled manifest, if all blobs of the image were kept; otherwise none
     AsPulled,
-    /// Not at all: the quickest
+    /// No compression: the fastest
     None,
-    /// With gzip, which everything reads
+    /// Gzip, which every tool reads
     Gzip,
-    /// With zstd
+    /// Zstd
     Zstd,
 }
 
-/// Forms of an export.
+/// Formats of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ExportFormat {
     /// A directory with an OCI layout
@@ -437,7 +437,7 @@ pub(crate) enum ExportFormat {
     DockerArchive,
 }
 
-/// Show which images are not pulled for some time, and why
+/// Show which images are in back-off, and why
 ///
 /// After a failed pull the next one waits: 10 seconds, then twice as long each time, up to 5 minutes. Asks the process
 /// that waits, such as `ensure --wait`, over its admin socket.
@@ -452,15 +452,15 @@ pub(crate) struct Backoff {
     pub(crate) action: Option<BackoffAction>,
 }
 
-/// What can be done about it.
+/// Subcommands of `imagelet backoff`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BackoffAction {
     Reset(BackoffReset),
 }
 
-/// Forget back-off: the next request pulls, and who waits asks at once
+/// Reset the back-off: the next request pulls, and waiting ones retry at once
 ///
-/// Prints how many entries were forgotten.
+/// Prints how many entries were reset.
 #[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("whose").required(true).args(["image", "pod", "registry", "all"])))]
 pub(crate) struct BackoffReset {

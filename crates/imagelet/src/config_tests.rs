@@ -2,8 +2,15 @@
 
 use std::time::Duration;
 
-use super::model::{BackOff, Credentials, Limits, Pulls};
+use image_service::{Limits, Resume, SharedContent};
+use store::{LayerFormat, Sharing};
+use tracing_subscriber::filter::LevelFilter;
+
+use super::settings::access::Credentials;
+use super::settings::pulls::{BackOff, Pulls};
+use super::table::Setting;
 use super::*;
+use crate::exit::{Code, Failure};
 
 const HEAD: &str = "apiVersion: imagelet.dev/v1alpha1\nkind: ImageletConfiguration\n";
 
@@ -22,7 +29,7 @@ fn load(text: &str, given: Given) -> Result<Config, ConfigError> {
 }
 
 fn setting(field: &str) -> &'static Setting {
-    SETTINGS.iter().find(|s| s.field == field).expect("a known field")
+    of_field(field).expect("a known field")
 }
 
 #[test]
@@ -188,7 +195,7 @@ fn every_field_is_taken() {
     let unset = SETTINGS.iter().filter(|s| !config.origins.contains_key(s.field)).map(|s| s.field);
     assert_eq!(unset.collect::<Vec<_>>(), ["kubeletConfig"], "only this one has tests of its own");
     let defaults = Config::defaults(&Environment::default());
-    let same = SETTINGS.iter().filter(|s| (s.show)(&config) == (s.show)(&defaults)).map(|s| s.field);
+    let same = SETTINGS.iter().filter(|s| s.show(&config) == s.show(&defaults)).map(|s| s.field);
     assert_eq!(same.collect::<Vec<_>>(), ["kubeletConfig"], "a value that is not the default arrives");
     assert_eq!(config.root, Path::new("/srv/images"));
     assert_eq!(config.runtime_request_timeout, Duration::from_secs(90));
@@ -221,28 +228,28 @@ fn every_field_is_taken() {
         provider_config.as_ref().is_some_and(|p| p.is_absolute() && p.ends_with("p.yaml")),
         "from the file's place"
     );
-    assert_eq!((config.max_parallel_layers, config.durability), (7, Durability::Relaxed));
-    assert!(!config.check_disk_space && !config.parallel_ranges);
-    assert_eq!(config.pull_memory, 16 << 20);
-    assert_eq!((config.keep_blobs, config.share_files), (true, Sharing::Hardlink));
-    assert_eq!(config.layer_format, LayerFormat::Dir);
-    assert_eq!((config.resume, config.shared_content), (Resume::Always, image_service::SharedContent::Open));
-    assert_eq!((config.log_format, config.log_level), (LogFormat::Json, LogLevel::Debug));
-    assert_eq!(config.platform.to_string(), "linux/arm64");
-    assert_eq!(config.signature_policy.as_deref(), Some(Path::new("/policy.json")));
+    let engine = &config.engine;
+    assert_eq!((engine.max_parallel_layers, engine.store.durability), (7, Durability::Relaxed));
+    assert!(!engine.check_disk_space && engine.ranges.per_blob == 1);
+    assert_eq!(engine.memory, 16 << 20);
+    assert_eq!((engine.keep_blobs, engine.store.sharing), (true, Sharing::Hardlink));
+    assert_eq!(engine.store.layer_format, LayerFormat::Dir);
+    assert_eq!((engine.resume, engine.shared_content), (Resume::Always, SharedContent::Open));
+    assert_eq!((config.log_format, config.log_level), (LogFormat::Json, LevelFilter::DEBUG));
+    assert_eq!(engine.platform.to_string(), "linux/arm64");
+    assert_eq!(engine.signature_policy.as_deref(), Some(Path::new("/policy.json")));
+    let layer = &engine.store.limits;
+    assert_eq!((layer.layer_bytes, layer.entries, layer.path_depth), (1 << 30, 10, 5));
+    assert_eq!((layer.path_bytes, layer.pax_header_bytes), (1024, 4096));
     let want = Limits {
-        layer_bytes: 1 << 30,
-        layer_entries: 10,
-        path_depth: 5,
-        path_bytes: 1024,
-        header_bytes: 4096,
         image_bytes: 2 << 30,
         image_layers: 11,
         inflate_ratio: 9,
         manifest_bytes: 1 << 20,
         config_bytes: 2 << 20,
+        ..Limits::default()
     };
-    assert_eq!(config.limits, want);
+    assert_eq!(engine.limits, want);
     assert_eq!(config.gc.keep, ["a.example/*", "b.example/x;weight=2"]);
     assert_eq!(
         config.notes,
@@ -266,8 +273,8 @@ fn the_later_word_counts() {
         (setting("durability"), Origin::Variable("IMAGELET_DURABILITY"), "full".to_owned()),
     ];
     let config = load(&text, given).expect("taken");
-    assert_eq!((config.root.to_str(), config.durability), (Some("/from-flag"), Durability::Full));
-    assert_eq!(config.max_parallel_layers, 3);
+    assert_eq!((config.root.to_str(), config.engine.store.durability), (Some("/from-flag"), Durability::Full));
+    assert_eq!(config.engine.max_parallel_layers, 3);
     assert_eq!(config.origins["root"].to_string(), "--root");
     assert_eq!(config.origins["durability"].to_string(), "IMAGELET_DURABILITY");
     assert!(config.origins["maxParallelLayers"].to_string().ends_with(":5"));
@@ -395,7 +402,7 @@ fn the_example_shows_the_defaults() {
     let (example, defaults) = (Config::load(&root, Some(&path), Vec::new()).expect("loads"), Config::defaults(&root));
     let text = std::fs::read_to_string(path).expect("read above");
     for setting in SETTINGS.iter() {
-        assert_eq!((setting.show)(&example), (setting.show)(&defaults), "{}", setting.field);
+        assert_eq!(setting.show(&example), setting.show(&defaults), "{}", setting.field);
         let field = setting.field.rsplit('.').next().unwrap_or_default();
         assert!(text.contains(&format!("{field}:")), "{} is not in the example", setting.field);
     }

@@ -1,5 +1,5 @@
-//! What the process is born with, read once: home directories, user, the wish for no colour. The only file that reads
-//! the environment itself; `IMAGELET_…` variables are clap's. Called by `main`.
+//! The environment of the process, read once: user, home directories, proxies, colours. The only file that reads
+//! environment variables; clap reads the `IMAGELET_…` ones. Called by `main`.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -7,25 +7,25 @@ use std::path::{Path, PathBuf};
 
 /// The variable of `imagelet pull --creds`.
 const CREDENTIAL: &str = "IMAGELET_CREDS";
-/// The variable of `--manifest-url-header`, which may hold one as well.
+/// The variable of `--manifest-url-header`, whose value may hold a credential, too.
 const HEADERS: &str = "IMAGELET_MANIFEST_URL_HEADER";
 
-/// The facts.
+/// Facts about the process and its user.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Environment {
-    /// Whether the user is root.
+    /// True if the user is root.
     pub(crate) privileged: bool,
     /// `$HOME`.
     pub(crate) home: Option<PathBuf>,
     /// `$XDG_DATA_HOME`.
     pub(crate) data_home: Option<PathBuf>,
-    /// `$NO_COLOR` is set and not empty, or the terminal is a dumb one.
+    /// True if `$NO_COLOR` is set and not empty, or `$TERM` is `dumb`.
     pub(crate) no_color: bool,
     /// Proxies towards registries.
     pub(crate) proxies: Proxies,
     /// `$PATH`.
     pub(crate) path: Option<OsString>,
-    /// `$NOTIFY_SOCKET`: where systemd listens.
+    /// `$NOTIFY_SOCKET`: systemd's socket for readiness.
     pub(crate) notify_socket: Option<OsString>,
     /// The working directory.
     pub(crate) working: Option<PathBuf>,
@@ -33,7 +33,7 @@ pub(crate) struct Environment {
     pub(crate) variables: Variables,
 }
 
-/// Every variable, for the programs that the configuration names.
+/// All variables, for the programs that the configuration names.
 #[derive(Clone, Default)]
 pub(crate) struct Variables(Vec<(OsString, OsString)>);
 
@@ -44,7 +44,7 @@ impl fmt::Debug for Variables {
     }
 }
 
-/// `HTTP_PROXY` and its like, upper or lower case.
+/// `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`, in upper or lower case.
 #[derive(Clone, Default)]
 pub(crate) struct Proxies {
     pub(crate) http: Option<String>,
@@ -60,7 +60,7 @@ impl fmt::Debug for Proxies {
 }
 
 impl Environment {
-    /// Reads them.
+    /// Reads the environment of this process.
     #[expect(clippy::disallowed_methods, reason = "the edge: the environment is read here and nowhere else")]
     pub(crate) fn read() -> Self {
         let text = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
@@ -80,12 +80,12 @@ impl Environment {
         }
     }
 
-    /// The environment of credential helpers and providers: ours, without the credential that was given to us.
+    /// Returns the environment of credential helpers and providers: ours, without our own credentials.
     pub(crate) fn of_children(&self) -> Vec<(OsString, OsString)> {
         self.variables.0.iter().filter(|(name, _)| name != CREDENTIAL && name != HEADERS).cloned().collect()
     }
 
-    /// Where the embedded store is when nobody says. An ordinary user without a home gets a path of the system, which
+    /// Returns the default root of the embedded store. An ordinary user without a home gets the system's path, which
     /// then fails to open with a clear error.
     pub(crate) fn default_root(&self) -> PathBuf {
         let own = || {

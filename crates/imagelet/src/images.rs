@@ -14,7 +14,6 @@ use image_service::{Engine, EngineOptions, OpenError};
 use store::OpenError as StoreOpenError;
 
 use crate::app::{App, USER_AGENT, encoded, parse_endpoint};
-use crate::config::{Durability, LayerFormat, Sharing};
 use crate::exit::{Code, Failure, Outcome, chain, code_of};
 
 /// A `Retry-After` that is waited out within a pull although somebody would come again.
@@ -51,7 +50,7 @@ impl Images {
         if let Some(endpoint) = &app.config.image_service_endpoint {
             let endpoint = parse_endpoint(endpoint)?;
             warn(&endpoint);
-            if let Some(policy) = &app.config.signature_policy {
+            if let Some(policy) = &app.config.engine.signature_policy {
                 let policy = policy.display();
                 tracing::warn!(
                     "signaturePolicy {policy} is not looked at: {endpoint} pulls, and decides by its own policy"
@@ -189,56 +188,16 @@ fn engine_options(app: &App, agent_socket: Option<PathBuf>) -> EngineOptions {
         hosts_roots: config.registry_config_paths.clone(),
         allowed_targets: config.allowed_registry_targets.clone(),
         bandwidth: Some(config.pulls.bandwidth).filter(|rate| *rate > 0),
-        platform: config.platform.clone(),
-        max_parallel_layers: config.max_parallel_layers,
-        memory: usize::try_from(config.pull_memory).unwrap_or(usize::MAX),
-        check_disk_space: config.check_disk_space,
-        keep_blobs: config.keep_blobs,
-        shared_content: config.shared_content,
-        resume: config.resume,
-        signature_policy: config.signature_policy.clone(),
         user_agent: USER_AGENT.to_owned(),
-        ..EngineOptions::default()
+        ..config.engine.clone()
     };
-    if !config.parallel_ranges {
-        options.ranges = registry::RangePolicy::off();
-    }
     if app.backs_off {
         options.retry.max_retry_after = BRIEF;
     }
     options.store.agent_socket = agent_socket;
-    options.store.durability = match config.durability {
-        Durability::Full => store::Durability::Full,
-        Durability::Relaxed => store::Durability::Relaxed,
-    };
-    options.store.sharing = match config.share_files {
-        Sharing::Off => store::Sharing::Off,
-        Sharing::Reflink => store::Sharing::Reflink,
-        Sharing::Hardlink => store::Sharing::Hardlink,
-    };
-    options.store.layer_format = match config.layer_format {
-        LayerFormat::Auto => store::LayerFormat::Auto,
-        LayerFormat::Erofs => store::LayerFormat::Erofs,
-        LayerFormat::Dir => store::LayerFormat::Dir,
-    };
-    let (limits, wanted) = (&mut options.store.limits, &config.limits);
-    limits.layer_bytes = wanted.layer_bytes;
-    limits.entries = wanted.layer_entries as u64;
-    limits.path_depth = wanted.path_depth;
-    limits.path_bytes = usize::try_from(wanted.path_bytes).unwrap_or(usize::MAX);
-    // Checked to be at most 1 GiB.
-    limits.pax_header_bytes = usize::try_from(wanted.header_bytes).unwrap_or(usize::MAX);
+    let limits = &mut options.store.limits;
     limits.pax_record_bytes = limits.pax_record_bytes.min(limits.pax_header_bytes);
     limits.long_name_bytes = limits.long_name_bytes.min(limits.pax_header_bytes);
-    options.limits = image_service::Limits {
-        image_bytes: wanted.image_bytes,
-        image_layers: wanted.image_layers,
-        inflate_ratio: wanted.inflate_ratio as u64,
-        inflate_free: options.limits.inflate_free,
-        entries_free: options.limits.entries_free,
-        manifest_bytes: wanted.manifest_bytes,
-        config_bytes: wanted.config_bytes,
-    };
     let proxies = &app.environment.proxies;
     options.proxy.http.clone_from(&proxies.http);
     options.proxy.https.clone_from(&proxies.https);

@@ -13,7 +13,7 @@ use tracing_subscriber::fmt::{FormatFields, MakeWriter};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::config::{Config, LogFormat, LogLevel};
+use crate::config::{Config, LogFormat};
 
 /// Everything that writes to stderr goes through here, so that bars step aside.
 #[derive(Clone, Debug, Default)]
@@ -60,13 +60,7 @@ impl MakeWriter<'_> for Stderr {
 
 /// Starts the log. Services stamp their lines with the time; commands that a person waits for do only in detail.
 pub(crate) fn start(config: &Config, stderr: Stderr, stamped: bool, no_color: bool) {
-    let level = match config.log_level {
-        LogLevel::Error => LevelFilter::ERROR,
-        LogLevel::Warn => LevelFilter::WARN,
-        LogLevel::Info => LevelFilter::INFO,
-        LogLevel::Debug => LevelFilter::DEBUG,
-        LogLevel::Trace => LevelFilter::TRACE,
-    };
+    let level = config.log_level;
     // The names of all our crates begin with this.
     let targets = Targets::new().with_default(level.min(LevelFilter::WARN)).with_target("imagelet", level);
     let registry = tracing_subscriber::registry().with(targets);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use credentials::exec::{Clock, ExecOptions, ParseYaml, Providers};
 use credentials::helper::HelperOptions;
-use credentials::{Keyring, KeyringOptions, NodeFiles, PathMatch};
+use credentials::{Keyring, KeyringOptions, NodeFiles};
 use cri_api::{ImageService, RuntimeService};
 use image_manager::{
     Allowlist, BackoffOptions, EventRecorder, ImageManager, Instrumented, InstrumentedRuntime, Metrics, Options,
@@ -20,7 +20,7 @@ use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 
 use crate::app::App;
-use crate::config::{self, Config, Durability};
+use crate::config::{Config, Durability};
 use crate::environment::Environment;
 use crate::exit::{Code, Failure, Outcome, chain};
 use crate::secrets::TokenDirectory;
@@ -217,7 +217,7 @@ fn records_options(config: &Config, metrics: &Arc<Metrics>) -> Outcome<RecordsOp
         max_intents: pods.max(parallel).saturating_mul(2).min(MAX_INTENTS),
         max_records: MAX_RECORDS,
         metrics: Arc::clone(metrics),
-        durable: config.durability == Durability::Full,
+        durable: config.engine.store.durability == Durability::Full,
         ..RecordsOptions::new(config.root.join(RECORDS), wall_clock)
     })
 }
@@ -237,7 +237,7 @@ fn keyring(
         timeout: wanted.helper_timeout,
     };
     Keyring::new(KeyringOptions {
-        path_match: path_match(config),
+        path_match: config.credentials.path_match,
         node_files: node_files(config, environment, mode),
         node_cache: NODE_CACHE,
         helpers,
@@ -245,13 +245,6 @@ fn keyring(
         anonymous_fallback: wanted.anonymous_fallback,
         clock,
     })
-}
-
-fn path_match(config: &Config) -> PathMatch {
-    match config.credentials.path_match {
-        config::PathMatch::Segments => PathMatch::Segments,
-        config::PathMatch::Compat => PathMatch::Compat,
-    }
 }
 
 async fn providers(config: &Config, environment: &Environment, clock: &Clock) -> Outcome<Option<Providers>> {
@@ -266,7 +259,7 @@ async fn providers(config: &Config, environment: &Environment, clock: &Clock) ->
         environment: environment.of_children(),
         clock: Arc::clone(clock),
         yaml: parse,
-        path_match: path_match(config),
+        path_match: config.credentials.path_match,
         service_account_tokens: true,
         tokens,
         timeout: config.credentials.provider_timeout,

@@ -1,4 +1,4 @@
-//! The command line of garbage collection, pins and checks: arguments and help texts. Parses and checks the form of values,
+//! The arguments and help texts of garbage collection, pins and checks of the store. Parses and checks the form of values,
 //! nothing more.
 
 use std::time::Duration;
@@ -7,14 +7,14 @@ use clap::{Args, Subcommand};
 
 /// Remove images that nothing needs
 ///
-/// Without a goal: one round, as an agent makes it. What is older than imageMaximumGCAge goes; where the image file system
-/// is fuller than imageGCHighThresholdPercent, what is least missed, until imageGCLowThresholdPercent. Images stay that a
-/// container uses, that are pinned, kept by a rule, or younger than imageMinimumGCAge; those that were brought ahead of their
-/// use go last, where nothing else suffices. What counts is the space that is really freed: layers that an image shares with one that stays free
-/// nothing.
+/// Without a goal: one round, as an agent runs it. Images unused for longer than imageMaximumGCAge are removed; if the image
+/// file system is fuller than imageGCHighThresholdPercent, so are the least missed ones, down to imageGCLowThresholdPercent.
+/// Images stay that a container uses, that are pinned, kept by a rule, or younger than imageMinimumGCAge; images pulled ahead
+/// of their use are removed last, where nothing else suffices. Only the space that is really freed counts: layers that an
+/// image shares with one that stays free nothing.
 ///
-/// With --image-endpoint, containers are asked for on the same endpoint, or on --runtime-endpoint; where nobody knows them,
-/// nothing is removed. Where an agent has the store, it does the work.
+/// With --image-endpoint, containers are listed on the same endpoint, or on --runtime-endpoint; while the containers are
+/// unknown, nothing is removed. If an agent holds the store, the agent does the work.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -22,7 +22,7 @@ use clap::{Args, Subcommand};
 Examples:
   imagelet gc --dry-run                   what a round would remove, and why everything else stays
   imagelet gc --until-free 20GiB          until 20 GiB are free on the image file system
-  imagelet gc --older-than 7d             what nobody used for a week
+  imagelet gc --older-than 7d             images that were unused for a week
   imagelet gc --all-unused --min-age 0s   everything that nothing needs, however young
   imagelet gc explain busybox:1           why this image would stay or go
   imagelet gc containers --dry-run        containers that have ended, and their logs
@@ -37,32 +37,32 @@ pub(crate) struct Gc {
     /// Only show what would be removed, and for every other image why it stays
     #[arg(long, short = 'n')]
     pub(crate) dry_run: bool,
-    /// Remove what is least missed until so many bytes are free on the image file system
+    /// Remove the least missed images until so many bytes are free on the image file system
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) until_free: Option<u64>,
-    /// Remove what nobody used for longer than this
+    /// Remove images that were unused for longer than this
     #[arg(long, value_name = "AGE", value_parser = age)]
     pub(crate) older_than: Option<Duration>,
     /// Remove everything that nothing needs
     #[arg(long)]
     pub(crate) all_unused: bool,
-    /// Leave images alone that are here for less than this [default: imageMinimumGCAge]
+    /// Keep images that have been on the node for less than this [default: imageMinimumGCAge]
     #[arg(long, value_name = "AGE", value_parser = age)]
     pub(crate) min_age: Option<Duration>,
 }
 
-/// What else there is to collection.
+/// Subcommands of `imagelet gc`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum GcAction {
     Explain(GcExplain),
     Containers(GcContainers),
 }
 
-/// Remove containers that have ended, and what they left
+/// Remove ended containers and their logs
 ///
-/// As the kubelet does it: of each container of a pod, the newest containerGC.maximumPerContainer that ended stay for their
-/// logs, and containerGC.maximum on the node; older sandboxes without containers go. What belongs to a pod that may be alive
-/// stays. The containers are those of --runtime-endpoint, or of --image-endpoint.
+/// As in the kubelet: of each container of a pod, the newest containerGC.maximumPerContainer ended ones stay for their logs,
+/// and containerGC.maximum on the node; older sandboxes without containers are removed. What belongs to a pod that may be
+/// running stays. The containers are those of --runtime-endpoint, or of --image-endpoint.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -74,7 +74,7 @@ pub(crate) struct GcContainers {
     pub(crate) dry_run: bool,
 }
 
-/// Say of images whether they would go, when, and why
+/// Explain whether images would be removed, when, and why
 #[derive(Debug, Args)]
 pub(crate) struct GcExplain {
     /// Image by name or id; a repository alone means all of its tags
@@ -84,8 +84,8 @@ pub(crate) struct GcExplain {
 
 /// Verify the store
 ///
-/// Reads every layer and every document, and compares them with their digests and sizes; finds what belongs to nothing. Each
-/// problem is told with the images that it concerns. What is whole is not touched, and images can be used meanwhile.
+/// Reads every layer and every document, and compares them with their digests and sizes; finds what belongs to no image. Each
+/// problem is reported with the images that it concerns. Intact content is not touched, and images can be used meanwhile.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -93,29 +93,29 @@ Examples:
   imagelet check --deep -o json
   imagelet check --repair
 
-Exit code: 1 while something is not as it should be.")]
+Exit code: 1 if there is a problem.")]
 pub(crate) struct Check {
-    /// Make damaged images absent, so that the next pull brings them whole; delete what belongs to nothing; correct counts
+    /// Remove damaged images, so that the next pull fetches them again; delete what belongs to no image; correct counts
     #[arg(long)]
     pub(crate) repair: bool,
-    /// Also compare every file, directory and link with the layer from which it came
+    /// Also compare every file, directory and link with the layer that it came from
     #[arg(long)]
     pub(crate) deep: bool,
 }
 
-/// Bring the layers of images into another shape on the disk
+/// Convert the layers of images to another shape on disk
 ///
-/// A layer is an EROFS file or a directory tree; new ones are what layerFormat says. Each layer is unpacked once more from what
-/// the store has of it and held against its digest, with nothing fetched; then it takes the place of the old one, in every
-/// image that has it. Images can be used meanwhile. A layer that is mounted stays as it is and is told. The space for an
-/// image in both shapes is needed.
+/// A layer is an EROFS file or a directory tree; layerFormat decides about new ones. Each layer is unpacked once more from the
+/// content of the store and verified against its digest, and nothing is fetched; then it replaces the old one in every
+/// image that has it. Images can be used meanwhile. A mounted layer stays as it is and is reported. The disk needs space for
+/// an image in both shapes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   imagelet convert --to erofs --all
   imagelet convert --to dir registry.example/app:1
 
-Exit code: 1 while a layer is not as it was asked for.")]
+Exit code: 1 while a layer has the other shape.")]
 pub(crate) struct Convert {
     /// The shape: erofs or dir
     #[arg(long, value_name = "SHAPE", value_parser = ["erofs", "dir"])]
@@ -131,8 +131,8 @@ pub(crate) struct Convert {
 /// Keep images from being collected
 ///
 /// By name or id, or by pattern: registry.example/team/* one level, registry.example/** everything below; without a tag
-/// every tag. A pin holds images that come later as well. `rmi` is obeyed all the same. Behind `imagelet serve`, a kubelet
-/// sees what is pinned and leaves it alone, too.
+/// every tag. A pin also holds images that are pulled later. `rmi` removes pinned images as well. Behind `imagelet serve`, a
+/// kubelet sees pins, too, and does not collect those images.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -144,9 +144,9 @@ pub(crate) struct PinArgs {
     pub(crate) patterns: Vec<String>,
 }
 
-/// Take pins away
+/// Remove pins
 ///
-/// A pin is named as it was made; see `imagelet pins`.
+/// A pin is named by the text that made it; see `imagelet pins`.
 #[derive(Debug, Args)]
 pub(crate) struct UnpinArgs {
     /// Image, or pattern of images
@@ -154,7 +154,7 @@ pub(crate) struct UnpinArgs {
     pub(crate) patterns: Vec<String>,
 }
 
-/// An age: Go's spelling, with days before it.
+/// Parses an age: days, then a duration in Go's spelling.
 fn age(text: &str) -> Result<Duration, String> {
     const DAY: u64 = 24 * 3600;
     let wrong = || "it must be an age such as 7d, 12h or 90m".to_owned();
@@ -170,7 +170,7 @@ fn age(text: &str) -> Result<Duration, String> {
     days.and_then(|days| days.checked_add(rest)).ok_or_else(wrong)
 }
 
-/// A size: bytes, or a number with a unit.
+/// Parses a size: bytes, or a number with a unit.
 fn size(text: &str) -> Result<u64, String> {
     crate::output::units::parse_bytes(text).ok_or_else(|| "it must be a size such as 20GiB, 500MB or 1.5G".to_owned())
 }

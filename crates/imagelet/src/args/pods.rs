@@ -9,12 +9,12 @@ use crate::config::{Config, Origin};
 /// Run pods from manifests, with no Kubernetes
 ///
 /// Keeps the pods of a directory of manifests (staticPodPath, --manifests) and of an address (staticPodURL) running on the
-/// container runtime of this node, as a kubelet would: a manifest that comes is a pod that starts, one that changes a pod that
-/// is replaced, one that goes a pod that ends. Containers go on when this process ends, and are found again by the next one.
-/// Ends on SIGTERM or Ctrl-C; a second signal ends it on the spot.
+/// container runtime of this node, as a kubelet would: a pod starts when its manifest appears, is replaced when it changes and
+/// ends when it is removed. Containers keep running when this process ends, and the next one takes them over.
+/// Ends on SIGTERM or Ctrl-C; a second signal ends it at once.
 ///
-/// With -f the pods of these files run in the foreground, and nothing else does: each change is one line. It ends when all of
-/// them have, with 0 when all succeeded and 1 when one failed; Ctrl-C ends the pods. Either way they are gone afterwards.
+/// With -f only the pods of these files run, in the foreground: each change is one line. The command ends when all pods have
+/// ended, with 0 if all succeeded and 1 if one failed; Ctrl-C ends the pods. In either case the pods are removed afterwards.
 /// Files may hold Secrets and ConfigMaps for the pods as well.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -30,13 +30,13 @@ pub(crate) struct Run {
     /// Run the pods of this manifest in the foreground; `-` is standard input; may be given again
     #[arg(long = "filename", short, value_name = "FILE", value_hint = ValueHint::FilePath, num_args = 1.., conflicts_with = "manifests")]
     pub(crate) files: Vec<PathBuf>,
-    /// Only list the pods that would be run, and say what is refused; no runtime is asked
+    /// Only list the pods that would be run, and what is refused, without a runtime
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
 
 impl Run {
-    /// A directory that was given goes before the configured one.
+    /// Puts a directory of the command line in the place of the configured one.
     pub(crate) fn apply(&self, config: &mut Config) {
         if let [first, ..] = self.manifests.as_slice() {
             config.pods.manifests = Some(std::path::absolute(first).unwrap_or_else(|_| first.clone()));
@@ -45,13 +45,13 @@ impl Run {
     }
 }
 
-/// Which pods are listed.
+/// Selection of pods by namespace.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Scope {
     /// Only pods of this namespace
     #[arg(long, short, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
-    /// Pods of all namespaces, which is what is listed unless -n says otherwise
+    /// Pods of all namespaces, the default without -n
     #[arg(long, short = 'A', conflicts_with = "namespace")]
     pub(crate) all_namespaces: bool,
 }
@@ -69,23 +69,23 @@ pub(crate) struct Pods {
     /// Only this pod: its name with or without the node behind it, namespace/name, or uid
     #[arg(value_name = "POD")]
     pub(crate) pods: Vec<String>,
-    /// Write the list anew whenever it changes
+    /// Print the list again whenever it changes
     #[arg(long, short)]
     pub(crate) watch: bool,
 }
 
-/// Show everything about a pod: containers, conditions, volumes, events, and what its last sync wanted
+/// Show everything about a pod: containers, conditions, volumes, events, and the actions of its last sync
 #[derive(Debug, Args)]
 pub(crate) struct Describe {
     /// Name with or without the node behind it, namespace/name, or uid
     #[arg(value_name = "POD", required = true)]
     pub(crate) pods: Vec<String>,
-    /// Its namespace
+    /// Namespace of the pod
     #[arg(long, short, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
 }
 
-/// Show what happened to pods: pulls, starts, probes that failed, ends
+/// Show events of pods: pulls, starts, failed probes, ends
 ///
 /// The process that keeps pods (`imagelet run`) remembers the last 2,000 events of its life.
 #[derive(Debug, Args)]
@@ -95,7 +95,7 @@ pub(crate) struct Events {
     /// Only of this pod: its name with or without the node behind it, namespace/name, or uid
     #[arg(value_name = "POD")]
     pub(crate) pod: Option<String>,
-    /// Go on with what happens
+    /// Follow new events
     #[arg(long, short)]
     pub(crate) watch: bool,
 }

@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::config::flags::WithoutI;
 
-/// The pod that is meant.
+/// The pod of a command.
 #[derive(Debug, Args)]
 pub(crate) struct ThePod {
     /// Pod: its name with or without the node behind it, NAMESPACE/NAME or uid
@@ -19,8 +19,8 @@ pub(crate) struct ThePod {
 
 /// Run a command in a container
 ///
-/// Asks the container runtime, no agent has to run. The exit code is the command's. With -i standard input is handed on until
-/// its end; with -t as well there is a terminal in the container, and this one is raw meanwhile. Without -c the container is
+/// The container runtime is asked; no agent needs to run. The exit code is the command's. With -i standard input is passed on
+/// until its end; with -t as well the command gets a terminal, and this terminal is raw meanwhile. Without -c the container is
 /// the one that the annotation kubectl.kubernetes.io/default-container names, or the pod's first.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -34,10 +34,10 @@ pub(crate) struct Exec {
     /// Container
     #[arg(long, short, value_name = "NAME")]
     pub(crate) container: Option<String>,
-    /// Hand standard input on
+    /// Pass standard input on
     #[arg(long, short = 'i')]
     pub(crate) stdin: bool,
-    /// With a terminal; only together with -i
+    /// Allocate a terminal; only together with -i
     #[arg(long, short)]
     pub(crate) tty: bool,
     /// Program and arguments
@@ -49,8 +49,8 @@ pub(crate) struct Exec {
 
 /// Attach to the process of a container
 ///
-/// Shows what it writes from now on. With -i standard input is handed on, where the container has one (`stdin: true`); with -t
-/// as well its terminal is this one (`tty: true`), until it ends or Ctrl-P Ctrl-Q is typed.
+/// Shows its output from now on. With -i standard input is passed on, if the container has one (`stdin: true`); with -t as
+/// well this terminal is the container's (`tty: true`), until the container ends or Ctrl-P Ctrl-Q is typed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -62,7 +62,7 @@ pub(crate) struct Attach {
     /// Container
     #[arg(long, short, value_name = "NAME")]
     pub(crate) container: Option<String>,
-    /// Hand standard input on
+    /// Pass standard input on
     #[arg(long, short = 'i')]
     pub(crate) stdin: bool,
     /// The container has a terminal
@@ -75,8 +75,8 @@ pub(crate) struct Attach {
 /// Forward local ports to a pod
 ///
 /// Listens on 127.0.0.1 and ::1, and carries each connection through the container runtime to the port of the pod: the pod's
-/// network need not be reachable. A client that closes its half of a connection ends all of it, as runtimes have it. Ends with the
-/// pod, on SIGTERM or Ctrl-C.
+/// network need not be reachable. A client that closes its half of a connection ends the whole connection, as runtimes do. Ends with
+/// the pod, on SIGTERM or Ctrl-C.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -86,7 +86,7 @@ Examples:
 pub(crate) struct PortForward {
     #[command(flatten)]
     pub(crate) pod: ThePod,
-    /// Port here and port of the pod
+    /// Local port and port of the pod
     #[arg(required = true, value_name = "[LOCAL:]REMOTE", value_parser = Ports::parse)]
     pub(crate) ports: Vec<Ports>,
     /// Address to listen on instead; may be given again
@@ -94,10 +94,10 @@ pub(crate) struct PortForward {
     pub(crate) address: Vec<IpAddr>,
 }
 
-/// A port here, and one of the pod.
+/// A local port and a port of the pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ports {
-    /// 0: any that is free.
+    /// Zero: any free port.
     pub(crate) local: u16,
     pub(crate) remote: u16,
 }

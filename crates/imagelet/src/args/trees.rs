@@ -8,8 +8,8 @@ use clap::{Args, ValueHint};
 /// List files of an image or a layer, without mounting it
 ///
 /// Needs no root. An image is shown as a container would see it: layers on each other, whiteouts and opaque directories
-/// applied, symbolic links led on within the image. A layer by itself, named by its diff id or by the digest in a manifest,
-/// shows its whiteouts as well. While an agent holds the root, it is asked to keep the layers meanwhile.
+/// applied, symbolic links resolved within the image. A single layer, named by its diff id or by the digest in a manifest,
+/// shows its whiteouts as well. If an agent holds the root, it is asked to keep the layers meanwhile.
 ///
 /// Writes names, one a line, in the order of bytes; with -l or -o wide also mode, links, owner, group, size and time; with -o json
 /// or yaml everything there is, extended attributes and the layer that each entry is from included.
@@ -24,20 +24,20 @@ pub(crate) struct Ls {
     /// Image by name or id, or a layer by its digest
     #[arg(value_name = "IMAGE|LAYER")]
     pub(crate) image: String,
-    /// What to list
+    /// Path to list
     #[arg(value_name = "PATH", default_value = "/")]
     pub(crate) path: OsString,
-    /// With mode, links, owner, group, size, time, and where symbolic links lead
+    /// With mode, links, owner, group, size, time, and targets of symbolic links
     #[arg(short)]
     pub(crate) long: bool,
-    /// With everything below, by paths
+    /// With everything below, by path
     #[arg(short = 'R', long)]
     pub(crate) recursive: bool,
 }
 
 /// Write files of an image or a layer to standard output, without mounting it
 ///
-/// Needs no root. Symbolic links lead on within the image.
+/// Needs no root. Symbolic links are resolved within the image.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -56,8 +56,8 @@ pub(crate) struct Cat {
 /// As `docker cp`: a directory that is there takes the source under its name, or only what is in it if PATH ends in `/.`; a DEST that
 /// is not there is made. Files replace files, a single one when its copy is whole; at a DEST that is a symbolic link, what it leads to;
 /// a device or a pipe is written to. Directories are merged. Modes, times and extended attributes come along, hard
-/// links and holes stay what they are. As root, owners and devices do, too; otherwise what could not be set is told in one line. Symbolic links
-/// are copied as they are, and nothing is ever written outside DEST.
+/// links and holes are kept. As root, owners and devices are kept, too; otherwise one line says what could not be set. Symbolic
+/// links are copied as they are, and nothing is ever written outside DEST.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -69,10 +69,10 @@ pub(crate) struct Cp {
     /// Image by name or id, or a layer by its digest, and a path in it
     #[arg(value_name = "IMAGE:PATH")]
     pub(crate) source: OsString,
-    /// Where to; `-` writes a tar stream to standard output, with owners and devices as the image has them
+    /// Destination; `-` writes a tar stream to standard output, with owners and devices as the image has them
     #[arg(value_name = "DEST|-", value_hint = ValueHint::AnyPath)]
     pub(crate) target: PathBuf,
-    /// Copy what a symbolic link at PATH leads to, and not the link
+    /// Copy the target of a symbolic link at PATH, and not the link
     #[arg(short = 'L', long)]
     pub(crate) follow_link: bool,
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::app::App;
 use crate::args::ShowConfig;
-use crate::config::settings::SETTINGS;
+use crate::config::table::SETTINGS;
 use crate::config::{API_VERSION, Config, KIND, reference};
 use crate::exit::Outcome;
 use crate::output::{Format, Table};
@@ -26,7 +26,7 @@ fn document(config: &Config) -> Value {
     map.insert("apiVersion".into(), json!(API_VERSION));
     map.insert("kind".into(), json!(KIND));
     for setting in SETTINGS.iter() {
-        let value = (setting.show)(config);
+        let value = setting.show(config);
         if value.is_null() {
             continue;
         }

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use image_manager::gc::{DiskProbe, GcMetrics, GcOptions, GcPolicy, Order, PressureOptions, Volumes};
+use image_manager::gc::{DiskProbe, GcMetrics, GcOptions, GcPolicy, PressureOptions, Volumes};
 use image_manager::{ObjectRef, PullRecords};
 use jiff::SignedDuration;
 use kuberuntime::container_gc::{ContainerGcOptions, ContainerGcPolicy, LogDirectories, NoPodSource, PodStates};
 
-use crate::config::{Config, Durability, GcOrder, eviction, keep};
+use crate::config::{Config, Durability, eviction, keep};
 use crate::node::facts;
 
 /// How long a runtime's removal may take to show on the file system.
@@ -65,15 +65,12 @@ pub(super) fn of_images(
             min_age: age(gc.min_age),
             max_age: age(gc.max_age),
         },
-        order: match gc.order {
-            GcOrder::LeastHarm => Order::LeastHarm,
-            GcOrder::LeastRecentlyUsed => Order::LeastRecentlyUsed,
-        },
+        order: gc.order,
         minimum_copies: gc.minimum_copies,
         keep: keep::rules(&gc.keep),
         sandbox_image: gc.sandbox_image.clone(),
         directory: Some(directory(&config.root, endpoint)),
-        durable: config.durability == Durability::Full,
+        durable: config.engine.store.durability == Durability::Full,
         protect_pre_pulled: gc.protect,
         settle: SETTLE,
         records,
@@ -87,7 +84,7 @@ pub(super) fn of_images(
             containers: None,
             ..PressureOptions::default()
         },
-        node_status_max_images: number(config.status_max_images),
+        node_status_max_images: number(gc.status_max_images),
         ..GcOptions::new(Arc::new(jiff::Timestamp::now), disk)
     }
 }

@@ -1,16 +1,17 @@
-//! What no single value shows, and what the kubelet validates after it has read everything, in its words. Pure.
+//! Validation across settings, and that of the kubelet after it has read everything, in its words. Pure.
 //! Called by [`super::Config::load`].
 
 use image_manager::Allowlist;
 
+use super::eviction;
+use super::model::Config;
 use super::value::go_duration;
-use super::{Config, eviction};
 
 /// The kubelet's names for [`image_manager::VerificationPolicy`].
 pub(super) const POLICIES: [&str; 4] =
     ["NeverVerify", "NeverVerifyPreloadedImages", "NeverVerifyAllowlistedImages", "AlwaysVerify"];
 
-/// Everything that is wrong, a line each, with the place where it was set.
+/// Returns everything that is wrong, a line each, with the place where it was set.
 pub(super) fn findings(config: &Config) -> Vec<String> {
     let mut findings = Vec::new();
     let mut found = |field: &str, message: String| {
@@ -32,7 +33,7 @@ pub(super) fn findings(config: &Config) -> Vec<String> {
         ("registryBurst", config.pulls.burst),
         ("maxParallelImagePulls", config.pulls.max_parallel),
         ("maxPods", Some(config.max_pods)),
-        ("nodeStatusMaxImages", Some(config.status_max_images)),
+        ("nodeStatusMaxImages", Some(config.gc.status_max_images)),
         ("containerGC.maximumPerContainer", Some(config.container_gc.per_container)),
         ("containerGC.maximum", Some(config.container_gc.maximum)),
     ] {
@@ -78,7 +79,7 @@ fn collection(config: &Config, found: &mut impl FnMut(&str, String)) {
         format!("imageGCHighThresholdPercent (--image-gc-high-threshold) {high}"),
         format!("imageGCLowThresholdPercent (--image-gc-low-threshold) {low}"),
     );
-    // Where both are set, the lower one is the one to be told of, as it is the lower one that the kubelet names first.
+    // Where both are set, the lower one is reported, since the kubelet names the lower one first.
     let low_field = |config: &Config| match config.origins.contains_key("imageGCLowThresholdPercent") {
         true => "imageGCLowThresholdPercent",
         false => "imageGCHighThresholdPercent",
@@ -104,8 +105,8 @@ fn collection(config: &Config, found: &mut impl FnMut(&str, String)) {
         let message = format!("imageMaximumGCAge {most} must be greater than imageMinimumGCAge {least}");
         found("imageMaximumGCAge", message);
     }
-    if config.status_max_images < -1 {
-        let number = config.status_max_images;
+    if config.gc.status_max_images < -1 {
+        let number = config.gc.status_max_images;
         let message = format!("nodeStatusMaxImages (--node-status-max-images) {number} must be -1 or greater");
         found("nodeStatusMaxImages", message);
     }

@@ -1,18 +1,66 @@
-//! `evictionHard` as it is written: which of its signals mean something here, and what holds where it is silent. What a
-//! threshold is, and whether it is one, [`Thresholds`] says. Called by [`super::check`] and by whoever makes the options of
-//! collection.
+//! Settings of disk pressure, and `evictionHard` as it is written: which of its signals mean something here, and what holds
+//! where it is silent. [`Thresholds`] says what a threshold is. Called by [`super::check`] and by whoever makes the options
+//! of collection.
+
+use std::time::Duration;
 
 use image_manager::gc::{Signal, Thresholds};
+use serde_json::{Map, Value, json};
 
-use super::model::Eviction;
+use super::declare::{Access, Group, Setting, settings};
+use super::kind::{Bool, Form, Span};
+use super::value::{Raw, Wrong};
 
-/// The signals that do not concern us, of those that were set.
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+settings! {
+    /// When the disk is under pressure.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    struct Eviction() {
+        Collection {
+            merge: bool = false =>
+                "mergeDefaultEvictionSettings", "merge-default-eviction-settings", Bool,
+                "Signals that evictionHard does not name have their defaults", kubelet_with_zero();
+            transition: Duration = Duration::from_secs(300) =>
+                "evictionPressureTransitionPeriod", "eviction-pressure-transition-period", Span(Duration::ZERO..=DAY),
+                "How long no threshold may be crossed until disk pressure ends", kubelet();
+        }
+        + other {
+            /// Signals and thresholds as they were written; `None`: the defaults. Set by [`hard`].
+            hard: Option<Vec<(String, String)>> = None;
+        }
+    }
+}
+
+/// The setting `evictionHard`. The thresholds in force depend on `mergeDefaultEvictionSettings`, too.
+pub(super) fn hard() -> Setting<Eviction> {
+    let help = "Thresholds of disk pressure: imagefs.available, imagefs.inodesFree, nodefs.available and \
+                 nodefs.inodesFree, each with a quantity or a percentage; in the file a map. A signal that is not named has no threshold. The kubelet's other signals do not concern imagelet [default: \
+                 imagefs.available<15%,imagefs.inodesFree<5%,nodefs.available<10%,nodefs.inodesFree<5%]";
+    let form = Form::list("SIGNAL<VALUE", ',');
+    Setting::with(Group::Collection, ("evictionHard", "eviction-hard", help), form, Box::new(Hard)).kubelet()
+}
+
+struct Hard;
+
+impl Access<Eviction> for Hard {
+    fn apply(&self, target: &mut Eviction, raw: Raw<'_>) -> Result<(), Wrong> {
+        target.hard = Some(raw.pairs('<')?);
+        Ok(())
+    }
+
+    fn show(&self, target: &Eviction) -> Value {
+        Value::Object(in_force(target).into_iter().map(|(signal, value)| (signal, json!(value))).collect::<Map<_, _>>())
+    }
+}
+
+/// Returns the signals that were set and do not concern us.
 pub(super) fn passed_over(eviction: &Eviction) -> Vec<&str> {
     let ours = |name: &str| Signal::ALL.iter().any(|signal| signal.as_str() == name);
     eviction.hard.iter().flatten().map(|(signal, _)| signal.as_str()).filter(|signal| !ours(signal)).collect()
 }
 
-/// Signals and values as they hold, those that do not concern us as they were written.
+/// Returns the signals and values in force; those that do not concern us as they were written.
 pub(super) fn in_force(eviction: &Eviction) -> Vec<(String, String)> {
     let defaults =
         || Thresholds::default().iter().map(|(signal, amount)| (signal.to_string(), amount.to_string())).collect();
@@ -27,13 +75,13 @@ pub(super) fn in_force(eviction: &Eviction) -> Vec<(String, String)> {
     }
 }
 
-/// The thresholds that hold, of a configuration that was checked.
+/// Returns the thresholds in force, of a configuration that was checked.
 pub(crate) fn thresholds(eviction: &Eviction) -> Thresholds {
     let pairs = in_force(eviction);
     Thresholds::parse(pairs.iter().map(|(signal, value)| (signal.as_str(), value.as_str()))).unwrap_or_default()
 }
 
-/// What is wrong.
+/// Returns what is wrong, a line each.
 pub(super) fn findings(eviction: &Eviction) -> Vec<String> {
     let each = eviction.hard.iter().flatten();
     each.filter_map(|(signal, value)| Thresholds::parse([(signal.as_str(), value.as_str())]).err())
@@ -49,7 +97,7 @@ mod tests {
     fn what_is_not_named_has_no_threshold_unless_defaults_are_merged() {
         let set = [("memory.available", "1Gi"), ("nodefs.available", "1%")];
         let hard = set.map(|(signal, value)| (signal.to_owned(), value.to_owned())).into();
-        let alone = Eviction { hard: Some(hard), merge: false, transition: std::time::Duration::ZERO };
+        let alone = Eviction { hard: Some(hard), merge: false, transition: Duration::ZERO };
         assert!(findings(&alone).is_empty());
         assert_eq!(passed_over(&alone), ["memory.available"]);
         let shown = |eviction: &Eviction| {

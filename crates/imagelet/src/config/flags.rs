@@ -4,20 +4,22 @@
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
-use super::settings::{Group, SETTINGS, Setting};
-use super::{Config, Given, Origin};
+use super::declare::Group;
+use super::error::Origin;
+use super::model::Config;
+use super::table::{Given, SETTINGS, Setting};
 use crate::environment::Environment;
 
-/// What was given for settings on the command line and in the environment.
+/// The values of settings on the command line and in the environment: index in [`SETTINGS`], whether a flag gave it, text.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SettingFlags(pub(crate) Vec<(usize, bool, String)>);
 
 impl SettingFlags {
-    /// The values with the rows that they belong to.
+    /// Returns the values with their settings.
     pub(crate) fn given(&self) -> Given {
         let row = |(index, from_flag, text): &(usize, bool, String)| {
-            let setting = SETTINGS[*index];
-            let origin = if *from_flag { Origin::Flag(setting.flag) } else { Origin::Variable(setting.variable) };
+            let setting = &SETTINGS[*index];
+            let origin = if *from_flag { Origin::Flag(setting.flag) } else { Origin::Variable(&setting.variable) };
             (setting, origin, text.clone())
         };
         self.0.iter().map(row).collect()
@@ -36,7 +38,7 @@ impl FromArgMatches for SettingFlags {
             if let Some(values) = matches.get_many::<String>(setting.flag) {
                 let from_flag = matches.value_source(setting.flag) == Some(ValueSource::CommandLine);
                 // Lists are the only settings that take several values; they are joined as in a variable.
-                let separator = setting.list.map(String::from).unwrap_or_default();
+                let separator = setting.form.list.map(String::from).unwrap_or_default();
                 let text = values.map(String::as_str).collect::<Vec<_>>().join(&separator);
                 self.0.push((index, from_flag, text));
             }
@@ -63,7 +65,7 @@ impl Args for SettingFlags {
     }
 }
 
-/// The setting whose letter is `-i`, without it: for commands to whose users that means standard input.
+/// The setting whose letter is `-i`, without the letter: for commands whose users mean standard input by `-i`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WithoutI;
 
@@ -90,31 +92,31 @@ impl Args for WithoutI {
     }
 }
 
-/// The flag of a setting, without a letter.
-fn long(setting: &Setting, defaults: &Config) -> Arg {
+/// Returns the flag of a setting, without its letter.
+fn long(setting: &'static Setting, defaults: &Config) -> Arg {
     let (help, default) = setting.help_and_default(defaults);
     let help = default.map_or_else(|| help.to_owned(), |default| format!("{help} [default: {default}]"));
     let mut arg = Arg::new(setting.flag)
         .long(setting.flag)
-        .env(setting.variable)
+        .env(setting.variable.as_str())
         .hide_env_values(true)
         .help(help)
-        .value_name(setting.value_name)
+        .value_name(setting.form.value_name.as_str())
         .global(true)
         // `-h` stays readable; `--help` has them all.
         .hide_short_help(!matches!(setting.group, Group::Node | Group::Logging))
         .help_heading(setting.group.title());
-    if setting.value_name == "BOOL" {
+    if setting.form.value_name == "BOOL" {
         arg = arg.num_args(0..=1).require_equals(true).default_missing_value("true");
     }
-    if setting.value_name == "N" {
-        // So that it is told what is allowed, and not that there is no flag of this name.
+    if setting.form.value_name == "N" {
+        // So that the error says what is allowed, and not that there is no flag of this name.
         arg = arg.allow_negative_numbers(true);
     }
-    if setting.list.is_some() {
+    if setting.form.list.is_some() {
         arg = arg.action(ArgAction::Append);
     }
-    arg = arg.value_hint(match setting.value_name {
+    arg = arg.value_hint(match setting.form.value_name.as_str() {
         "DIR" => clap::ValueHint::DirPath,
         "FILE" => clap::ValueHint::FilePath,
         "PATH" => clap::ValueHint::AnyPath,

@@ -1,20 +1,14 @@
-//! Keep rules as the configuration writes them: one text each. Reads them into [`KeepRule`]s and says what is allowed; what
-//! a rule does is decided in [`image_manager::gc`].
+//! Keep rules as the configuration writes them: one text each. Parses them into [`KeepRule`]s; [`image_manager::gc`] decides
+//! what a rule does.
 
 use image_manager::gc::{KeepRule, Pattern, Says};
 
 use super::value::Wrong;
 
-/// What the setting's help says.
-pub(super) const HELP: &str = "Which images stay, by name: registry.example/team/* one level, registry.example/** \
-               everything below; without a tag every tag. By a label: label.KEY=VALUE. By the namespace of the pod that \
-               used it last: namespace=NAME. With ;weight=N behind it, those images are N times as dear instead. May be \
-               given again";
-
 const ALLOWED: &str =
     "a pattern such as registry.example/base/*, or one with a weight, such as registry.example/big/**;weight=4";
 
-/// Texts that are all rules.
+/// Returns the texts if each is a rule.
 pub(super) fn checked(texts: Vec<String>) -> Result<Vec<String>, Wrong> {
     match texts.iter().find_map(|text| rule(text).err()) {
         Some(problem) => Err(Wrong(format!("{ALLOWED} ({problem})"))),
@@ -22,7 +16,7 @@ pub(super) fn checked(texts: Vec<String>) -> Result<Vec<String>, Wrong> {
     }
 }
 
-/// The rules, of texts that were checked.
+/// Returns the rules of texts that were checked.
 pub(crate) fn rules(texts: &[String]) -> Vec<KeepRule> {
     texts.iter().filter_map(|text| rule(text).ok()).collect()
 }

@@ -1,65 +1,31 @@
-//! A kubelet's own configuration file (KubeletConfiguration of kubelet.config.k8s.io/v1beta1): which of its fields mean
-//! something here. Takes a field only with the meaning that it has for the kubelet; what concerns neither images nor pods is
-//! passed over and told in one line; a name that the kubelet does not have is an error. Called by
+//! A kubelet's own configuration file (KubeletConfiguration of kubelet.config.k8s.io/v1beta1). Takes the fields that settings
+//! declare as the kubelet's, with the meaning that they have there; what concerns neither images nor pods is passed over and
+//! named in one line; a name that the kubelet does not have is an error. Called by
 //! [`super::Config::load`].
 
 mod fields;
 
 use std::path::Path;
 
+use super::declare::Zero;
+use super::document::Document;
+use super::error::{ConfigError, Origin};
 use super::model::Config;
-use super::settings::SETTINGS;
+use super::table::{Setting, of_field};
 use super::value::Raw;
-use super::{ConfigError, Document, Origin};
 use crate::yaml::{Node, Value};
 use fields::{FIELDS, Shape};
 
 const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 const KIND: &str = "KubeletConfiguration";
 
-/// The fields that both have, under the same name. Here: whether a zero means something (otherwise it is the default).
-const TAKEN: [(&str, bool); 33] = [
-    ("clusterDNS", false),
-    ("clusterDomain", false),
-    ("containerLogMaxFiles", false),
-    ("containerLogMaxSize", false),
-    ("containerLogMaxWorkers", false),
-    ("containerLogMonitorInterval", false),
-    ("containerRuntimeEndpoint", false),
-    ("evictionHard", false),
-    ("evictionPressureTransitionPeriod", false),
-    ("fileCheckFrequency", false),
-    ("httpCheckFrequency", false),
-    ("imageGCHighThresholdPercent", true),
-    ("imageGCLowThresholdPercent", true),
-    ("imageMaximumGCAge", true),
-    ("imageMinimumGCAge", false),
-    ("imagePullCredentialsVerificationPolicy", false),
-    ("imageServiceEndpoint", false),
-    ("maxParallelImagePulls", true),
-    ("maxPods", false),
-    ("mergeDefaultEvictionSettings", true),
-    ("nodeStatusMaxImages", true),
-    ("podLogsDir", false),
-    ("preloadedImagesVerificationAllowlist", false),
-    ("registryBurst", false),
-    ("registryPullQPS", true),
-    ("resolvConf", true),
-    ("runtimeRequestTimeout", false),
-    ("seccompDefault", true),
-    ("serializeImagePulls", true),
-    ("staticPodPath", false),
-    ("staticPodURL", false),
-    ("staticPodURLHeader", false),
-    ("syncFrequency", false),
-];
-/// The one that lies in a map.
+/// The setting that lies in a map of the kubelet's file.
 const RESTARTS: &str = "crashLoopBackOff.maxContainerRestartPeriod";
 const POLICY: &str = "imagePullCredentialsVerificationPolicy";
 /// The feature gate without which the kubelet verifies nothing.
 const GATE: &str = "KubeletEnsureSecretPulledImages";
 
-/// Takes what concerns images from the file into `config`, in which nothing else is set yet.
+/// Takes the fields that settings declare from the file into `config`, in which nothing else is set yet.
 pub(super) fn apply(config: &mut Config, path: &Path) -> Result<(), ConfigError> {
     let document = Document::read(path, API_VERSION, KIND)?;
     let base = document.base();
@@ -69,9 +35,8 @@ pub(super) fn apply(config: &mut Config, path: &Path) -> Result<(), ConfigError>
         if node.value == Value::Null {
             continue;
         }
-        match TAKEN.iter().find(|(name, _)| *name == key) {
-            Some((_, zero_counts)) if *zero_counts || !is_zero(&node.value) => {
-                let setting = SETTINGS.iter().find(|s| s.field == key).expect("a test looks up every one of them");
+        match taken(key) {
+            Some((setting, zero)) if zero == Zero::Counts || !is_zero(&node.value) => {
                 config.apply(setting, document.origin(node), Raw::Node { value: &node.value, base: &base })?;
                 if key == "evictionHard" {
                     let signals = super::eviction::passed_over(&config.eviction).into_iter();
@@ -80,8 +45,9 @@ pub(super) fn apply(config: &mut Config, path: &Path) -> Result<(), ConfigError>
             }
             Some(_) => {}
             None if key == "crashLoopBackOff" => {
-                if let Some(node) = node.get("maxContainerRestartPeriod").filter(|node| !is_zero(&node.value)) {
-                    let setting = SETTINGS.iter().find(|s| s.field == RESTARTS).expect("a test looks it up");
+                if let Some(node) = node.get("maxContainerRestartPeriod").filter(|node| !is_zero(&node.value))
+                    && let Some((setting, _)) = taken(RESTARTS)
+                {
                     config.apply(setting, document.origin(node), Raw::Node { value: &node.value, base: &base })?;
                 }
             }
@@ -108,7 +74,12 @@ pub(super) fn apply(config: &mut Config, path: &Path) -> Result<(), ConfigError>
     Ok(())
 }
 
-/// The gate of credential verification: closed, every pod may have what is on the node.
+/// Returns the setting that a field of the kubelet's is taken for.
+fn taken(field: &str) -> Option<(&'static Setting, Zero)> {
+    of_field(field).and_then(|setting| Some((setting, setting.kubelet?)))
+}
+
+/// Applies the gate of credential verification: without it, every pod may have any image on the node.
 fn gate(config: &mut Config, document: &Document, node: &Node) -> Result<(), ConfigError> {
     match node.value {
         Value::Bool(true) => Ok(()),
@@ -129,7 +100,7 @@ fn gate(config: &mut Config, document: &Document, node: &Node) -> Result<(), Con
     }
 }
 
-/// Go's zero value of a field.
+/// Returns true for Go's zero value of a field.
 fn is_zero(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -141,7 +112,7 @@ fn is_zero(value: &Value) -> bool {
     }
 }
 
-/// Refuses a name that the kubelet does not have, on every level whose names are known.
+/// Refuses a name that KubeletConfiguration does not have, on every level whose names are listed.
 fn known(
     document: &Document,
     outer: &str,
@@ -168,7 +139,7 @@ fn known(
     }
 }
 
-/// The name that was probably meant: the same but for case, or with at most two letters wrong.
+/// Returns the name that was probably meant: the same but for case, or with at most two letters wrong.
 fn closest<'a>(wrong: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let distance = |name: &str| {
         let (a, b): (Vec<char>, Vec<char>) =

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::*;
-use crate::config::{Given, settings::Setting};
+use crate::config::table::{Given, SETTINGS};
 use crate::environment::Environment;
 
 const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
@@ -25,14 +25,16 @@ fn load(kubelet: &str) -> Result<Config, String> {
 }
 
 fn setting(field: &str) -> &'static Setting {
-    SETTINGS.iter().find(|s| s.field == field).unwrap_or_else(|| panic!("{field} is no setting"))
+    of_field(field).unwrap_or_else(|| panic!("{field} is no setting"))
 }
 
 #[test]
 fn what_is_taken_exists_on_both_sides() {
-    setting(RESTARTS);
-    for (name, _) in TAKEN {
-        setting(name);
+    assert!(taken(RESTARTS).is_some());
+    let taken: Vec<&str> = SETTINGS.iter().filter(|s| s.kubelet.is_some()).map(|s| s.field).collect();
+    assert_eq!(taken.len(), 34);
+    for field in taken {
+        let name = field.split('.').next().unwrap_or_default();
         assert!(FIELDS.iter().any(|(field, _)| *field == name), "{name}");
     }
     assert!(FIELDS.is_sorted_by_key(|(name, _)| name), "in the order of the alphabet");
@@ -54,7 +56,7 @@ fn a_real_file_is_taken_and_the_rest_is_told_in_one_line() {
     assert_eq!((config.pulls.max_parallel, config.pulls.serialize), (Some(5), Some(false)));
     assert_eq!((config.pulls.qps, config.pulls.burst, config.max_pods), (Some(0), Some(20), 250));
     assert_eq!(config.runtime_request_timeout, Duration::from_secs(120), "zero is the default");
-    assert_eq!((config.gc.high, config.gc.low, config.status_max_images), (90, 0, 0), "zeros that mean something");
+    assert_eq!((config.gc.high, config.gc.low, config.gc.status_max_images), (90, 0, 0), "zeros that mean something");
     assert_eq!(config.gc.min_age.as_secs(), 120, "one that does not");
     assert_eq!(setting("evictionHard").shown(&config), "imagefs.available<20%,memory.available<100Mi,pid.available<5%");
     let socket = Some("unix:///run/containerd/containerd.sock");

@@ -1,10 +1,9 @@
-//! The reference page of the configuration, `docs/configuration.md`, made from the table of settings, so that it cannot
-//! say anything else than the program does. Called by `imagelet config --reference` and by the test that compares.
+//! The reference page of the configuration, `docs/configuration.md`, made from the table of settings. Called by `imagelet config --reference` and by the test that compares.
 
 use std::fmt::Write as _;
 
 use super::model::Config;
-use super::settings::SETTINGS;
+use super::table::SETTINGS;
 use crate::environment::Environment;
 
 const HEAD: &str = "\
@@ -44,7 +43,7 @@ named in one line; a field that KubeletConfiguration does not have is an error. 
 of the kubelet, and flags here.
 ";
 
-/// The page.
+/// Returns the page.
 pub(crate) fn page() -> String {
     let defaults = Config::defaults(&Environment { privileged: true, ..Environment::default() });
     let mut page = HEAD.to_owned();

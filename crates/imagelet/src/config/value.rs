@@ -1,6 +1,5 @@
-//! One value of a setting as it came in: the text of a flag or variable, or a node of the configuration file. Turns it
-//! into what the setting wants, or says what is allowed. Knows no setting. Called by the table in
-//! [`crate::config::settings`].
+//! A value of a setting as it was written: the text of a flag or variable, or a node of the configuration file. Turns it
+//! into the setting's type, or says what is allowed. Knows no setting. Called by [`super::kind`].
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -14,11 +13,11 @@ use oci::{Quantity, Secret, parse_bytes};
 
 use crate::yaml::Value;
 
-/// What is allowed instead of the value that was given.
+/// A refused value: the text says what is allowed instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wrong(pub(crate) String);
 
-/// A value as it came in.
+/// A value as it was written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Raw<'a> {
     /// From a flag or a variable. Lists of paths are separated by colons, as in `PATH`.
@@ -28,7 +27,7 @@ pub(crate) enum Raw<'a> {
 }
 
 impl Raw<'_> {
-    /// `true` or `false`.
+    /// Reads `true` or `false`.
     pub(crate) fn boolean(self) -> Result<bool, Wrong> {
         let value = match self {
             Self::Text("true") => Some(true),
@@ -40,7 +39,7 @@ impl Raw<'_> {
         value.ok_or_else(|| Wrong("true or false".into()))
     }
 
-    /// A whole number within a range.
+    /// Reads a whole number within a range.
     pub(crate) fn count(self, range: RangeInclusive<usize>) -> Result<usize, Wrong> {
         let value = match self {
             Self::Text(text) if text.bytes().all(|b| b.is_ascii_digit()) => text.parse().ok(),
@@ -53,7 +52,7 @@ impl Raw<'_> {
             .ok_or_else(|| Wrong(format!("a whole number from {} to {}", range.start(), range.end())))
     }
 
-    /// A whole number of any size and sign; whoever uses it says what is allowed.
+    /// Reads a whole number of any size and sign; the caller validates the range.
     pub(crate) fn integer(self) -> Result<i64, Wrong> {
         let value = match self {
             Self::Text(text) => text.parse().ok().filter(|_| !text.starts_with('+')),
@@ -63,12 +62,12 @@ impl Raw<'_> {
         value.ok_or_else(|| Wrong("a whole number".into()))
     }
 
-    /// Any text.
+    /// Reads any text.
     pub(crate) fn text(self, allowed: &str) -> Result<String, Wrong> {
         self.string().map(str::to_owned).ok_or_else(|| Wrong(allowed.to_owned()))
     }
 
-    /// Several texts, or none. Commas separate them in flags and variables.
+    /// Reads texts, possibly none. Commas separate them in flags and variables.
     pub(crate) fn words(self) -> Result<Vec<String>, Wrong> {
         let words: Option<Vec<String>> = match self {
             Self::Text("") => Some(Vec::new()),
@@ -81,7 +80,7 @@ impl Raw<'_> {
         words.ok_or_else(|| Wrong("a list of texts".into()))
     }
 
-    /// A number of bytes within a range: a whole number, or one with a Kubernetes suffix such as `64Gi`.
+    /// Reads a number of bytes within a range: a whole number, or one with a Kubernetes suffix such as `64Gi`.
     pub(crate) fn bytes(self, range: RangeInclusive<u64>) -> Result<u64, Wrong> {
         let value = match self {
             Self::Node { value: Value::Number(n), .. } => n.as_u64(),
@@ -93,7 +92,7 @@ impl Raw<'_> {
         })
     }
 
-    /// A duration in Go's spelling within a range.
+    /// Reads a duration in Go's spelling within a range.
     pub(crate) fn duration(self, range: RangeInclusive<Duration>) -> Result<Duration, Wrong> {
         self.string().and_then(parse_duration).filter(|d| range.contains(d)).ok_or_else(|| {
             let (from, to) = (show_duration(*range.start()), show_duration(*range.end()));
@@ -101,7 +100,7 @@ impl Raw<'_> {
         })
     }
 
-    /// A duration of either sign and at most `limit`; whoever uses it says what is allowed.
+    /// Reads a duration of either sign and at most `limit`; the caller validates the range.
     pub(crate) fn signed(self, limit: Duration) -> Result<SignedDuration, Wrong> {
         let (negative, rest) = match self.string() {
             Some(text) => text.strip_prefix('-').map_or((false, Some(text)), |rest| (true, Some(rest))),
@@ -114,7 +113,7 @@ impl Raw<'_> {
             .ok_or_else(|| Wrong(format!("a duration such as 90s or 2m30s, up to {}", show_duration(limit))))
     }
 
-    /// A map of texts. In flags and variables pairs are separated by commas, and the two of a pair by `separator`.
+    /// Reads a map of texts. In flags and variables, commas separate pairs, and `separator` the two texts of a pair.
     pub(crate) fn pairs(self, separator: char) -> Result<Vec<(String, String)>, Wrong> {
         let pair = |text: &str| {
             let (key, value) = text.split_once(separator)?;
@@ -140,7 +139,7 @@ impl Raw<'_> {
         })
     }
 
-    /// One of a few words.
+    /// Reads one of a few words.
     pub(crate) fn choice<T: Copy>(self, words: &[(&str, T)]) -> Result<T, Wrong> {
         let found = self.string().and_then(|text| words.iter().find(|(word, _)| *word == text));
         found.map(|(_, value)| *value).ok_or_else(|| {
@@ -149,17 +148,17 @@ impl Raw<'_> {
         })
     }
 
-    /// A path that is not empty, made absolute.
+    /// Reads a path that is not empty, and makes it absolute.
     pub(crate) fn path(self) -> Result<PathBuf, Wrong> {
         self.string().and_then(|text| self.absolute(text)).ok_or_else(|| Wrong("a path".into()))
     }
 
-    /// A path, or none where it is empty.
+    /// Reads a path; `None` for an empty text.
     pub(crate) fn optional_path(self) -> Result<Option<PathBuf>, Wrong> {
         if self.string() == Some("") { Ok(None) } else { self.path().map(Some) }
     }
 
-    /// A number of bytes within a range, as a Kubernetes quantity.
+    /// Reads a number of bytes within a range, as a Kubernetes quantity.
     pub(crate) fn quantity(self, range: RangeInclusive<u64>) -> Result<u64, Wrong> {
         let value = match self {
             Self::Node { value: Value::Number(n), .. } => n.as_u64(),
@@ -174,7 +173,7 @@ impl Raw<'_> {
         })
     }
 
-    /// Headers of a request. In the file a map, whose values are texts or lists of them. What is wrong is never shown.
+    /// Reads headers of a request. In the file a map, whose values are texts or lists of them. A refused value is never shown.
     pub(crate) fn headers(self) -> Result<Vec<(String, Secret)>, Wrong> {
         let wrong = || {
             Wrong(match self {
@@ -213,7 +212,7 @@ impl Raw<'_> {
         headers.ok_or_else(wrong)
     }
 
-    /// Several paths, at least one.
+    /// Reads paths, at least one.
     pub(crate) fn paths(self) -> Result<Vec<PathBuf>, Wrong> {
         let paths: Option<Vec<PathBuf>> = match self {
             Self::Text(text) => text.split(':').map(|t| self.absolute(t)).collect(),
@@ -230,7 +229,7 @@ impl Raw<'_> {
         })
     }
 
-    /// Text that `parse` accepts.
+    /// Reads a text that `parse` accepts.
     pub(crate) fn parsed<T, E: fmt::Display>(
         self,
         allowed: &str,
@@ -268,7 +267,7 @@ impl fmt::Display for Raw<'_> {
     }
 }
 
-/// Go's spelling of durations: `300ms`, `1.5h`, `2m30s`, `0`.
+/// Parses Go's spelling of durations: `300ms`, `1.5h`, `2m30s`, `0`.
 pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     if text == "0" {
         return Some(Duration::ZERO);
@@ -296,7 +295,7 @@ pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     (!text.is_empty()).then_some(total)
 }
 
-/// The shortest of Go's spellings: `2m`, `1m30s`, `500ms`.
+/// Returns the shortest of Go's spellings: `2m`, `1m30s`, `500ms`.
 pub(crate) fn show_duration(duration: Duration) -> String {
     let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
     let mut text = String::new();
@@ -308,13 +307,13 @@ pub(crate) fn show_duration(duration: Duration) -> String {
     if text.is_empty() { "0s".to_owned() } else { text }
 }
 
-/// The same with a sign where it is negative.
+/// Returns the same as [`show_duration`], with a sign for a negative duration.
 pub(crate) fn show_signed(duration: SignedDuration) -> String {
     let sign = if duration.is_negative() { "-" } else { "" };
     format!("{sign}{}", show_duration(duration.unsigned_abs()))
 }
 
-/// As Go prints a duration, and the kubelet therefore in its messages: `2m0s`.
+/// Returns a duration as Go prints it, and so the kubelet in its messages: `2m0s`.
 pub(crate) fn go_duration(duration: SignedDuration) -> String {
     let sign = if duration.is_negative() { "-" } else { "" };
     format!("{sign}{}", GoDuration(duration.unsigned_abs()))
@@ -379,7 +378,7 @@ mod tests {
         assert!(Raw::Text("1Ki").bytes(0..=9).is_err());
     }
 
-    /// The one value of a list; a document that is null would not be one.
+    /// Returns the only value of a list; a document of null would have none.
     fn inner(node: &crate::yaml::Node) -> &Value {
         let Value::List(list) = &node.value else { panic!("a list") };
         &list[0].value

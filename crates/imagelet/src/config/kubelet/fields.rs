@@ -1,7 +1,6 @@
-//! Every name that KubeletConfiguration (v1beta1, Kubernetes 1.36) has, as data. Only names: what they mean is the
-//! kubelet's affair. Read by [`super::apply`].
+//! Every name that KubeletConfiguration (v1beta1, Kubernetes 1.36) has, as data. Names without their meaning. Read by [`super::apply`].
 
-/// What is below a name.
+/// Structure below a name.
 pub(super) enum Shape {
     /// A value, or a map whose keys are free.
     Any,

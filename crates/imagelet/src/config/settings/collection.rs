@@ -1,259 +1,98 @@
-//! The rows about garbage collection of images and containers, and about what a node reports of its images.
+//! Settings of garbage collection of images and containers, and of the images that a node reports.
 
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use image_manager::gc::{GcPolicy, Order};
+use jiff::SignedDuration;
 
-use super::{Group, Setting, word};
-use crate::config::eviction;
-use crate::config::model::GcOrder;
-use crate::config::value::{show_duration, show_signed};
+use crate::config::declare::settings;
+use crate::config::keep;
+use crate::config::kind::{Bool, Choice, Count, Integer, Named, SignedSpan, Span, Text, Unset, Words};
 
-/// Longest age that anything may have to be, or protection that it may have.
+/// Longest age that may be demanded, and longest protection.
 const YEAR: Duration = Duration::from_secs(366 * 24 * 3600);
-/// Longest time between two turns of a loop.
-const DAY: Duration = Duration::from_secs(24 * 3600);
 
-const ORDERS: [(&str, GcOrder); 2] =
-    [("leastHarm", GcOrder::LeastHarm), ("leastRecentlyUsed", GcOrder::LeastRecentlyUsed)];
+const ORDERS: &[(&str, Order)] = &[("leastHarm", Order::LeastHarm), ("leastRecentlyUsed", Order::LeastRecentlyUsed)];
 
-pub(super) static ROWS: &[Setting] = &[
-    Setting {
-        field: "imageGCHighThresholdPercent",
-        flag: "image-gc-high-threshold",
-        variable: "IMAGELET_IMAGE_GC_HIGH_THRESHOLD",
-        short: None,
-        value_name: "N",
-        list: None,
-        group: Group::Collection,
-        help: "Percent of the image file system in use, in bytes or in inodes, from which images are collected. 100: never",
-        apply: |c, raw| raw.integer().map(|v| c.gc.high = v),
-        show: |c| json!(c.gc.high),
-    },
-    Setting {
-        field: "imageGCLowThresholdPercent",
-        flag: "image-gc-low-threshold",
-        variable: "IMAGELET_IMAGE_GC_LOW_THRESHOLD",
-        short: None,
-        value_name: "N",
-        list: None,
-        group: Group::Collection,
-        help: "Percent in use at which a collection ends, for disk pressure as well",
-        apply: |c, raw| raw.integer().map(|v| c.gc.low = v),
-        show: |c| json!(c.gc.low),
-    },
-    Setting {
-        field: "imageMinimumGCAge",
-        flag: "minimum-image-ttl-duration",
-        variable: "IMAGELET_MINIMUM_IMAGE_TTL_DURATION",
-        short: None,
-        value_name: "DURATION",
-        list: None,
-        group: Group::Collection,
-        help: "An image that is here for less than this is not collected",
-        apply: |c, raw| raw.signed(YEAR).map(|v| c.gc.min_age = v),
-        show: |c| json!(show_signed(c.gc.min_age)),
-    },
-    Setting {
-        field: "imageMaximumGCAge",
-        flag: "image-maximum-gc-age",
-        variable: "IMAGELET_IMAGE_MAXIMUM_GC_AGE",
-        short: None,
-        value_name: "DURATION",
-        list: None,
-        group: Group::Collection,
-        help: "An image that nobody used for longer than this goes, however much space there is. 0: never",
-        apply: |c, raw| raw.signed(YEAR).map(|v| c.gc.max_age = v),
-        show: |c| json!(show_signed(c.gc.max_age)),
-    },
-    Setting {
-        field: "imageGC.enabled",
-        flag: "image-gc",
-        variable: "IMAGELET_IMAGE_GC",
-        short: None,
-        value_name: "BOOL",
-        list: None,
-        group: Group::Collection,
-        help: "Whether an agent collects by itself. `serve` then needs to know the containers (containerRuntimeEndpoint) \
-               [default: true for run; false for serve, since a kubelet in front collects by itself]",
-        apply: |c, raw| raw.boolean().map(|v| c.gc.enabled = Some(v)),
-        show: |c| json!(c.gc.enabled),
-    },
-    Setting {
-        field: "imageGC.order",
-        flag: "image-gc-order",
-        variable: "IMAGELET_IMAGE_GC_ORDER",
-        short: None,
-        value_name: "ORDER",
-        list: None,
-        group: Group::Collection,
-        help: "Which images go first. leastHarm: those that free much, were not used for long and are cheap to bring again. \
-               leastRecentlyUsed: as in the kubelet",
-        apply: |c, raw| raw.choice(&ORDERS).map(|v| c.gc.order = v),
-        show: |c| word(&ORDERS, c.gc.order),
-    },
-    Setting {
-        field: "imageGC.minimumCopies",
-        flag: "image-gc-minimum-copies",
-        variable: "IMAGELET_IMAGE_GC_MINIMUM_COPIES",
-        short: None,
-        value_name: "N",
-        list: None,
-        group: Group::Collection,
-        help: "Of each repository so many images stay, the last used ones",
-        apply: |c, raw| raw.count(0..=1_000_000).map(|v| c.gc.minimum_copies = v),
-        show: |c| json!(c.gc.minimum_copies),
-    },
-    Setting {
-        field: "imageGC.keep",
-        flag: "image-gc-keep",
-        variable: "IMAGELET_IMAGE_GC_KEEP",
-        short: None,
-        value_name: "RULE",
-        list: Some(','),
-        group: Group::Collection,
-        help: crate::config::keep::HELP,
-        apply: |c, raw| raw.words().and_then(crate::config::keep::checked).map(|v| c.gc.keep = v),
-        show: |c| if c.gc.keep.is_empty() { Value::Null } else { json!(c.gc.keep) },
-    },
-    Setting {
-        field: "imageGC.protectPrePulled",
-        flag: "image-gc-protect-pre-pulled",
-        variable: "IMAGELET_IMAGE_GC_PROTECT_PRE_PULLED",
-        short: None,
-        value_name: "DURATION",
-        list: None,
-        group: Group::Collection,
-        help: "For how long an image goes after all others that `ensure` or `pull` brought; where the containers are known, \
-               also any other that none of them has used so far",
-        apply: |c, raw| raw.duration(Duration::ZERO..=YEAR).map(|v| c.gc.protect = v),
-        show: |c| json!(show_duration(c.gc.protect)),
-    },
-    Setting {
-        field: "imageGC.sandboxImage",
-        flag: "pod-infra-container-image",
-        variable: "IMAGELET_POD_INFRA_CONTAINER_IMAGE",
-        short: None,
-        value_name: "IMAGE",
-        list: None,
-        group: Group::Collection,
-        help: "The image of pod sandboxes, which is always in use [default: none: the runtime pins it]",
-        apply: |c, raw| raw.text("an image by name or id").map(|v| c.gc.sandbox_image = v),
-        show: |c| if c.gc.sandbox_image.is_empty() { Value::Null } else { json!(c.gc.sandbox_image) },
-    },
-    Setting {
-        field: "imageGC.onFullDisk",
-        flag: "image-gc-on-full-disk",
-        variable: "IMAGELET_IMAGE_GC_ON_FULL_DISK",
-        short: None,
-        value_name: "BOOL",
-        list: None,
-        group: Group::Collection,
-        help: "A pull of imagelet's own that runs out of space has images collected, and is tried once more",
-        apply: |c, raw| raw.boolean().map(|v| c.gc.on_full_disk = v),
-        show: |c| json!(c.gc.on_full_disk),
-    },
-    Setting {
-        field: "nodeStatusMaxImages",
-        flag: "node-status-max-images",
-        variable: "IMAGELET_NODE_STATUS_MAX_IMAGES",
-        short: None,
-        value_name: "N",
-        list: None,
-        group: Group::Collection,
-        help: "How many images the node's status lists, the largest first. -1: all",
-        apply: |c, raw| raw.integer().map(|v| c.status_max_images = v),
-        show: |c| json!(c.status_max_images),
-    },
-    Setting {
-        field: "evictionHard",
-        flag: "eviction-hard",
-        variable: "IMAGELET_EVICTION_HARD",
-        short: None,
-        value_name: "SIGNAL<VALUE",
-        list: Some(','),
-        group: Group::Collection,
-        help: "From when on the disk is under pressure: imagefs.available, imagefs.inodesFree, nodefs.available and \
-               nodefs.inodesFree, each with a quantity or a percentage; in the file a map. What is not named has no threshold. \
-               The kubelet's other signals do not concern imagelet \
-               [default: imagefs.available<15%,imagefs.inodesFree<5%,nodefs.available<10%,nodefs.inodesFree<5%]",
-        apply: |c, raw| raw.pairs('<').map(|v| c.eviction.hard = Some(v)),
-        show: |c| {
-            Value::Object(
-                eviction::in_force(&c.eviction).into_iter().map(|(k, v)| (k, json!(v))).collect::<Map<_, _>>(),
-            )
-        },
-    },
-    Setting {
-        field: "mergeDefaultEvictionSettings",
-        flag: "merge-default-eviction-settings",
-        variable: "IMAGELET_MERGE_DEFAULT_EVICTION_SETTINGS",
-        short: None,
-        value_name: "BOOL",
-        list: None,
-        group: Group::Collection,
-        help: "What evictionHard does not name has its default",
-        apply: |c, raw| raw.boolean().map(|v| c.eviction.merge = v),
-        show: |c| json!(c.eviction.merge),
-    },
-    Setting {
-        field: "evictionPressureTransitionPeriod",
-        flag: "eviction-pressure-transition-period",
-        variable: "IMAGELET_EVICTION_PRESSURE_TRANSITION_PERIOD",
-        short: None,
-        value_name: "DURATION",
-        list: None,
-        group: Group::Collection,
-        help: "For how long no threshold may be crossed before the disk counts as without pressure again",
-        apply: |c, raw| raw.duration(Duration::ZERO..=DAY).map(|v| c.eviction.transition = v),
-        show: |c| json!(show_duration(c.eviction.transition)),
-    },
-    Setting {
-        field: "containerGC.minimumAge",
-        flag: "minimum-container-ttl-duration",
-        variable: "IMAGELET_MINIMUM_CONTAINER_TTL_DURATION",
-        short: None,
-        value_name: "DURATION",
-        list: None,
-        group: Group::Collection,
-        help: "A container that ended is not collected before it is this old",
-        apply: |c, raw| raw.signed(YEAR).map(|v| c.container_gc.min_age = v),
-        show: |c| json!(show_signed(c.container_gc.min_age)),
-    },
-    Setting {
-        field: "containerGC.maximumPerContainer",
-        flag: "maximum-dead-containers-per-container",
-        variable: "IMAGELET_MAXIMUM_DEAD_CONTAINERS_PER_CONTAINER",
-        short: None,
-        value_name: "N",
-        list: None,
-        group: Group::Collection,
-        help: "So many ended instances of each container of a pod stay, for their logs. Below 0: any number",
-        apply: |c, raw| raw.integer().map(|v| c.container_gc.per_container = v),
-        show: |c| json!(c.container_gc.per_container),
-    },
-    Setting {
-        field: "containerGC.maximum",
-        flag: "maximum-dead-containers",
-        variable: "IMAGELET_MAXIMUM_DEAD_CONTAINERS",
-        short: None,
-        value_name: "N",
-        list: None,
-        group: Group::Collection,
-        help: "So many ended containers stay on the node. Below 0: any number",
-        apply: |c, raw| raw.integer().map(|v| c.container_gc.maximum = v),
-        show: |c| json!(c.container_gc.maximum),
-    },
-    Setting {
-        field: "podLogsDir",
-        flag: "pod-logs-dir",
-        variable: "IMAGELET_POD_LOGS_DIR",
-        short: None,
-        value_name: "DIR",
-        list: None,
-        group: Group::Collection,
-        help: "Where the logs of pods lie; that of a container goes with it",
-        apply: |c, raw| raw.path().map(|v| c.pod_logs = v),
-        show: |c| json!(c.pod_logs),
-    },
-];
+settings! {
+    /// When images are collected, and which stay. Numbers and ages are as they were written; [`crate::config::check`] validates them.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    struct Gc() {
+        Collection {
+            high: i64 = GcPolicy::default().high_threshold_percent.into() =>
+                "imageGCHighThresholdPercent", "image-gc-high-threshold", Integer,
+                "Percent of the image file system in use, in bytes or in inodes, from which images are \
+                 collected. 100: never", kubelet_with_zero();
+            low: i64 = GcPolicy::default().low_threshold_percent.into() =>
+                "imageGCLowThresholdPercent", "image-gc-low-threshold", Integer,
+                "Percent in use at which a collection ends, also under disk pressure", kubelet_with_zero();
+            min_age: SignedDuration = age(GcPolicy::default().min_age) =>
+                "imageMinimumGCAge", "minimum-image-ttl-duration", SignedSpan(YEAR),
+                "An image that has been on the node for less than this is not collected", kubelet();
+            max_age: SignedDuration = age(GcPolicy::default().max_age) =>
+                "imageMaximumGCAge", "image-maximum-gc-age", SignedSpan(YEAR),
+                "An image that was unused for longer than this is removed, however much space is free. 0: \
+                 never", kubelet_with_zero();
+            /// `None`: where imagelet itself knows the containers.
+            enabled: Option<bool> = None =>
+                "imageGC.enabled", "image-gc", Unset(Bool),
+                "Whether an agent collects by itself. `serve` then needs to know the containers \
+                 (containerRuntimeEndpoint) [default: true for run; false for serve, since a kubelet in front \
+                 collects by itself]";
+            order: Order = Order::LeastHarm =>
+                "imageGC.order", "image-gc-order", Named("ORDER", Choice(ORDERS)),
+                "Which images are removed first. leastHarm: those that free much, were unused for long and \
+                 are cheap to pull again. leastRecentlyUsed: as in the kubelet";
+            minimum_copies: usize = 0 =>
+                "imageGC.minimumCopies", "image-gc-minimum-copies", Count(0..=1_000_000),
+                "Number of images of each repository that stay, the last used ones";
+            /// Texts that were checked, see [`crate::config::keep`].
+            keep: Vec<String> = Vec::new() =>
+                "imageGC.keep", "image-gc-keep", Words("RULE", keep::checked),
+                "Which images stay, by name: registry.example/team/* one level, registry.example/** \
+                 everything below; without a tag every tag. By a label: label.KEY=VALUE. By the namespace of \
+                 the pod that used it last: namespace=NAME. With the suffix ;weight=N, those images cost N \
+                 times as much instead. May be given again";
+            protect: Duration = Duration::from_secs(3600) =>
+                "imageGC.protectPrePulled", "image-gc-protect-pre-pulled", Span(Duration::ZERO..=YEAR),
+                "For how long an image that `ensure` or `pull` pulled is collected after all others; where \
+                 the containers are known, also any other that none of them has used so far";
+            /// Empty: the runtime pins it.
+            sandbox_image: String = String::new() =>
+                "imageGC.sandboxImage", "pod-infra-container-image", Text("IMAGE", "an image by name or id"),
+                "The image of pod sandboxes, which always counts as used [default: none: the runtime pins it]";
+            on_full_disk: bool = true =>
+                "imageGC.onFullDisk", "image-gc-on-full-disk", Bool,
+                "When a pull of the embedded engine runs out of space, collect images and retry it once";
+            status_max_images: i64 = 50 =>
+                "nodeStatusMaxImages", "node-status-max-images", Integer,
+                "Number of images in the node's status, the largest first. -1: all", kubelet_with_zero();
+        }
+    }
+}
+
+settings! {
+    /// Which ended containers stay.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    struct ContainerGc() {
+        Collection {
+            min_age: SignedDuration = SignedDuration::ZERO =>
+                "containerGC.minimumAge", "minimum-container-ttl-duration", SignedSpan(YEAR),
+                "Least age of an ended container that is collected";
+            /// Below zero: any number.
+            per_container: i64 = 1 =>
+                "containerGC.maximumPerContainer", "maximum-dead-containers-per-container", Integer,
+                "Number of ended instances of each container of a pod that stay, for their logs. Below 0: any \
+                 number";
+            /// Below zero: any number.
+            maximum: i64 = -1 =>
+                "containerGC.maximum", "maximum-dead-containers", Integer,
+                "Number of ended containers that stay on the node. Below 0: any number";
+        }
+    }
+}
+
+/// Ages of the library are minutes.
+fn age(age: Duration) -> SignedDuration {
+    SignedDuration::try_from(age).unwrap_or(SignedDuration::MAX)
+}

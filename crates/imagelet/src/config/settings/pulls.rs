@@ -1,226 +1,95 @@
-//! The rows about pulls: how many, how fast, how long, and what follows a failure.
+//! Settings of pulls: how many, how fast, how long, and what follows a failure.
 
 use std::time::Duration;
 
-use serde_json::json;
-
-use super::{Group, Setting};
-use crate::config::value::{show_bytes, show_duration};
+use crate::config::declare::settings;
+use crate::config::kind::{Bool, Bytes, Count, Integer, Span, Unset};
 
 /// Longest time that a pull or a wait may be given.
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// More pulls at the same time than any node has.
+/// More concurrent pulls than any node has.
 const MANY: usize = 10_000;
 
-pub(super) static ROWS: &[Setting] = &[
-    Setting {
-        field: "serializeImagePulls",
-        flag: "serialize-image-pulls",
-        variable: "IMAGELET_SERIALIZE_IMAGE_PULLS",
-        short: None,
-        value_name: "BOOL",
-        list: None,
-        group: Group::Pulls,
-        help: "One pull after the other. The kubelet's default is true; here the images of a pod come at the same time unless \
-               this is set [default: false]",
-        apply: |c, raw| raw.boolean().map(|v| c.pulls.serialize = Some(v)),
-        show: |c| json!(c.pulls.serialize),
-    },
-    Setting {
-        field: "maxParallelImagePulls",
-        flag: "max-parallel-image-pulls",
-        variable: "IMAGELET_MAX_PARALLEL_IMAGE_PULLS",
-        short: None,
-        value_name: "N",
-        list: None,
-        group: Group::Pulls,
-        help: "How many images are pulled at the same time [default: for run 5; for ensure no limit]",
-        apply: |c, raw| raw.integer().map(|v| c.pulls.max_parallel = Some(v)),
-        show: |c| json!(c.pulls.max_parallel),
-    },
-    Setting {
-        field: "maxParallelImagePullsPerRegistry",
-        flag: "max-parallel-image-pulls-per-registry",
-        variable: "IMAGELET_MAX_PARALLEL_IMAGE_PULLS_PER_REGISTRY",
-        short: None,
-        value_name: "N",
-        list: None,
-        group: Group::Pulls,
-        help: "How many images are pulled from one registry at the same time [default: no limit]",
-        apply: |c, raw| raw.count(1..=MANY).map(|v| c.pulls.per_registry = Some(v)),
-        show: |c| json!(c.pulls.per_registry),
-    },
-    Setting {
-        field: "registryPullQPS",
-        flag: "registry-qps",
-        variable: "IMAGELET_REGISTRY_QPS",
-        short: None,
-        value_name: "N",
-        list: None,
-        group: Group::Pulls,
-        help: "Pulls that may begin in a second, in the long run; 0 is no limit [default: for an agent 5, for ensure 0]",
-        apply: |c, raw| raw.integer().map(|v| c.pulls.qps = Some(v)),
-        show: |c| json!(c.pulls.qps),
-    },
-    Setting {
-        field: "registryBurst",
-        flag: "registry-burst",
-        variable: "IMAGELET_REGISTRY_BURST",
-        short: None,
-        value_name: "N",
-        list: None,
-        group: Group::Pulls,
-        help: "Pulls that may begin at once while registryPullQPS holds in the long run; 0 is the default [default: 10]",
-        apply: |c, raw| raw.integer().map(|v| c.pulls.burst = Some(v)),
-        show: |c| json!(c.pulls.burst),
-    },
-    Setting {
-        field: "registryPullWait",
-        flag: "registry-pull-wait",
-        variable: "IMAGELET_REGISTRY_PULL_WAIT",
-        short: None,
-        value_name: "DURATION",
-        list: None,
-        group: Group::Pulls,
-        help: "How long a pull that registryPullQPS refuses waits for its turn. 0: it fails at once and backs off, as the \
-               kubelet's do",
-        apply: |c, raw| raw.duration(Duration::ZERO..=DAY).map(|v| c.pulls.wait = v),
-        show: |c| json!(show_duration(c.pulls.wait)),
-    },
-    Setting {
-        field: "coalesceImagePulls",
-        flag: "coalesce-image-pulls",
-        variable: "IMAGELET_COALESCE_IMAGE_PULLS",
-        short: None,
-        value_name: "BOOL",
-        list: None,
-        group: Group::Pulls,
-        help: "Pods that want the same image at the same time, with the same credentials, share one pull",
-        apply: |c, raw| raw.boolean().map(|v| c.pulls.coalesce = v),
-        show: |c| json!(c.pulls.coalesce),
-    },
-    Setting {
-        field: "pullLinger",
-        flag: "pull-linger",
-        variable: "IMAGELET_PULL_LINGER",
-        short: None,
-        value_name: "DURATION",
-        list: None,
-        group: Group::Pulls,
-        help: "How long a pull goes on after the last pod that wanted it is gone",
-        apply: |c, raw| raw.duration(Duration::ZERO..=DAY).map(|v| c.pulls.linger = v),
-        show: |c| json!(show_duration(c.pulls.linger)),
-    },
-    Setting {
-        field: "pullAgeing",
-        flag: "pull-ageing",
-        variable: "IMAGELET_PULL_AGEING",
-        short: None,
-        value_name: "DURATION",
-        list: None,
-        group: Group::Pulls,
-        help: "Pulls wait in the order of their pods' priorities; whoever has waited this long goes before all, so that \
-               nobody starves. 0: in the order in which they came",
-        apply: |c, raw| raw.duration(Duration::ZERO..=DAY).map(|v| c.pulls.ageing = v),
-        show: |c| json!(show_duration(c.pulls.ageing)),
-    },
-    Setting {
-        field: "imagePullProgressDeadline",
-        flag: "image-pull-progress-deadline",
-        variable: "IMAGELET_IMAGE_PULL_PROGRESS_DEADLINE",
-        short: None,
-        value_name: "DURATION",
-        list: None,
-        group: Group::Pulls,
-        help: "A pull of the embedded engine that makes no progress for this long is given up. 0: never",
-        apply: |c, raw| raw.duration(Duration::ZERO..=DAY).map(|v| c.pulls.progress_deadline = v),
-        show: |c| json!(show_duration(c.pulls.progress_deadline)),
-    },
-    Setting {
-        field: "imagePullMinimumRate",
-        flag: "image-pull-minimum-rate",
-        variable: "IMAGELET_IMAGE_PULL_MINIMUM_RATE",
-        short: None,
-        value_name: "BYTES",
-        list: None,
-        group: Group::Pulls,
-        help: "A pull of the embedded engine that brings fewer bytes per second than this for half a minute is given up. 0: \
-               never",
-        apply: |c, raw| raw.bytes(0..=1 << 40).map(|v| c.pulls.minimum_rate = v),
-        show: |c| json!(show_bytes(c.pulls.minimum_rate)),
-    },
-    Setting {
-        field: "imagePullDeadline",
-        flag: "image-pull-deadline",
-        variable: "IMAGELET_IMAGE_PULL_DEADLINE",
-        short: None,
-        value_name: "DURATION",
-        list: None,
-        group: Group::Pulls,
-        help: "A pull that takes longer than this is given up. 0: never",
-        apply: |c, raw| raw.duration(Duration::ZERO..=DAY).map(|v| c.pulls.deadline = v),
-        show: |c| json!(show_duration(c.pulls.deadline)),
-    },
-    Setting {
-        field: "maxPullBandwidth",
-        flag: "max-pull-bandwidth",
-        variable: "IMAGELET_MAX_PULL_BANDWIDTH",
-        short: None,
-        value_name: "BYTES",
-        list: None,
-        group: Group::Pulls,
-        help: "Bytes per second that all pulls of the embedded engine take in together at most; pulls that run have the same \
-               each. 0: as many as come",
-        apply: |c, raw| raw.bytes(0..=1 << 40).map(|v| c.pulls.bandwidth = v),
-        show: |c| json!(show_bytes(c.pulls.bandwidth)),
-    },
-    Setting {
-        field: "imagePullBackOff.initial",
-        flag: "image-pull-back-off-initial",
-        variable: "IMAGELET_IMAGE_PULL_BACK_OFF_INITIAL",
-        short: None,
-        value_name: "DURATION",
-        list: None,
-        group: Group::Pulls,
-        help: "How long a pod waits after the first failed pull of an image; doubled after each further one",
-        apply: |c, raw| raw.duration(Duration::from_millis(1)..=DAY).map(|v| c.back_off.initial = v),
-        show: |c| json!(show_duration(c.back_off.initial)),
-    },
-    Setting {
-        field: "imagePullBackOff.max",
-        flag: "image-pull-back-off-max",
-        variable: "IMAGELET_IMAGE_PULL_BACK_OFF_MAX",
-        short: None,
-        value_name: "DURATION",
-        list: None,
-        group: Group::Pulls,
-        help: "How long a pod waits at most",
-        apply: |c, raw| raw.duration(Duration::from_millis(1)..=DAY).map(|v| c.back_off.max = v),
-        show: |c| json!(show_duration(c.back_off.max)),
-    },
-    Setting {
-        field: "imagePullBackOff.byCause",
-        flag: "image-pull-back-off-by-cause",
-        variable: "IMAGELET_IMAGE_PULL_BACK_OFF_BY_CAUSE",
-        short: None,
-        value_name: "BOOL",
-        list: None,
-        group: Group::Pulls,
-        help: "Wait as the cause suggests: as long as the registry's Retry-After says, and anew when credentials or the \
-               registry's configuration change. false: by time alone, as the kubelet does",
-        apply: |c, raw| raw.boolean().map(|v| c.back_off.by_cause = v),
-        show: |c| json!(c.back_off.by_cause),
-    },
-    Setting {
-        field: "imagePullBackOff.eventPerCheck",
-        flag: "image-pull-back-off-event-per-check",
-        variable: "IMAGELET_IMAGE_PULL_BACK_OFF_EVENT_PER_CHECK",
-        short: None,
-        value_name: "BOOL",
-        list: None,
-        group: Group::Pulls,
-        help: "Record a BackOff event at every check, as the kubelet does, and not once for each time that is waited",
-        apply: |c, raw| raw.boolean().map(|v| c.back_off.event_per_check = v),
-        show: |c| json!(c.back_off.event_per_check),
-    },
-];
+settings! {
+    /// Limits on pulls. `None` has a default that depends on the caller: an agent has the kubelet's, a
+    /// command that a person started has no limits. Numbers are as they were written; [`crate::config::check`] validates them.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    struct Pulls() {
+        Pulls {
+            serialize: Option<bool> = None =>
+                "serializeImagePulls", "serialize-image-pulls", Unset(Bool),
+                "Pull one image after the other. The kubelet's default is true; here the images of a pod are \
+                 pulled at the same time unless this is set [default: false]", kubelet_with_zero();
+            max_parallel: Option<i64> = None =>
+                "maxParallelImagePulls", "max-parallel-image-pulls", Unset(Integer),
+                "Largest number of images that are pulled at the same time [default: for run 5; for ensure no \
+                 limit]", kubelet_with_zero();
+            per_registry: Option<usize> = None =>
+                "maxParallelImagePullsPerRegistry", "max-parallel-image-pulls-per-registry", Unset(Count(1..=MANY)),
+                "Largest number of images that are pulled from one registry at the same time [default: no \
+                 limit]";
+            qps: Option<i64> = None =>
+                "registryPullQPS", "registry-qps", Unset(Integer),
+                "Pulls that may start per second, in the long run; 0 is no limit [default: for an agent 5, \
+                 for ensure 0]", kubelet_with_zero();
+            burst: Option<i64> = None =>
+                "registryBurst", "registry-burst", Unset(Integer),
+                "Pulls that may start at once, while registryPullQPS limits the rate in the long run; 0 is \
+                 the default [default: 10]", kubelet();
+            wait: Duration = Duration::from_secs(30) =>
+                "registryPullWait", "registry-pull-wait", Span(Duration::ZERO..=DAY),
+                "How long a pull that registryPullQPS delays waits for its turn. 0: it fails at once and \
+                 backs off, as in the kubelet";
+            coalesce: bool = true =>
+                "coalesceImagePulls", "coalesce-image-pulls", Bool,
+                "Pods that want the same image at the same time, with the same credentials, share one pull";
+            linger: Duration = Duration::from_millis(500) =>
+                "pullLinger", "pull-linger", Span(Duration::ZERO..=DAY),
+                "How long a pull continues after the last pod that wanted it is gone";
+            ageing: Duration = Duration::from_secs(60) =>
+                "pullAgeing", "pull-ageing", Span(Duration::ZERO..=DAY),
+                "Pulls wait in the order of their pods' priorities; a pull that has waited this long goes \
+                 first, so that none starves. 0: in the order of arrival";
+            /// Zero: none.
+            progress_deadline: Duration = Duration::from_secs(300) =>
+                "imagePullProgressDeadline", "image-pull-progress-deadline", Span(Duration::ZERO..=DAY),
+                "A pull of the embedded engine that makes no progress for this long is given up. 0: never";
+            /// Bytes per second. Zero: none.
+            minimum_rate: u64 = 0 =>
+                "imagePullMinimumRate", "image-pull-minimum-rate", Bytes(0..=1 << 40),
+                "A pull of the embedded engine that receives fewer bytes per second than this for half a \
+                 minute is given up. 0: never";
+            /// Zero: none.
+            deadline: Duration = Duration::ZERO =>
+                "imagePullDeadline", "image-pull-deadline", Span(Duration::ZERO..=DAY),
+                "A pull that takes longer than this is given up. 0: never";
+            /// Bytes per second of all pulls together. Zero: no limit.
+            bandwidth: u64 = 0 =>
+                "maxPullBandwidth", "max-pull-bandwidth", Bytes(0..=1 << 40),
+                "Bytes per second that all pulls of the embedded engine may receive together; running pulls \
+                 share them equally. 0: no limit";
+        }
+    }
+}
+
+settings! {
+    /// The back-off after a failed pull.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    struct BackOff() {
+        Pulls {
+            initial: Duration = Duration::from_secs(10) =>
+                "imagePullBackOff.initial", "image-pull-back-off-initial", Span(Duration::from_millis(1)..=DAY),
+                "How long a pod waits after the first failed pull of an image; doubled after each further one";
+            max: Duration = Duration::from_secs(300) =>
+                "imagePullBackOff.max", "image-pull-back-off-max", Span(Duration::from_millis(1)..=DAY),
+                "Longest time that a pod waits";
+            by_cause: bool = true =>
+                "imagePullBackOff.byCause", "image-pull-back-off-by-cause", Bool,
+                "Back off by cause: as long as the registry's Retry-After says, and from the start when \
+                 credentials or the registry's configuration change. false: by time alone, as in the kubelet";
+            event_per_check: bool = false =>
+                "imagePullBackOff.eventPerCheck", "image-pull-back-off-event-per-check", Bool,
+                "Record a BackOff event at every check, as in the kubelet, and not once for each wait";
+        }
+    }
+}

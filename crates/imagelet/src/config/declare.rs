@@ -1,0 +1,271 @@
+//! How settings are declared: [`settings!`] makes of one table the struct that holds the values with their defaults, and a
+//! [`Setting`] for each of them, of which the file's field, the flag, the variable, the help text, the reference page and
+//! `imagelet config` are made. This file knows no setting. Called by [`super::settings`] and [`super::model`].
+
+use serde_json::Value;
+
+use super::kind::{Form, Kind};
+use super::value::{Raw, Wrong};
+
+/// A setting whose value lies in a `T`.
+pub(crate) struct Setting<T> {
+    /// Field of the configuration file, spelled as in KubeletConfiguration where it has the field. A dot goes into a map.
+    pub(crate) field: &'static str,
+    /// The long flag, without dashes.
+    pub(crate) flag: &'static str,
+    /// The environment variable: `IMAGELET_` and the flag in capitals.
+    pub(crate) variable: String,
+    /// The short flag, if any: that of crictl.
+    pub(crate) short: Option<char>,
+    /// Placeholder of the value in the help text, and separator of a list.
+    pub(crate) form: Form,
+    /// Heading below which help and reference page show the setting.
+    pub(crate) group: Group,
+    /// Text of `--help`. A default that depends on something stands at its end: ` [default: …]`.
+    pub(crate) help: &'static str,
+    /// Set for a field that is taken from a kubelet's configuration file, too.
+    pub(crate) kubelet: Option<Zero>,
+    /// Reads and writes the value.
+    access: Box<dyn Access<T>>,
+}
+
+/// Meaning of a zero value in a kubelet's configuration file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Zero {
+    /// The field counts as unset.
+    Unset,
+    /// The zero is a value.
+    Counts,
+}
+
+/// Access to a value within a `T`, by the texts that people write and read.
+pub(super) trait Access<T>: Send + Sync {
+    /// Checks a value and stores it in `target`.
+    fn apply(&self, target: &mut T, raw: Raw<'_>) -> Result<(), Wrong>;
+    /// Returns the value in force, in the form of the file; null where there is none.
+    fn show(&self, target: &T) -> Value;
+}
+
+/// A field of `T` and the kind of its values.
+struct Field<T, V, K> {
+    kind: K,
+    get: fn(&T) -> &V,
+    get_mut: fn(&mut T) -> &mut V,
+}
+
+impl<T, V, K: Kind<V>> Access<T> for Field<T, V, K> {
+    fn apply(&self, target: &mut T, raw: Raw<'_>) -> Result<(), Wrong> {
+        *(self.get_mut)(target) = self.kind.read(raw)?;
+        Ok(())
+    }
+
+    fn show(&self, target: &T) -> Value {
+        self.kind.show((self.get)(target))
+    }
+}
+
+/// A value within a part of `T`.
+struct Nested<T, P> {
+    inner: Box<dyn Access<P>>,
+    get: fn(&T) -> &P,
+    get_mut: fn(&mut T) -> &mut P,
+}
+
+impl<T, P> Access<T> for Nested<T, P> {
+    fn apply(&self, target: &mut T, raw: Raw<'_>) -> Result<(), Wrong> {
+        self.inner.apply((self.get_mut)(target), raw)
+    }
+
+    fn show(&self, target: &T) -> Value {
+        self.inner.show((self.get)(target))
+    }
+}
+
+impl<T: 'static> Setting<T> {
+    /// A setting whose value is a field of `T`.
+    pub(super) fn new<V: 'static, K: Kind<V> + 'static>(
+        group: Group,
+        (field, flag, help): (&'static str, &'static str, &'static str),
+        kind: K,
+        get: fn(&T) -> &V,
+        get_mut: fn(&mut T) -> &mut V,
+    ) -> Self {
+        let form = kind.form();
+        Self::with(group, (field, flag, help), form, Box::new(Field { kind, get, get_mut }))
+    }
+
+    /// A setting with an access of its own.
+    pub(super) fn with(
+        group: Group,
+        (field, flag, help): (&'static str, &'static str, &'static str),
+        form: Form,
+        access: Box<dyn Access<T>>,
+    ) -> Self {
+        let variable = format!("IMAGELET_{}", flag.replace('-', "_").to_uppercase());
+        Self { field, flag, variable, short: None, form, group, help, kubelet: None, access }
+    }
+
+    /// Gives the flag a letter.
+    pub(super) fn short(self, letter: char) -> Self {
+        Self { short: Some(letter), ..self }
+    }
+
+    /// Takes the field from a kubelet's configuration file unless it is zero there.
+    pub(super) fn kubelet(self) -> Self {
+        Self { kubelet: Some(Zero::Unset), ..self }
+    }
+
+    /// Takes the field from a kubelet's configuration file, zero included.
+    pub(super) fn kubelet_with_zero(self) -> Self {
+        Self { kubelet: Some(Zero::Counts), ..self }
+    }
+
+    /// The same setting, seen from the whole of which `T` is a part.
+    pub(super) fn within<W: 'static>(self, get: fn(&W) -> &T, get_mut: fn(&mut W) -> &mut T) -> Setting<W> {
+        let Self { field, flag, variable, short, form, group, help, kubelet, access } = self;
+        let access = Box::new(Nested { inner: access, get, get_mut });
+        Setting { field, flag, variable, short, form, group, help, kubelet, access }
+    }
+}
+
+impl<T> Setting<T> {
+    /// Checks a value and stores it in `target`.
+    pub(crate) fn apply(&self, target: &mut T, raw: Raw<'_>) -> Result<(), Wrong> {
+        self.access.apply(target, raw)
+    }
+
+    /// Returns the value in force, in the form of the file; null where there is none.
+    pub(crate) fn show(&self, target: &T) -> Value {
+        self.access.show(target)
+    }
+
+    /// Returns the help text without the default, and the default, if any: the one that the text names, otherwise
+    /// the value in `defaults`.
+    pub(crate) fn help_and_default(&self, defaults: &T) -> (&'static str, Option<String>) {
+        if let Some((text, rest)) = self.help.split_once(" [default: ") {
+            return (text, rest.strip_suffix(']').map(str::to_owned));
+        }
+        (self.help, Some(self.shown(defaults)).filter(|text| !text.is_empty()))
+    }
+
+    /// Returns true if a value must not be shown.
+    pub(crate) fn is_secret(&self) -> bool {
+        self.form.secret
+    }
+
+    /// Returns the value in force in one line; empty where there is none.
+    pub(crate) fn shown(&self, target: &T) -> String {
+        match self.show(target) {
+            Value::Null => String::new(),
+            Value::String(text) => text,
+            Value::Array(list) => {
+                let separator = self.form.list.map(String::from).unwrap_or_default();
+                list.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(&separator)
+            }
+            Value::Object(map) => {
+                let pairs = map.iter().map(|(key, value)| format!("{key}<{}", value.as_str().unwrap_or_default()));
+                pairs.collect::<Vec<_>>().join(",")
+            }
+            other => other.to_string(),
+        }
+    }
+}
+
+/// Topic of a setting: a heading of the help text and of the reference page, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Group {
+    Node,
+    Pods,
+    Pulls,
+    Credentials,
+    Collection,
+    Engine,
+    Logging,
+}
+
+impl Group {
+    /// Returns the heading.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Node => "The node",
+            Self::Pods => "Pods",
+            Self::Pulls => "Pulls",
+            Self::Credentials => "Credentials",
+            Self::Collection => "Garbage collection",
+            Self::Engine => "The embedded engine",
+            Self::Logging => "The log",
+        }
+    }
+}
+
+/// Declares settings. With `struct`, each row is a field with its type and default, and the struct gets `initial(…)`, which
+/// returns the defaults; fields below `+ other` are no settings. With `impl`, each row is a field of a type that exists. Both get
+/// `settings()`, which returns the [`Setting`]s in order. A row goes on with the field of the file, the flag, the
+/// [`Kind`] of the values and the help text, and ends with methods of [`Setting`] that it needs.
+macro_rules! settings {
+    (
+        $(#[$struct_meta:meta])*
+        struct $name:ident ($($argument:ident: $argument_type:ty),*) {
+            $($group:ident {$(
+                $(#[$meta:meta])*
+                $value:ident: $type:ty = $default:expr =>
+                    $field:literal, $flag:literal, $kind:expr, $help:literal $(, $method:ident($($parameter:tt)*))*;
+            )*})*
+            $(+ other {$(
+                $(#[$other_meta:meta])*
+                $other:ident: $other_type:ty = $other_default:expr;
+            )*})?
+        }
+    ) => {
+        $(#[$struct_meta])*
+        pub(crate) struct $name {
+            $($($(#[$meta])* pub(crate) $value: $type,)*)*
+            $($($(#[$other_meta])* pub(crate) $other: $other_type,)*)?
+        }
+
+        impl $name {
+            /// Returns the defaults.
+            pub(in crate::config) fn initial($($argument: $argument_type),*) -> Self {
+                Self { $($($value: $default,)*)* $($($other: $other_default,)*)? }
+            }
+        }
+
+        crate::config::declare::settings! {
+            impl $name {
+                $($group {$(
+                    $value => $field, $flag, $kind, $help $(, $method($($parameter)*))*;
+                )*})*
+            }
+        }
+    };
+    (
+        impl $name:ident {
+            $($group:ident {$(
+                $first:ident $(.$next:ident)* =>
+                    $field:literal, $flag:literal, $kind:expr, $help:literal $(, $method:ident($($parameter:tt)*))*;
+            )*})*
+        }
+    ) => {
+        impl crate::config::declare::Declared for $name {
+            fn settings() -> Vec<crate::config::declare::Setting<Self>> {
+                vec![$($(
+                    crate::config::declare::Setting::new(
+                        crate::config::declare::Group::$group,
+                        ($field, $flag, $help),
+                        $kind,
+                        |values: &Self| &values.$first$(.$next)*,
+                        |values: &mut Self| &mut values.$first$(.$next)*,
+                    )
+                    $(.$method($($parameter)*))*,
+                )*)*]
+            }
+        }
+    };
+}
+pub(crate) use settings;
+
+/// A struct whose fields are settings.
+pub(super) trait Declared: Sized {
+    /// Returns the settings in the order of their declaration.
+    fn settings() -> Vec<Setting<Self>>;
+}
