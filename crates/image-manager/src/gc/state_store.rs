@@ -29,7 +29,7 @@ pub(super) struct GcState {
 impl GcState {
     /// Properties of an image that the list does not hold.
     pub(super) fn known(&self, image: &cri_api::Image) -> Known<'_> {
-        let record = self.history.entry(&image.id, handler(image));
+        let record = self.history.get(&image.id, handler(image));
         Known { used_by: record.map_or("", |record| &record.used_by), labels: self.labels.get(&image.id) }
     }
 }
