@@ -1,7 +1,6 @@
 //! Garbage collection of images: [`detect`] which images are in use, [`select`] which ones to remove (pure, with a reason for
 //! every image), remove, record. [`ImageGcManager`] is the entry.
 
-mod blocking;
 mod collector;
 mod context;
 mod detect;

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use image_manager::GoDuration;
+use base::GoDuration;
 use jiff::SignedDuration;
 use kuberuntime::Quantity;
 use oci::Secret;
@@ -333,7 +333,7 @@ pub(crate) fn show_signed(duration: SignedDuration) -> String {
 /// As Go prints a duration, and the kubelet therefore in its messages: `2m0s`.
 pub(crate) fn go_duration(duration: SignedDuration) -> String {
     let sign = if duration.is_negative() { "-" } else { "" };
-    format!("{sign}{}", GoDuration(duration.unsigned_abs()))
+    format!("{sign}{}", GoDuration::from_millis_of(duration.unsigned_abs()))
 }
 
 #[cfg(test)]

@@ -20,7 +20,6 @@ use tokio_util::sync::CancellationToken;
 use super::files::{COMPRESSED, Turned, UNFINISHED, beside};
 use crate::config::container_log_path;
 use crate::labels::{CONTAINERS, ContainerInfo, Owner};
-use crate::volumes::joined;
 use crate::volumes::place::Directory;
 
 /// How logs are rotated.
@@ -206,7 +205,7 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce(&Log) -> io::Result<T> + Send + 'static,
 ) -> Result<T, String> {
     let log = log.clone();
-    let done = joined(tokio::task::spawn_blocking(move || work(&log))).await;
+    let done = base::blocking(move || work(&log)).await;
     done.unwrap_or_else(|| Err(io::Error::other("the program ends"))).map_err(|error| error.to_string())
 }
 

@@ -20,6 +20,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use base::blocking as on_disk;
 use cri_api::{DnsConfig, Kind, RuntimeService};
 use image_manager::{EventRecorder, EventRef, ImageManager, ObjectRef, PullSecret, ServiceAccount, WallClock};
 use jiff::Timestamp;
@@ -284,17 +285,6 @@ fn gone_is_done(result: cri_api::Result<()>) -> cri_api::Result<()> {
 fn first_of(failures: Vec<PodRuntimeError>) -> Result<(), PodRuntimeError> {
     let what = failures.iter().map(|failure| failure.what.as_str()).collect::<Vec<_>>().join(", ");
     failures.into_iter().next().map_or(Ok(()), |first| Err(PodRuntimeError { what, source: first.source }))
-}
-
-/// Work that waits for a disk, off the async threads. `None`: the program ends.
-async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(result) => Some(result),
-        Err(error) => match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            Err(_cancelled) => None,
-        },
-    }
 }
 
 #[cfg(test)]

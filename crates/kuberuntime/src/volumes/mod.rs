@@ -6,7 +6,6 @@ mod container;
 mod empty_dir;
 mod files;
 mod host_path;
-mod mountinfo;
 pub(crate) mod place;
 mod remove;
 mod setup;
@@ -191,14 +190,14 @@ impl Volumes {
     /// The root cannot be read.
     pub async fn uids(&self) -> io::Result<Vec<String>> {
         let shared = Arc::clone(&self.0);
-        joined(tokio::task::spawn_blocking(move || {
+        base::blocking(move || {
             let root = match Directory::open(&shared.root) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
                 opened => opened?,
             };
             let names = root.names()?.into_iter();
             Ok(names.filter(|name| root.child(name).is_ok()).collect())
-        }))
+        })
         .await
         .unwrap_or_else(|| Err(io::Error::other("the program ends")))
     }
@@ -212,22 +211,11 @@ impl Volumes {
     ) -> Result<T, VolumeSetupError> {
         let shared = Arc::clone(&self.0);
         let turn = shared.turn(uid);
-        let done = joined(tokio::task::spawn_blocking(move || {
+        let done = base::blocking(move || {
             let _alone = turn.lock();
             work(&shared)
-        }));
+        });
         done.await.unwrap_or_else(|| Err(failed("the program ends".to_owned())))
-    }
-}
-
-/// The answer of work on a blocking thread; `None`: it was not begun, because the program ends.
-pub(crate) async fn joined<T>(work: tokio::task::JoinHandle<T>) -> Option<T> {
-    match work.await {
-        Ok(answer) => Some(answer),
-        Err(error) => match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            Err(_cancelled) => None,
-        },
     }
 }
 
