@@ -69,7 +69,7 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-credentials",
-        uses: &["imagelet-oci", "imagelet-single-flight"],
+        uses: &["imagelet-base", "imagelet-oci", "imagelet-single-flight"],
         tests_use: &[],
         third_party: None,
         never_reaches: &[
@@ -83,6 +83,14 @@ pub(crate) const BORDERS: &[Border] = &[
             "imagelet-registry",
         ],
         reason: "credentials finds who may have which secret: files and programs of the node, no network, no CRI",
+    },
+    Border {
+        package: "imagelet-base",
+        uses: &[],
+        tests_use: &[],
+        third_party: Some(&["rustix"]),
+        never_reaches: &["hyper", "reqwest", "tonic", "axum", "redb"],
+        reason: "base is small mechanisms of the node: it knows nothing of images, pods and settings",
     },
     Border {
         package: "imagelet-single-flight",
@@ -151,6 +159,7 @@ pub(crate) const BORDERS: &[Border] = &[
     Border {
         package: "imagelet-image-manager",
         uses: &[
+            "imagelet-base",
             "imagelet-oci",
             "imagelet-cri-api",
             "imagelet-credentials",
@@ -173,7 +182,7 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-kuberuntime",
-        uses: &["imagelet-oci", "imagelet-cri-api", "imagelet-image-manager", "imagelet-probe"],
+        uses: &["imagelet-base", "imagelet-oci", "imagelet-cri-api", "imagelet-image-manager", "imagelet-probe"],
         tests_use: &[],
         third_party: None,
         never_reaches: &["tonic", "prost", "reqwest", "axum", "redb", "k8s-openapi", "imagelet-image-service"],
@@ -182,6 +191,7 @@ pub(crate) const BORDERS: &[Border] = &[
     Border {
         package: "imagelet",
         uses: &[
+            "imagelet-base",
             "imagelet-oci",
             "imagelet-cri-api",
             "imagelet-cri-grpc",
@@ -201,7 +211,7 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-testdisk",
-        uses: &[],
+        uses: &["imagelet-base"],
         tests_use: &[],
         third_party: Some(&["fuser", "parking_lot", "rustix"]),
         never_reaches: &["tokio", "hyper", "redb", "imagelet-store"],

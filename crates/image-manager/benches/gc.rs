@@ -136,7 +136,7 @@ fn selecting(c: &mut Criterion) {
         detect(&mut history, &images, &[], AlwaysUsed::default(), at(NOW));
         let keys: Vec<_> = images.iter().map(|image| key(&image.id, "").into_owned()).collect();
         for (number, key) in keys.iter().enumerate() {
-            let mut record = history.get(key, "").unwrap();
+            let mut record = history.get(key, "").unwrap().clone();
             record.last_used = Some(at(NOW - i64::try_from(mix(number) % 10_000_000).unwrap()));
             history.insert(key.as_str(), record);
         }

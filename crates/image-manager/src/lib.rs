@@ -17,7 +17,6 @@ mod explain;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
 pub mod gc;
-mod go_duration;
 mod instrumented;
 mod instrumented_runtime;
 mod look;
@@ -42,7 +41,6 @@ pub use decide::{Access, Decision, Doubt, Grant, Presence, PullReason, RefuseRea
 pub use error::{Attempt, EnsureImageError, PullFailure};
 pub use events::{Event, EventRecorder, EventRef, EventType, LogRecorder, NumberedEvent, Recorders, RingRecorder};
 pub use explain::{BackoffExplanation, Explanation};
-pub use go_duration::GoDuration;
 pub use instrumented::Instrumented;
 pub use instrumented_runtime::InstrumentedRuntime;
 pub use make_room::{Hold, MakeRoom, Room};

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use crate::go_duration::GoDuration;
 use crate::{EnsureImageError, EventType};
+use base::GoDuration;
 
 /// What happened to a request.
 #[derive(Clone, Copy, Debug)]
@@ -35,8 +35,8 @@ impl Outcome<'_> {
                 "Pulled",
                 format!(
                     "Successfully pulled image {image:?} in {} ({} including waiting). Image size: {} bytes.",
-                    GoDuration(pulling),
-                    GoDuration(with_waiting),
+                    GoDuration::from_millis_of(pulling),
+                    GoDuration::from_millis_of(with_waiting),
                     size.unwrap_or_default(),
                 ),
             ),

@@ -3,7 +3,6 @@
 //! through `probe`. It knows no gRPC, no embedded engine and no credentials; the binary calls it.
 
 mod actions;
-mod blocking;
 pub mod config;
 pub mod container_gc;
 mod defaults;

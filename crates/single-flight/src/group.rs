@@ -1,75 +1,21 @@
 //! [`Group`] and [`Ticket`]: the waiters' side of a flight.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
-use tokio_util::sync::CancellationToken;
 
 use crate::Flight;
-
-/// The part of a flight that its waiters share.
-pub trait Shared: Send + Sync + 'static {
-    /// Called, with the group locked, when the last waiter has left. Returns true if the flight ends for that: it leaves
-    /// the group at once, so that the next caller starts another one.
-    fn last_left(&self) -> bool {
-        false
-    }
-
-    /// Returns true if the flight is about to end without waiting for anybody.
-    fn is_ending(&self) -> bool {
-        false
-    }
-}
-
-/// A flight that is cancelled when its last waiter leaves.
-impl Shared for CancellationToken {
-    fn last_left(&self) -> bool {
-        self.cancel();
-        true
-    }
-
-    fn is_ending(&self) -> bool {
-        self.is_cancelled()
-    }
-}
+use crate::call::{Call, Shared, Table, Waiter, Waiters, remove};
 
 /// The flights under way by key `K`. `S` is what the waiters of a flight share, `A` its answer, and `W` what each waiter
 /// brings.
 pub struct Group<K, S, A, W = ()>(Arc<Table<K, S, A, W>>);
 
-pub(crate) struct Table<K, S, A, W> {
-    /// Guards the flights: none is joined, left or ended without it. Locked before the waiters of a flight.
-    flights: Mutex<HashMap<K, Arc<Call<S, A, W>>>>,
-}
-
-/// A flight as its waiters see it.
-pub(crate) struct Call<S, A, W> {
-    pub(crate) shared: S,
-    /// Guards the waiters.
-    waiters: Mutex<Waiters<A, W>>,
-    /// Number of waiters.
-    pub(crate) count: watch::Sender<usize>,
-    /// The answer. The channel closes without one if the flight panics.
-    answer: watch::Receiver<Option<A>>,
-}
-
-struct Waiters<A, W> {
-    next: u64,
-    /// In order of arrival.
-    by_id: BTreeMap<u64, Waiter<A, W>>,
-}
-
-struct Waiter<A, W> {
-    own_answer: oneshot::Sender<A>,
-    brought: W,
-}
-
-/// The number of a waiter of one flight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct WaiterId(u64);
+/// A caller's ticket; with it, for the first caller, the flight to run.
+pub type Joined<K, S, A, W> = (Ticket<K, S, A, W>, Option<Flight<K, S, A, W>>);
 
 /// A caller's share of a flight. Dropping it is leaving.
 #[must_use = "dropping it leaves the flight"]
@@ -96,12 +42,7 @@ impl<K, S, A, W> Default for Group<K, S, A, W> {
 impl<K: Hash + Eq + Clone, S: Shared, A: Clone, W> Group<K, S, A, W> {
     /// Joins the flight of `key`. If there is none, it is entered with what `start` makes, with the group locked, and the
     /// caller gets the [`Flight`] to run.
-    pub fn join(
-        &self,
-        key: &K,
-        brought: W,
-        start: impl FnOnce() -> S,
-    ) -> (Ticket<K, S, A, W>, Option<Flight<K, S, A, W>>) {
+    pub fn join(&self, key: &K, brought: W, start: impl FnOnce() -> S) -> Joined<K, S, A, W> {
         let mut flights = self.0.flights.lock();
         if let Some(call) = flights.get(key) {
             return (self.ticket(key, call, brought), None);
@@ -162,52 +103,6 @@ impl<K: Hash + Eq + Clone, S, A, W> Group<K, S, A, W> {
     #[must_use]
     pub fn waiters(&self) -> usize {
         self.0.flights.lock().values().map(|call| call.waiters.lock().by_id.len()).sum()
-    }
-}
-
-impl<K: Hash + Eq, S, A, W> Table<K, S, A, W> {
-    /// Takes a flight out.
-    pub(crate) fn remove(&self, key: &K, call: &Arc<Call<S, A, W>>) {
-        remove(&mut self.flights.lock(), key, call);
-    }
-
-    /// Takes a flight out if nobody waits for it. Returns true if nobody does.
-    pub(crate) fn retire(&self, key: &K, call: &Arc<Call<S, A, W>>) -> bool {
-        let mut flights = self.flights.lock();
-        let is_left = call.waiters.lock().by_id.is_empty();
-        if is_left {
-            remove(&mut flights, key, call);
-        }
-        is_left
-    }
-}
-
-fn remove<K: Hash + Eq, S, A, W>(flights: &mut HashMap<K, Arc<Call<S, A, W>>>, key: &K, call: &Arc<Call<S, A, W>>) {
-    if flights.get(key).is_some_and(|entry| Arc::ptr_eq(entry, call)) {
-        flights.remove(key);
-    }
-}
-
-impl<S, A, W> Call<S, A, W> {
-    /// The first waiter, in order of arrival, for which `of` returns something.
-    pub(crate) fn find_waiter<R>(&self, mut of: impl FnMut(&mut W) -> Option<R>) -> Option<(WaiterId, R)> {
-        let mut waiters = self.waiters.lock();
-        waiters.by_id.iter_mut().find_map(|(id, waiter)| of(&mut waiter.brought).map(|found| (WaiterId(*id), found)))
-    }
-
-    /// Answers one waiter, which then waits no longer.
-    pub(crate) fn answer_one(&self, waiter: WaiterId, answer: A) {
-        if let Some(waiter) = self.leave(waiter.0) {
-            // An error means that the waiter has gone away.
-            let _ = waiter.own_answer.send(answer);
-        }
-    }
-
-    fn leave(&self, id: u64) -> Option<Waiter<A, W>> {
-        let mut waiters = self.waiters.lock();
-        let waiter = waiters.by_id.remove(&id)?;
-        self.count.send_replace(waiters.by_id.len());
-        Some(waiter)
     }
 }
 

@@ -9,10 +9,12 @@
 //!
 //! This crate knows nothing of the work: it starts no tasks, and reads no clock but tokio's timer.
 
+mod call;
 mod flight;
 mod group;
 mod hub;
 
+pub use call::{Shared, WaiterId};
 pub use flight::Flight;
-pub use group::{Group, Shared, Ticket, WaiterId};
+pub use group::{Group, Joined, Ticket};
 pub use hub::{Hub, Progress, Subscription};

@@ -107,10 +107,9 @@ impl Shared for Lingers {}
 
 type Lingering = Group<&'static str, Lingers, u32, u32>;
 
-fn begin(
-    group: &Lingering,
-    number: u32,
-) -> (Ticket<&'static str, Lingers, u32, u32>, Flight<&'static str, Lingers, u32, u32>) {
+type Begun = (Ticket<&'static str, Lingers, u32, u32>, Flight<&'static str, Lingers, u32, u32>);
+
+fn begin(group: &Lingering, number: u32) -> Begun {
     let (ticket, flight) = group.join(&"a", number, || Lingers);
     (ticket, flight.expect("the first one"))
 }

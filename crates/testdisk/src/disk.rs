@@ -11,10 +11,10 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::fault::Fault;
 use crate::image::Image;
-use crate::loop_device::LoopDevice;
 use crate::mounted::{Kind, Mounted};
 use crate::record::{self, Event};
 use crate::server::{ASKED, CONTROL, DISK, SERVER_TEST};
+use base::{LoopDevice, LoopFlags};
 
 /// What was asked of a disk since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,14 +72,15 @@ impl Disk {
             file.map_err(|error| io::Error::new(error.kind(), format!("the disk's server did not start: {error}")))
         };
         disk.control = Some(open(CONTROL)?);
-        disk.device = Some(LoopDevice::new(&open(DISK)?, true)?);
+        disk.device =
+            Some(LoopDevice::new(&open(DISK)?, LoopFlags { block_bytes: 512, read_only: false, direct: true })?);
         Ok(disk)
     }
 
     /// The block device.
     #[must_use]
     pub fn device(&self) -> &Path {
-        &self.device.as_ref().expect("it has one until it is dropped").path
+        self.device.as_ref().expect("it has one until it is dropped").path()
     }
 
     /// Mounts its file system.

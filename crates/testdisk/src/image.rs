@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
 
-use crate::loop_device::LoopDevice;
 use crate::mounted::{Kind, Mounted};
 use crate::record::Event;
+use base::{LoopDevice, LoopFlags};
 
 /// What a disk writes at once or not at all, in bytes.
 pub const SECTOR: usize = 512;
@@ -101,8 +101,8 @@ impl Image {
     /// # Errors
     /// It cannot be mounted.
     pub fn mount(&self) -> io::Result<Mounted> {
-        let device = LoopDevice::new(&self.file, false)?;
-        let path = device.path.clone();
+        let device = LoopDevice::new(&self.file, LoopFlags { block_bytes: 512, read_only: false, direct: false })?;
+        let path = device.path().to_owned();
         Mounted::of_device(self.kind, &path, Some(device))
     }
 }

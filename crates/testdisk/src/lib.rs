@@ -27,7 +27,6 @@
 mod disk;
 mod fault;
 mod image;
-mod loop_device;
 mod mounted;
 mod record;
 mod server;

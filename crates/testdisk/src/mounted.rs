@@ -11,7 +11,7 @@ use rustix::mount::{
     fsconfig_set_string, fsmount, fsopen, move_mount, unmount,
 };
 
-use crate::loop_device::LoopDevice;
+use base::LoopDevice;
 
 /// A file system of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::super::duration::GoDuration;
 use super::super::provider_config::{ProviderConfig, TokenAttributes};
 use super::*;
+use base::GoDuration;
 
 fn yaml() -> ParseYaml {
     Arc::new(|text| serde_saphyr::from_str(text).map_err(|error| error.to_string()))

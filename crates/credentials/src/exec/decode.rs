@@ -3,8 +3,8 @@
 
 use serde_json::{Map, Value};
 
-use super::duration::GoDuration;
 use super::provider_config::{ProviderConfig, ProvidersConfig, TokenAttributes};
+use base::GoDuration;
 
 const GROUP: &str = "kubelet.config.k8s.io";
 const KIND: &str = "CredentialProviderConfig";

@@ -8,7 +8,6 @@
 mod cache;
 mod config;
 mod decode;
-mod duration;
 mod metrics;
 mod options;
 mod protocol;
@@ -33,7 +32,6 @@ use single_flight::Group;
 use tokio_util::task::TaskTracker;
 
 use self::cache::Cache;
-use self::duration::GoDuration;
 use self::metrics::Metrics;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use self::protocol::fuzzed_response;
@@ -41,6 +39,7 @@ use self::provider::{CachedAnswer, Provider, TokenUse};
 use self::provider_config::{ProviderConfig, TokenAttributes};
 use crate::pattern::Pattern;
 use crate::{Note, Requester};
+use base::GoDuration;
 
 pub use self::options::{Clock, ExecOptions, ParseYaml, TokenError, TokenSource};
 pub use self::provided::{Provided, ProvidedEntry};

@@ -10,7 +10,7 @@ use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde::ser::{SerializeStruct as _, Serializer as _};
 use zeroize::Zeroizing;
 
-use super::duration::GoDuration;
+use base::GoDuration;
 
 const GROUP: &str = "credentialprovider.kubelet.k8s.io/";
 const KIND: &str = "CredentialProviderResponse";

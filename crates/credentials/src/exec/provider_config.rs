@@ -1,6 +1,6 @@
 //! [`ProvidersConfig`]: the kubelet's CredentialProviderConfig. Plain data.
 
-use super::duration::GoDuration;
+use base::GoDuration;
 
 /// The configured providers, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

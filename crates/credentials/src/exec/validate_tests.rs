@@ -1,7 +1,7 @@
 //! Tests of [`super::validate`]: the kubelet's complaints, word for word.
 
-use super::super::duration::GoDuration;
 use super::*;
+use base::GoDuration;
 
 fn provider() -> ProviderConfig {
     ProviderConfig {

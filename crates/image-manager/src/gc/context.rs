@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::blocking;
 use cri_api::{Container, FsInfo, Image, RuntimeService};
 use engine_api::{ImageLayers, UnfinishedPulls};
 
-use super::blocking::off_thread;
 use super::disk::DiskSpace;
 use super::images::CollectedImages;
 use super::node_time::Moment;
@@ -68,7 +68,7 @@ impl GcContext {
     /// Measures the file system on which `path` lies.
     pub(super) async fn probe(&self, path: &Path) -> Result<DiskSpace, GcError> {
         let (disk, at) = (Arc::clone(&self.options.disk), path.to_owned());
-        let space = off_thread(move || disk(&at)).await.ok_or(GcError::ShuttingDown)?;
+        let space = blocking(move || disk(&at)).await.ok_or(GcError::ShuttingDown)?;
         space.map(DiskSpace::clamped).map_err(|source| GcError::Disk { path: path.to_owned(), source })
     }
 

@@ -2,13 +2,13 @@
 //! the lists that the runtime answered; no call of its own, however many containers there are.
 
 use std::collections::HashMap;
+use std::hash::BuildHasher as _;
 
 use cri_api::{Container, Image};
+use hashbrown::{DefaultHashBuilder, HashTable};
 use jiff::Timestamp;
 
-use super::entry::{Entry, Time};
-use super::fast_hash::{FastHash, is_id};
-use super::history::{UsageHistory, key};
+use super::history::{TrackedRecord, UsageHistory, UsageRecord, key};
 use super::node_time::Moment;
 
 /// What uses images beside containers.
@@ -22,23 +22,10 @@ pub struct AlwaysUsed<'a> {
     pub pulls: &'a [String],
 }
 
-/// What one pass found, image by image, in the order of the list it was given.
+/// The user of each image, in the order of the list of images.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detected {
-    /// The number of a container, or one of the words of [`Code`].
-    users: Vec<u32>,
-}
-
-/// A [`User`] in four bytes.
-struct Code;
-
-impl Code {
-    const NONE: u32 = u32::MAX;
-    const SANDBOX: u32 = u32::MAX - 1;
-    const VOLUME: u32 = u32::MAX - 2;
-    const PULL: u32 = u32::MAX - 3;
-    /// Containers of higher numbers are all called by this one.
-    const LAST_CONTAINER: u32 = u32::MAX - 4;
+    users: Vec<User>,
 }
 
 /// Who uses an image.
@@ -60,13 +47,7 @@ impl Detected {
     /// Who uses the image of this number in the list.
     #[must_use]
     pub fn user(&self, image: usize) -> User {
-        match self.users.get(image).copied().unwrap_or(Code::NONE) {
-            Code::NONE => User::None,
-            Code::SANDBOX => User::Sandbox,
-            Code::VOLUME => User::Volume,
-            Code::PULL => User::Pull,
-            container => User::Container(container as usize),
-        }
+        self.users.get(image).copied().unwrap_or(User::None)
     }
 
     /// Whether the image of this number is in use.
@@ -105,14 +86,14 @@ pub(super) fn detect_at(
     let now = moment.wall;
     let last_pass = history.begin_pass(moment);
     let mut index = Index::new(images);
-    let mut users = vec![Code::NONE; images.len()];
+    let mut users = vec![User::None; images.len()];
     index.mark_containers(&mut users, containers);
     for volume in always.volumes {
-        index.mark(&mut users, volume, "", Code::VOLUME);
+        index.mark(&mut users, volume, "", User::Volume);
     }
-    index.mark(&mut users, always.sandbox_image, "", Code::SANDBOX);
+    index.mark(&mut users, always.sandbox_image, "", User::Sandbox);
     for pull in always.pulls {
-        index.mark(&mut users, pull, "", Code::PULL);
+        index.mark(&mut users, pull, "", User::Pull);
     }
     record(history, images, containers, &users, &Pass { last: last_pass, now });
     Detected { users }
@@ -137,61 +118,49 @@ impl Pass {
     }
 }
 
-fn record(history: &mut UsageHistory, images: &[Image], containers: &[Container], users: &[u32], at: &Pass) {
+/// Updates the history by one pass.
+fn record(history: &mut UsageHistory, images: &[Image], containers: &[Container], users: &[User], at: &Pass) {
     history.passes = history.passes.wrapping_add(1);
     let pass = history.passes;
     history.records.reserve(images.len().saturating_sub(history.records.len()));
-    let (now, hash) = (at.now.into(), history.records.hasher().clone());
     let mut seen = 0;
-    for (images, users) in images.chunks(BLOCK).zip(users.chunks(BLOCK)) {
-        let mut tags = [0; BLOCK];
-        for (tag, user) in tags.iter_mut().zip(users) {
-            if let Some(container) = containers.get(*user as usize) {
-                #[expect(clippy::cast_possible_truncation, reason = "part of a hash")]
-                let part = hash.of(container.id.as_bytes()) as u32;
-                *tag = part | 1;
+    for (image, user) in images.iter().zip(users) {
+        let key = key(&image.id, handler(image));
+        let pulled_at = image.pulled_at.unwrap_or(0);
+        let tracked = match history.records.get_mut(&*key) {
+            Some(tracked) => tracked,
+            None => {
+                let new = UsageRecord { pulled_at, ..UsageRecord::new(at.first_detected(image)) };
+                history.records.entry(key.into_owned().into_boxed_str()).or_insert(TrackedRecord::new(new))
             }
+        };
+        if tracked.pass != pass {
+            tracked.pass = pass;
+            seen += 1;
         }
-        for ((image, user), tag) in images.iter().zip(users).zip(tags) {
-            let key = key(&image.id, handler(image));
-            let pulled_at = image.pulled_at.unwrap_or(0);
-            let entry = match history.records.get_mut(&*key) {
-                Some(entry) => entry,
-                None => {
-                    let new = Entry::new(at.first_detected(image), pulled_at);
-                    history.records.entry(key.into_owned().into_boxed_str()).or_insert(new)
-                }
-            };
-            if entry.pulled_at != pulled_at && pulled_at != 0 {
-                if entry.pulled_at != 0 {
-                    // It went and came again between two passes.
-                    entry.first_detected = at.first_detected(image).into();
-                }
-                entry.pulled_at = pulled_at;
+        let record = &mut tracked.record;
+        if record.pulled_at != pulled_at && pulled_at != 0 {
+            if record.pulled_at != 0 {
+                // Removed and pulled again between two passes.
+                record.first_detected = at.first_detected(image);
             }
-            if entry.pass != pass {
-                entry.pass = pass;
-                seen += 1;
-            }
-            if matches!(*user, Code::NONE | Code::PULL) {
-                continue;
-            }
-            // What was brought ahead of its use has been used.
-            entry.protected_until = Time::NEVER;
-            entry.last_used = now;
-            // The container's name is put together once, not in each pass.
-            if entry.user != tag
-                && let Some(container) = containers.get(*user as usize)
-            {
-                entry.user = tag;
-                if !is_named(&entry.used_by, container) {
-                    entry.used_by = name(container).into_boxed_str();
-                }
-            }
+            record.pulled_at = pulled_at;
+        }
+        if matches!(user, User::None | User::Pull) {
+            continue;
+        }
+        // An image that was pulled ahead of its use has been used.
+        record.protected_until = None;
+        record.last_used = Some(at.now);
+        if let User::Container(number) = user
+            && let Some(container) = containers.get(*number)
+            && !is_named(&record.used_by, container)
+        {
+            record.used_by = name(container).into_boxed_str();
         }
     }
     if seen != history.records.len() {
-        history.records.retain(|_, record| record.pass == pass);
+        history.records.retain(|_, tracked| tracked.pass == pass);
     }
 }
 
@@ -233,231 +202,84 @@ fn id_of(container: &Container) -> &str {
 /// Finds images by id, and by name where an id does not fit.
 struct Index<'a> {
     images: &'a [Image],
-    hash: FastHash,
-    /// Numbers of images, each with a part of its id's hash, at the place that the hash names or behind it; of images of one
-    /// id the first. There are several of one id only where runtime handlers have images of their own.
-    slots: Vec<Slot>,
-    mask: usize,
-    /// The next image of the same id, where there is one.
-    next: HashMap<usize, usize>,
-    /// Whether any image is for one runtime handler alone.
-    handlers: bool,
-    /// Images by name and by normal form of the name, made when first asked for.
+    hash: DefaultHashBuilder,
+    /// Numbers of images by id. There are several of one id only if runtime handlers have images of their own.
+    by_id: HashTable<u32>,
+    /// Numbers of images by name, made when first needed.
     names: Option<HashMap<&'a str, usize>>,
-}
-
-/// The number of an image in 24 bits, and 40 bits of a hash: eight bytes, so that the table of a big node is near.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Slot(u64);
-
-impl Slot {
-    const EMPTY: Self = Self(u64::MAX);
-    const NUMBER: u64 = (1 << 24) - 1;
-
-    fn new(hash: u64, image: usize) -> Self {
-        Self(hash & !Self::NUMBER | image as u64)
-    }
-
-    fn is_of(self, hash: u64) -> bool {
-        (self.0 ^ hash) & !Self::NUMBER == 0
-    }
-
-    fn image(self) -> usize {
-        usize::try_from(self.0 & Self::NUMBER).unwrap_or(usize::MAX)
-    }
-}
-
-/// How many containers are looked at together: the processor then waits for the memory of all of them at the same time.
-const BLOCK: usize = 32;
-
-/// From so many containers on, several threads look at them.
-const WORTH_THREADS: usize = 20_000;
-const MOST_THREADS: usize = 4;
-
-/// The container of this number as the user of an image.
-fn code_of(container: usize) -> u32 {
-    u32::try_from(container).unwrap_or(u32::MAX).min(Code::LAST_CONTAINER)
 }
 
 impl<'a> Index<'a> {
     fn new(images: &'a [Image]) -> Self {
-        // More than 16 million images are looked for one by one.
-        let count = images.len().min(1 << 23);
-        // At least one place stays empty: there a search ends.
-        let places = (count + count / 4 + 1).next_power_of_two();
-        let mut index = Self {
-            images,
-            hash: FastHash::default(),
-            slots: vec![Slot::EMPTY; places],
-            mask: places - 1,
-            next: HashMap::new(),
-            handlers: images.iter().any(|image| !handler(image).is_empty()),
-            names: None,
-        };
-        for (number, image) in images.iter().enumerate().take(count).rev() {
-            let hash = index.hash.of(image.id.as_bytes());
-            let place = index.place(hash, &image.id);
-            if index.slots[place] != Slot::EMPTY {
-                index.next.insert(number, index.slots[place].image());
+        let hash = DefaultHashBuilder::default();
+        let mut by_id = HashTable::with_capacity(images.len());
+        let of = |number: &u32| hash.hash_one(&images[*number as usize].id);
+        // No node has more images than that.
+        for number in 0..u32::try_from(images.len()).unwrap_or(u32::MAX) {
+            by_id.insert_unique(of(&number), number, of);
+        }
+        Self { images, hash, by_id, names: None }
+    }
+
+    /// Marks the images of containers. Runtimes may name an image by id, by digest of the manifest or by name.
+    fn mark_containers(&mut self, users: &mut [User], containers: &[Container]) {
+        for (number, container) in containers.iter().enumerate() {
+            let (user, handler) = (User::Container(number), &container.image.runtime_handler);
+            let _ = self.mark(users, id_of(container), handler, user)
+                || self.mark(users, &container.image_ref, handler, user)
+                || self.mark(users, &container.image.image, handler, user);
+        }
+    }
+
+    /// Marks an image by id or by name, unless it has a user already. Returns true if there is such an image.
+    fn mark(&mut self, users: &mut [User], text: &str, runtime_handler: &str, user: User) -> bool {
+        !text.is_empty()
+            && (self.mark_id(users, text, runtime_handler, user)
+                || self.by_name(text).is_some_and(|id| self.mark_id(users, id, runtime_handler, user)))
+    }
+
+    fn mark_id(&self, users: &mut [User], id: &str, runtime_handler: &str, user: User) -> bool {
+        let mut is_here = false;
+        for &number in self.by_id.iter_hash(self.hash.hash_one(id)) {
+            let number = number as usize;
+            let image = &self.images[number];
+            if image.id != id {
+                continue;
             }
-            index.slots[place] = Slot::new(hash, number);
-        }
-        index
-    }
-
-    /// Where an id of this hash is, or would be. An image id is taken by its hash alone: 57 bits that differ in each process.
-    /// Should two of them ever have the same, both are in use when one is.
-    fn place(&self, hash: u64, id: &str) -> usize {
-        let mut place = self.home(hash);
-        loop {
-            let slot = self.slots[place];
-            if slot == Slot::EMPTY || (slot.is_of(hash) && (is_id(id.as_bytes()) || self.images[slot.image()].id == id))
-            {
-                return place;
-            }
-            place = (place + 1) & self.mask;
-        }
-    }
-
-    fn home(&self, hash: u64) -> usize {
-        #[expect(clippy::cast_possible_truncation, reason = "the mask is shorter")]
-        let place = hash as usize & self.mask;
-        place
-    }
-
-    fn by_id(&self, id: &str) -> Option<usize> {
-        let slot = self.slots[self.place(self.hash.of(id.as_bytes()), id)];
-        if slot != Slot::EMPTY {
-            return Some(slot.image());
-        }
-        let far = self.images.iter().enumerate().skip(1 << 23).find(|(_, image)| image.id == id);
-        far.map(|(number, _)| number)
-    }
-
-    /// Marks what containers use. Runtimes may answer an id, a digest of the manifest or a name.
-    fn mark_containers(&mut self, users: &mut [u32], containers: &[Container]) {
-        for number in self.mark_ids(users, containers) {
-            let (container, user) = (&containers[number], code_of(number));
-            let handler = &container.image.runtime_handler;
-            let by_id = self.mark(users, id_of(container), handler, user);
-            if !by_id && !self.mark(users, &container.image_ref, handler, user) {
-                self.mark(users, &container.image.image, handler, user);
-            }
-        }
-    }
-
-    /// Marks what containers say by an id that is here. Answers the numbers of the others. What takes long is waiting for
-    /// memory, so that on a big node several processors share it.
-    fn mark_ids(&self, users: &mut [u32], containers: &[Container]) -> Vec<usize> {
-        if containers.len() < WORTH_THREADS {
-            return self.mark_ids_of(users, containers, 0);
-        }
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
-        let share = containers.len().div_ceil(threads);
-        let (mine, theirs) = containers.split_at(share);
-        std::thread::scope(|scope| {
-            let mark = |part: usize, containers| {
-                let mut users = vec![Code::NONE; self.images.len()];
-                let others = self.mark_ids_of(&mut users, containers, (part + 1) * share);
-                (users, others)
-            };
-            let parts = theirs.chunks(share).enumerate().map(|(part, containers)| {
-                let thread = std::thread::Builder::new().spawn_scoped(scope, move || mark(part, containers));
-                (part, containers, thread)
-            });
-            let parts: Vec<_> = parts.collect();
-            let mut others = self.mark_ids_of(users, mine, 0);
-            for (part, containers, thread) in parts {
-                let (found, of_part) = match thread {
-                    Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-                    // Where no thread can be started, it is done here.
-                    Err(_) => mark(part, containers),
-                };
-                for (user, found) in users.iter_mut().zip(found) {
-                    // Of several containers the first is told, however many threads there are.
-                    *user = if *user == Code::NONE { found } else { *user };
-                }
-                others.extend(of_part);
-            }
-            others
-        })
-    }
-
-    fn mark_ids_of(&self, users: &mut [u32], containers: &[Container], first: usize) -> Vec<usize> {
-        // An image of several runtime handlers, or of one alone, is not known by its id.
-        if self.handlers || !self.next.is_empty() {
-            return (first..first + containers.len()).collect();
-        }
-        let mut others = Vec::new();
-        for (block, containers) in containers.chunks(BLOCK).enumerate() {
-            let mut hashes = [0; BLOCK];
-            for (hash, container) in hashes.iter_mut().zip(containers) {
-                *hash = self.hash.of(id_of(container).as_bytes());
-            }
-            let near = hashes.map(|hash| self.slots[self.home(hash)]);
-            for (number, container) in containers.iter().enumerate() {
-                let (id, hash) = (id_of(container), hashes[number]);
-                let number_of_all = first + block * BLOCK + number;
-                if !is_id(id.as_bytes()) {
-                    others.push(number_of_all);
-                    continue;
-                }
-                let mut slot = near[number];
-                if slot == Slot::EMPTY || !slot.is_of(hash) {
-                    slot = self.slots[self.place(hash, id)];
-                }
-                if slot == Slot::EMPTY {
-                    others.push(number_of_all);
-                    continue;
-                }
-                let place = &mut users[slot.image()];
-                *place = if *place == Code::NONE { code_of(number_of_all) } else { *place };
-            }
-        }
-        others
-    }
-
-    /// Whether there is such an image.
-    fn mark(&mut self, users: &mut [u32], what: &str, runtime_handler: &str, user: u32) -> bool {
-        if what.is_empty() {
-            return false;
-        }
-        let mut found = self.by_id(what).or_else(|| self.by_name(what));
-        let is_here = found.is_some();
-        while let Some(number) = found {
+            is_here = true;
             // An image without a handler is for every handler, and a user without one may use any.
-            if users[number] == Code::NONE {
-                let of = handler(&self.images[number]);
-                if of.is_empty() || runtime_handler.is_empty() || of == runtime_handler {
-                    users[number] = user;
-                }
+            let of = handler(image);
+            if users[number] == User::None && (of.is_empty() || runtime_handler.is_empty() || of == runtime_handler) {
+                users[number] = user;
             }
-            found = self.next.get(&number).copied();
         }
         is_here
     }
 
-    fn by_name(&mut self, text: &str) -> Option<usize> {
+    /// The id of the image of this name.
+    fn by_name(&mut self, text: &str) -> Option<&'a str> {
         if text.len() == "sha256:".len() + 64 && text.starts_with("sha256:") {
-            return None; // An id: it is of an image that is gone.
+            return None; // The id of an image that was removed.
         }
+        let images = self.images;
         let names = self.names.get_or_insert_with(|| {
-            let all = self.images.iter().enumerate();
+            let all = images.iter().enumerate();
             all.flat_map(|(number, image)| {
                 image.repo_tags.iter().chain(&image.repo_digests).map(move |name| (name.as_str(), number))
             })
             .collect()
         });
-        if let Some(number) = names.get(text) {
-            return Some(*number);
+        let of_name = |text: &str| names.get(text).map(|number| images[*number].id.as_str());
+        if let Some(id) = of_name(text) {
+            return Some(id);
         }
         // As people spell it: in normal form, or an id without its algorithm.
-        let normal =
-            oci::Reference::parse(text).ok().map(|reference| reference.with_default_tag().canonical().to_string());
-        let normal = normal.as_deref().and_then(|text| names.get(text).copied());
-        normal.or_else(|| {
-            let whole = text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit());
-            whole.then(|| self.by_id(&format!("sha256:{text}"))).flatten()
+        let normal = oci::Reference::parse(text).ok();
+        let normal = normal.map(|reference| reference.with_default_tag().canonical().to_string());
+        normal.as_deref().and_then(of_name).or_else(|| {
+            let is_hex = text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit());
+            let id = is_hex.then(|| format!("sha256:{text}"))?;
+            images.iter().find(|image| image.id == id).map(|image| image.id.as_str())
         })
     }
 }

@@ -7,7 +7,6 @@ use cri_api::Image;
 use jiff::Timestamp;
 
 use super::detect::{User, handler, name};
-use super::entry::Time;
 use super::plan::Because;
 use super::rules::{KeepRule, Known, Pattern, Says};
 use super::select::{Inventory, Item};
@@ -27,15 +26,15 @@ pub(super) fn inventory<'a>(
         survey.images.iter().filter(|image| image.pinned).map(|image| (image.id.as_str(), handler(image))).collect();
     let items = survey.images.iter().enumerate().map(|(number, image)| {
         let runtime_handler = handler(image);
-        let entry = state.history.entry(&image.id, runtime_handler);
-        let counts = |time: Time| time.get().map(|time| state.history.effective(time));
+        let record = state.history.get(&image.id, runtime_handler);
+        let effective = |time: Timestamp| state.history.effective(time);
         let layers = layers_known.and_then(|known| known.images.get(&image.id));
         Item {
             id: &image.id,
             runtime_handler,
-            first_detected: entry.and_then(|entry| counts(entry.first_detected)).unwrap_or(Timestamp::MAX),
-            last_used: entry.and_then(|entry| counts(entry.last_used)),
-            protected_until: entry.and_then(|entry| entry.protected_until.get()),
+            first_detected: record.map_or(Timestamp::MAX, |record| effective(record.first_detected)),
+            last_used: record.and_then(|record| record.last_used).map(effective),
+            protected_until: record.and_then(|record| record.protected_until),
             must_stay: must_stay(keep, state, survey, number, failed)
                 .or_else(|| pinned.contains(&(image.id.as_str(), runtime_handler)).then_some(Because::PinnedByRuntime)),
             weight: weight(keep, image, state.known(image)),

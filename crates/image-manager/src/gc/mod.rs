@@ -1,14 +1,11 @@
 //! Garbage collection of images: [`detect`] which images are in use, [`select`] which ones to remove (pure, with a reason for
 //! every image), remove, record. [`ImageGcManager`] is the entry.
 
-mod blocking;
 mod collector;
 mod context;
 mod detect;
 mod disk;
-mod entry;
 mod eviction;
-mod fast_hash;
 mod history;
 mod image_list;
 mod images;

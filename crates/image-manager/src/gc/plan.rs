@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::go_duration::GoDuration;
+use base::GoDuration;
 
 /// Which images go, in this order, and why each of the others stays. Numbers are those of the inventory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -166,7 +166,7 @@ impl Because {
 
 /// Whole seconds, as people want ages.
 fn age(duration: Duration) -> GoDuration {
-    GoDuration(Duration::from_secs(duration.as_secs()))
+    GoDuration::from_millis_of(Duration::from_secs(duration.as_secs()))
 }
 
 impl fmt::Display for Because {

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
+use base::blocking;
 use cri_api::FsInfo;
 use engine_api::UnfinishedPulls;
 use jiff::Timestamp;
 use tokio::sync::Mutex;
 
-use super::blocking::off_thread;
 use super::context::GcContext;
 use super::pressure::{Disks, Layout, Observation, Pressure, observe};
 use super::report::GcError;
@@ -112,7 +112,7 @@ impl PressureMonitor {
 
     async fn load(&self) -> Result<Pressure, GcError> {
         let Some(files) = self.files.clone() else { return Ok(Pressure::default()) };
-        let read = off_thread(move || files.pressure()).await;
+        let read = blocking(move || files.pressure()).await;
         let (pressure, aside) = read.ok_or(GcError::ShuttingDown)??;
         if let Some(aside) = aside {
             tracing::warn!("what was known of disk pressure could not be read and is now {}", aside.display());
@@ -123,7 +123,7 @@ impl PressureMonitor {
     /// Stores the condition. Under pressure the disk may have no room for that, which changes nothing now.
     async fn save(&self, pressure: Pressure) {
         let Some(files) = self.files.clone() else { return };
-        match off_thread(move || files.store_pressure(pressure)).await {
+        match blocking(move || files.store_pressure(pressure)).await {
             None | Some(Ok(())) => {}
             Some(Err(error)) => tracing::debug!(%error, "a restart would not know of the disk pressure"),
         }

@@ -76,7 +76,7 @@ pub enum GcError {
         failures: String,
     },
     /// Removals by age failed.
-    #[error("wanted to free images older than {}, encountered errors in image deletion: {failures}", crate::go_duration::GoDuration(*limit))]
+    #[error("wanted to free images older than {}, encountered errors in image deletion: {failures}", base::GoDuration::from_millis_of(*limit))]
     AgeRemoval {
         /// The age.
         limit: Duration,

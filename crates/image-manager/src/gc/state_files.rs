@@ -2,7 +2,7 @@
 //! file that is replaced as a whole. A file that cannot be read is put aside and told, never overwritten. Several processes
 //! may share the directory: what one wrote is joined with what another knows. Blocking: callers are off the async threads.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
@@ -11,9 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::entry::Entry;
-use super::fast_hash::FastHash;
-use super::history::{Stored, UsageHistory};
+use super::history::{Stored, UsageHistory, UsageRecord};
 use super::pressure::Pressure;
 use super::rules::Pins;
 use crate::RecordsError;
@@ -114,7 +112,7 @@ impl StateFiles {
     /// # Errors
     /// The file cannot be read, or not be put aside.
     pub(super) fn history(&self, known: Option<Stamp>) -> Result<Option<Read<UsageHistory>>, StateError> {
-        let read = self.read::<Stored<HashMap<Box<str>, Entry, FastHash>>>(USAGE, known)?;
+        let read = self.read::<Stored<BTreeMap<Box<str>, UsageRecord>>>(USAGE, known)?;
         Ok(read.map(|Read { state, stamp, aside }| Read { state: state.map(Stored::into_history), stamp, aside }))
     }
 
@@ -248,7 +246,6 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::gc::history::UsageRecord;
     use crate::gc::rules::Pattern;
 
     fn used(second: i64) -> UsageRecord {

@@ -3,9 +3,9 @@
 
 use std::path::PathBuf;
 
+use base::blocking;
 use tokio::sync::{Mutex, MutexGuard};
 
-use super::blocking::off_thread;
 use super::detect::handler;
 use super::history::UsageHistory;
 use super::labels::Labels;
@@ -29,7 +29,7 @@ pub(super) struct GcState {
 impl GcState {
     /// Properties of an image that the list does not hold.
     pub(super) fn known(&self, image: &cri_api::Image) -> Known<'_> {
-        let record = self.history.entry(&image.id, handler(image));
+        let record = self.history.get(&image.id, handler(image));
         Known { used_by: record.map_or("", |record| &record.used_by), labels: self.labels.get(&image.id) }
     }
 }
@@ -52,8 +52,7 @@ impl StateStore {
         let mut state = self.state.lock().await;
         let Some(files) = self.files.clone() else { return Ok(state) };
         let (usage_stamp, pins_stamp) = (state.usage_stamp, state.pins_stamp);
-        let read =
-            off_thread(move || Ok::<_, StateError>((files.history(usage_stamp)?, files.pins(pins_stamp)?))).await;
+        let read = blocking(move || Ok::<_, StateError>((files.history(usage_stamp)?, files.pins(pins_stamp)?))).await;
         let (history, pins) = read.ok_or(GcError::ShuttingDown)??;
         let warn = |aside: Option<PathBuf>| {
             if let Some(aside) = aside {
@@ -87,7 +86,7 @@ impl StateStore {
         let stamp = state.usage_stamp.take();
         state.loaded = false;
         let mut history = std::mem::take(&mut state.history);
-        let stored = off_thread(move || {
+        let stored = blocking(move || {
             let result = files.store_history(&mut history, stamp);
             (history, result)
         });
@@ -114,7 +113,7 @@ impl StateStore {
         let mut state = self.lock().await?;
         let Some(files) = self.files.clone() else { return Ok(change(&mut state.pins)) };
         let (changed, pins, stamp) =
-            off_thread(move || files.change_pins(change)).await.ok_or(GcError::ShuttingDown)??;
+            blocking(move || files.change_pins(change)).await.ok_or(GcError::ShuttingDown)??;
         (state.pins, state.pins_stamp) = (pins, stamp);
         Ok(changed)
     }

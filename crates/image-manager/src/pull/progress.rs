@@ -11,7 +11,7 @@ use std::time::Duration;
 use cri_api::{LayerState, PullEvent};
 use oci::Digest;
 
-use crate::go_duration::GoDuration;
+use base::GoDuration;
 
 /// Over how long the rate is measured.
 pub(super) const WINDOW: Duration = Duration::from_secs(30);
@@ -231,16 +231,16 @@ impl fmt::Display for Exceeded {
             Self::Idle { limit, idle, seen } => write!(
                 f,
                 "the pull made no progress for {} (imagePullProgressDeadline: {}){seen}",
-                GoDuration(*idle),
-                GoDuration(*limit),
+                GoDuration::from_millis_of(*idle),
+                GoDuration::from_millis_of(*limit),
             ),
             Self::Slow { limit, rate, seen } => write!(
                 f,
                 "the pull is too slow: {rate} bytes per second over {} (imagePullMinimumRate: {limit}){seen}",
-                GoDuration(WINDOW),
+                GoDuration::from_millis_of(WINDOW),
             ),
             Self::Long { limit, seen } => {
-                write!(f, "the pull took longer than {} (imagePullDeadline){seen}", GoDuration(*limit))
+                write!(f, "the pull took longer than {} (imagePullDeadline){seen}", GoDuration::from_millis_of(*limit))
             }
         }
     }

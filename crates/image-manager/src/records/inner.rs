@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use base::{blocking, joined};
 use oci::trim_tag_and_digest;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
@@ -66,9 +67,10 @@ impl Inner {
         let (pulled, pulling) = blocking(move || {
             let pulling = Pulling::open(directory.join("pulling"), used, max_intents)?;
             let pulled = Pulled::open(directory.join("pulled"), used, max_records, wall_clock)?;
-            Ok((pulled, pulling))
+            Ok::<_, RecordsError>((pulled, pulling))
         })
-        .await?;
+        .await
+        .ok_or(RecordsError::Closed)??;
         Ok(Arc::new(Self {
             policy,
             pulled,
@@ -258,7 +260,7 @@ impl Inner {
         &self,
         task: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, RecordsError> {
-        joined(self.tracker.spawn_on(task, &self.runtime).await)
+        joined(self.tracker.spawn_on(task, &self.runtime)).await.ok_or(RecordsError::Closed)
     }
 
     /// The same for which nobody waits, save [`PullRecords::settle`].
@@ -271,19 +273,6 @@ impl Inner {
         work: impl FnOnce(&Self) -> Result<T, RecordsError> + Send + 'static,
     ) -> Result<T, RecordsError> {
         let inner = Arc::clone(self);
-        blocking(move || work(&inner)).await
+        blocking(move || work(&inner)).await.ok_or(RecordsError::Closed)?
     }
-}
-
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, RecordsError> + Send + 'static,
-) -> Result<T, RecordsError> {
-    joined(tokio::task::spawn_blocking(work).await)?
-}
-
-fn joined<T>(result: Result<T, tokio::task::JoinError>) -> Result<T, RecordsError> {
-    result.map_err(|error| match error.try_into_panic() {
-        Ok(panic) => std::panic::resume_unwind(panic),
-        Err(_) => RecordsError::Closed,
-    })
 }

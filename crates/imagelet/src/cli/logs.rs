@@ -197,13 +197,7 @@ async fn ended(service: &dyn RuntimeService, id: &str) {
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done,
-        Err(error) => match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            Err(_cancelled) => Err(io::Error::other("the program ends")),
-        },
-    }
+    base::blocking(work).await.unwrap_or_else(|| Err(io::Error::other("the program ends")))
 }
 
 /// Where a container's lines go: stdout, each behind a prefix if one is wanted, and whole where several containers write.

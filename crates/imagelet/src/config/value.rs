@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use image_manager::GoDuration;
+use base::GoDuration;
 use jiff::SignedDuration;
 pub(crate) use oci::show_bytes;
 use oci::{Quantity, Secret, parse_bytes};
@@ -316,7 +316,7 @@ pub(crate) fn show_signed(duration: SignedDuration) -> String {
 /// Returns a duration as Go prints it, and so the kubelet in its messages: `2m0s`.
 pub(crate) fn go_duration(duration: SignedDuration) -> String {
     let sign = if duration.is_negative() { "-" } else { "" };
-    format!("{sign}{}", GoDuration(duration.unsigned_abs()))
+    format!("{sign}{}", GoDuration::from_millis_of(duration.unsigned_abs()))
 }
 
 #[cfg(test)]

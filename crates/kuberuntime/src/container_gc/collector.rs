@@ -255,13 +255,7 @@ impl ContainerGc {
         name: &str,
         work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
     ) -> Result<T, ContainerGcError> {
-        let result = match tokio::task::spawn_blocking(work).await {
-            Ok(result) => result,
-            Err(error) => match error.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                Err(_cancelled) => return Err(ContainerGcError::ShuttingDown),
-            },
-        };
+        let result = base::blocking(work).await.ok_or(ContainerGcError::ShuttingDown)?;
         result.map_err(|source| ContainerGcError::Logs { what, name: name.to_owned(), source })
     }
 

@@ -18,7 +18,6 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::files::{COMPRESSED, Turned, UNFINISHED, beside};
-use crate::blocking::on_disk;
 use crate::config::container_log_path;
 use crate::labels::{CONTAINERS, ContainerInfo, Owner};
 use crate::volumes::place::Directory;
@@ -206,7 +205,7 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce(&Log) -> io::Result<T> + Send + 'static,
 ) -> Result<T, String> {
     let log = log.clone();
-    let done = on_disk(move || work(&log)).await;
+    let done = base::blocking(move || work(&log)).await;
     done.unwrap_or_else(|| Err(io::Error::other("the program ends"))).map_err(|error| error.to_string())
 }
 

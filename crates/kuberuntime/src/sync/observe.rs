@@ -8,7 +8,6 @@ use futures::{StreamExt as _, TryStreamExt as _};
 
 use super::error::PodRuntimeError;
 use super::messages;
-use crate::blocking::on_disk;
 use crate::labels::{Owner, POD_UID};
 use crate::status::{ObservedContainer, ObservedPod, ObservedSandbox};
 
@@ -76,7 +75,7 @@ async fn with_message(status: cri_api::ContainerStatus) -> ObservedContainer {
     let Some(source) = ended.then(|| messages::MessageSource::of(&observed, &mounts)).flatten() else {
         return observed;
     };
-    let last = on_disk(move || source.read()).await.unwrap_or_default();
+    let last = base::blocking(move || source.read()).await.unwrap_or_default();
     if !last.is_empty() {
         if !observed.message.is_empty() {
             observed.message.push_str(": ");

@@ -8,7 +8,6 @@ use image_manager::BackoffSelector;
 
 use super::error::{PodRuntimeError, first_of, gone_is_done};
 use super::runtime::PodRuntime;
-use crate::blocking::on_disk;
 use crate::status::ObservedPod;
 
 /// Takes everything of a pod away.
@@ -37,7 +36,7 @@ pub(super) async fn remove_pod(hands: &PodRuntime, observed: &ObservedPod) -> Re
         failures.push(on_node(format!("remove the directory of pod {uid}"), &error));
     }
     let (logs, of) = (hands.logs(), uid.clone());
-    match on_disk(move || logs.remove_pod(&of)).await {
+    match base::blocking(move || logs.remove_pod(&of)).await {
         None | Some(Ok(())) => {}
         Some(Err(error)) => failures.push(on_node(format!("remove the logs of pod {uid}"), &error)),
     }

@@ -9,7 +9,6 @@ use tokio::time::Instant;
 
 use super::failure::{Halt, Step};
 use super::pod_sync::{PodSync, ReadySandbox};
-use crate::blocking::on_disk;
 use crate::config::{self, PodHostname, SandboxInput};
 use crate::events::PodEvent;
 
@@ -117,7 +116,7 @@ pub(super) fn is_reserved(error: &cri_api::Error) -> bool {
 /// Makes a directory with those above it.
 pub(super) async fn make_directory(path: PathBuf) -> Result<(), String> {
     let shown = path.display().to_string();
-    let made = on_disk(move || std::fs::DirBuilder::new().recursive(true).mode(0o755).create(path)).await;
+    let made = base::blocking(move || std::fs::DirBuilder::new().recursive(true).mode(0o755).create(path)).await;
     match made {
         Some(Err(error)) => Err(format!("make directory {shown}: {error}")),
         Some(Ok(())) | None => Ok(()),

@@ -12,7 +12,6 @@ use super::images::Ensured;
 use super::kill::Victim;
 use super::pod_sync::{PodSync, ReadySandbox};
 use super::sandbox::{is_reserved, make_directory};
-use crate::blocking::on_disk;
 use crate::config::{self, ContainerInput, ImageUser};
 use crate::container_gc::link_name;
 use crate::events::PodEvent;
@@ -179,7 +178,7 @@ impl PodSync<'_> {
             Some(run) => Ok(run.restart_count().saturating_add(1)),
             None => {
                 let (logs, directory) = (self.hands.logs(), self.log_directory_of(&container.name));
-                let numbers = on_disk(move || logs.numbers(&directory)).await.unwrap_or_default();
+                let numbers = base::blocking(move || logs.numbers(&directory)).await.unwrap_or_default();
                 Ok(numbers.last().map_or(0, |highest| highest.saturating_add(1)))
             }
         }
@@ -303,7 +302,7 @@ impl PodSync<'_> {
         }
         let log = format!("{}/{}", sandbox.config.log_directory, config::container_log_path(&container.name, number));
         let link = link_name(&self.owner.name, &self.owner.namespace, &container.name, id);
-        let linked = on_disk(move || logs.link(&link, log.as_ref())).await;
+        let linked = base::blocking(move || logs.link(&link, log.as_ref())).await;
         if let Some(Err(error)) = linked {
             tracing::warn!(pod = self.owner.name, container = container.name, "link its log: {error}");
         }

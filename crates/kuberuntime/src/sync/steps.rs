@@ -9,7 +9,6 @@ use super::kill::{Victim, kill_containers, kill_pod};
 use super::pod_sync::{PodSync, ReadySandbox};
 use super::report::SyncReport;
 use crate::actions::{Kill, PodActions, ProbeResults, Reset, compute_pod_actions};
-use crate::blocking::on_disk;
 use crate::container_gc::link_name;
 use crate::events::PodEvent;
 use crate::pod::ContainerKind;
@@ -183,7 +182,7 @@ impl PodSync<'_> {
         let last = if is_newest { run.restart_count().checked_sub(1) } else { Some(run.restart_count()) };
         let (logs, directory) = (self.hands.logs(), self.log_directory_of(&run.name));
         let link = link_name(&self.owner.name, &self.owner.namespace, &run.name, &run.id);
-        let removed = on_disk(move || {
+        let removed = base::blocking(move || {
             logs.remove_link(&link)?;
             let mut old =
                 logs.numbers(&directory).into_iter().filter(|number| last.is_some_and(|last| *number <= last));

@@ -9,7 +9,6 @@ mod files;
 mod host_path;
 mod layout;
 mod mount_input;
-mod mountinfo;
 pub(crate) mod place;
 mod remove;
 mod setup;
@@ -25,7 +24,6 @@ use std::sync::{Arc, Weak};
 
 use cri_api::Mount;
 
-use crate::blocking::on_disk;
 use crate::documents::Documents;
 use crate::environment::Surroundings;
 use crate::pod::Pod;
@@ -138,7 +136,7 @@ impl Volumes {
     /// The root cannot be read.
     pub async fn uids(&self) -> io::Result<Vec<String>> {
         let shared = Arc::clone(&self.0);
-        on_disk(move || {
+        base::blocking(move || {
             let root = match Directory::open(&shared.root) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
                 opened => opened?,
@@ -159,7 +157,7 @@ impl Volumes {
     ) -> Result<T, VolumeSetupError> {
         let shared = Arc::clone(&self.0);
         let turn = shared.turn(uid);
-        let done = on_disk(move || {
+        let done = base::blocking(move || {
             let _alone = turn.lock();
             work(&shared)
         });

@@ -6,7 +6,8 @@ use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use super::mountinfo::{self, Mount};
+use base::mount::{Mount, mounts_below};
+
 use super::place::Directory;
 use super::remove::remove_tree;
 use super::sub_path::{detach, separate};
@@ -27,7 +28,7 @@ pub(super) fn tear_down(root: &Directory, uid: &str) -> Result<(), String> {
 fn unmount_below(root: BorrowedFd<'_>, real: &Path, directory: &Path) -> Result<(), String> {
     let mut last_error = None;
     for _ in 0..ROUNDS {
-        let mounts = mountinfo::below(directory).map_err(|error| format!("read the table of mounts: {error}"))?;
+        let mounts = mounts_below(directory).map_err(|error| format!("read the table of mounts: {error}"))?;
         if mounts.is_empty() {
             return Ok(());
         }
@@ -41,7 +42,7 @@ fn unmount_below(root: BorrowedFd<'_>, real: &Path, directory: &Path) -> Result<
             }
         }
     }
-    let left = mountinfo::below(directory).map_err(|error| format!("read the table of mounts: {error}"))?;
+    let left = mounts_below(directory).map_err(|error| format!("read the table of mounts: {error}"))?;
     match left.first() {
         None => Ok(()),
         Some(mount) => {

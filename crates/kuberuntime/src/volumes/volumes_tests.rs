@@ -40,7 +40,7 @@ fn bench() -> Bench {
 impl Drop for Bench {
     fn drop(&mut self) {
         let top = fs::canonicalize(self.top.path()).unwrap();
-        while let Some(mount) = mountinfo::below(&top).unwrap().pop() {
+        while let Some(mount) = base::mount::mounts_below(&top).unwrap().pop() {
             rustix::mount::mount_change(&mount.target, MountPropagationFlags::PRIVATE).unwrap();
             rustix::mount::unmount(&mount.target, UnmountFlags::DETACH).unwrap();
         }
@@ -116,7 +116,7 @@ impl Bench {
 
     fn mounted(&self) -> Vec<PathBuf> {
         let top = fs::canonicalize(self.top.path()).unwrap();
-        mountinfo::below(&top).unwrap().into_iter().map(|mount| mount.target).collect()
+        base::mount::mounts_below(&top).unwrap().into_iter().map(|mount| mount.target).collect()
     }
 }
 

@@ -1,11 +1,12 @@
-//! Durations as Go writes and reads them (`1m30s`, `-1.5h`, `300ms`), which is how the kubelet's configuration and the
-//! answers of its credential providers have them.
+//! [`GoDuration`]: a duration as Go reads and prints it (`1m30s`, `-1.5h`, `300ms`), as in the kubelet's configuration, in
+//! its messages and in the answers of its credential providers.
 
 use std::fmt;
+use std::time::Duration;
 
 /// A duration in nanoseconds, with a sign.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct GoDuration(i64);
+pub struct GoDuration(i64);
 
 const MICROSECOND: u64 = 1_000;
 const MILLISECOND: u64 = 1_000 * MICROSECOND;
@@ -14,8 +15,9 @@ const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 
 impl GoDuration {
-    /// `None` when the text is no duration, or a longer one than fits.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    /// Reads a duration as Go's `time.ParseDuration` does. `None`: the text is no duration, or a longer one than fits.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
         let (negative, mut rest) = match text.as_bytes().first()? {
             b'-' => (true, &text[1..]),
             b'+' => (false, &text[1..]),
@@ -50,13 +52,23 @@ impl GoDuration {
         signed.or_else(|| (negative && total == i64::MIN.unsigned_abs()).then_some(i64::MIN)).map(Self)
     }
 
-    pub(crate) fn is_negative(self) -> bool {
+    /// The duration in full milliseconds, as people want it in messages: `0s`, `15ms`, `2m3.5s`.
+    #[must_use]
+    pub fn from_millis_of(duration: Duration) -> Self {
+        let nanos = duration.as_millis().saturating_mul(u128::from(MILLISECOND));
+        Self(i64::try_from(nanos).unwrap_or(i64::MAX))
+    }
+
+    /// Returns true if the duration is below zero.
+    #[must_use]
+    pub fn is_negative(self) -> bool {
         self.0 < 0
     }
 
-    /// `None` when it is negative.
-    pub(crate) fn to_std(self) -> Option<std::time::Duration> {
-        u64::try_from(self.0).ok().map(std::time::Duration::from_nanos)
+    /// The same as a [`Duration`]; `None` if it is negative.
+    #[must_use]
+    pub fn to_std(self) -> Option<Duration> {
+        u64::try_from(self.0).ok().map(Duration::from_nanos)
     }
 }
 
@@ -197,5 +209,29 @@ mod tests {
         assert_eq!(of("1m").to_std(), Some(std::time::Duration::from_secs(60)));
         assert_eq!(of("-1ns").to_std(), None);
         assert!(of("-1ns").is_negative() && !of("0").is_negative());
+    }
+
+    #[test]
+    fn printed_in_milliseconds() {
+        let cases = [
+            (Duration::ZERO, "0s"),
+            (Duration::from_micros(999), "0s"),
+            (Duration::from_micros(1999), "1ms"),
+            (Duration::from_millis(15), "15ms"),
+            (Duration::from_millis(999), "999ms"),
+            (Duration::from_secs(1), "1s"),
+            (Duration::from_millis(1200), "1.2s"),
+            (Duration::from_micros(1_234_999), "1.234s"),
+            (Duration::from_millis(1010), "1.01s"),
+            (Duration::from_secs(10), "10s"),
+            (Duration::from_secs(60), "1m0s"),
+            (Duration::from_millis(123_500), "2m3.5s"),
+            (Duration::from_secs(3600), "1h0m0s"),
+            (Duration::from_millis(3_661_001), "1h1m1.001s"),
+            (Duration::from_secs(100 * 3600), "100h0m0s"),
+        ];
+        for (duration, want) in cases {
+            assert_eq!(GoDuration::from_millis_of(duration).to_string(), want);
+        }
     }
 }

@@ -1,0 +1,36 @@
+//! [`blocking`]: work that waits for a disk, beside the async threads.
+
+use tokio::task::JoinHandle;
+
+/// Runs `work` on a thread that may block. Returns `None` if the runtime shuts down before it begins. A panic of `work`
+/// resumes in the caller.
+pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    joined(tokio::task::spawn_blocking(work)).await
+}
+
+/// Waits for a task. Returns `None` if the runtime shuts down first. A panic of the task resumes in the caller.
+pub async fn joined<T>(task: JoinHandle<T>) -> Option<T> {
+    match task.await {
+        Ok(value) => Some(value),
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_cancelled) => None,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_value_comes_back() {
+        assert_eq!(blocking(|| 7).await, Some(7));
+    }
+
+    #[tokio::test]
+    #[should_panic(expected = "on purpose")]
+    async fn a_panic_is_the_callers() {
+        blocking(|| panic!("on purpose")).await.unwrap_or(())
+    }
+}

@@ -1,0 +1,115 @@
+//! The mounts that this process sees, from `/proc/self/mountinfo` (proc(5)).
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
+
+const MOUNTINFO: &str = "/proc/self/mountinfo";
+
+/// One mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// Number that the kernel gave it.
+    pub id: u64,
+    /// Mount point.
+    pub target: PathBuf,
+    /// Type of the file system, as `overlay`.
+    pub kind: String,
+    /// Source, as `/dev/sda1`.
+    pub source: OsString,
+}
+
+/// All mounts, in the order in which they were made: one that lies on another comes after it.
+///
+/// # Errors
+/// The table cannot be read, or has a line of another form.
+pub fn mounts() -> io::Result<Vec<Mount>> {
+    let table = std::fs::read(MOUNTINFO)?;
+    let lines = table.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let other_form = || io::Error::other(format!("{MOUNTINFO} has a line of another form"));
+    lines.map(|line| parse(line).ok_or_else(other_form)).collect()
+}
+
+/// The mounts at `directory` and below, in the same order. The path is a real one, without links.
+///
+/// # Errors
+/// As [`mounts`].
+pub fn mounts_below(directory: &Path) -> io::Result<Vec<Mount>> {
+    let mut mounts = mounts()?;
+    mounts.retain(|mount| mount.target.starts_with(directory));
+    Ok(mounts)
+}
+
+/// The mount that is seen at this path: the last one there.
+#[must_use]
+pub fn topmost<'a>(mounts: &'a [Mount], target: &Path) -> Option<&'a Mount> {
+    mounts.iter().rev().find(|mount| mount.target == target)
+}
+
+/// `36 35 98:0 /root /target rw,noatime master:1 - ext3 /dev/root rw` (proc(5)).
+fn parse(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
+    let target = PathBuf::from(OsString::from_vec(unescape(fields.nth(3)?)));
+    let mut after = fields.skip_while(|field| *field != b"-").skip(1);
+    let kind = String::from_utf8_lossy(after.next()?).into_owned();
+    let source = OsString::from_vec(unescape(after.next()?));
+    Some(Mount { id, target, kind, source })
+}
+
+/// Replaces three octal digits behind a backslash, which stand for space, tab, newline and backslash.
+fn unescape(text: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&first, tail)) = rest.split_first() {
+        rest = tail;
+        let digits = tail.get(..3).filter(|d| first == b'\\' && d.iter().all(|b| (b'0'..=b'7').contains(b)));
+        let value = digits.map(|d| d.iter().fold(0_u32, |value, digit| value * 8 + u32::from(digit - b'0')));
+        match value.and_then(|value| u8::try_from(value).ok()) {
+            Some(byte) => {
+                plain.push(byte);
+                rest = &tail[3..];
+            }
+            None => plain.push(first),
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines() {
+        type Fields = Option<(u64, &'static str, &'static str, &'static str)>;
+        let cases: [(&[u8], Fields); 6] = [
+            (b"36 35 98:0 /a /b rw,noatime master:1 - ext3 /dev/root rw", Some((36, "/b", "ext3", "/dev/root"))),
+            (br"36 35 98:0 / /a\040b\134c\1x rw master:1 - tmpfs tmpfs rw", Some((36, r"/a b\c\1x", "tmpfs", "tmpfs"))),
+            (
+                b"40 30 0:50 / /x ro shared:1 master:2 - fuse.erofs imagelet ro",
+                Some((40, "/x", "fuse.erofs", "imagelet")),
+            ),
+            (b"40 30 0:50 / /x ro", None),
+            (b"what is this", None),
+            (b"", None),
+        ];
+        for (line, want) in cases {
+            let want = want.map(|(id, target, kind, source)| Mount {
+                id,
+                target: target.into(),
+                kind: kind.to_owned(),
+                source: source.into(),
+            });
+            assert_eq!(parse(line), want, "{}", String::from_utf8_lossy(line));
+        }
+    }
+
+    #[test]
+    fn this_process_has_a_root() {
+        let all = mounts_below(Path::new("/")).expect("readable");
+        assert!(topmost(&all, Path::new("/")).is_some());
+        assert_eq!(topmost(&all, Path::new("/no/such/mount")), None);
+    }
+}
