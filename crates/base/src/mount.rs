@@ -83,7 +83,8 @@ mod tests {
 
     #[test]
     fn lines() {
-        let cases: [(&[u8], Option<(u64, &str, &str, &str)>); 6] = [
+        type Fields = Option<(u64, &'static str, &'static str, &'static str)>;
+        let cases: [(&[u8], Fields); 6] = [
             (b"36 35 98:0 /a /b rw,noatime master:1 - ext3 /dev/root rw", Some((36, "/b", "ext3", "/dev/root"))),
             (br"36 35 98:0 / /a\040b\134c\1x rw master:1 - tmpfs tmpfs rw", Some((36, r"/a b\c\1x", "tmpfs", "tmpfs"))),
             (

@@ -34,10 +34,12 @@ impl Shared for CancellationToken {
     }
 }
 
+pub(crate) type Flights<K, S, A, W> = HashMap<K, Arc<Call<S, A, W>>>;
+
 /// Flights by key.
 pub(crate) struct Table<K, S, A, W> {
     /// Guards the flights: none is joined, left or ended without it. Locked before the waiters of a flight.
-    pub(crate) flights: Mutex<HashMap<K, Arc<Call<S, A, W>>>>,
+    pub(crate) flights: Mutex<Flights<K, S, A, W>>,
 }
 
 /// A flight as its waiters see it.
@@ -83,11 +85,7 @@ impl<K: Hash + Eq, S, A, W> Table<K, S, A, W> {
     }
 }
 
-pub(crate) fn remove<K: Hash + Eq, S, A, W>(
-    flights: &mut HashMap<K, Arc<Call<S, A, W>>>,
-    key: &K,
-    call: &Arc<Call<S, A, W>>,
-) {
+pub(crate) fn remove<K: Hash + Eq, S, A, W>(flights: &mut Flights<K, S, A, W>, key: &K, call: &Arc<Call<S, A, W>>) {
     if flights.get(key).is_some_and(|entry| Arc::ptr_eq(entry, call)) {
         flights.remove(key);
     }

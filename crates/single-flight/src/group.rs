@@ -14,6 +14,9 @@ use crate::call::{Call, Shared, Table, Waiter, Waiters, remove};
 /// brings.
 pub struct Group<K, S, A, W = ()>(Arc<Table<K, S, A, W>>);
 
+/// A caller's ticket; with it, for the first caller, the flight to run.
+pub type Joined<K, S, A, W> = (Ticket<K, S, A, W>, Option<Flight<K, S, A, W>>);
+
 /// A caller's share of a flight. Dropping it is leaving.
 #[must_use = "dropping it leaves the flight"]
 pub struct Ticket<K: Hash + Eq, S: Shared, A, W = ()> {
@@ -39,12 +42,7 @@ impl<K, S, A, W> Default for Group<K, S, A, W> {
 impl<K: Hash + Eq + Clone, S: Shared, A: Clone, W> Group<K, S, A, W> {
     /// Joins the flight of `key`. If there is none, it is entered with what `start` makes, with the group locked, and the
     /// caller gets the [`Flight`] to run.
-    pub fn join(
-        &self,
-        key: &K,
-        brought: W,
-        start: impl FnOnce() -> S,
-    ) -> (Ticket<K, S, A, W>, Option<Flight<K, S, A, W>>) {
+    pub fn join(&self, key: &K, brought: W, start: impl FnOnce() -> S) -> Joined<K, S, A, W> {
         let mut flights = self.0.flights.lock();
         if let Some(call) = flights.get(key) {
             return (self.ticket(key, call, brought), None);

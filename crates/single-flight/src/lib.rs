@@ -16,5 +16,5 @@ mod hub;
 
 pub use call::{Shared, WaiterId};
 pub use flight::Flight;
-pub use group::{Group, Ticket};
+pub use group::{Group, Joined, Ticket};
 pub use hub::{Hub, Progress, Subscription};

@@ -107,10 +107,9 @@ impl Shared for Lingers {}
 
 type Lingering = Group<&'static str, Lingers, u32, u32>;
 
-fn begin(
-    group: &Lingering,
-    number: u32,
-) -> (Ticket<&'static str, Lingers, u32, u32>, Flight<&'static str, Lingers, u32, u32>) {
+type Begun = (Ticket<&'static str, Lingers, u32, u32>, Flight<&'static str, Lingers, u32, u32>);
+
+fn begin(group: &Lingering, number: u32) -> Begun {
     let (ticket, flight) = group.join(&"a", number, || Lingers);
     (ticket, flight.expect("the first one"))
 }
@@ -121,7 +120,7 @@ async fn waiters_can_be_answered_one_by_one() {
     let (mut first, flight) = begin(&group, 1);
     let (mut second, none) = group.join(&"a", 2, || Lingers);
     assert!(none.is_none());
-    let even = |number: &mut u32| (*number % 2 == 0).then_some(*number);
+    let even = |number: &mut u32| number.is_multiple_of(2).then_some(*number);
     let (id, number) = flight.find_waiter(even).expect("the second one");
     flight.answer_one(id, number * 10);
     assert_eq!((second.wait().await, group.waiters()), (Some(20), 1));
