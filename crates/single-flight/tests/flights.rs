@@ -120,7 +120,7 @@ async fn waiters_can_be_answered_one_by_one() {
     let (mut first, flight) = begin(&group, 1);
     let (mut second, none) = group.join(&"a", 2, || Lingers);
     assert!(none.is_none());
-    let even = |number: &mut u32| (*number % 2 == 0).then_some(*number);
+    let even = |number: &mut u32| number.is_multiple_of(2).then_some(*number);
     let (id, number) = flight.find_waiter(even).expect("the second one");
     flight.answer_one(id, number * 10);
     assert_eq!((second.wait().await, group.waiters()), (Some(20), 1));
