@@ -149,6 +149,7 @@ pub(crate) const BORDERS: &[Border] = &[
             "imagelet-inflate",
             "imagelet-registry",
             "imagelet-signature",
+            "imagelet-single-flight",
             "imagelet-store",
         ],
         tests_use: &["imagelet-testdisk", "imagelet-testfault"],

@@ -1,58 +1,53 @@
-//! [`Flights`]: jobs in flight by key, shared by everybody who wants the same thing at the same time. A job runs as a
-//! task of its own; it is cancelled when its last waiter has left, and its table entry goes with it, so that whoever
-//! comes next starts afresh. It knows nothing of what the jobs do. Used for pulls and for layers.
+//! [`Flights`]: jobs in flight by key, shared by everybody who wants the same thing at the same time, over
+//! [`single_flight`]. A job runs as a task of its own and is cancelled when its last waiter has left. Used for pulls,
+//! layers and configs.
 
-use parking_lot::{Mutex, MutexGuard};
-use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::Arc;
 
 use cri_api::{Error, Kind, Result};
-use tokio::sync::watch;
+use single_flight::{Group, Shared};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::progress::Hub;
 
 /// The table of one kind of jobs.
-pub(crate) struct Flights<K, T>(Arc<Table<K, T>>);
-
-struct Table<K, T> {
-    /// Guards the entries and, with them, the number of waiters of every job.
-    jobs: Mutex<HashMap<K, Arc<Job<T>>>>,
+pub(crate) struct Flights<K, T> {
+    group: Group<K, Context, Result<T>>,
     tracker: TaskTracker,
     /// Parent of every job's token.
     shutdown: CancellationToken,
 }
 
-struct Job<T> {
-    token: CancellationToken,
-    hub: Hub,
-    outcome: watch::Receiver<Option<Result<T>>>,
-    /// Changed only under the table's lock.
-    waiters: Mutex<usize>,
-}
-
-/// What a job is handed when it starts.
+/// What a job and its waiters share.
+#[derive(Clone)]
 pub(crate) struct Context {
     /// Cancelled when nobody waits any more, and at shutdown. The job ends soon after, on its own.
     pub(crate) token: CancellationToken,
-    /// Where it tells its progress.
+    /// Receives the job's progress.
     pub(crate) hub: Hub,
+}
+
+impl Shared for Context {
+    fn last_left(&self) -> bool {
+        self.token.last_left()
+    }
+
+    fn is_ending(&self) -> bool {
+        self.token.is_ending()
+    }
 }
 
 /// One waiter's share of a job. Dropping it is leaving.
 pub(crate) struct Ticket<K: Hash + Eq, T> {
-    table: Arc<Table<K, T>>,
-    key: K,
-    job: Arc<Job<T>>,
+    ticket: single_flight::Ticket<K, Context, Result<T>>,
     /// Whether this waiter started the job.
     pub(crate) led: bool,
 }
 
 impl<K, T> Clone for Flights<K, T> {
     fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
+        Self { group: self.group.clone(), tracker: self.tracker.clone(), shutdown: self.shutdown.clone() }
     }
 }
 
@@ -62,7 +57,7 @@ where
     T: Clone + Send + Sync + 'static,
 {
     pub(crate) fn new(tracker: TaskTracker, shutdown: CancellationToken) -> Self {
-        Self(Arc::new(Table { jobs: Mutex::default(), tracker, shutdown }))
+        Self { group: Group::default(), tracker, shutdown }
     }
 
     /// Joins the job for `key`, or starts it with what `start` makes.
@@ -71,126 +66,54 @@ where
         F: FnOnce(Context) -> Fut,
         Fut: Future<Output = Result<T>> + Send + 'static,
     {
-        let mut jobs = self.0.lock();
-        if let Some(job) = jobs.get(key) {
-            *job.waiters() += 1;
-            return Ticket { table: Arc::clone(&self.0), key: key.clone(), job: Arc::clone(job), led: false };
+        let new = || Context { token: self.shutdown.child_token(), hub: Hub::default() };
+        let (ticket, flight) = self.group.join(key, (), new);
+        let led = flight.is_some();
+        if let Some(flight) = flight {
+            let work = start(flight.shared().clone());
+            self.tracker.spawn(async move { flight.land(work.await) });
         }
-        let token = self.0.shutdown.child_token();
-        let hub = Hub::default();
-        let (sender, outcome) = watch::channel(None);
-        let job = Arc::new(Job { token: token.clone(), hub: hub.clone(), outcome, waiters: Mutex::new(1) });
-        jobs.insert(key.clone(), Arc::clone(&job));
-        drop(jobs);
-        let work = start(Context { token, hub });
-        let entry = Entry { table: Arc::clone(&self.0), key: key.clone(), job: Arc::downgrade(&job) };
-        self.0.tracker.spawn(async move {
-            let result = work.await;
-            // Out of the table first: whoever looks from now on finds the store's state, not a job that is over.
-            drop(entry);
-            sender.send_replace(Some(result));
-        });
-        Ticket { table: Arc::clone(&self.0), key: key.clone(), job, led: true }
+        Ticket { ticket, led }
     }
 
     /// Joins the job for `key`, if there is one.
     pub(crate) fn join_running(&self, key: &K) -> Option<Ticket<K, T>> {
-        let jobs = self.0.lock();
-        let job = jobs.get(key)?;
-        *job.waiters() += 1;
-        Some(Ticket { table: Arc::clone(&self.0), key: key.clone(), job: Arc::clone(job), led: false })
+        self.group.join_running(key, ()).map(|ticket| Ticket { ticket, led: false })
     }
 
     /// The keys of those jobs in flight that are `wanted`.
     pub(crate) fn keys(&self, wanted: impl Fn(&K) -> bool) -> Vec<K> {
-        self.0.lock().keys().filter(|key| wanted(key)).cloned().collect()
+        self.group.keys(wanted)
     }
 
-    /// Whether there is a job for `key`.
+    /// Returns true if there is a job for `key`.
     pub(crate) fn has(&self, key: &K) -> bool {
-        self.0.lock().contains_key(key)
+        self.group.contains(key)
     }
 
-    /// How many jobs are in flight.
+    /// Number of jobs in flight.
     pub(crate) fn len(&self) -> usize {
-        self.0.lock().len()
-    }
-}
-
-impl<K, T> Table<K, T> {
-    fn lock(&self) -> MutexGuard<'_, HashMap<K, Arc<Job<T>>>> {
-        self.jobs.lock()
-    }
-}
-
-impl<T> Job<T> {
-    fn waiters(&self) -> MutexGuard<'_, usize> {
-        self.waiters.lock()
+        self.group.len()
     }
 }
 
 impl<K: Hash + Eq, T> Ticket<K, T> {
     /// The job's progress.
     pub(crate) fn hub(&self) -> &Hub {
-        &self.job.hub
+        &self.ticket.shared().hub
     }
 }
 
 impl<K: Hash + Eq, T: Clone> Ticket<K, T> {
-    /// Leaves; where that ends the job, waits until it has cleaned up after itself. The answer is what it had made all the same.
+    /// Leaves. If that ends the job, waits until it has cleaned up after itself, and returns what it had made all the same.
     pub(crate) async fn leave(self) -> Option<T> {
-        let job = Arc::clone(&self.job);
-        drop(self);
-        if !job.token.is_cancelled() {
-            return None;
-        }
-        let mut outcome = job.outcome.clone();
-        let ended = outcome.wait_for(Option::is_some).await;
-        match ended.as_deref() {
-            Ok(Some(Ok(made))) => Some(made.clone()),
-            // An error means that the job's task is gone, which is as good.
-            _ => None,
-        }
+        self.ticket.leave().await.and_then(Result::ok)
     }
 
     /// Waits for the job's outcome. It may be dropped and called again.
-    pub(crate) async fn wait(&self) -> Result<T> {
-        let mut outcome = self.job.outcome.clone();
-        let ended = outcome.wait_for(Option::is_some).await;
-        match ended.as_deref() {
-            Ok(Some(result)) => result.clone(),
-            _ => Err(Error::new(Kind::Internal, "the job ended without an answer: this is a fault of the program")),
-        }
-    }
-}
-
-impl<K: Hash + Eq, T> Drop for Ticket<K, T> {
-    fn drop(&mut self) {
-        let mut jobs = self.table.lock();
-        let mut waiters = self.job.waiters();
-        *waiters -= 1;
-        if *waiters == 0 {
-            self.job.token.cancel();
-            if jobs.get(&self.key).is_some_and(|job| Arc::ptr_eq(job, &self.job)) {
-                jobs.remove(&self.key);
-            }
-        }
-    }
-}
-
-/// Takes a job out of the table when it ends, also when it panics.
-struct Entry<K: Hash + Eq, T> {
-    table: Arc<Table<K, T>>,
-    key: K,
-    job: std::sync::Weak<Job<T>>,
-}
-
-impl<K: Hash + Eq, T> Drop for Entry<K, T> {
-    fn drop(&mut self) {
-        let mut jobs = self.table.lock();
-        if jobs.get(&self.key).is_some_and(|job| std::ptr::eq(Arc::as_ptr(job), self.job.as_ptr())) {
-            jobs.remove(&self.key);
-        }
+    pub(crate) async fn wait(&mut self) -> Result<T> {
+        let ended = "the job ended without an answer: this is a fault of the program";
+        self.ticket.wait().await.unwrap_or_else(|| Err(Error::new(Kind::Internal, ended)))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The table of jobs: joining, leaving, failing.
 
 use super::*;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::oneshot;
 
@@ -15,12 +16,12 @@ async fn one_job_for_all() {
     let runs = Arc::new(AtomicUsize::new(0));
     let (go, gate) = oneshot::channel::<()>();
     let count = Arc::clone(&runs);
-    let first = flights.join(&"a", |_| async move {
+    let mut first = flights.join(&"a", |_| async move {
         count.fetch_add(1, Ordering::Relaxed);
         gate.await.expect("told to go");
         Ok(7)
     });
-    let second = flights.join(&"a", |_| async { unreachable!("joined") });
+    let mut second = flights.join(&"a", |_| async { unreachable!("joined") });
     assert!(first.led && !second.led);
     go.send(()).expect("waits");
     assert_eq!((first.wait().await, second.wait().await), (Ok(7), Ok(7)));
@@ -37,14 +38,14 @@ async fn the_last_to_leave_cancels() {
         told.send(()).expect("heard");
         Err(Error::new(Kind::Cancelled, "gone"))
     });
-    let token = first.job.token.clone();
+    let token = first.ticket.shared().token.clone();
     let second = flights.join(&"a", |_| async { unreachable!("joined") });
     drop(first);
     assert!(!token.is_cancelled());
     drop(second);
     heard.await.expect("cancelled");
     // The next one starts afresh, even while the old one ends.
-    let third = flights.join(&"a", |_| async { Ok(1) });
+    let mut third = flights.join(&"a", |_| async { Ok(1) });
     assert!(third.led);
     assert_eq!(third.wait().await, Ok(1));
     tracker.close();
@@ -65,7 +66,7 @@ async fn the_last_to_leave_gets_what_was_made_all_the_same() {
         Err(Error::new(Kind::Cancelled, "gone"))
     });
     assert_eq!(ticket.leave().await, None);
-    let (first, second) = (flights.join(&"a", |_| async { Ok(1) }), flights.join(&"a", |_| async { Ok(1) }));
+    let (first, mut second) = (flights.join(&"a", |_| async { Ok(1) }), flights.join(&"a", |_| async { Ok(1) }));
     assert_eq!(first.leave().await, None, "somebody else waits for it");
     assert_eq!(second.wait().await, Ok(1));
 }
@@ -73,7 +74,7 @@ async fn the_last_to_leave_gets_what_was_made_all_the_same() {
 #[tokio::test]
 async fn a_job_that_panics_is_an_error_and_leaves_the_table() {
     let (flights, ..) = flights();
-    let ticket = flights.join(&"a", |_| async { panic!("on purpose") });
+    let mut ticket = flights.join(&"a", |_| async { panic!("on purpose") });
     assert_eq!(ticket.wait().await.expect_err("no answer").kind(), Kind::Internal);
     assert_eq!(flights.len(), 0);
 }
@@ -81,7 +82,7 @@ async fn a_job_that_panics_is_an_error_and_leaves_the_table() {
 #[tokio::test]
 async fn shutdown_reaches_every_job() {
     let (flights, tracker, shutdown) = flights();
-    let ticket = flights.join(&"a", |context| async move {
+    let mut ticket = flights.join(&"a", |context| async move {
         context.token.cancelled().await;
         Err(Error::new(Kind::Cancelled, "shut down"))
     });

@@ -1,103 +1,84 @@
-//! [`Hub`]: the progress of one job, told to everybody who waits for it. It remembers the present state, so that a late
-//! joiner is told what it missed in short form. It decides nothing and keeps no history. Pull jobs and layer jobs have
+//! [`Hub`]: the progress of one job, reported to everybody who waits for it. It remembers the present state, so that a late
+//! subscriber gets what it missed in short form. It decides nothing and keeps no history. Pull jobs and layer jobs have
 //! one each.
 
-use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use cri_api::{LayerState, ProgressSink, PullEvent};
 use oci::Digest;
+use single_flight::{Progress, Subscription};
 
-/// Fans events out. Sinks are called in order and under the hub's lock: they must be quick and must not call back.
+/// Fans events out.
 #[derive(Clone, Default)]
-pub(crate) struct Hub(Arc<Mutex<State>>);
+pub(crate) struct Hub(single_flight::Hub<PullProgress>);
 
-/// Guarded by the lock of [`Hub`].
+/// The present state of a pull or of a layer.
 #[derive(Default)]
-struct State {
-    sinks: Vec<(u64, ProgressSink)>,
-    next: u64,
+pub(crate) struct PullProgress {
     resolving: bool,
     resolved: Option<PullEvent>,
-    layers: HashMap<Digest, LayerNow>,
+    layers: HashMap<Digest, LayerProgress>,
     committing: bool,
 }
 
 #[derive(Default)]
-struct LayerNow {
+struct LayerProgress {
     state: Option<LayerState>,
     done: u64,
 }
 
-/// A place in a hub; what it was made for is told nothing more once it is dropped.
-pub(crate) struct Seat {
-    hub: Hub,
-    id: u64,
+impl Progress for PullProgress {
+    type Event = PullEvent;
+
+    fn replay(&self) -> impl Iterator<Item = PullEvent> {
+        let resolving = (self.resolving && self.resolved.is_none()).then_some(PullEvent::Resolving);
+        let layers = self.layers.iter().flat_map(|(digest, layer)| {
+            let state = layer.state.map(|state| PullEvent::Layer { digest: digest.clone(), state });
+            let bytes = (layer.done > 0).then(|| PullEvent::Bytes { digest: digest.clone(), done: layer.done });
+            state.into_iter().chain(bytes)
+        });
+        let committing = self.committing.then_some(PullEvent::Committing);
+        self.resolved.clone().into_iter().chain(resolving).chain(layers).chain(committing)
+    }
+}
+
+impl PullProgress {
+    fn update(&mut self, event: &PullEvent) {
+        match event {
+            PullEvent::Resolving => self.resolving = true,
+            PullEvent::Resolved { .. } => self.resolved = Some(event.clone()),
+            PullEvent::Layer { digest, state } => {
+                self.layers.entry(digest.clone()).or_default().state = Some(*state);
+            }
+            PullEvent::Bytes { digest, done } => self.layers.entry(digest.clone()).or_default().done = *done,
+            PullEvent::Unpacked { .. } => {}
+            PullEvent::Committing => self.committing = true,
+        }
+    }
 }
 
 impl Hub {
-    /// Adds a sink, which is told the present state at once.
-    pub(crate) fn join(&self, sink: ProgressSink) -> Seat {
-        let mut state = self.lock();
-        match &state.resolved {
-            Some(resolved) => sink.tell(resolved.clone()),
-            None if state.resolving => sink.tell(PullEvent::Resolving),
-            None => {}
-        }
-        for (digest, now) in &state.layers {
-            if let Some(state) = now.state {
-                sink.tell(PullEvent::Layer { digest: digest.clone(), state });
-            }
-            if now.done > 0 {
-                sink.tell(PullEvent::Bytes { digest: digest.clone(), done: now.done });
-            }
-        }
-        if state.committing {
-            sink.tell(PullEvent::Committing);
-        }
-        let id = state.next;
-        state.next += 1;
-        state.sinks.push((id, sink));
-        Seat { hub: self.clone(), id }
+    /// Subscribes a sink, which gets the present state at once.
+    pub(crate) fn join(&self, sink: ProgressSink) -> Subscription<PullProgress> {
+        self.0.subscribe(move |event| sink.tell(event))
     }
 
-    /// Tells everybody, and remembers.
+    /// Reports to all subscribers, and remembers.
     pub(crate) fn tell(&self, event: PullEvent) {
-        let mut state = self.lock();
-        match &event {
-            PullEvent::Resolving => state.resolving = true,
-            PullEvent::Resolved { .. } => state.resolved = Some(event.clone()),
-            PullEvent::Layer { digest, state: now } => {
-                state.layers.entry(digest.clone()).or_default().state = Some(*now);
-            }
-            PullEvent::Bytes { digest, done } => state.layers.entry(digest.clone()).or_default().done = *done,
-            PullEvent::Unpacked { .. } => {}
-            PullEvent::Committing => state.committing = true,
-        }
-        for (_, sink) in &state.sinks {
-            sink.tell(event.clone());
-        }
+        self.0.send(&event, PullProgress::update);
     }
 
     pub(crate) fn layer(&self, digest: &Digest, state: LayerState) {
         self.tell(PullEvent::Layer { digest: digest.clone(), state });
     }
-
-    fn lock(&self) -> parking_lot::MutexGuard<'_, State> {
-        // A sink that panicked leaves nothing half changed.
-        self.0.lock()
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.hub.lock().sinks.retain(|(id, _)| *id != self.id);
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
     use super::*;
 
     fn recorder() -> (ProgressSink, Arc<Mutex<Vec<PullEvent>>>) {

@@ -68,7 +68,7 @@ impl ImageService for Engine {
         }
         // Who starts the job is seated before it runs, and misses nothing.
         let mut seat = None;
-        let ticket = self.0.pulls.join(&key, |context| {
+        let mut ticket = self.0.pulls.join(&key, |context| {
             seat = Some(context.hub.join(request.progress.clone()));
             job.run(context)
         });

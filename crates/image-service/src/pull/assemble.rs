@@ -234,7 +234,7 @@ impl Assembly<'_> {
         let descriptor = self.chosen.manifest.config.clone();
         let (source, key) = (Arc::clone(self.source), (self.source.origin().clone(), descriptor.digest.clone()));
         let most = self.shared.options.limits.config_bytes;
-        let job = self.shared.configs.join(&key, |context| async move {
+        let mut job = self.shared.configs.join(&key, |context| async move {
             tokio::select! {
                 biased;
                 () = context.token.cancelled() => Err(cancelled()),

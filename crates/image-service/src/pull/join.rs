@@ -157,7 +157,7 @@ impl Wait {
     /// `other` is the job's blob, where that is not the own one. Progress is told from this call on.
     fn for_layer(self, joined: Joined, other: Option<Digest>) -> BoxFuture<'static, Waited> {
         let Self { n, hub, blob, stop } = self;
-        let ticket = match joined {
+        let mut ticket = match joined {
             Joined::Running(ticket) => ticket,
             Joined::Ready(ready) => {
                 hub.layer(&blob, LayerState::Done);
