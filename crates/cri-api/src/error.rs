@@ -89,12 +89,92 @@ impl fmt::Display for Kind {
     }
 }
 
+/// Why a call failed, where the kind does not tell: CRI has no code for it. The service that fails says so, or for a foreign runtime
+/// `cri-grpc`, which knows their texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// The registry cannot be reached, in a runtime's own word for the kubelet.
+    RegistryUnavailable,
+    /// The signature policy refuses the image.
+    SignatureInvalid,
+    /// The disk is full: of bytes or of inodes.
+    DiskFull,
+    /// A disk quota is used up; the disk may have space.
+    QuotaExceeded,
+    /// The registry wants fewer requests.
+    RateLimited,
+    /// The registry refuses the credential, or wants one.
+    Unauthenticated,
+    /// The registry does not have the image.
+    NotFound,
+    /// Content is not what was promised, or cannot be used.
+    InvalidContent,
+    /// It took too long.
+    Deadline,
+    /// The caller gave it up.
+    Cancelled,
+    /// The peer, or the way to it, does not work at the moment.
+    Unreachable,
+}
+
+impl Reason {
+    /// Every reason.
+    pub const ALL: [Self; 11] = [
+        Self::RegistryUnavailable,
+        Self::SignatureInvalid,
+        Self::DiskFull,
+        Self::QuotaExceeded,
+        Self::RateLimited,
+        Self::Unauthenticated,
+        Self::NotFound,
+        Self::InvalidContent,
+        Self::Deadline,
+        Self::Cancelled,
+        Self::Unreachable,
+    ];
+
+    /// The word with which a message begins, where the kubelet tells the reason by it (cri-api, `pkg/errors`).
+    #[must_use]
+    pub fn kubelet_word(self) -> Option<&'static str> {
+        match self {
+            Self::RegistryUnavailable => Some("RegistryUnavailable"),
+            Self::SignatureInvalid => Some("SignatureValidationFailed"),
+            _ => None,
+        }
+    }
+
+    /// The name, as programs exchange it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::RegistryUnavailable => "registry-unavailable",
+            Self::SignatureInvalid => "signature-invalid",
+            Self::DiskFull => "disk-full",
+            Self::QuotaExceeded => "quota-exceeded",
+            Self::RateLimited => "rate-limited",
+            Self::Unauthenticated => "unauthenticated",
+            Self::NotFound => "not-found",
+            Self::InvalidContent => "invalid-content",
+            Self::Deadline => "deadline",
+            Self::Cancelled => "cancelled",
+            Self::Unreachable => "unreachable",
+        }
+    }
+
+    /// The reason of this name, as [`Reason::as_str`] writes it.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.as_str() == name)
+    }
+}
+
 /// A failed call: a kind for programs, one line for people. Cloneable, because callers that share one pull share its
 /// error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
     kind: Kind,
+    reason: Option<Reason>,
     message: String,
     retry_after: Option<Duration>,
     needed_bytes: Option<u64>,
@@ -104,7 +184,7 @@ impl Error {
     /// An error of this kind.
     #[must_use]
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), retry_after: None, needed_bytes: None }
+        Self { kind, reason: None, message: message.into(), retry_after: None, needed_bytes: None }
     }
 
     /// An error whose message is that of `source` and of everything below it, joined by `: `.
@@ -120,7 +200,7 @@ impl Error {
             }
             next = cause.source();
         }
-        Self { kind, message, retry_after: None, needed_bytes: None }
+        Self { kind, reason: None, message, retry_after: None, needed_bytes: None }
     }
 
     /// The same error from a peer that asks not to be called again for so long.
@@ -148,6 +228,22 @@ impl Error {
         self.needed_bytes
     }
 
+    /// The same error for this reason. Its message begins with the kubelet's word for the reason, where there is one.
+    #[must_use]
+    pub fn with_reason(self, reason: Reason) -> Self {
+        let message = match reason.kubelet_word() {
+            Some(word) if !self.message.starts_with(word) => format!("{word}: {}", self.message),
+            _ => self.message,
+        };
+        Self { reason: Some(reason), message, ..self }
+    }
+
+    /// The reason, where it is known and the kind does not tell.
+    #[must_use]
+    pub fn reason(&self) -> Option<Reason> {
+        self.reason
+    }
+
     /// The same error with another message.
     #[must_use]
     pub fn with_message(self, message: impl Into<String>) -> Self {
@@ -166,10 +262,15 @@ impl Error {
         &self.message
     }
 
-    /// The same error with `context: ` in front of its message.
+    /// The same error with `context: ` in front of its message, behind the kubelet's word.
     #[must_use]
     pub fn context(self, context: impl fmt::Display) -> Self {
-        Self { message: format!("{context}: {}", self.message), ..self }
+        let word = self.reason.and_then(Reason::kubelet_word);
+        let message = match word.and_then(|word| Some((word, self.message.strip_prefix(word)?))) {
+            Some((word, rest)) => format!("{word}: {context}{rest}"),
+            None => format!("{context}: {}", self.message),
+        };
+        Self { message, ..self }
     }
 }
 
@@ -188,5 +289,18 @@ mod tests {
         assert_eq!(e.message(), "pull: open store: disk on fire");
         assert_eq!((e.kind(), e.retry_after()), (Kind::Internal, Some(Duration::from_secs(7))));
         assert_eq!(e.with_message("x").needed_bytes(), Some(4096));
+    }
+
+    #[test]
+    fn the_kubelets_word_comes_first() {
+        let refused = Error::new(Kind::FailedPrecondition, "no key").with_reason(Reason::SignatureInvalid);
+        assert_eq!(refused.message(), "SignatureValidationFailed: no key");
+        let refused = refused.with_reason(Reason::SignatureInvalid).context("pull r/x:1");
+        assert_eq!(refused.message(), "SignatureValidationFailed: pull r/x:1: no key");
+        let full = Error::new(Kind::ResourceExhausted, "write y").with_reason(Reason::DiskFull).context("pull");
+        assert_eq!((full.message(), full.reason()), ("pull: write y", Some(Reason::DiskFull)));
+        for reason in Reason::ALL {
+            assert_eq!(Reason::of_name(reason.as_str()), Some(reason));
+        }
     }
 }

@@ -16,7 +16,7 @@ mod runtime;
 pub mod testing;
 
 pub use before_visible::BeforeVisible;
-pub use error::{Error, Kind, Result};
+pub use error::{Error, Kind, Reason, Result};
 pub use image::{FilesystemUsage, FsInfo, Image, ImageFilter, ImageSpec, ImageStatus, PullImageRequest};
 pub use image_service::ImageService;
 pub use progress::{LayerState, ProgressSink, PullEvent};

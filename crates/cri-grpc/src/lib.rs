@@ -15,6 +15,7 @@ pub mod server;
 mod status;
 #[cfg(test)]
 mod tests;
+mod texts;
 
 pub use endpoint::{Endpoint, EndpointError};
 

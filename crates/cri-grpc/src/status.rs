@@ -5,14 +5,12 @@
 
 use std::time::Duration;
 
-use cri_api::{Error, Kind};
+use cri_api::{Error, Kind, Reason};
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Status};
 
-/// Starts of messages by which the kubelet tells two failures of a pull from the others. It compares the text, and
-/// only an `Unknown` status reaches it without a prefix.
-const REGISTRY_UNAVAILABLE: &str = "RegistryUnavailable";
-const SIGNATURE_VALIDATION_FAILED: &str = "SignatureValidationFailed";
+use crate::texts;
+
 /// What a Go program puts in front when it passes an `Unknown` status on as text.
 const UNKNOWN_PREFIX: &str = "rpc error: code = Unknown desc = ";
 /// Longest message that is sent. It travels in a header; percent-encoded it must stay below the 16 KiB that common
@@ -26,10 +24,15 @@ const PUSHBACK: &str = "grpc-retry-pushback-ms";
 /// The trailer in which this program's server says how many bytes must be free for the call to succeed.
 const NEEDED_BYTES: &str = "imagelet-needed-bytes";
 
-/// The error as it is sent.
+/// The trailer in which this program's server names the reason of an error.
+const REASON: &str = "imagelet-reason";
+
+/// The error as it is sent. Two reasons the kubelet knows by the start of the message; it compares the text, and only an
+/// `Unknown` status reaches it without a prefix.
 pub(crate) fn to_status(error: &Error) -> Status {
     let message = clip(error.message());
-    let code = if is_known_by_text(message) { Code::Unknown } else { code(error.kind()) };
+    let is_known_by_text = error.reason().is_some_and(|reason| reason.kubelet_word().is_some());
+    let code = if is_known_by_text { Code::Unknown } else { code(error.kind()) };
     let mut status = Status::new(code, message);
     if let Some(after) = error.retry_after() {
         // Clients read it as an int32: a longer wait is cut, to some 24 days.
@@ -38,6 +41,9 @@ pub(crate) fn to_status(error: &Error) -> Status {
     }
     if let Some(bytes) = error.needed_bytes() {
         status.metadata_mut().insert(NEEDED_BYTES, MetadataValue::from(bytes));
+    }
+    if let Some(reason) = error.reason() {
+        status.metadata_mut().insert(REASON, MetadataValue::from_static(reason.as_str()));
     }
     status
 }
@@ -50,13 +56,18 @@ pub(crate) fn from_status(status: &Status) -> Error {
         while let Some(rest) = message.strip_prefix(UNKNOWN_PREFIX) {
             message = rest;
         }
-        if message.starts_with(REGISTRY_UNAVAILABLE) {
-            kind = Kind::Unavailable;
-        }
+    }
+    let reason = told_reason(status.metadata()).or_else(|| texts::reason(kind, message));
+    if kind == Kind::Unknown && reason == Some(Reason::RegistryUnavailable) {
+        kind = Kind::Unavailable;
     }
     let error = match message {
         "" => Error::new(kind, format!("the peer answered {kind} without a message")),
         _ => Error::new(kind, message),
+    };
+    let error = match reason {
+        Some(reason) => error.with_reason(reason),
+        None => error,
     };
     let error = match pushback(status.metadata()) {
         Some(after) => error.with_retry_after(after),
@@ -68,6 +79,10 @@ pub(crate) fn from_status(status: &Status) -> Error {
     }
 }
 
+fn told_reason(trailers: &MetadataMap) -> Option<Reason> {
+    Reason::of_name(trailers.get(REASON)?.to_str().ok()?)
+}
+
 fn needed_bytes(trailers: &MetadataMap) -> Option<u64> {
     trailers.get(NEEDED_BYTES)?.to_str().ok()?.parse().ok()
 }
@@ -77,10 +92,6 @@ fn needed_bytes(trailers: &MetadataMap) -> Option<u64> {
 fn pushback(trailers: &MetadataMap) -> Option<Duration> {
     let milliseconds: u64 = trailers.get(PUSHBACK)?.to_str().ok()?.trim().parse().ok()?;
     Some(Duration::from_millis(milliseconds))
-}
-
-fn is_known_by_text(message: &str) -> bool {
-    message.starts_with(REGISTRY_UNAVAILABLE) || message.starts_with(SIGNATURE_VALIDATION_FAILED)
 }
 
 fn clip(message: &str) -> &str {
@@ -149,8 +160,8 @@ mod tests {
             (Duration::from_micros(1_500_700), Duration::from_millis(1500)),
             (Duration::MAX, Duration::from_millis(i32::MAX.unsigned_abs().into())),
         ] {
-            for text in ["too many requests", "RegistryUnavailable: later"] {
-                let error = Error::new(Kind::Unavailable, text).with_retry_after(sent);
+            for reason in [Reason::RateLimited, Reason::RegistryUnavailable] {
+                let error = Error::new(Kind::Unavailable, "later").with_reason(reason).with_retry_after(sent);
                 assert_eq!(from_status(&to_status(&error)).retry_after(), Some(got), "{sent:?}");
             }
         }
@@ -166,6 +177,7 @@ mod tests {
     fn what_a_full_disk_lacked_comes_back() {
         for bytes in [0, 1 << 30, u64::MAX] {
             let error = Error::new(Kind::ResourceExhausted, "no space left").with_needed_bytes(bytes);
+            let error = error.with_reason(Reason::DiskFull);
             assert_eq!(from_status(&to_status(&error)), error);
         }
         for text in ["-1", "", "much", "99999999999999999999999"] {
@@ -203,7 +215,10 @@ mod tests {
             ("", Kind::Unknown, "the peer answered Unknown without a message"),
         ];
         for (text, kind, want) in cases {
-            assert_eq!(from_status(&Status::unknown(text)), Error::new(kind, want), "{text}");
+            let got = from_status(&Status::unknown(text));
+            assert_eq!((got.kind(), got.message()), (kind, want), "{text}");
+            let word = got.reason().and_then(Reason::kubelet_word);
+            assert_eq!(word.is_some(), text.contains("Unavailable") || text.contains("Validation"), "{text}");
         }
         let kept = "rpc error: code = Unknown desc = boom";
         assert_eq!(from_status(&Status::internal(kept)).message(), kept, "only Unknown is stripped");
@@ -211,9 +226,13 @@ mod tests {
 
     #[test]
     fn what_the_kubelet_knows_by_text_is_sent_as_unknown() {
-        for text in ["RegistryUnavailable: x", "SignatureValidationFailed: x"] {
-            let status = to_status(&Error::new(Kind::Unavailable, text));
+        for (reason, text) in [
+            (Reason::RegistryUnavailable, "RegistryUnavailable: x"),
+            (Reason::SignatureInvalid, "SignatureValidationFailed: x"),
+        ] {
+            let status = to_status(&Error::new(Kind::Unavailable, "x").with_reason(reason));
             assert_eq!((status.code(), status.message()), (Code::Unknown, text));
+            assert_eq!(from_status(&status).reason(), Some(reason));
         }
         let status = to_status(&Error::new(Kind::Unavailable, "pull: RegistryUnavailable: x"));
         assert_eq!(status.code(), Code::Unavailable, "only at the start");

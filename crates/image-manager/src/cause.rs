@@ -1,9 +1,9 @@
-//! [`Cause`]: what a pull failed of, in words that back-off and metrics can act on. A table over an error's kind; for
-//! runtimes that name no kind, over their text. It decides nothing; back-off, the puller and the metrics ask it.
+//! [`Cause`]: what a pull failed of, in words that back-off and metrics can act on. A table over an error's kind; where
+//! that does not tell, over its reason. It decides nothing; back-off, the puller and the metrics ask it.
 
 use std::fmt;
 
-use cri_api::{Error, Kind};
+use cri_api::{Error, Kind, Reason};
 
 /// What a pull failed of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -57,7 +57,6 @@ impl Cause {
     /// What an error of an image service says about its cause.
     #[must_use]
     pub fn of(error: &Error) -> Self {
-        let message = error.message();
         if error.needed_bytes().is_some() {
             return Self::DiskFull;
         }
@@ -65,8 +64,10 @@ impl Cause {
             Kind::NotFound => Self::NotFound,
             Kind::Unauthenticated | Kind::PermissionDenied => Self::Unauthenticated,
             Kind::ResourceExhausted if error.retry_after().is_some() => Self::RateLimited,
-            Kind::ResourceExhausted if is_disk_full(&message.to_lowercase()) => Self::DiskFull,
-            Kind::ResourceExhausted => Self::RateLimited,
+            Kind::ResourceExhausted => match error.reason() {
+                Some(Reason::DiskFull | Reason::QuotaExceeded) => Self::DiskFull,
+                _ => Self::RateLimited,
+            },
             Kind::Unavailable => Self::Unavailable,
             Kind::DeadlineExceeded => Self::Deadline,
             Kind::Cancelled => Self::Cancelled,
@@ -75,8 +76,22 @@ impl Cause {
                 if error.retry_after().is_some() {
                     return Self::RateLimited;
                 }
-                of_text(message)
+                error.reason().map_or(Self::Other, Self::of_reason)
             }
+        }
+    }
+
+    fn of_reason(reason: Reason) -> Self {
+        match reason {
+            Reason::RegistryUnavailable | Reason::Unreachable => Self::Unavailable,
+            Reason::SignatureInvalid => Self::SignatureInvalid,
+            Reason::DiskFull | Reason::QuotaExceeded => Self::DiskFull,
+            Reason::RateLimited => Self::RateLimited,
+            Reason::Unauthenticated => Self::Unauthenticated,
+            Reason::NotFound => Self::NotFound,
+            Reason::InvalidContent => Self::InvalidContent,
+            Reason::Deadline => Self::Deadline,
+            Reason::Cancelled => Self::Cancelled,
         }
     }
 
@@ -119,96 +134,6 @@ impl fmt::Display for Cause {
     }
 }
 
-/// What containerd, CRI-O and the registries behind them write. The first line that fits decides: a refused request
-/// for a token is worded as an access that is denied to something that may not exist.
-const TEXTS: &[(Cause, &[&str])] = &[
-    (Cause::RateLimited, &["429 too many requests", "toomanyrequests", "too many requests", "rate limit"]),
-    (
-        Cause::Unauthenticated,
-        &[
-            "401 unauthorized",
-            "403 forbidden",
-            "unauthorized:",
-            "authentication required",
-            "authorization failed",
-            "insufficient_scope",
-            "access denied",
-            "access to the resource is denied",
-            "no basic auth credentials",
-            "incorrect username or password",
-            "denied:",
-        ],
-    ),
-    (
-        Cause::NotFound,
-        &[
-            "manifest unknown",
-            "name unknown",
-            "404 not found",
-            "repository does not exist",
-            ": not found",
-            "no such manifest",
-        ],
-    ),
-    (
-        Cause::InvalidContent,
-        &[
-            "unexpected commit digest",
-            "unexpected commit size",
-            "failed size validation",
-            "digest mismatch",
-            "digest did not match",
-            "invalid checksum",
-            "no match for platform",
-            "unsupported media type",
-            "failed to extract layer",
-            "archive/tar: invalid",
-            "gzip: invalid",
-        ],
-    ),
-    (Cause::Deadline, &["context deadline exceeded", "no progress"]),
-    (Cause::Cancelled, &["context canceled", "operation canceled"]),
-    (
-        Cause::Unavailable,
-        &[
-            "connection refused",
-            "connection reset",
-            "no such host",
-            "i/o timeout",
-            "tls handshake timeout",
-            "network is unreachable",
-            "no route to host",
-            "server misbehaving",
-            "temporary failure in name resolution",
-            "broken pipe",
-            "unexpected eof",
-            "500 internal server error",
-            "502 bad gateway",
-            "503 service unavailable",
-            "504 gateway",
-        ],
-    ),
-];
-
-fn of_text(message: &str) -> Cause {
-    if message.starts_with("RegistryUnavailable") {
-        return Cause::Unavailable;
-    }
-    if message.starts_with("SignatureValidationFailed") {
-        return Cause::SignatureInvalid;
-    }
-    let text = message.to_lowercase();
-    if is_disk_full(&text) {
-        return Cause::DiskFull;
-    }
-    let fits = |texts: &[&str]| texts.iter().any(|part| text.contains(part));
-    TEXTS.iter().find(|(_, texts)| fits(texts)).map_or(Cause::Other, |(cause, _)| *cause)
-}
-
-fn is_disk_full(lower_case: &str) -> bool {
-    ["no space left", "disk quota exceeded", "disk is full", "not enough space"].iter().any(|t| lower_case.contains(t))
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -222,17 +147,21 @@ mod tests {
             (Kind::Unauthenticated, "x", Cause::Unauthenticated),
             (Kind::PermissionDenied, "x", Cause::Unauthenticated),
             (Kind::ResourceExhausted, "429 Too Many Requests", Cause::RateLimited),
-            (Kind::ResourceExhausted, "no space left on the file system of /var/lib/imagelet", Cause::DiskFull),
             (Kind::Unavailable, "manifest unknown", Cause::Unavailable),
             (Kind::DeadlineExceeded, "x", Cause::Deadline),
             (Kind::Cancelled, "x", Cause::Cancelled),
             (Kind::DataLoss, "x", Cause::InvalidContent),
             (Kind::InvalidArgument, "no layer for this platform", Cause::InvalidContent),
             (Kind::Internal, "x", Cause::Other),
-            (Kind::Internal, "write /x: No space left on device (os error 28)", Cause::DiskFull),
+            (Kind::Internal, "write /x: no space left", Cause::Other),
         ];
         for (kind, message, want) in cases {
             assert_eq!(Cause::of(&Error::new(kind, message)), want, "{kind} {message}");
+        }
+        for kind in [Kind::ResourceExhausted, Kind::Internal] {
+            for reason in [Reason::DiskFull, Reason::QuotaExceeded] {
+                assert_eq!(Cause::of(&Error::new(kind, "x").with_reason(reason)), Cause::DiskFull);
+            }
         }
         for kind in [Kind::ResourceExhausted, Kind::Unknown] {
             let error = Error::new(kind, "slow down").with_retry_after(Duration::from_secs(3));
@@ -241,51 +170,11 @@ mod tests {
     }
 
     #[test]
-    fn remote_runtimes_are_understood_by_their_text() {
-        let cases = [
-            (
-                "failed to pull and unpack image \"r.example/a:1\": failed to resolve reference \"r.example/a:1\": \
-                 r.example/a:1: not found",
-                Cause::NotFound,
-            ),
-            (
-                "failed to pull and unpack image \"docker.io/a/b:1\": failed to resolve reference: pull access denied, \
-                 repository does not exist or may require authorization: server message: insufficient_scope: \
-                 authorization failed",
-                Cause::Unauthenticated,
-            ),
-            ("reading manifest latest in r.example/a: manifest unknown", Cause::NotFound),
-            ("reading manifest 1 in r.example/a: unauthorized: authentication required", Cause::Unauthenticated),
-            ("requested access to the resource is denied", Cause::Unauthenticated),
-            ("unexpected status from HEAD request to https://r.example: 403 Forbidden", Cause::Unauthenticated),
-            (
-                "unexpected status code https://registry-1.docker.io/v2/: 429 Too Many Requests - Server message: \
-                 toomanyrequests: You have reached your pull rate limit.",
-                Cause::RateLimited,
-            ),
-            (
-                "failed to do request: Head \"https://r.example/\": dial tcp: lookup r.example: no such host",
-                Cause::Unavailable,
-            ),
-            (
-                "pinging container registry r: Get \"https://r/v2/\": dial tcp 10.0.0.1:443: i/o timeout",
-                Cause::Unavailable,
-            ),
-            ("failed to copy: httpReadSeeker: 503 Service Unavailable", Cause::Unavailable),
-            ("RegistryUnavailable: pull r.example/a: 404 Not Found", Cause::Unavailable),
-            ("SignatureValidationFailed: no policy", Cause::SignatureInvalid),
-            (
-                "failed to copy: failed commit on ref: unexpected commit digest sha256:00, expected sha256:11",
-                Cause::InvalidContent,
-            ),
-            ("failed to extract layer sha256:00: write /x: no space left on device", Cause::DiskFull),
-            ("failed to copy: context deadline exceeded", Cause::Deadline),
-            ("rpc error: context canceled", Cause::Cancelled),
-            ("something else", Cause::Other),
-        ];
-        for (message, want) in cases {
-            assert_eq!(Cause::of(&Error::new(Kind::Unknown, message)), want, "{message}");
-        }
+    fn reasons_decide_where_the_kind_does_not() {
+        let of = |kind, reason| Cause::of(&Error::new(kind, "x").with_reason(reason));
+        assert_eq!(of(Kind::Unknown, Reason::Unauthenticated), Cause::Unauthenticated);
+        assert_eq!(of(Kind::FailedPrecondition, Reason::SignatureInvalid), Cause::SignatureInvalid);
+        assert_eq!(of(Kind::Unavailable, Reason::NotFound), Cause::Unavailable, "the kind tells");
     }
 
     #[test]

@@ -7,15 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use credentials::{KeyringError, Source};
-use cri_api::{Error, Kind};
+use cri_api::{Error, Kind, Reason};
 use oci::ImageNameError;
 use tokio::time::Instant;
 
 use crate::{Cause, RecordsError};
-
-/// Prefixes by which a runtime names a cause, since a gRPC status cannot (cri-api, `pkg/errors`).
-const REGISTRY_UNAVAILABLE: &str = "RegistryUnavailable";
-const SIGNATURE_VALIDATION_FAILED: &str = "SignatureValidationFailed";
 
 /// Why an image could not be made present.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -87,8 +83,7 @@ impl EnsureImageError {
             Self::Credentials { .. } | Self::Record { .. } => "ErrImagePull",
             Self::BackOff { .. } => "ImagePullBackOff",
             Self::Pull { source, .. } => match source.named() {
-                Some(Named::RegistryUnavailable) => REGISTRY_UNAVAILABLE,
-                Some(Named::SignatureValidationFailed) => SIGNATURE_VALIDATION_FAILED,
+                Some(named) => named.word,
                 None => "ErrImagePull",
             },
         }
@@ -112,7 +107,7 @@ impl EnsureImageError {
             Self::BackOff { image, last, .. } => format!("Back-off pulling image {image:?}: {last}"),
             Self::Pull { image, source } => {
                 let Some(named) = source.named() else { return source.to_string() };
-                format!("image pull failed for {image} because {}{}", named.because(), source.beyond(named))
+                format!("image pull failed for {image} because {}{}", named.because, source.beyond(named))
             }
         }
     }
@@ -164,30 +159,21 @@ pub struct PullFailure {
 
 /// A cause that the kubelet has a name for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Named {
-    RegistryUnavailable,
-    SignatureValidationFailed,
+struct Named {
+    /// The name, with which messages of runtimes begin.
+    word: &'static str,
+    /// What the kubelet says of it.
+    because: &'static str,
 }
 
 impl Named {
-    fn of(message: &str) -> Option<Self> {
-        [Self::RegistryUnavailable, Self::SignatureValidationFailed]
-            .into_iter()
-            .find(|named| message.starts_with(named.prefix()))
-    }
-
-    fn prefix(self) -> &'static str {
-        match self {
-            Self::RegistryUnavailable => REGISTRY_UNAVAILABLE,
-            Self::SignatureValidationFailed => SIGNATURE_VALIDATION_FAILED,
-        }
-    }
-
-    fn because(self) -> &'static str {
-        match self {
-            Self::RegistryUnavailable => "the registry is unavailable",
-            Self::SignatureValidationFailed => "the signature validation failed",
-        }
+    fn of(reason: Reason) -> Option<Self> {
+        let word = reason.kubelet_word()?;
+        let because = match reason {
+            Reason::SignatureInvalid => "the signature validation failed",
+            _ => "the registry is unavailable",
+        };
+        Some(Self { word, because })
     }
 }
 
@@ -232,21 +218,21 @@ impl PullFailure {
         self.attempts.iter().filter_map(|attempt| attempt.error.needed_bytes()).max()
     }
 
-    /// Whether a quota is what it failed of, in the words of whatever runtime.
+    /// Returns true if a quota is what it failed of.
     pub(crate) fn names_a_quota(&self) -> bool {
         self.cause == Cause::DiskFull
-            && self.attempts.iter().any(|attempt| attempt.error.message().to_lowercase().contains("quota"))
+            && self.attempts.iter().any(|attempt| attempt.error.reason() == Some(Reason::QuotaExceeded))
     }
 
     /// The first cause that has a name. Other causes beside it do not hide it.
     fn named(&self) -> Option<Named> {
-        self.attempts.iter().find_map(|attempt| Named::of(attempt.error.message()))
+        self.attempts.iter().find_map(|attempt| Named::of(attempt.error.reason()?))
     }
 
     /// What there is to say beyond the named cause.
     fn beyond(&self, named: Named) -> String {
         let text = self.to_string();
-        match text.strip_prefix(named.prefix()) {
+        match text.strip_prefix(named.word) {
             Some(rest) => rest.to_owned(),
             None => format!(": {text}"),
         }

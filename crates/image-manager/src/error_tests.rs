@@ -13,8 +13,20 @@ fn pull(messages: &[&str]) -> EnsureImageError {
         ..SecretCoordinates::default()
     };
     let sources = [Some(Source::Secret(secret)), Some(Source::Node(NodeSource::File("/c.json".into()))), None];
-    let attempt =
-        |(message, source): (&&str, Option<Source>)| Attempt { source, error: Error::new(Kind::Unknown, *message) };
+    // What the edge to a runtime reads in these texts.
+    let reasons = [
+        ("RegistryUnavailable", Reason::RegistryUnavailable),
+        ("SignatureValidationFailed", Reason::SignatureInvalid),
+        ("403 Forbidden", Reason::Unauthenticated),
+        ("manifest unknown", Reason::NotFound),
+        ("503 Service Unavailable", Reason::Unreachable),
+        ("429 Too Many Requests", Reason::RateLimited),
+    ];
+    let attempt = |(message, source): (&&str, Option<Source>)| {
+        let error = Error::new(Kind::Unknown, *message);
+        let reason = reasons.iter().find(|(text, _)| message.starts_with(text));
+        Attempt { source, error: reason.map_or(error.clone(), |(_, reason)| error.with_reason(*reason)) }
+    };
     let attempts = messages.iter().zip(sources).map(attempt).collect();
     EnsureImageError::Pull { image: "test".into(), source: PullFailure::new(attempts) }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cri_api::{Error, Kind, Result};
+use cri_api::{Error, Kind, Reason, Result};
 use oci::Digest;
 use registry::Client;
 use store::{ImageRecord, Store};
@@ -171,7 +171,7 @@ impl Shared {
 
     /// The error of a pull, with what it would have needed where it ran out of space.
     pub(crate) async fn tell_need(&self, error: Error, mut need: Need) -> Error {
-        if need.free.is_none() && error::is_of_a_quota(&error) {
+        if need.free.is_none() && error.reason() == Some(Reason::QuotaExceeded) {
             let store = self.store.clone();
             let room = self.background.run(move || store.room().map_err(|e| error::from_store(store.root(), &e))).await;
             need.free = room.ok().flatten();

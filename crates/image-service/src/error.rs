@@ -3,23 +3,16 @@
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
-use std::fmt;
 use std::io;
 use std::path::Path;
 
-use cri_api::{Error, Kind};
+use cri_api::{Error, Kind, Reason};
 use registry::{ErrorKind, RegistryError};
 use store::{CommitError, MountError, ResolveError, StoreError, UnpackError};
 
 use crate::intake::IntakeError;
 use crate::room::{Need, Short};
 use crate::unpack::InflateError;
-
-/// By this beginning of a message a kubelet knows that the registry could not be reached (it sees no more than the text).
-const REGISTRY_UNAVAILABLE: &str = "RegistryUnavailable";
-
-/// By this one, that an image's signatures are not as they should be. It goes in front of whatever else is told.
-pub(crate) const SIGNATURE_VALIDATION_FAILED: &str = "SignatureValidationFailed";
 
 /// Why the engine could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -75,19 +68,16 @@ pub(crate) fn from_registry(error: &RegistryError) -> Error {
 
 /// The error of a whole pull, with the image's name; the registry's absence is told in the kubelet's words.
 pub(crate) fn of_pull(reference: &str, error: &Error) -> Error {
-    let told = match error.kind() {
-        Kind::Unavailable => error.clone().context(format_args!("{REGISTRY_UNAVAILABLE}: pull {reference}")),
-        _ => of_image(error, format_args!("pull {reference}")),
-    };
-    one_line(told)
+    let error = error.clone().context(format_args!("pull {reference}"));
+    one_line(match error.kind() {
+        Kind::Unavailable => error.with_reason(Reason::RegistryUnavailable),
+        _ => error,
+    })
 }
 
-/// The error with its context, behind the word by which a kubelet knows a refused signature.
-pub(crate) fn of_image(error: &Error, context: impl fmt::Display) -> Error {
-    match error.message().strip_prefix(SIGNATURE_VALIDATION_FAILED) {
-        Some(rest) => error.clone().with_message(format!("{SIGNATURE_VALIDATION_FAILED}: {context}{rest}")),
-        None => error.clone().context(context),
-    }
+/// The signature policy refuses an image.
+pub(crate) fn signature(message: impl Into<String>) -> Error {
+    Error::new(Kind::FailedPrecondition, message).with_reason(Reason::SignatureInvalid)
 }
 
 /// Registries and archives can bring line breaks and control characters into a message.
@@ -200,14 +190,11 @@ pub(crate) fn no_room(root: &Path, short: &Short) -> Error {
 
 /// A pull that ran out of space says what it would have needed, and what there was; other errors stay as they are.
 pub(crate) fn with_need(error: Error, need: Need) -> Error {
-    if error.kind() != Kind::ResourceExhausted
-        || error.needed_bytes().is_some()
-        || !error.message().contains(NO_SPACE)
-        || need.bytes == 0
-    {
+    let is_full = matches!(error.reason(), Some(Reason::DiskFull | Reason::QuotaExceeded));
+    if !is_full || error.needed_bytes().is_some() || need.bytes == 0 {
         return error;
     }
-    if is_of_a_quota(&error) {
+    if error.reason() == Some(Reason::QuotaExceeded) {
         // A file system may have much that this user or directory may not take: it must have so much more.
         let message = format!("{}; about {} bytes are needed for all of it", error.message(), need.least);
         let needed = need.free.map(|free| free.saturating_add(need.least));
@@ -219,26 +206,15 @@ pub(crate) fn with_need(error: Error, need: Need) -> Error {
     error.with_message(message).with_needed_bytes(need.bytes)
 }
 
-/// By these words a full disk is known.
-const NO_SPACE: &str = "no space left on the file system of";
-
-/// Whether it is a quota that a pull ran into.
-pub(crate) fn is_of_a_quota(error: &Error) -> bool {
-    error.message().contains(BY_QUOTA)
-}
-
-/// And by these a quota that is used up, on a disk that may have space.
-const BY_QUOTA: &str = "(a quota is used up)";
-
 fn disk_full(root: &Path, error: &(dyn StdError + 'static)) -> Error {
     let full = Error::from_source(Kind::ResourceExhausted, error);
     // What is full may be the table of inodes, with bytes to spare.
-    let what = match io_below(error).map(io::Error::kind) {
-        Some(io::ErrorKind::QuotaExceeded) => format!(" {BY_QUOTA}"),
-        _ if store::is_out_of_inodes(root) => " (it has no inode left)".to_owned(),
-        _ => String::new(),
+    let (reason, what) = match io_below(error).map(io::Error::kind) {
+        Some(io::ErrorKind::QuotaExceeded) => (Reason::QuotaExceeded, " (a quota is used up)"),
+        _ if store::is_out_of_inodes(root) => (Reason::DiskFull, " (it has no inode left)"),
+        _ => (Reason::DiskFull, ""),
     };
-    full.context(format_args!("{NO_SPACE} {}{what}", root.display()))
+    full.context(format_args!("no space left on the file system of {}{what}", root.display())).with_reason(reason)
 }
 
 /// Whether something below `error` is a full disk or a used-up quota.
@@ -280,7 +256,8 @@ mod tests {
 
     #[test]
     fn a_full_disk_says_what_was_needed() {
-        let full = |message: &str| Error::new(Kind::ResourceExhausted, message);
+        let limited = Error::new(Kind::ResourceExhausted, "429 Too Many Requests");
+        let full = |message: &str| Error::new(Kind::ResourceExhausted, message).with_reason(Reason::DiskFull);
         let need = Need { bytes: 700, least: 600, free: Some(500) };
         let told = with_need(full("layer x: no space left on the file system of /s: write y"), need);
         assert_eq!(
@@ -289,7 +266,6 @@ mod tests {
         );
         assert_eq!(told.needed_bytes(), Some(700));
         assert_eq!(with_need(told.clone(), Need { bytes: 1, least: 1, free: None }), told, "once");
-        let limited = full("429 Too Many Requests");
         assert_eq!(with_need(limited.clone(), need), limited, "a registry that is asked too often has no disk");
     }
 
@@ -317,7 +293,7 @@ mod tests {
         assert_eq!(error.message(), "RegistryUnavailable: pull r/x:1: resolve:  no  route");
         let error = of_pull("r/x:1", &Error::new(Kind::NotFound, "no such tag"));
         assert_eq!(error.message(), "pull r/x:1: no such tag");
-        let error = of_pull("r/x:1", &Error::new(Kind::FailedPrecondition, "SignatureValidationFailed: none"));
+        let error = of_pull("r/x:1", &signature("none"));
         assert_eq!(error.message(), "SignatureValidationFailed: pull r/x:1: none");
     }
 }

@@ -97,7 +97,7 @@ impl ImageEngine for Engine {
                 .filter(|record| store.image_is_whole(record))
                 .ok_or_else(|| Error::new(Kind::NotFound, format!("image {text:?} is not present")))?;
             if let Some(why) = shared.objection_to_use(&record, text)? {
-                return Err(error::of_image(&why, format_args!("mount {text}")));
+                return Err(why.context(format_args!("mount {text}")));
             }
             store
                 .mount_image(&record, &request.target, request.writable.as_deref())

@@ -92,7 +92,11 @@ impl Caller {
         };
         match answer {
             Ok(response) => Ok(response.into_inner()),
-            Err(status) => Err(self.error(&status).context(format_args!("{name} {subject}"))),
+            Err(status) => {
+                let error = self.error(&status);
+                let text = format!("{name} {subject}: {}", error.message());
+                Err(error.with_message(text))
+            }
         }
     }
 

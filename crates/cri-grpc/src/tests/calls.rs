@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cri_api::testing::{Call, CallKind, FakeImage, FakeImageService};
-use cri_api::{BeforeVisible, Error, ImageService as _, ImageSpec, Kind, PullImageRequest};
+use cri_api::{BeforeVisible, Error, ImageService as _, ImageSpec, Kind, PullImageRequest, Reason};
 use oci::{RegistryAuth, Secret};
 use tokio_util::task::TaskTracker;
 
@@ -146,10 +146,12 @@ async fn errors_cross_the_wire_whole() {
         (Kind::Internal, ""),
     ];
     for (kind, text) in cases {
-        fake.faults().fail(CallKind::PullImage, Error::new(kind, text));
+        let named = text.starts_with("RegistryUnavailable");
+        let with = |error: Error| if named { error.with_reason(Reason::RegistryUnavailable) } else { error };
+        fake.faults().fail(CallKind::PullImage, with(Error::new(kind, text)));
         let error = soon(client.pull_image(PullImageRequest::new(NAME))).await.unwrap_err();
         let want = if text.is_empty() { "the peer answered Internal without a message" } else { text };
-        assert_eq!(error, Error::new(kind, want));
+        assert_eq!(error, with(Error::new(kind, want)));
     }
     let busy = Error::new(Kind::ResourceExhausted, "429 Too Many Requests").with_retry_after(Duration::from_secs(90));
     fake.faults().fail(CallKind::PullImage, busy.clone());

@@ -1,6 +1,6 @@
 //! Back-off beyond upstream's table: what the manager makes of causes, events and changes.
 
-use cri_api::{Error, Kind};
+use cri_api::{Error, Kind, Reason};
 
 use super::*;
 use crate::{BackoffSelector, Cause};
@@ -76,10 +76,14 @@ async fn new_credentials_or_another_configuration_end_it_at_once() {
     assert!(rig.ensure(asked).await.expect("grace may").pulled);
 }
 
+fn down() -> Error {
+    Error::new(Kind::Unavailable, "down").with_reason(Reason::RegistryUnavailable)
+}
+
 #[tokio::test(start_paused = true)]
 async fn listed_reset_and_counted() {
     let rig = Rig::with(product());
-    rig.fake.faults().fail(CallKind::PullImage, Error::new(Kind::Unavailable, "RegistryUnavailable: down"));
+    rig.fake.faults().fail(CallKind::PullImage, down());
     rig.ensure(request("missing_image", PullPolicy::IfNotPresent)).await.expect_err("down");
     rig.pass(4);
     let listed = rig.manager.backoff();

@@ -1,6 +1,6 @@
 //! Which credentials are tried, what is said of those that are not, and that no secret is told.
 
-use cri_api::{Error, Kind};
+use cri_api::{Error, Kind, Reason};
 use oci::RegistryAuth;
 
 use super::*;
@@ -57,7 +57,8 @@ async fn every_cause_is_told_with_its_source_and_no_secret() {
 async fn one_of_several_causes_keeps_its_name() {
     let rig = Rig::with_keyring(SERIAL);
     rig.fake.require_auth("missing_image", auth("owner"));
-    rig.fake.faults().fail_times(CallKind::PullImage, 1, Error::new(Kind::Unavailable, "RegistryUnavailable: down"));
+    let down = Error::new(Kind::Unavailable, "down").with_reason(Reason::RegistryUnavailable);
+    rig.fake.faults().fail_times(CallKind::PullImage, 1, down);
     let mut asked = request("missing_image", PullPolicy::Always);
     asked.secrets = vec![secret("a", "ada"), secret("b", "grace")];
     let error = rig.ensure(asked).await.expect_err("nobody may");

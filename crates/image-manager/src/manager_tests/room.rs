@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 
 use async_trait::async_trait;
-use cri_api::{Error, Kind};
+use cri_api::{Error, Kind, Reason};
 
 use super::*;
 use crate::gc::{DiskSpace, GcOptions, GcPolicy, ImageGcManager};
@@ -30,6 +30,7 @@ impl MakeRoom for Landlord {
 
 fn full(needed: Option<u64>) -> Error {
     let error = Error::new(Kind::ResourceExhausted, "no space left on the file system of /images");
+    let error = error.with_reason(Reason::DiskFull);
     needed.into_iter().fold(error, Error::with_needed_bytes)
 }
 
@@ -61,6 +62,7 @@ async fn beside_a_quota_the_note_has_only_what_was_done() {
     let (rig, landlord) = rig(freed(1));
     let words = "no space left on the file system of /images (a quota is used up); about 600 bytes are needed";
     let error = Error::new(Kind::ResourceExhausted, words).with_needed_bytes(1 << 40);
+    let error = error.with_reason(Reason::QuotaExceeded);
     rig.fake.faults().fail_times(CallKind::PullImage, 2, error);
     let error = rig.ensure(request("missing_image", PullPolicy::IfNotPresent)).await.expect_err("fails twice");
     assert_eq!(*landlord.asked.lock(), [Some(1 << 40)]);

@@ -1,7 +1,7 @@
 //! Upstream's table (`image_manager_test.go`): each row runs by three pullers, a second apart, with a back-off of 1 s
 //! to 60 s.
 
-use cri_api::{Error, Kind};
+use cri_api::{Error, Kind, Reason};
 
 use super::*;
 
@@ -182,7 +182,10 @@ fn cases() -> Vec<Case> {
             )
         },
         Case {
-            fault: Some((CallKind::PullImage, Error::new(Kind::Unknown, "SignatureValidationFailed"))),
+            fault: Some((
+                CallKind::PullImage,
+                Error::new(Kind::Unknown, "SignatureValidationFailed").with_reason(Reason::SignatureInvalid),
+            )),
             ..case(
                 "upstream: images/TestImagePullPrecheck/image missing, SignatureValidationFailed",
                 "typo_image",

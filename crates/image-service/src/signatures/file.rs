@@ -9,10 +9,10 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cri_api::{Error, Kind, Result};
+use cri_api::Result;
 use signature::Policy;
 
-use crate::error::SIGNATURE_VALIDATION_FAILED;
+use crate::error;
 
 /// Larger files are refused.
 const MAX_FILE: u64 = 1 << 20;
@@ -59,10 +59,8 @@ impl PolicyFile {
         let mut contents = self.read.lock();
         let is_same = |(path, stamp): &(PathBuf, Stamp)| std::fs::metadata(path).is_ok_and(|m| Stamp::of(&m) == *stamp);
         if !contents.files.iter().all(is_same) {
-            *contents = read(&self.path).map_err(|why| {
-                let message = format!("{SIGNATURE_VALIDATION_FAILED}: signature policy {}: {why}", self.path.display());
-                Error::new(Kind::FailedPrecondition, message)
-            })?;
+            *contents = read(&self.path)
+                .map_err(|why| error::signature(format!("signature policy {}: {why}", self.path.display())))?;
             tracing::info!(policy = %self.path.display(), "the signature policy has changed and was read again");
         }
         Ok(Arc::clone(&contents.policy))

@@ -10,14 +10,14 @@ mod find;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cri_api::{Error, Kind, Result};
+use cri_api::{Error, Result};
 use oci::{Digest, Reference, RegistryAuth};
 use registry::Repository;
 use signature::{Check, Demand, Rule, Signature};
 use store::ImageRecord;
 
 use crate::engine::Shared;
-use crate::error::SIGNATURE_VALIDATION_FAILED;
+use crate::error;
 pub(crate) use file::PolicyFile;
 pub(crate) use find::with_payloads;
 use find::{Payloads, Search};
@@ -203,18 +203,12 @@ impl Guard {
 
     fn refuses(&self, why: &str) -> Error {
         let (policy, scope, keys) = (self.policy.display(), self.rule.scope(), self.rule.keys());
-        Error::new(
-            Kind::FailedPrecondition,
-            format!(
-                "{SIGNATURE_VALIDATION_FAILED}: signature policy {policy} ({scope}) demands a signature by {keys}: {why}"
-            ),
-        )
+        error::signature(format!("signature policy {policy} ({scope}) demands a signature by {keys}: {why}"))
     }
 
     fn rejects(&self) -> Error {
         let (policy, scope) = (self.policy.display(), self.rule.scope());
-        let message = format!("{SIGNATURE_VALIDATION_FAILED}: signature policy {policy} ({scope}) rejects it");
-        Error::new(Kind::FailedPrecondition, message)
+        error::signature(format!("signature policy {policy} ({scope}) rejects it"))
     }
 }
 

@@ -156,8 +156,7 @@ impl Shared {
         let mut records = Vec::with_capacity(names.len());
         for name in names {
             let signatures = self.demanded(image, name, brought).await;
-            let signatures =
-                signatures.map_err(|error| error::of_image(&error, format_args!("image {}", image.name)))?;
+            let signatures = signatures.map_err(|error| error.context(format_args!("image {}", image.name)))?;
             let names = name.map(|name| record(name, digest)).unwrap_or_default();
             records.push(Record { reference: name.cloned(), names, signatures });
         }

@@ -13,7 +13,7 @@ use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
-use cri_api::{Error, ImageSpec, Kind, ProgressSink, PullEvent, Result};
+use cri_api::{Error, ImageSpec, Kind, ProgressSink, PullEvent, Reason, Result};
 use engine_api::{
     CheckProgress, CheckRequest, CheckSink, ConvertRequest, ExportOptions, ImageEngine, ImportOptions, LayerLease,
     MountRequest,
@@ -75,6 +75,8 @@ pub(super) enum Line {
 #[serde(rename_all = "camelCase")]
 pub(super) struct WireError {
     kind: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
     message: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     retry_after: Option<Duration>,
@@ -86,6 +88,7 @@ impl From<&Error> for WireError {
     fn from(error: &Error) -> Self {
         Self {
             kind: error.kind().as_str().to_owned(),
+            reason: error.reason().map(|reason| reason.as_str().to_owned()),
             message: error.message().to_owned(),
             retry_after: error.retry_after(),
             needed_bytes: error.needed_bytes(),
@@ -96,6 +99,9 @@ impl From<&Error> for WireError {
 impl From<WireError> for Error {
     fn from(wire: WireError) -> Self {
         let mut error = Self::new(Kind::of_name(&wire.kind).unwrap_or(Kind::Unknown), wire.message);
+        if let Some(reason) = wire.reason.as_deref().and_then(Reason::of_name) {
+            error = error.with_reason(reason);
+        }
         if let Some(after) = wire.retry_after {
             error = error.with_retry_after(after);
         }

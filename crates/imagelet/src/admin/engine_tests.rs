@@ -59,7 +59,10 @@ async fn who_has_no_store_says_so_and_errors_keep_what_they_say() {
     assert_eq!(error.kind(), Kind::Unavailable);
     engine.shutdown().await;
     for kind in Kind::ALL {
-        let error = Error::new(kind, "x").with_retry_after(Duration::from_millis(7)).with_needed_bytes(9);
+        let error = Error::new(kind, "x")
+            .with_reason(Reason::DiskFull)
+            .with_retry_after(Duration::from_millis(7))
+            .with_needed_bytes(9);
         let text = serde_json::to_string(&WireError::from(&error)).expect("JSON");
         assert_eq!(Error::from(serde_json::from_str::<WireError>(&text).expect("an error")), error);
     }
