@@ -63,9 +63,9 @@ unsafe impl Ioctl for GetFree {
 pub struct LoopFlags {
     /// Size of a block in bytes.
     pub block_bytes: u32,
-    /// Whether the device refuses writes.
+    /// Makes the device refuse writes.
     pub read_only: bool,
-    /// Whether writes go to the file at once, past the page cache.
+    /// Sends writes to the file at once, past the page cache.
     pub direct: bool,
 }
 

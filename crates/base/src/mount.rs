@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 const MOUNTINFO: &str = "/proc/self/mountinfo";
 
-/// One mount.
+/// A mount of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
     /// Number that the kernel gave it.

@@ -109,7 +109,7 @@ pub enum Reason {
     NotFound,
     /// Content is not what was promised, or cannot be used.
     InvalidContent,
-    /// It took too long.
+    /// The deadline passed.
     Deadline,
     /// The caller gave it up.
     Cancelled,

@@ -3,7 +3,7 @@
 
 use cri_api::{Kind, Reason};
 
-/// What containerd, CRI-O and the registries behind them write. The first line that fits decides: a refused request
+/// Texts that containerd, CRI-O and the registries behind them write. The first line that fits decides: a refused request
 /// for a token is worded as an access that is denied to something that may not exist.
 const TEXTS: &[(Reason, &[&str])] = &[
     (Reason::RateLimited, &["429 too many requests", "toomanyrequests", "too many requests", "rate limit"]),
