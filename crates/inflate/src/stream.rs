@@ -18,7 +18,7 @@ pub const WINDOW_FREE: usize = 8 * 1024 * 1024;
 
 /// Compressed bytes, in order.
 pub trait Source {
-    /// Returns the next bytes, or `None` at the end; blocks. Called on the thread that called [`run`], and not again after an
+    /// Returns the next bytes, or `None` at the end; blocks. Called on the thread that called [`run`](crate::run), and not again after an
     /// error or the end.
     fn next(&mut self) -> io::Result<Option<Bytes>>;
 }
