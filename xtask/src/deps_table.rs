@@ -304,6 +304,5 @@ pub(crate) const FILES_IN_CIRCLES: &[(&str, usize)] = &[
     ("imagelet-cri-api", 5),
     ("imagelet-erofs", 12),
     ("imagelet-image-service", 21),
-    ("imagelet-oci", 3),
     ("imagelet-store", 25),
 ];
