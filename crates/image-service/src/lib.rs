@@ -22,6 +22,7 @@ mod flight;
 pub mod fuzz;
 mod hashing;
 mod image_engine;
+mod inflate_error;
 mod intake;
 mod kept;
 mod known;

@@ -18,6 +18,7 @@ use crate::budget::Pull;
 use crate::engine::Shared;
 use crate::error::{self, cancelled};
 use crate::flight::Context;
+use crate::inflate_error::InflateError;
 use crate::intake::{Feed, intake};
 use crate::kept::Keep;
 use crate::origin::Origin;
@@ -25,7 +26,7 @@ use crate::progress::Hub;
 use crate::resume::{self, Resuming};
 use crate::room::Room;
 use crate::source::{Chunks, Source};
-use crate::unpack::{Hands, InflateError, Outcome, Task, least};
+use crate::unpack::{Hands, Outcome, Task, least};
 
 /// Progress is told after so many more bytes, or after this long with some.
 const PROGRESS_STEP: u64 = 256 * 1024;
