@@ -34,6 +34,7 @@ mod resume;
 mod ring;
 mod room;
 mod service;
+mod shared;
 mod signatures;
 mod source;
 mod transfer;
@@ -42,7 +43,6 @@ mod view;
 
 pub use engine::Engine;
 pub use error::OpenError;
-pub use options::{Clock, EngineOptions, LEAST_MEMORY, Limits};
+pub use options::{Clock, EngineOptions, LEAST_MEMORY, Limits, Resume};
 pub use origin::SharedContent;
-pub use resume::Resume;
 pub use transfer::open_within;

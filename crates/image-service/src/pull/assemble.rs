@@ -17,16 +17,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::choose::{Chosen, check_layers, check_platform, parse_config};
 use super::join::is_another;
-use super::layer::{LayerKey, ReadyLayer};
+use super::key::LayerKey;
 use super::part::{Assembled, Part};
+use super::ready::ReadyLayer;
 use super::wanted::{Blob, WEIGHT, biggest_first, weight};
 use crate::background::Held;
 use crate::budget::Pull;
-use crate::engine::Shared;
 use crate::error::{self, cancelled, damaged};
 use crate::progress::Hub;
 use crate::resume;
 use crate::room::{Claim, Short};
+use crate::shared::Shared;
 use crate::source::Source;
 
 /// What an assembly works with.

@@ -13,7 +13,9 @@ use oci::{Descriptor, Digest};
 use store::Layer;
 
 use super::assemble::{Assembly, Came, Waited};
-use super::layer::{LayerJob, LayerKey, ReadyLayer};
+use super::key::LayerKey;
+use super::layer::LayerJob;
+use super::ready::ReadyLayer;
 use super::wanted::Blob;
 use crate::flight::Ticket;
 use crate::origin::{Access, SharedContent};
