@@ -12,7 +12,7 @@ use futures::stream::{self, StreamExt as _};
 use oci::{Descriptor, Digest};
 use store::Layer;
 
-use super::assemble::{Assembly, Came, Waited};
+use super::assembly::{Assembly, Came, Waited};
 use super::key::LayerKey;
 use super::layer::LayerJob;
 use super::ready::ReadyLayer;

@@ -3,6 +3,7 @@
 //! after it. Called by the image service's calls.
 
 pub(crate) mod assemble;
+mod assembly;
 pub(crate) mod choose;
 pub(crate) mod coming;
 mod join;
@@ -33,7 +34,7 @@ use crate::room::Need;
 use crate::shared::Shared;
 use crate::signatures::evidence;
 use crate::source::{RawDocument, Remote, Source};
-use assemble::Assembly;
+use assembly::Assembly;
 use choose::{Chosen, choose};
 use key::PullKey;
 use part::{Assembled, Part};

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use oci::{Algorithm, Descriptor, Digest};
 use tokio_util::sync::CancellationToken;
 
-use super::assemble::{Assembly, Plan};
+use super::assembly::{Assembly, Plan};
 use super::key::LayerKey;
 use super::layer::SMALL;
 use super::ready::ReadyLayer;
