@@ -302,7 +302,6 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
 pub(crate) const FILES_IN_CIRCLES: &[(&str, usize)] = &[
     ("imagelet", 21),
     ("imagelet-cri-api", 5),
-    ("imagelet-erofs", 12),
     ("imagelet-image-service", 21),
     ("imagelet-oci", 3),
     ("imagelet-store", 25),
