@@ -98,7 +98,7 @@ pub(crate) const LEFT: &[(&str, usize)] = &[
     ("crates/registry", 12),
     ("crates/signature", 2),
     ("crates/single-flight", 3),
-    ("crates/store", 108),
+    ("crates/store", 107),
     ("crates/testdisk", 10),
     ("crates/testfault", 27),
     ("fuzz", 1),
