@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use image_manager::{EnsureImageError, EnsureImageRequest, EnsuredImage, EventRecorder, EventRef, LogRecorder};
+use image_manager::{EnsureImageError, EnsureImageRequest, EventRecorder, EventRef, LogRecorder};
 use serde::Serialize;
 
 use super::pods::{self, Need};
-use super::wait;
+use super::wait::{self, End};
 use crate::app::App;
 use crate::args::Ensure;
 use crate::exit::{Code, Failure, Outcome, code_of};
@@ -125,9 +125,6 @@ pub(super) async fn run(app: &App, args: &Ensure) -> Outcome {
     // A person or a service manager ended it: the code says so, the lines say what is missing.
     Err(if app.stop.is_cancelled() { failure.with_code(app.signals.code()) } else { failure })
 }
-
-/// What became of a need; `None` where the command ended before anything did.
-pub(super) type End = Option<Result<EnsuredImage, EnsureImageError>>;
 
 /// Events as lines of the debug log.
 struct QuietRecorder;
