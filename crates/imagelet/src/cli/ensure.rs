@@ -86,7 +86,7 @@ pub(super) async fn run(app: &App, args: &Ensure) -> Outcome {
     // While it waits, each change of state is one line; the events behind them are for the curious.
     let events: Arc<dyn EventRecorder> = if args.wait { Arc::new(QuietRecorder) } else { Arc::new(LogRecorder) };
     let managed = app.managed(events, Mode::OneShot).await?;
-    managed.recover(app, &*images.service()).await?;
+    managed.recover(&app.config, &*images.service()).await?;
     let mut shown = BTreeSet::new();
     let request = |need: &Need| {
         let mut request = need.request();

@@ -61,7 +61,7 @@ pub(super) async fn run(app: &App, args: &Pull) -> Outcome {
         }
         None => {
             let managed = app.managed(Arc::new(NoEvents), Mode::OneShot).await?;
-            managed.recover(app, &*source.service()).await?;
+            managed.recover(&app.config, &*source.service()).await?;
             // What one of the pulls brought makes no room for another one.
             let _holds = app.hold(names.iter().map(String::as_str)).await;
             let pulls = names.into_iter().map(|name| pull(app, &managed.manager, name));
