@@ -296,7 +296,3 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
         reason: "libraries have error types that callers can act on",
     },
 ];
-
-/// Circles of imports that are not broken yet: the number of files of each crate that are in one. The numbers only go down, and a crate
-/// that is not named has none.
-pub(crate) const FILES_IN_CIRCLES: &[(&str, usize)] = &[];
