@@ -4,7 +4,6 @@
 use std::fmt::Write as _;
 
 use crate::figures::Row;
-use crate::options::PLAIN;
 
 /// containerd through CRI over imagelet, relaxed, by wall time.
 const RELAXED: &[(&str, f64)] =
@@ -17,8 +16,6 @@ const DURABLE: f64 = 3.0;
 const EROFS_APP: (f64, f64) = (5.0, 0.25);
 /// podman over imagelet on app.
 const PODMAN: f64 = 5.0;
-/// Part of the ratios that the plain build must reach.
-const PLAIN_PART: f64 = 0.7;
 /// imagelet's CPU over containerd's.
 const CPU: f64 = 0.45;
 /// The most memory, in MiB.
@@ -73,10 +70,6 @@ pub(crate) fn standings(rows: &[Row]) -> Vec<Standing> {
                 let ratio = (theirs.wall_s + theirs.sync_s) / durable.wall_s;
                 add(image, "containerd's wall and sync over durable EROFS", EROFS_APP.0, true, ratio);
             }
-            if let Some(plain) = find(image, PLAIN) {
-                let wanted = rounded(wanted * PLAIN_PART);
-                add(image, "containerd's wall over the plain build's", wanted, true, theirs.wall_s / plain.wall_s);
-            }
         }
         if let (true, Some(ours), Some(podman)) = (image == "app", ours, find(image, "podman")) {
             add(image, "podman's wall over imagelet's", PODMAN, true, podman.wall_s / ours.wall_s);
@@ -118,17 +111,13 @@ pub(crate) fn missed(standings: &[Standing]) -> Vec<String> {
     standings.iter().filter(|s| !s.met).map(line).collect()
 }
 
-fn rounded(value: f64) -> f64 {
-    (value * 100.0).round() / 100.0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn row(engine: &str, image: &str, wall_s: f64, cpu_s: f64) -> Row {
         let (engine, image) = (engine.to_owned(), image.to_owned());
-        let (peak_mib, sync_s, range) = (if engine == PLAIN { 65.0 } else { 40.0 }, 0.5, (wall_s, wall_s));
+        let (peak_mib, sync_s, range) = (if engine == "imagelet-durable" { 65.0 } else { 40.0 }, 0.5, (wall_s, wall_s));
         Row { engine, image, wall_s, cpu_s, peak_mib, sync_s, ratio: None, registry_s: 0.0, range, rounds: 1 }
     }
 
@@ -139,7 +128,6 @@ mod tests {
             row("imagelet-durable", "app", 4.0, 4.0),
             row("imagelet-erofs", "app", 1.2, 2.4),
             row("imagelet-erofs-durable", "app", 2.0, 2.4),
-            row(PLAIN, "app", 2.5, 5.0),
             row("containerd-cri", "app", 10.0, 8.0),
             row("podman", "app", 9.0, 18.0),
         ];
@@ -155,7 +143,6 @@ mod tests {
                 ("containerd's wall over EROFS'", "≥ 8", true),
                 ("CPU with EROFS over containerd's", "≤ 0.25", false),
                 ("containerd's wall and sync over durable EROFS", "≥ 5", true),
-                ("containerd's wall over the plain build's", "≥ 2.8", true),
                 ("podman's wall over imagelet's", "≥ 5", false),
                 ("peak memory of imagelet (MiB)", "≤ 64", false),
             ]

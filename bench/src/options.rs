@@ -4,11 +4,8 @@ use std::path::PathBuf;
 
 /// Images of the corpus, in the order in which they are measured. What ends in `-zstd` is the tag `:zstd` of what is before it.
 pub(crate) const IMAGES: &[&str] = &["pause", "tiny", "base", "base-zstd", "app", "app-zstd", "ml", "manylayers"];
-/// Our own engine: the first run from the release binary, with and without a flush, with layers as directories and as EROFS files;
-/// the last from a build with no system tools.
-const OWN: &[&str] = &["imagelet", "imagelet-durable", "imagelet-erofs", "imagelet-erofs-durable", PLAIN];
-/// The build without ISA-L, which is measured beside one that has it.
-pub(crate) const PLAIN: &str = "imagelet-zlib-rs";
+/// Our own engine, from the release binary: with and without a flush, with layers as directories and as EROFS files.
+const OWN: &[&str] = &["imagelet", "imagelet-durable", "imagelet-erofs", "imagelet-erofs-durable"];
 /// The others.
 const OTHERS: &[&str] = &["containerd-cri", "containerd-ctr", "podman", "skopeo+umoci"];
 
@@ -24,12 +21,11 @@ measures the engines; with some of these, only those parts.
   --seldom N           rounds of the engines other than imagelet and containerd-cri, at most (3)
   --image NAME         only this image; may be given several times: pause tiny base base-zstd app app-zstd ml manylayers
   --engine NAME        only this engine; may be given several times: imagelet imagelet-durable (layers as directories)
-                       imagelet-erofs imagelet-erofs-durable (as EROFS files) imagelet-zlib-rs containerd-cri containerd-ctr
+                       imagelet-erofs imagelet-erofs-durable (as EROFS files) containerd-cri containerd-ctr
                        podman skopeo+umoci, and the names of --binary
   --quick              the image base alone, in two rounds
   --binary NAME=FILE   a program to measure as the engine NAME, with relaxed durability; may be given several times. Under the name
-                       imagelet it takes the place of target/release/imagelet, which is built otherwise: with ISA-L where the
-                       tools for that are there, and then once more without it, as imagelet-zlib-rs (not with --quick)
+                       imagelet it takes the place of target/release/imagelet, which is built otherwise
   --corpus DIR         an OCI layout with the images as tags, instead of building them (scripts/bench-images.sh)
   --json FILE          write one object for each engine and image
   --docs               put what was measured into docs/performance.md
@@ -129,9 +125,8 @@ pub(crate) fn parse(args: &[String]) -> Result<Asked, String> {
                 let Some((name, file)) = text.split_once('=').filter(|(n, f)| !n.is_empty() && !f.is_empty()) else {
                     return Err(format!("--binary {text}: not of the form NAME=FILE"));
                 };
-                let ours = name == "imagelet" || name == PLAIN;
                 let known = OWN.contains(&name) || OTHERS.contains(&name);
-                let taken = binaries.iter().any(|(n, _)| n == name) || (known && !ours);
+                let taken = binaries.iter().any(|(n, _)| n == name) || (known && name != "imagelet");
                 if taken {
                     return Err(format!("--binary {text}: the name {name} is taken"));
                 }
@@ -184,7 +179,7 @@ pub(crate) fn parse(args: &[String]) -> Result<Asked, String> {
         images: IMAGES.iter().filter(|name| chosen(name)).map(|&name| name.to_owned()).collect(),
         rounds: rounds.unwrap_or(if quick { 2 } else { 5 }),
         seldom,
-        engines: engines_of(&engines, &binaries, quick)?,
+        engines: engines_of(&engines, &binaries)?,
         binaries,
         corpus,
         json,
@@ -194,22 +189,13 @@ pub(crate) fn parse(args: &[String]) -> Result<Asked, String> {
 }
 
 /// The engines that run: all, or those that were named, in the table's order.
-fn engines_of(named: &[String], binaries: &[(String, PathBuf)], quick: bool) -> Result<Vec<String>, String> {
-    let given = |name: &str| binaries.iter().any(|(n, _)| n == name);
+fn engines_of(named: &[String], binaries: &[(String, PathBuf)]) -> Result<Vec<String>, String> {
     let further = binaries.iter().map(|(name, _)| name.as_str()).filter(|name| !OWN.contains(name));
     let all: Vec<&str> = OWN.iter().copied().chain(further).chain(OTHERS.iter().copied()).collect();
     if let Some(unknown) = named.iter().find(|name| !all.contains(&name.as_str())) {
         return Err(format!("--engine {unknown}: no such engine; there are {}", all.join(" ")));
     }
-    if named.iter().any(|name| name == PLAIN) && given("imagelet") && !given(PLAIN) {
-        return Err(format!(
-            "--engine {PLAIN}: nothing is built where --binary imagelet=FILE is given; name it by --binary too"
-        ));
-    }
-    let wanted = |name: &&str| {
-        let by_itself = *name != PLAIN || given(PLAIN) || (!quick && !given("imagelet"));
-        if named.is_empty() { by_itself } else { named.iter().any(|n| n == name) }
-    };
+    let wanted = |name: &&str| named.is_empty() || named.iter().any(|n| n == name);
     Ok(all.into_iter().filter(wanted).map(str::to_owned).collect())
 }
 

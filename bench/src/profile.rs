@@ -26,14 +26,7 @@ const STAGES: &[(&str, &str)] = &[
     ("crc32", "checksum of gzip"),
     ("pclmulqdq", "checksum of gzip"),
     ("inflate", "inflate"),
-    ("isal_", "inflate"),
     ("decode_huffman", "inflate"),
-    // Labels of ISA-L's assembly.
-    ("..@", "inflate"),
-    ("loop_block", "inflate"),
-    ("decode_len_dist", "inflate"),
-    ("large_byte_copy", "inflate"),
-    ("setup_dynamic_header", "inflate"),
     ("libdeflate", "inflate"),
     ("adler32", "inflate"),
     ("ZSTD_decompress", "inflate"),
@@ -95,7 +88,6 @@ const STAGES: &[(&str, &str)] = &[
     ("imagelet_store::unpack", "tar and tree"),
     ("imagelet_store::recipe", "tar and tree"),
     ("hyper", "network"),
-    ("reqwest", "network"),
 ];
 
 /// Shares of the stages in a profile.

@@ -3,7 +3,6 @@
 //! A file needs another if its code or its imports name something that the other defines, however many re-exports lie between. A
 //! declaration (`mod x;`) and a re-export alone (`pub use`) are no need.
 
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
@@ -78,22 +77,9 @@ fn reach<'a>(next: &BTreeMap<&'a str, Vec<&'a str>>, from: &str) -> BTreeSet<&'a
     seen
 }
 
-/// The circles of a crate against the number of files that may be in some. More is a failure, and so is less: the number is lowered then.
-pub(crate) fn check(package: &str, circles: &[Circle], left: &[(&str, usize)]) -> Vec<String> {
-    let is: usize = circles.iter().map(|circle| circle.files.len()).sum();
-    let may = left.iter().find(|(name, _)| *name == package).map_or(0, |(_, number)| *number);
-    match is.cmp(&may) {
-        Ordering::Equal => Vec::new(),
-        Ordering::Less => {
-            vec![format!("{package}: {is} files are in circles of imports: lower {may} in xtask/src/deps_table.rs")]
-        }
-        Ordering::Greater => circles.iter().map(|circle| circle.describe(package)).collect(),
-    }
-}
-
 impl Circle {
     /// The files, and each edge with the names that tie it.
-    fn describe(&self, package: &str) -> String {
+    pub(crate) fn describe(&self, package: &str) -> String {
         let files: Vec<&str> = self.files.iter().map(String::as_str).collect();
         let mut text = format!("{package}: {} files import each other in a circle: {}", files.len(), files.join(", "));
         for ((from, to), names) in &self.edges {

@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use crate::chore::Report;
 use crate::circles;
-use crate::deps_table::{BORDERS, Border, FILES_IN_CIRCLES, WRAPPERS, Wrapper};
+use crate::deps_table::{BORDERS, Border, WRAPPERS, Wrapper};
 
 /// The part of `cargo metadata` that is read here.
 #[derive(Debug, Deserialize)]
@@ -85,7 +85,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Report> {
         let directory = package.manifest_path.parent().unwrap_or(root).join("src");
         let circles =
             circles::circles(&circles::sources(&directory)?).with_context(|| format!("imports of {}", package.name))?;
-        failures.extend(circles::check(&package.name, &circles, FILES_IN_CIRCLES));
+        failures.extend(circles.iter().map(|circle| circle.describe(&package.name)));
         count += circles.len();
     }
     let arrows: usize = members(&metadata).map(|p| p.dependencies.len()).sum();

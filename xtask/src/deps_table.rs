@@ -296,14 +296,3 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
         reason: "libraries have error types that callers can act on",
     },
 ];
-
-/// Circles of imports that are not broken yet: the number of files of each crate that are in one. The numbers only go down, and a crate
-/// that is not named has none.
-pub(crate) const FILES_IN_CIRCLES: &[(&str, usize)] = &[
-    ("imagelet", 21),
-    ("imagelet-cri-api", 5),
-    ("imagelet-erofs", 12),
-    ("imagelet-image-service", 21),
-    ("imagelet-oci", 3),
-    ("imagelet-store", 25),
-];

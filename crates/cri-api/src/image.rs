@@ -5,38 +5,7 @@ use std::collections::BTreeMap;
 use oci::RegistryAuth;
 use serde::{Deserialize, Serialize};
 
-use crate::{BeforeVisible, PodSandboxConfig, ProgressSink};
-
-/// Which image is meant. Lookups take a full or short image id with or without `sha256:`, a name with tag, digest or
-/// neither, in any spelling that normalises to a recorded name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ImageSpec {
-    /// Id or name.
-    pub image: String,
-    /// Annotations; runtimes may read them.
-    pub annotations: BTreeMap<String, String>,
-    /// The name as the user wrote it.
-    pub user_specified_image: String,
-    /// Runtime handler that the image is for; empty is the default one.
-    pub runtime_handler: String,
-    /// Image ref as the runtime answered it earlier (image volumes).
-    pub image_ref: String,
-}
-
-impl ImageSpec {
-    /// A spec with nothing but the id or name.
-    #[must_use]
-    pub fn new(image: impl Into<String>) -> Self {
-        Self { image: image.into(), ..Self::default() }
-    }
-}
-
-impl From<&str> for ImageSpec {
-    fn from(image: &str) -> Self {
-        Self::new(image)
-    }
-}
+use crate::{BeforeVisible, ImageSpec, PodSandboxConfig, ProgressSink};
 
 /// An image that is present.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

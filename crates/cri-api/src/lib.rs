@@ -10,6 +10,7 @@ mod before_visible;
 mod error;
 mod image;
 mod image_service;
+mod image_spec;
 mod progress;
 mod runtime;
 #[cfg(feature = "testing")]
@@ -17,8 +18,9 @@ pub mod testing;
 
 pub use before_visible::BeforeVisible;
 pub use error::{Error, Kind, Reason, Result};
-pub use image::{FilesystemUsage, FsInfo, Image, ImageFilter, ImageSpec, ImageStatus, PullImageRequest};
+pub use image::{FilesystemUsage, FsInfo, Image, ImageFilter, ImageStatus, PullImageRequest};
 pub use image_service::ImageService;
+pub use image_spec::ImageSpec;
 pub use progress::{LayerState, ProgressSink, PullEvent};
 pub use runtime::{
     AttachRequest, Capabilities, CgroupDriver, Condition, Container, ContainerAttributes, ContainerConfig,

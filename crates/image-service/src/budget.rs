@@ -9,9 +9,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use inflate::BUFFER;
 use tokio::sync::oneshot;
-
-use crate::ring::BUFFER;
 
 /// This part of all is for decoders' windows alone, so that streams with the usual ones (8 MiB) need no more than there is.
 const FOR_WINDOWS: usize = 4;

@@ -13,12 +13,8 @@ use oci::Digest;
 use store::check::{self, CheckError, CheckOptions, Depth};
 use store::{LayerFormat, Unfinished};
 
-use crate::engine::Shared;
 use crate::error;
-
-/// What became of the check after an unclean stop.
-#[derive(Default)]
-pub(crate) struct AfterUnclean(tokio::sync::Mutex<Option<CheckReport>>);
+use crate::shared::Shared;
 
 /// Ends a check or a conversion when it is dropped.
 pub(crate) struct GiveUp(pub(crate) Arc<AtomicBool>);

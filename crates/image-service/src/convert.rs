@@ -11,8 +11,8 @@ use oci::Digest;
 use store::{ConvertError, LayerFormat};
 
 use crate::check::GiveUp;
-use crate::engine::Shared;
 use crate::error;
+use crate::shared::Shared;
 
 impl Shared {
     pub(crate) async fn convert_images(self: &Arc<Self>, request: &ConvertRequest) -> Result<ConvertReport> {

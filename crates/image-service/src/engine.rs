@@ -3,60 +3,28 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use cri_api::{Error, Kind, Reason, Result};
-use oci::Digest;
 use registry::Client;
-use store::{ImageRecord, Store};
+use store::Store;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::background::Background;
 use crate::budget::Budget;
 use crate::certs_d;
-use crate::check::AfterUnclean;
-use crate::error::{self, OpenError};
+use crate::error::OpenError;
 use crate::flight::Flights;
 use crate::known::Known;
-use crate::options::EngineOptions;
-use crate::origin::Origin;
-use crate::pull::PullKey;
+use crate::options::{EngineOptions, Resume};
 use crate::pull::coming::Coming;
-use crate::pull::layer::{LayerKey, ReadyLayer, ReadyLayers};
-use crate::resume::{self, Resume};
-use crate::room::{Need, Room};
+use crate::pull::ready::ReadyLayers;
+use crate::resume;
+use crate::room::Room;
+use crate::shared::{AfterUnclean, Shared};
 use crate::signatures::PolicyFile;
 
 /// The embedded image service. Clones share it. It needs a tokio runtime that lives as long as it does.
 #[derive(Clone)]
 pub struct Engine(pub(crate) Arc<Shared>);
-
-/// What everything in an engine shares.
-pub(crate) struct Shared {
-    pub(crate) store: Store,
-    pub(crate) client: Client,
-    pub(crate) options: EngineOptions,
-    pub(crate) known: Known,
-    /// `None`: every image is accepted.
-    pub(crate) policy: Option<PolicyFile>,
-    pub(crate) background: Background,
-    pub(crate) pulls: Flights<PullKey, Digest>,
-    pub(crate) layers: Flights<LayerKey, ReadyLayer>,
-    /// Configs on their way, by whom they are asked from and digest.
-    pub(crate) configs: Flights<(Origin, Digest), Bytes>,
-    /// Through which blob each layer in flight comes.
-    pub(crate) coming: Coming,
-    /// What jobs made and no commit has taken yet.
-    pub(crate) ready: ReadyLayers,
-    /// The memory of layers in flight.
-    pub(crate) budget: Budget,
-    /// What layers in flight still need on the disk.
-    pub(crate) room: Room,
-    pub(crate) after_unclean: AfterUnclean,
-    /// Cancelled at shutdown; parent of every job's token.
-    pub(crate) token: CancellationToken,
-    tracker: TaskTracker,
-}
 
 impl Engine {
     /// Opens the store and makes the engine. Nothing is asked of any registry yet. After an unclean stop, what was
@@ -149,70 +117,6 @@ impl Engine {
     #[must_use]
     pub fn in_flight(&self) -> (usize, usize) {
         (self.0.pulls.len(), self.0.layers.len())
-    }
-}
-
-impl Shared {
-    async fn settled(&self) {
-        self.tracker.close();
-        self.tracker.wait().await;
-        if !self.token.is_cancelled() {
-            self.tracker.reopen();
-        }
-    }
-
-    /// Refuses new work after shutdown.
-    pub(crate) fn check_running(&self) -> Result<()> {
-        if self.token.is_cancelled() {
-            return Err(Error::new(Kind::Unavailable, "the image service is shutting down"));
-        }
-        Ok(())
-    }
-
-    /// The error of a pull, with what it would have needed where it ran out of space.
-    pub(crate) async fn tell_need(&self, error: Error, mut need: Need) -> Error {
-        if need.free.is_none() && error.reason() == Some(Reason::QuotaExceeded) {
-            let store = self.store.clone();
-            let room = self.background.run(move || store.room().map_err(|e| error::from_store(store.root(), &e))).await;
-            need.free = room.ok().flatten();
-        }
-        error::with_need(error, need)
-    }
-
-    /// The image that a text stands for, whether its layers are whole or not.
-    pub(crate) async fn find(&self, text: String) -> Result<Option<ImageRecord>> {
-        let store = self.store.clone();
-        self.background.run(move || store.resolve(&text).map_err(|e| error::from_resolve(store.root(), &e))).await
-    }
-
-    /// The image that a text stands for, if its layers are whole.
-    pub(crate) async fn find_whole(&self, text: String) -> Result<Option<ImageRecord>> {
-        let store = self.store.clone();
-        self.background
-            .run(move || {
-                let image = store.resolve(&text).map_err(|e| error::from_resolve(store.root(), &e))?;
-                Ok(image.filter(|image| store.image_is_whole(image)))
-            })
-            .await
-    }
-
-    /// The same, if the signature policy lets it be used by this text: by this name, or by any of its names where the text is
-    /// an id.
-    pub(crate) async fn find_usable(self: &Arc<Self>, text: String) -> Result<Option<ImageRecord>> {
-        let Some(image) = self.find_whole(text.clone()).await? else { return Ok(None) };
-        if self.policy.is_none() {
-            return Ok(Some(image));
-        }
-        let shared = Arc::clone(self);
-        self.background
-            .run(move || match shared.objection_to_use(&image, &text)? {
-                None => Ok(Some(image)),
-                Some(why) => {
-                    tracing::debug!(image = text, %why, "it is here, and may not be used");
-                    Ok(None)
-                }
-            })
-            .await
     }
 }
 

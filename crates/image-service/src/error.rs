@@ -10,9 +10,9 @@ use cri_api::{Error, Kind, Reason};
 use registry::{ErrorKind, RegistryError};
 use store::{CommitError, MountError, ResolveError, StoreError, UnpackError};
 
+use crate::inflate_error::InflateError;
 use crate::intake::IntakeError;
 use crate::room::{Need, Short};
-use crate::unpack::InflateError;
 
 /// Why the engine could not be opened.
 #[derive(Debug, thiserror::Error)]

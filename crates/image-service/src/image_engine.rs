@@ -11,10 +11,11 @@ use engine_api::{
 };
 use oci::Digest;
 
-use crate::engine::{Engine, Shared};
+use crate::engine::Engine;
 use crate::error;
 use crate::resume;
 use crate::service::{to_image, verbose_info};
+use crate::shared::Shared;
 
 #[async_trait]
 impl ImageEngine for Engine {

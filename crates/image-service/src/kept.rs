@@ -15,11 +15,11 @@ use oci::{Descriptor, Digest, Verifier};
 use store::{BlobIngest, NewBlob, Store, StoreError};
 
 use crate::background::Background;
-use crate::engine::Shared;
 use crate::error;
 use crate::hashing::Tee;
 use crate::origin::Origin;
 use crate::resume;
+use crate::shared::Shared;
 use crate::source::{Chunks, Source};
 
 /// What the store has is read in pieces of this size.

@@ -8,7 +8,6 @@ use oci::Platform;
 
 use crate::error::OpenError;
 use crate::origin::SharedContent;
-use crate::resume::Resume;
 
 /// Nanoseconds since 1970, now.
 pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
@@ -64,6 +63,18 @@ impl Default for Limits {
             config_bytes: 4 << 20,
         }
     }
+}
+
+/// When what comes is written down, so that a pull that is interrupted need not begin anew.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Resume {
+    /// Layers that were whole are kept; blobs as soon as their line is slow.
+    #[default]
+    Auto,
+    /// Also, every blob from its first byte on.
+    Always,
+    /// Nothing.
+    Off,
 }
 
 /// How an engine works.

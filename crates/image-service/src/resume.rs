@@ -17,22 +17,11 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::background::Held;
-use crate::engine::Shared;
 use crate::error;
+use crate::options::Resume;
 use crate::origin::{Access, Origin, SharedContent};
+use crate::shared::Shared;
 use crate::source::{Chunks, Source};
-
-/// When what comes is written down, so that a pull that is interrupted need not begin anew.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Resume {
-    /// Layers that were whole are kept; blobs as soon as their line is slow.
-    #[default]
-    Auto,
-    /// Also, every blob from its first byte on.
-    Always,
-    /// Nothing.
-    Off,
-}
 
 /// What was left is kept for so long.
 const KEPT_FOR: Duration = Duration::from_secs(24 * 3600);

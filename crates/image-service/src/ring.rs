@@ -8,13 +8,11 @@ use std::collections::VecDeque;
 use std::io::{self, BufRead, Read};
 use std::sync::Arc;
 
-use inflate::{Sink, Stopped};
+use inflate::{BUFFER, Sink, Stopped};
 
 use crate::budget::{Budget, Share};
 use crate::hashing::{Chore, Hashing};
 
-/// Size of one buffer.
-pub(crate) const BUFFER: usize = inflate::BUFFER;
 /// How many buffers a ring may always have, and how many it has at most, where there is memory to spare. It makes them as they
 /// are first needed.
 pub(crate) const LEAST: usize = 3;

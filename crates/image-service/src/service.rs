@@ -13,10 +13,11 @@ use cri_api::{
 use oci::{ImageConfig, Reference};
 use store::ImageRecord;
 
-use crate::engine::{Engine, Shared};
+use crate::engine::Engine;
 use crate::error::{self, invalid};
 use crate::pull::PullJob;
 use crate::pull::assemble::chain_ids;
+use crate::shared::Shared;
 
 #[async_trait]
 impl ImageService for Engine {

@@ -20,6 +20,7 @@ use crate::background::Background;
 use crate::budget::Budget;
 use crate::error::{self, cancelled};
 use crate::hashing::Chore;
+use crate::inflate_error::InflateError;
 use crate::intake::{self, Intake, IntakeError};
 use crate::options::Limits;
 use crate::ring::{LEAST, Progress, RingReader, RingWriter, TarHash, ring};
@@ -33,45 +34,6 @@ const WORKSPACE: usize = 1 << 20;
 pub(crate) fn least(size: u64) -> usize {
     let window = usize::try_from(size).unwrap_or(usize::MAX).min(intake::WINDOW as usize);
     window + LEAST * inflate::BUFFER + WORKSPACE
-}
-
-/// What the first side found wrong.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum InflateError {
-    /// The blob is not what was promised.
-    #[error(transparent)]
-    Intake(#[from] IntakeError),
-    /// The stream is damaged, or nobody can read it here.
-    #[error(transparent)]
-    Stream(inflate::Error),
-    /// Far more comes out than goes in.
-    #[error(
-        "the limit of uncompressed bytes of a layer with {compressed} bytes is {limit}, and there are {seen} up to here"
-    )]
-    Bomb {
-        /// Bytes of the blob.
-        compressed: u64,
-        /// What may come of them.
-        limit: u64,
-        /// What came, at least.
-        seen: u64,
-    },
-    /// The second side stopped; its own result says why.
-    #[error("the layer was given up")]
-    UnpackStopped,
-}
-
-impl From<inflate::Error> for InflateError {
-    fn from(error: inflate::Error) -> Self {
-        match error {
-            inflate::Error::Source(source) => match intake::from_io(&source) {
-                Some(error) => Self::Intake(error),
-                None => Self::Stream(inflate::Error::Source(source)),
-            },
-            inflate::Error::Stopped(_) => Self::UnpackStopped,
-            other => Self::Stream(other),
-        }
-    }
 }
 
 /// What a layer's threads work with.

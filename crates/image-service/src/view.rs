@@ -7,8 +7,8 @@ use cri_api::{Error, Kind, Result};
 use engine_api::LayerLease;
 use store::ResolveError;
 
-use crate::engine::Shared;
 use crate::error;
+use crate::shared::Shared;
 
 impl Shared {
     /// Leases the layers of an image, by name or id, or of one layer, by its digest.

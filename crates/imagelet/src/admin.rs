@@ -6,18 +6,21 @@
 //! `GET /backoff`, `POST /backoff/reset`: see [`backoff`]. `GET /gc`, `GET /gc/plan`, `POST /gc/collect`, `GET` and `POST /gc/containers`,
 //! `POST /gc/room`, `POST /check`, `GET /names`,
 //! `GET /status`, `GET /pins`, `POST /pins`, `POST /pins/remove`: see [`gc`]. `GET /pods`, `GET /pods/{namespace}/{name}`,
-//! `GET /events`, `GET /node`: see [`pods`]. `POST /engine`: see [`engine`].
+//! `GET /events`, `GET /node`: see [`pod_routes`]. `POST /engine`: see [`engine`].
 
 pub(crate) mod backoff;
 pub(crate) mod client;
 mod collecting;
 mod engine;
 pub(crate) mod engine_client;
+mod engine_wire;
 mod exposition;
 pub(crate) mod gc;
+mod pod_routes;
 pub(crate) mod pods;
 mod process;
 mod routes;
+mod state;
 
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -37,9 +40,9 @@ use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::app::encoded;
 use crate::collection::Collection;
 use crate::config::Config;
+use crate::endpoint::encoded;
 use crate::exit::{Code, Failure, Outcome};
 
 /// How long answers that are under way may take once everything ends.
@@ -128,7 +131,7 @@ impl Admin {
     pub(crate) async fn start(self, places: &Places, stop: &CancellationToken) -> Outcome<Running> {
         let stop = stop.child_token();
         let Self { registry, service, manager, collection, pods, engine, waiting } = self;
-        let state = Arc::new(routes::State {
+        let state = Arc::new(state::State {
             registry,
             service,
             manager,

@@ -107,7 +107,7 @@ async fn health() {
 async fn a_service_that_hangs_is_not_ready() {
     let fake = FakeImageService::new();
     let _shut = fake.faults().hold(CallKind::ImageFsInfo);
-    let state = routes::State {
+    let state = state::State {
         registry: Registry::default(),
         service: Arc::new(fake),
         manager: None,

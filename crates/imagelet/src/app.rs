@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cri_api::{ImageService, RuntimeService};
-use cri_grpc::Endpoint;
 use cri_grpc::client::{ClientOptions, connect_runtime_service};
 use engine_api::ImageEngine;
 use image_manager::{EventRecorder, EventRef, Hold, MakeRoom, Metrics, PullRecords};
@@ -14,20 +13,17 @@ use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::Places;
-use crate::admin::engine_client::AgentEngine;
 use crate::collection::owner::Owner;
 use crate::collection::{Collection, Parts};
 use crate::config::Config;
+use crate::endpoint::{self, parse_endpoint};
 use crate::environment::Environment;
-use crate::exit::{Code, Failure, Outcome};
-use crate::images::Images;
+use crate::exit::{Failure, Outcome};
+use crate::images::{Images, engine_of_agent};
 use crate::output::Printer;
 use crate::progress::Progress;
 use crate::signals::Signals;
-use crate::wiring::{self, Managed, Mode};
-
-/// The name under which this program makes itself known to registries and runtimes.
-pub(crate) const USER_AGENT: &str = concat!("imagelet/", env!("CARGO_PKG_VERSION"));
+use crate::wiring::{self, Managed, ManagerParts, Mode};
 
 /// A running command's surroundings.
 #[derive(Debug)]
@@ -77,12 +73,16 @@ impl App {
 
     /// The images that the configuration means; where the embedded root is held by an agent, the agent's.
     pub(crate) async fn images(&self) -> Outcome<&Images> {
-        self.images.get_or_try_init(|| Images::open(self, None)).await
+        self.images.get_or_try_init(|| self.open_images(None)).await
     }
 
     /// The images to serve on `socket`: others will find it in the lock of the root.
     pub(crate) async fn images_to_serve(&self, socket: PathBuf) -> Outcome<&Images> {
-        self.images.get_or_try_init(|| Images::open(self, Some(socket))).await
+        self.images.get_or_try_init(|| self.open_images(Some(socket))).await
+    }
+
+    async fn open_images(&self, socket: Option<PathBuf>) -> Outcome<Images> {
+        Images::open(&self.config, &self.environment.proxies, self.backs_off, socket).await
     }
 
     /// The image service.
@@ -117,8 +117,23 @@ impl App {
 
     /// The image manager over the image service, made when it is first asked for.
     pub(crate) async fn managed(&self, events: Arc<dyn EventRecorder>, mode: Mode) -> Outcome<&Managed> {
-        let make = async || Managed::new(self, self.service().await?, events, mode).await;
+        let make = async || self.new_manager(self.service().await?, events, mode).await;
         self.managed.get_or_try_init(make).await
+    }
+
+    /// An image manager over `service`, which tells its events to `events`.
+    pub(crate) async fn new_manager(
+        &self,
+        service: Arc<dyn ImageService>,
+        events: Arc<dyn EventRecorder>,
+        mode: Mode,
+    ) -> Outcome<Managed> {
+        let (records, room) = match mode {
+            Mode::Explain => (wiring::peek(&self.config).await?, None),
+            Mode::OneShot | Mode::Agent => (self.records().await?.clone(), self.room().await),
+        };
+        let parts = ManagerParts { service, events, records, room, mode };
+        Managed::new(&self.config, &self.environment, parts).await
     }
 
     /// The image manager, if it was asked for.
@@ -254,15 +269,10 @@ impl App {
     /// What only a store of ours can do, in this process or in the agent that holds the root; `what` names that.
     pub(crate) async fn engine(&self, what: &str) -> Outcome<Arc<dyn ImageEngine>> {
         match self.images().await {
-            Ok(images) => images.engine().ok_or_else(|| no_engine(what, &images.endpoint_text())),
-            Err(_) if self.is_answered_for().await => Ok(Arc::new(self.engine_of_agent())),
+            Ok(images) => images.engine().ok_or_else(|| Failure::no_engine(what, &images.endpoint_text())),
+            Err(_) if self.is_answered_for().await => Ok(Arc::new(engine_of_agent(&self.config))),
             Err(failure) => Err(failure),
         }
-    }
-
-    /// The engine of the agent that holds the root.
-    pub(crate) fn engine_of_agent(&self) -> AgentEngine {
-        AgentEngine::new(Places::of(&self.config).socket, self.config.root.clone())
     }
 
     /// One line for an ordinary user, before something is unpacked in this process.
@@ -287,11 +297,7 @@ impl App {
 
     /// Settings of the client of a remote endpoint.
     pub(crate) fn client_options(&self) -> ClientOptions {
-        ClientOptions {
-            request_timeout: self.config.runtime_request_timeout,
-            user_agent: USER_AGENT.to_owned(),
-            ..ClientOptions::default()
-        }
+        endpoint::client_options(&self.config)
     }
 
     /// Ends what goes on in the background; private directories of pulls are gone afterwards.
@@ -315,21 +321,4 @@ impl EventRecorder for Unheard {
     fn record(&self, event: EventRef<'_>) {
         tracing::debug!(reason = event.reason, "{}", event.message);
     }
-}
-
-/// An endpoint of the configuration. It was parsed once before; should it not parse now, that is told all the same.
-pub(crate) fn parse_endpoint(text: &str) -> Outcome<Endpoint> {
-    Endpoint::parse(text).map_err(|error| Failure::caused(Code::Config, format!("endpoint {text:?}"), &error))
-}
-
-/// A path as it stands in a URL.
-pub(crate) fn encoded(path: &std::path::Path) -> String {
-    let path = path.to_string_lossy();
-    path.replace('%', "%25").replace('?', "%3F").replace('#', "%23")
-}
-
-/// The refusal of what only a store of ours can do, where something else keeps the images.
-pub(crate) fn no_engine(what: &str, endpoint: &str) -> Failure {
-    let place = if endpoint.is_empty() { "another service" } else { endpoint };
-    Failure::failed(format!("{what} works on the embedded store only, and the images are behind {place}"))
 }

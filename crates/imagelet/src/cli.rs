@@ -44,7 +44,7 @@ mod wait;
 
 use crate::app::App;
 use crate::args::Command;
-use crate::exit::{Failure, Outcome};
+use crate::exit::Outcome;
 
 /// Runs one command.
 pub(crate) async fn run(app: &App, command: &Command) -> Outcome {
@@ -86,9 +86,4 @@ pub(crate) async fn run(app: &App, command: &Command) -> Outcome {
         Command::Version => version::run(app.printer),
         Command::Config(args) => config::run(app, args),
     }
-}
-
-/// The name that a service is asked for, from what the user wrote: the default tag is added, nothing else changes.
-fn image_name(text: &str) -> Outcome<String> {
-    oci::apply_default_tag(text).map_err(|error| Failure::usage(crate::exit::chain(&error)))
 }

@@ -6,7 +6,6 @@ mod options;
 pub(crate) mod owner;
 mod served;
 
-use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use std::time::Duration;
 use cri_api::{ImageService, RuntimeService};
 use engine_api::ImageEngine;
 use image_manager::gc::{
-    self, DiskProbe, DiskSpace, GcError, GcMetrics, Goal, ImageGcManager, NodeStatus, Pattern, Pins, ReclaimContainers,
+    self, DiskProbe, DiskSpace, GcError, GcMetrics, Goal, ImageGcManager, NodeStatus, Pattern, ReclaimContainers,
     Volumes,
 };
 use image_manager::{EventRecorder, Hold, MakeRoom as _, Metrics, PullRecords, Room};
@@ -28,11 +27,8 @@ use crate::admin::gc::{
 };
 use crate::config::Config;
 use crate::exit::{Failure, Outcome, chain};
-pub(crate) use options::container_links;
+use served::Board;
 pub(crate) use served::Served;
-
-/// The pins as they are, for whoever lists images while a collection goes on.
-type Board = Arc<RwLock<Arc<Pins>>>;
 
 /// Garbage collection of one image service.
 pub(crate) struct Collection {

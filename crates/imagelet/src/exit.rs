@@ -74,6 +74,12 @@ impl Failure {
         Self::new(code_of(error.kind()), format!("{context}: {}", error.message()))
     }
 
+    /// The refusal of what only a store of ours can do, where something else keeps the images.
+    pub(crate) fn no_engine(what: &str, endpoint: &str) -> Self {
+        let place = if endpoint.is_empty() { "another service" } else { endpoint };
+        Self::failed(format!("{what} works on the embedded store only, and the images are behind {place}"))
+    }
+
     /// Many failures as one: all lines, and the code that all share, otherwise 1. `None` when there are none.
     pub(crate) fn all(failures: Vec<Self>) -> Option<Self> {
         let mut failures = failures.into_iter();

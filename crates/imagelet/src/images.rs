@@ -1,6 +1,6 @@
 //! [`Images`]: the images that a command means: in a store of this process, in that of an agent which holds the root, or behind
 //! a foreign runtime. Decides which, once; everybody else sees the traits of the waist. Does nothing with images.
-//! Called by [`App`].
+//! Called by [`App`](crate::app::App).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +13,11 @@ use engine_api::{ImageEngine, ImageUsage, UnfinishedPulls};
 use image_service::{Engine, EngineOptions, OpenError};
 use store::OpenError as StoreOpenError;
 
-use crate::app::{App, USER_AGENT, encoded, parse_endpoint};
+use crate::admin::Places;
+use crate::admin::engine_client::AgentEngine;
+use crate::config::Config;
+use crate::endpoint::{USER_AGENT, client_options, encoded, parse_endpoint};
+use crate::environment::Proxies;
 use crate::exit::{Code, Failure, Outcome, chain, code_of};
 
 /// A `Retry-After` that is waited out within a pull although somebody would come again.
@@ -45,22 +49,27 @@ impl std::fmt::Debug for Images {
 
 impl Images {
     /// Opens what the configuration names. With `socket` the embedded root is for this process alone, which will serve its
-    /// images there.
-    pub(crate) async fn open(app: &App, socket: Option<PathBuf>) -> Outcome<Self> {
-        if let Some(endpoint) = &app.config.image_service_endpoint {
+    /// images there. `backs_off`: somebody tries failed pulls again later.
+    pub(crate) async fn open(
+        config: &Config,
+        proxies: &Proxies,
+        backs_off: bool,
+        socket: Option<PathBuf>,
+    ) -> Outcome<Self> {
+        if let Some(endpoint) = &config.image_service_endpoint {
             let endpoint = parse_endpoint(endpoint)?;
             warn(&endpoint);
-            if let Some(policy) = &app.config.engine.signature_policy {
+            if let Some(policy) = &config.engine.signature_policy {
                 let policy = policy.display();
                 tracing::warn!(
                     "signaturePolicy {policy} is not looked at: {endpoint} pulls, and decides by its own policy"
                 );
             }
-            let service = connect(app, &endpoint).await?;
+            let service = connect(config, &endpoint).await?;
             return Ok(Self { service, engine: None, keeper: Keeper::Runtime(endpoint) });
         }
         let serves = socket.is_some();
-        match Engine::open(engine_options(app, socket)).await {
+        match Engine::open(engine_options(config, proxies, backs_off, socket)).await {
             Ok(engine) => Ok(Self {
                 service: Arc::new(engine.clone()),
                 engine: Some(Arc::new(engine.clone())),
@@ -72,8 +81,8 @@ impl Images {
                 tracing::info!("{root} is held by process {pid}; going on through its socket {shown}");
                 let endpoint = parse_endpoint(&format!("unix://{}", encoded(&socket)))?;
                 warn(&endpoint);
-                let service = connect(app, &endpoint).await?;
-                let engine = Some(Arc::new(app.engine_of_agent()) as Arc<dyn ImageEngine>);
+                let service = connect(config, &endpoint).await?;
+                let engine = Some(Arc::new(engine_of_agent(config)) as Arc<dyn ImageEngine>);
                 Ok(Self { service, engine, keeper: Keeper::Agent(endpoint) })
             }
             Err(error) => Err(open_failure(&error)),
@@ -156,6 +165,11 @@ impl Images {
     }
 }
 
+/// The engine of the agent that holds the root.
+pub(crate) fn engine_of_agent(config: &Config) -> AgentEngine {
+    AgentEngine::new(Places::of(config).socket, config.root.clone())
+}
+
 /// An answer without which a command can do: `None` where the agent's admin socket is elsewhere, or the agent is an older one.
 fn told<T>(answer: cri_api::Result<T>) -> cri_api::Result<Option<T>> {
     match answer {
@@ -173,16 +187,15 @@ fn warn(endpoint: &Endpoint) {
     }
 }
 
-async fn connect(app: &App, endpoint: &Endpoint) -> Outcome<Arc<dyn ImageService>> {
-    match connect_image_service(endpoint, app.client_options()).await {
+async fn connect(config: &Config, endpoint: &Endpoint) -> Outcome<Arc<dyn ImageService>> {
+    match connect_image_service(endpoint, client_options(config)).await {
         Ok(service) => Ok(Arc::new(service)),
         Err(error) => Err(Failure::new(code_of(error.kind()), chain(&error))),
     }
 }
 
 /// The options of the embedded engine, by the configuration.
-fn engine_options(app: &App, agent_socket: Option<PathBuf>) -> EngineOptions {
-    let config = &app.config;
+fn engine_options(config: &Config, proxies: &Proxies, backs_off: bool, agent_socket: Option<PathBuf>) -> EngineOptions {
     let mut options = EngineOptions {
         root: config.root.clone(),
         hosts_roots: config.registry_config_paths.clone(),
@@ -191,14 +204,13 @@ fn engine_options(app: &App, agent_socket: Option<PathBuf>) -> EngineOptions {
         user_agent: USER_AGENT.to_owned(),
         ..config.engine.clone()
     };
-    if app.backs_off {
+    if backs_off {
         options.retry.max_retry_after = BRIEF;
     }
     options.store.agent_socket = agent_socket;
     let limits = &mut options.store.limits;
     limits.pax_record_bytes = limits.pax_record_bytes.min(limits.pax_header_bytes);
     limits.long_name_bytes = limits.long_name_bytes.min(limits.pax_header_bytes);
-    let proxies = &app.environment.proxies;
     options.proxy.http.clone_from(&proxies.http);
     options.proxy.https.clone_from(&proxies.https);
     options.proxy.no_proxy.clone_from(&proxies.no_proxy);

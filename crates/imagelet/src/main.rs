@@ -7,6 +7,7 @@ mod args;
 mod cli;
 mod collection;
 mod config;
+mod endpoint;
 mod environment;
 mod exit;
 mod images;

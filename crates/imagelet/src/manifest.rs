@@ -3,18 +3,17 @@
 //! place of each object in its file. Pulls nothing, leaves image names to whoever pulls, and never shows
 //! what is in a Secret. Called by `ensure`, `explain` and the secrets directory.
 
+mod error;
+mod object;
 mod place;
 mod pod;
 mod secret;
 
-use std::collections::BTreeMap;
-use std::fmt;
-
-use credentials::{PullSecret, ServiceAccount};
-use image_manager::PullPolicy;
 use kuberuntime::pod::WORKLOAD_KINDS;
 
-use crate::yaml::{self, Node, Position, Value};
+use crate::yaml::{self, Node, Value};
+pub(crate) use error::ManifestError;
+pub(crate) use object::{AccountObject, Objects, Pod, PodImage, Role, SecretObject};
 use place::ManifestDocument;
 pub(crate) use secret::unknown_account;
 
@@ -23,167 +22,6 @@ pub(crate) use secret::unknown_account;
 pub(crate) enum OtherKinds {
     Refuse,
     Skip,
-}
-
-/// Where an object was written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ObjectOrigin {
-    /// File name as given; `-` is standard input.
-    pub(crate) file: String,
-    /// Number of the document in the file; empty ones are not counted.
-    pub(crate) document: usize,
-    /// First line of the object.
-    pub(crate) line: u64,
-}
-
-impl fmt::Display for ObjectOrigin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: document {}", shown(&self.file), self.line, self.document)
-    }
-}
-
-fn shown(file: &str) -> &str {
-    if file == "-" { "standard input" } else { file }
-}
-
-/// A pod, or what a workload makes pods from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Pod {
-    pub(crate) source: ObjectOrigin,
-    pub(crate) kind: String,
-    pub(crate) namespace: String,
-    pub(crate) name: String,
-    /// As written; otherwise made from kind and name, the same every time.
-    pub(crate) uid: String,
-    pub(crate) annotations: BTreeMap<String, String>,
-    /// In the order in which the kubelet comes to them: volumes, ephemeral, init and normal containers.
-    pub(crate) images: Vec<PodImage>,
-    /// `imagePullSecrets`, by name and in their order.
-    pub(crate) pull_secrets: Vec<String>,
-    /// Name of the account under which it runs.
-    pub(crate) service_account: String,
-    pub(crate) priority: i32,
-}
-
-impl Pod {
-    /// `pod/web`, as kubectl names objects.
-    pub(crate) fn title(&self) -> String {
-        format!("{}/{}", self.kind.to_lowercase(), self.name)
-    }
-}
-
-/// Role of an image in its pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Role {
-    Volume,
-    Ephemeral,
-    Init,
-    Container,
-}
-
-impl Role {
-    /// Field of the spec.
-    fn field(self) -> &'static str {
-        match self {
-            Self::Volume => "volumes",
-            Self::Ephemeral => "ephemeralContainers",
-            Self::Init => "initContainers",
-            Self::Container => "containers",
-        }
-    }
-}
-
-/// An image that a pod needs, and the container or volume that needs it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PodImage {
-    pub(crate) role: Role,
-    /// Name of the container or volume.
-    pub(crate) name: String,
-    /// Image as written.
-    pub(crate) image: String,
-    /// As written, otherwise what the API server would fill in.
-    pub(crate) policy: PullPolicy,
-}
-
-impl PodImage {
-    /// Name for people; a volume may be called like a container.
-    pub(crate) fn title(&self) -> String {
-        match self.role {
-            Role::Volume => format!("volume/{}", self.name),
-            _ => self.name.clone(),
-        }
-    }
-
-    /// `spec.containers{main}`, as events name it.
-    pub(crate) fn field_path(&self) -> String {
-        format!("spec.{}{{{}}}", self.role.field(), self.name)
-    }
-}
-
-/// A Secret, with the place where it was written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SecretObject {
-    pub(crate) source: ObjectOrigin,
-    pub(crate) secret: PullSecret,
-}
-
-/// A ServiceAccount, with the place where it was written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct AccountObject {
-    pub(crate) source: ObjectOrigin,
-    pub(crate) account: ServiceAccount,
-    /// `imagePullSecrets`, by name and in their order.
-    pub(crate) pull_secrets: Vec<String>,
-}
-
-/// Objects of manifests.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Objects {
-    pub(crate) pods: Vec<Pod>,
-    pub(crate) secrets: Vec<SecretObject>,
-    pub(crate) accounts: Vec<AccountObject>,
-}
-
-impl Objects {
-    /// With everything of `other` behind.
-    pub(crate) fn extend(&mut self, other: Self) {
-        self.pods.extend(other.pods);
-        self.secrets.extend(other.secrets);
-        self.accounts.extend(other.accounts);
-    }
-
-    /// The first object that was given before.
-    pub(crate) fn duplicate(&self) -> Option<ManifestError> {
-        let mut seen = BTreeMap::new();
-        self.keys().find_map(|(kind, namespace, name, source)| {
-            let first = seen.insert((kind, namespace, name), source)?;
-            let message = format!("{kind} {namespace}/{name} was given before, at {first}");
-            Some(ManifestError::Object { at: source.clone(), message })
-        })
-    }
-
-    /// Kind, namespace, name and place of every object.
-    fn keys(&self) -> impl Iterator<Item = (&str, &str, &str, &ObjectOrigin)> {
-        let pods = self.pods.iter().map(|p| (p.kind.as_str(), p.namespace.as_str(), p.name.as_str(), &p.source));
-        let secrets = self.secrets.iter().map(|s| ("Secret", &*s.secret.namespace, &*s.secret.name, &s.source));
-        let accounts = self.accounts.iter();
-        let accounts = accounts.map(|a| ("ServiceAccount", &*a.account.namespace, &*a.account.name, &a.source));
-        pods.chain(secrets).chain(accounts)
-    }
-}
-
-/// Why a manifest is refused: one line that says where.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum ManifestError {
-    #[error("{}{}: {message}", shown(file), position.map(|p| format!(":{}:{}", p.line, p.column)).unwrap_or_default())]
-    Yaml { file: String, position: Option<Position>, message: String },
-    #[error("{}: there is no pod in it", shown(file))]
-    Empty { file: String },
-    #[error("there is no pod in any of the manifests")]
-    NoPod,
-    #[error("{at}: {message}")]
-    Object { at: ObjectOrigin, message: String },
 }
 
 /// The objects of one file, at least one.

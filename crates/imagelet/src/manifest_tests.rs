@@ -1,5 +1,10 @@
 //! Tables of manifests: what each kind gives, and how each mistake is named.
 
+use std::collections::BTreeMap;
+
+use image_manager::PullPolicy;
+
+use super::error::ObjectOrigin;
 use super::*;
 
 fn pods(text: &str) -> Vec<Pod> {

@@ -32,9 +32,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::pods::{About, PodBoard};
 use crate::admin::{Admin, Places, Running};
-use crate::app::{App, parse_endpoint};
+use crate::app::App;
 use crate::collection::{Collection, KnownPods};
 use crate::config::Config;
+use crate::endpoint::parse_endpoint;
 use crate::exit::{Code, Failure, Outcome, chain, code_of};
 use crate::wiring::Mode;
 use events::EventBook;
@@ -158,7 +159,7 @@ impl Node {
         app.collects(Arc::clone(&collection));
         let mode = if stays { Mode::Agent } else { Mode::OneShot };
         let managed = app.managed(Arc::clone(&recorder), mode).await?;
-        managed.recover(app, &*images.service()).await?;
+        managed.recover(&app.config, &*images.service()).await?;
         let runtime = managed.watched(runtime);
 
         let config = app.config.clone();

@@ -13,13 +13,12 @@ use credentials::helper::HelperOptions;
 use credentials::{Keyring, KeyringOptions, NodeFiles};
 use cri_api::{ImageService, RuntimeService};
 use image_manager::{
-    Allowlist, BackoffOptions, EventRecorder, ImageManager, Instrumented, InstrumentedRuntime, Metrics, Options,
-    PullRecords, PullerOptions, RecordsOptions, VerificationPolicy, WallClock,
+    Allowlist, BackoffOptions, EventRecorder, ImageManager, Instrumented, InstrumentedRuntime, MakeRoom, Metrics,
+    Options, PullRecords, PullerOptions, RecordsOptions, VerificationPolicy, WallClock,
 };
 use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 
-use crate::app::App;
 use crate::config::{Config, Durability};
 use crate::environment::Environment;
 use crate::exit::{Code, Failure, Outcome, chain};
@@ -51,6 +50,20 @@ pub(crate) enum Mode {
     Explain,
 }
 
+/// The parts of an image manager, beside the configuration and the environment.
+pub(crate) struct ManagerParts {
+    /// The images.
+    pub(crate) service: Arc<dyn ImageService>,
+    /// Where events go.
+    pub(crate) events: Arc<dyn EventRecorder>,
+    /// The pull records, and the metrics that count them.
+    pub(crate) records: (Arc<Metrics>, PullRecords),
+    /// Frees space for pulls; `None`: nothing is removed for them.
+    pub(crate) room: Option<Arc<dyn MakeRoom>>,
+    /// Decides the limits that are not configured.
+    pub(crate) mode: Mode,
+}
+
 /// An image manager and what it was made of.
 pub(crate) struct Managed {
     pub(crate) manager: Arc<ImageManager>,
@@ -67,24 +80,14 @@ impl std::fmt::Debug for Managed {
 }
 
 impl Managed {
-    /// A manager of the images behind `service`, which tells its events to `events`.
-    pub(crate) async fn new(
-        app: &App,
-        service: Arc<dyn ImageService>,
-        events: Arc<dyn EventRecorder>,
-        mode: Mode,
-    ) -> Outcome<Self> {
-        let config = &app.config;
+    /// A manager of these parts.
+    pub(crate) async fn new(config: &Config, environment: &Environment, parts: ManagerParts) -> Outcome<Self> {
+        let ManagerParts { service, events, records: (metrics, records), room, mode } = parts;
         let clock: Clock = Arc::new(Instant::now);
-        let (metrics, records) = match mode {
-            Mode::Explain => peek(config).await?,
-            Mode::OneShot | Mode::Agent => app.records().await?.clone(),
-        };
-        let room = if mode == Mode::Explain { None } else { app.room().await };
         let service: Arc<dyn ImageService> =
             Arc::new(Instrumented::new(service, Arc::clone(&metrics), Arc::clone(&clock)));
-        let providers = providers(config, &app.environment, &clock).await?;
-        let keyring = keyring(config, &app.environment, Arc::clone(&clock), mode, providers.clone());
+        let providers = providers(config, environment, &clock).await?;
+        let keyring = keyring(config, environment, Arc::clone(&clock), mode, providers.clone());
         let roots = config.registry_config_paths.clone();
         let options = Options {
             puller: puller_options(config, mode),
@@ -119,8 +122,8 @@ impl Managed {
     }
 
     /// Finishes what a process that was killed in the middle of a pull has left behind. Before the first pull.
-    pub(crate) async fn recover(&self, app: &App, service: &dyn ImageService) -> Outcome {
-        let directory = app.config.root.join(RECORDS).join("pulling");
+    pub(crate) async fn recover(&self, config: &Config, service: &dyn ImageService) -> Outcome {
+        let directory = config.root.join(RECORDS).join("pulling");
         let left = tokio::task::spawn_blocking(move || {
             std::fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some())
         });
@@ -147,7 +150,7 @@ impl Managed {
 }
 
 /// The pull records as they are: nothing is made.
-async fn peek(config: &Config) -> Outcome<(Arc<Metrics>, PullRecords)> {
+pub(crate) async fn peek(config: &Config) -> Outcome<(Arc<Metrics>, PullRecords)> {
     let metrics = Metrics::new();
     let records = PullRecords::open_to_peek(records_options(config, &metrics)?).await;
     let records = records.map_err(|error| Failure::caused(Code::Failed, "open pull records", &error))?;

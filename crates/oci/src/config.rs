@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::manifest::null_as_default;
+use crate::json::null_as_default;
 use crate::{Digest, Platform};
 
 /// The reason why bytes are not an image config.

@@ -1,9 +1,11 @@
-//! [`Descriptor`]: digest, size and media type of content. Unknown fields survive a round trip.
+//! [`Descriptor`]: digest, size and media type of content; and [`Platform::select`], which orders those of an index. Unknown fields survive a
+//! round trip.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::json::null_as_default;
 use crate::{Digest, Platform};
 
 /// A content descriptor (image specification, "OCI Content Descriptors").
@@ -21,11 +23,7 @@ pub struct Descriptor {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub urls: Vec<String>,
     /// Annotations.
-    #[serde(
-        default,
-        skip_serializing_if = "BTreeMap::is_empty",
-        deserialize_with = "crate::manifest::null_as_default"
-    )]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "null_as_default")]
     pub annotations: BTreeMap<String, String>,
     /// The platform that a manifest in an index is for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,5 +46,48 @@ impl Descriptor {
             platform: None,
             other: serde_json::Map::new(),
         }
+    }
+}
+
+impl Platform {
+    /// The descriptors of an index that can run here, best first and otherwise in the index's order. Descriptors
+    /// without a platform come last, since only their config can tell; those of unknown platform (attestations) and of
+    /// other platforms are left out.
+    #[must_use]
+    pub fn select<'a>(&self, manifests: &'a [Descriptor]) -> Vec<&'a Descriptor> {
+        let mut ranked: Vec<(usize, &Descriptor)> = manifests
+            .iter()
+            .filter_map(|d| match &d.platform {
+                None => Some((usize::MAX, d)),
+                Some(p) if p.os.is_empty() && p.architecture.is_empty() => Some((usize::MAX, d)),
+                Some(p) => self.rank(p).map(|rank| (rank, d)),
+            })
+            .collect();
+        ranked.sort_by_key(|(rank, _)| *rank);
+        ranked.into_iter().map(|(_, d)| d).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn select_orders_and_drops() {
+        let p = |text: &str| text.parse::<Platform>().expect("parses");
+        let d = |n: &str, platform: Option<&str>| Descriptor {
+            platform: platform.map(p),
+            ..Descriptor::new("", Digest::sha256(n.as_bytes()), 1)
+        };
+        let index = [
+            d("none", None),
+            d("386", Some("linux/386")),
+            d("att", Some("unknown/unknown")),
+            d("arm", Some("linux/arm64")),
+            d("amd", Some("linux/amd64")),
+        ];
+        let got: Vec<_> = p("linux/amd64").select(&index).into_iter().map(|d| d.digest.clone()).collect();
+        let want: Vec<_> = ["amd", "386", "none"].iter().map(|n| Digest::sha256(n.as_bytes())).collect();
+        assert_eq!(got, want);
     }
 }

@@ -14,6 +14,7 @@ mod digest;
 pub mod fuzz;
 mod grammar;
 mod host;
+mod json;
 mod manifest;
 pub mod media_type;
 mod platform;

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
+use crate::json::null_as_default;
 use crate::{Descriptor, media_type};
 
 /// An image manifest (image specification, or Docker schema 2).
@@ -56,15 +57,6 @@ pub struct Index {
     /// Everything else.
     #[serde(flatten)]
     pub other: serde_json::Map<String, serde_json::Value>,
-}
-
-/// Go programs write `null` for an empty list or map.
-pub(crate) fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Default + Deserialize<'de>,
-{
-    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// The reason why bytes are no manifest or index that can be used.

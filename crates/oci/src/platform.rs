@@ -5,8 +5,6 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Descriptor;
-
 /// Operating system, architecture and variant, as in an image index.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Platform {
@@ -129,23 +127,6 @@ impl Platform {
         let other = other.normalized();
         self.runnable().iter().position(|p| *p == other)
     }
-
-    /// The descriptors of an index that can run here, best first and otherwise in the index's order. Descriptors
-    /// without a platform come last, since only their config can tell; those of unknown platform (attestations) and of
-    /// other platforms are left out.
-    #[must_use]
-    pub fn select<'a>(&self, manifests: &'a [Descriptor]) -> Vec<&'a Descriptor> {
-        let mut ranked: Vec<(usize, &Descriptor)> = manifests
-            .iter()
-            .filter_map(|d| match &d.platform {
-                None => Some((usize::MAX, d)),
-                Some(p) if p.os.is_empty() && p.architecture.is_empty() => Some((usize::MAX, d)),
-                Some(p) => self.rank(p).map(|rank| (rank, d)),
-            })
-            .collect();
-        ranked.sort_by_key(|(rank, _)| *rank);
-        ranked.into_iter().map(|(_, d)| d).collect()
-    }
 }
 
 impl fmt::Display for Platform {
@@ -175,7 +156,6 @@ impl FromStr for Platform {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Digest;
 
     fn p(text: &str) -> Platform {
         let mut parts = text.split('/');
@@ -205,24 +185,6 @@ mod tests {
         for (host, image, want) in cases {
             assert_eq!(p(host).rank(&p(image)), want, "{image} on {host}");
         }
-    }
-
-    #[test]
-    fn select_orders_and_drops() {
-        let d = |n: &str, platform: Option<&str>| Descriptor {
-            platform: platform.map(p),
-            ..Descriptor::new("", Digest::sha256(n.as_bytes()), 1)
-        };
-        let index = [
-            d("none", None),
-            d("386", Some("linux/386")),
-            d("att", Some("unknown/unknown")),
-            d("arm", Some("linux/arm64")),
-            d("amd", Some("linux/amd64")),
-        ];
-        let got: Vec<_> = p("linux/amd64").select(&index).into_iter().map(|d| d.digest.clone()).collect();
-        let want: Vec<_> = ["amd", "386", "none"].iter().map(|n| Digest::sha256(n.as_bytes())).collect();
-        assert_eq!(got, want);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! another. It reads what the writer makes and ordinary uncompressed images of `mkfs.erofs`. It follows no symbolic link and
 //! knows no layers. Called by the store.
 
+mod addresses;
 mod check;
 mod data;
 mod devices;

@@ -1,9 +1,10 @@
 //! Inodes that have data: where it goes is known from its length when it begins, so that the inode is written first. Files with
 //! holes are the exception: what they have is known when they end, and their room for it is kept.
 
+use super::entry::Inode;
 use super::error::WriteError;
 use super::output::Output;
-use super::{Inode, Parts};
+use super::parts::Parts;
 use crate::format::inode::{Layout, RawInode};
 use crate::format::{BLOCK, NO_BLOCK, SLOT, chunk};
 use crate::{Kind, Nid, Sink};

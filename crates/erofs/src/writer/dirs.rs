@@ -1,7 +1,7 @@
 //! [`Dirs`]: what directories have, by number. Pages of them are in memory up to a budget; beyond it, the one that was not used for the longest
 //! goes to the spill. A directory's number is greater than its parent's.
 
-use super::Dir;
+use super::entry::Dir;
 use super::error::WriteError;
 use super::spill::Spill;
 use crate::format::{u32_at, u64_at};

@@ -1,6 +1,7 @@
 //! [`EntryCode`]: what stands under a name, in the eight bytes that tables and runs keep of it.
 
-use super::{Dir, Entry, Inode, Nid};
+use super::entry::{Dir, Entry, Inode};
+use crate::Nid;
 use crate::format::dirent;
 
 /// An entry in eight bytes; zero where the name was removed.

@@ -3,13 +3,14 @@
 
 use super::blobs;
 use super::content::block_at;
+use super::devices::Table;
 use super::dirents::{Block, Measure};
 use super::dirs::Record;
-use super::elsewhere::Table;
+use super::entry::{Dir, Entry};
 use super::error::WriteError;
 use super::names::{InOrder, Names, Sealed, Tell};
+use super::parts::Parts;
 use super::spill::Spill;
-use super::{Dir, Entry, Parts, Written};
 use crate::format::inode::{self, RawInode};
 use crate::format::superblock::{self, ROOT_AT, Superblock};
 use crate::format::{BLOCK, BLOCK_BITS, NO_BLOCK, SLOT, dirent, xattr};
@@ -19,6 +20,17 @@ const BLOCK_BYTES: u64 = BLOCK as u64;
 /// A directory that is to have room has no more of its entries beside its inode.
 const TAIL_BESIDE_ROOM: u64 = 1024;
 const DOTS: [&[u8]; 2] = [b".", b".."];
+
+/// Bytes, blocks and inodes of the written file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Bytes of the image: a multiple of a block.
+    pub size: u64,
+    /// Inodes that have a name, the root among them.
+    pub inodes: u64,
+    /// Directories among them.
+    pub directories: u64,
+}
 
 /// An entry, or one of the two that every directory has.
 enum Child {

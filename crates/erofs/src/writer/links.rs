@@ -4,9 +4,10 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
+use super::entry::Inode;
 use super::error::WriteError;
 use super::spill::Spill;
-use super::{Inode, Nid};
+use crate::Nid;
 
 /// Bytes of a row's record.
 const RECORD: usize = 12;

@@ -7,9 +7,11 @@
 mod blobs;
 mod check;
 mod content;
+mod devices;
 mod dirents;
 mod dirs;
 mod elsewhere;
+mod entry;
 mod entry_code;
 mod error;
 mod finish;
@@ -17,6 +19,7 @@ mod layout;
 mod links;
 mod names;
 mod output;
+mod parts;
 mod run;
 mod spill;
 mod table;
@@ -27,17 +30,20 @@ use std::io;
 
 pub(crate) use self::check::check_attributes;
 use self::check::check_name;
-pub use elsewhere::{Device, Place};
+pub use devices::{Device, Place};
+pub use entry::{Dir, Entry, Inode};
 pub use error::WriteError;
+pub use finish::Written;
 
 use self::blobs::Blobs;
 use self::content::Content;
+use self::devices::Devices;
 use self::dirs::{Dirs, Record};
-use self::elsewhere::Devices;
 use self::finish::About;
 use self::links::Links;
 use self::names::Names;
 use self::output::Output;
+use self::parts::Parts;
 use self::spill::Spill;
 use self::xattrs::Xattrs;
 use crate::format::inode::{self, Layout, RawInode};
@@ -65,41 +71,6 @@ impl Options {
     pub const MEMORY: usize = 16 << 20;
 }
 
-/// A directory of the tree that is being written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Dir(u32);
-
-/// An inode that is no directory. It is complete but for its names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Inode {
-    nid: Nid,
-    kind: Kind,
-    extended: bool,
-}
-
-impl Inode {
-    /// The number, which is what it will be in the image.
-    #[must_use]
-    pub fn nid(self) -> Nid {
-        self.nid
-    }
-
-    /// The kind; never a directory.
-    #[must_use]
-    pub fn kind(self) -> Kind {
-        self.kind
-    }
-}
-
-/// The entry under a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entry {
-    /// A directory.
-    Dir(Dir),
-    /// Something else.
-    Inode(Inode),
-}
-
 /// A file without content and target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Special {
@@ -111,17 +82,6 @@ pub enum Special {
     Fifo,
     /// A socket.
     Socket,
-}
-
-/// Bytes, blocks and inodes of the written file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Written {
-    /// Bytes of the image: a multiple of a block.
-    pub size: u64,
-    /// Inodes that have a name, the root among them.
-    pub inodes: u64,
-    /// Directories among them.
-    pub directories: u64,
 }
 
 /// Writes an image. After an error it is of no use.
@@ -137,20 +97,6 @@ pub struct Writer<S: Sink> {
     devices: Devices,
     uuid: [u8; 16],
     broken: bool,
-}
-
-/// The sink of an image, and all that is kept until its end.
-struct Parts<S: Sink> {
-    output: Output<S>,
-    xattrs: Xattrs,
-    names: Names,
-    dirs: Dirs,
-    blobs: Blobs,
-    links: Links,
-    spill: Spill,
-    /// The time of compact inodes, once it is known.
-    time: Option<(i64, u32)>,
-    numbers: u32,
 }
 
 impl<S: Sink> Writer<S> {
@@ -459,14 +405,6 @@ impl<S: Sink> Writer<S> {
             None => {}
         }
         Ok(before)
-    }
-}
-
-impl<S: Sink> Parts<S> {
-    /// The next number for `stat` on 32-bit machines.
-    fn number(&mut self) -> u32 {
-        self.numbers = self.numbers.wrapping_add(1);
-        self.numbers
     }
 }
 

@@ -12,58 +12,18 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use oci::Digest;
-use store::{Layer, Lease, Unfinished};
-use tokio_util::sync::CancellationToken;
+use store::Unfinished;
 
-use super::choose::{Chosen, check_layers, check_platform, parse_config};
+use super::assembly::{Assembly, Came, Plan, Waited};
+use super::choose::{check_layers, check_platform, parse_config};
 use super::join::is_another;
-use super::layer::{LayerKey, ReadyLayer};
+use super::key::LayerKey;
 use super::part::{Assembled, Part};
+use super::ready::ReadyLayer;
 use super::wanted::{Blob, WEIGHT, biggest_first, weight};
-use crate::background::Held;
-use crate::budget::Pull;
-use crate::engine::Shared;
 use crate::error::{self, cancelled, damaged};
-use crate::progress::Hub;
 use crate::resume;
 use crate::room::{Claim, Short};
-use crate::source::Source;
-
-/// What an assembly works with.
-pub(crate) struct Assembly<'a> {
-    pub(crate) shared: &'a Arc<Shared>,
-    pub(crate) source: &'a Arc<dyn Source>,
-    pub(crate) lease: &'a Arc<Held<Lease>>,
-    pub(crate) chosen: &'a Chosen,
-    pub(crate) name: &'a str,
-    pub(crate) hub: &'a Hub,
-    pub(crate) token: &'a CancellationToken,
-    /// Stacks for which the layer must be unpacked for itself.
-    pub(crate) alone: &'a BTreeSet<Digest>,
-    /// Whom its jobs' memory is counted to.
-    pub(crate) pull: Pull,
-}
-
-/// What the config tells of the layers.
-pub(super) struct Plan {
-    bytes: Bytes,
-    pub(super) diff_ids: Vec<Digest>,
-    pub(super) chain_ids: Vec<Digest>,
-    pub(super) present: Vec<Option<Layer>>,
-}
-
-/// How a wait for a layer ended: which blob, whether this pull led the job, and what came.
-pub(super) type Waited = (usize, bool, Came);
-
-pub(super) enum Came {
-    Answer(Result<ReadyLayer>),
-    /// It was stopped; perhaps when the layer was whole.
-    Stopped(Option<ReadyLayer>),
-    /// The registry does not say that it has what another repository's job brings.
-    Refused,
-    /// That job came to its end meanwhile.
-    Gone,
-}
 
 impl Assembly<'_> {
     /// Brings all layers together. When it fails, the layers that it alone wanted are gone before it answers.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use oci::Digest;
 use tokio::sync::watch;
 
-use super::layer::LayerKey;
+use super::key::LayerKey;
 
 /// How long a pull waits for others to learn what they are fetching; a config takes a moment.
 const PATIENCE: Duration = Duration::from_secs(1);

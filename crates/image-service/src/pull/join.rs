@@ -12,8 +12,10 @@ use futures::stream::{self, StreamExt as _};
 use oci::{Descriptor, Digest};
 use store::Layer;
 
-use super::assemble::{Assembly, Came, Waited};
-use super::layer::{LayerJob, LayerKey, ReadyLayer};
+use super::assembly::{Assembly, Came, Waited};
+use super::key::LayerKey;
+use super::layer::LayerJob;
+use super::ready::ReadyLayer;
 use super::wanted::Blob;
 use crate::flight::Ticket;
 use crate::origin::{Access, SharedContent};

@@ -2,30 +2,31 @@
 //! is visible at its end: the layer belongs to those who wait for it, and goes when they do. It knows no image.
 //! Started by [`super::assemble`].
 
-use parking_lot::Mutex;
-use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cri_api::{Kind, LayerState, PullEvent, Result};
 use oci::{Algorithm, Descriptor, Digest};
-use store::{Lease, NewBlob, UnpackedLayer};
+use store::{Lease, UnpackedLayer};
 use tokio::time::Instant;
 
+use super::key::LayerKey;
+use super::ready::{Made, ReadyLayer};
 use crate::background::Held;
 use crate::budget::Pull;
-use crate::engine::Shared;
 use crate::error::{self, cancelled};
 use crate::flight::Context;
+use crate::inflate_error::InflateError;
 use crate::intake::{Feed, intake};
 use crate::kept::Keep;
 use crate::origin::Origin;
 use crate::progress::Hub;
 use crate::resume::{self, Resuming};
 use crate::room::Room;
+use crate::shared::Shared;
 use crate::source::{Chunks, Source};
-use crate::unpack::{Hands, InflateError, Outcome, Task, least};
+use crate::unpack::{Hands, Outcome, Task, least};
 
 /// Progress is told after so many more bytes, or after this long with some.
 const PROGRESS_STEP: u64 = 256 * 1024;
@@ -33,122 +34,6 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A blob of at most so many bytes is fetched before a thread is started for it.
 pub(super) const SMALL: u64 = 256 * 1024;
-
-/// Which layer a job makes.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct LayerKey {
-    /// Digest of the compressed blob.
-    pub(crate) blob: Digest,
-    /// Algorithm of the diff id that is wanted.
-    pub(crate) algorithm: Algorithm,
-    /// Set where the layer must not be shared with other stacks, since its implicit directories depend on what is below.
-    pub(crate) only_for: Option<Digest>,
-    /// Where the blob comes from.
-    pub(crate) origin: Origin,
-}
-
-impl LayerKey {
-    /// Returns true if both jobs make the same of the same blob, wherever it comes from.
-    pub(crate) fn is_like(&self, other: &Self) -> bool {
-        self.blob == other.blob && self.algorithm == other.algorithm && self.only_for == other.only_for
-    }
-}
-
-/// What a job made, to be let go where that may block.
-pub(crate) struct Made {
-    /// There until the end.
-    layer: Option<Arc<UnpackedLayer>>,
-    /// The blob that it came from, where blobs are kept.
-    blob: Option<Arc<NewBlob>>,
-    /// Whether it is left for a later pull when nobody has it any more.
-    stays: AtomicBool,
-}
-
-/// A layer that is unpacked and whose blob is verified.
-#[derive(Clone)]
-pub(crate) struct ReadyLayer {
-    kept: Arc<Held<Made>>,
-    /// Digest of the blob that went in.
-    pub(crate) blob_digest: Digest,
-    /// Digest of the tar stream that came out.
-    pub(crate) diff_id: Digest,
-}
-
-impl ReadyLayer {
-    pub(crate) fn layer(&self) -> Arc<UnpackedLayer> {
-        Arc::clone(self.kept.layer())
-    }
-
-    /// The blob that is to be kept.
-    pub(crate) fn blob(&self) -> Option<Arc<NewBlob>> {
-        self.kept.blob.clone()
-    }
-
-    /// From now on it is left for a later pull when nobody has it any more.
-    pub(crate) fn stay(&self) {
-        self.kept.stays.store(true, Ordering::Relaxed);
-    }
-
-    /// The layer, if nobody else has it, to be dropped where that may block.
-    pub(crate) fn into_last(self) -> Option<Made> {
-        Arc::into_inner(self.kept).map(Held::into_inner)
-    }
-}
-
-impl Made {
-    fn new(layer: UnpackedLayer) -> Self {
-        Self { layer: Some(Arc::new(layer)), blob: None, stays: AtomicBool::new(false) }
-    }
-
-    fn layer(&self) -> &Arc<UnpackedLayer> {
-        self.layer.as_ref().expect("taken only at the end")
-    }
-}
-
-/// Leaves the layer for a later pull, where that is wanted and can be, or the blob where that is kept. May block.
-impl Drop for Made {
-    fn drop(&mut self) {
-        if !*self.stays.get_mut() {
-            return;
-        }
-        if let Some(layer) = self.layer.take().and_then(Arc::into_inner) {
-            layer.leave();
-        }
-        if let Some(blob) = self.blob.take().and_then(Arc::into_inner) {
-            blob.leave();
-        }
-    }
-}
-
-/// Layers that are unpacked and not yet committed: a pull that comes between the end of a job and the commit of whoever
-/// wanted it takes the layer from here, instead of fetching it again.
-#[derive(Default)]
-pub(crate) struct ReadyLayers(Mutex<HashMap<LayerKey, Waiting>>);
-
-/// A layer as long as some pull has it, and its diff id.
-type Waiting = (Weak<Held<Made>>, Digest);
-
-impl ReadyLayers {
-    /// The layer that this job made, if somebody still has it.
-    pub(crate) fn find(&self, key: &LayerKey) -> Option<ReadyLayer> {
-        let layers = self.0.lock();
-        let (kept, diff_id) = layers.get(key)?;
-        Some(ReadyLayer { kept: kept.upgrade()?, blob_digest: key.blob.clone(), diff_id: diff_id.clone() })
-    }
-
-    /// Those `wanted` jobs whose layers somebody still has.
-    pub(crate) fn keys(&self, wanted: impl Fn(&LayerKey) -> bool) -> Vec<LayerKey> {
-        let layers = self.0.lock();
-        let there = layers.iter().filter(|(key, (kept, _))| kept.strong_count() > 0 && wanted(key));
-        there.map(|(key, _)| key.clone()).collect()
-    }
-
-    fn keep(&self, key: LayerKey, layer: &ReadyLayer) {
-        let mut layers = self.0.lock();
-        layers.retain(|_, (kept, _)| kept.strong_count() > 0);
-        layers.insert(key, (Arc::downgrade(&layer.kept), layer.diff_id.clone()));
-    }
-}
 
 /// What a job needs.
 pub(crate) struct LayerJob {

@@ -3,50 +3,48 @@
 //! after it. Called by the image service's calls.
 
 pub(crate) mod assemble;
+mod assembly;
 pub(crate) mod choose;
 pub(crate) mod coming;
 mod join;
+pub(crate) mod key;
 pub(crate) mod layer;
+mod names;
 pub(crate) mod part;
 mod present;
+pub(crate) mod ready;
 mod wanted;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cri_api::{BeforeVisible, Error, LayerState, PullEvent, Result};
-use oci::{Digest, Platform, Reference, RegistryAuth};
+use oci::{Digest, Reference, RegistryAuth};
 use registry::Repository;
 use signature::Signature;
 use store::{CommitError, ImageCommit, ImageRecord, Lease};
 use tokio_util::sync::CancellationToken;
 
 use crate::background::Held;
-use crate::engine::Shared;
 use crate::error::{self, cancelled};
 use crate::flight::Context;
 use crate::origin::{Origin, Provenance};
 use crate::progress::Hub;
 use crate::room::Need;
+use crate::shared::Shared;
 use crate::signatures::evidence;
 use crate::source::{RawDocument, Remote, Source};
-use assemble::Assembly;
+use assembly::Assembly;
 use choose::{Chosen, choose};
-use layer::ReadyLayer;
+use key::PullKey;
 use part::{Assembled, Part};
 use present::Present;
+use ready::ReadyLayer;
+
+pub(crate) use names::Names;
 
 /// How often a commit is tried, beside once for each layer, when layers are taken by other images meanwhile.
 const COMMIT_ATTEMPTS: usize = 4;
-
-/// Which pull a job is.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub(crate) struct PullKey {
-    reference: Reference,
-    /// Digest of the credential, so that nobody gets what only another credential may see.
-    identity: Digest,
-    platform: Platform,
-}
 
 /// One pull.
 pub(crate) struct PullJob {
@@ -60,17 +58,10 @@ pub(crate) struct PullJob {
 /// What the store made of a commit.
 type Committed = std::result::Result<ImageRecord, CommitError>;
 
-/// Under which names an image is recorded.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Names {
-    pub(crate) tag: Option<String>,
-    pub(crate) repo_digest: Option<String>,
-}
-
 impl PullJob {
     pub(crate) fn key(&self) -> PullKey {
         let platform = self.shared.options.platform.clone();
-        PullKey { reference: self.reference.clone(), identity: identity(self.auth.as_ref()), platform }
+        PullKey::new(self.reference.clone(), self.auth.as_ref(), platform)
     }
 
     pub(crate) async fn run(self, context: Context) -> Result<Digest> {
@@ -285,38 +276,4 @@ pub(crate) async fn repository(
 ) -> Result<Repository> {
     let (client, reference) = (shared.client.clone(), reference.clone());
     shared.background.run(move || client.repository(&reference, auth).map_err(|e| error::from_registry(&e))).await
-}
-
-/// Stands for a credential in a key: equal credentials have equal identities, and nothing can be read from it.
-fn identity(auth: Option<&RegistryAuth>) -> Digest {
-    let mut hasher = oci::Algorithm::Sha256.hasher();
-    if let Some(auth) = auth.filter(|auth| !auth.is_anonymous()) {
-        let parts = [
-            auth.username.as_str(),
-            auth.password.expose(),
-            auth.auth.expose(),
-            auth.server_address.as_str(),
-            auth.identity_token.expose(),
-            auth.registry_token.expose(),
-        ];
-        for part in parts {
-            hasher.update(&(part.len() as u64).to_le_bytes());
-            hasher.update(part.as_bytes());
-        }
-    }
-    hasher.finish()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn identities_tell_credentials_apart() {
-        let a = identity(Some(&RegistryAuth::basic("ab", "c")));
-        assert_eq!(a, identity(Some(&RegistryAuth::basic("ab", "c"))));
-        assert_ne!(a, identity(Some(&RegistryAuth::basic("a", "bc"))));
-        assert_ne!(a, identity(None));
-        assert_eq!(identity(None), identity(Some(&RegistryAuth::default())));
-    }
 }

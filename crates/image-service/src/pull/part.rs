@@ -6,7 +6,7 @@ use bytes::Bytes;
 use oci::Digest;
 use store::{Layer, LayerSource, NewBlob};
 
-use super::layer::ReadyLayer;
+use super::ready::ReadyLayer;
 
 /// A whole image that is not yet visible.
 pub(crate) struct Assembled {

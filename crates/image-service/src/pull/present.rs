@@ -10,12 +10,12 @@ use oci::{Descriptor, Digest, Reference};
 use signature::Signature;
 use store::ImageRecord;
 
-use super::Names;
 use super::choose::Chosen;
-use crate::engine::Shared;
+use super::names::Names;
 use crate::kept::Kept;
 use crate::origin::{Access, Origin, SharedContent};
 use crate::progress::Hub;
+use crate::shared::Shared;
 use crate::signatures::evidence;
 use crate::source::{Chunks, RawDocument, Source};
 

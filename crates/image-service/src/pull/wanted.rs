@@ -5,8 +5,10 @@ use std::collections::{HashMap, VecDeque};
 use oci::{Algorithm, Descriptor, Digest};
 use tokio_util::sync::CancellationToken;
 
-use super::assemble::{Assembly, Plan};
-use super::layer::{LayerKey, ReadyLayer, SMALL};
+use super::assembly::{Assembly, Plan};
+use super::key::LayerKey;
+use super::layer::SMALL;
+use super::ready::ReadyLayer;
 
 /// How much a layer counts that is not small.
 pub(super) const WEIGHT: usize = 4;

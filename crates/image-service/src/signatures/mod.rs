@@ -16,8 +16,8 @@ use registry::Repository;
 use signature::{Check, Demand, Rule, Signature};
 use store::ImageRecord;
 
-use crate::engine::Shared;
 use crate::error;
+use crate::shared::Shared;
 pub(crate) use file::PolicyFile;
 pub(crate) use find::with_payloads;
 use find::{Payloads, Search};

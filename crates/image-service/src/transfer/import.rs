@@ -13,11 +13,12 @@ use signature::Signature;
 
 use super::archive::{Archive, ArchiveSource, Extent};
 use super::{docker, layout};
-use crate::engine::{Engine, Shared};
+use crate::engine::Engine;
 use crate::error::{self, invalid};
 use crate::progress::Hub;
 use crate::pull::choose::{Chosen, choose};
 use crate::pull::{Incoming, Names, digests};
+use crate::shared::Shared;
 use crate::signatures::evidence;
 use crate::source::Source;
 

@@ -12,8 +12,7 @@ use engine_api::{CheckRequest, CheckSink, ConvertRequest, ImageEngine, LayerShap
 use serde::Serialize;
 
 use super::gc::{self, Pins, Request};
-use super::routes::{Of, State, json, refused};
-use crate::app::no_engine;
+use super::state::{Of, State, json, refused};
 use crate::collection::Collection;
 use crate::exit::{Code, Failure, Outcome};
 
@@ -220,7 +219,7 @@ fn engine<'a>(
     collection: &Collection,
     what: &str,
 ) -> Result<&'a Arc<dyn ImageEngine>, Box<Response>> {
-    state.engine.as_ref().ok_or_else(|| Box::new(refusal(&no_engine(what, collection.images()))))
+    state.engine.as_ref().ok_or_else(|| Box::new(refusal(&Failure::no_engine(what, collection.images()))))
 }
 
 fn answer(answer: Outcome<impl Serialize>) -> Response {

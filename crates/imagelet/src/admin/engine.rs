@@ -3,9 +3,7 @@
 //! when its caller goes away; so does a lease. Called by axum; [`AgentEngine`](super::engine_client::AgentEngine) asks.
 
 use std::convert::Infallible;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -13,104 +11,19 @@ use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
-use cri_api::{Error, ImageSpec, Kind, ProgressSink, PullEvent, Reason, Result};
-use engine_api::{
-    CheckProgress, CheckRequest, CheckSink, ConvertRequest, ExportOptions, ImageEngine, ImportOptions, LayerLease,
-    MountRequest,
-};
+use cri_api::{Error, Kind, ProgressSink, Result};
+use engine_api::{CheckSink, ImageEngine, ImportOptions, LayerLease};
 use futures::StreamExt as _;
 use oci::Reference;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use super::routes::{Of, State, refused};
+use super::engine_wire::{Call, Line, Progress, WireError};
+use super::state::{Of, State, refused};
 
 /// Lines of progress that wait for a slow reader; more are left out.
 const WAITING_LINES: usize = 1024;
-
-/// A call of the trait.
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "call", rename_all = "camelCase")]
-pub(super) enum Call {
-    InspectImage { image: ImageSpec },
-    ImageUsage { image: ImageSpec },
-    ImageLayers,
-    RemoveImages { images: Vec<ImageSpec> },
-    PinImage { image: ImageSpec, pinned: bool },
-    CheckImages { request: CheckRequest },
-    ConvertImages { request: ConvertRequest },
-    UnfinishedPulls,
-    DropUnfinishedPulls { all: bool },
-    MountImage { request: MountRequest },
-    LeaseLayers { text: String },
-    ImportImages { path: PathBuf, name: Option<String> },
-    ExportImages { images: Vec<String>, path: PathBuf, options: ExportOptions },
-}
-
-/// Progress of a call.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) enum Progress {
-    /// Of a check.
-    Check(CheckProgress),
-    /// Of an import.
-    Pull(PullEvent),
-}
-
-/// A line of the answer.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) enum Line {
-    /// The call goes on.
-    Progress(Progress),
-    /// The last line of a call that succeeded.
-    Answer(Value),
-    /// The last line of a call that failed.
-    Error(WireError),
-}
-
-/// An [`Error`] as it travels.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct WireError {
-    kind: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
-    message: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    retry_after: Option<Duration>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    needed_bytes: Option<u64>,
-}
-
-impl From<&Error> for WireError {
-    fn from(error: &Error) -> Self {
-        Self {
-            kind: error.kind().as_str().to_owned(),
-            reason: error.reason().map(|reason| reason.as_str().to_owned()),
-            message: error.message().to_owned(),
-            retry_after: error.retry_after(),
-            needed_bytes: error.needed_bytes(),
-        }
-    }
-}
-
-impl From<WireError> for Error {
-    fn from(wire: WireError) -> Self {
-        let mut error = Self::new(Kind::of_name(&wire.kind).unwrap_or(Kind::Unknown), wire.message);
-        if let Some(reason) = wire.reason.as_deref().and_then(Reason::of_name) {
-            error = error.with_reason(reason);
-        }
-        if let Some(after) = wire.retry_after {
-            error = error.with_retry_after(after);
-        }
-        match wire.needed_bytes {
-            Some(bytes) => error.with_needed_bytes(bytes),
-            None => error,
-        }
-    }
-}
 
 /// Adds the route.
 pub(super) fn add(router: Router<Arc<State>>) -> Router<Arc<State>> {

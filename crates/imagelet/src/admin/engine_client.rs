@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::client::{self, Lines};
-use super::engine::{Call, Line, Progress, WireError};
+use super::engine_wire::{Call, Line, Progress, WireError};
 use crate::exit::{Code, Failure};
 
 /// The longest time for an answer that takes no work.

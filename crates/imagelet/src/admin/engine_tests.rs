@@ -1,7 +1,9 @@
 //! The store of another process, over its admin socket, does what a store of this process does: the conformance suite.
 
 use std::path::Path;
+use std::time::Duration;
 
+use cri_api::Reason;
 use engine_api::testing::{Bench, run_all};
 use image_service::{Engine, EngineOptions};
 use registry::testing::{ImageBuilder, LayerBuilder, TestRegistry};

@@ -1,16 +1,8 @@
-//! What an agent that runs pods tells of them, in Kubernetes' shapes: `GET /pods`, a PodList; `GET /pods/{namespace}/{name}`,
-//! one pod with what its last sync wanted; `GET /events`, an EventList that a client may wait for; `GET /node`. Decides
-//! nothing. Called by axum; the commands `pods`, `describe` and `events` ask.
+//! [`PodBoard`]: what an agent that runs pods tells of them, in Kubernetes' shapes. Decides nothing. Made by `node`; called by
+//! [`super::pod_routes`] and [`super::state`].
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use axum::Router;
-use axum::extract::{Path, RawQuery};
-use axum::http::StatusCode;
-use axum::response::Response;
-use axum::routing::get;
 use jiff::Timestamp;
 use kuberuntime::Phase;
 use kuberuntime::sources::DesiredPods;
@@ -19,14 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::routes::{Of, State, json as answer, refused};
 use crate::node::events::{Entry, EventBook};
-
-/// How long a client may wait for an event in one request.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
-
-/// What is told when nobody runs pods here.
-const NOBODY: &str = "this process runs no pods; `imagelet run` does";
 
 /// What is asked for pods and events.
 #[derive(Clone)]
@@ -64,88 +49,13 @@ pub(crate) struct Sync {
     pub(crate) error: Option<String>,
 }
 
-/// Adds the routes.
-pub(super) fn add(router: Router<Arc<State>>) -> Router<Arc<State>> {
-    router
-        .route("/pods", get(list))
-        .route("/pods/{namespace}/{name}", get(one))
-        .route("/events", get(events))
-        .route("/node", get(node))
-}
-
-fn board(state: &State) -> Result<&PodBoard, Box<Response>> {
-    let none = || match &state.waiting {
-        Some(why) => refused(StatusCode::SERVICE_UNAVAILABLE, why),
-        None => refused(StatusCode::NOT_FOUND, NOBODY),
-    };
-    state.pods.as_ref().ok_or_else(|| Box::new(none()))
-}
-
-async fn list(state: Of) -> Response {
-    match board(&state) {
-        Ok(board) => answer(&board.list()),
-        Err(refusal) => *refusal,
-    }
-}
-
-async fn one(state: Of, Path((namespace, name)): Path<(String, String)>) -> Response {
-    let board = match board(&state) {
-        Ok(board) => board,
-        Err(refusal) => return *refusal,
-    };
-    match board.one(&namespace, &name) {
-        Some(pod) => answer(&pod),
-        None => refused(StatusCode::NOT_FOUND, &format!("pod {namespace}/{name} not found")),
-    }
-}
-
-async fn node(state: Of) -> Response {
-    match board(&state) {
-        Ok(board) => answer(&board.node),
-        Err(refusal) => *refusal,
-    }
-}
-
-/// `since=NUMBER`: those after that one. `wait=SECONDS`: comes back when there is one, or when so long has passed.
-async fn events(state: Of, RawQuery(query): RawQuery) -> Response {
-    let board = match board(&state) {
-        Ok(board) => board,
-        Err(refusal) => return *refusal,
-    };
-    let query = query.unwrap_or_default();
-    let given: HashMap<_, _> = url::form_urlencoded::parse(query.as_bytes()).into_owned().collect();
-    let number = |name: &str| match given.get(name).map(|text| text.parse::<u64>()) {
-        None => Ok(None),
-        Some(Ok(number)) => Ok(Some(number)),
-        Some(Err(_)) => Err(format!("{name}: a whole number was expected")),
-    };
-    if let Some(unknown) = given.keys().find(|name| !["since", "wait"].contains(&name.as_str())) {
-        return refused(StatusCode::BAD_REQUEST, &format!("{unknown:?} is not known: since, wait"));
-    }
-    let (since, wait) = match (number("since"), number("wait")) {
-        (Ok(since), Ok(wait)) => (since.unwrap_or_default(), wait),
-        (Err(line), _) | (_, Err(line)) => return refused(StatusCode::BAD_REQUEST, &line),
-    };
-    // Numbers begin anew with the process: whoever knows later ones asked another one before.
-    let since = if since > board.events.last() { 0 } else { since };
-    if let Some(seconds) = wait {
-        let patience = Duration::from_secs(seconds).min(LONGEST_WAIT);
-        tokio::select! {
-            () = board.events.after(since) => {}
-            () = tokio::time::sleep(patience) => {}
-            () = state.stop.cancelled() => {}
-        }
-    }
-    answer(&board.events_since(since))
-}
-
 impl PodBoard {
     /// Whether the node keeps its pods as they should be.
     pub(super) fn healthy(&self) -> Result<(), String> {
         self.agent.healthy()
     }
 
-    fn list(&self) -> Value {
+    pub(super) fn list(&self) -> Value {
         let desired = self.desired.borrow().clone();
         let items: Vec<Value> = self.agent.pods().iter().map(|view| pod(view, &desired)).collect();
         let refused: Vec<Value> = desired
@@ -156,7 +66,7 @@ impl PodBoard {
         json!({"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": items, "refused": refused})
     }
 
-    fn one(&self, namespace: &str, name: &str) -> Option<Value> {
+    pub(super) fn one(&self, namespace: &str, name: &str) -> Option<Value> {
         let views = self.agent.pods();
         let named = |view: &&Arc<PodView>| view.pod.metadata.namespace == namespace && view.pod.metadata.name == name;
         // While an earlier pod of the name is being ended, the one that is wanted is the one that is meant.
@@ -168,7 +78,7 @@ impl PodBoard {
         Some(json!({"pod": pod(view, &desired), "sync": sync}))
     }
 
-    fn events_since(&self, number: u64) -> Value {
+    pub(super) fn events_since(&self, number: u64) -> Value {
         let entries = self.events.since(number);
         let last = entries.last().map_or(number, |entry| entry.number);
         let items: Vec<Value> = entries.iter().map(|entry| event(entry, &self.node.node_name)).collect();

@@ -1,6 +1,7 @@
 //! The routes of pods over a real socket, with a real sync loop on the runtime in memory.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use cri_api::RuntimeService;
 use cri_api::testing::{FakeImage, FakeImageService, FakeRuntimeService};
@@ -19,6 +20,7 @@ use tokio_util::task::TaskTracker;
 use axum::http::Method;
 
 use super::*;
+use crate::admin::pod_routes::NOBODY;
 use crate::admin::{Admin, Places, Running, client};
 use crate::config::Config;
 use crate::environment::Environment;

@@ -1,5 +1,5 @@
-//! What is asked of the admin endpoint, and what is answered. No rule of its own. Called by axum; made by
-//! [`crate::admin`].
+//! The routes of health, metrics and back-off, and the routers that all routes make up. No rule of its own. Called by axum;
+//! made by [`crate::admin`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,44 +10,20 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Router, extract};
-use cri_api::ImageService;
-use engine_api::ImageEngine;
-use image_manager::ImageManager;
-use prometheus_client::registry::Registry;
-use serde::Serialize;
-use tokio_util::sync::CancellationToken;
 
 use super::backoff::{self, List, NOBODY_DECIDES, Reset};
 use super::exposition::Form;
-use super::pods::{self, PodBoard};
-use super::{collecting, engine};
-use crate::collection::Collection;
+use super::pods::PodBoard;
+use super::state::{Of, State, json, refused};
+use super::{collecting, engine, pod_routes};
 
 /// How long the image service may take to say that it is there.
 const READY_TIME: Duration = Duration::from_secs(2);
 
-/// What the routes answer from.
-pub(super) struct State {
-    pub(super) registry: Registry,
-    pub(super) service: Arc<dyn ImageService>,
-    /// Where back-off is kept, if it is kept here.
-    pub(super) manager: Option<Arc<ImageManager>>,
-    /// Garbage collection, if it is done here.
-    pub(super) collection: Option<Arc<Collection>>,
-    /// Pods, if they are run here.
-    pub(super) pods: Option<PodBoard>,
-    /// The store of this process, if it has one.
-    pub(super) engine: Option<Arc<dyn ImageEngine>>,
-    /// What is waited for before there is anything to tell.
-    pub(super) waiting: Option<String>,
-    /// Cancelled when the process is about to end.
-    pub(super) stop: CancellationToken,
-}
-
 /// For the owner.
 pub(super) fn all(state: Arc<State>) -> Router {
     let own = Router::new().route("/backoff", get(list)).route("/backoff/reset", post(reset));
-    engine::add(pods::add(collecting::add(own))).with_state(Arc::clone(&state)).merge(public(state))
+    engine::add(pod_routes::add(collecting::add(own))).with_state(Arc::clone(&state)).merge(public(state))
 }
 
 /// For everybody who reaches the address.
@@ -56,8 +32,6 @@ pub(super) fn public(state: Arc<State>) -> Router {
     let routes = Router::new().route("/healthz", get(alive)).route("/livez", get(alive));
     routes.route("/readyz", get(ready)).route("/metrics", get(metrics)).with_state(state)
 }
-
-pub(super) type Of = extract::State<Arc<State>>;
 
 pub(super) async fn ready(extract::State(state): Of) -> Response {
     if state.stop.is_cancelled() {
@@ -109,15 +83,4 @@ async fn reset(extract::State(state): Of, RawQuery(query): RawQuery) -> Response
         tracing::info!(entries = done.reset, "back-off forgotten on request: {}", backoff::query(&selector));
     }
     json(&done)
-}
-
-pub(super) fn json(value: &impl Serialize) -> Response {
-    match serde_json::to_string(value) {
-        Ok(text) => ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], text + "\n").into_response(),
-        Err(_) => refused(StatusCode::INTERNAL_SERVER_ERROR, "the answer cannot be written"),
-    }
-}
-
-pub(super) fn refused(status: StatusCode, line: &str) -> Response {
-    (status, format!("{line}\n")).into_response()
 }

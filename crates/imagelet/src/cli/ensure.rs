@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use image_manager::{EnsureImageError, EnsureImageRequest, EnsuredImage, EventRecorder, EventRef, LogRecorder};
+use image_manager::{EnsureImageError, EnsureImageRequest, EventRecorder, EventRef, LogRecorder};
 use serde::Serialize;
 
 use super::pods::{self, Need};
-use super::wait;
+use super::wait::{self, End};
 use crate::app::App;
 use crate::args::Ensure;
 use crate::exit::{Code, Failure, Outcome, code_of};
@@ -86,7 +86,7 @@ pub(super) async fn run(app: &App, args: &Ensure) -> Outcome {
     // While it waits, each change of state is one line; the events behind them are for the curious.
     let events: Arc<dyn EventRecorder> = if args.wait { Arc::new(QuietRecorder) } else { Arc::new(LogRecorder) };
     let managed = app.managed(events, Mode::OneShot).await?;
-    managed.recover(app, &*images.service()).await?;
+    managed.recover(&app.config, &*images.service()).await?;
     let mut shown = BTreeSet::new();
     let request = |need: &Need| {
         let mut request = need.request();
@@ -125,9 +125,6 @@ pub(super) async fn run(app: &App, args: &Ensure) -> Outcome {
     // A person or a service manager ended it: the code says so, the lines say what is missing.
     Err(if app.stop.is_cancelled() { failure.with_code(app.signals.code()) } else { failure })
 }
-
-/// What became of a need; `None` where the command ended before anything did.
-pub(super) type End = Option<Result<EnsuredImage, EnsureImageError>>;
 
 /// Events as lines of the debug log.
 struct QuietRecorder;

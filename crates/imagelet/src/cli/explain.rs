@@ -21,7 +21,7 @@ use crate::app::App;
 use crate::args::Explain;
 use crate::exit::{Failure, Outcome};
 use crate::output::{Report, Table};
-use crate::wiring::{Managed, Mode};
+use crate::wiring::Mode;
 
 /// One decision.
 #[derive(Serialize)]
@@ -111,7 +111,7 @@ pub(super) async fn run(app: &App, args: &Explain) -> Outcome {
         request.policy = policy.unwrap_or(request.policy);
         asked.push((String::new(), String::new(), request));
     }
-    let managed = Managed::new(app, service(app).await?, Arc::new(LogRecorder), Mode::Explain).await?;
+    let managed = app.new_manager(service(app).await?, Arc::new(LogRecorder), Mode::Explain).await?;
     let waiting = waiting(app).await;
     let mut decisions = Vec::with_capacity(asked.len());
     for (pod, container, request) in asked {

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use crate::admin::gc::{Collected, Disk, Image, Missing, Plan, Request, Span};
+use crate::admin::gc::{Collected, Disk, Missing, Plan, Request, Span};
 use crate::app::App;
 use crate::args::{Gc, GcAction};
 use crate::exit::{Failure, Outcome};
@@ -26,7 +26,8 @@ impl Report for Planned {
             let id = units::id(&image.id, whole);
             let frees = image.frees_bytes.map(units::bytes).unwrap_or_default();
             let size = units::bytes(image.size_bytes);
-            let mut row = vec![title(image), id, size, frees, image.decision.clone(), image.why.clone()];
+            let mut row =
+                vec![units::first_name(&image.names), id, size, frees, image.decision.clone(), image.why.clone()];
             if wide {
                 row.extend([image.first_detected, image.last_used].map(units::time));
                 row.push(image.used_by.clone());
@@ -45,11 +46,6 @@ impl Report for Planned {
     }
 }
 
-/// The name of an image in a table; its id has a column of its own.
-pub(super) fn title(image: &Image) -> String {
-    image.names.first().cloned().unwrap_or_else(|| "<none>".to_owned())
-}
-
 /// What was done, as it is shown.
 #[derive(Serialize)]
 #[serde(transparent)]
@@ -59,7 +55,7 @@ impl Report for Done {
     fn table(&self, _: bool, whole: bool) -> Table {
         let mut table = Table::new(&["REMOVED", "IMAGE ID", "FREED", "WHY"]);
         for image in &self.0.removed {
-            let name = image.names.first().cloned().unwrap_or_else(|| "<none>".to_owned());
+            let name = units::first_name(&image.names);
             let why = match image.because.as_str() {
                 "space" => "its space was needed",
                 "age" => "nobody used it for too long",
@@ -228,7 +224,7 @@ fn failure(request: &Request, missing: &Missing, disk: Option<&Span>) -> Failure
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::gc::Reason;
+    use crate::admin::gc::{Image, Reason};
 
     fn disk(available_bytes: u64) -> Disk {
         let used_percent = 100 - available_bytes / 1_000_000_000;

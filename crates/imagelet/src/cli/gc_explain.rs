@@ -3,7 +3,6 @@
 
 use serde::Serialize;
 
-use super::gc::title;
 use super::images::{ImageList, Wanted};
 use crate::admin::gc::{Image, Plan, Request};
 use crate::app::App;
@@ -57,7 +56,8 @@ impl Report for Explanations {
             let (size, id) = (units::bytes(image.size_bytes), units::id(&image.id, whole));
             let [since, used] = [image.first_detected, image.last_used].map(units::time);
             let used_by = image.used_by.clone();
-            table.row([title(image), id, size, since, used, used_by, frees.unwrap_or_default(), explained.verdict()]);
+            let name = units::first_name(&image.names);
+            table.row([name, id, size, since, used, used_by, frees.unwrap_or_default(), explained.verdict()]);
         }
         table
     }

@@ -10,10 +10,9 @@ use image_manager::{
 use oci::{Reference, RegistryAuth};
 use serde::Serialize;
 
-use super::image_name;
 use crate::app::App;
 use crate::args::{Creds, Pull};
-use crate::exit::{Code, Failure, Outcome, code_of};
+use crate::exit::{Code, Failure, Outcome, chain, code_of};
 use crate::images::Images;
 use crate::output::{Format, Report, Table, units};
 use crate::wiring::Mode;
@@ -62,7 +61,7 @@ pub(super) async fn run(app: &App, args: &Pull) -> Outcome {
         }
         None => {
             let managed = app.managed(Arc::new(NoEvents), Mode::OneShot).await?;
-            managed.recover(app, &*source.service()).await?;
+            managed.recover(&app.config, &*source.service()).await?;
             // What one of the pulls brought makes no room for another one.
             let _holds = app.hold(names.iter().map(String::as_str)).await;
             let pulls = names.into_iter().map(|name| pull(app, &managed.manager, name));
@@ -87,6 +86,11 @@ pub(super) async fn run(app: &App, args: &Pull) -> Outcome {
         }
     }
     Failure::all(failures).map_or(Ok(()), Err)
+}
+
+/// The name that a service is asked for, from what the user wrote: the default tag is added, nothing else changes.
+fn image_name(text: &str) -> Outcome<String> {
+    oci::apply_default_tag(text).map_err(|error| Failure::usage(chain(&error)))
 }
 
 /// A pull with the credentials of the node, for nobody in particular.

@@ -18,7 +18,7 @@ impl Report for Removals {
         let mut table = Table::new(&["REMOVED", "IMAGE ID", "SIZE"]);
         for image in &self.removed {
             let names = if image.repo_tags.is_empty() { &image.repo_digests } else { &image.repo_tags };
-            let first = [names.first().cloned().unwrap_or_else(|| "<none>".to_owned())];
+            let first = [units::first_name(names)];
             for name in if names.is_empty() { &first[..] } else { &names[..] } {
                 table.row([name.clone(), units::id(&image.id, whole), units::bytes(image.size)]);
             }

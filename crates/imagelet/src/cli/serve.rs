@@ -10,8 +10,9 @@ use prometheus_client::registry::Registry;
 use tokio_util::task::TaskTracker;
 
 use crate::admin::{Admin, Places};
-use crate::app::{App, parse_endpoint};
+use crate::app::App;
 use crate::args::Serve;
+use crate::endpoint::parse_endpoint;
 use crate::exit::{Code, Failure, Outcome, chain, code_of};
 use crate::images::Images;
 

@@ -13,7 +13,8 @@ use kuberuntime::pod::ContainerKind;
 
 use crate::admin::pods::About;
 use crate::admin::{Places, client};
-use crate::app::{App, parse_endpoint};
+use crate::app::App;
+use crate::endpoint::parse_endpoint;
 use crate::exit::{Failure, Outcome, code_of};
 
 /// Names the container that is meant where none is named, as for kubectl.

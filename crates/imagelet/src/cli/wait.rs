@@ -6,12 +6,11 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use image_manager::{EnsureImageError, EnsureImageRequest, ImageManager};
+use image_manager::{EnsureImageError, EnsureImageRequest, EnsuredImage, ImageManager};
 use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::ensure::End;
 use super::pods::Need;
 use crate::admin::{Admin, Places};
 use crate::app::App;
@@ -21,6 +20,9 @@ use crate::wiring::Managed;
 
 /// How often a pod is looked at: the kubelet's back-off period, and up to half of it more.
 const PERIOD: Duration = Duration::from_secs(10);
+
+/// What became of a need; `None` where the command ended before anything did.
+pub(super) type End = Option<Result<EnsuredImage, EnsureImageError>>;
 
 /// Asks for all images until each is present, it cannot become so, the time is over, or the process is asked to end.
 pub(super) async fn all(

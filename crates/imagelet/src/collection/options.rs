@@ -26,12 +26,6 @@ fn directory(root: &Path, endpoint: &str) -> PathBuf {
     }
 }
 
-/// Where links to logs are that collectors of logs know: beside the logs of pods, as for the kubelet `/var/log/containers` is
-/// beside `/var/log/pods`.
-pub(crate) fn container_links(pod_logs: &Path) -> Option<PathBuf> {
-    pod_logs.parent().map(|directory| directory.join("containers"))
-}
-
 /// The options of container collection. Where nobody tells which pods there should be, only what the policy has too much of
 /// goes.
 pub(super) fn of_containers(config: &Config, pods: Option<Arc<dyn PodStates>>) -> ContainerGcOptions {
@@ -39,7 +33,7 @@ pub(super) fn of_containers(config: &Config, pods: Option<Arc<dyn PodStates>>) -
     ContainerGcOptions {
         policy: ContainerGcPolicy::new(gc.min_age, gc.per_container, gc.maximum).unwrap_or_default(),
         pods: pods.unwrap_or_else(|| Arc::new(NoPodSource)),
-        logs: Some(LogDirectories { pods: config.pod_logs.clone(), links: container_links(&config.pod_logs) }),
+        logs: Some(LogDirectories { pods: config.pod_logs.clone(), links: facts::container_links(&config.pod_logs) }),
         node: ObjectRef { name: facts::name(config), ..ObjectRef::default() },
         ..ContainerGcOptions::new(Arc::new(jiff::Timestamp::now))
     }

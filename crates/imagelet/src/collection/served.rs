@@ -8,8 +8,10 @@ use async_trait::async_trait;
 use cri_api::{FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, PullImageRequest, Result};
 use image_manager::gc::{ImageGcManager, Pins};
 use image_manager::{Cause, MakeRoom as _};
+use parking_lot::RwLock;
 
-use super::Board;
+/// The pins as they are, for whoever lists images while a collection goes on.
+pub(super) type Board = Arc<RwLock<Arc<Pins>>>;
 
 /// An image service with the pins of its collection.
 pub(crate) struct Served {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{ManifestError, ObjectOrigin};
+use super::error::{ManifestError, ObjectOrigin};
 use crate::yaml::{Node, Value};
 
 /// Which document of which file is being read.

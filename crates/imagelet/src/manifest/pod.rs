@@ -2,8 +2,9 @@
 
 use kuberuntime::pod::{ContainerKind, ImageRole, Workload, WorkloadKind};
 
+use super::error::ManifestError;
+use super::object::{Pod, PodImage, Role};
 use super::place::{ManifestDocument, at, made_uid};
-use super::{ManifestError, Pod, PodImage, Role};
 use crate::yaml::Node;
 
 impl ManifestDocument<'_> {

@@ -8,8 +8,9 @@ use base64::engine::general_purpose::STANDARD;
 use credentials::{Origin, PullSecret, ServiceAccount};
 use oci::Secret;
 
+use super::error::ManifestError;
+use super::object::{AccountObject, SecretObject};
 use super::place::{ManifestDocument, made_uid};
-use super::{AccountObject, ManifestError, SecretObject};
 use crate::yaml::{Node, Value};
 
 /// The keys that pull secrets have; what is behind them must be text.

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cri_api::DnsConfig;
@@ -14,7 +14,6 @@ use kuberuntime::config::{ClusterDns, NodeResources};
 use kuberuntime::sync::NodeFacts;
 use oci::Quantity;
 
-use crate::collection::container_links;
 use crate::config::Config;
 
 /// Where systemd's resolver tells whom it asks, while the usual file names only itself, whom no pod reaches.
@@ -54,6 +53,12 @@ pub(crate) fn read(config: &Config) -> NodeFacts {
 pub(crate) fn name(config: &Config) -> String {
     let host = || rustix::system::uname().nodename().to_string_lossy().trim().to_lowercase();
     config.pods.node_name.clone().unwrap_or_else(host)
+}
+
+/// Where links to logs are that collectors of logs know: beside the logs of pods, as for the kubelet `/var/log/containers` is
+/// beside `/var/log/pods`.
+pub(crate) fn container_links(pod_logs: &Path) -> Option<PathBuf> {
+    pod_logs.parent().map(|directory| directory.join("containers"))
 }
 
 /// The addresses by which others reach this node: those from which it would speak to the world, otherwise any that is not a

@@ -66,6 +66,11 @@ pub(crate) fn time(time: Option<jiff::Timestamp>) -> String {
     time.map(|time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()).unwrap_or_default()
 }
 
+/// The name of an image in a table; its id has a column of its own.
+pub(crate) fn first_name(names: &[String]) -> String {
+    names.first().cloned().unwrap_or_else(|| "<none>".to_owned())
+}
+
 /// The first twelve digits of an image id, or all of it with its algorithm.
 pub(crate) fn id(id: &str, whole: bool) -> String {
     let hex = id.split_once(':').map_or(id, |(_, hex)| hex);

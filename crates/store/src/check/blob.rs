@@ -3,8 +3,9 @@
 
 use std::io::{self, Read as _};
 
-use super::layer::Verdict;
-use super::{BlobTarget, Depth, Fault, ProblemKind};
+use super::problem::ProblemKind;
+use super::verdict::{Fault, Verdict};
+use super::{BlobTarget, Depth};
 use crate::check::Checker;
 use crate::ingest::verify::{Cancelled, Progress, STEP};
 use crate::io_error::is_of_the_medium;

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use oci::Digest;
 
-use super::ProblemKind;
 use super::fix::Fix;
+use super::problem::ProblemKind;
 use super::records::{Examiner, RecordChange, text};
 use crate::disk::layer::LayerId;
 use crate::error::DbError;

@@ -4,18 +4,13 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use super::{Depth, Fault, LayerTarget, ProblemKind};
+use super::problem::ProblemKind;
+use super::verdict::{Fault, Verdict};
+use super::{Depth, LayerTarget};
 use crate::check::Checker;
 use crate::disk::layer::Shape;
 use crate::ingest::verify::{Cancelled, Progress, Unverified, of_recipe, verify_digest};
 use crate::io_error::is_of_the_medium;
-
-/// What was found.
-pub(super) enum Verdict {
-    Good,
-    Fault(Fault),
-    Cancelled,
-}
 
 impl Checker<'_> {
     pub(super) fn inspect_layer(&self, target: &LayerTarget, read: Progress<'_>, cancelled: Cancelled<'_>) -> Verdict {

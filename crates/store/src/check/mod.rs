@@ -10,20 +10,22 @@ mod fix;
 mod kept;
 mod layer;
 mod names;
+mod problem;
 mod records;
 mod settle;
+mod verdict;
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use layer::Verdict;
 use oci::Digest;
 use parking_lot::Mutex;
+use verdict::{Faults, Verdict};
+
+pub use problem::{Problem, ProblemKind};
 
 use crate::disk::layer::{LayerId, Shape};
 use crate::error::StoreError;
 use crate::images::part::Images;
-use crate::maintenance::strays::Stray;
 use crate::records::entries::{BlobEntry, LayerEntry};
 use crate::records::tables::Records;
 
@@ -89,59 +91,6 @@ pub struct CheckReport {
     pub incomplete: Vec<Digest>,
 }
 
-/// A thing that is wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// The kind.
-    pub kind: ProblemKind,
-    /// The subject.
-    pub subject: String,
-    /// A line for people.
-    pub detail: String,
-    /// The images that it concerns.
-    pub images: Vec<Digest>,
-    /// True if it is no more.
-    pub repaired: bool,
-}
-
-/// Kinds of problems.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ProblemKind {
-    /// A layer's directory is not there.
-    MissingLayer,
-    /// A layer's content is not what it was.
-    DamagedLayer,
-    /// A kept blob is not there, or not what it was. Its images are whole without it.
-    DamagedBlob,
-    /// A config, manifest or index is not what it was.
-    DamagedDocument,
-    /// A record cannot be read, or refers to something that is not there.
-    DamagedRecord,
-    /// A name leads to no image, not to the one that has it, or has a digest that is not the image's.
-    WrongName,
-    /// A count or a sum is wrong.
-    WrongCount,
-    /// A layer that no image has.
-    UnusedLayer,
-    /// A directory that no record names.
-    Orphan,
-    /// A left-over of a pull.
-    LeftOver,
-    /// A layer could not be looked at: the machine was short of something. Nothing is done about it.
-    UncheckedLayer,
-}
-
-impl Problem {
-    fn of_stray(stray: Stray) -> Self {
-        let kind = if stray.of_a_pull { ProblemKind::LeftOver } else { ProblemKind::Orphan };
-        Self { repaired: stray.deleted, ..Self::new(kind, stray.path, stray.detail) }
-    }
-
-    fn new(kind: ProblemKind, subject: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { kind, subject: subject.into(), detail: detail.into(), images: Vec::new(), repaired: false }
-    }
-}
-
 /// Why a check came to no end.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
@@ -151,22 +100,6 @@ pub enum CheckError {
     /// Disk or database.
     #[error(transparent)]
     Store(#[from] StoreError),
-}
-
-/// A fault of a layer or a blob.
-struct Fault {
-    kind: ProblemKind,
-    detail: String,
-    /// True if it is that, and not the looking at it, that failed.
-    certain: bool,
-}
-
-/// Faults by layer and by blob.
-#[derive(Default)]
-struct Faults {
-    layers: BTreeMap<LayerId, Fault>,
-    /// By number.
-    blobs: BTreeMap<u64, Fault>,
 }
 
 /// A layer to look at.

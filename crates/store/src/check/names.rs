@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use oci::Digest;
 use redb::ReadableTable;
 
-use super::ProblemKind;
 use super::fix::Fix;
+use super::problem::ProblemKind;
 use super::records::Examiner;
 use crate::disk::layer::LayerId;
 use crate::error::DbError;

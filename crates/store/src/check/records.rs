@@ -8,7 +8,8 @@ use oci::{Digest, ImageConfig};
 use redb::ReadableTable;
 
 use super::fix::Fix;
-use super::{Faults, Problem, ProblemKind};
+use super::problem::{Problem, ProblemKind};
+use super::verdict::Faults;
 use crate::disk::layer::LayerId;
 use crate::error::DbError;
 use crate::records::entries::{BlobEntry, ImageEntry, LayerEntry, Totals};

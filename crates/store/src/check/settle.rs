@@ -3,8 +3,10 @@
 
 use std::collections::BTreeSet;
 
+use super::CheckReport;
+use super::problem::Problem;
 use super::records::{Examination, examine};
-use super::{CheckReport, Faults, Problem};
+use super::verdict::Faults;
 use crate::check::Checker;
 use crate::disk::layer::LayerId;
 use crate::error::StoreError;

@@ -15,6 +15,10 @@ use rustix::fs::{Mode, OFlags};
 use crate::disk::layer::LayerId;
 
 pub(crate) const LIST: &str = "files.zst";
+/// Path of a row of blocks of the layer's own EROFS file.
+pub(crate) const OWN: &[u8] = b"=";
+/// Path of a row of blocks that the layer has in a device.
+pub(crate) const ELSEWHERE: &[u8] = b"@";
 const MAGIC: &[u8] = b"imagelet files 1\n";
 const NUMBERS: usize = 12;
 const PATH_MOST: u64 = 1 << 20;

@@ -13,8 +13,8 @@ use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen,
 };
 
-use super::KernelFeatures;
 use super::failure::Failure;
+use super::kernel_features::KernelFeatures;
 use super::loop_device::LoopDevice;
 use super::overlay::{Names, explain};
 use crate::recipe;

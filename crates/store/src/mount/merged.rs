@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::mount::{MoveMountFlags, move_mount};
 
-use super::KernelFeatures;
 use super::erofs_file::{self, ErofsFailure};
 use super::failure::Failure;
+use super::kernel_features::KernelFeatures;
 use super::overlay::STRING_BYTES;
 use super::points::{IMAGE, Point, Points, SPILL};
 use crate::disk::layout::LAYERS;

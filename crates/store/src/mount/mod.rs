@@ -9,6 +9,7 @@
 mod erofs_file;
 mod failure;
 mod fuse;
+mod kernel_features;
 mod loop_device;
 mod merged;
 mod mountinfo;
@@ -22,6 +23,7 @@ use std::path::{Path, PathBuf};
 
 use erofs_file::ErofsFailure;
 use failure::Failure;
+use kernel_features::KernelFeatures;
 use mountinfo::Mount;
 use overlay::{Layer, Overlay};
 use points::Points;
@@ -36,9 +38,6 @@ use crate::layers::shape::Lower;
 use crate::view::Stack;
 
 pub use mounts::ImageMount;
-
-/// From so many layers on it pays to compose one image of them (docs/layers.md has the figures).
-const MANY: usize = 60;
 
 /// Files that a process has open beside those of layers.
 const FILES_BESIDE: usize = 256;
@@ -116,25 +115,6 @@ pub enum MountError {
     /// The database could not be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
-}
-
-/// The features of the kernel that the mounter uses: all of them, but in tests of what other kernels lack.
-#[derive(Clone, Copy, Debug)]
-struct KernelFeatures {
-    /// EROFS from a file (Linux 6.12).
-    from_file: bool,
-    /// Layers by descriptors of mounts that are nowhere (Linux 6.15).
-    unseen: bool,
-    /// The new mount API for overlayfs (Linux 6.7).
-    new_overlay: bool,
-    /// From so many layers on, which are all images, one image is composed of them.
-    many: usize,
-}
-
-impl Default for KernelFeatures {
-    fn default() -> Self {
-        Self { from_file: true, unseen: true, new_overlay: true, many: MANY }
-    }
 }
 
 /// Mounts layers, directories or EROFS files, lowest first, on `target`: read-only, or with what is written going to

@@ -8,9 +8,10 @@ use oci::Digest;
 use parking_lot::Mutex;
 use rustix::fs::AtFlags;
 
+use super::kernel_features::KernelFeatures;
 use super::mountinfo::{self, Mount};
 use super::points::Points;
-use super::{Assembly, KernelFeatures, MountError, absolute, read_mounts, unmount};
+use super::{Assembly, MountError, absolute, read_mounts, unmount};
 use crate::disk::layer::LayerId;
 use crate::disk::layout::EMPTY;
 use crate::error::StoreError;

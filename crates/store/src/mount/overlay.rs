@@ -15,8 +15,8 @@ use rustix::mount::{
     fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount,
 };
 
-use super::KernelFeatures;
 use super::failure::Failure;
+use super::kernel_features::KernelFeatures;
 use super::mountinfo::SOURCE;
 use super::points::{Point, Points};
 

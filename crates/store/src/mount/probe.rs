@@ -9,9 +9,10 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
+use super::erofs_file;
+use super::kernel_features::KernelFeatures;
 use super::overlay::{self, Layer, Overlay};
 use super::points::Points;
-use super::{KernelFeatures, erofs_file};
 use crate::disk::layout::{self, Layout};
 
 /// The file with the answer, in the store's root.

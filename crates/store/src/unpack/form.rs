@@ -2,8 +2,9 @@
 //! modules beside this one; a form makes what they say, and decides nothing that shows in the tree.
 
 use super::error::UnpackError;
+use super::options::UnpackOptions;
+use super::outcome::UnpackOutcome;
 use super::tree::{Id, Tree};
-use super::{UnpackOptions, UnpackOutcome};
 use crate::recipe::Writer;
 use crate::tar::{Entry, Reader};
 

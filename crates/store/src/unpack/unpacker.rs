@@ -4,8 +4,9 @@
 use super::error::UnpackError;
 use super::form::{Form, Unpacker};
 use super::name::{Meaning, Name};
+use super::options::UnpackOptions;
+use super::outcome::UnpackOutcome;
 use super::tree::{Id, Tree};
-use super::{UnpackOptions, UnpackOutcome};
 use crate::recipe::Writer;
 use crate::tar::{Entry, Kind, Reader, shown};
 

@@ -8,7 +8,8 @@ use std::io::{self, Write};
 use super::attributes::Kind;
 use super::copy::{Copied, Lacks};
 use super::error::ViewError;
-use super::{Node, View, join};
+use super::path::join;
+use super::{Node, View};
 
 const BLOCK: usize = 512;
 const BUFFER: usize = 256 << 10;

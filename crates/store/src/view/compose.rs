@@ -13,7 +13,8 @@ use erofs::{Attributes, Device, Dir, Inode, Options, Sink, Special, WriteError, 
 use super::attributes::{Kind, Stat};
 use super::error::ViewError;
 use super::layer::OpenLayer;
-use super::{Node, View, shown_path};
+use super::path::shown_path;
+use super::{Node, View};
 
 /// Bytes of names and directories that are held in memory.
 const MEMORY: usize = 16 << 20;

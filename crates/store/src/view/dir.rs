@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use super::attributes::{Kind, Stat};
 use super::deferred::Deferred;
 use super::layer_node::{LayerNode, is_of_overlayfs};
+use super::path::join;
 use crate::disk::layout::FS;
 use crate::unpack::{self, Beneath};
 
@@ -59,7 +60,7 @@ impl DirLayer {
                 continue;
             }
             let stat = rustix::fs::statat(&fd, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)?;
-            let stat = self.stat(&super::join(path, name), &stat)?;
+            let stat = self.stat(&join(path, name), &stat)?;
             found.push((name.to_vec(), LayerNode { stat, nid: 0 }));
         }
         if let Some(deferred) = &self.deferred {

@@ -9,6 +9,7 @@ use std::os::unix::fs::FileExt as _;
 use super::dir::DirLayer;
 use super::erofs::{ErofsContent, ErofsLayer};
 use super::layer_node::LayerNode;
+use super::path::join;
 use crate::disk::layer::Shape;
 
 /// A place in a layer: its path, and its number where the shape has one.
@@ -44,7 +45,7 @@ impl OpenLayer {
     /// Looks up a name in a directory. `path` is that of the name.
     pub(super) fn child(&self, dir: At<'_>, name: &[u8]) -> io::Result<Option<LayerNode>> {
         match self {
-            Self::Dir(layer) => layer.find(&super::join(dir.path, name)),
+            Self::Dir(layer) => layer.find(&join(dir.path, name)),
             Self::Erofs(layer) => layer.child(dir.nid, name),
         }
     }

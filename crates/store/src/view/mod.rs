@@ -15,6 +15,7 @@ mod erofs;
 mod error;
 mod layer;
 mod layer_node;
+mod path;
 pub(crate) mod stack;
 
 use std::collections::BTreeMap;
@@ -29,6 +30,7 @@ pub use attributes::{Kind, Stat};
 pub(crate) use deferred::Deferred;
 pub use error::ViewError;
 use layer::{At, Content, OpenLayer};
+use path::{join, parts_of, shown_path};
 pub use stack::Stack;
 
 use crate::disk::layout::LAYERS;
@@ -384,19 +386,4 @@ fn must_be(node: &Node, wanted: Kind) -> Result<(), ViewError> {
         return Ok(());
     }
     Err(ViewError::Kind { path: node.shown(), is: node.stat.kind, wanted })
-}
-
-/// The names of a path, the first one last.
-fn parts_of(path: &[u8]) -> Vec<Vec<u8>> {
-    path.split(|b| *b == b'/').rev().filter(|part| !matches!(*part, b"" | b".")).map(<[u8]>::to_vec).collect()
-}
-
-/// A name in a directory.
-fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
-    if dir.is_empty() { name.to_vec() } else { [dir, b"/", name].concat() }
-}
-
-fn shown_path(path: &[u8]) -> String {
-    let path = path.strip_prefix(b"/").unwrap_or(path);
-    format!("/{}", shown(path))
 }

@@ -32,10 +32,6 @@ const BLOCK: u64 = erofs::BLOCK;
 const FIRST: usize = 4096;
 /// Of a file that is to be held, so many bytes must be wanted at least.
 const WORTH: u64 = 1 << 20;
-/// In lists: a row of blocks of the layer's own EROFS file.
-pub(super) const OWN: &[u8] = b"=";
-/// A row of blocks that the layer has in a device.
-pub(super) const ELSEWHERE: &[u8] = b"@";
 /// The number of the file itself in lists, which is that of no inode in it.
 const WHOLE: u64 = u64::MAX;
 /// Rows are compared in pieces of this size.
@@ -223,7 +219,7 @@ impl Ingests {
                         let block = u32::try_from(found.at / BLOCK).map_err(io::Error::other)?;
                         moved.push(Moved { nid: row.nid, device, block });
                         freed.push((row.at, row.length));
-                        own[found.row].listed.path = ELSEWHERE.to_vec();
+                        own[found.row].listed.path = file_list::ELSEWHERE.to_vec();
                     }
                 }
                 Ok(None) => {}
@@ -352,7 +348,7 @@ fn walk(file: &File, cancelled: &dyn Fn() -> bool) -> io::Result<(Vec<NewFile>, 
             }
             erofs::Source::read_at(file, spot.offset, &mut first)?;
             let key = FileKey { size: length, seconds: begin(&first).cast_signed(), nanos: 0, mode: 0, uid: 0, gid: 0 };
-            let path = OWN.to_vec();
+            let path = file_list::OWN.to_vec();
             let listed = ListedFile { key, ino: entry.nid.0, bytes: length, origin: None, cloned: false, path };
             own.push(NewFile { listed, is_linked: false, others: Vec::new() });
             rows.push(BlockRow { nid: entry.nid, at: spot.offset, length });

@@ -152,9 +152,9 @@ impl Ingests {
     /// Returns true if both are files, or both rows of blocks. Of rows those that are not alike are not tried.
     fn are_of_a_kind(&self, own: &ListedFile, other: &ListedFile, is_alike: bool) -> bool {
         match other.path.as_slice() {
-            erofs::OWN => own.path == erofs::OWN && is_alike,
-            erofs::ELSEWHERE => own.path == erofs::OWN && is_alike && self.sharing == Sharing::Hardlink,
-            _ => own.path != erofs::OWN,
+            file_list::OWN => own.path == file_list::OWN && is_alike,
+            file_list::ELSEWHERE => own.path == file_list::OWN && is_alike && self.sharing == Sharing::Hardlink,
+            _ => own.path != file_list::OWN,
         }
     }
 

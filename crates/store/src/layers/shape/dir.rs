@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::file_type::kind_of;
 use crate::disk::layer::LayerId;
 use crate::disk::layout::{self, FS};
 use crate::disk::usage::bytes_on_disk;
@@ -151,7 +152,7 @@ pub(super) fn tree_path(directory: &Path) -> PathBuf {
 }
 
 pub(super) fn is_there(layers: &OwnedFd, id: LayerId) -> bool {
-    super::kind_of(layers, layout::tree_of(id).as_str(), id).is_some_and(FileType::is_dir)
+    kind_of(layers, layout::tree_of(id).as_str(), id).is_some_and(FileType::is_dir)
 }
 
 fn tree(layer: BorrowedFd<'_>) -> io::Result<OwnedFd> {

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use erofs::{InodeInfo, Kind, Nid, PatchError, ReadError, Reader, Source, WriteError};
 use rustix::fs::{AtFlags, FileType, OFlags, Timespec, Timestamps};
 
+use super::file_type::kind_of;
 use crate::disk::layer::LayerId;
 use crate::disk::usage::bytes_on_disk;
 use crate::layers::file_list::LIST;
@@ -131,7 +132,7 @@ pub(super) fn file_path(directory: &Path) -> PathBuf {
 }
 
 pub(super) fn is_there(layers: &OwnedFd, id: LayerId) -> bool {
-    super::kind_of(layers, &format!("{id}/{EROFS_FILE}"), id).is_some_and(FileType::is_file)
+    kind_of(layers, &format!("{id}/{EROFS_FILE}"), id).is_some_and(FileType::is_file)
 }
 
 /// The way to a directory.

@@ -8,13 +8,11 @@
 
 mod dir;
 mod erofs;
+mod file_type;
 
 use std::io::{self, BufRead, Write};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-
-use rustix::fs::{AtFlags, FileType};
-use rustix::io::Errno;
 
 use crate::disk::layer::{LayerId, Shape};
 use crate::recipe::RecipeError;
@@ -156,19 +154,6 @@ impl Shape {
         match self {
             Self::Dir => crate::layers::compare::difference(there, copy, implicit, cancelled),
             Self::Erofs => crate::layers::compare_erofs::erofs_difference(there, copy, implicit, cancelled),
-        }
-    }
-}
-
-/// Returns the type of a layer's file by this name. A layer that cannot be looked at counts as missing, and that is logged:
-/// whoever wants the layer brings it once more.
-fn kind_of(layers: &OwnedFd, name: &str, id: LayerId) -> Option<FileType> {
-    match rustix::fs::statat(layers, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(stat) => Some(FileType::from_raw_mode(stat.st_mode)),
-        Err(Errno::NOENT | Errno::NOTDIR) => None,
-        Err(error) => {
-            tracing::warn!(%error, layer = %id, "a layer cannot be looked at, and counts as missing");
-            None
         }
     }
 }

@@ -6,6 +6,8 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
+use super::temporary::temporary;
+
 /// Bytes in memory.
 const RECENT: usize = 1 << 20;
 /// Before the bytes: the link, and how many bytes there are.
@@ -65,7 +67,7 @@ impl Log {
 
     fn spill(&mut self) -> io::Result<()> {
         if self.file.is_none() {
-            self.file = Some(super::temporary(self.dir.as_fd(), "log")?);
+            self.file = Some(temporary(self.dir.as_fd(), "log")?);
         }
         if let Some(file) = &self.file {
             file.write_all_at(&self.recent, self.spilled)?;

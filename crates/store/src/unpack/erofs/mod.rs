@@ -8,6 +8,7 @@
 mod acl;
 mod log;
 mod sink;
+mod temporary;
 mod xattrs;
 
 use std::collections::{HashMap, HashSet};
@@ -17,15 +18,17 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use erofs::{Attributes, Dir, Entry as Named, Inode, Nid, Special, WriteError, Writer};
 use log::Log;
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use sink::ImageFile;
+use temporary::temporary;
 
 use super::error::{UnpackError, failed, recipe as of_recipe, refused};
 use super::form::{Form, There, Unpacker};
+use super::options::UnpackOptions;
+use super::outcome::UnpackOutcome;
 use super::tree::{Id, Tree};
 use super::whiteout::OPAQUE;
-use super::{UnpackOptions, UnpackOutcome};
 use crate::recipe;
 use crate::tar::{Entry, Kind, Piece, Reader};
 
@@ -92,14 +95,6 @@ pub(super) fn unpacker<'a>(
     let erofs = ErofsForm { writer, log, targets: HashMap::new(), whiteout: None, whiteouts: HashSet::new() };
     let recipe = recipe::Writer::create(layer_dir).map_err(of_recipe)?;
     Ok(Unpacker::new(erofs, root, recipe, options))
-}
-
-/// A file that has no name any more.
-fn temporary(dir: BorrowedFd<'_>, name: &str) -> io::Result<File> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(dir, name, flags, Mode::from_raw_mode(0o600))?;
-    rustix::fs::unlinkat(dir, name, AtFlags::empty())?;
-    Ok(File::from(file))
 }
 
 fn of_writer(operation: &'static str, path: &[u8], error: WriteError) -> UnpackError {

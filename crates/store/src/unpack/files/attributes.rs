@@ -9,7 +9,7 @@
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid, XattrFlags};
 use rustix::io::Errno;
 
 use super::super::error::{UnpackError, failed};
@@ -19,7 +19,8 @@ use super::super::xattrs::{ACCESS_ACL, DEFAULT_ACL, NOT_HELD, WRONG_KIND, failed
 use super::Files;
 use super::deferred::Line;
 use super::descriptors::OnDisk;
-use crate::tar::{Entry, Kind, Time};
+use super::kernel_values::{bytes_on_disk, timestamps};
+use crate::tar::{Entry, Kind};
 
 /// What extended attributes are set on.
 enum Holder<'a> {
@@ -36,12 +37,6 @@ impl Holder<'_> {
             Self::Name(path) => rustix::fs::lsetxattr(path.as_c_str(), name, value, XattrFlags::empty()),
         }
     }
-}
-
-/// Both times for the kernel. Like containerd, the last access is never before the last change.
-pub(super) fn timestamps(mtime: Time, atime: Option<Time>) -> Timestamps {
-    let spec = |time: Time| Timespec { tv_sec: time.seconds, tv_nsec: time.nanos.into() };
-    Timestamps { last_access: spec(atime.unwrap_or(mtime).max(mtime)), last_modification: spec(mtime) }
 }
 
 impl Unpacker<'_, Files<'_>> {
@@ -258,11 +253,6 @@ impl Unpacker<'_, Files<'_>> {
         }
         Ok(())
     }
-}
-
-/// Bytes by `st_blocks`.
-pub(super) fn bytes_on_disk(stat: &rustix::fs::Stat) -> u64 {
-    u64::try_from(stat.st_blocks).unwrap_or_default() * 512
 }
 
 fn proc_path(dir: BorrowedFd<'_>, leaf: &[u8]) -> CString {

@@ -10,7 +10,7 @@ use super::super::error::{UnpackError, failed, recipe};
 use super::super::form::Unpacker;
 use super::super::tree::Id;
 use super::Files;
-use super::attributes::bytes_on_disk;
+use super::kernel_values::bytes_on_disk;
 
 impl Unpacker<'_, Files<'_>> {
     /// Makes room at a name of a directory.

@@ -9,8 +9,8 @@ use super::super::error::{UnpackError, failed};
 use super::super::form::Unpacker;
 use super::super::tree::{Id, ROOT, Tree};
 use super::Files;
-use super::attributes::{bytes_on_disk, timestamps};
 use super::descriptors::OnDisk;
+use super::kernel_values::{bytes_on_disk, timestamps};
 
 impl Unpacker<'_, Files<'_>> {
     pub(super) fn finish_directories(&mut self) -> Result<(), UnpackError> {

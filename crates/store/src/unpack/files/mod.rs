@@ -12,6 +12,7 @@ mod displace;
 mod finish;
 mod ground;
 mod implicit;
+mod kernel_values;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
@@ -21,9 +22,10 @@ use rustix::io::Errno;
 
 use super::error::{UnpackError, failed, recipe as of_recipe};
 use super::form::{Form, There, Unpacker};
+use super::options::UnpackOptions;
+use super::outcome::UnpackOutcome;
 use super::tree::Id;
 use super::whiteout::OPAQUE;
-use super::{UnpackOptions, UnpackOutcome};
 use crate::recipe;
 use crate::tar::{Entry, Kind, Reader};
 
@@ -33,6 +35,7 @@ use deferred::{Deferred, Line};
 use descriptors::{Descriptors, OnDisk};
 use ground::Ground;
 pub(crate) use implicit::{find, is_opaque, patch_implicit};
+use kernel_values::{bytes_on_disk, timestamps};
 
 /// Name of the directory of the layer's files.
 const FS: &str = "fs";
@@ -128,7 +131,7 @@ impl Unpacker<'_, Files<'_>> {
             ..Line::default()
         };
         self.form.deferred.write(&path, line).map_err(|e| failed("deferring", &path, e))?;
-        let times = attributes::timestamps(entry.mtime, entry.atime);
+        let times = timestamps(entry.mtime, entry.atime);
         let fd = self.fd(dir)?;
         rustix::fs::utimensat(&*fd, leaf, &times, AtFlags::SYMLINK_NOFOLLOW)
             .map_err(|e| failed("setting the times of", &path, e))
@@ -325,7 +328,7 @@ impl Form for Files<'_> {
     fn end(self, outcome: &mut UnpackOutcome) -> Result<(), UnpackError> {
         if let Some(aside) = &self.aside {
             let stat = rustix::fs::fstat(aside).map_err(|e| failed("looking at", b"", e))?;
-            outcome.disk_bytes += attributes::bytes_on_disk(&stat);
+            outcome.disk_bytes += bytes_on_disk(&stat);
         }
         outcome.deferred = self.deferred.finish().map_err(|e| failed("writing", b"deferred.jsonl", e))?;
         Ok(())

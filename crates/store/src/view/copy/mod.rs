@@ -20,7 +20,8 @@ use rustix::io::Errno;
 
 use super::attributes::Kind;
 use super::error::ViewError;
-use super::{Node, View, join};
+use super::path::join;
+use super::{Node, View};
 use crate::destination::temporary_name;
 use crate::unpack::Beneath;
 

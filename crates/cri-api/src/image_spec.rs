@@ -1,0 +1,37 @@
+//! [`ImageSpec`]: the name or id by which CRI means an image. Both services use it: pulls and lookups of images, and the configurations and
+//! statuses of containers and their mounts.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Name or id of an image. Lookups take a full or short image id with or without `sha256:`, a name with tag, digest or
+/// neither, in any spelling that normalises to a recorded name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ImageSpec {
+    /// Id or name.
+    pub image: String,
+    /// Annotations; runtimes may read them.
+    pub annotations: BTreeMap<String, String>,
+    /// The name as the user wrote it.
+    pub user_specified_image: String,
+    /// Runtime handler that the image is for; empty is the default one.
+    pub runtime_handler: String,
+    /// Image ref as the runtime answered it earlier (image volumes).
+    pub image_ref: String,
+}
+
+impl ImageSpec {
+    /// A spec with nothing but the id or name.
+    #[must_use]
+    pub fn new(image: impl Into<String>) -> Self {
+        Self { image: image.into(), ..Self::default() }
+    }
+}
+
+impl From<&str> for ImageSpec {
+    fn from(image: &str) -> Self {
+        Self::new(image)
+    }
+}

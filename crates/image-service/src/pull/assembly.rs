@@ -1,0 +1,55 @@
+//! [`Assembly`]: the work of bringing all layers of one manifest together, as a value, with the plan that its config gives and the results of
+//! waiting for layers. Its steps: [`super::assemble`] drives, [`super::wanted`] lists the blobs, [`super::join`] joins the jobs of others.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cri_api::Result;
+use oci::Digest;
+use store::{Layer, Lease};
+use tokio_util::sync::CancellationToken;
+
+use super::choose::Chosen;
+use super::ready::ReadyLayer;
+use crate::background::Held;
+use crate::budget::Pull;
+use crate::progress::Hub;
+use crate::shared::Shared;
+use crate::source::Source;
+
+/// What an assembly works with.
+pub(crate) struct Assembly<'a> {
+    pub(crate) shared: &'a Arc<Shared>,
+    pub(crate) source: &'a Arc<dyn Source>,
+    pub(crate) lease: &'a Arc<Held<Lease>>,
+    pub(crate) chosen: &'a Chosen,
+    pub(crate) name: &'a str,
+    pub(crate) hub: &'a Hub,
+    pub(crate) token: &'a CancellationToken,
+    /// Stacks for which the layer must be unpacked for itself.
+    pub(crate) alone: &'a BTreeSet<Digest>,
+    /// Whom its jobs' memory is counted to.
+    pub(crate) pull: Pull,
+}
+
+/// The config, and its statements about the layers.
+pub(super) struct Plan {
+    pub(super) bytes: Bytes,
+    pub(super) diff_ids: Vec<Digest>,
+    pub(super) chain_ids: Vec<Digest>,
+    pub(super) present: Vec<Option<Layer>>,
+}
+
+/// How a wait for a layer ended: which blob, whether this pull led the job, and what came.
+pub(super) type Waited = (usize, bool, Came);
+
+pub(super) enum Came {
+    Answer(Result<ReadyLayer>),
+    /// It was stopped; perhaps when the layer was whole.
+    Stopped(Option<ReadyLayer>),
+    /// The registry does not say that it has what another repository's job brings.
+    Refused,
+    /// That job came to its end meanwhile.
+    Gone,
+}

@@ -1,0 +1,109 @@
+//! [`ReadyLayer`]: a layer that a job made and no commit has taken yet; and [`ReadyLayers`], the index of those that some pull still has.
+//! Made by [`super::layer`], taken by assemblies and their commits.
+
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use oci::Digest;
+use store::{NewBlob, UnpackedLayer};
+
+use super::key::LayerKey;
+use crate::background::Held;
+
+/// What a job made, to be let go where that may block.
+pub(crate) struct Made {
+    /// There until the end.
+    layer: Option<Arc<UnpackedLayer>>,
+    /// The blob that it came from, where blobs are kept.
+    pub(super) blob: Option<Arc<NewBlob>>,
+    /// Whether it is left for a later pull when nobody has it any more.
+    stays: AtomicBool,
+}
+
+/// A layer that is unpacked and whose blob is verified.
+#[derive(Clone)]
+pub(crate) struct ReadyLayer {
+    pub(super) kept: Arc<Held<Made>>,
+    /// Digest of the blob that went in.
+    pub(crate) blob_digest: Digest,
+    /// Digest of the tar stream that came out.
+    pub(crate) diff_id: Digest,
+}
+
+impl ReadyLayer {
+    pub(crate) fn layer(&self) -> Arc<UnpackedLayer> {
+        Arc::clone(self.kept.layer())
+    }
+
+    /// The blob that is to be kept.
+    pub(crate) fn blob(&self) -> Option<Arc<NewBlob>> {
+        self.kept.blob.clone()
+    }
+
+    /// From now on it is left for a later pull when nobody has it any more.
+    pub(crate) fn stay(&self) {
+        self.kept.stays.store(true, Ordering::Relaxed);
+    }
+
+    /// The layer, if nobody else has it, to be dropped where that may block.
+    pub(crate) fn into_last(self) -> Option<Made> {
+        Arc::into_inner(self.kept).map(Held::into_inner)
+    }
+}
+
+impl Made {
+    pub(super) fn new(layer: UnpackedLayer) -> Self {
+        Self { layer: Some(Arc::new(layer)), blob: None, stays: AtomicBool::new(false) }
+    }
+
+    pub(super) fn layer(&self) -> &Arc<UnpackedLayer> {
+        self.layer.as_ref().expect("taken only at the end")
+    }
+}
+
+/// Leaves the layer for a later pull, where that is wanted and can be, or the blob where that is kept. May block.
+impl Drop for Made {
+    fn drop(&mut self) {
+        if !*self.stays.get_mut() {
+            return;
+        }
+        if let Some(layer) = self.layer.take().and_then(Arc::into_inner) {
+            layer.leave();
+        }
+        if let Some(blob) = self.blob.take().and_then(Arc::into_inner) {
+            blob.leave();
+        }
+    }
+}
+
+/// Layers that are unpacked and not yet committed: a pull that comes between the end of a job and the commit of whoever
+/// wanted it takes the layer from here, instead of fetching it again.
+#[derive(Default)]
+pub(crate) struct ReadyLayers(Mutex<HashMap<LayerKey, Waiting>>);
+
+/// A layer as long as some pull has it, and its diff id.
+type Waiting = (Weak<Held<Made>>, Digest);
+
+impl ReadyLayers {
+    /// The layer that this job made, if somebody still has it.
+    pub(crate) fn find(&self, key: &LayerKey) -> Option<ReadyLayer> {
+        let layers = self.0.lock();
+        let (kept, diff_id) = layers.get(key)?;
+        Some(ReadyLayer { kept: kept.upgrade()?, blob_digest: key.blob.clone(), diff_id: diff_id.clone() })
+    }
+
+    /// Those `wanted` jobs whose layers somebody still has.
+    pub(crate) fn keys(&self, wanted: impl Fn(&LayerKey) -> bool) -> Vec<LayerKey> {
+        let layers = self.0.lock();
+        let there = layers.iter().filter(|(key, (kept, _))| kept.strong_count() > 0 && wanted(key));
+        there.map(|(key, _)| key.clone()).collect()
+    }
+
+    pub(super) fn keep(&self, key: LayerKey, layer: &ReadyLayer) {
+        let mut layers = self.0.lock();
+        layers.retain(|_, (kept, _)| kept.strong_count() > 0);
+        layers.insert(key, (Arc::downgrade(&layer.kept), layer.diff_id.clone()));
+    }
+}

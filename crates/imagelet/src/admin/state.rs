@@ -1,0 +1,52 @@
+//! [`State`]: the parts of a process that its admin endpoint answers from, and the two forms of an answer. Made by
+//! [`crate::admin`]; used by every file of routes.
+
+use std::sync::Arc;
+
+use axum::extract;
+use axum::http::StatusCode;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+use cri_api::ImageService;
+use engine_api::ImageEngine;
+use image_manager::ImageManager;
+use prometheus_client::registry::Registry;
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use super::pods::PodBoard;
+use crate::collection::Collection;
+
+/// The parts that the routes answer from.
+pub(super) struct State {
+    pub(super) registry: Registry,
+    pub(super) service: Arc<dyn ImageService>,
+    /// Where back-off is kept, if it is kept here.
+    pub(super) manager: Option<Arc<ImageManager>>,
+    /// Garbage collection, if it is done here.
+    pub(super) collection: Option<Arc<Collection>>,
+    /// Pods, if they are run here.
+    pub(super) pods: Option<PodBoard>,
+    /// The store of this process, if it has one.
+    pub(super) engine: Option<Arc<dyn ImageEngine>>,
+    /// What is waited for before there is anything to tell.
+    pub(super) waiting: Option<String>,
+    /// Cancelled when the process is about to end.
+    pub(super) stop: CancellationToken,
+}
+
+/// The state as axum hands it to a route.
+pub(super) type Of = extract::State<Arc<State>>;
+
+/// The value as JSON.
+pub(super) fn json(value: &impl Serialize) -> Response {
+    match serde_json::to_string(value) {
+        Ok(text) => ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], text + "\n").into_response(),
+        Err(_) => refused(StatusCode::INTERNAL_SERVER_ERROR, "the answer cannot be written"),
+    }
+}
+
+/// A refusal: its status and one line.
+pub(super) fn refused(status: StatusCode, line: &str) -> Response {
+    (status, format!("{line}\n")).into_response()
+}

@@ -1,0 +1,31 @@
+//! Endpoints as the configuration and paths name them, and how a client of one makes itself known. Connects to none.
+//! Called by `app`, `images` and `admin`, and by the commands that name an endpoint of their own.
+
+use cri_grpc::Endpoint;
+use cri_grpc::client::ClientOptions;
+
+use crate::config::Config;
+use crate::exit::{Code, Failure, Outcome};
+
+/// The name under which this program makes itself known to registries and runtimes.
+pub(crate) const USER_AGENT: &str = concat!("imagelet/", env!("CARGO_PKG_VERSION"));
+
+/// An endpoint of the configuration. It was parsed once before; should it not parse now, that is told all the same.
+pub(crate) fn parse_endpoint(text: &str) -> Outcome<Endpoint> {
+    Endpoint::parse(text).map_err(|error| Failure::caused(Code::Config, format!("endpoint {text:?}"), &error))
+}
+
+/// A path as it stands in a URL.
+pub(crate) fn encoded(path: &std::path::Path) -> String {
+    let path = path.to_string_lossy();
+    path.replace('%', "%25").replace('?', "%3F").replace('#', "%23")
+}
+
+/// Settings of the client of a remote endpoint.
+pub(crate) fn client_options(config: &Config) -> ClientOptions {
+    ClientOptions {
+        request_timeout: config.runtime_request_timeout,
+        user_agent: USER_AGENT.to_owned(),
+        ..ClientOptions::default()
+    }
+}

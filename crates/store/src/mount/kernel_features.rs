@@ -1,0 +1,23 @@
+//! [`KernelFeatures`]: the ways of mounting that the mounter tries.
+
+/// From so many layers on it pays to compose one image of them (docs/layers.md has the figures).
+const MANY: usize = 60;
+
+/// The features of the kernel that the mounter uses: all of them, but in tests of what other kernels lack.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KernelFeatures {
+    /// EROFS from a file (Linux 6.12).
+    pub(super) from_file: bool,
+    /// Layers by descriptors of mounts that are nowhere (Linux 6.15).
+    pub(super) unseen: bool,
+    /// The new mount API for overlayfs (Linux 6.7).
+    pub(super) new_overlay: bool,
+    /// From so many layers on, which are all images, one image is composed of them.
+    pub(super) many: usize,
+}
+
+impl Default for KernelFeatures {
+    fn default() -> Self {
+        Self { from_file: true, unseen: true, new_overlay: true, many: MANY }
+    }
+}
