@@ -92,7 +92,7 @@ pub(crate) const LEFT: &[(&str, usize)] = &[
     ("crates/engine-api", 27),
     ("crates/erofs", 17),
     ("crates/image-manager", 311),
-    ("crates/image-service", 43),
+    ("crates/image-service", 10),
     ("crates/imagelet", 286),
     ("crates/oci", 3),
     ("crates/registry", 12),
