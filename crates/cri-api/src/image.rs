@@ -53,7 +53,7 @@ pub struct ImageStatus {
 /// Request of [`ImageService::pull_image`](crate::ImageService::pull_image).
 #[derive(Clone, Debug, Default)]
 pub struct PullImageRequest {
-    /// What to pull.
+    /// The image to pull.
     pub image: ImageSpec,
     /// Credential to use; `None` is anonymous.
     pub auth: Option<RegistryAuth>,
@@ -61,7 +61,7 @@ pub struct PullImageRequest {
     pub sandbox: Option<PodSandboxConfig>,
     /// Where progress is told. CRI has no place for it: a remote runtime tells nothing.
     pub progress: ProgressSink,
-    /// What has to be done before the image may appear. An implementation that cannot say when that is does it at once; one
+    /// Work that must be done before the image may appear. An implementation that does not know when that is does it at once; one
     /// that finds the image present as it is leaves it.
     pub before_visible: BeforeVisible,
 }

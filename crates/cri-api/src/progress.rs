@@ -6,11 +6,11 @@ use std::sync::Arc;
 use oci::Digest;
 use serde::{Deserialize, Serialize};
 
-/// What a layer is doing.
+/// State of a layer within a pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum LayerState {
-    /// It waits for its turn.
+    /// Waits for its turn.
     Waiting,
     /// Bytes are coming and are unpacked as they come.
     Fetching,
@@ -18,13 +18,13 @@ pub enum LayerState {
     Unpacking,
     /// Another pull is bringing it.
     WaitingForOther,
-    /// It was here before.
+    /// Was present before the pull.
     Present,
-    /// It is unpacked and verified.
+    /// Unpacked and verified.
     Done,
 }
 
-/// One thing that happened.
+/// Something that happened in a pull.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum PullEvent {

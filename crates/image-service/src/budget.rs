@@ -31,7 +31,7 @@ struct State {
     used: usize,
     /// How many windows are out.
     windows: usize,
-    /// What each pull's jobs hold.
+    /// Bytes that the jobs of each pull have reserved.
     holds: HashMap<Pull, usize>,
     /// In the order in which they came.
     waiting: Vec<Waiter>,
@@ -44,14 +44,14 @@ struct State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Pull(u64);
 
-/// What memory is wanted for.
+/// Use that memory is wanted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum For {
     /// The least of a layer of this size.
     Layer(Pull, u64),
-    /// What a job that has started cannot go on without.
+    /// Memory that a job needs after its start.
     Window,
-    /// What a job that has started can do without.
+    /// Memory that a job can do without.
     Extra,
 }
 
@@ -100,7 +100,7 @@ impl Budget {
         Some(self.take(&mut state, For::Extra, bytes))
     }
 
-    /// Whether somebody waits, so that what can be done without should be given back.
+    /// Returns true if somebody waits, so that what can be done without should be given back.
     pub(crate) fn is_short(&self) -> bool {
         !self.lock().waiting.is_empty()
     }

@@ -113,7 +113,7 @@ impl Shared {
         Ok(report)
     }
 
-    /// What interrupted pulls left. Nothing is measured.
+    /// Count of what interrupted pulls left. Nothing is measured.
     pub(crate) fn unfinished(&self) -> UnfinishedPulls {
         let Unfinished { layers, blobs, bytes, .. } = self.store.unfinished();
         UnfinishedPulls { layers, blobs, bytes }

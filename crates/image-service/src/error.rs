@@ -23,9 +23,9 @@ pub enum OpenError {
     /// An option makes no sense.
     #[error("image service option {option}: {message}")]
     Option {
-        /// Its name.
+        /// Name of the option.
         option: &'static str,
-        /// What is wrong with it.
+        /// Fault of its value.
         message: String,
     },
     /// The signature policy cannot be used.
@@ -217,7 +217,7 @@ fn disk_full(root: &Path, error: &(dyn StdError + 'static)) -> Error {
     full.context(format_args!("no space left on the file system of {}{what}", root.display())).with_reason(reason)
 }
 
-/// Whether something below `error` is a full disk or a used-up quota.
+/// Returns true if something below `error` is a full disk or a used-up quota.
 fn is_disk_full(error: &(dyn StdError + 'static)) -> bool {
     io_below(error).is_some_and(|e| matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
 }
@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(with_need(limited.clone(), need), limited, "a registry that is asked too often has no disk");
     }
 
-    /// What the file system has says nothing then: so much must come free as is needed.
+    /// Free space beside a used-up quota says nothing: so much must come free as is needed.
     #[test]
     fn a_quota_is_named_and_free_space_beside_it_does_not_count() {
         let used_up = io::Error::from_raw_os_error(122);

@@ -19,7 +19,7 @@ pub(crate) struct Flights<K, T> {
     shutdown: CancellationToken,
 }
 
-/// What a job and its waiters share.
+/// Token and progress that a job and its waiters share.
 #[derive(Clone)]
 pub(crate) struct Context {
     /// Cancelled when nobody waits any more, and at shutdown. The job ends soon after, on its own.
@@ -38,10 +38,10 @@ impl Shared for Context {
     }
 }
 
-/// One waiter's share of a job. Dropping it is leaving.
+/// A waiter's share of a job. Dropping it is leaving.
 pub(crate) struct Ticket<K: Hash + Eq, T> {
     ticket: single_flight::Ticket<K, Context, Result<T>>,
-    /// Whether this waiter started the job.
+    /// This waiter started the job.
     pub(crate) led: bool,
 }
 

@@ -14,7 +14,7 @@ pub(crate) trait Chore: Send + Sync {
     fn step(&self) -> bool;
 }
 
-/// What is done with every piece beside hashing it.
+/// Work that is done with every piece beside hashing it.
 pub(crate) type Tee = Box<dyn FnMut(&[u8]) + Send>;
 
 /// A digest in the making.
@@ -37,7 +37,7 @@ impl<P: AsRef<[u8]>> Hashing<P> {
         Self::with(algorithm, None)
     }
 
-    /// One that hands every piece on as well, in order.
+    /// Hashing of pieces that are handed on as well, in order.
     pub(crate) fn with(algorithm: Algorithm, tee: Option<Tee>) -> Self {
         let hasher = Mutex::new(Inner { hasher: Some(algorithm.hasher()), tee });
         Self { pieces: Mutex::default(), hasher, forgone: AtomicBool::new(false) }

@@ -19,9 +19,9 @@ pub(crate) enum InflateError {
     Bomb {
         /// Bytes of the blob.
         compressed: u64,
-        /// What may come of them.
+        /// Most bytes that may come of them.
         limit: u64,
-        /// What came, at least.
+        /// Bytes that came, at least.
         seen: u64,
     },
     /// The second side stopped; its own result says why.

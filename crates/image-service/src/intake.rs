@@ -56,7 +56,7 @@ pub(crate) struct Intake {
 /// Why a blob is not what its descriptor promises, or did not come.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum IntakeError {
-    /// Its bytes are others.
+    /// The bytes have another size or digest.
     #[error(transparent)]
     Verify(#[from] VerifyError),
     /// The feeding side went away before the end.
@@ -96,7 +96,7 @@ impl Feed {
 }
 
 impl Intake {
-    /// What a thread that waits can do for this blob.
+    /// Work that a waiting thread can do for this blob.
     pub(crate) fn chore(&self) -> Arc<dyn Chore> {
         Arc::clone(&self.hash) as Arc<dyn Chore>
     }

@@ -22,7 +22,7 @@ use crate::resume;
 use crate::shared::Shared;
 use crate::source::{Chunks, Source};
 
-/// What the store has is read in pieces of this size.
+/// Size of the pieces in which a kept blob is read, in bytes.
 const PIECE: usize = 256 << 10;
 
 /// A blob on its way into the store, in the hands of whichever thread hashes it.

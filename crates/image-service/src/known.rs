@@ -20,7 +20,7 @@ struct Maps {
     blobs: HashMap<Digest, Digest>,
     /// Manifest to image id.
     manifests: HashMap<Digest, Digest>,
-    /// Who brought each image, by its id.
+    /// Origins of each image, by its id.
     provenance: HashMap<Digest, Provenance>,
     /// The images that have a layer, by its diff id.
     images_with: HashMap<Digest, BTreeSet<Digest>>,
@@ -56,7 +56,7 @@ impl Known {
         self.lock().manifests.get(manifest).cloned()
     }
 
-    /// Whether there may be an image with this config, so that what it says of its layers need not be fetched.
+    /// Returns true if there may be an image with this config, so that what it says of its layers need not be fetched.
     pub(crate) fn has_config(&self, id: &Digest) -> bool {
         self.lock().manifests.values().any(|known| known == id)
     }

@@ -19,7 +19,7 @@ pub const LEAST_MEMORY: usize = 4 << 20;
 /// attributes and a bit of content take more.
 const ENTRY: u64 = 128 << 10;
 
-/// What is beyond a layer's own limits (`store::Limits`): above it a pull fails.
+/// Limits of images beyond those of a layer (`store::Limits`): above one a pull fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of the files of all layers of an image.
@@ -39,7 +39,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// What a layer of so many compressed bytes may inflate to.
+    /// Most bytes that a layer of so many compressed bytes may inflate to.
     pub(crate) fn inflated(&self, compressed: u64) -> u64 {
         compressed.saturating_mul(self.inflate_ratio).max(self.inflate_free)
     }
@@ -95,7 +95,7 @@ pub struct EngineOptions {
     pub memory: usize,
     /// How the store is opened.
     pub store: store::OpenOptions,
-    /// What an image may be at most.
+    /// Limits of an image.
     pub limits: Limits,
     /// `User-Agent` towards registries.
     pub user_agent: String,
@@ -111,21 +111,21 @@ pub struct EngineOptions {
     pub allowed_targets: Vec<registry::AllowedTarget>,
     /// Runtime handlers beside the default one that requests may name.
     pub runtime_handlers: Vec<String>,
-    /// Whether a pull by digest of an image that is here and whole is answered without asking the registry. It saves a
+    /// Answers a pull by digest of an image that is here and whole without asking the registry. It saves a
     /// request and works offline; but such a pull then no longer proves that the caller's credential may have the image,
     /// on which a kubelet relies. Hence off by default.
     pub trust_present_digests: bool,
     /// How content that other repositories brought is used for a pull: by default where its own registry says, for its own
     /// credential, that it has the same.
     pub shared_content: SharedContent,
-    /// Whether a pull of which the compressed layers alone do not fit on the disk is refused before it fetches them.
+    /// Refuses a pull of which the compressed layers alone do not fit on the disk before it fetches them.
     /// Only to be switched off where a layer takes less space than its blob, as on a file system that compresses well.
     pub check_disk_space: bool,
-    /// Whether the compressed layers are kept beside their files, as they came: an export then has the very manifest that
+    /// Keeps the compressed layers beside their files, as they came: an export then has the very manifest that
     /// was pulled, and a layer whose files got damaged is unpacked again with nothing fetched. It takes about a third more
     /// disk. Blobs that were kept before it was switched off stay with their images.
     pub keep_blobs: bool,
-    /// What of a pull that is interrupted a later one goes on with.
+    /// The parts of an interrupted pull that a later one goes on with.
     pub resume: Resume,
     /// The signature policy, in the form of `containers-policy.json(5)`: of which images signatures are demanded, and by which
     /// keys. Without one every image is accepted. It is read again when it has changed.

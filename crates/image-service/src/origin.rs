@@ -126,7 +126,7 @@ impl From<Origin> for String {
     }
 }
 
-/// Who brought an image, and which blobs were found to have which of its layers.
+/// Origins of an image, and which blobs were found to have which of its layers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Provenance {
     /// Each had, or said that it has, all of the image.

@@ -23,9 +23,9 @@ use crate::origin::{Access, Origin, SharedContent};
 use crate::shared::Shared;
 use crate::source::{Chunks, Source};
 
-/// What was left is kept for so long.
+/// Time for which leftovers of interrupted pulls are kept.
 const KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
-/// What was left before that is too old. Both in nanoseconds since 1970.
+/// Time before which leftovers are too old. Both in nanoseconds since 1970.
 pub(crate) fn kept_since(now: i64) -> i64 {
     now.saturating_sub(i64::try_from(KEPT_FOR.as_nanos()).unwrap_or(i64::MAX))
 }
@@ -37,10 +37,10 @@ pub(crate) const LEAST: u64 = 1 << 20;
 const SLOW: u64 = 16 << 20;
 /// How long a line is looked at.
 const WINDOW: Duration = Duration::from_secs(1);
-/// What is written down at once: no more than this, and what comes while it is written, is lost with the process.
+/// Bytes that are written down at once: no more than these, and those that come meanwhile, are lost with the process.
 const PIECE: usize = 256 << 10;
 
-/// Whether a line is slow: little comes, and it is the line that is waited for.
+/// Judges whether a line is slow: little comes, and it is the line that is waited for.
 struct Line {
     since: Instant,
     waited: Duration,
@@ -95,12 +95,12 @@ pub(crate) struct Resuming {
     usable: BTreeSet<String>,
     /// Where the next byte is in the blob.
     at: u64,
-    /// What comes from the source, once it is asked.
+    /// Chunks from the source, once it is asked.
     remote: Option<Box<dyn Chunks>>,
     spool: Option<Writing>,
     /// Where the spool begins, as long as it is yet to be read back.
     back_from: Option<u64>,
-    /// What is yet to be written down.
+    /// Chunks that are yet to be written down.
     pending: Vec<Bytes>,
     pending_bytes: usize,
     task: Option<JoinHandle<std::result::Result<(), StoreError>>>,
@@ -159,7 +159,7 @@ impl Resuming {
         Ok(())
     }
 
-    /// What an earlier pull left of the blob.
+    /// Takes what an earlier pull left of the blob.
     async fn find(&mut self) {
         let usable = std::mem::take(&mut self.usable);
         let (store, Descriptor { digest, size, .. }) = (self.shared.store.clone(), self.descriptor.clone());
@@ -277,7 +277,7 @@ impl Resuming {
         }
     }
 
-    /// It was interrupted: what came is left for a later pull, where the reason does not speak against that.
+    /// Ends an interrupted fetch: what came is left for a later pull, where the reason does not speak against that.
     pub(crate) async fn interrupted(&mut self, why: &Error) {
         if !is_interruption(why) {
             return self.forget().await;
@@ -293,7 +293,7 @@ impl Resuming {
     }
 }
 
-/// Whether a pull that ended with this could have gone on: it was given up, or somebody else failed.
+/// Returns true if a pull that ended with this could have gone on: it was given up, or somebody else failed.
 pub(crate) fn is_interruption(why: &Error) -> bool {
     match why.kind() {
         Kind::Cancelled | Kind::DeadlineExceeded | Kind::Unavailable => true,

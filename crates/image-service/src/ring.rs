@@ -21,7 +21,7 @@ const MOST: usize = 8;
 /// The digest of what goes through a ring.
 pub(crate) type TarHash = Hashing<Filled>;
 
-/// What both sides share.
+/// State that both sides share.
 struct Ring {
     budget: Budget,
     /// Guards everything that moves.
@@ -49,7 +49,7 @@ struct State {
 #[derive(Clone)]
 pub(crate) struct Filled(Arc<Full>);
 
-/// It goes back to its ring when nobody needs it any more.
+/// A full buffer, which goes back to its ring when nobody needs it any more.
 struct Full {
     buffer: Vec<u8>,
     len: usize,
@@ -160,7 +160,7 @@ impl RingWriter {
         self.hash = Some(Arc::clone(hash));
     }
 
-    /// Who reads is started when there is so much that it does not fit. Whoever never needed it reads afterwards.
+    /// Starts the reader when there is so much that it does not fit. A reader that was never needed reads afterwards.
     pub(crate) fn start_with(&mut self, start: impl FnOnce() + Send + 'static) {
         self.start = Some(Box::new(start));
     }
@@ -257,7 +257,7 @@ impl Drop for RingWriter {
 }
 
 impl RingReader {
-    /// What is at hand, or how it ended; `None` where neither is known yet.
+    /// The next buffer or the end, if either is there yet.
     fn take(state: &mut State) -> Option<io::Result<Option<Filled>>> {
         if let Some(full) = state.full.pop_front() {
             return Some(Ok(Some(full)));

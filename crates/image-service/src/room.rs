@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use oci::Digest;
 
-/// What all pulls of an engine have been promised. Clones share it.
+/// Space that all pulls of an engine have been promised. Clones share it.
 #[derive(Clone, Default)]
 pub(crate) struct Room {
     promises: Arc<Mutex<HashMap<Digest, Promise>>>,
@@ -35,34 +35,34 @@ impl Promise {
     }
 }
 
-/// What one pull has been promised, by blob and size. Dropping it gives the space back.
+/// Space that one pull has been promised, by blob and size. Dropping it gives the space back.
 pub(crate) struct Claim {
     room: Room,
     blobs: BTreeMap<Digest, u64>,
-    /// What the file system had when the claim was first made.
+    /// Free bytes of the file system when the claim was first made.
     free: Option<u64>,
 }
 
-/// What a pull that ran out of space would have needed.
+/// Space that a pull that ran out of it would have needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Need {
     /// Bytes that must be free for all of it, about; those that others have been promised are among them.
     pub(crate) bytes: u64,
     /// The same from what has come alone, whatever was free: what a quota must let be written.
     pub(crate) least: u64,
-    /// What the file system had when the pull began.
+    /// Free bytes of the file system when the pull began.
     pub(crate) free: Option<u64>,
 }
 
-/// It does not fit.
+/// The error of a pull that does not fit on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("at least {needed} bytes are needed, {free} bytes are free{}", of_others(*.promised))]
 pub(crate) struct Short {
-    /// What this pull needs.
+    /// Bytes that this pull needs.
     needed: u64,
-    /// What the file system has.
+    /// Free bytes of the file system.
     free: u64,
-    /// What other pulls in flight have been promised and have not written yet.
+    /// Bytes that other pulls in flight have been promised and have not written yet.
     promised: u64,
 }
 
@@ -101,7 +101,7 @@ impl Room {
         }
     }
 
-    /// What all pulls are yet to write, at least.
+    /// Bytes that all pulls are yet to write, at least.
     pub(crate) fn promised(&self) -> u64 {
         sum(self.lock().values().map(Promise::left))
     }
@@ -113,7 +113,7 @@ impl Room {
 }
 
 impl Claim {
-    /// Whether all of these are in it.
+    /// Returns true if all of these are in the claim.
     pub(crate) fn covers(&self, blobs: &BTreeMap<Digest, u64>) -> bool {
         blobs.keys().all(|blob| self.blobs.contains_key(blob))
     }
@@ -149,7 +149,7 @@ impl Claim {
         Ok(())
     }
 
-    /// What all of it takes, from what has come of it: what is yet to come is taken to grow as much as what is here did.
+    /// Space that all of it takes, from what has come of it: what is yet to come is taken to grow as much as what is here did.
     pub(crate) fn need(&self) -> Need {
         let promises = self.room.lock();
         let own = || self.blobs.keys().filter_map(|blob| promises.get(blob));

@@ -40,11 +40,11 @@ pub(crate) struct Shared {
     pub(crate) configs: Flights<(Origin, Digest), Bytes>,
     /// Through which blob each layer in flight comes.
     pub(crate) coming: Coming,
-    /// What jobs made and no commit has taken yet.
+    /// Layers that jobs made and no commit has taken yet.
     pub(crate) ready: ReadyLayers,
     /// The memory of layers in flight.
     pub(crate) budget: Budget,
-    /// What layers in flight still need on the disk.
+    /// Space that layers in flight still need on the disk.
     pub(crate) room: Room,
     pub(crate) after_unclean: AfterUnclean,
     /// Cancelled at shutdown; parent of every job's token.

@@ -46,13 +46,13 @@ pub(crate) trait Chunks: Send {
     /// The next chunk; `None` at the end.
     async fn next(&mut self) -> Result<Option<Bytes>>;
 
-    /// What came turned out to be damaged: the next chunk is the first one again, from another place.
+    /// Begins anew after damaged chunks: the next chunk is the first one again, from another place.
     ///
     /// # Errors
     /// There is no other place; the error tells `why`.
     fn start_over(&mut self, why: &Error) -> Result<()>;
 
-    /// Whether they come from another machine.
+    /// Returns true if the chunks come from another machine.
     fn is_remote(&self) -> bool;
 }
 

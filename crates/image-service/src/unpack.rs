@@ -1,4 +1,4 @@
-//! One layer, compressed bytes to files, on one thread or two. The first verifies the blob and inflates; when its buffers are
+//! Unpacking of one layer, compressed bytes to files, on one thread or two. The first verifies the blob and inflates; when its buffers are
 //! full it starts a second one that reads the tar stream in place and writes files, and when they never are, which is so for
 //! a small layer, it does that itself afterwards. Both digests are taken by whichever of them waits. The second sees the end
 //! of the stream only after the first has verified the blob, so that nothing unverified is ever a whole layer. It knows no
@@ -30,13 +30,13 @@ const PROGRESS_STEP: u64 = 8 << 20;
 /// Beside the window and the ring: the decoder, the tar reader, the recipe's compressor, the connection's buffer.
 const WORKSPACE: usize = 1 << 20;
 
-/// What a layer of so many compressed bytes needs at least.
+/// The least memory that a layer of so many compressed bytes needs.
 pub(crate) fn least(size: u64) -> usize {
     let window = usize::try_from(size).unwrap_or(usize::MAX).min(intake::WINDOW as usize);
     window + LEAST * inflate::BUFFER + WORKSPACE
 }
 
-/// What a layer's threads work with.
+/// Parts of the engine that the threads of a layer work with.
 #[derive(Clone)]
 pub(crate) struct Hands {
     pub(crate) background: Background,
@@ -78,9 +78,9 @@ pub(crate) struct Outcome {
 
 /// The second side.
 pub(crate) enum Second {
-    /// It ran on the first one's thread.
+    /// Ran on the first one's thread.
     Done(Box<Untarred>),
-    /// It runs on a thread of its own.
+    /// Runs on a thread of its own.
     Running(oneshot::Receiver<Untarred>),
 }
 
@@ -131,7 +131,7 @@ impl Task {
 enum Start {
     Not(Box<Untar>),
     Running(oneshot::Receiver<Untarred>),
-    /// It has no thread. Its end of the ring is gone, so that the first side stops.
+    /// Failed, since no thread could be started. Its end of the ring is gone, so that the first side stops.
     Failed(Error),
     Gone,
 }
@@ -149,7 +149,7 @@ impl Start {
     }
 }
 
-/// What the first side found out for the second: the compression, known before the first buffer.
+/// The compression, which the first side finds before the first buffer and the second one needs.
 type Found = Arc<OnceLock<Compression>>;
 
 fn inflate(

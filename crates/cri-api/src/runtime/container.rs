@@ -71,7 +71,7 @@ pub struct ContainerFilter {
     pub labels: BTreeMap<String, String>,
 }
 
-/// What a container is made from. Its environment may hold secrets, so it cannot be serialised.
+/// Configuration that a container is made from. Its environment may hold secrets, so it cannot be serialised.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContainerConfig {
     /// Metadata.
@@ -98,22 +98,22 @@ pub struct ContainerConfig {
     pub annotations: BTreeMap<String, String>,
     /// Log file, relative to [`PodSandboxConfig::log_directory`](super::PodSandboxConfig::log_directory).
     pub log_path: String,
-    /// Whether standard input is kept open.
+    /// Standard input is kept open.
     pub stdin: bool,
-    /// Whether it is closed when the first who attached goes away.
+    /// Standard input is closed when the first client that attached goes away.
     pub stdin_once: bool,
-    /// Whether it has a terminal.
+    /// The container has a terminal.
     pub tty: bool,
-    /// What is special to Linux.
+    /// Settings that only Linux has.
     pub linux: LinuxContainerConfig,
     /// The signal that ends it; `None`: the image's, or SIGTERM.
     pub stop_signal: Option<Signal>,
 }
 
-/// What a container is made from on Linux.
+/// Configuration that a container on Linux is made from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinuxContainerConfig {
-    /// What it may use.
+    /// Limits of its resources.
     pub resources: LinuxContainerResources,
     /// Security.
     pub security: LinuxContainerSecurityContext,
@@ -178,10 +178,10 @@ pub struct ContainerStatus {
     pub mounts: Vec<Mount>,
     /// Log file, absolute.
     pub log_path: String,
-    /// What it may use, where the runtime says it.
+    /// Limits of its resources, where the runtime reports them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<LinuxContainerResources>,
-    /// Who its first process is, where the runtime says it.
+    /// User and groups of its first process, where the runtime reports them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<ContainerUser>,
     /// The signal that ends it, where the runtime says it.

@@ -8,7 +8,7 @@ use futures_core::Stream;
 use super::{ContainerStatus, PodSandboxStatus};
 use crate::{Error, Result};
 
-/// What a runtime tells of its containers as it happens. It ends with an error or when the runtime goes away; whoever
+/// Stream of what happens to a runtime's containers. It ends with an error or when the runtime goes away; whoever
 /// listens looks at everything anew then.
 pub type ContainerEvents = Pin<Box<dyn Stream<Item = Result<ContainerEvent>> + Send>>;
 
@@ -17,7 +17,7 @@ pub type ContainerEvents = Pin<Box<dyn Stream<Item = Result<ContainerEvent>> + S
 pub struct ContainerEvent {
     /// Id of the container, or of the sandbox.
     pub container_id: String,
-    /// What happened.
+    /// Kind of the event.
     pub kind: ContainerEventKind,
     /// When, nanoseconds since the epoch.
     pub created_at: i64,
@@ -27,7 +27,7 @@ pub struct ContainerEvent {
     pub containers: Vec<ContainerStatus>,
 }
 
-/// What happened.
+/// Kind of an event of a container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ContainerEventKind {
     /// Created.

@@ -3,9 +3,9 @@
 /// Answer of [`RuntimeService::exec_sync`](super::RuntimeService::exec_sync).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExecSyncOutput {
-    /// What the command wrote to standard output; runtimes cut it at some megabytes.
+    /// Standard output of the command; runtimes cut it at some megabytes.
     pub stdout: Vec<u8>,
-    /// What it wrote to standard error.
+    /// Standard error of the command, cut likewise.
     pub stderr: Vec<u8>,
     /// How it ended.
     pub exit_code: i32,

@@ -1,4 +1,4 @@
-//! What a runtime says of itself: versions, conditions, handlers, features, configuration.
+//! Reports of a runtime about itself: versions, conditions, handlers, features, configuration.
 
 use std::collections::BTreeMap;
 
@@ -18,14 +18,14 @@ pub struct VersionInfo {
     pub runtime_api_version: String,
 }
 
-/// One condition of a runtime, for example `RuntimeReady`.
+/// A condition of a runtime, for example `RuntimeReady`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
     /// Type.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Whether it holds.
+    /// True if the condition holds.
     pub status: bool,
     /// CamelCase reason.
     pub reason: String,
@@ -37,13 +37,13 @@ pub struct Condition {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RuntimeHandler {
-    /// Its name; empty is the default one.
+    /// Name of the handler; empty is the default one.
     pub name: String,
-    /// What it can; nothing, from a runtime that does not say.
+    /// Features of the handler; none, from a runtime that does not report them.
     pub features: RuntimeHandlerFeatures,
 }
 
-/// What a runtime handler can.
+/// Features of a runtime handler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RuntimeHandlerFeatures {
@@ -53,11 +53,11 @@ pub struct RuntimeHandlerFeatures {
     pub user_namespaces: bool,
 }
 
-/// What a runtime can with every handler.
+/// Features that a runtime has with every handler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RuntimeFeatures {
-    /// It honours the policy for supplemental groups.
+    /// The policy for supplemental groups is honoured.
     pub supplemental_groups_policy: bool,
     /// User namespaces together with the node's network.
     pub user_namespaces_host_network: bool,
@@ -80,14 +80,14 @@ pub struct RuntimeStatus {
 }
 
 impl RuntimeStatus {
-    /// Whether a condition of this type (`RuntimeReady`, `NetworkReady`) is there and holds.
+    /// Returns true if a condition of this type (`RuntimeReady`, `NetworkReady`) is reported and holds.
     #[must_use]
     pub fn holds(&self, kind: &str) -> bool {
         self.conditions.iter().any(|condition| condition.kind == kind && condition.status)
     }
 }
 
-/// Who makes cgroups, and so how [`LinuxPodSandboxConfig::cgroup_parent`](super::LinuxPodSandboxConfig::cgroup_parent)
+/// The program that makes cgroups, and so how [`LinuxPodSandboxConfig::cgroup_parent`](super::LinuxPodSandboxConfig::cgroup_parent)
 /// is written: as a path, or as the name of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -1,4 +1,4 @@
-//! What a container sees of the host: mounts, devices, mapped ids.
+//! The parts of the host that a container sees: mounts, devices, mapped ids.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,15 +10,15 @@ use crate::ImageSpec;
 pub struct Mount {
     /// Where it appears.
     pub container_path: String,
-    /// What appears; empty where it is an image.
+    /// Path on the host; empty where an image is mounted.
     pub host_path: String,
-    /// Whether the container cannot write there.
+    /// The container cannot write there.
     pub readonly: bool,
-    /// Whether it cannot write to what is mounted below either. Wants `readonly` and private propagation.
+    /// The container cannot write to mounts below it either. Wants `readonly` and private propagation.
     pub recursive_read_only: bool,
-    /// Whether files are relabelled for SELinux.
+    /// Files are relabelled for SELinux.
     pub selinux_relabel: bool,
-    /// Whether later mounts are seen on the other side.
+    /// Sharing of later mounts with the other side.
     pub propagation: MountPropagation,
     /// User ids as the mount shows them.
     pub uid_mappings: Vec<IdMapping>,
@@ -33,7 +33,7 @@ pub struct Mount {
     pub mount_options: Vec<String>,
 }
 
-/// Whether mounts that are made later on one side appear on the other.
+/// Sharing of mounts that are made later on one side with the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MountPropagation {
     /// On neither.

@@ -1,4 +1,4 @@
-//! What a container may use.
+//! Limits of the resources of a container.
 
 use std::collections::BTreeMap;
 

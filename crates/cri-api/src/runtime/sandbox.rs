@@ -20,7 +20,7 @@ pub struct PodSandboxMetadata {
     pub attempt: u32,
 }
 
-/// What a sandbox is made from. A pull is told of the sandbox that it is for as well.
+/// Configuration that a sandbox is made from. A pull is told of the sandbox that it is for as well.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSandboxConfig {
@@ -38,11 +38,11 @@ pub struct PodSandboxConfig {
     pub labels: BTreeMap<String, String>,
     /// Annotations; runtimes may read them.
     pub annotations: BTreeMap<String, String>,
-    /// What is special to Linux.
+    /// Settings that only Linux has.
     pub linux: LinuxPodSandboxConfig,
 }
 
-/// What a sandbox is made from on Linux.
+/// Configuration that a sandbox on Linux is made from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LinuxPodSandboxConfig {
@@ -52,9 +52,9 @@ pub struct LinuxPodSandboxConfig {
     pub security: LinuxSandboxSecurityContext,
     /// Kernel parameters of the pod's namespaces.
     pub sysctls: BTreeMap<String, String>,
-    /// What the sandbox itself costs, beside its containers.
+    /// Resources that the sandbox itself needs, beside its containers.
     pub overhead: LinuxContainerResources,
-    /// What the containers of the pod may use together.
+    /// Resources that the containers of the pod may use together.
     pub resources: LinuxContainerResources,
 }
 
@@ -105,7 +105,7 @@ pub struct PodSandbox {
     pub id: String,
     /// Metadata.
     pub metadata: PodSandboxMetadata,
-    /// Whether it is ready.
+    /// True if the sandbox is ready.
     pub ready: bool,
     /// Creation, nanoseconds since the epoch.
     pub created_at: i64,
@@ -136,15 +136,15 @@ pub struct PodSandboxStatus {
     pub id: String,
     /// Metadata.
     pub metadata: PodSandboxMetadata,
-    /// Whether it is ready.
+    /// True if the sandbox is ready.
     pub ready: bool,
     /// Creation, nanoseconds since the epoch.
     pub created_at: i64,
-    /// Its address; empty with the node's network, and before there is one.
+    /// Address of the pod; empty with the node's network, and before there is one.
     pub ip: String,
     /// Addresses of other families.
     pub additional_ips: Vec<String>,
-    /// Its namespaces.
+    /// Namespaces of the pod.
     pub namespaces: NamespaceOptions,
     /// Labels.
     pub labels: BTreeMap<String, String>,
@@ -152,7 +152,7 @@ pub struct PodSandboxStatus {
     pub annotations: BTreeMap<String, String>,
     /// Handler it runs with.
     pub runtime_handler: String,
-    /// Its containers, from runtimes that send events; otherwise empty.
+    /// Containers of the pod, from runtimes that send events; otherwise empty.
     pub containers: Vec<ContainerStatus>,
     /// When this was true, nanoseconds since the epoch, from runtimes that send events; otherwise 0.
     pub timestamp: i64,

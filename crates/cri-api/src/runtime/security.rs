@@ -1,4 +1,4 @@
-//! Who a container is and what it may do: user, groups, namespaces, capabilities, profiles.
+//! Identity and rights of a container: user, groups, namespaces, capabilities, profiles.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,13 +22,13 @@ pub struct LinuxContainerSecurityContext {
     pub run_as_group: Option<i64>,
     /// User name, looked up in the image; only where `run_as_user` is `None`.
     pub run_as_username: String,
-    /// Whether the root file system is read-only.
+    /// The root file system is read-only.
     pub readonly_rootfs: bool,
     /// Groups beside the first one.
     pub supplemental_groups: Vec<i64>,
-    /// Whether the image's groups count as well.
+    /// Policy for the groups that the image gives its user.
     pub supplemental_groups_policy: SupplementalGroupsPolicy,
-    /// Whether no program can gain privileges.
+    /// No program can gain privileges.
     pub no_new_privs: bool,
     /// Paths that show nothing.
     pub masked_paths: Vec<String>,
@@ -52,13 +52,13 @@ pub struct LinuxSandboxSecurityContext {
     pub run_as_user: Option<i64>,
     /// Group id of the sandbox's process.
     pub run_as_group: Option<i64>,
-    /// Whether its root file system is read-only.
+    /// The sandbox's root file system is read-only.
     pub readonly_rootfs: bool,
     /// Groups beside the first one.
     pub supplemental_groups: Vec<i64>,
-    /// Whether the image's groups count as well.
+    /// Policy for the groups that the image gives its user.
     pub supplemental_groups_policy: SupplementalGroupsPolicy,
-    /// Whether privileged containers may run in it.
+    /// Privileged containers may run in the sandbox.
     pub privileged: bool,
     /// seccomp.
     pub seccomp: Option<SecurityProfile>,
@@ -138,7 +138,7 @@ pub enum SecurityProfile {
     RuntimeDefault,
     /// None.
     Unconfined,
-    /// One of the node: an absolute path for seccomp, a loaded profile's name for AppArmor.
+    /// A profile of the node: an absolute path for seccomp, a loaded profile's name for AppArmor.
     Localhost(String),
 }
 

@@ -158,7 +158,7 @@ pub trait RuntimeService: Send + Sync + 'static {
         Err(unimplemented("ListPodSandboxStats"))
     }
 
-    /// What happens to containers, from now on. A runtime that does not tell answers one error, `Unimplemented`.
+    /// Stream of what happens to containers, from now on. A runtime that sends no events answers one error, `Unimplemented`.
     fn container_events(&self) -> ContainerEvents {
         Refused::with(unimplemented("GetContainerEvents"))
     }
@@ -169,7 +169,7 @@ pub trait RuntimeService: Send + Sync + 'static {
         Err(unimplemented("UpdateRuntimeConfig"))
     }
 
-    /// What the runtime was told in its own configuration and its callers must know.
+    /// Settings of the runtime that its callers must know.
     async fn runtime_config(&self) -> Result<RuntimeConfig> {
         Err(unimplemented("RuntimeConfig"))
     }

@@ -87,7 +87,7 @@ impl Signal {
         NAMES.iter().find(|known| **known == name).map(|known| Self(known))
     }
 
-    /// Its name.
+    /// Name of the signal.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         self.0

@@ -1,4 +1,4 @@
-//! What containers and pods use. Every number may be missing: runtimes tell what they know.
+//! Use of resources by containers and pods. Every number may be missing: runtimes report those that they know.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub struct ContainerStats {
     /// Memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryUsage>,
-    /// Its writable layer.
+    /// Writable layer of the container.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub writable_layer: Option<FilesystemUsage>,
     /// Swap.
@@ -76,7 +76,7 @@ pub struct PodSandboxStats {
     /// Pressure on input and output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub io: Option<IoUsage>,
-    /// Its containers.
+    /// Containers of the pod.
     pub containers: Vec<ContainerStats>,
 }
 
@@ -124,7 +124,7 @@ pub struct CpuUsage {
 pub struct MemoryUsage {
     /// When this was true, nanoseconds since the epoch.
     pub timestamp: i64,
-    /// What cannot be dropped.
+    /// Bytes that cannot be dropped.
     pub working_set_bytes: Option<u64>,
     /// Left below the limit.
     pub available_bytes: Option<u64>,
@@ -174,7 +174,7 @@ pub struct PsiStats {
     pub some: PsiData,
 }
 
-/// One line of it.
+/// A line of pressure stall information.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PsiData {

@@ -175,7 +175,7 @@ fn parse(name: &str) -> Reference {
     Reference::parse(name).expect("the test gives a valid name").with_default_tag()
 }
 
-/// What is present.
+/// Images that are present.
 #[derive(Debug, Default)]
 struct Store {
     images: BTreeMap<Digest, Present>,

@@ -22,11 +22,11 @@ pub(super) const TERMINATED: i32 = 143;
 /// How the process of a container behaves.
 #[derive(Clone, Debug, Default)]
 pub struct FakeProcess {
-    /// It ends as soon as it is started, with this code. `None`: it runs until somebody ends it.
+    /// The container ends as soon as it is started, with this code. `None`: it runs until somebody ends it.
     pub ends: Option<i32>,
-    /// It does not end when it is asked to: a stop takes its whole timeout, and kills it.
+    /// The container does not end when it is asked to: a stop takes its whole timeout, and kills it.
     pub ignores_stop: bool,
-    /// What commands in it answer. A command that is not here ends at once with code 0 and no output.
+    /// Answers of commands in the container. A command that is not here ends at once with code 0 and no output.
     pub commands: BTreeMap<Vec<String>, FakeExec>,
 }
 
@@ -81,7 +81,7 @@ pub(super) struct Pods {
     pub(super) processes: BTreeMap<String, FakeProcess>,
     /// Beside the default one.
     pub(super) handlers: BTreeSet<String>,
-    /// It has no mounts of images, and passes them over.
+    /// Mounts of images are passed over, as by a runtime without them.
     pub(super) passes_images_over: bool,
     pub(super) listeners: Vec<mpsc::UnboundedSender<Result<ContainerEvent>>>,
     /// Nothing is told to them.
@@ -184,7 +184,7 @@ impl Pods {
         Ok(id)
     }
 
-    /// Its containers end, and it is not ready any more.
+    /// Ends the containers of a sandbox, which is not ready any more.
     pub(super) fn stop_sandbox(&mut self, id: &str) {
         for container in self.containers_of(id) {
             self.end(&container, KILLED);
@@ -272,7 +272,7 @@ impl Pods {
         Ok(())
     }
 
-    /// Its process ends, if it runs, or may run.
+    /// Ends the process of a container, if it runs, or may run.
     pub(super) fn end(&mut self, id: &str, code: i32) {
         let now = self.now();
         let runs = |entry: &&mut Entry| matches!(entry.listed.state, ContainerState::Running | ContainerState::Unknown);

@@ -32,7 +32,7 @@ impl FakeImage {
         Self { layers: Vec::new(), user: String::new(), nonce: None, index: false }.layer(content)
     }
 
-    /// One layer more on top.
+    /// Adds a layer on top.
     #[must_use]
     pub fn layer(mut self, content: &str) -> Self {
         self.layers.push(FakeLayer { diff_id: Digest::sha256(content.as_bytes()), size: content.len().max(1) as u64 });
@@ -104,7 +104,7 @@ impl FakeImage {
         Digest::sha256(self.config().as_bytes())
     }
 
-    /// What its tags resolve to: the digest of the index where it is offered as one, else of the manifest.
+    /// Digest that its tags resolve to: that of the index where it is offered as one, else of the manifest.
     #[must_use]
     pub fn digest(&self) -> Digest {
         if self.index {
@@ -197,7 +197,7 @@ impl FakeRegistry {
         self.repositories.entry(name.repository()).or_default().wanted = Some(auth);
     }
 
-    /// What a pull of `name` (in canonical form) gets: the image, and the digest that the name resolves to.
+    /// Answer to a pull of `name` (in canonical form): the image, and the digest that the name resolves to.
     pub(super) fn resolve(&self, name: &Reference, auth: Option<&RegistryAuth>) -> Result<(FakeImage, Digest)> {
         let missing = || Error::new(Kind::NotFound, format!("pull {name}: not found"));
         let repository = self.repositories.get(&name.repository()).ok_or_else(missing)?;

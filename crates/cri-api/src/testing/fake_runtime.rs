@@ -83,7 +83,7 @@ impl FakeRuntimeService {
         self.0.pods.lock().handlers.insert(name.to_owned());
     }
 
-    /// It says that it is the runtime of this name and version.
+    /// Reports this name and version from now on.
     pub fn be_called(&self, name: &str, version: &str) {
         *self.0.called.lock() = Some((name.to_owned(), version.to_owned()));
     }
@@ -153,13 +153,13 @@ impl FakeRuntimeService {
         self.0.pods.lock().stop_sandbox(id);
     }
 
-    /// What a container was made from.
+    /// Configuration that a container was made from.
     #[must_use]
     pub fn container_config(&self, id: &str) -> Option<ContainerConfig> {
         self.0.pods.lock().containers.get(id).map(|entry| entry.config.clone())
     }
 
-    /// What a sandbox was made from.
+    /// Configuration that a sandbox was made from.
     #[must_use]
     pub fn sandbox_config(&self, id: &str) -> Option<PodSandboxConfig> {
         self.0.pods.lock().sandboxes.get(id).map(|sandbox| sandbox.config.clone())

@@ -173,7 +173,7 @@ impl Faults {
         });
     }
 
-    /// What a call of a fake goes through first: the gate, the delay, then the error.
+    /// Steps before a call of a fake: the gate, the delay, then the error.
     pub(super) async fn pass(&self, kind: CallKind) -> Result<()> {
         self.pass_about(kind, &[]).await
     }
@@ -202,7 +202,7 @@ impl Faults {
         errors.next().map_or(Ok(()), Err)
     }
 
-    /// What an answer goes through: it may be lost.
+    /// Hands an answer on, or loses it.
     pub(super) fn answer<T>(&self, kind: CallKind, answer: T) -> Result<T> {
         let lost = self.by_call.lock().get_mut(&(kind, None)).and_then(|fault| take(&mut fault.lost));
         lost.map_or(Ok(answer), Err)

@@ -13,14 +13,14 @@ pub const CONTENT_PATH: &str = "conformance/content";
 /// Label of the image config that a builder varies to get an image id with a wanted prefix.
 pub const NONCE_LABEL: &str = "conformance.nonce";
 
-/// One image.
+/// An image of the fixtures.
 #[derive(Debug, PartialEq, Eq)]
 pub struct FixtureImage {
     /// Content of [`CONTENT_PATH`]; no two images have the same.
     pub content: &'static str,
     /// `USER` of the config; empty: none.
     pub user: &'static str,
-    /// Whether it is pushed as an image index that holds the one manifest, so that its tags resolve to the index.
+    /// The image is pushed as an image index that holds the one manifest, so that its tags resolve to the index.
     pub index: bool,
     /// Hex digits with which the image id begins; the builder varies [`NONCE_LABEL`] until it does. Empty: any id.
     pub id_prefix: &'static str,
@@ -48,7 +48,7 @@ pub const LISTED: [&FixtureImage; 3] = [
     &FixtureImage { content: "list 2\n", names: &[("conformance/list-2", "latest")], ..PLAIN },
     &FixtureImage { content: "list 3\n", names: &[("conformance/list-3", "latest")], ..PLAIN },
 ];
-/// One image under three tags of one repository, and in another repository.
+/// An image under three tags of one repository, and in another repository.
 pub const MANY_NAMES: FixtureImage = FixtureImage {
     content: "many names\n",
     names: &[
@@ -79,10 +79,10 @@ pub const USER_NAME_GROUP: FixtureImage = FixtureImage {
     names: &[("conformance/user-name-group", "latest")],
     ..PLAIN
 };
-/// What [`MOVING_TAG`] means at first.
+/// Image that [`MOVING_TAG`] means at first.
 pub const MOVING_OLD: FixtureImage =
     FixtureImage { content: "before the move\n", names: &[MOVING_TAG, ("conformance/moving-old", "v1")], ..PLAIN };
-/// What [`MOVING_TAG`] means after the harness moved it.
+/// Image that [`MOVING_TAG`] means after the harness moved it.
 pub const MOVING_NEW: FixtureImage =
     FixtureImage { content: "after the move\n", names: &[("conformance/moving-new", "v1")], ..PLAIN };
 /// The tag that the suite has moved from [`MOVING_OLD`] to [`MOVING_NEW`] and back.

@@ -1,4 +1,4 @@
-//! What tests of every crate share: an in-memory [`FakeImageService`] and [`FakeRuntimeService`], and the
+//! Fakes and suites that tests of every crate share: an in-memory [`FakeImageService`] and [`FakeRuntimeService`], and the
 //! [`conformance`] suite that each implementation of [`ImageService`](crate::ImageService) runs.
 //!
 //! The fakes hold a real model of the semantics, with a registry inside; they touch no disk, no network and no clock.

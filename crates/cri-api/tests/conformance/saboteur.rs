@@ -11,7 +11,7 @@ use cri_api::{
 };
 use tokio_util::task::TaskTracker;
 
-/// One way of being wrong.
+/// A way of being wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sabotage {
     /// Shows what it showed of an image once, even after the removal.

@@ -181,7 +181,7 @@ impl Assembly<'_> {
         Ok(claimed)
     }
 
-    /// Whether the config is on this machine.
+    /// Returns true if the config is on this machine.
     fn has_config(&self) -> bool {
         self.chosen.config.is_some() || self.shared.known.has_config(&self.chosen.manifest.config.digest)
     }
@@ -318,7 +318,7 @@ impl Assembly<'_> {
         )))
     }
 
-    /// Whether a job for another blob brings the same layer. Otherwise a job of its own that runs is noted as the one that
+    /// Returns true if a job for another blob brings the same layer. Otherwise a job of its own that runs is noted as the one that
     /// does.
     fn comes_otherwise(&self, blob: &Blob) -> bool {
         let Some(diff_id) = self.shared_diff_id(blob) else { return false };

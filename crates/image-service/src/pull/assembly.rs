@@ -18,7 +18,7 @@ use crate::progress::Hub;
 use crate::shared::Shared;
 use crate::source::Source;
 
-/// What an assembly works with.
+/// A manifest whose layers are brought together, and the parts of the engine that do it.
 pub(crate) struct Assembly<'a> {
     pub(crate) shared: &'a Arc<Shared>,
     pub(crate) source: &'a Arc<dyn Source>,
@@ -46,7 +46,7 @@ pub(super) type Waited = (usize, bool, Came);
 
 pub(super) enum Came {
     Answer(Result<ReadyLayer>),
-    /// It was stopped; perhaps when the layer was whole.
+    /// Stopped; perhaps when the layer was whole.
     Stopped(Option<ReadyLayer>),
     /// The registry does not say that it has what another repository's job brings.
     Refused,

@@ -29,7 +29,7 @@ pub(crate) struct Chosen {
     pub(crate) indexes: Vec<Bytes>,
     /// The config's bytes, where they had to be fetched to choose.
     pub(crate) config: Option<Bytes>,
-    /// Whether an index or the config said that it runs here.
+    /// An index or the config said that it runs here.
     pub(crate) platform_known: bool,
 }
 
@@ -188,7 +188,7 @@ fn parse_as(raw: &RawDocument, descriptor: &Descriptor, name: &str) -> Result<Do
     Ok(document)
 }
 
-/// What can be said of a manifest without fetching anything: it is an image, and its layers are of known types.
+/// Checks of a manifest that need no fetching: it is an image, and its layers are of known types.
 fn check_manifest(manifest: &Manifest, options: &EngineOptions, name: &str) -> Result<()> {
     if !media_type::is_config(&manifest.config.media_type) {
         let what = match &manifest.artifact_type {

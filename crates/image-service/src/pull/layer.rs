@@ -1,4 +1,4 @@
-//! One layer job: memory for it, bytes from a source, through the threads of [`crate::unpack`], into a private directory. Nothing
+//! A layer job: memory for it, bytes from a source, through the threads of [`crate::unpack`], into a private directory. Nothing
 //! is visible at its end: the layer belongs to those who wait for it, and goes when they do. It knows no image.
 //! Started by [`super::assemble`].
 
@@ -35,7 +35,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 /// A blob of at most so many bytes is fetched before a thread is started for it.
 pub(super) const SMALL: u64 = 256 * 1024;
 
-/// What a job needs.
+/// A job that makes a layer, before its start.
 pub(crate) struct LayerJob {
     pub(crate) key: LayerKey,
     pub(crate) shared: Arc<Shared>,

@@ -46,7 +46,7 @@ pub(crate) use names::Names;
 /// How often a commit is tried, beside once for each layer, when layers are taken by other images meanwhile.
 const COMMIT_ATTEMPTS: usize = 4;
 
-/// One pull.
+/// A pull of an image by name, before its start.
 pub(crate) struct PullJob {
     pub(crate) shared: Arc<Shared>,
     /// In canonical form.
@@ -55,7 +55,7 @@ pub(crate) struct PullJob {
     pub(crate) before_visible: BeforeVisible,
 }
 
-/// What the store made of a commit.
+/// Answer of the store to a commit.
 type Committed = std::result::Result<ImageRecord, CommitError>;
 
 impl PullJob {
@@ -143,7 +143,7 @@ pub(crate) struct Incoming<'a> {
     pub(crate) digests: Vec<Digest>,
     /// Those by which it met the policy's demands.
     pub(crate) signatures: Vec<Signature>,
-    /// What has to be done before anything is committed.
+    /// Work that must be done before anything is committed.
     pub(crate) before_visible: BeforeVisible,
     pub(crate) hub: &'a Hub,
     pub(crate) token: &'a CancellationToken,

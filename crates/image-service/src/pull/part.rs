@@ -1,4 +1,4 @@
-//! What an assembly has at its end: the parts of an image, each here already or new. Handed to the commit.
+//! Parts of an image at the end of its assembly, each here already or new. Handed to the commit.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(crate) struct Assembled {
     pub(crate) layers: Vec<Part>,
 }
 
-/// One layer of it.
+/// A layer of an image, present or new.
 #[derive(Clone)]
 pub(crate) enum Part {
     Present(Layer),
@@ -23,7 +23,7 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    /// What it takes on the disk that was not taken before.
+    /// Bytes that it takes on the disk and that were not taken before.
     pub(crate) fn new_bytes(&self) -> u64 {
         match self {
             Self::Present(_) => 0,

@@ -1,4 +1,4 @@
-//! What need not be fetched because it is in the store: documents of images that are here, and whole images that a pull
+//! Answers from the store in the place of the registry's: documents of images that are here, and whole images that a pull
 //! would not change. Everything is looked at before it is used, and used only by who could have fetched it. Called by the pull.
 
 use std::sync::Arc;

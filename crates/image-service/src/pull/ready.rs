@@ -12,13 +12,13 @@ use store::{NewBlob, UnpackedLayer};
 use super::key::LayerKey;
 use crate::background::Held;
 
-/// What a job made, to be let go where that may block.
+/// A layer that a job made, and its blob, to be dropped where that may block.
 pub(crate) struct Made {
     /// There until the end.
     layer: Option<Arc<UnpackedLayer>>,
     /// The blob that it came from, where blobs are kept.
     pub(super) blob: Option<Arc<NewBlob>>,
-    /// Whether it is left for a later pull when nobody has it any more.
+    /// The layer is left for a later pull when nobody has it any more.
     stays: AtomicBool,
 }
 

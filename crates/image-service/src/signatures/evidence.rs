@@ -36,7 +36,7 @@ fn read(annotations: &BTreeMap<String, String>) -> Vec<Signature> {
     kept.into_iter().take(MAX_KEPT).filter_map(signature).collect()
 }
 
-/// Whether all of these are kept with an image.
+/// Returns true if all of these are kept with an image.
 pub(crate) fn has_all(image: &ImageRecord, signatures: &[Signature]) -> bool {
     signatures.is_empty() || {
         let kept = of(image);

@@ -20,7 +20,7 @@ const MAX_FILE: u64 = 1 << 20;
 /// See the file's head.
 pub(crate) struct PolicyFile {
     path: PathBuf,
-    /// What was read last.
+    /// Contents as they were read last.
     read: Mutex<Contents>,
 }
 

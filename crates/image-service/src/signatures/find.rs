@@ -34,12 +34,12 @@ pub(crate) struct Candidate {
     pub(crate) signature: String,
 }
 
-/// What was found.
+/// Result of a search for signatures.
 #[derive(Default)]
 pub(crate) struct Search {
     /// The newest last.
     pub(crate) candidates: Vec<Candidate>,
-    /// What was found and cannot be used, for the message.
+    /// Faults of signatures that cannot be used, for the message.
     pub(crate) notes: Vec<String>,
 }
 
@@ -155,7 +155,7 @@ impl<'a> Payloads<'a> {
     }
 }
 
-/// Whether what was asked for is not to be had, with the registry well.
+/// Returns true if the registry is well and does not have what was asked for.
 fn is_useless(error: &RegistryError) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidContent)
 }

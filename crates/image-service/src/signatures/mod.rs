@@ -25,7 +25,7 @@ use find::{Payloads, Search};
 /// So many signatures of an image are looked at, the newest first.
 pub(crate) const MAX_SIGNATURES: usize = 64;
 
-/// What the policy demands of one image by one name.
+/// The policy's demand on an image by one name.
 pub(crate) struct Guard {
     rule: Rule,
     /// `None`: it has no name.
@@ -35,7 +35,7 @@ pub(crate) struct Guard {
 }
 
 impl Shared {
-    /// What is demanded of an image by this name; `None`: nothing.
+    /// The policy's demand on an image by this name; `None`: nothing.
     ///
     /// # Errors
     /// The policy refuses it whatever it brings, or cannot be read.
@@ -212,7 +212,7 @@ impl Guard {
     }
 }
 
-/// What is told of signatures that are not there, or not as they should be.
+/// Message about signatures that are absent, or not as they should be.
 fn why(check: &Check, digests: &[Digest], notes: &[String]) -> String {
     let of = digests.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and of ");
     let mut text = match check.offered() {

@@ -1,4 +1,4 @@
-//! What a docker archive (`docker save`, `podman save`) holds: its `manifest.json`, and a manifest made up for each image
+//! Contents of a docker archive (`docker save`, `podman save`): its `manifest.json`, and a manifest made up for each image
 //! in it, since such archives have none. Layers lie under names of their own; their digest is the diff id where they
 //! are plain tar, is part of the name where docker names them so, and is computed otherwise. Called by the import.
 

@@ -28,7 +28,7 @@ struct Found {
     names: BTreeSet<Reference>,
     layers: HashMap<Digest, Extent>,
     documents: HashMap<Digest, Bytes>,
-    /// Whether the manifest is the archive's own, so that its digest is worth recording.
+    /// The manifest is the archive's own, so that its digest is worth recording.
     has_manifest: bool,
 }
 

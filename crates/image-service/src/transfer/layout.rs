@@ -1,4 +1,4 @@
-//! What an OCI image layout holds: the entries of its `index.json`, by name. Which of several entries of one name is
+//! Contents of an OCI image layout: the entries of its `index.json`, by name. Which of several entries of one name is
 //! meant is decided by platform. Pure but for reading two small files. Called by the import.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,7 +56,7 @@ pub(crate) fn signatures(archive: &Archive) -> Result<Vec<Signature>> {
     Ok(found)
 }
 
-/// Whether an entry holds signatures: as `cosign save` marks them, or by the tag that cosign gives them.
+/// Returns true if an entry holds signatures: as `cosign save` marks them, or by the tag that cosign gives them.
 fn is_signature(descriptor: &Descriptor) -> bool {
     let is =
         |key: &str, wanted: &dyn Fn(&str) -> bool| descriptor.annotations.get(key).is_some_and(|text| wanted(text));

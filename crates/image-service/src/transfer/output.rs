@@ -25,11 +25,11 @@ enum Form {
     Tar(TarWriter),
 }
 
-/// What becomes of what was written.
+/// The path of the output while it is written and afterwards.
 enum Place {
-    /// It has the first name until it is whole, and then the second one.
+    /// A file with the first name until it is whole, and then with the second one.
     Renamed(PathBuf, PathBuf),
-    /// It is where it goes.
+    /// A stream, which is written in place.
     Stream,
 }
 

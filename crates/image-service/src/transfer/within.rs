@@ -20,7 +20,7 @@ pub fn open_within(directory: &File, name: &str) -> io::Result<File> {
     })
 }
 
-/// Whether that is why it was not opened.
+/// Returns true if the path was not opened because it leads out.
 pub(super) fn leads_out(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<LeadsOut>())
 }

@@ -15,7 +15,7 @@ use store::view::copy::CopyOptions;
 
 use crate::support::{Node, image, layer};
 
-/// What no image may reach.
+/// Directory that no image may reach.
 struct Outside(PathBuf);
 
 impl Outside {
@@ -138,7 +138,7 @@ fn files(root: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// What is shown of the crafty image is its own.
+/// Checks that every file shown of the crafty image is its own.
 fn check_tree(root: &Path) {
     let read = |path: &str| fs::read(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
     assert_eq!(read("base/secret"), b"of the image", "an attribute of overlayfs hides nothing");

@@ -1,4 +1,4 @@
-//! What is here already: nothing of it is fetched again, what was damaged comes back, names move.
+//! Content that is present: nothing of it is fetched again, what was damaged comes back, names move.
 
 use cri_api::{ImageFilter, ImageService as _, ImageSpec, Kind};
 use engine_api::ImageEngine as _;

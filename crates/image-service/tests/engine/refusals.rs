@@ -1,4 +1,4 @@
-//! What must not become an image, and how it is told. After each, the store is as it was.
+//! Contents that must not become an image, and their errors. After each, the store is as it was.
 
 use cri_api::{ImageService as _, ImageSpec, Kind, PullImageRequest};
 use image_service::OpenError;

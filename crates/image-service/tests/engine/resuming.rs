@@ -23,7 +23,7 @@ const SECOND: usize = 6_000_000;
 const CUT: usize = 5_000_000;
 /// A pull that comes this near to the cut is interrupted: the rest of what was sent may not have been read.
 const NEAR: usize = 500_000;
-/// What may be on its way when a pull ends: that, a piece that is being written, and one that is not full.
+/// Bytes that may be on their way when a pull ends: those, a piece that is being written, and one that is not full.
 const SLACK: u64 = 1_200_000;
 /// The same at a kill, after which nothing is written any more: both pieces may be as long as one, and what came last, are together.
 const SLACK_OF_A_KILL: u64 = NEAR as u64 + 2 * (512 << 10) + (64 << 10);
@@ -422,7 +422,7 @@ async fn it_is_kept_for_a_day_and_goes_when_asked() {
     node.registry.release_what_was_given_up().await;
 }
 
-/// What could not be written may be in memory all the same, where another process finds it: it does not believe it.
+/// Bytes that could not be written may be in memory all the same, where another process finds them: it does not believe them.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs root: scripts/test.sh"]
 async fn after_a_failed_sync_nobody_takes_up_what_was_whole() {

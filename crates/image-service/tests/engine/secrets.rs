@@ -1,4 +1,4 @@
-//! What an engine traces, answers, tells of its progress and writes down while it pulls with tokens and by signed addresses: no
+//! Traces, answers, progress and files of an engine that pulls with tokens and by signed addresses: no
 //! secret is in any of it, at the finest level and by every library.
 
 use parking_lot::Mutex;
@@ -19,7 +19,7 @@ const SIGNATURE: &str = "signature-of-the-store";
 /// All tokens that the test registry gives out begin so.
 const TOKEN: &str = "test-token-";
 
-/// What every thread of this process traces.
+/// Traces of every thread of this process.
 #[derive(Clone, Default)]
 struct Traced(Arc<Mutex<Vec<u8>>>);
 

@@ -420,7 +420,7 @@ async fn an_image_that_is_here_is_used_as_the_policy_says_now() {
     assert!(node.status(name).await.is_some());
 }
 
-/// Whether an image may be used by this text, as ImageStatus says it.
+/// Returns true if an image may be used by this text, as ImageStatus says it.
 async fn is_here(signed: &Signed, text: &str) -> bool {
     let status = signed.node.engine.image_status(&ImageSpec::new(text), false).await.expect("a status");
     let verbose = signed.node.engine.image_status(&ImageSpec::new(text), true).await.expect("a status");
@@ -502,7 +502,7 @@ async fn an_image_without_a_name_is_used_as_the_default_says() {
     }
 }
 
-/// What happens to policy or keys, and what is told of it.
+/// A change of policy or keys, and the error that it causes.
 type Change = (fn(&Signed), &'static str);
 
 #[tokio::test(flavor = "multi_thread")]

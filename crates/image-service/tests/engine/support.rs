@@ -1,4 +1,4 @@
-//! What the topics share: a node (engine, registry, directories), layers and images, progress that can be waited for.
+//! Tools that the topics share: a node (engine, registry, directories), layers and images, progress that can be waited for.
 #![expect(clippy::disallowed_methods, reason = "tests may spawn tasks of their own")]
 
 use parking_lot::Mutex;
@@ -66,7 +66,7 @@ impl Node {
         std::fs::write(directory.join("hosts.toml"), text).expect("writes");
     }
 
-    /// What lies under a directory of the store.
+    /// Names of the entries of a directory of the store.
     pub(crate) fn entries(&self, directory: &str) -> Vec<String> {
         let entries = std::fs::read_dir(self.directory.path().join("store").join(directory)).expect("a directory");
         let mut names: Vec<String> =

@@ -138,7 +138,7 @@ async fn the_word_of_another_registry_opens_nothing() {
     }
 }
 
-/// What was pulled without a credential is no secret; there a registry's word will do.
+/// Images that were pulled without a credential are no secret; there a registry's word will do.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_everybody_may_have_is_shared_between_registries() {
     let node = Node::start().await;

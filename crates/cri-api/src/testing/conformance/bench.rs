@@ -151,7 +151,7 @@ impl<'h> Bench<'h> {
         self.service.list_images(filter).await.map_err(|e| failed("list", &e))
     }
 
-    /// What the list shows of one image id. More than one entry fails the case.
+    /// Entry of the list for an image id. More than one entry fails the case.
     pub(super) async fn listed(&self, id: &str) -> Checked<Option<Image>> {
         let mut images: Vec<Image> = self.list(None).await?.into_iter().filter(|image| image.id == id).collect();
         check!(images.len() <= 1, "the list shows image {id} {} times", images.len());

@@ -15,7 +15,7 @@ use crate::testing::fixtures::FixtureImage;
 /// An implementation under test, and the registry with the [fixtures](crate::testing::fixtures) that it reaches.
 #[async_trait]
 pub trait Harness: Send + Sync {
-    /// Who is judged, for the report.
+    /// Name of the implementation, for the report.
     fn name(&self) -> &str;
 
     /// The implementation.
@@ -29,7 +29,7 @@ pub trait Harness: Send + Sync {
         None
     }
 
-    /// Whether names without a domain (`docker.io`) reach the fixtures as well.
+    /// Returns true if names without a domain (`docker.io`) reach the fixtures as well.
     fn serves_default_domain(&self) -> bool {
         false
     }

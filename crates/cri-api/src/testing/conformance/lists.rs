@@ -108,7 +108,7 @@ pub(super) async fn empty_filter_lists_everything(bench: &Bench<'_>) -> Outcome 
     Ok(())
 }
 
-/// What the list shows of an image is what its status shows.
+/// An image in the list equals the one in its status.
 // upstream: kuberuntime/TestImageSize
 pub(super) async fn list_and_status_agree(bench: &Bench<'_>) -> Outcome {
     for fixture in [&fixtures::TAGGED, &fixtures::USER_UID, &fixtures::INDEXED] {

@@ -31,10 +31,10 @@ use bench::Outcome;
 
 type CaseFuture<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
 
-/// One rule.
+/// A rule of the suite.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// Its name.
+    /// Name of the case.
     pub name: &'static str,
     run: for<'a> fn(&'a Bench<'a>) -> CaseFuture<'a>,
 }
@@ -142,18 +142,18 @@ macro_rules! image_service_conformance_tests {
 pub enum Verdict {
     /// The rule holds.
     Passed,
-    /// It does not; why.
+    /// The rule is broken; the reason.
     Failed(String),
     /// The harness lacks what the case needs; what that is.
     NotApplicable(String),
 }
 
-/// One case and its end.
+/// A case and its end.
 #[derive(Clone, Debug)]
 pub struct CaseResult {
     /// Name of the case.
     pub name: &'static str,
-    /// Its end.
+    /// Verdict on the case.
     pub verdict: Verdict,
 }
 
@@ -172,9 +172,9 @@ impl CaseResult {
 /// The ends of all cases.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Who was judged.
+    /// Name of the implementation.
     pub implementation: String,
-    /// One entry per case.
+    /// An entry for each case.
     pub results: Vec<CaseResult>,
 }
 

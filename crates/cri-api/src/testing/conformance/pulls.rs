@@ -116,7 +116,7 @@ pub(super) async fn pull_of_a_missing_repository_is_not_found(bench: &Bench<'_>)
     bench.absent(&name).await
 }
 
-/// What is no reference is refused before any registry is asked.
+/// A text that is no reference is refused before any registry is asked.
 pub(super) async fn pull_of_a_bad_reference_is_an_invalid_argument(bench: &Bench<'_>) -> Outcome {
     let domain = bench.harness().domain();
     let kinds: &[Kind] =
@@ -156,7 +156,7 @@ pub(super) async fn pull_for_an_unknown_runtime_handler_is_refused(bench: &Bench
     Ok(())
 }
 
-/// What the kubelet sends beside the name does no harm.
+/// Fields that the kubelet sends beside the name do no harm.
 pub(super) async fn pull_works_with_annotations_and_sandbox(bench: &Bench<'_>) -> Outcome {
     let name = bench.name(&fixtures::TAGGED);
     let mut sandbox = PodSandboxConfig { hostname: "conformance".into(), ..PodSandboxConfig::default() };

@@ -6,7 +6,7 @@ use super::bench::{Bench, Checked, Outcome, Stop, check};
 use super::harness::Deviation;
 use crate::testing::fixtures;
 
-/// It is the first call of a kubelet: it works on whatever the store holds, an empty one included.
+/// The first call of a kubelet works on whatever the store holds, an empty one included.
 pub(super) async fn fs_info_works_always(bench: &Bench<'_>) -> Outcome {
     for pull in [false, true] {
         if pull {

@@ -6,7 +6,7 @@ use testdisk::{Event, Image, SECTOR};
 
 use super::work::Record;
 
-/// What a disk writes whole: ext4 relies on that for its superblock, which no journal protects.
+/// Bytes that a disk writes whole: ext4 relies on that for its superblock, which no journal protects.
 const WHOLE: usize = 4096 / SECTOR;
 
 /// A moment, and what of the writes that were not yet made sure is on the disk.
@@ -18,7 +18,7 @@ pub(crate) struct Cut {
     pub(crate) end: usize,
     /// Which of the writes in between are on the disk, and how many sectors of each.
     pub(crate) kept: Vec<(usize, usize)>,
-    /// What kind of loss it is.
+    /// Kind of the loss.
     kind: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! What is right after a power cut: the store opens; what was told as pulled is there; all that is there is whole, to the last
+//! Demands on a store after a power cut: it opens; what was told as pulled is there; all that is there is whole, to the last
 //! byte; nothing lies about that is not of an image, and the store says what it takes.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,26 +14,26 @@ use testdisk::{Event, Image};
 use super::cuts::Cut;
 use super::work::Record;
 
-/// What a store promises for the time after a cut.
+/// Promise of a store for the time after a cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Promise {
-    /// What was told is so, and what is there is whole.
+    /// Everything reported is so, and everything there is whole.
     Durable,
-    /// What is there is whole, and what was told before the last clean end is so, as far as nobody changed it since.
+    /// Everything there is whole, and everything reported before the last clean end is so, as far as nobody changed it since.
     Settled,
 }
 
-/// What a name may lead to; `None`: to nothing.
+/// Images that a name may lead to; `None`: to nothing.
 #[derive(Clone, Default)]
 struct May {
     ids: BTreeSet<Option<String>>,
-    /// Whether it was not touched since the last clean end.
+    /// The name was not touched since the last clean end.
     settled: bool,
 }
 
 type Expected = BTreeMap<String, May>;
 
-/// What was told: of the names; whether a store with this past must know that it had no clean end; and the shape of its
+/// Everything that was reported: of the names; whether a store with this past must know that it had no clean end; and the shape of its
 /// layers, where all of them have just got one.
 fn expected(events: &[Event]) -> (Expected, bool, Option<String>) {
     let mut expected = Expected::new();
@@ -156,7 +156,7 @@ fn measure(path: &Path) -> u64 {
     bytes
 }
 
-/// What lies in the store is what the records say.
+/// The store holds what its records say, and nothing else.
 fn nothing_else(record: &Record, store: &Store) -> Result<(), String> {
     let root = store.root();
     let left = names_in(&root.join("ingest"))?;

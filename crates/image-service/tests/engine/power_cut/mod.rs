@@ -157,7 +157,7 @@ fn mounts_of_one_image() {
     survives(&Setting { mounts: true, ..setting(EXT4, LayerFormat::Erofs) }, QUICK_MORE, Promise::Durable);
 }
 
-/// What was pulled with `durability: relaxed` may be gone after a cut, unless the store was closed in order since; what is
+/// Images that were pulled with `durability: relaxed` may be gone after a cut, unless the store was closed in order since; what is
 /// there is whole all the same.
 #[test]
 #[ignore = "needs root: scripts/test.sh"]

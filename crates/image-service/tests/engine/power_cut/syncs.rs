@@ -1,4 +1,4 @@
-//! Whether the power cuts see every sync that the store makes: a day goes on in a process whose syncs are counted, and one of
+//! Proof that the power cuts see every sync that the store makes: a day goes on in a process whose syncs are counted, and one of
 //! them is not made although it answers that it was, as if the code did without. Some cut has to find what that loses, at each place
 //! where one is made; what only orders two writes is found by chance, and not each time. The quick form leaves out the last one of
 //! each place, whose loss is certain, the long form each in turn, and prints which cut has seen it.
@@ -110,7 +110,7 @@ fn record_without(setting: &Setting, at: Option<usize>) -> (Record, Vec<Sync>) {
     (record, syncs)
 }
 
-/// What goes on in a step, by the remark with which it began.
+/// Work that goes on in a step, by the remark with which it began.
 fn doing(record: &Record, step: u16) -> (usize, String) {
     let is_note = |(at, event): (usize, &Event)| match event {
         Event::Note(text) => Some((at, text.split(' ').next().unwrap_or_default().to_owned())),
@@ -138,7 +138,7 @@ fn seen(record: &Record, from: usize, promise: Promise, losses: usize) -> Option
     })
 }
 
-/// What became of the syncs of one place.
+/// Results of the syncs of one place.
 #[derive(Default)]
 struct Place {
     left_out: usize,

@@ -1,4 +1,4 @@
-//! What is recorded: a node's day in a few seconds, with remarks of what was told to whoever asked for it.
+//! The recorded work: a node's day in a few seconds, with remarks of what was told to whoever asked for it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +13,7 @@ use testdisk::{Disk, Event, Image, Kind};
 
 use crate::support::{Watch, blob, image, layer, noise, options};
 
-/// What is recorded on what.
+/// A recording's engine and file system.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
     pub(crate) kind: Kind,
@@ -22,9 +22,9 @@ pub(crate) struct Setting {
     pub(crate) durability: Durability,
     pub(crate) sharing: Sharing,
     pub(crate) keep_blobs: bool,
-    /// Whether the day has pulls that are interrupted and gone on with.
+    /// Setting of resumption; unless `Off`, the day has pulls that are interrupted and gone on with.
     pub(crate) resume: Resume,
-    /// Whether the day has an image of many layers that is mounted.
+    /// The day has an image of many layers that is mounted.
     pub(crate) mounts: bool,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Record {
     /// Still has them all.
     pub(crate) registry: TestRegistry,
     pub(crate) seed: u64,
-    /// What the registry lives in.
+    /// Runtime of the registry.
     pub(crate) runtime: tokio::runtime::Runtime,
 }
 
@@ -131,7 +131,7 @@ pub(crate) fn images(setting: &Setting) -> Vec<(&'static str, BuiltImage)> {
 /// From so many layers on a mount is of one image, which is composed for it.
 const MANY: u64 = 60;
 
-/// Who is told what was told.
+/// Receiver of the remarks.
 pub(crate) type Notes<'a> = &'a dyn Fn(&str);
 
 /// The day itself: it says to the disk what it has told.

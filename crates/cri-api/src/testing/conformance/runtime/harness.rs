@@ -7,7 +7,7 @@ use crate::{ImageSpec, PodSandboxConfig, RuntimeService};
 
 /// A runtime under test.
 pub trait RuntimeHarness: Send + Sync {
-    /// Who is judged, for the report.
+    /// Name of the implementation, for the report.
     fn name(&self) -> &str;
 
     /// The runtime.
@@ -25,7 +25,7 @@ pub trait RuntimeHarness: Send + Sync {
     /// The command line of a command in a container that runs [`Program::Sleeps`].
     fn command(&self, command: Command) -> Vec<String>;
 
-    /// What stands in a log file; `None`: this runtime writes none.
+    /// Content of a log file; `None`: this runtime writes none.
     fn log(&self, path: &str) -> Option<String> {
         let _ = path;
         None
@@ -42,7 +42,7 @@ pub trait RuntimeHarness: Send + Sync {
     }
 }
 
-/// What a container runs.
+/// Program that a container runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
     /// Runs until it is asked to end, and then ends with code 143.
@@ -55,7 +55,7 @@ pub enum Program {
     Speaks,
 }
 
-/// What is run in a container.
+/// Command that is run in a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Writes `out` and `err` to the two outputs, and ends with code 3.

@@ -24,10 +24,10 @@ use super::{CaseResult, Report, Stop, Verdict, within};
 
 type CaseFuture<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
 
-/// One rule.
+/// A rule of the suite.
 #[derive(Clone, Copy)]
 pub struct RuntimeCase {
-    /// Its name.
+    /// Name of the case.
     pub name: &'static str,
     run: for<'a> fn(&'a RuntimeBench<'a>) -> CaseFuture<'a>,
 }
