@@ -134,7 +134,7 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-store",
-        uses: &["imagelet-oci", "imagelet-erofs"],
+        uses: &["imagelet-oci", "imagelet-base", "imagelet-erofs"],
         tests_use: &["imagelet-testdisk", "imagelet-testfault"],
         third_party: None,
         never_reaches: NETWORK,

@@ -31,6 +31,18 @@ pub fn mounts() -> io::Result<Vec<Mount>> {
     lines.map(|line| parse(line).ok_or_else(other_form)).collect()
 }
 
+/// All mounts without those whose line has another form, in the same order: for callers that look for mounts of their own.
+///
+/// # Errors
+/// The table cannot be read.
+pub fn mounts_lenient() -> io::Result<Vec<Mount>> {
+    Ok(parse_lenient(&std::fs::read(MOUNTINFO)?))
+}
+
+fn parse_lenient(table: &[u8]) -> Vec<Mount> {
+    table.split(|byte| *byte == b'\n').filter_map(parse).collect()
+}
+
 /// The mounts at `directory` and below, in the same order. The path is a real one, without links.
 ///
 /// # Errors
@@ -107,7 +119,23 @@ mod tests {
     }
 
     #[test]
+    fn lines_of_another_form_are_skipped() {
+        let table = b"36 35 98:0 / /a rw - ext3 /dev/root rw\nwhat is this\n\n37 35 98:0 / /b rw - tmpfs tmpfs rw\n";
+        let targets: Vec<PathBuf> = parse_lenient(table).into_iter().map(|mount| mount.target).collect();
+        assert_eq!(targets, [Path::new("/a"), Path::new("/b")]);
+    }
+
+    #[test]
+    fn the_last_mount_wins() {
+        let mount = |id, kind: &str| Mount { id, target: "/t".into(), kind: kind.into(), source: "none".into() };
+        let mounts = [mount(1, "ext4"), mount(2, "overlay")];
+        assert_eq!(topmost(&mounts, Path::new("/t")), Some(&mounts[1]));
+        assert_eq!(topmost(&mounts, Path::new("/u")), None);
+    }
+
+    #[test]
     fn this_process_has_a_root() {
+        assert!(topmost(&mounts_lenient().expect("readable"), Path::new("/")).is_some());
         let all = mounts_below(Path::new("/")).expect("readable");
         assert!(topmost(&all, Path::new("/")).is_some());
         assert_eq!(topmost(&all, Path::new("/no/such/mount")), None);

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use super::failure::Failure;
-use super::mountinfo::SOURCE;
+use super::own_mounts::SOURCE;
 
 const PROGRAM: &str = "erofsfuse";
 

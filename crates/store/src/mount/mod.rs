@@ -12,20 +12,21 @@ mod fuse;
 mod kernel_features;
 mod loop_device;
 mod merged;
-mod mountinfo;
 pub(crate) mod mounts;
 mod overlay;
+mod own_mounts;
 pub(crate) mod points;
 pub(crate) mod probe;
 
 use std::io;
 use std::path::{Path, PathBuf};
 
+use base::mount::{Mount, mounts_lenient, topmost};
 use erofs_file::ErofsFailure;
 use failure::Failure;
 use kernel_features::KernelFeatures;
-use mountinfo::Mount;
 use overlay::{Layer, Overlay};
+use own_mounts::{is_fuse, is_ours};
 use points::Points;
 use rustix::fs::{AtFlags, CWD, Mode};
 use rustix::mount::UnmountFlags;
@@ -141,13 +142,13 @@ pub fn mount(layers: &[PathBuf], target: &Path, writable: Option<&Path>) -> Resu
 pub fn unmount(target: &Path) -> Result<(), MountError> {
     let target = absolute(target)?;
     let mounts = read_mounts()?;
-    let of_fuse = match mountinfo::topmost(&mounts, &target) {
+    let of_fuse = match topmost(&mounts, &target) {
         None => return Err(MountError::NotMounted { target }),
-        Some(mount) if !mount.is_ours() => {
+        Some(mount) if !is_ours(mount) => {
             let (kind, found) = (mount.kind.clone(), PathBuf::from(&mount.source));
             return Err(MountError::NotOurs { target, kind, found });
         }
-        Some(mount) => mount.is_fuse(),
+        Some(mount) => is_fuse(mount),
     };
     match rustix::mount::unmount(&target, UnmountFlags::NOFOLLOW) {
         Ok(()) => Ok(()),
@@ -367,11 +368,7 @@ fn absolute(path: &Path) -> Result<PathBuf, MountError> {
 }
 
 fn read_mounts() -> Result<Vec<Mount>, MountError> {
-    mountinfo::read().map_err(|source| MountError::Io {
-        operation: "read",
-        path: "/proc/self/mountinfo".into(),
-        source,
-    })
+    mounts_lenient().map_err(|source| MountError::Io { operation: "read", path: "/proc/self/mountinfo".into(), source })
 }
 
 fn refused(failure: Failure, target: &Path) -> MountError {

@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use base::mount::{mounts_lenient, topmost};
 use oci::Digest;
 use parking_lot::Mutex;
 use rustix::fs::AtFlags;
 
 use super::kernel_features::KernelFeatures;
-use super::mountinfo::{self, Mount};
+use super::own_mounts::is_ours;
 use super::points::Points;
 use super::{Assembly, MountError, absolute, read_mounts, unmount};
 use crate::disk::layer::LayerId;
@@ -57,7 +58,7 @@ impl Mounts {
     ) -> Result<(), MountError> {
         let target = absolute(target)?;
         let _mounting = self.mounting.lock();
-        if mountinfo::topmost(&read_mounts()?, &target).is_some_and(Mount::is_ours) {
+        if topmost(&read_mounts()?, &target).is_some_and(is_ours) {
             return Err(MountError::AlreadyMounted { target });
         }
         let layers = self.layers.image_layers(image)?;
@@ -125,9 +126,9 @@ impl Mounts {
         if recorded.is_empty() {
             return Ok(recorded);
         }
-        let mounts = mountinfo::read().map_err(|source| StoreError::io("read", "/proc/self/mountinfo", source))?;
+        let mounts = mounts_lenient().map_err(|source| StoreError::io("read", "/proc/self/mountinfo", source))?;
         // Another mount may lie over ours, so it need not be the topmost one.
-        recorded.retain(|(target, _)| mounts.iter().any(|mount| mount.target == *target && mount.is_ours()));
+        recorded.retain(|(target, _)| mounts.iter().any(|mount| mount.target == *target && is_ours(mount)));
         Ok(recorded)
     }
 

@@ -17,7 +17,7 @@ use rustix::mount::{
 
 use super::failure::Failure;
 use super::kernel_features::KernelFeatures;
-use super::mountinfo::SOURCE;
+use super::own_mounts::SOURCE;
 use super::points::{Point, Points};
 
 /// Bytes that fit into a string of the mount API, the end included.

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, UnmountFlags, move_mount};
 
 use super::failure::Failure;
-use super::mountinfo::SOURCE;
+use super::own_mounts::SOURCE;
 
 /// The directory of the store in which the places are.
 pub(crate) const DIRECTORY: &str = "mounts";
